@@ -1,0 +1,3 @@
+//! The engine.
+
+#![forbid(unsafe_code)]

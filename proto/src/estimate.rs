@@ -1,0 +1,130 @@
+//! What is known about a network: the answer of an estimation rule.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::network::Network;
+use crate::units::{Bytes, Micros, Segments, Timestamp, Window};
+
+/// One network's share of the path and round-trip time at one moment.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Estimate {
+    /// The network.
+    pub network: Network,
+    /// The share `Wc`: the largest window that the path carries without loss (TCP/SPAND section 4).
+    pub share: Window,
+    /// The segment size (less options) of the samples behind it, in bytes; their median where they differ.
+    pub mss: Bytes,
+    /// Smallest round-trip time in the window.
+    pub rtt_min: Option<Micros>,
+    /// Mean round-trip time in the window.
+    pub rtt_mean: Option<Micros>,
+    /// Window samples behind the share.
+    pub samples: u32,
+    /// Connections that gave them.
+    pub connections: u32,
+    /// Connections among them that gave a sample by a loss: a start below the host's default needs three.
+    pub loss_connections: u32,
+    /// Loss events in the window, whether or not they gave a sample.
+    pub losses: u64,
+    /// When the newest sample came.
+    pub refreshed: Timestamp,
+    /// How far the number can be trusted.
+    pub confidence: Confidence,
+    /// The rule that made it.
+    pub rule: RuleKind,
+}
+
+impl Estimate {
+    /// The share in whole segments of the asker's size, rounded to nearest.
+    pub fn share_segments(&self, mss: Bytes) -> Segments {
+        self.share.segments(mss)
+    }
+
+    /// Time since the newest sample.
+    pub fn age(&self, now: Timestamp) -> Micros {
+        now.since(self.refreshed)
+    }
+}
+
+/// Trust in an estimate from 0 (none) to 1.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Confidence(f64);
+
+impl Confidence {
+    /// Confidence of `value`, clamped into 0 to 1; not a number counts as 0.
+    pub fn new(value: f64) -> Self {
+        Self(if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) })
+    }
+
+    /// The value, 0 to 1.
+    pub fn value(self) -> f64 {
+        self.0
+    }
+}
+
+/// The estimation rules by name.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleKind {
+    /// The paper's plain average of all samples of the window (TCP/SPAND section 5).
+    Spand,
+    /// The average with end samples `max(end window, Wc + 1)`, so that advice does not ratchet down on its own output.
+    #[default]
+    Probe,
+}
+
+impl RuleKind {
+    /// Every rule, in the order of their introduction.
+    pub const ALL: [Self; 2] = [Self::Spand, Self::Probe];
+
+    /// Its name in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spand => "spand",
+            Self::Probe => "probe",
+        }
+    }
+}
+
+impl fmt::Display for RuleKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no rule's.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("`{0}` is not an estimation rule: choose spand or probe")]
+pub struct NotARule(pub String);
+
+impl FromStr for RuleKind {
+    type Err = NotARule;
+
+    fn from_str(name: &str) -> Result<Self, NotARule> {
+        Self::ALL.into_iter().find(|rule| rule.name() == name).ok_or_else(|| NotARule(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_found_by_the_name_it_prints() {
+        for rule in RuleKind::ALL {
+            assert_eq!(rule.to_string().parse(), Ok(rule));
+            assert_eq!(serde_json::to_string(&rule).unwrap(), format!("\"{rule}\""));
+        }
+        assert!("median".parse::<RuleKind>().is_err());
+    }
+
+    #[test]
+    fn confidence_stays_in_its_range() {
+        assert_eq!(Confidence::new(f64::NAN).value().to_bits(), 0.0f64.to_bits());
+        assert_eq!(Confidence::new(7.0).value().to_bits(), 1.0f64.to_bits());
+    }
+}
