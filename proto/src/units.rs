@@ -50,7 +50,7 @@ impl Segments {
 
 impl Bytes {
     /// Segments needed to carry this many bytes, `ceil(bytes / mss)` (the `F` of the start model); zero where `mss` is.
-    pub fn segments_ceil(self, mss: Bytes) -> Segments {
+    pub fn segments_ceil(self, mss: Self) -> Segments {
         if mss.0 == 0 {
             return Segments(0);
         }
@@ -58,7 +58,7 @@ impl Bytes {
     }
 
     /// Whole segments that fit into this many bytes; zero where `mss` is.
-    pub fn segments_floor(self, mss: Bytes) -> Segments {
+    pub fn segments_floor(self, mss: Self) -> Segments {
         Segments(self.0.checked_div(mss.0).map_or(0, |n| u32::try_from(n).unwrap_or(u32::MAX)))
     }
 }

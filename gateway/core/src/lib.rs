@@ -1,3 +1,17 @@
-//! The engine.
+//! The engine: frames in, estimates out.
+//!
+//! Takes the time and the bytes of each frame, rebuilds the state of every TCP sender seen, keeps what it learns per
+//! destination network in a sliding window, and says when an estimate appears, moves or expires and when a connection is
+//! about to start. The packet's time is the only clock: the same frames give the same events, byte for byte.
+//!
+//! Does not read a clock, a file or a socket, start a thread, hold a global, or allocate per packet. Nothing from the
+//! network makes it panic, and everything that grows has a limit and a counter ([`counters`]).
 
 #![forbid(unsafe_code)]
+
+pub mod config;
+pub mod counters;
+pub mod event;
+pub mod flow;
+pub mod window;
+pub mod wire;

@@ -1,0 +1,135 @@
+//! What an engine is told at its start. Each limit cannot be zero; what happens when it is reached is in its comment.
+
+use std::num::{NonZeroU32, NonZeroUsize};
+
+use ipnet::IpNet;
+use spand_proto::estimate::RuleKind;
+use spand_proto::units::Micros;
+
+/// Configuration of an engine.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EngineConfig {
+    /// Prefixes inside the organisation. A sender inside is followed, its remote end names the network. Empty (a bare
+    /// trace): both senders of every connection are followed.
+    pub internal: Vec<IpNet>,
+    /// Networks other than /24 and /48: the longest match wins. Empty: /24 and /48 everywhere.
+    pub prefixes: Vec<IpNet>,
+    /// Encapsulations to look into besides VLAN, MPLS and PPPoE.
+    pub tunnels: Tunnels,
+    /// Rule that makes an estimate of a window. Default `probe`.
+    pub rule: RuleKind,
+    /// Limits of every table.
+    pub limits: Limits,
+    /// The sliding window.
+    pub window: WindowConfig,
+    /// Collect a [`crate::flow::report::DirectionReport`] for every direction at its end. Default off: a long-running gateway has no use for them.
+    pub flow_reports: bool,
+}
+
+/// Encapsulations that carry whole packets of somebody; looked into only where configured.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Tunnels {
+    /// GRE (RFC 2784), IP in GRE and transparent Ethernet bridging.
+    pub gre: bool,
+    /// VXLAN (RFC 7348) on UDP port 4789.
+    pub vxlan: bool,
+    /// IP in IP and IPv6 in IPv4 (RFC 2003, RFC 4213).
+    pub ip_in_ip: bool,
+}
+
+/// Table limits.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// Connections at a time. At the limit the one idle longest goes, counted by what it was (`counters::Evicted`). Default 1,000,000.
+    pub connections: NonZeroUsize,
+    /// Networks with samples at a time. At the limit the one refreshed longest ago goes. Default 1,000,000.
+    pub networks: NonZeroUsize,
+    /// Outstanding segments remembered per sender. At the limit neighbours merge and lose their RTT sample, counted. Default 16,384.
+    pub outstanding_segments: NonZeroU32,
+    /// Disjoint ranges of seen sequence space per sender. At the limit the lowest hole is taken as seen, counted. Default 1,024.
+    pub sequence_ranges: NonZeroU32,
+    /// Window samples kept per flow report; later ones are counted only. Default 10,000.
+    pub report_samples: NonZeroU32,
+    /// Silence after which an established connection is forgotten. Default 1 hour.
+    pub idle_established: Micros,
+    /// Silence after which a connection that is closing, or never finished its handshake, is forgotten. Default 2 minutes.
+    pub idle_other: Micros,
+    /// Events waiting to be polled. At the limit the oldest goes, counted; the caller then reads the full state anew. Default 65,536.
+    pub events: NonZeroUsize,
+}
+
+/// The sliding window per network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowConfig {
+    /// Buckets of the ring. Default 30.
+    pub buckets: NonZeroU32,
+    /// Length of one bucket. Default 10 s, so 5 minutes in all.
+    pub bucket: Micros,
+    /// Samples from which on an estimate is given. Default 3.
+    pub min_samples: u32,
+    /// Connections they must come from. Default 2.
+    pub min_connections: u32,
+    /// Age limit of an estimate: silent longer, it expires. Default 300 s.
+    pub max_age: Micros,
+    /// Relative change of share or RTT that is worth an event. Default 0.1.
+    pub change: f64,
+    /// Refresh interval: an unchanged estimate with new samples is told again after this long. Default 20 s.
+    pub refresh: Micros,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            internal: Vec::new(),
+            prefixes: Vec::new(),
+            tunnels: Tunnels { gre: true, vxlan: true, ip_in_ip: true },
+            rule: RuleKind::default(),
+            limits: Limits::default(),
+            window: WindowConfig::default(),
+            flow_reports: false,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: non_zero(1_000_000),
+            networks: non_zero(1_000_000),
+            outstanding_segments: non_zero_u32(16_384),
+            sequence_ranges: non_zero_u32(1_024),
+            report_samples: non_zero_u32(10_000),
+            idle_established: Micros::from_secs(3_600),
+            idle_other: Micros::from_secs(120),
+            events: non_zero(65_536),
+        }
+    }
+}
+
+impl Default for WindowConfig {
+    fn default() -> Self {
+        Self {
+            buckets: non_zero_u32(30),
+            bucket: Micros::from_secs(10),
+            min_samples: 3,
+            min_connections: 2,
+            max_age: Micros::from_secs(300),
+            change: 0.1,
+            refresh: Micros::from_secs(20),
+        }
+    }
+}
+
+const fn non_zero(n: usize) -> NonZeroUsize {
+    match NonZeroUsize::new(n) {
+        Some(n) => n,
+        None => NonZeroUsize::MIN,
+    }
+}
+
+const fn non_zero_u32(n: u32) -> NonZeroU32 {
+    match NonZeroU32::new(n) {
+        Some(n) => n,
+        None => NonZeroU32::MIN,
+    }
+}

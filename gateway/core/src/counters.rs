@@ -1,0 +1,212 @@
+//! What the engine saw, and every thing it ignored, by a bounded reason.
+
+/// Why a frame, a segment or a sample was not used. The names are stable: they are metric labels and table rows.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Ignored {
+    /// Frame: a link type that is not understood.
+    LinkType,
+    /// Frame: neither IPv4 nor IPv6 inside (ARP, LLDP, …).
+    NotIp,
+    /// Frame: IP, but not TCP.
+    NotTcp,
+    /// Frame: a later fragment of an IP packet, which has no ports.
+    Fragment,
+    /// Frame: the snap length cut a header.
+    Truncated,
+    /// Frame: headers that contradict themselves.
+    Malformed,
+    /// Frame: more layers of encapsulation than are followed.
+    TooDeep,
+    /// Segment: neither end lies inside the organisation.
+    NotInternal,
+    /// Segment: a second copy of the same packet from the mirror port.
+    DuplicateCopy,
+    /// Segment: no room in the flow table.
+    NoRoom,
+    /// Segment: its time was before the one seen last; clamped to it.
+    TimeBackwards,
+    /// Sample: only one direction of the connection is visible.
+    OneSided,
+    /// Sample: the connection was there before the capture, its window is not known yet.
+    Midstream,
+    /// Sample: the application, not the window, limited the sender; kept as a lower bound.
+    AppLimited,
+    /// Sample: the receiver's window limited the sender; kept as a lower bound.
+    ReceiverLimited,
+    /// Sample: a loss in slow start gives none.
+    SlowStartLoss,
+    /// Sample: a retransmission timeout gives none.
+    Timeout,
+    /// Sample: the transfer ended after a loss, which gave one already.
+    EndAfterLoss,
+    /// Sample: the segment size is not known.
+    NoMss,
+    /// Sample: the scoreboard ran out of room, so the window is not exact.
+    Inexact,
+    /// Round-trip time: a retransmitted segment was acknowledged (Karn's rule).
+    Karn,
+    /// Network: no room in the table of networks.
+    NoRoomNetwork,
+    /// Event: the queue was full and the oldest went.
+    EventQueueFull,
+}
+
+impl Ignored {
+    /// Every reason, in the order of declaration.
+    pub const ALL: [Self; 23] = [
+        Self::LinkType,
+        Self::NotIp,
+        Self::NotTcp,
+        Self::Fragment,
+        Self::Truncated,
+        Self::Malformed,
+        Self::TooDeep,
+        Self::NotInternal,
+        Self::DuplicateCopy,
+        Self::NoRoom,
+        Self::TimeBackwards,
+        Self::OneSided,
+        Self::Midstream,
+        Self::AppLimited,
+        Self::ReceiverLimited,
+        Self::SlowStartLoss,
+        Self::Timeout,
+        Self::EndAfterLoss,
+        Self::NoMss,
+        Self::Inexact,
+        Self::Karn,
+        Self::NoRoomNetwork,
+        Self::EventQueueFull,
+    ];
+
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LinkType => "link_type",
+            Self::NotIp => "not_ip",
+            Self::NotTcp => "not_tcp",
+            Self::Fragment => "fragment",
+            Self::Truncated => "truncated",
+            Self::Malformed => "malformed",
+            Self::TooDeep => "too_deep",
+            Self::NotInternal => "not_internal",
+            Self::DuplicateCopy => "duplicate_copy",
+            Self::NoRoom => "no_room",
+            Self::TimeBackwards => "time_backwards",
+            Self::OneSided => "one_sided",
+            Self::Midstream => "midstream",
+            Self::AppLimited => "app_limited",
+            Self::ReceiverLimited => "receiver_limited",
+            Self::SlowStartLoss => "slow_start_loss",
+            Self::Timeout => "timeout",
+            Self::EndAfterLoss => "end_after_loss",
+            Self::NoMss => "no_mss",
+            Self::Inexact => "inexact",
+            Self::Karn => "karn",
+            Self::NoRoomNetwork => "no_room_network",
+            Self::EventQueueFull => "event_queue_full",
+        }
+    }
+}
+
+/// Counters of an engine; they only rise.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Counters {
+    /// Frames handed in.
+    pub frames: u64,
+    /// Bytes of them on the wire.
+    pub wire_bytes: u64,
+    /// TCP segments among them.
+    pub segments: u64,
+    /// Connections seen.
+    pub connections: u64,
+    /// Connections that closed (FIN both ways, RST) or were idle too long.
+    pub connections_ended: u64,
+    /// Connections that had to go because the table was full.
+    pub connections_evicted: u64,
+    /// Networks that had to go because the table was full.
+    pub networks_evicted: u64,
+    /// Window samples taken.
+    pub window_samples: u64,
+    /// Lower bounds taken.
+    pub lower_bounds: u64,
+    /// Round-trip time samples taken.
+    pub rtt_samples: u64,
+    /// Loss events recognised (one per window).
+    pub loss_events: u64,
+    /// Retransmission timeouts recognised.
+    pub timeouts: u64,
+    /// Imminent starts told.
+    pub imminent_starts: u64,
+    ignored: [u64; Ignored::ALL.len()],
+}
+
+impl Counters {
+    /// Counts one ignored thing.
+    pub fn ignore(&mut self, reason: Ignored) {
+        if let Some(count) = self.ignored.get_mut(usize::from(reason as u8)) {
+            *count += 1;
+        }
+    }
+
+    /// How often `reason` occurred.
+    pub fn ignored(&self, reason: Ignored) -> u64 {
+        self.ignored.get(usize::from(reason as u8)).copied().unwrap_or(0)
+    }
+
+    /// Adds another engine's counts (one engine per shard).
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            frames,
+            wire_bytes,
+            segments,
+            connections,
+            connections_ended,
+            connections_evicted,
+            networks_evicted,
+            window_samples,
+            lower_bounds,
+            rtt_samples,
+            loss_events,
+            timeouts,
+            imminent_starts,
+            ignored,
+        } = other;
+        self.frames += frames;
+        self.wire_bytes += wire_bytes;
+        self.segments += segments;
+        self.connections += connections;
+        self.connections_ended += connections_ended;
+        self.connections_evicted += connections_evicted;
+        self.networks_evicted += networks_evicted;
+        self.window_samples += window_samples;
+        self.lower_bounds += lower_bounds;
+        self.rtt_samples += rtt_samples;
+        self.loss_events += loss_events;
+        self.timeouts += timeouts;
+        self.imminent_starts += imminent_starts;
+        for (mine, theirs) in self.ignored.iter_mut().zip(ignored) {
+            *mine += theirs;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_place_and_name() {
+        let mut counters = Counters::default();
+        for (index, reason) in Ignored::ALL.into_iter().enumerate() {
+            assert_eq!(reason as usize, index, "{} is out of order", reason.name());
+            counters.ignore(reason);
+        }
+        assert!(Ignored::ALL.into_iter().all(|reason| counters.ignored(reason) == 1));
+        let mut names: Vec<_> = Ignored::ALL.iter().map(|reason| reason.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Ignored::ALL.len());
+    }
+}

@@ -1,0 +1,86 @@
+//! What the engine tells, polled by its owner.
+
+use std::net::IpAddr;
+
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+
+use crate::flow::report::DirectionReport;
+
+/// Something the publisher or the replay has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// An estimate appeared, moved by more than the configured change, or was refreshed.
+    Estimate(Estimate),
+    /// A network has no estimate any more.
+    Withdrawn {
+        /// The network.
+        network: Network,
+        /// Why.
+        reason: Withdrawal,
+    },
+    /// A host inside is about to send to a network that may have an estimate.
+    StartImminent(StartImminent),
+    /// A direction of a connection ended (only with `flow_reports`).
+    DirectionEnded(Box<DirectionReport>),
+}
+
+/// Why an estimate went.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Withdrawal {
+    /// Nothing new within the age limit.
+    Expired,
+    /// Too few samples or connections are left in the window.
+    TooFew,
+    /// The table of networks was full.
+    Evicted,
+}
+
+impl Withdrawal {
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::TooFew => "too_few",
+            Self::Evicted => "evicted",
+        }
+    }
+}
+
+/// A start that is about to happen.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StartImminent {
+    /// Host inside that will send.
+    pub host: IpAddr,
+    /// Where to.
+    pub remote: IpAddr,
+    /// The network of `remote`.
+    pub network: Network,
+    /// What announced it.
+    pub trigger: Trigger,
+    /// When that packet was seen.
+    pub at: Timestamp,
+}
+
+/// What announces a start (definitions, "Push").
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Trigger {
+    /// A SYN from outside: the host will answer and serve.
+    PassiveOpen,
+    /// The inside host's own SYN.
+    ActiveOpen,
+    /// The first packet from outside after an idle time longer than the RTO.
+    Idle,
+}
+
+impl Trigger {
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PassiveOpen => "passive_open",
+            Self::ActiveOpen => "active_open",
+            Self::Idle => "idle",
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! Connections and the state of their senders.
+
+pub mod report;
+pub mod sample;

@@ -1,0 +1,88 @@
+//! The account of one direction of a connection, given at its end (`replay --flows`; definitions, "Output for acceptance").
+
+use spand_proto::units::{Bytes, Micros, Timestamp};
+
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::wire::segment::Endpoint;
+
+/// Everything counted for one direction of one connection.
+///
+/// Retransmission is counted by sequence space seen before, copies made by a mirror port included (`duplicate_packets`
+/// says how many of them were that); loss recognition leaves those copies out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectionReport {
+    /// The connection: both directions carry the same number.
+    pub connection: ConnectionId,
+    /// Which source (file) the first packet came from.
+    pub input: u32,
+    /// Position of the first packet of this direction among all frames, for an order that never depends on when it ended.
+    pub first_frame: u64,
+    /// When that was.
+    pub first_at: Timestamp,
+    /// When the last was.
+    pub last_at: Timestamp,
+    /// Sender.
+    pub source: Endpoint,
+    /// Receiver.
+    pub destination: Endpoint,
+    /// Packets, with and without payload.
+    pub packets: u64,
+    /// Packets with payload.
+    pub data_packets: u64,
+    /// Payload bytes on the wire, repeated ones included.
+    pub payload: Bytes,
+    /// Union of payload sequence intervals.
+    pub unique: Bytes,
+    /// Packets that carried payload seen before.
+    pub retransmitted_packets: u64,
+    /// Bytes of payload seen before.
+    pub retransmitted: Bytes,
+    /// SYNs and FINs repeated without repeated payload.
+    pub synfin_retransmitted_packets: u64,
+    /// Packets below the highest sequence seen, with bytes never seen: lost upstream of the tap, or reordered.
+    pub hole_fill_packets: u64,
+    /// Packets that were a second copy from the mirror port.
+    pub duplicate_packets: u64,
+    /// Round-trip times from sequence and acknowledgement (the handshake's included), seen from the tap.
+    pub rtt_seqack: RttSummary,
+    /// Round-trip times from the timestamps option, kept apart.
+    pub rtt_timestamps: RttSummary,
+    /// Largest flight: highest sequence sent less highest acknowledgement seen.
+    pub flight_max: Bytes,
+    /// What limited the sender for most of its round trips.
+    pub limited_by: Limiter,
+    /// Loss events (one per window).
+    pub loss_events: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Window samples, in order of time.
+    pub samples: Vec<WindowSample>,
+}
+
+/// Round-trip times summed up.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct RttSummary {
+    /// Samples.
+    pub count: u64,
+    /// Smallest.
+    pub min: Option<Micros>,
+    /// Largest.
+    pub max: Option<Micros>,
+    /// Sum, for the mean.
+    pub sum: Micros,
+}
+
+impl RttSummary {
+    /// Counts one sample.
+    pub fn add(&mut self, rtt: Micros) {
+        self.count += 1;
+        self.min = Some(self.min.map_or(rtt, |min| min.min(rtt)));
+        self.max = Some(self.max.map_or(rtt, |max| max.max(rtt)));
+        self.sum = Micros(self.sum.0.saturating_add(rtt.0));
+    }
+
+    /// Mean in microseconds, where there is a sample.
+    pub fn mean_us(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum.0 as f64 / self.count as f64)
+    }
+}

@@ -1,0 +1,116 @@
+//! Samples of a sender's window (definitions, "Samples").
+
+use std::net::IpAddr;
+
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+/// Identifies a connection within one engine's life: two samples of one connection carry the same number.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ConnectionId(pub u64);
+
+/// One value of a sender's window towards a network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WindowSample {
+    /// When.
+    pub at: Timestamp,
+    /// Towards which network.
+    pub network: Network,
+    /// Towards which address of it: no single one may give more than half of an estimate.
+    pub remote: IpAddr,
+    /// Of which connection.
+    pub connection: ConnectionId,
+    /// The value, in bytes with fraction.
+    pub window: Window,
+    /// Effective segment size: the largest payload of a full-sized segment.
+    pub mss: Bytes,
+    /// What gave it.
+    pub reason: SampleReason,
+    /// Where in the sawtooth the sender was: 0 just after a reduction, 1 at the largest window reached before the last
+    /// one; above 1 beyond it. `None` before the first loss.
+    pub sawtooth: Option<f64>,
+    /// The connection's phase.
+    pub phase: Phase,
+    /// Bytes of new data the transfer carried.
+    pub transfer: Bytes,
+    /// The connection started on our advice, so its window is partly our own output.
+    pub advised: bool,
+    /// Smallest round-trip time of the connection so far.
+    pub rtt_min: Option<Micros>,
+}
+
+/// What gave a sample.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum SampleReason {
+    /// A fast retransmit in congestion avoidance: the window just before, less one segment.
+    Loss,
+    /// An ECN reduction in congestion avoidance: the same.
+    Ecn,
+    /// The end of a loss-free transfer that its window limited.
+    End,
+    /// The end of a loss-free transfer that the application limited: a lower bound.
+    EndAppLimited,
+    /// The end of a loss-free transfer that the receiver's window limited: a lower bound.
+    EndReceiverLimited,
+}
+
+impl SampleReason {
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Loss => "loss",
+            Self::Ecn => "ecn",
+            Self::End => "end",
+            Self::EndAppLimited => "end_app_limited",
+            Self::EndReceiverLimited => "end_receiver_limited",
+        }
+    }
+
+    /// Whether the value is only a lower bound, kept apart and never averaged in.
+    pub const fn is_lower_bound(self) -> bool {
+        matches!(self, Self::EndAppLimited | Self::EndReceiverLimited)
+    }
+
+    /// Whether a loss or mark gave it.
+    pub const fn is_loss(self) -> bool {
+        matches!(self, Self::Loss | Self::Ecn)
+    }
+}
+
+/// A sender's phase (RFC 5681, RFC 6675).
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Phase {
+    /// Window below the slow-start threshold.
+    #[default]
+    SlowStart,
+    /// Window at or above it.
+    CongestionAvoidance,
+    /// Repairing a loss.
+    Recovery,
+}
+
+/// What kept a sender from sending more.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Limiter {
+    /// Not known (yet).
+    #[default]
+    Unknown,
+    /// Its congestion window.
+    Window,
+    /// The receiver's window.
+    Receiver,
+    /// The application had no more to send.
+    Application,
+}
+
+impl Limiter {
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Window => "window",
+            Self::Receiver => "receiver",
+            Self::Application => "application",
+        }
+    }
+}

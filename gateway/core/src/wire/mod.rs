@@ -1,0 +1,3 @@
+//! From captured bytes to a TCP segment.
+
+pub mod segment;
