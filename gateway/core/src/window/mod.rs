@@ -1,1 +1,3 @@
 //! The sliding window per destination network.
+
+pub mod view;

@@ -1,0 +1,77 @@
+//! One network as it stands at one moment: for the publisher, the tables and the API.
+//!
+//! A value: it does not age by itself, so moments are kept rather than ages.
+
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
+
+/// What the window of a network holds, with the estimate made of it or the reason why there is none.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkView {
+    /// The network.
+    pub network: Network,
+    /// The estimate in force, where there is one.
+    pub estimate: Option<Estimate>,
+    /// Why there is none, where there is none.
+    pub why_not: Option<NoEstimate>,
+    /// Smallest round-trip time in the window.
+    pub rtt_min: Option<Micros>,
+    /// Mean round-trip time in the window.
+    pub rtt_mean: Option<Micros>,
+    /// Window samples in the window.
+    pub samples: u32,
+    /// Lower bounds in the window.
+    pub lower_bounds: u32,
+    /// Connections that gave those samples and lower bounds.
+    pub connections: u32,
+    /// Loss events in the window, whether or not they gave a sample.
+    pub losses: u64,
+    /// What limited the senders.
+    pub limits: LimitCounts,
+    /// When the newest sample, lower bound or round-trip time came.
+    pub newest: Option<Timestamp>,
+}
+
+impl NetworkView {
+    /// Time since the newest sample of any kind.
+    pub fn age(&self, now: Timestamp) -> Option<Micros> {
+        self.newest.map(|newest| now.since(newest))
+    }
+}
+
+/// Round trips in the window by what limited the sender.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LimitCounts {
+    /// Its congestion window.
+    pub window: u64,
+    /// The receiver's window.
+    pub receiver: u64,
+    /// The application.
+    pub application: u64,
+}
+
+/// Why a network has no estimate.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum NoEstimate {
+    /// Fewer window samples than the minimum.
+    TooFewSamples,
+    /// They came from fewer connections than the minimum.
+    TooFewConnections,
+    /// The newest is older than the age limit.
+    Expired,
+}
+
+impl NoEstimate {
+    /// Every reason, in the order of declaration.
+    pub const ALL: [Self; 3] = [Self::TooFewSamples, Self::TooFewConnections, Self::Expired];
+
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::TooFewSamples => "too_few_samples",
+            Self::TooFewConnections => "too_few_connections",
+            Self::Expired => "expired",
+        }
+    }
+}
