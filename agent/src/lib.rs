@@ -1,1 +1,3 @@
 //! The host agent.
+
+#![forbid(unsafe_code)]

@@ -1,1 +1,3 @@
 //! The performance gateway.
+
+#![forbid(unsafe_code)]

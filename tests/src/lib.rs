@@ -1,1 +1,3 @@
-//! The lab.
+//! The lab, scenarios, replay cases and benchmarks of spand.
+
+pub mod trace;

@@ -1,0 +1,118 @@
+//! Generated traces: as many packets and connections as a benchmark needs, without anybody's traffic in the repository.
+//!
+//! Servers inside the organisation send to clients outside; the tap stands beside the servers. Each connection is a small
+//! NewReno sender with a SACK receiver at the far end ([`connection`]), losses happen behind the tap, so that what the tap
+//! sees is what a mirror port sees: both directions, interleaved connections, selective acknowledgements, fast
+//! retransmits and timeouts. One seed gives one trace, byte for byte.
+
+pub mod connection;
+pub mod frame;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io::{self, Write};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+
+use connection::Connection;
+use frame::FrameWriter;
+
+/// What a trace shall be.
+#[derive(Clone, Copy, Debug)]
+pub struct TraceConfig {
+    /// Packets to write.
+    pub packets: u64,
+    /// Connections open at a time.
+    pub connections: u32,
+    /// Probability that a data packet is lost behind the tap.
+    pub loss: f64,
+    /// Destination /24 networks of the clients.
+    pub networks: u32,
+    /// Bytes kept of each packet.
+    pub snap_len: usize,
+    /// Seed.
+    pub seed: u64,
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TraceSummary {
+    /// Packets.
+    pub packets: u64,
+    /// Connections begun.
+    pub connections: u64,
+    /// Data packets sent again.
+    pub retransmissions: u64,
+    /// Bytes of the file.
+    pub file_bytes: u64,
+}
+
+/// Writes a trace as a pcap file with nanosecond times.
+///
+/// # Errors
+/// What writing to `out` gives.
+pub fn write_trace<W: Write>(out: W, config: &TraceConfig) -> io::Result<TraceSummary> {
+    let mut rng = StdRng::seed_from_u64(config.seed);
+    let mut frames = FrameWriter::new(out, config.snap_len)?;
+    let mut summary = TraceSummary::default();
+    let mut connections = Vec::new();
+    let mut next = BinaryHeap::new();
+    for slot in 0..config.connections {
+        // The first generation begins within one second, so that the whole number is open from then on.
+        let begin_ns = rng.random_range(0..1_000_000_000u64);
+        connections.push(begin(&mut summary, begin_ns, config, &mut rng));
+        next.push(Reverse((begin_ns, slot)));
+    }
+    while summary.packets < config.packets {
+        let Some(Reverse((at_ns, slot))) = next.pop() else { break };
+        let Some(connection) = connections.get_mut(slot as usize) else { break };
+        if let Some(packet) = connection.step(at_ns, config.loss, &mut rng) {
+            frames.write(at_ns, connection.tuple(), &packet)?;
+            summary.packets += 1;
+            summary.retransmissions += u64::from(packet.is_retransmission);
+        }
+        let next_ns = if let Some(next_ns) = connection.next_ns() {
+            next_ns.max(at_ns + 1)
+        } else {
+            let begin_ns = at_ns + rng.random_range(1_000..100_000_000u64);
+            *connection = begin(&mut summary, begin_ns, config, &mut rng);
+            begin_ns
+        };
+        next.push(Reverse((next_ns, slot)));
+    }
+    summary.file_bytes = frames.finish()?;
+    Ok(summary)
+}
+
+fn begin(summary: &mut TraceSummary, begin_ns: u64, config: &TraceConfig, rng: &mut StdRng) -> Connection {
+    summary.connections += 1;
+    Connection::new(begin_ns, summary.connections, config.networks, rng)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: TraceConfig =
+        TraceConfig { packets: 50_000, connections: 200, loss: 0.01, networks: 20, snap_len: 96, seed: 7 };
+
+    #[test]
+    fn a_seed_gives_one_trace() {
+        let (mut first, mut second, mut other) = (Vec::new(), Vec::new(), Vec::new());
+        write_trace(&mut first, &SMALL).unwrap();
+        write_trace(&mut second, &SMALL).unwrap();
+        write_trace(&mut other, &TraceConfig { seed: 8, ..SMALL }).unwrap();
+        assert!(first == second);
+        assert!(first != other);
+    }
+
+    #[test]
+    fn losses_are_repaired_and_connections_come_and_go() {
+        let summary = write_trace(io::sink(), &SMALL).unwrap();
+        assert_eq!(summary.packets, SMALL.packets);
+        assert!(summary.connections > 2 * u64::from(SMALL.connections), "{summary:?}");
+        // About 1 % of the data packets, which are more than half of all.
+        assert!((200..1_500).contains(&summary.retransmissions), "{summary:?}");
+    }
+}
