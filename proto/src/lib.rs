@@ -6,5 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod estimate;
+pub mod model;
 pub mod network;
 pub mod units;
+pub mod v1;
