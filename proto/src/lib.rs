@@ -8,5 +8,6 @@
 pub mod estimate;
 pub mod model;
 pub mod network;
+pub mod start;
 pub mod units;
 pub mod v1;

@@ -7,8 +7,11 @@
     missing_docs,
     unused_qualifications,
     unreachable_pub,
+    clippy::all,
     clippy::pedantic,
     clippy::allow_attributes_without_reason,
+    clippy::clone_on_ref_ptr,
+    clippy::use_self,
     reason = "generated code; its lints are the generator's concern"
 )]
 

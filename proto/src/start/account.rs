@@ -1,0 +1,100 @@
+//! How a start came about: every step with its numbers, so that `explain` can print them.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Segments;
+
+/// The steps from the share to the window.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct Account {
+    /// The share `Wc` in whole segments of the asker's size, at least 1.
+    pub share: Segments,
+    /// What the start model made of the transfer's size; `None` where that was not known, which counts as long.
+    pub transfer: Option<TransferSteps>,
+    /// `W'`: what the start would be without limits. The share itself where the size was not known.
+    pub shifted: Segments,
+    /// Every limit that was considered, in the order of [`Limit::ALL`], whether or not it changed anything.
+    pub bounds: Vec<Bound>,
+    /// Whether the handshake's round trip was compared with the estimate's.
+    pub rtt_check: RttCheck,
+}
+
+/// The start model's steps for a transfer of known size.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct TransferSteps {
+    /// `F`: the transfer in segments.
+    pub size: Segments,
+    /// `S`: segments in one epoch.
+    pub epoch_segments: u64,
+    /// `f`: segments in the transfer's last epoch.
+    pub remainder: Segments,
+    /// `W` of equation 3.
+    pub optimal: Segments,
+    /// Round trips that `f` takes without loss, from `W` and from `W'`.
+    pub rounds: u64,
+}
+
+/// One limit and what it did to the window.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Bound {
+    /// Which limit.
+    pub limit: Limit,
+    /// Its value.
+    pub value: Segments,
+    /// The window before it.
+    pub before: Segments,
+    /// The window after it.
+    pub after: Segments,
+}
+
+/// The limits of a start.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The fraction of the share that one start may take.
+    Fraction,
+    /// The largest start whatever the share.
+    Cap,
+    /// The peer's receive window.
+    PeerWindow,
+    /// What is left of the network's budget, on top of the host's default.
+    Budget,
+    /// The smallest start; the only limit that raises a window.
+    Floor,
+}
+
+impl Limit {
+    /// Every limit, in the order in which they are considered.
+    pub const ALL: [Self; 5] = [Self::Fraction, Self::Cap, Self::PeerWindow, Self::Budget, Self::Floor];
+
+    /// Its stable name in metrics and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fraction => "fraction",
+            Self::Cap => "cap",
+            Self::PeerWindow => "peer_window",
+            Self::Budget => "budget",
+            Self::Floor => "floor",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Whether the handshake's round trip was compared with the estimate's.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RttCheck {
+    /// The mode does not ask for it.
+    Off,
+    /// There was no handshake round trip to compare.
+    NoHandshake,
+    /// It was within the bounds.
+    Passed,
+}

@@ -1,0 +1,215 @@
+//! How far a start may go: the modes and their limits.
+//!
+//! Every default stands in definitions.md ("The start"); each field is one documented option of the daemons. Knows nothing
+//! about how a start is applied.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::LINUX_SEGMENTS_PER_ACK;
+use crate::units::{Micros, Segments};
+
+/// A host's default initial window: ten segments (RFC 6928 section 2; Linux `TCP_INIT_CWND`).
+pub const DEFAULT_INITIAL_WINDOW: Segments = Segments(10);
+
+/// The three ways to treat a start.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// The limits of `careful`; computed, counted and explained, never applied.
+    Observe,
+    /// A fraction of the share, a cap, a floor, a budget, and a check of the handshake's round trip.
+    #[default]
+    Careful,
+    /// TCP/SPAND to the letter: no fraction, cap, floor or budget.
+    Paper,
+}
+
+impl Mode {
+    /// Every mode, from the least to the most far-reaching.
+    pub const ALL: [Self; 3] = [Self::Observe, Self::Careful, Self::Paper];
+
+    /// Its name in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Careful => "careful",
+            Self::Paper => "paper",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no mode's.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("`{0}` is not a mode: choose observe, careful or paper")]
+pub struct NotAMode(pub String);
+
+impl FromStr for Mode {
+    type Err = NotAMode;
+
+    fn from_str(name: &str) -> Result<Self, NotAMode> {
+        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| NotAMode(name.to_owned()))
+    }
+}
+
+/// A part of a whole: above 0, at most 1.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, PartialOrd, Serialize)]
+#[serde(try_from = "f64", into = "f64")]
+pub struct Fraction(f64);
+
+impl Fraction {
+    /// The part as a number, above 0 and at most 1.
+    pub const fn value(self) -> f64 {
+        self.0
+    }
+
+    /// This part of `segments`, rounded down, at least 1.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a u32 is not negative and not above it"
+    )]
+    pub fn of(self, segments: Segments) -> Segments {
+        Segments(((f64::from(segments.0) * self.0).floor() as u32).max(1))
+    }
+}
+
+/// A number that is no [`Fraction`].
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("{0} is not a fraction: give a number above 0 and at most 1, such as 0.75")]
+pub struct NotAFraction(pub f64);
+
+impl TryFrom<f64> for Fraction {
+    type Error = NotAFraction;
+
+    fn try_from(value: f64) -> Result<Self, NotAFraction> {
+        if value > 0.0 && value <= 1.0 { Ok(Self(value)) } else { Err(NotAFraction(value)) }
+    }
+}
+
+impl From<Fraction> for f64 {
+    fn from(fraction: Fraction) -> Self {
+        fraction.0
+    }
+}
+
+/// The smallest start: the host's default initial window, except where losses say otherwise.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+pub struct Floor {
+    /// The floor where losses of enough connections are behind the estimate.
+    pub lowest: Segments,
+    /// Connections with a loss in the window that it takes.
+    pub loss_connections: u32,
+}
+
+/// How far the handshake's round trip may be from the estimate's, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RttBounds {
+    /// Smallest ratio of the handshake's round trip to the estimate's.
+    pub low: f64,
+    /// Largest ratio.
+    pub high: f64,
+}
+
+/// How a first window is spread over its round trip.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum PacingRule {
+    /// `burst` segments at once, the rest at `(W - burst) / RTT` over the same round trip: what Linux allows
+    /// (`tcp_update_skb_after_send` never paces the first ten data segments).
+    AfterBurst {
+        /// Segments that leave at once.
+        burst: Segments,
+    },
+    /// A token bucket of `depth` segments filled at `W / RTT` (TCP/SPAND section 4). Linux cannot apply it to a
+    /// connection's first ten segments without help from outside the stack.
+    TokenBucket {
+        /// Segments that leave at once.
+        depth: Segments,
+    },
+}
+
+/// The limits of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct StartPolicy {
+    /// The mode these limits began as.
+    pub mode: Mode,
+    /// Samples an estimate needs.
+    pub min_samples: u32,
+    /// Connections that they must come from.
+    pub min_connections: u32,
+    /// Oldest newest-sample an estimate may have.
+    pub max_age: Micros,
+    /// `k` of the start model.
+    pub segments_per_ack: NonZeroU32,
+    /// Largest part of the share that one start may take.
+    pub fraction: Option<Fraction>,
+    /// Largest start whatever the share.
+    pub cap: Option<Segments>,
+    /// Smallest start.
+    pub floor: Option<Floor>,
+    /// Whether the budget of the request counts.
+    pub budgeted: bool,
+    /// Check of the handshake's round trip.
+    pub rtt_bounds: Option<RttBounds>,
+    /// Spreading of the first window.
+    pub pacing: PacingRule,
+}
+
+impl StartPolicy {
+    /// Defaults of [`Mode::Careful`] (definitions.md, "The start"). The lessons are those of RFC 9959; its bounds of the
+    /// round trip (0.5x to 10x) are narrower here because a start here skips its validation phase.
+    pub const CAREFUL: Self = Self {
+        mode: Mode::Careful,
+        min_samples: 3,
+        min_connections: 2,
+        max_age: Micros::from_secs(300),
+        segments_per_ack: LINUX_SEGMENTS_PER_ACK,
+        fraction: Some(Fraction(0.75)),
+        cap: Some(Segments(100)),
+        floor: Some(Floor { lowest: Segments(2), loss_connections: 3 }),
+        budgeted: true,
+        rtt_bounds: Some(RttBounds { low: 0.5, high: 2.0 }),
+        pacing: PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW },
+    };
+
+    /// Defaults of [`Mode::Observe`]: what `careful` would do.
+    pub const OBSERVE: Self = Self { mode: Mode::Observe, ..Self::CAREFUL };
+
+    /// Defaults of [`Mode::Paper`]: TCP/SPAND section 4 with its bucket of four segments. The minimum of samples and
+    /// the age limit stay: the paper advises nothing either where its window holds too little.
+    pub const PAPER: Self = Self {
+        mode: Mode::Paper,
+        fraction: None,
+        cap: None,
+        floor: None,
+        budgeted: false,
+        rtt_bounds: None,
+        pacing: PacingRule::TokenBucket { depth: Segments(4) },
+        ..Self::CAREFUL
+    };
+
+    /// The defaults of a mode.
+    pub const fn of(mode: Mode) -> Self {
+        match mode {
+            Mode::Observe => Self::OBSERVE,
+            Mode::Careful => Self::CAREFUL,
+            Mode::Paper => Self::PAPER,
+        }
+    }
+}
+
+impl Default for StartPolicy {
+    fn default() -> Self {
+        Self::CAREFUL
+    }
+}

@@ -1,0 +1,163 @@
+//! Why there is no start: a closed list of reasons with stable names, and the numbers that decided.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::units::Micros;
+
+/// The reasons of the start function, for counters and messages. Names never change; new reasons are added at the end.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalReason {
+    /// Nothing is known about the network.
+    NoEstimate,
+    /// Fewer samples than the minimum.
+    TooFewSamples,
+    /// Samples of fewer connections than the minimum.
+    TooFewConnections,
+    /// The newest sample is older than the age limit.
+    Stale,
+    /// No round-trip time where one is needed to check or to pace.
+    NoRtt,
+    /// The handshake's round trip is too far from the estimate's.
+    RttMismatch,
+    /// A segment size of zero.
+    MssZero,
+    /// A transfer of no bytes.
+    EmptyTransfer,
+}
+
+impl RefusalReason {
+    /// Every reason, in declaration order.
+    pub const ALL: [Self; 8] = [
+        Self::NoEstimate,
+        Self::TooFewSamples,
+        Self::TooFewConnections,
+        Self::Stale,
+        Self::NoRtt,
+        Self::RttMismatch,
+        Self::MssZero,
+        Self::EmptyTransfer,
+    ];
+
+    /// Its stable name in metrics and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoEstimate => "no_estimate",
+            Self::TooFewSamples => "too_few_samples",
+            Self::TooFewConnections => "too_few_connections",
+            Self::Stale => "stale",
+            Self::NoRtt => "no_rtt",
+            Self::RttMismatch => "rtt_mismatch",
+            Self::MssZero => "mss_zero",
+            Self::EmptyTransfer => "empty_transfer",
+        }
+    }
+}
+
+impl fmt::Display for RefusalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no reason's.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("`{0}` is not a reason of the start function")]
+pub struct NotAReason(pub String);
+
+impl FromStr for RefusalReason {
+    type Err = NotAReason;
+
+    fn from_str(name: &str) -> Result<Self, NotAReason> {
+        Self::ALL.into_iter().find(|reason| reason.name() == name).ok_or_else(|| NotAReason(name.to_owned()))
+    }
+}
+
+/// Why the start function gives no start, with what decided. The host then starts as plain TCP.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// Nothing is known about the network.
+    #[error("nothing is known about this network yet: advice comes once enough transfers to it were seen")]
+    NoEstimate,
+    /// Fewer samples than the minimum.
+    #[error("the estimate rests on {samples} samples and {needed} are needed: advice comes with more transfers")]
+    TooFewSamples {
+        /// Samples there are.
+        samples: u32,
+        /// Samples needed.
+        needed: u32,
+    },
+    /// Samples of fewer connections than the minimum.
+    #[error("the estimate rests on {connections} connections and {needed} are needed: advice comes with more of them")]
+    TooFewConnections {
+        /// Connections there are.
+        connections: u32,
+        /// Connections needed.
+        needed: u32,
+    },
+    /// The newest sample is older than the age limit.
+    #[error("the newest sample is {age} old and the age limit is {limit}: advice comes with the next sample")]
+    Stale {
+        /// Age of the newest sample.
+        age: Micros,
+        /// The age limit.
+        limit: Micros,
+    },
+    /// No round-trip time where one is needed to check or to pace.
+    #[error("no round-trip time of this network is known, and one is needed to {purpose}")]
+    NoRtt {
+        /// What it is needed for.
+        purpose: RttPurpose,
+    },
+    /// The handshake's round trip is too far from the estimate's.
+    #[error("the handshake took {handshake} and the estimate says {estimate}: this may be another path")]
+    RttMismatch {
+        /// Round trip of the handshake.
+        handshake: Micros,
+        /// Round trip of the estimate.
+        estimate: Micros,
+    },
+    /// A segment size of zero.
+    #[error("the segment size is 0 bytes: give the MSS of the connection less its options")]
+    MssZero,
+    /// A transfer of no bytes.
+    #[error("the transfer has 0 bytes: give its size, or none where it is not known")]
+    EmptyTransfer,
+}
+
+impl Refusal {
+    /// The reason without its numbers.
+    pub const fn reason(&self) -> RefusalReason {
+        match self {
+            Self::NoEstimate => RefusalReason::NoEstimate,
+            Self::TooFewSamples { .. } => RefusalReason::TooFewSamples,
+            Self::TooFewConnections { .. } => RefusalReason::TooFewConnections,
+            Self::Stale { .. } => RefusalReason::Stale,
+            Self::NoRtt { .. } => RefusalReason::NoRtt,
+            Self::RttMismatch { .. } => RefusalReason::RttMismatch,
+            Self::MssZero => RefusalReason::MssZero,
+            Self::EmptyTransfer => RefusalReason::EmptyTransfer,
+        }
+    }
+}
+
+/// What a round-trip time was needed for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum RttPurpose {
+    /// To compare the handshake's with it.
+    Check,
+    /// To pace the first window.
+    Pacing,
+}
+
+impl fmt::Display for RttPurpose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Check => "check the path",
+            Self::Pacing => "pace the first window",
+        })
+    }
+}

@@ -1,0 +1,264 @@
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::estimate::{Confidence, RuleKind};
+use crate::units::Window;
+
+const MSS: Bytes = Bytes(1_448);
+
+/// An estimate of `share` segments and 100 ms from ten samples of five connections, none by a loss.
+fn estimate(share: u32) -> Estimate {
+    Estimate {
+        network: "192.0.2.0/24".parse().unwrap(),
+        share: Window::from_segments(Segments(share), MSS),
+        mss: MSS,
+        rtt_min: Some(Micros::from_millis(80)),
+        rtt_mean: Some(Micros::from_millis(100)),
+        samples: 10,
+        connections: 5,
+        loss_connections: 0,
+        losses: 0,
+        refreshed: Timestamp(0),
+        confidence: Confidence::new(0.5),
+        rule: RuleKind::Probe,
+    }
+}
+
+/// A transfer of unknown size that nothing else limits.
+fn request(estimate: &Estimate) -> StartRequest<'_> {
+    StartRequest {
+        estimate: Some(estimate),
+        now: Timestamp(0),
+        size: TransferSize::Unknown,
+        mss: MSS,
+        snd_wnd: None,
+        handshake_rtt: Some(Micros::from_millis(100)),
+        initial_window: DEFAULT_INITIAL_WINDOW,
+        budget: None,
+    }
+}
+
+fn segments(count: u64) -> TransferSize {
+    TransferSize::Known(Bytes(count * MSS.0))
+}
+
+fn windows(start: &Start) -> (u32, u32) {
+    (start.cwnd.0, start.ssthresh.0)
+}
+
+#[test]
+fn paper_mode_grants_the_whole_window_of_the_model_and_paces_it() {
+    let estimate = estimate(20);
+    let start = start(&StartRequest { size: segments(30), ..request(&estimate) }, &StartPolicy::PAPER).unwrap();
+    assert_eq!(windows(&start), (15, 15));
+    assert_eq!((start.clipped_by, start.account.bounds.len()), (None, 0));
+    // 15 segments of 1448 bytes in 100 ms, four of them at once.
+    assert_eq!(
+        start.pacing,
+        Some(Pacing { after_segments: Segments(4), rate: BytesPerSecond(217_200), rtt: Micros(100_000) })
+    );
+    let steps = start.account.transfer.unwrap();
+    assert_eq!((steps.size, steps.remainder, steps.rounds), (Segments(30), Segments(30), 2));
+}
+
+#[test]
+fn paper_mode_has_no_floor() {
+    let estimate = estimate(4);
+    let start = start(&StartRequest { size: segments(30), ..request(&estimate) }, &StartPolicy::PAPER).unwrap();
+    assert_eq!((windows(&start), start.pacing), ((2, 2), None));
+}
+
+#[test]
+fn a_clip_of_a_long_transfer_leaves_the_threshold_where_the_model_put_it() {
+    let estimate = estimate(60);
+    let unknown = start(&request(&estimate), &StartPolicy::CAREFUL).unwrap();
+    assert_eq!((windows(&unknown), unknown.clipped_by), ((45, 60), Some(Limit::Fraction)));
+    let size = segments(100);
+    let long = start(&StartRequest { size, ..request(&estimate) }, &StartPolicy::PAPER).unwrap();
+    let clipped = StartRequest { size, snd_wnd: Some(Bytes(14_480)), ..request(&estimate) };
+    let clipped = start(&clipped, &StartPolicy::PAPER).unwrap();
+    assert_eq!((clipped.cwnd, clipped.clipped_by), (Segments(10), Some(Limit::PeerWindow)));
+    assert_eq!(clipped.ssthresh, long.ssthresh);
+}
+
+#[test]
+fn a_clip_of_a_transfer_of_one_flight_clips_the_threshold_too() {
+    let estimate = estimate(60);
+    let one_flight = StartRequest { size: segments(60), ..request(&estimate) };
+    let start = start(&one_flight, &StartPolicy::CAREFUL).unwrap();
+    assert_eq!((windows(&start), start.clipped_by), ((45, 45), Some(Limit::Fraction)));
+}
+
+#[test]
+fn each_limit_is_told_with_the_window_before_and_after_it() {
+    let estimate = estimate(400);
+    let asked = StartRequest { snd_wnd: Some(Bytes(65_535)), budget: Some(Segments(20)), ..request(&estimate) };
+    let start = start(&asked, &StartPolicy::CAREFUL).unwrap();
+    let told: Vec<_> = start.account.bounds.iter().map(|b| (b.limit, b.value.0, b.before.0, b.after.0)).collect();
+    assert_eq!(
+        told,
+        [
+            (Limit::Fraction, 300, 400, 300),
+            (Limit::Cap, 100, 300, 100),
+            (Limit::PeerWindow, 45, 100, 45),
+            (Limit::Budget, 30, 45, 30),
+            (Limit::Floor, 10, 30, 30),
+        ]
+    );
+    assert_eq!((windows(&start), start.clipped_by), ((30, 400), Some(Limit::Budget)));
+}
+
+#[test]
+fn a_spent_budget_leaves_the_hosts_default() {
+    let estimate = estimate(60);
+    let start = start(&StartRequest { budget: Some(Segments(0)), ..request(&estimate) }, &StartPolicy::CAREFUL);
+    let start = start.unwrap();
+    assert_eq!((start.cwnd, start.clipped_by, start.pacing), (Segments(10), Some(Limit::Budget), None));
+}
+
+#[test]
+fn the_floor_is_the_hosts_default_unless_losses_of_three_connections_lower_it() {
+    let small = |losses| {
+        let estimate = Estimate { loss_connections: losses, ..estimate(4) };
+        start(&StartRequest { size: segments(30), ..request(&estimate) }, &StartPolicy::CAREFUL).unwrap()
+    };
+    assert_eq!(windows(&small(2)), (10, 10));
+    assert_eq!(small(2).clipped_by, None);
+    assert_eq!(windows(&small(3)), (2, 2));
+    // A host whose own default is below the lowered floor keeps it.
+    let estimate = Estimate { loss_connections: 9, ..estimate(1) };
+    let asked = StartRequest { initial_window: Segments(1), ..request(&estimate) };
+    assert_eq!(windows(&start(&asked, &StartPolicy::CAREFUL).unwrap()), (1, 1));
+}
+
+#[test]
+fn ten_segments_leave_at_once_and_the_rest_at_its_rate_over_the_handshakes_round_trip() {
+    let ten = estimate(10);
+    assert_eq!(start(&request(&ten), &StartPolicy::CAREFUL).unwrap().pacing, None);
+    let many = estimate(40);
+    let asked = StartRequest { handshake_rtt: Some(Micros::from_millis(50)), ..request(&many) };
+    let pacing = start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap();
+    // 30 segments are granted: 20 of 1448 bytes in 50 ms.
+    assert_eq!(pacing, Pacing { after_segments: Segments(10), rate: BytesPerSecond(579_200), rtt: Micros(50_000) });
+    let asked = StartRequest { handshake_rtt: None, ..request(&many) };
+    assert_eq!(start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap().rtt, Micros(100_000));
+}
+
+#[test]
+fn observe_computes_what_careful_would_do() {
+    let estimate = estimate(60);
+    let careful = start(&request(&estimate), &StartPolicy::CAREFUL).unwrap();
+    let observe = start(&request(&estimate), &StartPolicy::OBSERVE).unwrap();
+    assert_eq!(Start { mode: Mode::Careful, ..observe }, careful);
+}
+
+/// The reason for which `change` makes a good request be refused.
+fn reason(policy: &StartPolicy, change: impl FnOnce(&mut Estimate), ask: impl FnOnce(&mut StartRequest<'_>)) -> String {
+    let mut estimate = estimate(40);
+    change(&mut estimate);
+    let mut request = request(&estimate);
+    ask(&mut request);
+    start(&request, policy).map_or_else(|refusal| refusal.reason().to_string(), |_| "none".to_owned())
+}
+
+#[test]
+fn every_refusal_has_its_reason_and_its_edge() {
+    let careful =
+        |change: fn(&mut Estimate), ask: fn(&mut StartRequest<'_>)| reason(&StartPolicy::CAREFUL, change, ask);
+    let now = |us| Timestamp::from_micros(us);
+    assert_eq!(careful(|_| (), |_| ()), "none");
+    assert_eq!(careful(|_| (), |r| r.estimate = None), "no_estimate");
+    assert_eq!(careful(|e| e.samples = 2, |_| ()), "too_few_samples");
+    assert_eq!(careful(|e| e.samples = 3, |_| ()), "none");
+    assert_eq!(careful(|e| e.connections = 1, |_| ()), "too_few_connections");
+    assert_eq!(careful(|e| e.connections = 2, |_| ()), "none");
+    assert_eq!(reason(&StartPolicy::CAREFUL, |_| (), |r| r.now = now(300_000_000)), "none");
+    assert_eq!(reason(&StartPolicy::CAREFUL, |_| (), |r| r.now = now(300_000_001)), "stale");
+    assert_eq!(careful(|_| (), |r| r.handshake_rtt = Some(Micros(50_000))), "none");
+    assert_eq!(careful(|_| (), |r| r.handshake_rtt = Some(Micros(49_999))), "rtt_mismatch");
+    assert_eq!(careful(|_| (), |r| r.handshake_rtt = Some(Micros(200_000))), "none");
+    assert_eq!(careful(|_| (), |r| r.handshake_rtt = Some(Micros(200_001))), "rtt_mismatch");
+    assert_eq!(careful(|_| (), |r| r.mss = Bytes(0)), "mss_zero");
+    assert_eq!(careful(|_| (), |r| r.size = TransferSize::Known(Bytes(0))), "empty_transfer");
+    let no_rtt = |e: &mut Estimate| (e.rtt_mean, e.rtt_min) = (None, Some(Micros(0)));
+    assert_eq!(careful(no_rtt, |_| ()), "no_rtt");
+    // Paper mode checks no path: it needs a round trip only to pace, and the handshake's own will do.
+    assert_eq!(reason(&StartPolicy::PAPER, no_rtt, |_| ()), "none");
+    assert_eq!(reason(&StartPolicy::PAPER, no_rtt, |r| r.handshake_rtt = None), "no_rtt");
+}
+
+#[test]
+fn names_are_unique_and_found_again() {
+    for reason in RefusalReason::ALL {
+        assert_eq!(reason.name().parse(), Ok(reason));
+        assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
+    }
+    for mode in Mode::ALL {
+        assert_eq!(mode.name().parse(), Ok(mode));
+        assert_eq!(serde_json::to_string(&mode).unwrap(), format!("\"{mode}\""));
+        assert_eq!(StartPolicy::of(mode).mode, mode);
+    }
+    for limit in Limit::ALL {
+        assert_eq!(serde_json::to_string(&limit).unwrap(), format!("\"{limit}\""));
+    }
+    assert!("brave".parse::<Mode>().is_err());
+    assert!(Fraction::try_from(0.0).is_err() && Fraction::try_from(f64::NAN).is_err());
+    assert!(Fraction::try_from(1.0).is_ok() && Fraction::try_from(1.01).is_err());
+}
+
+/// Any policy that a configuration could make.
+fn policy() -> impl Strategy<Value = StartPolicy> {
+    let fraction = proptest::option::of((0.001..=1.0).prop_map(|part| Fraction::try_from(part).unwrap()));
+    let floor = proptest::option::of((any::<u32>(), any::<u32>()))
+        .prop_map(|f| f.map(|(lowest, loss_connections)| Floor { lowest: Segments(lowest), loss_connections }));
+    let pacing = (any::<bool>(), any::<u32>()).prop_map(|(bucket, at_once)| {
+        let at_once = Segments(at_once);
+        if bucket { PacingRule::TokenBucket { depth: at_once } } else { PacingRule::AfterBurst { burst: at_once } }
+    });
+    let cap = proptest::option::of(any::<u32>().prop_map(Segments));
+    (fraction, cap, floor, pacing, 1..=u32::MAX, any::<bool>()).prop_map(|(fraction, cap, floor, pacing, k, check)| {
+        let rtt_bounds = check.then_some(RttBounds { low: 0.5, high: 2.0 });
+        let segments_per_ack = NonZeroU32::new(k).unwrap();
+        StartPolicy { segments_per_ack, fraction, cap, floor, rtt_bounds, pacing, ..StartPolicy::CAREFUL }
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_input_panics_and_every_start_is_consistent(
+        policy in policy(),
+        share_bytes in 0.0..1e15f64,
+        size in proptest::option::of(any::<u64>()),
+        mss: u64,
+        snd_wnd in proptest::option::of(any::<u64>()),
+        rtt in proptest::option::of(any::<u64>()),
+        initial_window: u32,
+        budget in proptest::option::of(any::<u32>()),
+    ) {
+        let estimate = Estimate { share: Window::from_bytes(share_bytes).unwrap(), ..estimate(0) };
+        let request = StartRequest {
+            size: size.map(Bytes).into(),
+            mss: Bytes(mss),
+            snd_wnd: snd_wnd.map(Bytes),
+            handshake_rtt: rtt.map(Micros),
+            initial_window: Segments(initial_window),
+            budget: budget.map(Segments),
+            ..request(&estimate)
+        };
+        if let Ok(start) = start(&request, &policy) {
+            prop_assert!(start.cwnd.0 >= 1 && start.ssthresh >= start.cwnd);
+            prop_assert_eq!(start.clipped_by.is_some(), start.cwnd < start.account.shifted);
+            let mut window = start.account.shifted;
+            for bound in &start.account.bounds {
+                prop_assert_eq!(bound.before, window);
+                window = bound.after;
+            }
+            prop_assert_eq!(window, start.cwnd);
+            if let Some(pacing) = start.pacing {
+                prop_assert!(pacing.rate.0 > 0 && pacing.after_segments < start.cwnd);
+            }
+        }
+    }
+}
