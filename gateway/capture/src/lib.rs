@@ -1,1 +1,24 @@
-//! Packet sources.
+//! Packet sources: capture files and live interfaces behind one trait.
+//!
+//! [`open_file`] reads pcap and pcapng, plain or compressed; [`MergedSource`] reads several files in order of time. All
+//! of them are a [`PacketSource`], so the pipeline that pulls packets does not know where they come from.
+//!
+//! What this crate does not do: look into a packet, decide which packets matter, or correct time. Timestamps are passed
+//! on as recorded; where they run backwards the source only counts it ([`SourceStats::backwards`]), and the engine, whose
+//! only clock they are, clamps them.
+
+#![forbid(unsafe_code)]
+
+mod file;
+mod link_type;
+mod merge;
+mod packet;
+mod source;
+mod write;
+
+pub use file::{CaptureFile, MAX_PACKET_BYTES, OpenError, open_file};
+pub use link_type::LinkType;
+pub use merge::MergedSource;
+pub use packet::{Next, Packet};
+pub use source::{PacketSource, Progress, SourceError, SourceStats};
+pub use write::PcapWriter;

@@ -1,0 +1,52 @@
+//! Link-layer types as capture files number them.
+
+use std::fmt;
+
+/// What the first byte of a packet belongs to: a `LINKTYPE_` number of the registry at
+/// <https://www.tcpdump.org/linktypes.html>.
+///
+/// Always the registry's number: the `DLT_RAW` values 12 and 14 that some systems wrote into files, and that libpcap
+/// reports for live interfaces, have become [`LinkType::RAW`].
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LinkType(pub u16);
+
+impl LinkType {
+    /// BSD loopback: a four-byte address family in the byte order of the capturing host, then the packet.
+    pub const NULL: Self = Self(0);
+    /// Ethernet.
+    pub const ETHERNET: Self = Self(1);
+    /// PPP, with or without its HDLC address and control bytes.
+    pub const PPP: Self = Self(9);
+    /// FDDI.
+    pub const FDDI: Self = Self(10);
+    /// Raw IP; the version nibble tells IPv4 from IPv6.
+    pub const RAW: Self = Self(101);
+    /// Cisco HDLC.
+    pub const C_HDLC: Self = Self(104);
+    /// OpenBSD loopback: a four-byte address family in network byte order, then the packet.
+    pub const LOOP: Self = Self(108);
+    /// Linux cooked capture, version 1.
+    pub const LINUX_SLL: Self = Self(113);
+    /// Raw IPv4.
+    pub const IPV4: Self = Self(228);
+    /// Raw IPv6.
+    pub const IPV6: Self = Self(229);
+    /// Linux netfilter log messages.
+    pub const NFLOG: Self = Self(239);
+    /// Linux cooked capture, version 2.
+    pub const LINUX_SLL2: Self = Self(276);
+
+    /// The type for a number found in a file or reported by libpcap, with the two old spellings of raw IP folded.
+    pub(crate) const fn from_wire(number: u16) -> Self {
+        match number {
+            12 | 14 => Self::RAW,
+            other => Self(other),
+        }
+    }
+}
+
+impl fmt::Display for LinkType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "link type {}", self.0)
+    }
+}

@@ -1,0 +1,96 @@
+//! What every source of packets can do, say about itself and fail with.
+
+use std::io;
+
+use crate::Next;
+
+/// Where packets come from: a file, several files merged, or an interface.
+///
+/// A source is pulled from one thread; it may be moved to that thread after it was opened.
+pub trait PacketSource: Send {
+    /// The next packet. It borrows the source's buffer, so it is gone at the next call.
+    ///
+    /// An error is given once; packets before it were delivered. A single file has then ended, a merge goes on with its
+    /// other files.
+    fn next_packet(&mut self) -> Result<Next<'_>, SourceError>;
+
+    /// Counters so far.
+    fn stats(&self) -> SourceStats;
+
+    /// The file's path, `standard input`, or the interface's name.
+    fn name(&self) -> &str;
+
+    /// How far a source of known size has been read.
+    fn progress(&self) -> Option<Progress>;
+}
+
+/// Counters of a source. What a source cannot know is `None`, not 0.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SourceStats {
+    /// Packets delivered.
+    pub packets: u64,
+    /// Captured bytes delivered.
+    pub bytes: u64,
+    /// Packets stamped earlier than one delivered before them.
+    pub backwards: u64,
+    /// Packets whose record holds no time (pcapng simple packet blocks): they carry the time of the packet before.
+    pub untimed: u64,
+    /// Packet records that were passed over although the file around them is sound: of an interface that was never
+    /// described, with impossible lengths, or larger than [`MAX_PACKET_BYTES`](crate::MAX_PACKET_BYTES).
+    pub unreadable: u64,
+    /// Packets that passed the filter of a live capture, as the kernel counts them, dropped ones included.
+    pub received: Option<u64>,
+    /// Packets the kernel dropped because the capture buffer was full.
+    pub dropped_by_kernel: Option<u64>,
+    /// Packets the interface or its driver dropped.
+    pub dropped_by_interface: Option<u64>,
+}
+
+/// How far a source has been read, in bytes as they lie on the disk (compressed ones where the file is).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Progress {
+    /// Bytes read so far.
+    pub done_bytes: u64,
+    /// Size of the source; a file that grows while it is read can exceed it.
+    pub total_bytes: u64,
+}
+
+/// Why a source cannot go on. Offsets count bytes of the capture, after decompression.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// Reading or decompressing failed.
+    #[error("{name}: reading failed at byte {offset} of the capture: {error}; everything before that was read")]
+    Read {
+        /// The source's name.
+        name: String,
+        /// First byte that could not be had.
+        offset: u64,
+        /// What the system or the decompressor said.
+        #[source]
+        error: io::Error,
+    },
+    /// The file stops inside a record.
+    #[error(
+        "{name}: the capture is cut short: the {what} at byte {offset} lacks {missing} bytes; everything before it was read"
+    )]
+    Truncated {
+        /// The source's name.
+        name: String,
+        /// First byte of the incomplete record.
+        offset: u64,
+        /// Kind of record.
+        what: &'static str,
+        /// Bytes missing, as far as known.
+        missing: u64,
+    },
+    /// A record's framing makes no sense, so the next one cannot be found.
+    #[error("{name}: the capture is damaged at byte {offset}: {what}; everything before it was read")]
+    Damaged {
+        /// The source's name.
+        name: String,
+        /// First byte of the damaged record.
+        offset: u64,
+        /// What is wrong with it.
+        what: String,
+    },
+}
