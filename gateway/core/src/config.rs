@@ -26,15 +26,27 @@ pub struct EngineConfig {
     pub flow_reports: bool,
 }
 
-/// Encapsulations that carry whole packets of somebody; looked into only where configured.
+/// Encapsulations that carry whole packets of somebody; looked into only where configured. Default: all.
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the operator's configuration")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Tunnels {
-    /// GRE (RFC 2784), IP in GRE and transparent Ethernet bridging.
+    /// GRE (RFC 2784), on IP or on UDP port 4754 (RFC 8086): IP, Ethernet, MPLS, PPP and ERSPAN inside.
     pub gre: bool,
     /// VXLAN (RFC 7348) on UDP port 4789.
     pub vxlan: bool,
+    /// Geneve (RFC 8926) on UDP port 6081.
+    pub geneve: bool,
+    /// GTP-U (3GPP TS 29.281) on UDP port 2152.
+    pub gtp: bool,
     /// IP in IP and IPv6 in IPv4 (RFC 2003, RFC 4213).
     pub ip_in_ip: bool,
+}
+
+impl Tunnels {
+    /// Every encapsulation.
+    pub const ALL: Self = Self { gre: true, vxlan: true, geneve: true, gtp: true, ip_in_ip: true };
+    /// None of them: the outermost IP header names the endpoints.
+    pub const NONE: Self = Self { gre: false, vxlan: false, geneve: false, gtp: false, ip_in_ip: false };
 }
 
 /// Table limits.
@@ -82,7 +94,7 @@ impl Default for EngineConfig {
         Self {
             internal: Vec::new(),
             prefixes: Vec::new(),
-            tunnels: Tunnels { gre: true, vxlan: true, ip_in_ip: true },
+            tunnels: Tunnels::ALL,
             rule: RuleKind::default(),
             limits: Limits::default(),
             window: WindowConfig::default(),

@@ -87,6 +87,18 @@ pub enum Ecn {
     CongestionExperienced,
 }
 
+impl Ecn {
+    /// The field in the two lowest bits of the traffic class.
+    pub fn from_bits(traffic_class: u8) -> Self {
+        match traffic_class & 0b11 {
+            0b01 => Self::Ect1,
+            0b10 => Self::Ect0,
+            0b11 => Self::CongestionExperienced,
+            _ => Self::NotEct,
+        }
+    }
+}
+
 /// The options that reconstruction needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {

@@ -1,0 +1,73 @@
+//! What an EtherType announces: tags, labels and sessions between the link and IP.
+
+use super::Layer;
+use super::octets::Octets;
+use crate::counters::Ignored;
+
+type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
+
+pub(super) const IPV4: u16 = 0x0800;
+pub(super) const IPV6: u16 = 0x86dd;
+pub(super) const MPLS_UNICAST: u16 = 0x8847;
+pub(super) const MPLS_MULTICAST: u16 = 0x8848;
+pub(super) const PPPOE_SESSION: u16 = 0x8864;
+/// An Ethernet frame inside a tunnel (RFC 1701, "Transparent Ethernet Bridging").
+pub(super) const BRIDGED_ETHERNET: u16 = 0x6558;
+
+/// Takes what an EtherType announces.
+pub(super) fn next(ether_type: u16, octets: Octets<'_>) -> Next<'_> {
+    match ether_type {
+        IPV4 | IPV6 => Ok((Layer::Ip, octets)),
+        // 802.1Q, 802.1ad, and the two values used for stacked tags before it.
+        0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
+            let [_, _, high, low] = *octets.head::<4>()?;
+            let inner = u16::from_be_bytes([high, low]);
+            let layer = if inner < 0x0600 { Layer::Llc } else { Layer::EtherType(inner) };
+            Ok((layer, octets.skip(4)?))
+        }
+        MPLS_UNICAST | MPLS_MULTICAST => Ok((Layer::Mpls, octets)),
+        PPPOE_SESSION => pppoe(octets),
+        BRIDGED_ETHERNET => Ok((Layer::Ethernet, octets)),
+        _ => Err(Ignored::NotIp),
+    }
+}
+
+/// LLC with SNAP (IEEE 802.2, RFC 1042), or with IP's own service access point.
+pub(super) fn llc(octets: Octets<'_>) -> Next<'_> {
+    match *octets.head::<3>()? {
+        [0xaa, 0xaa, 0x03] => {
+            let [_, _, _, _, _, _, high, low] = *octets.head::<8>()?;
+            Ok((Layer::EtherType(u16::from_be_bytes([high, low])), octets.skip(8)?))
+        }
+        [0x06, 0x06, 0x03] => Ok((Layer::Ip, octets.skip(3)?)),
+        _ => Err(Ignored::NotIp),
+    }
+}
+
+/// One label stack (RFC 3032). No field says what follows it: IP where the version and header length fit, an Ethernet
+/// pseudo-wire with control word where the first nibble is zero (RFC 4385), without one otherwise.
+pub(super) fn mpls(octets: Octets<'_>) -> Next<'_> {
+    const LABELS_MAX: usize = 16;
+    let mut octets = octets;
+    for _ in 0..LABELS_MAX {
+        let [_, _, low, _] = *octets.head::<4>()?;
+        octets = octets.skip(4)?;
+        if low & 1 == 1 {
+            return match octets.first()? {
+                0x45..=0x4f | 0x60..=0x6f => Ok((Layer::Ip, octets)),
+                0x00..=0x0f => Ok((Layer::Ethernet, octets.skip(4)?)),
+                _ => Ok((Layer::Ethernet, octets)),
+            };
+        }
+    }
+    Err(Ignored::TooDeep)
+}
+
+/// PPPoE session (RFC 2516): six octets before PPP's protocol; a code other than 0 is discovery.
+fn pppoe(octets: Octets<'_>) -> Next<'_> {
+    let [_, code, ..] = *octets.head::<6>()?;
+    if code != 0 {
+        return Err(Ignored::NotIp);
+    }
+    Ok((Layer::Ppp, octets.skip(6)?))
+}

@@ -1,0 +1,91 @@
+//! IPv4 (RFC 791) and IPv6 (RFC 8200) headers and extension headers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::Layer;
+use super::octets::Octets;
+use super::segment::Ecn;
+use crate::counters::Ignored;
+
+type Next<'a> = (Layer, Octets<'a>);
+
+/// What a segment keeps of its IP header.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IpHeader {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    /// Identification, IPv4 only.
+    pub(super) id: Option<u16>,
+    pub(super) ecn: Ecn,
+}
+
+/// Reads the header that the version field announces.
+pub(super) fn header(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
+    match octets.first()? >> 4 {
+        4 => ipv4(octets),
+        6 => ipv6(octets),
+        _ => Err(Ignored::NotIp),
+    }
+}
+
+fn ipv4(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
+    let &[version_ihl, tos, len0, len1, id0, id1, frag0, frag1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] =
+        octets.head::<20>()?;
+    let header_len = u16::from(version_ihl & 0xf) * 4;
+    let total_len = u16::from_be_bytes([len0, len1]);
+    // Captured before segmentation offload filled it in: the frame's own length has to do.
+    let octets = if total_len == 0 { octets } else { octets.stated(u32::from(total_len)) };
+    if header_len < 20 || (total_len != 0 && total_len < header_len) {
+        return Err(Ignored::Malformed);
+    }
+    if u16::from_be_bytes([frag0, frag1]) & 0x1fff != 0 {
+        return Err(Ignored::Fragment);
+    }
+    let header = IpHeader {
+        source: IpAddr::V4(Ipv4Addr::new(s0, s1, s2, s3)),
+        destination: IpAddr::V4(Ipv4Addr::new(d0, d1, d2, d3)),
+        id: Some(u16::from_be_bytes([id0, id1])),
+        ecn: Ecn::from_bits(tos),
+    };
+    Ok((Layer::Protocol(header, protocol), octets.skip(usize::from(header_len))?))
+}
+
+fn ipv6(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
+    let head = octets.head::<40>()?;
+    let &[_, class_label, _, _, len0, len1, next_header, _, ..] = head;
+    let [source, destination] = [8, 24].map(|from| {
+        let address = head.get(from..).and_then(<[u8]>::first_chunk::<16>).copied().unwrap_or_default();
+        IpAddr::V6(Ipv6Addr::from(address)).to_canonical()
+    });
+    let payload_len = u16::from_be_bytes([len0, len1]);
+    // Zero: a jumbogram (RFC 2675), or captured before segmentation offload.
+    let octets = if payload_len == 0 { octets } else { octets.stated(u32::from(payload_len) + 40) };
+    let header = IpHeader { source, destination, id: None, ecn: Ecn::from_bits(class_label >> 4) };
+    Ok((Layer::Protocol(header, next_header), octets.skip(40)?))
+}
+
+/// Steps over one extension header; `None` where `protocol` is none.
+pub(super) fn extension(header: IpHeader, protocol: u8, octets: Octets<'_>) -> Result<Option<Next<'_>>, Ignored> {
+    let (next_header, len) = match protocol {
+        // Hop-by-hop options, routing, destination options, mobility, HIP, Shim6.
+        0 | 43 | 60 | 135 | 139 | 140 => {
+            let &[next_header, units] = octets.head::<2>()?;
+            (next_header, (usize::from(units) + 1) * 8)
+        }
+        // Authentication header, counted in 4 octets less two (RFC 4302 section 2.2).
+        51 => {
+            let &[next_header, units] = octets.head::<2>()?;
+            (next_header, (usize::from(units) + 2) * 4)
+        }
+        // Fragment. One with offset zero has the ports; one that is the whole packet is atomic (RFC 6946).
+        44 => {
+            let &[next_header, _, offset0, offset1] = octets.head::<4>()?;
+            if u16::from_be_bytes([offset0, offset1]) & 0xfff8 != 0 {
+                return Err(Ignored::Fragment);
+            }
+            (next_header, 8)
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some((Layer::Protocol(header, next_header), octets.skip(len)?)))
+}

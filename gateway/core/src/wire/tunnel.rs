@@ -1,0 +1,135 @@
+//! Encapsulations that carry whole packets of somebody else, entered only where the configuration says so.
+
+use super::Layer;
+use super::ether_type::{self, BRIDGED_ETHERNET};
+use super::octets::Octets;
+use crate::config::Tunnels;
+use crate::counters::Ignored;
+
+type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
+
+/// UDP ports (the destination's, except GTP-U, which both ends may use).
+const VXLAN_PORT: u16 = 4789;
+const GENEVE_PORT: u16 = 6081;
+const GRE_PORT: u16 = 4754;
+const GTP_U_PORT: u16 = 2152;
+
+/// Enters the encapsulation that IP's `protocol` announces.
+pub(super) fn enter(protocol: u8, octets: Octets<'_>, tunnels: Tunnels) -> Next<'_> {
+    match protocol {
+        4 | 41 if tunnels.ip_in_ip => Ok((Layer::Ip, octets)),
+        47 if tunnels.gre => gre(octets),
+        // MPLS in IP (RFC 4023).
+        137 if tunnels.gre => Ok((Layer::Mpls, octets)),
+        17 => udp(octets, tunnels),
+        _ => Err(Ignored::NotTcp),
+    }
+}
+
+fn udp(octets: Octets<'_>, tunnels: Tunnels) -> Next<'_> {
+    let &[s0, s1, d0, d1, ..] = octets.head::<8>()?;
+    let (source, destination) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
+    let payload = octets.skip(8)?;
+    match destination {
+        VXLAN_PORT if tunnels.vxlan => vxlan(payload),
+        GENEVE_PORT if tunnels.geneve => geneve(payload),
+        GRE_PORT if tunnels.gre => gre(payload),
+        _ if tunnels.gtp && (destination == GTP_U_PORT || source == GTP_U_PORT) => gtp_u(payload),
+        _ => Err(Ignored::NotTcp),
+    }
+}
+
+/// VXLAN (RFC 7348): eight octets before an Ethernet frame.
+fn vxlan(octets: Octets<'_>) -> Next<'_> {
+    const VNI_VALID: u8 = 0x08;
+    let &[flags, ..] = octets.head::<8>()?;
+    if flags & VNI_VALID == 0 {
+        return Err(Ignored::NotTcp);
+    }
+    Ok((Layer::Ethernet, octets.skip(8)?))
+}
+
+/// Geneve (RFC 8926): eight octets and options before what an EtherType announces.
+fn geneve(octets: Octets<'_>) -> Next<'_> {
+    let &[version_len, _, high, low, ..] = octets.head::<8>()?;
+    if version_len >> 6 != 0 {
+        return Err(Ignored::NotTcp);
+    }
+    let options_len = usize::from(version_len & 0x3f) * 4;
+    Ok((Layer::EtherType(u16::from_be_bytes([high, low])), octets.skip(8 + options_len)?))
+}
+
+/// GTP-U version 1 (3GPP TS 29.281 section 5): a user packet behind eight octets and optional fields.
+fn gtp_u(octets: Octets<'_>) -> Next<'_> {
+    const VERSION_1_GTP: u8 = 0x30;
+    const G_PDU: u8 = 255;
+    const EXTENSION: u8 = 0x04;
+    const ANY_OPTION: u8 = 0x07;
+    const EXTENSIONS_MAX: usize = 8;
+    let &[flags, message, ..] = octets.head::<8>()?;
+    if flags & 0xf0 != VERSION_1_GTP || message != G_PDU {
+        return Err(Ignored::NotTcp);
+    }
+    let mut octets = octets.skip(8)?;
+    if flags & ANY_OPTION == 0 {
+        return Ok((Layer::Ip, octets));
+    }
+    let &[_, _, _, mut next] = octets.head::<4>()?;
+    octets = octets.skip(4)?;
+    if flags & EXTENSION == 0 {
+        return Ok((Layer::Ip, octets));
+    }
+    for _ in 0..EXTENSIONS_MAX {
+        if next == 0 {
+            return Ok((Layer::Ip, octets));
+        }
+        // Each extension begins with its length in units of four octets and ends with the type of the next.
+        let len = usize::from(octets.first()?) * 4;
+        let last = len.checked_sub(1).ok_or(Ignored::Malformed)?;
+        next = octets.skip(last)?.first()?;
+        octets = octets.skip(len)?;
+    }
+    Err(Ignored::TooDeep)
+}
+
+/// GRE (RFC 2784, RFC 2890) and its PPTP variant (RFC 2637).
+fn gre(octets: Octets<'_>) -> Next<'_> {
+    const CHECKSUM: u16 = 0x8000;
+    const ROUTING: u16 = 0x4000;
+    const KEY: u16 = 0x2000;
+    const SEQUENCE: u16 = 0x1000;
+    const ACKNOWLEDGMENT: u16 = 0x0080;
+    const VERSION: u16 = 0x0007;
+    let &[flags0, flags1, high, low] = octets.head::<4>()?;
+    let flags = u16::from_be_bytes([flags0, flags1]);
+    let optional = match flags & VERSION {
+        0 => CHECKSUM | KEY | SEQUENCE,
+        1 => KEY | SEQUENCE | ACKNOWLEDGMENT,
+        _ => return Err(Ignored::NotTcp),
+    };
+    // Source routes of RFC 1701 were withdrawn with it.
+    if flags & ROUTING != 0 {
+        return Err(Ignored::NotTcp);
+    }
+    let optional_words = usize::try_from((flags & optional).count_ones()).unwrap_or_default();
+    let payload = octets.skip(4 + 4 * optional_words)?;
+    match u16::from_be_bytes([high, low]) {
+        0x880b => Ok((Layer::Ppp, payload)),
+        // ERSPAN type II has a header of eight octets, type I none; only II numbers its packets.
+        0x88be => Ok((Layer::Ethernet, payload.skip(if flags & SEQUENCE == 0 { 0 } else { 8 })?)),
+        0x22eb => erspan_3(payload),
+        // Aruba's access points carry whole 802.11 frames.
+        0x8200..=0x82ff => Ok((Layer::Ieee80211, payload)),
+        // WCCP: version 2 puts four octets before the packet, version 1 none.
+        0x883e if payload.first()? == 0x45 => Ok((Layer::Ip, payload)),
+        0x883e => Ok((Layer::Ip, payload.skip(4)?)),
+        BRIDGED_ETHERNET => Ok((Layer::Ethernet, payload)),
+        protocol => ether_type::next(protocol, payload),
+    }
+}
+
+/// ERSPAN type III: twelve octets, eight more where the last bit says so.
+fn erspan_3(octets: Octets<'_>) -> Next<'_> {
+    let [.., last] = *octets.head::<12>()?;
+    Ok((Layer::Ethernet, octets.skip(if last & 1 == 0 { 12 } else { 20 })?))
+}
