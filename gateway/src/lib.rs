@@ -1,3 +1,5 @@
 //! The performance gateway.
 
 #![forbid(unsafe_code)]
+
+pub mod publisher;

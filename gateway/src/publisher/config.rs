@@ -1,0 +1,61 @@
+//! Settings of the publisher. Each limit says what happens when it is reached.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use spand_proto::units::Micros;
+
+/// How estimates are told, and to how many.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublisherConfig {
+    /// Lifetime of advice from its arrival. Default 60 s: a host whose gateway is gone is back to plain TCP by then.
+    pub lifetime: Duration,
+    /// Interval of renewals. Default 20 s, so that two may be lost before advice runs out.
+    pub renewal: Duration,
+    /// Relative change of share or round-trip time that is told. Default 0.1.
+    pub change: f64,
+    /// A refreshed estimate that did not move is told again when what was told is this much older. Default 100 s: the
+    /// age known to a host stays far below the age limit, and 10,000 busy networks cost 100 messages a second each.
+    pub retell: Micros,
+    /// Age limit of an estimate; an older one is not answered even where nobody withdrew it. Default 300 s.
+    pub max_age: Micros,
+    /// Changes are gathered this long and told together. Default 20 ms; imminent starts never wait for it.
+    pub gather: Duration,
+    /// Batches of up to 512 changes kept for slow subscribers, shared by all. Default 256. A subscriber that falls
+    /// behind more than that is resynchronised, counted.
+    pub backlog_batches: NonZeroUsize,
+    /// Imminent starts waiting for one subscriber. Default 1,024. At the limit the oldest goes, counted: it is late anyway.
+    pub waiting_starts: NonZeroUsize,
+    /// Subscribers at a time. Default 1,000. The next one is refused.
+    pub subscribers: NonZeroUsize,
+    /// Subscribers that may claim the same address (an agent reconnects before its old stream is known dead). Default 4.
+    /// The next one is refused.
+    pub subscribers_per_address: NonZeroUsize,
+    /// Addresses of one subscriber. Default 1,024. A subscription with more is refused.
+    pub addresses: NonZeroUsize,
+}
+
+/// Changes told together at most; a larger change is told in several batches.
+pub(super) const BATCH_CHANGES: usize = 512;
+
+impl Default for PublisherConfig {
+    fn default() -> Self {
+        Self {
+            lifetime: Duration::from_secs(60),
+            renewal: Duration::from_secs(20),
+            change: 0.1,
+            retell: Micros::from_secs(100),
+            max_age: Micros::from_secs(300),
+            gather: Duration::from_millis(20),
+            backlog_batches: limit(256),
+            waiting_starts: limit(1_024),
+            subscribers: limit(1_000),
+            subscribers_per_address: limit(4),
+            addresses: limit(1_024),
+        }
+    }
+}
+
+fn limit(n: usize) -> NonZeroUsize {
+    NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN)
+}

@@ -1,0 +1,114 @@
+//! Changes on their way to subscribers: gathered for a few milliseconds, then told once to all through a bounded ring.
+//!
+//! One wake-up of each subscriber pays for a whole batch, on a task of its own and not on the engine's thread.
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use spand_core::event::Withdrawal;
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use tokio::sync::Notify;
+use tokio::sync::broadcast::{Receiver, Sender};
+
+use super::config::BATCH_CHANGES;
+use super::mailbox::SubscribeError;
+use super::message::{Broadcast, Change};
+
+/// Changes waiting to be told, and the ring that carries them.
+#[derive(Debug)]
+pub(super) struct Gather {
+    pending: Mutex<Pending>,
+    changed: Notify,
+    ring: Mutex<Ring>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    changes: Vec<Change>,
+    replaced: bool,
+}
+
+#[derive(Debug)]
+struct Ring {
+    /// `None` once the gateway stops.
+    sender: Option<Sender<Broadcast>>,
+    /// Changes ever told.
+    told: u64,
+}
+
+/// Changes that may wait to be told. At the limit they are let go and every subscriber is resynchronised instead.
+const PENDING_LIMIT: usize = 65_536;
+
+impl Gather {
+    pub(super) fn new(backlog_batches: NonZeroUsize) -> Self {
+        let ring = Ring { sender: Some(Sender::new(backlog_batches.get())), told: 0 };
+        Self { pending: Mutex::default(), changed: Notify::new(), ring: Mutex::new(ring) }
+    }
+
+    pub(super) fn estimate(&self, estimate: Arc<Estimate>) {
+        self.add(Change::Estimate(estimate));
+    }
+
+    pub(super) fn withdrawn(&self, network: Network, reason: Withdrawal) {
+        self.add(Change::Withdrawn(network, reason));
+    }
+
+    /// Everything told so far is void; what waits is part of the new state.
+    pub(super) fn replaced(&self) {
+        *self.pending.lock() = Pending { changes: Vec::new(), replaced: true };
+        self.changed.notify_one();
+    }
+
+    fn add(&self, change: Change) {
+        let mut pending = self.pending.lock();
+        if pending.changes.len() >= PENDING_LIMIT {
+            *pending = Pending { changes: Vec::new(), replaced: true };
+        }
+        pending.changes.push(change);
+        let first = pending.changes.len() == 1;
+        drop(pending);
+        if first {
+            self.changed.notify_one();
+        }
+    }
+
+    /// A receiver of all changes from now on, and the number of the first of them.
+    pub(super) fn listen(&self) -> Result<(Receiver<Broadcast>, u64), SubscribeError> {
+        let ring = self.ring.lock();
+        let sender = ring.sender.as_ref().ok_or(SubscribeError::Closed)?;
+        Ok((sender.subscribe(), ring.told))
+    }
+
+    /// Tells what was gathered, every `interval` at most, until closed.
+    pub(super) async fn run(&self, interval: Duration) {
+        loop {
+            self.changed.notified().await;
+            tokio::time::sleep(interval).await;
+            let Pending { changes, replaced } = std::mem::take(&mut *self.pending.lock());
+            let mut ring = self.ring.lock();
+            let Ring { sender: Some(sender), told } = &mut *ring else {
+                return;
+            };
+            if replaced {
+                send(sender, Broadcast::Replaced);
+            }
+            for batch in changes.chunks(BATCH_CHANGES) {
+                send(sender, Broadcast::Changes { first: *told, changes: Arc::from(batch) });
+                *told += batch.len() as u64;
+            }
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.ring.lock().sender = None;
+        self.changed.notify_one();
+    }
+}
+
+fn send(sender: &Sender<Broadcast>, broadcast: Broadcast) {
+    // An error only says that nobody is subscribed.
+    drop(sender.send(broadcast));
+}

@@ -1,0 +1,300 @@
+//! The published state: what the engine knows, as everyone outside it sees it.
+//!
+//! The engine's thread writes it in batches ([`Published::apply`]); API tasks read it and subscribe to it. Starts go to
+//! their host's queue at once, on the engine's thread, by a short lock. Changes of estimates are gathered for a few
+//! milliseconds and told to all subscribers through one bounded ring of shared batches, so the engine's cost does not
+//! grow with the number of subscribers and a slow one costs no memory: it falls out of the ring and is resynchronised.
+//!
+//! Knows nothing about packets, sockets, gRPC or JSON, and never decides an estimate. No lock here is held across IO or
+//! an await.
+
+mod clock;
+mod config;
+mod gather;
+mod mailbox;
+mod measure;
+mod message;
+mod networks;
+mod status;
+mod subscription;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use parking_lot::{Mutex, RwLock};
+use spand_core::event::{Event, StartImminent, Withdrawal};
+use spand_core::window::view::NetworkView;
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+
+use self::gather::Gather;
+use self::mailbox::Subscribers;
+use self::networks::{Networks, Put};
+
+pub use self::clock::{MonotonicClock, PacketClock};
+pub use self::config::PublisherConfig;
+pub use self::mailbox::SubscribeError;
+pub use self::measure::Measures;
+pub use self::message::{Message, Numbered, ResyncReason, Start};
+pub use self::status::{CaptureStatus, EngineStatus, Part, Readiness};
+pub use self::subscription::Subscription;
+
+/// A handle to the published state; clones share it.
+#[derive(Clone, Debug)]
+pub struct Published {
+    shared: Arc<Shared>,
+}
+
+/// What the engine's thread hands over at a time.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// When the engine gave it, to time the hop to the publisher.
+    pub polled: Instant,
+    /// Events in the order polled. `DirectionEnded` is of no interest here.
+    pub events: Vec<Event>,
+    /// Networks whose state changed otherwise, as they are now.
+    pub views: Vec<NetworkView>,
+    /// Networks that left the table without an event: they had no estimate.
+    pub gone: Vec<Network>,
+    /// The engine's numbers, where they are renewed with this batch.
+    pub engine: Option<EngineStatus>,
+}
+
+impl Batch {
+    /// A batch of nothing, polled now.
+    pub fn new() -> Self {
+        Self { polled: Instant::now(), events: Vec::new(), views: Vec::new(), gone: Vec::new(), engine: None }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+struct Shared {
+    config: PublisherConfig,
+    clock: Box<dyn PacketClock>,
+    networks: RwLock<Networks>,
+    subscribers: Mutex<Subscribers>,
+    gather: Gather,
+    engine: RwLock<EngineStatus>,
+    captures: RwLock<Vec<CaptureStatus>>,
+    readiness: Readiness,
+    measures: Measures,
+}
+
+/// Networks changed under one hold of the lock, so that readers wait well under a millisecond.
+const APPLY_CHUNK: usize = 256;
+
+impl Published {
+    /// An empty state. Nothing is told to subscribers before [`Published::tell`] runs.
+    pub fn new(config: PublisherConfig, clock: impl PacketClock) -> Self {
+        let gather = Gather::new(config.backlog_batches);
+        let shared = Shared {
+            config,
+            clock: Box::new(clock),
+            networks: RwLock::new(Networks::new()),
+            subscribers: Mutex::default(),
+            gather,
+            engine: RwLock::default(),
+            captures: RwLock::default(),
+            readiness: Readiness::default(),
+            measures: Measures::default(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Takes a batch from the engine. Gives the starts that reached a subscriber, for the engine's push ledger
+    /// (`Engine::note_advised`). Called by one thread.
+    pub fn apply(&self, batch: Batch) -> Vec<StartImminent> {
+        let Batch { polled, events, views, gone, engine } = batch;
+        let mut pushed = Vec::new();
+        let mut changes = Vec::with_capacity(events.len() + views.len() + gone.len());
+        for event in events {
+            match event {
+                Event::StartImminent(start) => pushed.extend(self.push_start(start).then_some(start)),
+                Event::Estimate(estimate) => changes.push(State::Estimate(estimate)),
+                Event::Withdrawn { network, reason } => changes.push(State::Withdrawn(network, reason)),
+                Event::DirectionEnded(_) => {}
+            }
+        }
+        changes.extend(views.into_iter().map(State::View));
+        changes.extend(gone.into_iter().map(|network| State::Withdrawn(network, Withdrawal::Evicted)));
+        let mut changes = changes.into_iter().peekable();
+        while changes.peek().is_some() {
+            let mut networks = self.shared.networks.write();
+            for change in changes.by_ref().take(APPLY_CHUNK) {
+                self.shared.change(&mut networks, change);
+            }
+        }
+        if let Some(engine) = engine {
+            *self.shared.engine.write() = engine;
+        }
+        self.measures().apply_seconds.observe(polled.elapsed().as_secs_f64());
+        pushed
+    }
+
+    /// Hands one start to the host it is for, now. Whether a subscriber got it: only then is the connection advised.
+    pub fn push_start(&self, start: StartImminent) -> bool {
+        let measures = self.measures();
+        if !self.shared.subscribers.lock().watches(start.host) {
+            measures.starts_unwatched.inc();
+            return false;
+        }
+        let Some(estimate) = self.estimate(start.network) else {
+            measures.starts_no_estimate.inc();
+            return false;
+        };
+        let limit = self.shared.config.waiting_starts.get();
+        let pushed = self.shared.subscribers.lock().push(start, &estimate, limit);
+        measures.starts_pushed.inc_by(pushed.subscribers as u64);
+        measures.starts_overflowed.inc_by(pushed.overflowed as u64);
+        measures.start_queued_seconds.observe(self.now().since(start.at).as_secs_f64());
+        pushed.subscribers > 0
+    }
+
+    /// Replaces the whole state, after events of the engine were lost or its configuration changed. Every subscriber is
+    /// resynchronised.
+    pub fn replace(&self, views: Vec<NetworkView>) {
+        let mut fresh = Networks::new();
+        for view in views {
+            fresh.put(view, &self.shared.config);
+        }
+        *self.shared.networks.write() = fresh;
+        self.shared.gather.replaced();
+    }
+
+    /// Subscribes a host that has `addresses`.
+    pub fn subscribe(&self, addresses: &[IpAddr]) -> Result<Subscription, SubscribeError> {
+        let subscription = Subscription::begin(self, addresses);
+        match &subscription {
+            Ok(_) => self.measures().subscriptions.inc(),
+            Err(_) => self.measures().subscriptions_refused.inc(),
+        };
+        subscription
+    }
+
+    /// Tells gathered changes to subscribers until [`Published::close`]. Run it once, as a task.
+    pub async fn tell(self) {
+        self.shared.gather.run(self.shared.config.gather).await;
+    }
+
+    /// Ends every subscription and refuses new ones.
+    pub fn close(&self) {
+        self.shared.gather.close();
+    }
+
+    /// The longest published network that contains `address`.
+    pub fn lookup(&self, address: IpAddr) -> Option<Arc<NetworkView>> {
+        self.shared.networks.read().longest_match(address).cloned()
+    }
+
+    /// One network.
+    pub fn network(&self, network: Network) -> Option<Arc<NetworkView>> {
+        self.shared.networks.read().get(network).cloned()
+    }
+
+    /// The estimate of a network that is in force now.
+    pub fn estimate(&self, network: Network) -> Option<Arc<Estimate>> {
+        let estimate = self.shared.networks.read().estimate(network)?;
+        (estimate.age(self.now()) <= self.shared.config.max_age).then_some(estimate)
+    }
+
+    /// Up to `limit` networks in order of prefix, from the first one after `after` on.
+    pub fn page(&self, after: Option<Network>, limit: usize) -> Vec<Arc<NetworkView>> {
+        self.shared.networks.read().page(after, limit)
+    }
+
+    /// Networks published.
+    pub fn network_count(&self) -> usize {
+        self.shared.networks.read().len()
+    }
+
+    /// Networks with an estimate.
+    pub fn estimate_count(&self) -> usize {
+        self.shared.networks.read().estimates()
+    }
+
+    /// Subscribers now.
+    pub fn subscriber_count(&self) -> usize {
+        self.shared.subscribers.lock().len()
+    }
+
+    /// The packet clock's time.
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &PublisherConfig {
+        &self.shared.config
+    }
+
+    /// Counters and histograms.
+    pub fn measures(&self) -> &Measures {
+        &self.shared.measures
+    }
+
+    /// Which parts of the gateway work.
+    pub fn readiness(&self) -> &Readiness {
+        &self.shared.readiness
+    }
+
+    /// The engine's numbers, as of its last batch that brought them.
+    pub fn engine(&self) -> EngineStatus {
+        self.shared.engine.read().clone()
+    }
+
+    /// Renews the numbers of all packet sources.
+    pub fn set_captures(&self, captures: Vec<CaptureStatus>) {
+        *self.shared.captures.write() = captures;
+    }
+
+    /// The numbers of all packet sources.
+    pub fn captures(&self) -> Vec<CaptureStatus> {
+        self.shared.captures.read().clone()
+    }
+}
+
+/// One change as the engine gives it.
+enum State {
+    Estimate(Estimate),
+    Withdrawn(Network, Withdrawal),
+    View(NetworkView),
+}
+
+impl Shared {
+    fn change(&self, networks: &mut Networks, change: State) {
+        let (network, put, reason) = match change {
+            State::Estimate(estimate) => {
+                (estimate.network, networks.put_estimate(estimate, &self.config), Withdrawal::Expired)
+            }
+            State::View(view) => (view.network, networks.put(view, &self.config), Withdrawal::Expired),
+            State::Withdrawn(network, Withdrawal::Evicted) => (network, networks.remove(network), Withdrawal::Evicted),
+            State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason), reason),
+        };
+        match put {
+            Put::Silent => {}
+            Put::Tell(estimate) => {
+                self.measures.estimates.inc();
+                self.gather.estimate(estimate);
+            }
+            Put::Withdraw => {
+                self.measures.withdrawals.inc();
+                self.gather.withdrawn(network, reason);
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("config", &self.config).finish_non_exhaustive()
+    }
+}

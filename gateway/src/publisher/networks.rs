@@ -1,0 +1,188 @@
+//! The published networks: in order for lists, by longest match for addresses.
+//!
+//! Remembers per network what subscribers were told last, so that only what moved is told again.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use spand_core::event::Withdrawal;
+use spand_core::window::view::{LimitCounts, NetworkView, NoEstimate};
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::units::Micros;
+
+use super::config::PublisherConfig;
+
+/// Networks by prefix. Written by one thread; holds as many as the engine's own table.
+#[derive(Debug)]
+pub(super) struct Networks {
+    entries: BTreeMap<Network, Entry>,
+    /// How many networks there are of each prefix length, so that a lookup tries only lengths that occur.
+    ipv4_lengths: [usize; 33],
+    ipv6_lengths: [usize; 129],
+    estimates: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    view: Arc<NetworkView>,
+    /// The view's estimate, to be shared.
+    estimate: Option<Arc<Estimate>>,
+    told: Option<Arc<Estimate>>,
+}
+
+impl Networks {
+    pub(super) fn new() -> Self {
+        Self { entries: BTreeMap::new(), ipv4_lengths: [0; 33], ipv6_lengths: [0; 129], estimates: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// How many of them have an estimate.
+    pub(super) fn estimates(&self) -> usize {
+        self.estimates
+    }
+
+    pub(super) fn get(&self, network: Network) -> Option<&Arc<NetworkView>> {
+        self.entries.get(&network).map(|entry| &entry.view)
+    }
+
+    /// The longest published network that contains `address`.
+    pub(super) fn longest_match(&self, address: IpAddr) -> Option<&Arc<NetworkView>> {
+        let address = address.to_canonical();
+        let lengths: &[usize] = if address.is_ipv4() { &self.ipv4_lengths } else { &self.ipv6_lengths };
+        let longest_first = lengths.iter().enumerate().rev().filter(|(_, count)| **count > 0);
+        longest_first.map(|(len, _)| len).find_map(|len| {
+            let prefix = IpNet::new(address, u8::try_from(len).ok()?).ok()?;
+            self.get(Network::new(prefix))
+        })
+    }
+
+    /// Up to `limit` networks in order, from the first one after `after` on.
+    pub(super) fn page(&self, after: Option<Network>, limit: usize) -> Vec<Arc<NetworkView>> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.entries.range((from, Bound::Unbounded)).take(limit).map(|(_, entry)| Arc::clone(&entry.view)).collect()
+    }
+
+    pub(super) fn estimate(&self, network: Network) -> Option<Arc<Estimate>> {
+        self.entries.get(&network)?.estimate.clone()
+    }
+
+    /// Takes a network's new state.
+    pub(super) fn put(&mut self, view: NetworkView, config: &PublisherConfig) -> Put {
+        let network = view.network;
+        let estimate = view.estimate.clone().map(Arc::new);
+        self.estimates += usize::from(estimate.is_some());
+        let entry = Entry { view: Arc::new(view), estimate: estimate.clone(), told: None };
+        let told = if let Some(old) = self.entries.insert(network, entry) {
+            self.estimates -= usize::from(old.estimate.is_some());
+            old.told
+        } else {
+            self.count(network, true);
+            None
+        };
+        let (told, put) = match (told, estimate) {
+            (Some(_), None) => (None, Put::Withdraw),
+            (None, None) => (None, Put::Silent),
+            (Some(told), Some(new)) if !worth_telling(&told, &new, config) => (Some(told), Put::Silent),
+            (_, Some(new)) => (Some(Arc::clone(&new)), Put::Tell(new)),
+        };
+        if let Some(entry) = self.entries.get_mut(&network) {
+            entry.told = told;
+        }
+        put
+    }
+
+    /// Takes a network's new estimate; the rest of its state stays until a view brings it.
+    pub(super) fn put_estimate(&mut self, estimate: Estimate, config: &PublisherConfig) -> Put {
+        let view = match self.get(estimate.network) {
+            Some(view) => NetworkView { why_not: None, estimate: Some(estimate), ..NetworkView::clone(view) },
+            None => NetworkView {
+                network: estimate.network,
+                why_not: None,
+                rtt_min: estimate.rtt_min,
+                rtt_mean: estimate.rtt_mean,
+                samples: estimate.samples,
+                lower_bounds: 0,
+                connections: estimate.connections,
+                losses: estimate.losses,
+                limits: LimitCounts::default(),
+                newest: Some(estimate.refreshed),
+                estimate: Some(estimate),
+            },
+        };
+        self.put(view, config)
+    }
+
+    /// Takes away a network's estimate.
+    pub(super) fn withdraw(&mut self, network: Network, reason: Withdrawal) -> Put {
+        let Some(entry) = self.entries.get_mut(&network) else {
+            return Put::Silent;
+        };
+        let why_not = match reason {
+            Withdrawal::Expired | Withdrawal::Evicted => NoEstimate::Expired,
+            Withdrawal::TooFew => NoEstimate::TooFewSamples,
+        };
+        entry.view =
+            Arc::new(NetworkView { estimate: None, why_not: Some(why_not), ..NetworkView::clone(&entry.view) });
+        self.estimates -= usize::from(entry.estimate.take().is_some());
+        entry.told.take().map_or(Put::Silent, |_| Put::Withdraw)
+    }
+
+    /// Forgets a network.
+    pub(super) fn remove(&mut self, network: Network) -> Put {
+        let Some(entry) = self.entries.remove(&network) else {
+            return Put::Silent;
+        };
+        self.count(network, false);
+        self.estimates -= usize::from(entry.estimate.is_some());
+        entry.told.map_or(Put::Silent, |_| Put::Withdraw)
+    }
+
+    fn count(&mut self, network: Network, added: bool) {
+        let prefix = network.prefix();
+        let lengths: &mut [usize] = match prefix {
+            IpNet::V4(_) => &mut self.ipv4_lengths,
+            IpNet::V6(_) => &mut self.ipv6_lengths,
+        };
+        if let Some(count) = lengths.get_mut(usize::from(prefix.prefix_len())) {
+            *count = if added { *count + 1 } else { count.saturating_sub(1) };
+        }
+    }
+}
+
+/// What became of a new state.
+#[derive(Debug, PartialEq)]
+pub(super) enum Put {
+    /// The estimate appeared, moved, or what was told grows old.
+    Tell(Arc<Estimate>),
+    /// There was an estimate and there is none now.
+    Withdraw,
+    /// Nothing a subscriber has to know.
+    Silent,
+}
+
+/// Whether `new` differs enough from what was told: by share or round-trip time, by what decides about a start below the
+/// host's default, or because what was told grows old.
+fn worth_telling(told: &Estimate, new: &Estimate, config: &PublisherConfig) -> bool {
+    let moved = |a: f64, b: f64| (a - b).abs() > config.change * a.abs();
+    let rtt_moved = |a: Option<Micros>, b: Option<Micros>| match (a, b) {
+        (Some(a), Some(b)) => moved(a.0 as f64, b.0 as f64),
+        (a, b) => a.is_some() != b.is_some(),
+    };
+    moved(told.share.bytes(), new.share.bytes())
+        || rtt_moved(told.rtt_min, new.rtt_min)
+        || rtt_moved(told.rtt_mean, new.rtt_mean)
+        || told.mss != new.mss
+        || told.rule != new.rule
+        || told.loss_connections.min(FLOOR_CONNECTIONS) != new.loss_connections.min(FLOOR_CONNECTIONS)
+        || new.refreshed.since(told.refreshed) >= config.retell
+}
+
+/// Connections with a loss from which on a start below the host's default is allowed (definitions, "The start").
+const FLOOR_CONNECTIONS: u32 = 3;

@@ -1,0 +1,87 @@
+//! State of the gateway's parts: for `/readyz` and `/metrics`.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use spand_core::counters::Counters;
+
+/// The engine's own numbers at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EngineStatus {
+    /// Everything counted since the start, all shards together.
+    pub counters: Counters,
+    /// Connections in the flow table.
+    pub connections: usize,
+    /// Networks in the table of networks.
+    pub networks: usize,
+}
+
+/// One packet source's numbers since the start.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct CaptureStatus {
+    /// Interface, or name of the source: one of those configured, so a bounded label.
+    pub interface: String,
+    /// Packets handed over by the kernel.
+    pub received: u64,
+    /// Packets the kernel dropped because the capture buffer was full.
+    pub dropped_kernel: u64,
+    /// Packets the interface or its driver dropped.
+    pub dropped_interface: u64,
+    /// Packets dropped because the engine did not keep up.
+    pub dropped_queue: u64,
+}
+
+/// A part of the gateway that has to work before it is ready.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Part {
+    /// The packet sources.
+    Capture,
+    /// The engine.
+    Engine,
+    /// The store: a gateway that starts cold after a damaged store is ready; one whose writes fail is not.
+    Store,
+}
+
+impl Part {
+    /// Every part.
+    pub const ALL: [Self; 3] = [Self::Capture, Self::Engine, Self::Store];
+
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Capture => "capture",
+            Self::Engine => "engine",
+            Self::Store => "store",
+        }
+    }
+}
+
+/// Which parts work, and why not. Every part begins as starting.
+#[derive(Debug)]
+pub struct Readiness {
+    not_ready: Mutex<BTreeMap<Part, String>>,
+}
+
+impl Readiness {
+    /// The part works.
+    pub fn ready(&self, part: Part) {
+        self.not_ready.lock().remove(&part);
+    }
+
+    /// The part does not work, and why: one short sentence.
+    pub fn not_ready(&self, part: Part, why: impl Into<String>) {
+        self.not_ready.lock().insert(part, why.into());
+    }
+
+    /// The parts that do not work, with their reasons; empty when the gateway is ready.
+    pub fn reasons(&self) -> Vec<(Part, String)> {
+        self.not_ready.lock().iter().map(|(part, why)| (*part, why.clone())).collect()
+    }
+}
+
+impl Default for Readiness {
+    fn default() -> Self {
+        let starting = Part::ALL.map(|part| (part, "it has not started yet".to_owned()));
+        Self { not_ready: Mutex::new(starting.into()) }
+    }
+}

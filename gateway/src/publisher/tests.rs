@@ -1,0 +1,327 @@
+//! The publisher against a twin: a subscriber that keeps what it is told must hold what is published.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use spand_core::event::{Event, StartImminent, Trigger, Withdrawal};
+use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+use super::*;
+
+#[derive(Clone, Default)]
+struct SetClock(Arc<AtomicU64>);
+
+impl PacketClock for SetClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+}
+
+fn network(n: u8) -> Network {
+    Network::of([198, 51, n, 1].into())
+}
+
+fn estimate(n: u8, share_bytes: f64, refreshed_s: u64) -> Estimate {
+    Estimate {
+        network: network(n),
+        share: Window::from_bytes(share_bytes).unwrap(),
+        mss: Bytes(1_448),
+        rtt_min: Some(Micros(20_000)),
+        rtt_mean: Some(Micros(25_000)),
+        samples: 10,
+        connections: 5,
+        loss_connections: 3,
+        losses: 4,
+        refreshed: Timestamp::from_micros(refreshed_s * 1_000_000),
+        confidence: Confidence::new(0.8),
+        rule: RuleKind::Probe,
+    }
+}
+
+fn start(host: [u8; 4], n: u8) -> StartImminent {
+    StartImminent {
+        host: host.into(),
+        remote: [198, 51, n, 9].into(),
+        network: network(n),
+        trigger: Trigger::PassiveOpen,
+        at: Timestamp(0),
+    }
+}
+
+fn told(published: &Published, events: impl IntoIterator<Item = Event>) {
+    published.apply(Batch { events: events.into_iter().collect(), ..Batch::new() });
+}
+
+fn publisher(config: PublisherConfig) -> (Published, SetClock) {
+    let clock = SetClock::default();
+    let published = Published::new(config, clock.clone());
+    tokio::spawn(published.clone().tell());
+    (published, clock)
+}
+
+/// Lets the telling task gather and tell.
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(100)).await;
+}
+
+const HOST: [u8; 4] = [10, 0, 0, 1];
+
+/// What a faithful subscriber holds.
+#[derive(Debug, Default, PartialEq)]
+struct Twin {
+    held: BTreeMap<Network, Estimate>,
+    came: Vec<Network>,
+    sequence: u64,
+    dropped: u64,
+    resyncs: u32,
+    starts: u32,
+}
+
+impl Twin {
+    /// Reads until nothing more comes for a while.
+    async fn read(&mut self, subscription: &mut Subscription) {
+        while let Ok(Some(numbered)) = tokio::time::timeout(Duration::from_millis(500), subscription.next()).await {
+            self.take(numbered);
+        }
+    }
+
+    fn take(&mut self, Numbered { sequence, message }: Numbered) {
+        let gap = sequence - self.sequence - 1;
+        self.sequence = sequence;
+        assert!(gap == 0 || matches!(message, Message::Resync { .. } | Message::Start(_)), "gap before {message:?}");
+        match message {
+            Message::SnapshotBegin { .. } => self.came.clear(),
+            Message::SnapshotEnd { networks } => {
+                assert_eq!(networks, self.came.len());
+                self.held.retain(|network, _| self.came.contains(network));
+            }
+            Message::Estimate(estimate) => {
+                self.came.push(estimate.network);
+                self.held.insert(estimate.network, Estimate::clone(&estimate));
+            }
+            Message::Withdrawn(network, _) => drop(self.held.remove(&network)),
+            Message::Resync { dropped, .. } => {
+                self.dropped += dropped;
+                self.resyncs += 1;
+            }
+            Message::Start(_) => self.starts += 1,
+            Message::Renewal => {}
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_snapshot_comes_first_and_then_only_what_moved() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    settle().await;
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    let mut twin = Twin::default();
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.held.len(), 2);
+    assert_eq!(twin.sequence, 4, "begin, two estimates, end");
+
+    told(&published, [Event::Estimate(estimate(1, 10_900.0, 10))]);
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.sequence, 4, "9 % is not told");
+    told(&published, [Event::Estimate(estimate(1, 11_100.0, 20))]);
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.sequence, 5, "11 % is");
+    clock.0.store(121_000_000_000, Ordering::Relaxed);
+    told(&published, [Event::Estimate(estimate(1, 11_100.0, 121))]);
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.sequence, 6, "what was told had grown old");
+    told(&published, [Event::Withdrawn { network: network(2), reason: Withdrawal::Expired }]);
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.held.keys().copied().collect::<Vec<_>>(), [network(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_overtakes_a_snapshot() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    told(&published, (0..=255).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    for _ in 0..100 {
+        subscription.next().await.unwrap();
+    }
+    clock.0.store(3_000_000, Ordering::Relaxed);
+    assert!(published.push_start(start(HOST, 250)));
+    let Message::Start(start) = subscription.next().await.unwrap().message else {
+        panic!("something else came first");
+    };
+    assert_eq!(start.estimate.network, network(250));
+    assert_eq!(start.delay, Micros::from_millis(3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_reaches_only_its_host_and_only_with_an_estimate() {
+    let (published, _) = publisher(PublisherConfig::default());
+    told(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
+    let mut mine = published.subscribe(&["::ffff:10.0.0.1".parse().unwrap()]).unwrap();
+    let mut other = published.subscribe(&[[10, 0, 0, 2].into()]).unwrap();
+    let to = |host, n| Event::StartImminent(start(host, n));
+    let batch = Batch { events: vec![to(HOST, 1), to(HOST, 7), to([10, 0, 0, 3], 1)], ..Batch::new() };
+    assert_eq!(published.apply(batch), [start(HOST, 1)], "only the first is advised");
+    let (mut told_me, mut told_other) = (Twin::default(), Twin::default());
+    told_me.read(&mut mine).await;
+    told_other.read(&mut other).await;
+    assert_eq!((told_me.starts, told_other.starts), (1, 0));
+    let measures = published.measures();
+    assert_eq!((measures.starts_no_estimate.get(), measures.starts_unwatched.get()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_reader_is_resynchronised_and_told_how_much_it_lost() {
+    let two = NonZeroUsize::new(2).unwrap();
+    let (published, _) = publisher(PublisherConfig { backlog_batches: two, ..PublisherConfig::default() });
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    let mut twin = Twin::default();
+    twin.read(&mut subscription).await;
+    for round in 1..=10 {
+        told(&published, [Event::Estimate(estimate(round, 10_000.0, 0))]);
+        settle().await;
+    }
+    told(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
+    settle().await;
+    twin.read(&mut subscription).await;
+    assert_eq!((twin.resyncs, twin.dropped), (1, 11));
+    assert_eq!(twin.held.len(), 9);
+    assert_eq!(published.measures().resyncs_slow_reader.get(), 1);
+    assert_eq!(published.measures().changes_dropped.get(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_starts_are_bounded_and_the_oldest_goes() {
+    let one = NonZeroUsize::MIN;
+    let (published, _) = publisher(PublisherConfig { waiting_starts: one, ..PublisherConfig::default() });
+    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    assert!(published.push_start(start(HOST, 1)) && published.push_start(start(HOST, 2)));
+    assert!(
+        matches!(subscription.next().await.unwrap().message, Message::Start(start) if start.event.network == network(2))
+    );
+    assert_eq!(published.measures().starts_overflowed.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_limit_on_subscribers_refuses_the_next_one() {
+    let limit = |n| NonZeroUsize::new(n).unwrap();
+    let config = PublisherConfig {
+        subscribers: limit(3),
+        subscribers_per_address: limit(2),
+        addresses: limit(2),
+        ..PublisherConfig::default()
+    };
+    let (published, _) = publisher(config);
+    let host = |n| [10, 0, 0, n].into();
+    let refused = |addresses: &[IpAddr]| published.subscribe(addresses).unwrap_err();
+    assert_eq!(refused(&[]), SubscribeError::NoAddress);
+    assert_eq!(refused(&[host(1), host(2), host(3)]), SubscribeError::TooManyAddresses { found: 3, limit: 2 });
+    let kept = [published.subscribe(&[host(1)]).unwrap(), published.subscribe(&[host(1)]).unwrap()];
+    assert_eq!(refused(&[host(1)]), SubscribeError::AddressTaken { address: host(1), limit: 2 });
+    let third = published.subscribe(&[host(2)]).unwrap();
+    assert_eq!(refused(&[host(4)]), SubscribeError::Full(3));
+    drop(kept);
+    drop(third);
+    assert_eq!(published.subscriber_count(), 0);
+    assert!(published.subscribe(&[host(1)]).is_ok(), "the places are free again");
+    assert_eq!(published.measures().subscriptions_refused.get(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn advice_is_renewed_while_nothing_moves() {
+    let (published, _) = publisher(PublisherConfig::default());
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    Twin::default().read(&mut subscription).await;
+    let before = tokio::time::Instant::now();
+    assert_eq!(subscription.next().await.unwrap().message, Message::Renewal);
+    assert!(before.elapsed() <= Duration::from_secs(20));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_state_is_told_anew_and_the_end_ends_all() {
+    let (published, _) = publisher(PublisherConfig::default());
+    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    let mut twin = Twin::default();
+    twin.read(&mut subscription).await;
+    let view = NetworkView::clone(&published.network(network(2)).unwrap());
+    published.replace(vec![view]);
+    twin.read(&mut subscription).await;
+    assert_eq!((twin.resyncs, twin.held.len()), (1, 1));
+    published.close();
+    assert_eq!(subscription.next().await, None);
+    assert_eq!(published.subscribe(&[HOST.into()]).unwrap_err(), SubscribeError::Closed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_finds_its_longest_network_and_no_stale_estimate() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    let wide = Estimate { network: "198.51.0.0/16".parse().unwrap(), ..estimate(1, 5_000.0, 0) };
+    let six = Estimate { network: "2001:db8:1::/48".parse().unwrap(), ..estimate(1, 5_000.0, 0) };
+    told(&published, [estimate(1, 10_000.0, 0), wide.clone(), six.clone()].map(Event::Estimate));
+    let found = |address: &str| published.lookup(address.parse().unwrap()).map(|view| view.network);
+    assert_eq!(found("198.51.1.77"), Some(network(1)));
+    assert_eq!(found("::ffff:198.51.2.77"), Some(wide.network));
+    assert_eq!(found("2001:db8:1:2::3"), Some(six.network));
+    assert_eq!(found("192.0.2.1"), None);
+    assert_eq!(published.page(Some(wide.network), 2).len(), 2);
+    clock.0.store(301_000_000_000, Ordering::Relaxed);
+    assert_eq!(published.estimate(network(1)), None);
+    assert!(published.network(network(1)).is_some());
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Tell(u8, f64),
+    Withdraw(u8),
+    Settle,
+    Read(u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => (0u8..6, prop::sample::select(vec![1_000.0, 2_000.0, 3_000.0])).prop_map(|(n, share)| Step::Tell(n, share)),
+        2 => (0u8..6).prop_map(Step::Withdraw),
+        2 => Just(Step::Settle),
+        2 => (1u8..8).prop_map(Step::Read),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_a_reader_ends_with_what_is_published(steps in prop::collection::vec(step(), 1..80)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+        runtime.block_on(async {
+            let two = NonZeroUsize::new(2).unwrap();
+            let (published, _) = publisher(PublisherConfig { backlog_batches: two, ..PublisherConfig::default() });
+            let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+            let mut twin = Twin::default();
+            for step in steps {
+                match step {
+                    Step::Tell(n, share) => told(&published, [Event::Estimate(estimate(n, share, 0))]),
+                    Step::Withdraw(n) => {
+                        told(&published, [Event::Withdrawn { network: network(n), reason: Withdrawal::Expired }]);
+                    }
+                    Step::Settle => settle().await,
+                    Step::Read(times) => {
+                        for _ in 0..times {
+                            twin.take(subscription.next().await.unwrap());
+                        }
+                    }
+                }
+            }
+            settle().await;
+            twin.read(&mut subscription).await;
+            let held: Vec<_> = twin.held.values().cloned().collect();
+            let published: Vec<_> = published.page(None, 100).iter().filter_map(|view| view.estimate.clone()).collect();
+            assert_eq!(held, published);
+        });
+    }
+}
