@@ -2,3 +2,4 @@
 
 pub mod report;
 pub mod sample;
+pub mod shadow;

@@ -1,0 +1,161 @@
+//! CUBIC (RFC 9438) in the whole numbers of Linux's `tcp_cubic.c`, whose rounding is visible in small windows.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::cwnd::{Cwnd, whole_segments};
+use super::hystart::HyStart;
+use super::replica::{Law, Progress};
+
+/// Multiplicative decrease and its scale: 0.7.
+const BETA: u64 = 717;
+const BETA_SCALE: u64 = 1024;
+/// `C` = 410 / 1024 = 0.4 segments per second cubed; time is counted in 1/1024 s.
+const C_SCALED: u64 = 410;
+const TICKS_PER_SECOND: u64 = 1024;
+/// Farthest from the plateau that is told apart, 128 s: beyond, the price is at its least anyway.
+const DISTANCE_MOST: u64 = 128 * TICKS_PER_SECOND;
+/// Acknowledged segments per segment of the Reno-friendly window, in eighths of the window: 8 (1 + β) / 3 (1 − β).
+const FRIENDLY_EIGHTHS: u64 = 15;
+/// A price stays for this long unless the window changed.
+const PRICE_AGE: Micros = Micros(1_000_000 / 32);
+/// Price at most, while no loss has shown the path's size.
+const PRICE_BEFORE_LOSS: u32 = 20;
+/// Price at least: half a window per round trip.
+const PRICE_LEAST: u32 = 2;
+/// No round-trip time is taken for the smallest one so soon after a reduction.
+const DELAY_SETTLES: Micros = Micros(1_000_000);
+
+/// One epoch of growth, and what lasts beyond it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cubic {
+    /// Since when the curve runs; `None` from a reduction to the next growth.
+    epoch: Option<Timestamp>,
+    /// Plateau of the curve in segments.
+    origin: u32,
+    /// Time from the epoch's start to the plateau, in 1/1024 s.
+    k_ticks: u64,
+    /// Window before the last reduction, shrunk where the connection gives way (fast convergence).
+    last_max: u32,
+    /// Reno-friendly window.
+    friendly: u32,
+    /// Segments acknowledged and not yet counted into it.
+    friendly_credit: f64,
+    price: u32,
+    priced_window: u32,
+    priced_at: Timestamp,
+    delay_min: Option<Micros>,
+    hystart: HyStart,
+}
+
+impl Cubic {
+    fn start_epoch(&mut self, at: Timestamp, window: u32, acked_segments: f64) {
+        self.epoch = Some(at);
+        self.friendly_credit = acked_segments;
+        self.friendly = window;
+        if self.last_max <= window {
+            self.k_ticks = 0;
+            self.origin = window;
+        } else {
+            let factor = (1u64 << 40) / C_SCALED;
+            self.k_ticks = cube_root(factor.saturating_mul(u64::from(self.last_max - window)));
+            self.origin = self.last_max;
+        }
+    }
+
+    /// Where the curve says the window should be one round trip from now.
+    fn target(&self, at: Timestamp, epoch: Timestamp) -> u64 {
+        let ahead = at.since(epoch).0.saturating_add(self.delay_min.unwrap_or_default().0);
+        let ticks = ahead.saturating_mul(TICKS_PER_SECOND) / 1_000_000;
+        let distance = ticks.abs_diff(self.k_ticks).min(DISTANCE_MOST);
+        let delta = (C_SCALED * distance * distance * distance) >> 40;
+        if ticks < self.k_ticks {
+            u64::from(self.origin).saturating_sub(delta)
+        } else {
+            u64::from(self.origin).saturating_add(delta)
+        }
+    }
+
+    fn curve_price(&self, target: u64, window: u32) -> u32 {
+        let above = target.saturating_sub(u64::from(window));
+        let price = match u64::from(window).checked_div(above) {
+            Some(price) => u32::try_from(price).unwrap_or(u32::MAX),
+            None => window.saturating_mul(100),
+        };
+        if self.last_max == 0 { price.min(PRICE_BEFORE_LOSS) } else { price }
+    }
+
+    fn friendly_price(&mut self, window: u32) -> Option<u32> {
+        let step = u64::from(window).saturating_mul(FRIENDLY_EIGHTHS) / 8;
+        let step = f64::from(u32::try_from(step).unwrap_or(u32::MAX)).max(1.0);
+        let earned = whole_segments(self.friendly_credit / step);
+        self.friendly_credit -= f64::from(earned) * step;
+        self.friendly = self.friendly.saturating_add(earned);
+        window.checked_div(self.friendly.saturating_sub(window))
+    }
+}
+
+impl Law for Cubic {
+    fn observe(&mut self, progress: &Progress, cwnd: &Cwnd) -> bool {
+        let Some(rtt) = progress.rtt else { return false };
+        if self.epoch.is_some_and(|epoch| progress.at.since(epoch) < DELAY_SETTLES) {
+            return false;
+        }
+        let delay_min = self.delay_min.map_or(rtt, |min| min.min(rtt));
+        self.delay_min = Some(delay_min);
+        self.hystart.observe(progress, rtt, delay_min, cwnd)
+    }
+
+    fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f64) -> u32 {
+        let window = cwnd.whole();
+        self.friendly_credit += acked_segments;
+        if self.epoch.is_some() && self.priced_window == window && at.since(self.priced_at) <= PRICE_AGE {
+            return self.price;
+        }
+        self.priced_window = window;
+        self.priced_at = at;
+        let epoch = self.epoch.unwrap_or_else(|| {
+            self.start_epoch(at, window, acked_segments);
+            at
+        });
+        let mut price = self.curve_price(self.target(at, epoch), window);
+        if let Some(friendly) = self.friendly_price(window) {
+            price = price.min(friendly);
+        }
+        self.price = price.max(PRICE_LEAST);
+        self.price
+    }
+
+    fn reduced(&mut self, cwnd: &Cwnd) -> u32 {
+        let window = u64::from(cwnd.whole());
+        self.epoch = None;
+        let kept = if cwnd.whole() < self.last_max { window * (BETA_SCALE + BETA) / (2 * BETA_SCALE) } else { window };
+        self.last_max = u32::try_from(kept).unwrap_or(u32::MAX);
+        u32::try_from((window * BETA / BETA_SCALE).max(2)).unwrap_or(u32::MAX)
+    }
+
+    fn timed_out(&mut self) {
+        *self = Self::default();
+    }
+
+    fn resumed(&mut self, at: Timestamp, idle: Micros) {
+        // The curve does not run on while there is nothing to send.
+        if let Some(epoch) = self.epoch {
+            self.epoch = Some(epoch.after(idle).min(at));
+        }
+    }
+
+    fn surpassed(&mut self) -> bool {
+        self.last_max == 0 && self.hystart.refute()
+    }
+}
+
+/// The whole cube root.
+fn cube_root(n: u64) -> u64 {
+    let mut low = 0u64;
+    let mut high = 1 << 21;
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if middle * middle * middle <= n { low = middle } else { high = middle - 1 }
+    }
+    low
+}

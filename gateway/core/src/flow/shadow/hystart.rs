@@ -1,0 +1,68 @@
+//! HyStart: CUBIC's way out of slow start before a loss (Ha and Rhee 2011; `hystart_update` in `tcp_cubic.c`).
+//!
+//! A train of closely spaced acknowledgements longer than half the smallest round-trip time, or a round whose first
+//! eight round-trip times all rose by an eighth of it, means that the queue fills.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::cwnd::Cwnd;
+use super::replica::Progress;
+
+/// Below this window it does not look.
+const LOW_WINDOW: u32 = 16;
+/// Acknowledgements no further apart are one train.
+const TRAIN_GAP: Micros = Micros(2_000);
+/// Allowance for the bursts of segmentation offload, capped by the kernel at 1 ms.
+const BURST_ALLOWANCE: Micros = Micros(1_000);
+/// Round-trip times looked at in each round.
+const SAMPLES: u8 = 8;
+/// Least and largest rise of the round-trip time that counts.
+const RISE_LEAST: Micros = Micros(4_000);
+const RISE_MOST: Micros = Micros(16_000);
+
+/// The current round.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HyStart {
+    round_start: Timestamp,
+    last_ack: Timestamp,
+    /// Position in the stream at which the round ends.
+    round_end: u64,
+    round_rtt: Option<Micros>,
+    samples: u8,
+    found: bool,
+    /// The sender went on in slow start although it should have ended: it has no HyStart, or another one.
+    refuted: bool,
+}
+
+impl HyStart {
+    /// One round-trip time; true where slow start ends here.
+    pub(super) fn observe(&mut self, progress: &Progress, rtt: Micros, delay_min: Micros, cwnd: &Cwnd) -> bool {
+        if self.found || self.refuted || !cwnd.in_slow_start() || cwnd.whole() < LOW_WINDOW {
+            return false;
+        }
+        let at = progress.at;
+        if progress.una > self.round_end {
+            *self = Self { round_start: at, last_ack: at, round_end: progress.nxt, ..Self::default() };
+        }
+        if at.since(self.last_ack) <= TRAIN_GAP {
+            self.last_ack = at;
+            self.found = at.since(self.round_start).0 > delay_min.0.midpoint(BURST_ALLOWANCE.0);
+        }
+        let round_rtt = self.round_rtt.map_or(rtt, |least| least.min(rtt));
+        self.round_rtt = Some(round_rtt);
+        if self.samples < SAMPLES {
+            self.samples += 1;
+        } else {
+            let rise = (delay_min.0 / 8).clamp(RISE_LEAST.0, RISE_MOST.0);
+            self.found |= round_rtt.0 > delay_min.0 + rise;
+        }
+        self.found
+    }
+
+    /// The sender went on in slow start: it had not ended. True where this had claimed so.
+    pub(super) fn refute(&mut self) -> bool {
+        let claimed = std::mem::take(&mut self.found);
+        self.refuted |= claimed;
+        claimed
+    }
+}

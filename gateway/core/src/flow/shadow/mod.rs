@@ -1,0 +1,392 @@
+//! A replica of a sender's congestion window, as far as packets seen on the way tell.
+//!
+//! Three windows grow and back off side by side as Reno, CUBIC and BBR would ([`reno`], [`cubic`], [`bbr`] on
+//! [`replica`]). What the packets show corrects them ([`evidence`]): a pipe above a window raises it, a pipe that stays
+//! below it although every acknowledgement is answered at once lowers it. Each correction is a contradiction, and the
+//! flavour with the fewest wins ([`flavour`]). What held the sender back in its last round trip is said beside every
+//! value ([`limiter`]).
+//!
+//! Does not recognise losses, keep a scoreboard or measure round-trip times: its caller does and tells it
+//! ([`observation`]). Assumes that it sees packets close to the sender, well under a millisecond away.
+
+mod bbr;
+mod cubic;
+mod cwnd;
+mod evidence;
+pub mod flavour;
+mod hystart;
+mod limiter;
+mod max_filter;
+pub mod observation;
+mod reno;
+mod replica;
+mod sampling;
+#[cfg(test)]
+mod tests;
+mod transfer;
+mod usage;
+
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+use self::bbr::{Bbr, Delivery};
+use self::cubic::Cubic;
+use self::cwnd::{INITIAL, whole_segments};
+use self::evidence::AckClock;
+use self::flavour::{Contradictions, Flavour};
+use self::limiter::{Rounds, Signs};
+use self::observation::{Acked, Sent};
+use self::reno::Reno;
+use self::replica::{Progress, Replica};
+use self::transfer::Transfer;
+use crate::flow::sample::{Limiter, Phase};
+
+/// Least variation term of the retransmission timeout (Linux `TCP_RTO_MIN`).
+const RTO_VARIATION_LEAST: Micros = Micros(200_000);
+/// Full-sized segments in a round trip from which on its clocking says something.
+const CLOCKING_LEAST: u16 = 8;
+/// Contradiction of a round trip clocked, or not clocked, by acknowledgements.
+const CLOCKING_WEIGHT: f64 = 0.25;
+/// Lead at which BBR is given up until its rivals are contradicted again.
+const BBR_GIVEN_UP: f64 = 2.0;
+
+/// What the sender is doing about congestion.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    Open,
+    /// Until the stream is acknowledged up to this position.
+    Recovery(u64),
+    /// After a timeout, until the same.
+    Loss(u64),
+}
+
+/// The replica of one sender's window.
+#[derive(Clone, Debug)]
+pub struct Shadow {
+    /// Effective segment size in bytes; 0 while not known.
+    mss: u32,
+    /// Some evidence stands behind the window: always, but for a sender met in mid-stream.
+    known: bool,
+    state: State,
+    /// Position in the stream of new bytes: all that were sent.
+    nxt: u64,
+    delivered_bytes: u64,
+    last_sent: Option<Timestamp>,
+    srtt: Option<Micros>,
+    rttvar: Micros,
+    reno: Replica<Reno>,
+    cubic: Replica<Cubic>,
+    bbr: Option<Box<Bbr>>,
+    contradictions: Contradictions,
+    clock: AckClock,
+    rounds: Rounds,
+    transfer: Transfer,
+    /// Windows in segments just after and just before the last reduction.
+    tooth: Option<(f64, f64)>,
+}
+
+impl Shadow {
+    /// A sender first seen at `at`; `midstream` where its start was not.
+    pub fn new(_at: Timestamp, midstream: bool) -> Self {
+        let initial = if midstream { 1 } else { INITIAL };
+        Self {
+            mss: 0,
+            known: !midstream,
+            state: State::Open,
+            nxt: 1 << 32,
+            delivered_bytes: 0,
+            last_sent: None,
+            srtt: None,
+            rttvar: Micros(0),
+            reno: Replica::new(initial, Reno),
+            cubic: Replica::new(initial, Cubic::default()),
+            bbr: None,
+            contradictions: Contradictions::default(),
+            clock: AckClock::default(),
+            rounds: Rounds::default(),
+            transfer: Transfer::default(),
+            tooth: None,
+        }
+    }
+
+    /// The handshake is done, or the segment size is known better: `mss` is the payload of a full-sized segment.
+    pub fn on_open(&mut self, _at: Timestamp, mss: Bytes, handshake_rtt: Option<Micros>) {
+        self.mss = u32::try_from(mss.0).unwrap_or(u32::MAX);
+        self.srtt = self.srtt.or(handshake_rtt);
+    }
+
+    /// A packet with payload went out.
+    pub fn on_sent(&mut self, at: Timestamp, sent: &Sent) {
+        if self.mss == 0 {
+            return;
+        }
+        let idle = sent.retransmitted_bytes == 0 && sent.flight <= u64::from(sent.new_bytes);
+        if idle && let Some(last) = self.last_sent {
+            self.resume(at, at.since(last));
+        }
+        self.last_sent = Some(at);
+        self.nxt = self.nxt.saturating_add(u64::from(sent.new_bytes));
+        let una = self.nxt.saturating_sub(sent.flight);
+        let pipe = self.segments_ceil(sent.pipe);
+        if sent.new_bytes > 0 {
+            self.note_signs(sent, pipe, idle);
+        }
+        match self.state {
+            State::Open if sent.new_bytes > 0 => self.weigh_pipe(sent, pipe),
+            State::Recovery(_) => {
+                self.reno.follow_pipe(pipe);
+                self.cubic.follow_pipe(pipe);
+            }
+            State::Open | State::Loss(_) => {}
+        }
+        let outstanding = self.segments_ceil(sent.flight);
+        self.reno.usage.record(&self.reno.cwnd, outstanding, pipe, una, self.nxt);
+        self.cubic.usage.record(&self.cubic.cwnd, outstanding, pipe, una, self.nxt);
+        if let Some(bbr) = &mut self.bbr
+            && sent.new_bytes > 0
+        {
+            bbr.on_sent(at, self.nxt, sent.flight, idle, !sent.full_sized);
+        }
+        if sent.new_bytes > 0 {
+            let filled = f64::from(pipe) >= self.best_segments().floor();
+            self.rounds.current.filled |= filled && self.known;
+            let (window, limiter, phase) = (self.best_segments(), self.limiter(), self.phase());
+            self.transfer.on_sent(window, limiter, phase, sent.pipe);
+        }
+    }
+
+    /// An acknowledgement came for the sender.
+    pub fn on_ack(&mut self, at: Timestamp, acked: &Acked) {
+        if self.mss == 0 {
+            return;
+        }
+        self.take_rtt(acked);
+        let una = self.nxt.saturating_sub(acked.flight);
+        let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
+        self.delivered_bytes = self.delivered_bytes.max(acked.delivered_bytes);
+        if let State::Recovery(point) | State::Loss(point) = self.state
+            && una >= point
+        {
+            self.leave_recovery();
+        }
+        if let State::Recovery(_) = self.state {
+            let pipe = self.segments_ceil(acked.pipe);
+            self.reno.follow_pipe(pipe);
+            self.cubic.follow_pipe(pipe);
+        } else if acked.acked_bytes > 0 {
+            self.clock.on_ack(at);
+            self.grow(at, acked, newly_bytes, una);
+        }
+        if let Some(bbr) = &mut self.bbr {
+            bbr.on_ack(&Delivery {
+                at,
+                una,
+                delivered_bytes: self.delivered_bytes,
+                newly_bytes,
+                pipe_bytes: acked.pipe,
+                rtt: acked.rtt,
+                mss: self.mss,
+                recovering: self.state != State::Open,
+            });
+        }
+        if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
+            self.weigh_clocking(at, ended);
+        }
+    }
+
+    /// Everything outstanding at the loss is acknowledged.
+    pub fn on_recovery_end(&mut self, _at: Timestamp, _pipe: u64) {
+        if self.state != State::Open {
+            self.leave_recovery();
+        }
+    }
+
+    /// The last reduction proved wrong (DSACK, timestamps): the sender takes it back.
+    pub fn on_undo(&mut self, _at: Timestamp) {
+        self.reno.cwnd.undo();
+        self.cubic.cwnd.undo();
+        if let Some(bbr) = &mut self.bbr {
+            bbr.leave_recovery();
+        }
+        self.state = State::Open;
+        self.rounds.forget(self.nxt);
+        self.clock.break_run();
+    }
+
+    /// The window, in bytes with fraction; `None` while nothing is known of it.
+    pub fn window(&self) -> Option<Window> {
+        (self.known && self.mss > 0).then(|| self.bytes(self.best_segments())).flatten()
+    }
+
+    /// The phase of the flavour that fits best.
+    pub fn phase(&self) -> Phase {
+        if let State::Recovery(_) = self.state {
+            return Phase::Recovery;
+        }
+        let slow_start = match (self.contradictions.best(), &self.bbr) {
+            (Flavour::Bbr, Some(bbr)) => bbr.starting(),
+            (Flavour::Reno, _) => self.reno.cwnd.in_slow_start(),
+            _ => self.cubic.cwnd.in_slow_start(),
+        };
+        if slow_start { Phase::SlowStart } else { Phase::CongestionAvoidance }
+    }
+
+    /// What held the sender back in the last full round trip and the current one.
+    pub fn limiter(&self) -> Limiter {
+        self.rounds.limiter(self.contradictions.best() == Flavour::Bbr)
+    }
+
+    /// Where in the sawtooth the window is; see [`crate::flow::sample::WindowSample::sawtooth`].
+    pub fn sawtooth(&self) -> Option<f64> {
+        let (low, high) = self.tooth?;
+        (high > low).then(|| ((self.best_segments() - low) / (high - low)).max(0.0))
+    }
+
+    /// The congestion control that the packets speak for.
+    pub fn flavour(&self) -> Flavour {
+        self.contradictions.verdict()
+    }
+
+    /// How badly each flavour fits.
+    pub fn contradictions(&self) -> Contradictions {
+        self.contradictions
+    }
+
+    fn segments_ceil(&self, bytes: u64) -> u32 {
+        Bytes(bytes).segments_ceil(Bytes(u64::from(self.mss))).0
+    }
+
+    fn bytes(&self, segments: f64) -> Option<Window> {
+        Window::from_bytes(segments * f64::from(self.mss))
+    }
+
+    fn best_segments(&self) -> f64 {
+        match (self.contradictions.best(), &self.bbr) {
+            (Flavour::Bbr, Some(bbr)) => bbr.segments(),
+            (Flavour::Reno, _) => self.reno.cwnd.segments(),
+            _ => self.cubic.cwnd.segments(),
+        }
+    }
+
+    fn rto(&self) -> Micros {
+        let variation = Micros(self.rttvar.0.saturating_mul(4)).max(RTO_VARIATION_LEAST);
+        Micros(self.srtt.map_or(1_000_000, |srtt| srtt.0.saturating_add(variation.0)))
+    }
+
+    fn take_rtt(&mut self, acked: &Acked) {
+        if let (Some(rtt), Some(srtt)) = (acked.rtt, self.srtt) {
+            self.rttvar = Micros((self.rttvar.0 * 3 + rtt.0.abs_diff(srtt.0)) / 4);
+        }
+        self.srtt = acked.srtt.or(self.srtt);
+    }
+
+    /// New data with nothing outstanding.
+    fn resume(&mut self, at: Timestamp, idle: Micros) {
+        let rto = self.rto();
+        self.reno.resume(at, idle, rto);
+        self.cubic.resume(at, idle, rto);
+        if idle > rto {
+            self.rounds.forget(self.nxt);
+            self.clock.break_run();
+        }
+    }
+
+    fn note_signs(&mut self, sent: &Sent, pipe: u32, idle: bool) {
+        let receiver_full = sent.peer_window.is_some_and(|window| sent.flight + u64::from(self.mss) > window);
+        let open = self.state == State::Open;
+        let clocked = open && self.clock.on_sent(sent.full_sized, sent.since_ack, pipe);
+        if receiver_full || !open {
+            self.clock.break_run();
+        }
+        let signs = &mut self.rounds.current;
+        signs.receiver_full |= receiver_full;
+        signs.ran_dry |= !sent.full_sized || (idle && !clocked && self.last_sent.is_none());
+        signs.full_sized = signs.full_sized.saturating_add(u16::from(sent.full_sized && open));
+        signs.clocked = signs.clocked.saturating_add(u16::from(clocked));
+        signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);
+    }
+
+    /// Rules 1 and 2: a pipe above a window raises it, a steady one below it lowers it.
+    fn weigh_pipe(&mut self, sent: &Sent, pipe: u32) {
+        let probe = match (sent.since_ack, self.srtt) {
+            (Some(since), Some(srtt)) => since.0 > srtt.0.saturating_mul(2),
+            _ => false,
+        };
+        if !probe {
+            let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
+            let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
+            self.contradict(reno, cubic, bbr);
+        }
+        if let Some(steady) = self.clock.steady_pipe() {
+            let (reno, cubic) = (self.reno.lower(steady), self.cubic.lower(steady));
+            self.known = true;
+            self.contradict(reno, cubic, reno.min(cubic));
+        }
+    }
+
+    /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace.
+    fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
+        if self.state != State::Open || ended.full_sized < CLOCKING_LEAST || ended.ran_dry || ended.receiver_full {
+            return;
+        }
+        let share = f64::from(ended.clocked) / f64::from(ended.full_sized);
+        if share > 0.7 {
+            self.contradict(0.0, 0.0, CLOCKING_WEIGHT);
+            if self.contradictions.bbr >= BBR_GIVEN_UP {
+                self.bbr = None;
+            }
+        } else if share < 0.4 {
+            self.contradict(CLOCKING_WEIGHT, CLOCKING_WEIGHT, 0.0);
+            if self.bbr.is_none() {
+                let window = self.best_segments();
+                self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window)));
+            }
+        }
+    }
+
+    fn contradict(&mut self, reno: f64, cubic: f64, bbr: f64) {
+        if self.known {
+            self.contradictions.add(reno, cubic, bbr);
+        }
+    }
+
+    fn grow(&mut self, at: Timestamp, acked: &Acked, newly_bytes: u64, una: u64) {
+        let progress = Progress {
+            at,
+            delivered_segments: newly_bytes as f64 / f64::from(self.mss),
+            una,
+            nxt: self.nxt,
+            rtt: acked.rtt,
+        };
+        let reno = self.reno.grow(&progress);
+        let cubic = self.cubic.grow(&progress);
+        let earned = match self.contradictions.best() {
+            Flavour::Reno => reno,
+            Flavour::Cubic => cubic,
+            Flavour::Bbr | Flavour::Unknown => 0.0,
+        };
+        self.transfer.on_growth(earned);
+    }
+
+    fn leave_recovery(&mut self) {
+        if let State::Recovery(_) = self.state {
+            self.reno.leave_recovery();
+            self.cubic.leave_recovery();
+        }
+        if let Some(bbr) = &mut self.bbr {
+            bbr.leave_recovery();
+        }
+        self.state = State::Open;
+        self.rounds.forget(self.nxt);
+        self.clock.break_run();
+    }
+
+    /// The largest pipe of the last two round trips, `pipe_before` included, in segments.
+    fn recent_pipe(&self, pipe_before: u64) -> u32 {
+        self.rounds.recent().pipe_max_segments.max(self.segments_ceil(pipe_before))
+    }
+
+    fn share_segments(&self) -> f64 {
+        let share = self.bbr.as_ref().and_then(|bbr| bbr.share_bytes());
+        share.map_or_else(|| f64::from(whole_segments(self.best_segments())), |bytes| bytes / f64::from(self.mss))
+    }
+}

@@ -1,0 +1,81 @@
+//! What the replica is told of a sender: packets sent, acknowledgements and losses, already put into sequence terms.
+
+use spand_proto::units::{Micros, Window};
+
+use crate::flow::sample::{Phase, SampleReason};
+
+/// One packet with payload from the sender.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Sent {
+    /// Payload never seen before, in bytes.
+    pub new_bytes: u32,
+    /// Payload sent before, in bytes.
+    pub retransmitted_bytes: u32,
+    /// The payload is a whole multiple of the segment size: the application had at least that much to send.
+    pub full_sized: bool,
+    /// PSH was set: the application's write ended here.
+    pub psh: bool,
+    /// FIN was set.
+    pub fin: bool,
+    /// Bytes in the network after this packet: outstanding, less SACKed, less deemed lost, plus retransmitted (RFC 6675).
+    pub pipe: u64,
+    /// Highest sequence sent less highest acknowledgement, after this packet, in bytes.
+    pub flight: u64,
+    /// The peer's window in bytes from the highest acknowledgement, scaled.
+    pub peer_window: Option<u64>,
+    /// Time since the last acknowledgement towards this sender.
+    pub since_ack: Option<Micros>,
+}
+
+/// One acknowledgement towards the sender.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Acked {
+    /// Advance of the cumulative acknowledgement in bytes.
+    pub acked_bytes: u64,
+    /// Bytes newly SACKed.
+    pub sacked_bytes: u64,
+    /// A duplicate acknowledgement (RFC 5681 section 2).
+    pub duplicate: bool,
+    /// ECN echo.
+    pub ece: bool,
+    /// Bytes in the network after it; see [`Sent::pipe`].
+    pub pipe: u64,
+    /// Highest sequence sent less highest acknowledgement, after it, in bytes.
+    pub flight: u64,
+    /// The peer's window in bytes from the highest acknowledgement, scaled.
+    pub peer_window: Option<u64>,
+    /// The round-trip time this acknowledgement measured.
+    pub rtt: Option<Micros>,
+    /// Smoothed round-trip time.
+    pub srtt: Option<Micros>,
+    /// Smallest round-trip time so far.
+    pub min_rtt: Option<Micros>,
+    /// Bytes acknowledged or SACKed so far, each once.
+    pub delivered_bytes: u64,
+}
+
+/// How the sender learnt of congestion.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LossKind {
+    /// A retransmission after duplicate or selective acknowledgements: one per window of data (RFC 6675 section 5).
+    FastRetransmit,
+    /// A retransmission after silence (RFC 6298).
+    Timeout,
+    /// A tail loss probe that turned out to repair a loss: told at the acknowledgement that shows it (RFC 8985 section 7.4).
+    TailLossProbe,
+    /// The receiver echoed a congestion mark: one per window of data (RFC 3168 section 6.1.2).
+    Ecn,
+}
+
+/// What the replica says at a loss or an end; the sender adds who and where.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ShadowSample {
+    /// The value.
+    pub window: Window,
+    /// What gave it.
+    pub reason: SampleReason,
+    /// The sender's phase just before.
+    pub phase: Phase,
+    /// Where in the sawtooth; see [`crate::flow::sample::WindowSample::sawtooth`].
+    pub sawtooth: Option<f64>,
+}

@@ -1,0 +1,146 @@
+//! One replica of a loss-based sender: a window, the law it follows, and whether the sender used what it had.
+//!
+//! The state machine is Linux's (`tcp_cong_control`): grow on cumulative progress when the window was used, take the
+//! law's threshold at a loss, follow the pipe in recovery (proportional rate reduction, RFC 6937), begin anew after a
+//! timeout.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::cwnd::Cwnd;
+use super::usage::Usage;
+
+/// An acknowledgement in segments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Progress {
+    pub(super) at: Timestamp,
+    /// Newly acknowledged or SACKed.
+    pub(super) delivered_segments: f64,
+    /// Position of the highest acknowledgement in the stream of new bytes.
+    pub(super) una: u64,
+    /// Position of the highest byte sent.
+    pub(super) nxt: u64,
+    pub(super) rtt: Option<Micros>,
+}
+
+/// What tells one loss-based congestion control from another.
+pub(super) trait Law {
+    /// Looks at an acknowledgement before the window grows; true ends slow start.
+    fn observe(&mut self, _progress: &Progress, _cwnd: &Cwnd) -> bool {
+        false
+    }
+
+    /// Acknowledged segments that one more segment of window costs in congestion avoidance.
+    fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f64) -> u32;
+
+    /// The threshold after a loss.
+    fn reduced(&mut self, cwnd: &Cwnd) -> u32;
+
+    /// A timeout makes it forget what it knew of the path.
+    fn timed_out(&mut self) {}
+
+    /// Sending resumes after `idle` with nothing outstanding.
+    fn resumed(&mut self, _at: Timestamp, _idle: Micros) {}
+
+    /// The sender went beyond the window; true where a slow-start end of its own was wrong.
+    fn surpassed(&mut self) -> bool {
+        false
+    }
+}
+
+/// A window that follows a law.
+#[derive(Clone, Debug)]
+pub(super) struct Replica<L> {
+    pub(super) cwnd: Cwnd,
+    pub(super) usage: Usage,
+    pub(super) law: L,
+}
+
+impl<L: Law> Replica<L> {
+    pub(super) const fn new(initial: u32, law: L) -> Self {
+        Self { cwnd: Cwnd::new(initial), usage: Usage::new(), law }
+    }
+
+    /// Growth by an acknowledgement outside recovery; returns the growth earned in congestion avoidance, in segments.
+    pub(super) fn grow(&mut self, progress: &Progress) -> f64 {
+        if self.law.observe(progress, &self.cwnd) {
+            self.cwnd.end_slow_start();
+        }
+        if !self.usage.may_grow(&self.cwnd) {
+            return 0.0;
+        }
+        let mut left = progress.delivered_segments;
+        if self.cwnd.in_slow_start() {
+            left = self.cwnd.slow_start(left);
+            if left <= 0.0 {
+                return 0.0;
+            }
+        }
+        let before = self.cwnd.segments();
+        let price = self.law.price(progress.at, &self.cwnd, left);
+        self.cwnd.avoid(price, left);
+        (self.cwnd.segments() - before).max(0.0)
+    }
+
+    /// A loss or mark: the law's threshold holds from here on, the window follows the pipe until recovery ends.
+    pub(super) fn enter_recovery(&mut self) {
+        let threshold = self.law.reduced(&self.cwnd);
+        self.cwnd.reduce(threshold);
+    }
+
+    /// In recovery the window is what the sender lets into the network.
+    pub(super) fn follow_pipe(&mut self, pipe_segments: u32) {
+        self.cwnd.set(pipe_segments);
+    }
+
+    /// Recovery is over.
+    pub(super) fn leave_recovery(&mut self) {
+        self.cwnd.set(self.cwnd.threshold());
+    }
+
+    /// A timeout; `anew` where no reduction was under way.
+    pub(super) fn time_out(&mut self, anew: bool) {
+        if anew {
+            let threshold = self.law.reduced(&self.cwnd);
+            self.cwnd.reduce(threshold);
+        }
+        self.law.timed_out();
+        self.cwnd.set(1);
+    }
+
+    /// Sending resumes with nothing outstanding.
+    pub(super) fn resume(&mut self, at: Timestamp, idle: Micros, rto: Micros) {
+        if idle > rto {
+            self.cwnd.restart(idle, rto);
+        }
+        self.law.resumed(at, idle);
+    }
+
+    /// The packets show a larger window; returns by how much of the replica's it was wrong.
+    pub(super) fn raise(&mut self, pipe_segments: u32) -> f64 {
+        if pipe_segments <= self.cwnd.whole() {
+            return 0.0;
+        }
+        let wrong = f64::from(pipe_segments - self.cwnd.whole()) / f64::from(self.cwnd.whole().max(1));
+        let was_slow_start = self.cwnd.in_slow_start();
+        self.cwnd.set(pipe_segments);
+        if !was_slow_start && self.law.surpassed() {
+            self.cwnd.forget_threshold();
+        }
+        wrong
+    }
+
+    /// The packets show a window that is smaller by more than the one segment that bursts may hold back; returns by
+    /// how much of the replica's it was wrong.
+    pub(super) fn lower(&mut self, pipe_segments: u32) -> f64 {
+        if pipe_segments.saturating_add(1) >= self.cwnd.whole() {
+            return 0.0;
+        }
+        let wrong = f64::from(self.cwnd.whole().saturating_sub(pipe_segments)) / f64::from(self.cwnd.whole().max(1));
+        let was_slow_start = self.cwnd.in_slow_start();
+        self.cwnd.set(pipe_segments);
+        if was_slow_start {
+            self.cwnd.end_slow_start();
+        }
+        wrong
+    }
+}

@@ -1,0 +1,139 @@
+//! What a loss or the end of a transfer says about the window, and what a loss does to it.
+
+use spand_proto::units::Timestamp;
+
+use super::flavour::Flavour;
+use super::observation::{LossKind, ShadowSample};
+use super::{Shadow, State};
+use crate::counters::Ignored;
+use crate::flow::sample::{Limiter, Phase, SampleReason};
+
+/// Part of the full-sized segments that acknowledgements let go, from which on the pipe before a loss was the window.
+const CLOCKED_BEFORE_LOSS: f64 = 0.8;
+
+impl Shadow {
+    /// The sender learnt of congestion. `pipe_before` and `flight_before` are as just before the first retransmission
+    /// (or, without one, before the reduction).
+    ///
+    /// In congestion avoidance this gives the window just before it, less one segment; the error says why there is no
+    /// sample, for the caller to count.
+    pub fn on_loss(
+        &mut self,
+        _at: Timestamp,
+        kind: LossKind,
+        pipe_before: u64,
+        _flight_before: u64,
+    ) -> Result<ShadowSample, Ignored> {
+        if self.mss == 0 {
+            return Err(Ignored::NoMss);
+        }
+        let was_known = self.known;
+        if self.state == State::Open && kind != LossKind::Timeout {
+            self.settle_before_loss(pipe_before);
+        }
+        let sample = if was_known { self.loss_sample(kind) } else { Err(Ignored::Midstream) };
+        self.transfer.lost = true;
+        self.back_off(kind);
+        sample
+    }
+
+    /// The transfer ended: everything is acknowledged and the sender was silent for one RTO, or closed.
+    ///
+    /// A loss-free one gives the window it reached, or, where the application or the receiver held it back, what it had
+    /// in the network at most, as a lower bound.
+    pub fn on_transfer_end(&mut self, _at: Timestamp) -> Result<ShadowSample, Ignored> {
+        let transfer = std::mem::take(&mut self.transfer);
+        if self.mss == 0 {
+            return Err(Ignored::NoMss);
+        }
+        if !self.known {
+            return Err(Ignored::Midstream);
+        }
+        if transfer.lost {
+            return Err(Ignored::EndAfterLoss);
+        }
+        let Some(end) = transfer.end else { return Err(Ignored::AppLimited) };
+        let reached = match self.contradictions.best() {
+            Flavour::Bbr => self.share_segments(),
+            _ => end.window_segments,
+        };
+        let shown = transfer.pipe_max_bytes as f64 / f64::from(self.mss);
+        let (reason, segments) = match end.limiter {
+            Limiter::Window => (SampleReason::End, reached),
+            Limiter::Receiver => (SampleReason::EndReceiverLimited, reached.min(shown)),
+            Limiter::Application | Limiter::Unknown => (SampleReason::EndAppLimited, reached.min(shown)),
+        };
+        self.sample(segments, reason, end.phase)
+    }
+
+    /// What the last round trips show corrects the replicas before they back off.
+    fn settle_before_loss(&mut self, pipe_before: u64) {
+        let recent = self.rounds.recent();
+        let pipe = self.recent_pipe(pipe_before);
+        let (mut reno, mut cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
+        let clocked = f64::from(recent.clocked) >= CLOCKED_BEFORE_LOSS * f64::from(recent.full_sized);
+        if clocked && recent.full_sized > 0 && !recent.receiver_full && !recent.ran_dry {
+            reno += self.reno.lower(pipe);
+            cubic += self.cubic.lower(pipe);
+            self.known = true;
+        }
+        let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
+        self.contradict(reno, cubic, bbr);
+    }
+
+    fn loss_sample(&self, kind: LossKind) -> Result<ShadowSample, Ignored> {
+        let reason = match kind {
+            LossKind::Timeout => return Err(Ignored::Timeout),
+            LossKind::Ecn => SampleReason::Ecn,
+            LossKind::FastRetransmit | LossKind::TailLossProbe => SampleReason::Loss,
+        };
+        let phase = self.phase();
+        match phase {
+            Phase::SlowStart => Err(Ignored::SlowStartLoss),
+            Phase::Recovery => Err(Ignored::Inexact),
+            Phase::CongestionAvoidance => {
+                let window = match self.contradictions.best() {
+                    Flavour::Bbr => self.share_segments(),
+                    _ => self.best_segments(),
+                };
+                self.sample((window - 1.0).max(1.0), reason, phase)
+            }
+        }
+    }
+
+    fn sample(&self, segments: f64, reason: SampleReason, phase: Phase) -> Result<ShadowSample, Ignored> {
+        let window = self.bytes(segments).ok_or(Ignored::Inexact)?;
+        Ok(ShadowSample { window, reason, phase, sawtooth: self.sawtooth() })
+    }
+
+    fn back_off(&mut self, kind: LossKind) {
+        let before = self.best_segments();
+        if kind == LossKind::Timeout {
+            let anew = self.state == State::Open;
+            self.reno.time_out(anew);
+            self.cubic.time_out(anew);
+            if let Some(bbr) = &mut self.bbr {
+                bbr.time_out();
+            }
+            self.state = State::Loss(self.nxt);
+        } else if self.state == State::Open {
+            self.reno.enter_recovery();
+            self.cubic.enter_recovery();
+            if let Some(bbr) = &mut self.bbr {
+                bbr.enter_recovery(before);
+            }
+            self.state = State::Recovery(self.nxt);
+            if kind == LossKind::TailLossProbe {
+                // The probe's acknowledgement ends the episode at once.
+                self.leave_recovery();
+            }
+        }
+        let after = match self.contradictions.best() {
+            Flavour::Reno => f64::from(self.reno.cwnd.threshold()),
+            Flavour::Cubic => f64::from(self.cubic.cwnd.threshold()),
+            Flavour::Bbr | Flavour::Unknown => before,
+        };
+        self.tooth = Some((after, before));
+        self.clock.break_run();
+    }
+}

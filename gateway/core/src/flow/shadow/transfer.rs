@@ -1,0 +1,37 @@
+//! The transfer that is under way: what its end will say (definitions, "Samples").
+
+use crate::flow::sample::{Limiter, Phase};
+
+/// Since everything was last acknowledged.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Transfer {
+    pub(super) lost: bool,
+    /// As of the last new byte; `None` before the first.
+    pub(super) end: Option<End>,
+    /// Most bytes in the network.
+    pub(super) pipe_max_bytes: u64,
+}
+
+/// The sender when it sent the last new byte so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// Its window in segments, plus what acknowledgements earned in congestion avoidance since.
+    pub(super) window_segments: f64,
+    pub(super) limiter: Limiter,
+    pub(super) phase: Phase,
+}
+
+impl Transfer {
+    pub(super) fn on_sent(&mut self, window_segments: f64, limiter: Limiter, phase: Phase, pipe_bytes: u64) {
+        self.end = Some(End { window_segments, limiter, phase });
+        self.pipe_max_bytes = self.pipe_max_bytes.max(pipe_bytes);
+    }
+
+    /// Growth in congestion avoidance. (The last acknowledgements of a slow start double the window with nothing left
+    /// to send; that was never tried, so it does not count.)
+    pub(super) fn on_growth(&mut self, segments: f64) {
+        if let Some(end) = &mut self.end {
+            end.window_segments += segments;
+        }
+    }
+}
