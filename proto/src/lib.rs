@@ -1,13 +1,23 @@
 //! The contract of spand, shared by gateway and agent.
 //!
-//! Knows units, networks, estimates, the start model and the messages on the wire. Knows nothing about packets, flows,
-//! sockets, files, clocks or how advice is applied: everything here is a value or a pure function.
+//! Knows units, networks, estimates, the start model, and what gateway and agents tell each other. Knows nothing about
+//! packets, flows, sockets, files, clocks or how advice is applied: everything here is a value or a pure function.
+//!
+//! The messages on the wire and their conversions come with the feature `grpc`. Without it no dependency here can do IO;
+//! the engine and the packet sources take it that way.
 
 #![forbid(unsafe_code)]
 
+pub mod contract;
+#[cfg(feature = "grpc")]
+pub mod convert;
 pub mod estimate;
 pub mod model;
 pub mod network;
+pub mod push;
+pub mod query;
+pub mod report;
 pub mod start;
 pub mod units;
+#[cfg(feature = "grpc")]
 pub mod v1;

@@ -114,6 +114,12 @@ impl Timestamp {
         Self(self.0.saturating_add(later.0.saturating_mul(1_000)))
     }
 
+    /// The moment `earlier` before this one; the epoch where that would be before it.
+    #[must_use]
+    pub const fn before(self, earlier: Micros) -> Self {
+        Self(self.0.saturating_sub(earlier.0.saturating_mul(1_000)))
+    }
+
     /// Seconds since the epoch.
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
@@ -212,6 +218,8 @@ mod tests {
     fn time_running_backwards_is_zero_and_not_a_panic() {
         assert_eq!(Timestamp(5).since(Timestamp(9_000)), Micros(0));
         assert_eq!(Timestamp(u64::MAX).after(Micros(1)), Timestamp(u64::MAX));
+        assert_eq!(Timestamp(5_000).before(Micros(2)), Timestamp(3_000));
+        assert_eq!(Timestamp(5_000).before(Micros(u64::MAX)), Timestamp(0));
     }
 
     #[test]

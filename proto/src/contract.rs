@@ -1,0 +1,108 @@
+//! Who speaks, and which version of the contract.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// A version of the messages in `spand.v1`. It counts up with every change that an older peer would misread; a change
+/// that it can ignore keeps the number.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct ContractVersion(u32);
+
+impl ContractVersion {
+    /// The version spoken here.
+    pub const CURRENT: Self = Self(1);
+    /// The oldest version still understood.
+    pub const OLDEST: Self = Self(1);
+
+    /// The number on the wire.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The version a peer says it speaks, where it is understood here.
+    pub fn of_peer(number: u32) -> Result<Self, UnsupportedVersion> {
+        if (Self::OLDEST.0..=Self::CURRENT.0).contains(&number) {
+            Ok(Self(number))
+        } else {
+            Err(UnsupportedVersion { number })
+        }
+    }
+}
+
+/// A contract version that is not spoken here.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "contract version {number} is not spoken here, only {} to {}: bring gateway and agent to the same release",
+    ContractVersion::OLDEST.0,
+    ContractVersion::CURRENT.0
+)]
+pub struct UnsupportedVersion {
+    /// What the peer said; 0 where it said nothing.
+    pub number: u32,
+}
+
+/// The name by which a host is told apart in logs and on the dashboard. It gives no rights.
+#[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HostName(String);
+
+/// Longest host name in bytes, as in the domain name system (RFC 1035 section 2.3.4).
+pub const MAX_HOST_NAME_BYTES: usize = 255;
+
+impl HostName {
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A text that cannot be a [`HostName`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("this is no host name: give 1 to {MAX_HOST_NAME_BYTES} bytes without control characters")]
+pub struct NotAHostName;
+
+impl TryFrom<String> for HostName {
+    type Error = NotAHostName;
+
+    fn try_from(name: String) -> Result<Self, NotAHostName> {
+        let fits = (1..=MAX_HOST_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
+        if fits { Ok(Self(name)) } else { Err(NotAHostName) }
+    }
+}
+
+impl From<HostName> for String {
+    fn from(name: HostName) -> Self {
+        name.0
+    }
+}
+
+impl fmt::Display for HostName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_versions_in_range_are_spoken() {
+        assert_eq!(ContractVersion::of_peer(ContractVersion::CURRENT.number()), Ok(ContractVersion::CURRENT));
+        for number in [0, ContractVersion::CURRENT.number() + 1] {
+            let error = ContractVersion::of_peer(number).unwrap_err();
+            assert!(error.to_string().contains(&format!("version {number} ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_host_name_cannot_break_a_log_line() {
+        assert!(HostName::try_from("web-1.example.net".to_owned()).is_ok());
+        assert!(HostName::try_from("a".repeat(MAX_HOST_NAME_BYTES)).is_ok());
+        for bad in [String::new(), "two\nlines".to_owned(), "a".repeat(MAX_HOST_NAME_BYTES + 1)] {
+            assert_eq!(HostName::try_from(bad), Err(NotAHostName));
+        }
+    }
+}

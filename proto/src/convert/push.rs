@@ -1,0 +1,145 @@
+//! Subscriptions and updates on the wire.
+
+use crate::contract::{ContractVersion, HostName};
+use crate::estimate::Estimate;
+use crate::push::{
+    Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, ResyncReason, Subscription, Trigger, Update, UpdateEvent,
+    WithdrawalReason,
+};
+use crate::units::{Micros, Segments, Timestamp};
+use crate::v1;
+use crate::v1::update::Event;
+
+use super::estimate::network;
+use super::{WireError, address, counted, entries, millis, port, required, same_names};
+
+same_names!(Trigger, v1::Trigger, PassiveOpen, ActiveOpen, Idle);
+same_names!(WithdrawalReason, v1::WithdrawalReason, Expired, TooFew, Evicted, Retreat, Administrator, Shutdown);
+same_names!(ResyncReason, v1::ResyncReason, SlowReader, StateReplaced);
+
+impl From<&Subscription> for v1::SubscribeRequest {
+    fn from(subscription: &Subscription) -> Self {
+        Self {
+            contract_version: ContractVersion::CURRENT.number(),
+            host_name: subscription.host_name.to_string(),
+            addresses: subscription.addresses.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl TryFrom<v1::SubscribeRequest> for Subscription {
+    type Error = WireError;
+
+    fn try_from(message: v1::SubscribeRequest) -> Result<Self, WireError> {
+        ContractVersion::of_peer(message.contract_version)?;
+        counted(&message.addresses, "addresses", 1, MAX_ADDRESSES)?;
+        Ok(Self {
+            host_name: HostName::try_from(message.host_name)
+                .map_err(|source| WireError::HostName { field: "host_name", source })?,
+            addresses: entries(message.addresses, "addresses", |text| address(&text, "address"))?,
+        })
+    }
+}
+
+impl Update {
+    /// The message, with the ages of its estimates at `now`.
+    pub fn to_wire(&self, now: Timestamp) -> v1::Update {
+        v1::Update { sequence: self.sequence, event: Some(self.event.to_wire(now)) }
+    }
+
+    /// The update of a message that arrived at `now` by the receiver's clock.
+    pub fn from_wire(message: v1::Update, now: Timestamp) -> Result<Self, WireError> {
+        let event = UpdateEvent::from_wire(required(message.event, "event")?, now)?;
+        Ok(Self { sequence: message.sequence, event })
+    }
+}
+
+impl UpdateEvent {
+    fn to_wire(&self, now: Timestamp) -> Event {
+        match self {
+            Self::SnapshotBegin { version, networks } => {
+                Event::SnapshotBegin(v1::SnapshotBegin { contract_version: version.number(), networks: *networks })
+            }
+            Self::SnapshotEnd { networks } => Event::SnapshotEnd(v1::SnapshotEnd { networks: *networks }),
+            Self::Estimate(update) => Event::Estimate(update.to_wire(now)),
+            Self::Renewal { lifetime } => Event::Renewal(v1::Renewal { lifetime_ms: millis(*lifetime) }),
+            Self::ImminentStart(start) => Event::ImminentStart(start.to_wire(now)),
+            Self::Withdrawal { network, reason } => {
+                Event::Withdrawal(v1::Withdrawal { network: network.to_string(), reason: reason.to_wire() })
+            }
+            Self::Resync { reason, dropped_updates } => {
+                Event::Resync(v1::Resync { reason: reason.to_wire(), dropped_updates: *dropped_updates })
+            }
+        }
+    }
+
+    fn from_wire(event: Event, now: Timestamp) -> Result<Self, WireError> {
+        Ok(match event {
+            Event::SnapshotBegin(begin) => Self::SnapshotBegin {
+                version: ContractVersion::of_peer(begin.contract_version)?,
+                networks: begin.networks,
+            },
+            Event::SnapshotEnd(end) => Self::SnapshotEnd { networks: end.networks },
+            Event::Estimate(update) => Self::Estimate(EstimateUpdate::from_wire(update, now)?),
+            Event::Renewal(renewal) => Self::Renewal { lifetime: Micros::from_millis(renewal.lifetime_ms.into()) },
+            Event::ImminentStart(start) => Self::ImminentStart(ImminentStart::from_wire(start, now)?),
+            Event::Withdrawal(withdrawal) => Self::Withdrawal {
+                network: network(&withdrawal.network, "withdrawal.network")?,
+                reason: required(
+                    WithdrawalReason::from_wire(withdrawal.reason, "withdrawal.reason")?,
+                    "withdrawal.reason",
+                )?,
+            },
+            Event::Resync(resync) => Self::Resync {
+                reason: required(ResyncReason::from_wire(resync.reason, "resync.reason")?, "resync.reason")?,
+                dropped_updates: resync.dropped_updates,
+            },
+        })
+    }
+}
+
+impl EstimateUpdate {
+    fn to_wire(&self, now: Timestamp) -> v1::EstimateUpdate {
+        v1::EstimateUpdate {
+            estimate: Some(self.estimate.to_wire(now)),
+            lifetime_ms: millis(self.lifetime),
+            lease_segments: self.lease.map(|lease| lease.0),
+        }
+    }
+
+    fn from_wire(message: v1::EstimateUpdate, now: Timestamp) -> Result<Self, WireError> {
+        Ok(Self {
+            estimate: Estimate::from_wire(&required(message.estimate, "estimate")?, now)?,
+            lifetime: Micros::from_millis(message.lifetime_ms.into()),
+            lease: message.lease_segments.map(Segments),
+        })
+    }
+}
+
+impl ImminentStart {
+    fn to_wire(&self, now: Timestamp) -> v1::ImminentStart {
+        v1::ImminentStart {
+            host_address: self.host.address.to_string(),
+            host_port: self.host.port.map(u32::from),
+            remote_address: self.remote.address.to_string(),
+            remote_port: self.remote.port.map(u32::from),
+            trigger: self.trigger.to_wire(),
+            observed_unix_ns: self.observed.0,
+            delay_us: self.delay.0,
+            estimate: Some(self.estimate.to_wire(now)),
+        }
+    }
+
+    fn from_wire(message: v1::ImminentStart, now: Timestamp) -> Result<Self, WireError> {
+        let host_port = message.host_port.map(|number| port(number, "host_port")).transpose()?;
+        let remote_port = message.remote_port.map(|number| port(number, "remote_port")).transpose()?;
+        Ok(Self {
+            host: Endpoint { address: address(&message.host_address, "host_address")?, port: host_port },
+            remote: Endpoint { address: address(&message.remote_address, "remote_address")?, port: remote_port },
+            trigger: required(Trigger::from_wire(message.trigger, "trigger")?, "trigger")?,
+            observed: Timestamp(message.observed_unix_ns),
+            delay: Micros(message.delay_us),
+            estimate: EstimateUpdate::from_wire(required(message.estimate, "estimate")?, now)?,
+        })
+    }
+}

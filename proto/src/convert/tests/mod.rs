@@ -1,0 +1,2 @@
+mod refused;
+mod round_trip;

@@ -1,0 +1,142 @@
+//! What must not pass, and the field that is named.
+
+use crate::convert::WireError;
+use crate::estimate::Estimate;
+use crate::push::Update;
+use crate::query::{Advice, Query};
+use crate::report::Report;
+use crate::start::{Refusal, RefusalReason, Start};
+use crate::units::{Micros, Timestamp};
+use crate::v1;
+
+/// The moment at which everything here arrives.
+const NOW: Timestamp = Timestamp::from_micros(2_000_000_000_000_000);
+
+fn good_query() -> v1::QueryRequest {
+    let question = v1::Question { address: "192.0.2.1".to_owned(), ..v1::Question::default() };
+    v1::QueryRequest { contract_version: 1, questions: vec![question], ..v1::QueryRequest::default() }
+}
+
+fn query_error(change: impl FnOnce(&mut v1::QueryRequest)) -> String {
+    let mut query = good_query();
+    change(&mut query);
+    Query::try_from(query).map_or_else(|error| error.to_string(), |_| "none".to_owned())
+}
+
+#[test]
+fn a_query_is_refused_by_the_name_of_its_field() {
+    assert_eq!(query_error(|_| ()), "none");
+    let starts = |error: String, with: &str| assert!(error.starts_with(with), "{error}");
+    starts(query_error(|q| q.contract_version = 0), "contract_version: contract version 0 ");
+    starts(query_error(|q| q.mode = 77), "mode has the value 77");
+    starts(query_error(|q| q.initial_window_segments = Some(0)), "initial_window_segments is 0");
+    starts(query_error(|q| q.questions.clear()), "questions has 0 entries: give 1 to 256");
+    let many = vec![v1::Question::default(); 257];
+    starts(query_error(|q| q.questions = many), "questions has 257 entries");
+    let zero_rtt = |q: &mut v1::QueryRequest| q.questions[0].handshake_rtt_us = Some(0);
+    starts(query_error(zero_rtt), "questions[0].handshake_rtt_us is 0");
+    let long = |q: &mut v1::QueryRequest| q.questions[0].address = "x".repeat(1 << 20);
+    starts(query_error(long), "questions[0].address: `xxx");
+    assert!(query_error(long).len() < 250);
+}
+
+fn good_estimate() -> v1::Estimate {
+    v1::Estimate {
+        network: "192.0.2.0/24".to_owned(),
+        mss_bytes: 1_448,
+        rule: "probe".to_owned(),
+        ..v1::Estimate::default()
+    }
+}
+
+#[test]
+fn an_estimate_is_refused_by_the_name_of_its_field() {
+    let error = |change: fn(&mut v1::Estimate)| {
+        let mut message = good_estimate();
+        change(&mut message);
+        Estimate::from_wire(&message, NOW).map_or_else(|error| error.to_string(), |_| "none".to_owned())
+    };
+    assert_eq!(error(|_| ()), "none");
+    for (text, field) in [
+        (error(|e| e.network = "192.0.2.0".to_owned()), "network"),
+        (error(|e| e.share_bytes = f64::NAN), "share_bytes"),
+        (error(|e| e.share_bytes = -1.0), "share_bytes"),
+        (error(|e| e.mss_bytes = 0), "mss_bytes"),
+        (error(|e| e.rtt_mean_us = Some(0)), "rtt_mean_us"),
+        (error(|e| e.confidence = 1.5), "confidence"),
+        (error(|e| e.confidence = f64::NAN), "confidence"),
+        (error(|e| e.rule = "oracle".to_owned()), "rule"),
+    ] {
+        assert!(text.starts_with(field), "{field}: {text}");
+    }
+}
+
+#[test]
+fn an_estimate_ages_by_the_receivers_clock() {
+    let message = v1::Estimate { age_us: 7_000_000, ..good_estimate() };
+    let other_clock = Timestamp::from_micros(30_000_000);
+    let estimate = Estimate::from_wire(&message, other_clock).unwrap();
+    assert_eq!(estimate.age(other_clock.after(Micros::from_secs(1))), Micros::from_secs(8));
+}
+
+fn pacing() -> v1::Pacing {
+    v1::Pacing { after_segments: 10, rate_bytes_per_second: 1, rtt_us: 1 }
+}
+
+#[test]
+fn a_start_that_contradicts_itself_is_refused() {
+    let account = v1::Account { share_segments: 40, shifted_segments: 40, rtt_check: 1, ..v1::Account::default() };
+    let good = v1::Start {
+        cwnd_segments: 40,
+        ssthresh_segments: 40,
+        mss_bytes: 1_448,
+        pacing: Some(pacing()),
+        mode: 2,
+        account: Some(account),
+        ..v1::Start::default()
+    };
+    assert!(Start::try_from(good.clone()).is_ok());
+    let error = |change: fn(&mut v1::Start)| {
+        let mut message = good.clone();
+        change(&mut message);
+        Start::try_from(message).unwrap_err().to_string()
+    };
+    for (text, field) in [
+        (error(|s| s.cwnd_segments = 0), "cwnd_segments"),
+        (error(|s| s.ssthresh_segments = 39), "ssthresh_segments"),
+        (error(|s| s.pacing = Some(v1::Pacing { after_segments: 40, ..pacing() })), "pacing.after_segments"),
+        (error(|s| s.pacing = Some(v1::Pacing { rate_bytes_per_second: 0, ..pacing() })), "pacing.rate"),
+        (error(|s| s.mode = 0), "mode is missing"),
+        (error(|s| s.account = None), "account is missing"),
+    ] {
+        assert!(text.starts_with(field), "{field}: {text}");
+    }
+}
+
+#[test]
+fn an_update_without_an_event_and_a_report_without_a_port_are_refused() {
+    let update = Update::from_wire(v1::Update { sequence: 1, event: None }, NOW);
+    assert_eq!(update, Err(WireError::Missing { field: "event" }));
+    let connection = v1::ConnectionReport {
+        host_address: "192.0.2.1".to_owned(),
+        host_port: 65_536,
+        ..v1::ConnectionReport::default()
+    };
+    let report = v1::ReportRequest {
+        contract_version: 1,
+        host_name: "web".to_owned(),
+        batch: 1,
+        connections: vec![connection],
+        ..v1::ReportRequest::default()
+    };
+    let error = Report::try_from(report).unwrap_err().to_string();
+    assert!(error.starts_with("connections[0].host_port is 65536"), "{error}");
+}
+
+#[test]
+fn a_refusal_keeps_its_sentence() {
+    let refusal = Refusal::TooFewSamples { samples: 1, needed: 3 };
+    let Advice::Refused { reason, message } = Err(refusal).into() else { panic!("a refusal became a start") };
+    assert_eq!(reason, RefusalReason::TooFewSamples);
+    assert!(message.contains("1 samples and 3 are needed"), "{message}");
+}

@@ -1,0 +1,211 @@
+//! What the gateway tells a subscribed host unasked.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::contract::{ContractVersion, HostName};
+use crate::estimate::Estimate;
+use crate::network::Network;
+use crate::units::{Micros, Segments, Timestamp};
+
+/// How long advice holds after its last refresh (definitions.md, "Window, network, estimate").
+pub const ADVICE_LIFETIME: Micros = Micros::from_secs(60);
+/// Longest time between two refreshes of a subscribed host (definitions.md, same place).
+pub const REFRESH_INTERVAL: Micros = Micros::from_secs(20);
+/// Addresses of one subscribed host, at most.
+pub const MAX_ADDRESSES: usize = 1_024;
+
+/// A host's wish to be told.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Subscription {
+    /// The host's name.
+    pub host_name: HostName,
+    /// Its own addresses, 1 to [`MAX_ADDRESSES`], canonical (no IPv4-mapped IPv6).
+    pub addresses: Vec<IpAddr>,
+}
+
+/// One message to a subscribed host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Update {
+    /// Counts the messages of a stream from 1.
+    pub sequence: u64,
+    /// What happened.
+    pub event: UpdateEvent,
+}
+
+/// What a subscribed host is told. A stream begins with a snapshot; after a resync it comes again.
+#[derive(Clone, Debug, PartialEq)]
+pub enum UpdateEvent {
+    /// The estimates in force follow.
+    SnapshotBegin {
+        /// Contract version of the gateway.
+        version: ContractVersion,
+        /// Estimates that follow, at most.
+        networks: u32,
+    },
+    /// The snapshot is complete: what was held before and did not come again is no longer in force.
+    SnapshotEnd {
+        /// Estimates that were sent.
+        networks: u32,
+    },
+    /// An estimate appeared or moved.
+    Estimate(EstimateUpdate),
+    /// All that this stream gave and did not withdraw lives on for this long.
+    Renewal {
+        /// The new lifetime.
+        lifetime: Micros,
+    },
+    /// A connection of this host is about to send.
+    ImminentStart(ImminentStart),
+    /// An estimate is no longer in force.
+    Withdrawal {
+        /// Its network.
+        network: Network,
+        /// Why.
+        reason: WithdrawalReason,
+    },
+    /// Updates were lost; a snapshot follows.
+    Resync {
+        /// Why.
+        reason: ResyncReason,
+        /// Updates that were dropped.
+        dropped_updates: u64,
+    },
+}
+
+/// An estimate and how long it holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EstimateUpdate {
+    /// The estimate.
+    pub estimate: Estimate,
+    /// How long it may be used from its arrival, unless renewed.
+    pub lifetime: Micros,
+    /// This host's part of the network's budget: segments above its default granted and not yet acknowledged at one
+    /// time. `None` where the gateway keeps no budget.
+    pub lease: Option<Segments>,
+}
+
+/// A connection that is about to send its first window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImminentStart {
+    /// The subscribed host's address.
+    pub host: Endpoint,
+    /// The other end.
+    pub remote: Endpoint,
+    /// What told it.
+    pub trigger: Trigger,
+    /// When the packet that told it was seen, by the capture's clock.
+    pub observed: Timestamp,
+    /// Time from that packet's capture to the sending of this.
+    pub delay: Micros,
+    /// What is known about the remote's network.
+    pub estimate: EstimateUpdate,
+}
+
+/// One end of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Endpoint {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its port, where it is known.
+    pub port: Option<u16>,
+}
+
+/// What announces a start (definitions.md, "Push").
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Trigger {
+    /// A SYN from outside.
+    PassiveOpen,
+    /// A SYN of the subscribed host.
+    ActiveOpen,
+    /// A packet from outside on a connection that was idle for longer than its retransmission timeout.
+    Idle,
+}
+
+impl Trigger {
+    /// Every trigger, in declaration order.
+    pub const ALL: [Self; 3] = [Self::PassiveOpen, Self::ActiveOpen, Self::Idle];
+
+    /// Its stable name in metrics and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PassiveOpen => "passive_open",
+            Self::ActiveOpen => "active_open",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+impl fmt::Display for Trigger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why an estimate was withdrawn.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WithdrawalReason {
+    /// Nothing new within the age limit.
+    Expired,
+    /// Too few samples or connections are left in the window.
+    TooFew,
+    /// The gateway's table of networks is full and this one gave way.
+    Evicted,
+    /// Losses in first flights: the gateway retreats.
+    Retreat,
+    /// The administrator excluded the network.
+    Administrator,
+    /// The gateway stops.
+    Shutdown,
+}
+
+impl WithdrawalReason {
+    /// Every reason, in declaration order.
+    pub const ALL: [Self; 6] =
+        [Self::Expired, Self::TooFew, Self::Evicted, Self::Retreat, Self::Administrator, Self::Shutdown];
+
+    /// Its stable name in metrics and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::TooFew => "too_few",
+            Self::Evicted => "evicted",
+            Self::Retreat => "retreat",
+            Self::Administrator => "administrator",
+            Self::Shutdown => "shutdown",
+        }
+    }
+}
+
+impl fmt::Display for WithdrawalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a stream starts over.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResyncReason {
+    /// The host read too slowly.
+    SlowReader,
+    /// The gateway's own state was replaced.
+    StateReplaced,
+}
+
+impl ResyncReason {
+    /// Every reason, in declaration order.
+    pub const ALL: [Self; 2] = [Self::SlowReader, Self::StateReplaced];
+
+    /// Its stable name in metrics and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::SlowReader => "slow_reader",
+            Self::StateReplaced => "state_replaced",
+        }
+    }
+}

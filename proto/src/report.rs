@@ -1,0 +1,102 @@
+//! What a host tells the gateway about its own connections (TCP/SPAND 5.2.2, the first way of collecting).
+
+use std::net::SocketAddr;
+
+use crate::contract::HostName;
+use crate::start::RefusalReason;
+use crate::units::{Bytes, Micros, Segments, Timestamp};
+
+/// Connections in one batch, at most.
+pub const MAX_CONNECTIONS: usize = 1_024;
+
+/// A batch of reports. Sending one twice is harmless: the gateway knows it by host, agent start and batch number.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Report {
+    /// The host's name.
+    pub host_name: HostName,
+    /// Counts the batches from 1 since the agent started.
+    pub batch: u64,
+    /// When the agent started, by its own clock: tells batches of two lives apart.
+    pub agent_started: Timestamp,
+    /// Transfers that ended since the last batch.
+    pub connections: Vec<ConnectionReport>,
+    /// What became of the pushes since the last batch.
+    pub pushes: PushCount,
+}
+
+/// Ground truth about one transfer of one connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ConnectionReport {
+    /// The host's end.
+    pub host: SocketAddr,
+    /// The other end.
+    pub remote: SocketAddr,
+    /// Time from the transfer's end to the sending of this.
+    pub ended_ago: Micros,
+    /// Time from the first byte to the last acknowledgement.
+    pub duration: Option<Micros>,
+    /// Congestion window at the end, fractions of a segment included.
+    pub end_window: Option<Bytes>,
+    /// Segment size less options.
+    pub mss: Option<Bytes>,
+    /// Smoothed round-trip time at the end.
+    pub srtt: Option<Micros>,
+    /// Smallest round-trip time.
+    pub rtt_min: Option<Micros>,
+    /// Payload that was acknowledged.
+    pub acknowledged: Bytes,
+    /// Segments that were sent again.
+    pub retransmitted: Segments,
+    /// Whether a segment of the first window was lost.
+    pub first_flight_loss: Option<bool>,
+    /// What held the sender back at the end.
+    pub limited_by: Option<LimitedBy>,
+    /// The arm of the comparison, drawn before anything else was decided.
+    pub arm: Option<Arm>,
+    /// Window that was granted; `None` where the connection started as plain TCP.
+    pub advised: Option<Segments>,
+    /// Why the start function gave no start; `None` where it gave one or was not asked.
+    pub refusal: Option<RefusalReason>,
+}
+
+/// What holds a sender back.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum LimitedBy {
+    /// Its congestion window.
+    Window,
+    /// The peer's receive window.
+    Receiver,
+    /// Nothing more to send.
+    Application,
+}
+
+/// The arms of the comparison between advised and plain connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Arm {
+    /// May be advised.
+    Advised,
+    /// Held out at random: starts as plain TCP.
+    Control,
+}
+
+/// What became of imminent starts that were pushed to a host.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct PushCount {
+    /// Pushes that arrived.
+    pub received: u64,
+    /// Pushes that arrived before the connection's first data and could be used.
+    pub in_time: u64,
+    /// Pushes that arrived after the first data left.
+    pub late: u64,
+    /// Pushes for which no connection was found.
+    pub unmatched: u64,
+}
+
+/// What the gateway did with a batch.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ReportReceipt {
+    /// Reports that were taken.
+    pub accepted: u32,
+    /// Reports that were not.
+    pub ignored: u32,
+}
