@@ -1,3 +1,4 @@
 //! The lab, scenarios, replay cases and benchmarks of spand.
 
+pub mod lab;
 pub mod trace;

@@ -1,0 +1,117 @@
+//! Links: veth pairs that carry one packet per segment, a mirror port, and TUN devices for the emulated path.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+use super::namespace::Namespace;
+
+/// One end of a veth pair.
+#[derive(Clone, Copy, Debug)]
+pub struct End<'a> {
+    /// Where it lives.
+    pub namespace: &'a Namespace,
+    /// Interface name, at most 15 bytes.
+    pub device: &'a str,
+    /// Last byte of its hardware address: the lab sets addresses, so that neighbours can be set too.
+    pub station: u8,
+}
+
+impl End<'_> {
+    fn mac(&self) -> String {
+        format!("02:00:00:00:00:{:02x}", self.station)
+    }
+}
+
+/// Joins two ends by a veth pair, offloads off (one segment is one packet, checksums are real), both up.
+pub fn veth(a: End<'_>, b: End<'_>) -> Result<()> {
+    let peer_namespace = b.namespace.path();
+    a.namespace.ip(&[&format!(
+        "link add {} address {} type veth peer name {} address {} netns {}",
+        a.device,
+        a.mac(),
+        b.device,
+        b.mac(),
+        peer_namespace.display()
+    )])?;
+    for end in [a, b] {
+        end.namespace.enter(|| offloads_off(end.device))?;
+        end.namespace.ip(&[&format!("link set {} up", end.device)])?;
+    }
+    Ok(())
+}
+
+/// Makes `peer` a permanent neighbour of `end` under `address`: an ARP exchange would inflate a first round trip.
+pub fn static_neighbour(end: End<'_>, peer: End<'_>, address: std::net::IpAddr) -> Result<()> {
+    end.namespace.ip(&[&format!("neigh replace {address} lladdr {} dev {} nud permanent", peer.mac(), end.device)])
+}
+
+/// Copies everything that `device` receives and sends to `port` of the same namespace, as a switch's SPAN port does.
+pub fn mirror(namespace: &Namespace, device: &str, port: &str) -> Result<()> {
+    // u32 rather than matchall: some kernels have only the former, and it matches every packet as well.
+    let filter = |side: &str| {
+        format!("filter add dev {device} {side} protocol all u32 match u32 0 0 action mirred egress mirror dev {port}")
+    };
+    namespace
+        .tc(&[&format!("qdisc add dev {device} clsact"), &filter("ingress"), &filter("egress")])
+        .with_context(|| format!("cannot mirror {device} to {port}: the kernel needs clsact, cls_u32 and act_mirred"))
+}
+
+// include/uapi/linux/ethtool.h
+const ETHTOOL_SET_TX_CHECKSUM: u32 = 0x17;
+const ETHTOOL_SET_TSO: u32 = 0x1f;
+const ETHTOOL_SET_GSO: u32 = 0x24;
+const ETHTOOL_SET_GRO: u32 = 0x2c;
+// include/uapi/linux/sockios.h
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+/// Turns segmentation, receive and checksum offload off on `device` of the calling thread's namespace.
+fn offloads_off(device: &str) -> Result<()> {
+    let control = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+        .context("cannot open a socket to set offloads")?;
+    for command in [ETHTOOL_SET_TSO, ETHTOOL_SET_GSO, ETHTOOL_SET_GRO, ETHTOOL_SET_TX_CHECKSUM] {
+        let mut value = EthtoolValue { command, data: 0 };
+        let mut request = request_for(device)?;
+        request.ifr_ifru.ifru_data = (&raw mut value).cast();
+        // SAFETY: SIOCETHTOOL reads an ifreq whose data points to an ethtool_value; both live until the call returns.
+        let answer = unsafe { libc::ioctl(control.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
+        nix::errno::Errno::result(answer)
+            .with_context(|| format!("cannot turn offload {command:#x} off on {device}"))?;
+    }
+    Ok(())
+}
+
+/// Makes a TUN device in the calling thread's namespace: IP packets without a header before them, never blocking.
+pub fn tun(device: &str) -> Result<OwnedFd> {
+    let file: File = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open("/dev/net/tun")
+        .context("cannot open /dev/net/tun: the path emulator needs TUN devices")?;
+    let mut request = request_for(device)?;
+    request.ifr_ifru.ifru_flags = libc::c_short::try_from(libc::IFF_TUN | libc::IFF_NO_PI)?;
+    // SAFETY: TUNSETIFF reads and writes one ifreq, which lives until the call returns.
+    let answer = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
+    nix::errno::Errno::result(answer).with_context(|| format!("cannot make the TUN device {device}"))?;
+    Ok(file.into())
+}
+
+fn request_for(device: &str) -> Result<libc::ifreq> {
+    // SAFETY: an ifreq is plain data (a byte array and a union of plain data); all zero is a valid one.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    ensure!(device.len() < request.ifr_name.len(), "the interface name {device} is longer than 15 bytes");
+    for (to, from) in request.ifr_name.iter_mut().zip(device.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    Ok(request)
+}

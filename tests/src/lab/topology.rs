@@ -1,0 +1,186 @@
+//! The lab's standard layout: one server behind an edge with a mirror port, and client networks across emulated paths.
+//!
+//! Addresses are those reserved for documentation (RFC 5737, RFC 3849), so nothing here can be mistaken for a real network.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use anyhow::{Context, Result, ensure};
+use ipnet::IpNet;
+
+use super::link::{self, End};
+use super::namespace::Namespace;
+use super::path::{Emulator, PathConfig, PathEnds};
+
+/// The server's IPv4 address.
+pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
+/// The server's IPv6 address.
+pub const SERVER_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 2);
+/// The gateway's address on the management link, where its API may listen.
+pub const GATEWAY_MANAGEMENT: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 1);
+/// The server's address on the management link.
+pub const SERVER_MANAGEMENT: Ipv4Addr = Ipv4Addr::new(10, 255, 0, 2);
+/// The server's interface towards the edge.
+pub const SERVER_DEVICE: &str = "eth0";
+/// The gateway's interface on which mirrored packets arrive.
+pub const MIRROR_DEVICE: &str = "mirror0";
+
+/// Client networks of one lab.
+const NETWORKS_MAX: usize = 64;
+
+/// A client network to build.
+#[derive(Clone, Copy, Debug)]
+pub struct NetworkPlan {
+    /// Its prefix: an IPv4 /24 or an IPv6 /48.
+    pub prefix: IpNet,
+    /// Client addresses in it.
+    pub clients: u8,
+    /// The path to it.
+    pub path: PathConfig,
+}
+
+/// A client network that stands.
+#[derive(Debug)]
+pub struct ClientNetwork {
+    /// What was asked for.
+    pub plan: NetworkPlan,
+    /// Where its clients live.
+    pub namespace: Namespace,
+    /// Their addresses.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// A lab that stands. Dropping it takes everything down.
+#[derive(Debug)]
+pub struct Topology {
+    /// The server host.
+    pub server: Namespace,
+    /// The edge router, whose port towards the server is mirrored.
+    pub edge: Namespace,
+    /// The gateway's host: gets mirrored packets, and has a management link to the server.
+    pub gateway: Namespace,
+    /// Client networks, in the order given.
+    pub networks: Vec<ClientNetwork>,
+    /// What carries the paths, in the same order.
+    pub emulator: Emulator,
+    /// A port for the server that two labs on one machine do not share, so that their traces can be told apart.
+    pub port: u16,
+}
+
+impl Topology {
+    /// Builds everything.
+    pub fn build(plans: &[NetworkPlan]) -> Result<Self> {
+        ensure!(plans.len() <= NETWORKS_MAX, "a lab has at most {NETWORKS_MAX} client networks");
+        let server = Namespace::create("server")?;
+        let edge = Namespace::create("edge")?;
+        let gateway = Namespace::create("gateway")?;
+        // Each connection shall show its path, not the memory of an earlier one.
+        server.sysctl("ipv4/tcp_no_metrics_save", "1")?;
+        for namespace in [&server, &edge, &gateway] {
+            quiet_ipv6(namespace)?;
+        }
+        wire_server(&server, &edge, &gateway)?;
+        let (networks, ends): (Vec<_>, Vec<_>) = plans
+            .iter()
+            .enumerate()
+            .map(|(index, plan)| client_network(&edge, index, *plan))
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .unzip();
+        let emulator = Emulator::start(ends)?;
+        // Above the usual services, below the ports that clients get by themselves.
+        let port = 10_000 + u16::try_from(std::process::id() % 20_000)?;
+        Ok(Self { server, edge, gateway, networks, emulator, port })
+    }
+
+    /// The server's address in the family of `prefix`.
+    pub fn server_address(&self, prefix: IpNet) -> SocketAddr {
+        let address = if prefix.addr().is_ipv4() { IpAddr::V4(SERVER_V4) } else { IpAddr::V6(SERVER_V6) };
+        SocketAddr::new(address, self.port)
+    }
+}
+
+/// No duplicate address detection and no router solicitations: addresses work at once, captures hold TCP only.
+fn quiet_ipv6(namespace: &Namespace) -> Result<()> {
+    for (key, value) in [("accept_dad", "0"), ("router_solicitations", "0"), ("accept_ra", "0")] {
+        for scope in ["all", "default"] {
+            namespace.sysctl(&format!("ipv6/conf/{scope}/{key}"), value)?;
+        }
+    }
+    Ok(())
+}
+
+fn wire_server(server: &Namespace, edge: &Namespace, gateway: &Namespace) -> Result<()> {
+    let on_server = End { namespace: server, device: SERVER_DEVICE, station: 0x02 };
+    let on_edge = End { namespace: edge, device: "lan0", station: 0x01 };
+    link::veth(on_server, on_edge)?;
+    edge.ip(&["address add 192.0.2.1/24 dev lan0", "address add 2001:db8:ffff::1/64 dev lan0 nodad"])?;
+    server.ip(&[
+        &format!("address add {SERVER_V4}/24 dev {SERVER_DEVICE}"),
+        &format!("address add {SERVER_V6}/64 dev {SERVER_DEVICE} nodad"),
+        "route add default via 192.0.2.1",
+        "route add default via 2001:db8:ffff::1",
+    ])?;
+    let edge_v4 = IpAddr::from([192, 0, 2, 1]);
+    let edge_v6 = IpAddr::from([0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1]);
+    for address in [edge_v4, edge_v6] {
+        link::static_neighbour(on_server, on_edge, address)?;
+    }
+    for address in [IpAddr::V4(SERVER_V4), IpAddr::V6(SERVER_V6)] {
+        link::static_neighbour(on_edge, on_server, address)?;
+    }
+    edge.sysctl("ipv4/ip_forward", "1")?;
+    edge.sysctl("ipv6/conf/all/forwarding", "1")?;
+
+    link::veth(
+        End { namespace: edge, device: "span0", station: 0x11 },
+        End { namespace: gateway, device: MIRROR_DEVICE, station: 0x12 },
+    )?;
+    for (namespace, device) in [(edge, "span0"), (gateway, MIRROR_DEVICE)] {
+        namespace.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1")?;
+    }
+    link::mirror(edge, "lan0", "span0")?;
+
+    let management = End { namespace: gateway, device: "mgmt0", station: 0x21 };
+    link::veth(management, End { namespace: server, device: "mgmt0", station: 0x22 })?;
+    gateway.ip(&[&format!("address add {GATEWAY_MANAGEMENT}/30 dev mgmt0")])?;
+    server.ip(&[&format!("address add {SERVER_MANAGEMENT}/30 dev mgmt0")])
+}
+
+fn client_network(edge: &Namespace, index: usize, plan: NetworkPlan) -> Result<(ClientNetwork, PathEnds)> {
+    let namespace = Namespace::create(&format!("clients{index}"))?;
+    quiet_ipv6(&namespace)?;
+    let device = format!("wan{index}");
+    let server_side = edge.enter(|| link::tun(&device))?;
+    let client_side = namespace.enter(|| link::tun("wan0"))?;
+    edge.ip(&[&format!("link set {device} up"), &format!("route add {} dev {device}", plan.prefix.trunc())])?;
+    let addresses: Vec<IpAddr> = (0..plan.clients).map(|n| client_address(plan.prefix, n)).collect::<Result<_>>()?;
+    let mut lines = vec!["link set wan0 up".to_owned()];
+    for address in &addresses {
+        lines.push(match address {
+            IpAddr::V4(address) => format!("address add {address}/24 dev wan0"),
+            IpAddr::V6(address) => format!("address add {address}/48 dev wan0 nodad"),
+        });
+    }
+    lines.push(
+        if plan.prefix.addr().is_ipv4() { "route add default dev wan0" } else { "-6 route add default dev wan0" }
+            .to_owned(),
+    );
+    namespace.ip(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let ends = PathEnds { server: server_side, clients: client_side, config: plan.path };
+    Ok((ClientNetwork { plan, namespace, addresses }, ends))
+}
+
+/// The `n`th client of a network: its last byte counts up from 11.
+fn client_address(prefix: IpNet, n: u8) -> Result<IpAddr> {
+    let host = 11_u8.checked_add(n).context("a client network has at most 240 clients")?;
+    match prefix.trunc() {
+        IpNet::V4(net) if net.prefix_len() == 24 => {
+            let [a, b, c, _] = net.addr().octets();
+            Ok(Ipv4Addr::new(a, b, c, host).into())
+        }
+        IpNet::V6(net) if net.prefix_len() == 48 => {
+            Ok(Ipv6Addr::from(u128::from(net.addr()) | u128::from(host)).into())
+        }
+        other => anyhow::bail!("{other} is neither an IPv4 /24 nor an IPv6 /48"),
+    }
+}

@@ -1,0 +1,72 @@
+//! A client: connects from a given address, asks, reads the answer and times it.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
+
+use super::plan::Plan;
+use super::server::bind;
+
+/// An answer that makes no progress for this long has failed.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// A connection to the server. Make it inside the client's namespace; use it anywhere.
+#[derive(Debug)]
+pub struct Client {
+    stream: TcpStream,
+    handshake: Duration,
+}
+
+/// How one answer went, seen by the client.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Transfer {
+    /// This end.
+    pub local: SocketAddr,
+    /// Time from the first SYN to the end of the handshake.
+    pub handshake: Duration,
+    /// Time from the request to the last byte of the answer.
+    pub completion: Duration,
+    /// Bytes of the answer.
+    pub bytes: u64,
+}
+
+impl Client {
+    /// Connects from `from` to `server`.
+    pub fn connect(from: IpAddr, server: SocketAddr) -> Result<Self> {
+        let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        bind(&socket, SocketAddr::new(from, 0))?;
+        let begin = Instant::now();
+        socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(server))
+            .with_context(|| format!("cannot connect from {from} to {server}"))?;
+        let handshake = begin.elapsed();
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(STALL_MAX))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, handshake })
+    }
+
+    /// Sends one request and reads all of its answer.
+    pub fn ask(&mut self, plan: &Plan) -> Result<Transfer> {
+        let begin = Instant::now();
+        self.stream.write_all(format!("{plan}\n").as_bytes())?;
+        let mut buffer = vec![0; 256 * 1024];
+        let mut bytes = 0_u64;
+        while plan.bytes().is_none_or(|expected| bytes < expected) {
+            let length = self.stream.read(&mut buffer).context("the answer stalled")?;
+            if length == 0 {
+                break;
+            }
+            bytes += length as u64;
+        }
+        let completion = begin.elapsed();
+        if let Some(expected) = plan.bytes() {
+            ensure!(bytes == expected, "asked for {expected} bytes and got {bytes}");
+        }
+        Ok(Transfer { local: self.stream.local_addr()?, handshake: self.handshake, completion, bytes })
+    }
+}

@@ -1,0 +1,169 @@
+//! The server: answers requests on IPv4 and IPv6, every sending socket watched.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, sockopt};
+
+use super::plan::{LINE_MAX_BYTES, Plan, Step};
+use crate::lab::namespace::Namespace;
+use crate::lab::truth::{FlowId, Poller};
+
+/// Connections served at a time; more are closed at once.
+const CONNECTIONS_MAX: usize = 128;
+/// A peer that takes nothing for this long is given up.
+const STALL_MAX: Duration = Duration::from_secs(60);
+/// Bytes per write while streaming.
+const CHUNK_BYTES: usize = 64 * 1024;
+
+/// The running server; it stops accepting when this is dropped.
+#[derive(Debug)]
+pub struct Server {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Result<()>>>,
+}
+
+impl Server {
+    /// Listens on `port` of every address in `namespace`, both families; `poller` watches each accepted socket.
+    ///
+    /// Connections begin under `congestion_control`, whatever the machine's default: a namespace's own default can only
+    /// be one that the whole machine allows to everyone, and the lab changes nothing of the machine.
+    pub fn start(namespace: &Namespace, port: u16, congestion_control: &str, poller: &Arc<Poller>) -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let open = Arc::new(AtomicUsize::new(0));
+        let mut threads = Vec::new();
+        for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+            let listener = namespace.enter(|| listen(SocketAddr::new(any, port), congestion_control))?;
+            let (stop, open, poller) = (Arc::clone(&stop), Arc::clone(&open), Arc::clone(poller));
+            threads.push(
+                thread::Builder::new()
+                    .name("server".to_owned())
+                    .spawn(move || accept_all(&listener, &stop, &open, &poller))?,
+            );
+        }
+        Ok(Self { stop, threads })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            if let Ok(Err(error)) = thread.join() {
+                eprintln!("the lab's server stopped early: {error:#}");
+            }
+        }
+    }
+}
+
+fn listen(address: SocketAddr, congestion_control: &str) -> Result<TcpListener> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    socket::setsockopt(&socket, sockopt::ReuseAddr, &true)?;
+    if address.is_ipv6() {
+        socket::setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
+    }
+    set_congestion_control(&socket, congestion_control)?;
+    bind(&socket, address)?;
+    socket::listen(&socket, Backlog::new(128)?).with_context(|| format!("cannot listen on {address}"))?;
+    let listener = TcpListener::from(socket);
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
+    socket::setsockopt(socket, sockopt::TcpCongestion, &std::ffi::OsString::from(name))
+        .with_context(|| format!("this kernel has no congestion control {name}"))
+}
+
+/// Binds a socket; shared with the client, which chooses its own address.
+pub(super) fn bind(socket: &OwnedFd, address: SocketAddr) -> Result<()> {
+    use std::os::fd::AsRawFd as _;
+    socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).with_context(|| format!("cannot bind {address}"))
+}
+
+fn accept_all(listener: &TcpListener, stop: &AtomicBool, open: &Arc<AtomicUsize>, poller: &Arc<Poller>) -> Result<()> {
+    while !stop.load(Ordering::Relaxed) {
+        let (stream, remote) = match listener.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                thread::sleep(Duration::from_millis(1));
+                continue;
+            }
+            Err(error) => return Err(error).context("cannot accept"),
+        };
+        if open.fetch_add(1, Ordering::Relaxed) >= CONNECTIONS_MAX {
+            open.fetch_sub(1, Ordering::Relaxed);
+            eprintln!("the lab's server has {CONNECTIONS_MAX} connections and closes that of {remote}");
+            continue;
+        }
+        let (open, poller) = (Arc::clone(open), Arc::clone(poller));
+        thread::Builder::new().name("sender".to_owned()).spawn(move || {
+            if let Err(error) = serve(&stream, remote, &poller) {
+                eprintln!("serving {remote} failed: {error:#}");
+            }
+            open.fetch_sub(1, Ordering::Relaxed);
+        })?;
+    }
+    Ok(())
+}
+
+fn serve(stream: &TcpStream, remote: SocketAddr, poller: &Poller) -> Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(STALL_MAX))?;
+    stream.set_write_timeout(Some(STALL_MAX))?;
+    let flow = FlowId { local: stream.local_addr()?, remote };
+    let _watch = poller.watch(stream.as_fd(), flow)?;
+    let mut requests = BufReader::new(stream.try_clone()?);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        match requests.by_ref().take(LINE_MAX_BYTES).read_line(&mut line) {
+            Ok(0) => return Ok(()),
+            Ok(_) => answer(stream, &line.parse()?)?,
+            // A client that gives up resets; that is its affair.
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) => return Err(error).context("no request came"),
+        }
+    }
+}
+
+fn answer(mut stream: &TcpStream, plan: &Plan) -> Result<()> {
+    // Only where it differs: setting it starts the control's memory afresh.
+    if socket::getsockopt(&stream, sockopt::TcpCongestion)? != *plan.congestion_control {
+        set_congestion_control(&stream, &plan.congestion_control)?;
+    }
+    let chunk = vec![b'x'; CHUNK_BYTES];
+    for step in &plan.steps {
+        match *step {
+            Step::Send(bytes) => {
+                let mut left = bytes;
+                while left > 0 {
+                    let length = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+                    let Some(part) = chunk.get(..length) else { bail!("a chunk is {CHUNK_BYTES} bytes") };
+                    stream.write_all(part)?;
+                    left -= length as u64;
+                }
+            }
+            Step::Pause(time) => thread::sleep(time),
+            Step::Stream(time) => {
+                let end = Instant::now() + time;
+                while Instant::now() < end {
+                    stream.write_all(&chunk)?;
+                }
+            }
+        }
+    }
+    if plan.bytes().is_none() {
+        // Only the end of the stream tells the client that a timed answer is complete.
+        stream.shutdown(std::net::Shutdown::Write)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,215 @@
+//! The paper's two rules applied to the kernel's own windows: what a perfect observer would have sampled.
+
+use std::collections::BTreeMap;
+
+use super::record::{CongestionState, FlowId, Row, Source};
+
+/// Why the kernel's window counted at that moment (definitions, "Samples").
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Reason {
+    /// The sender entered fast recovery, or reduced after a mark, from congestion avoidance: its window less one.
+    Loss,
+    /// A loss-free transfer that the window limited ended.
+    End,
+    /// A loss-free transfer ended that something else limited: a lower bound, never averaged in.
+    LowerBound,
+}
+
+/// One sample of the truth.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct KernelSample {
+    /// Nanoseconds since 1970.
+    pub time_ns: u64,
+    /// Whose window.
+    pub flow: FlowId,
+    /// The window in segments. The kernel keeps whole ones.
+    pub segments: f64,
+    /// Bytes of a full segment.
+    pub mss: u32,
+    /// What gave it.
+    pub reason: Reason,
+}
+
+/// Samples of all flows in `rows` (sorted by time), in order of flow and time. Needs the rows of `Source::Info`;
+/// `Source::Probe` makes the windows exact to the ACK.
+pub fn samples(rows: &[Row]) -> Vec<KernelSample> {
+    let mut flows: BTreeMap<FlowId, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        flows.entry(row.flow()).or_default().push(row);
+    }
+    flows.into_iter().flat_map(|(flow, rows)| of_flow(flow, &rows)).collect()
+}
+
+/// Mean of the samples that count, `None` where there is none.
+pub fn mean_window<'a>(samples: impl IntoIterator<Item = &'a KernelSample>) -> Option<f64> {
+    let counted: Vec<f64> =
+        samples.into_iter().filter(|s| s.reason != Reason::LowerBound).map(|s| s.segments).collect();
+    (!counted.is_empty()).then(|| counted.iter().sum::<f64>() / counted.len() as f64)
+}
+
+fn of_flow(flow: FlowId, rows: &[&Row]) -> Vec<KernelSample> {
+    let mut out = Vec::new();
+    // What the counters stood at when the transfer before ended.
+    let mut sent_before = 0;
+    let mut retransmitted_before = 0;
+    for transfer in transfers(rows) {
+        let mut lost = false;
+        let mut before: Option<Before> = None;
+        for row in transfer {
+            if let Some(state) = row.ca_state.filter(|_| row.source == Source::Info) {
+                let entered = before.is_some_and(|b| !b.state.is_reduced()) && state.is_reduced();
+                lost |= entered;
+                if let Some(b) = before.filter(|b| entered && b.cwnd >= b.ssthresh && state != CongestionState::Loss) {
+                    let segments = f64::from(b.cwnd.saturating_sub(1).max(1));
+                    out.push(KernelSample { time_ns: row.time_ns, flow, segments, mss: b.mss, reason: Reason::Loss });
+                }
+            }
+            before = Before::after(before, row);
+        }
+        let Some(last) = transfer.iter().rev().find(|row| row.source == Source::Info) else { continue };
+        let (sent, retransmitted) = (last.data_segs_out.unwrap_or(0), last.total_retrans.unwrap_or(0));
+        if !lost && retransmitted == retransmitted_before && sent > sent_before {
+            out.extend(end_of(flow, transfer));
+        }
+        (sent_before, retransmitted_before) = (sent, retransmitted);
+    }
+    out
+}
+
+/// What was known just before a row.
+#[derive(Clone, Copy)]
+struct Before {
+    state: CongestionState,
+    cwnd: u32,
+    ssthresh: u32,
+    mss: u32,
+}
+
+impl Before {
+    fn after(before: Option<Self>, row: &Row) -> Option<Self> {
+        match row.source {
+            Source::Info => {
+                Some(Self { state: row.ca_state?, cwnd: row.cwnd?, ssthresh: row.ssthresh?, mss: row.mss? })
+            }
+            // Its threshold is not the real one, and its window is that of the state before.
+            Source::Probe => before.map(|b| Self { cwnd: row.cwnd.unwrap_or(b.cwnd), ..b }),
+            Source::CongestionState => before,
+        }
+    }
+}
+
+impl CongestionState {
+    fn is_reduced(self) -> bool {
+        matches!(self, Self::Reduced | Self::Recovery | Self::Loss)
+    }
+}
+
+/// Cuts a flow into transfers: a new one begins with data after everything was acknowledged for a timeout.
+fn transfers<'a, 'b>(rows: &'b [&'a Row]) -> Vec<&'b [&'a Row]> {
+    let mut cuts = vec![0];
+    let mut quiet_since_ns: Option<u64> = None;
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.source == Source::Info) {
+        let quiet = row.unacked == Some(0) && row.notsent_bytes == Some(0);
+        // Linux: the timeout is at least 200 ms above the smoothed round trip.
+        let timeout_ns = 200_000_000 + u64::from(row.srtt_us.unwrap_or(0)) * 1_000;
+        match quiet_since_ns {
+            Some(since_ns) if !quiet => {
+                if row.time_ns.saturating_sub(since_ns) > timeout_ns {
+                    cuts.push(at);
+                }
+                quiet_since_ns = None;
+            }
+            None if quiet => quiet_since_ns = Some(row.time_ns),
+            _ => {}
+        }
+    }
+    cuts.push(rows.len());
+    cuts.windows(2).filter_map(|pair| rows.get(*pair.first()?..*pair.last()?)).collect()
+}
+
+fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
+    let info: Vec<&Row> = transfer.iter().copied().filter(|row| row.source == Source::Info).collect();
+    let last = info.last()?;
+    let total = last.data_segs_out?;
+    let last_sent = info.iter().find(|row| row.data_segs_out == Some(total) && row.notsent_bytes == Some(0))?;
+    let round_ns = u64::from(last_sent.srtt_us.unwrap_or(0)) * 1_000;
+    let begin_ns = last_sent.time_ns.saturating_sub(round_ns);
+    let in_last_round: Vec<&&Row> =
+        info.iter().filter(|row| (begin_ns..=last_sent.time_ns).contains(&row.time_ns)).collect();
+    let by_window = in_last_round.iter().any(|row| row.in_flight() >= row.cwnd);
+    let receiver_us = |row: Option<&&&Row>| row.and_then(|row| row.rwnd_limited_us);
+    let by_receiver = receiver_us(in_last_round.first()) != receiver_us(in_last_round.last());
+    // The last acknowledgements of a slow start open the window to twice what was ever in flight: that is no sample.
+    let avoidance = last_sent.cwnd? >= last_sent.ssthresh?;
+    Some(KernelSample {
+        time_ns: last.time_ns,
+        flow,
+        segments: f64::from(if avoidance { last.cwnd? } else { last_sent.cwnd? }),
+        mss: last.mss?,
+        reason: if by_window && !by_receiver { Reason::End } else { Reason::LowerBound },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(ms: u64, state: CongestionState, cwnd: u32, unacked: u32, sent: u32) -> Row {
+        let flow = FlowId { local: "192.0.2.2:80".parse().unwrap(), remote: "198.51.100.1:9".parse().unwrap() };
+        Row {
+            ca_state: Some(state),
+            cwnd: Some(cwnd),
+            ssthresh: Some(20),
+            mss: Some(1_448),
+            unacked: Some(unacked),
+            sacked: Some(0),
+            lost: Some(0),
+            retrans: Some(0),
+            total_retrans: Some(0),
+            srtt_us: Some(100_000),
+            notsent_bytes: Some(0),
+            data_segs_out: Some(sent),
+            rwnd_limited_us: Some(0),
+            ..Row::new(ms * 1_000_000, Source::Info, flow)
+        }
+    }
+
+    #[test]
+    fn a_loss_in_avoidance_gives_one_less_and_ends_give_nothing_after_it() {
+        use CongestionState::{Disorder, Open, Recovery};
+        let rows = [row(1, Open, 30, 30, 30), row(2, Disorder, 31, 31, 31), row(3, Recovery, 21, 31, 32)];
+        let samples = samples(&rows);
+        assert_eq!(samples.iter().map(|s| (s.segments, s.reason)).collect::<Vec<_>>(), [(30.0, Reason::Loss)]);
+    }
+
+    #[test]
+    fn a_loss_in_slow_start_and_a_timeout_give_nothing() {
+        use CongestionState::{Loss, Open, Recovery};
+        assert!(samples(&[row(1, Open, 15, 15, 15), row(2, Recovery, 10, 15, 15)]).is_empty());
+        assert!(samples(&[row(1, Open, 30, 30, 30), row(2, Loss, 1, 30, 31)]).is_empty());
+    }
+
+    #[test]
+    fn an_end_in_avoidance_counts_growth_and_an_unfilled_one_is_a_lower_bound() {
+        use CongestionState::Open;
+        let filled = samples(&[row(1, Open, 25, 0, 0), row(2, Open, 25, 25, 25), row(90, Open, 26, 0, 25)]);
+        assert_eq!(filled.iter().map(|s| (s.segments, s.reason)).collect::<Vec<_>>(), [(26.0, Reason::End)]);
+        let unfilled = samples(&[row(1, Open, 25, 0, 0), row(2, Open, 25, 9, 9), row(90, Open, 25, 0, 9)]);
+        assert_eq!(unfilled.iter().map(|s| s.reason).collect::<Vec<_>>(), [Reason::LowerBound]);
+        assert_eq!(mean_window(&unfilled), None);
+        assert_eq!(mean_window(&filled), Some(26.0));
+    }
+
+    #[test]
+    fn a_pause_longer_than_a_timeout_makes_two_transfers() {
+        use CongestionState::Open;
+        let rows = [
+            row(1, Open, 25, 0, 0),
+            row(2, Open, 25, 25, 25),
+            row(90, Open, 26, 0, 25),
+            row(900, Open, 26, 26, 51),
+            row(990, Open, 27, 0, 51),
+        ];
+        assert_eq!(samples(&rows).iter().map(|s| s.segments).collect::<Vec<_>>(), [26.0, 27.0]);
+    }
+}
