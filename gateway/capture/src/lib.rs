@@ -1,7 +1,7 @@
 //! Packet sources: capture files and live interfaces behind one trait.
 //!
-//! [`open_file`] reads pcap and pcapng, plain or compressed; [`MergedSource`] reads several files in order of time. All
-//! of them are a [`PacketSource`], so the pipeline that pulls packets does not know where they come from.
+//! [`open_file`] reads pcap and pcapng, plain or compressed; [`MergedSource`] reads several files in order of time,
+//! [`LiveCapture`] takes them from an interface. All of them are a [`PacketSource`], so the pipeline that pulls packets does not know where they come from.
 //!
 //! What this crate does not do: look into a packet, decide which packets matter, or correct time. Timestamps are passed
 //! on as recorded; where they run backwards the source only counts it ([`SourceStats::backwards`]), and the engine, whose
@@ -11,6 +11,7 @@
 
 mod file;
 mod link_type;
+mod live;
 mod merge;
 mod packet;
 mod source;
@@ -18,6 +19,7 @@ mod write;
 
 pub use file::{CaptureFile, MAX_PACKET_BYTES, OpenError, open_file};
 pub use link_type::LinkType;
+pub use live::{LiveCapture, LiveError, LiveOptions};
 pub use merge::MergedSource;
 pub use packet::{Next, Packet};
 pub use source::{PacketSource, Progress, SourceError, SourceStats};

@@ -27,7 +27,7 @@ pub struct Packet<'a> {
 pub enum Next<'a> {
     /// A packet.
     Packet(Packet<'a>),
-    /// A live source saw nothing for its read time-out; ask again.
+    /// A live source has nothing at the moment. Asking again waits for up to its read time-out.
     Idle,
     /// The source is exhausted; every later call says so too.
     End,

@@ -93,4 +93,12 @@ pub enum SourceError {
         /// What is wrong with it.
         what: String,
     },
+    /// The interface cannot be captured from any more: it went away or down, or the kernel refuses.
+    #[error("capturing on {name} has stopped: {message}")]
+    Live {
+        /// The interface's name.
+        name: String,
+        /// What libpcap or the system said.
+        message: String,
+    },
 }

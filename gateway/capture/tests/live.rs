@@ -1,0 +1,193 @@
+//! Live capture on the loopback interface, and the sentences for what stands in its way.
+//!
+//! Without the privilege to capture the tests that need packets check nothing, and say so on standard error even where
+//! the test runner keeps output to itself.
+
+use std::io::Write;
+use std::net::UdpSocket;
+use std::num::NonZeroU32;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use spand_capture::{LinkType, LiveCapture, LiveError, LiveOptions, Next, PacketSource, SourceStats};
+use spand_proto::units::{Bytes, Micros};
+
+/// Empty reads before a packet that was sent counts as lost: 10 s of time-outs and as many empty rings.
+const PATIENCE: usize = 2_000;
+
+fn open(options: &LiveOptions) -> Option<LiveCapture> {
+    match LiveCapture::open(options) {
+        Ok(capture) => Some(capture),
+        Err(error @ LiveError::NoPrivilege { .. }) => skip(&error.to_string()),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn skip(reason: &str) -> Option<LiveCapture> {
+    // Not eprintln: the test runner would swallow it.
+    writeln!(std::io::stderr(), "\nSKIPPED: {reason}; 1 test checked nothing").expect("standard error");
+    None
+}
+
+/// On loopback the kernel shows every packet twice, and libpcap drops the outgoing copy only after it was counted; a
+/// filter that says `inbound` makes the counters those of the packets.
+fn loopback() -> LiveOptions {
+    LiveOptions { promiscuous: false, ..LiveOptions::new("lo") }
+}
+
+/// Captured bytes and lengths on the wire of the next `count` packets.
+fn take(capture: &mut LiveCapture, count: usize) -> Vec<(Vec<u8>, u32)> {
+    let mut packets = Vec::new();
+    let mut idle = 0;
+    while packets.len() < count {
+        match capture.next_packet().expect("the interface stays") {
+            Next::Packet(packet) => {
+                assert!(packet.timestamp.0 > 1_700_000_000_000_000_000, "nanoseconds: {:?}", packet.timestamp);
+                packets.push((packet.data.to_vec(), packet.wire_len));
+            }
+            Next::Idle => {
+                idle += 1;
+                assert!(idle < PATIENCE, "{} of {count} packets came", packets.len());
+            }
+            Next::End => panic!("a live capture does not end"),
+        }
+    }
+    packets
+}
+
+/// Sends until packets come, then takes all there are, and tells the counters to count from.
+///
+/// libpcap filters what may be in the ring from before the filter again by itself, and there `inbound` takes nothing:
+/// the first block is lost.
+fn settle(capture: &mut LiveCapture, send: impl Fn()) -> SourceStats {
+    let mut idle = 0;
+    while idle < 5 || capture.stats().packets == 0 {
+        assert!(idle < PATIENCE, "nothing comes");
+        if capture.stats().packets == 0 {
+            send();
+        }
+        idle = if capture.next_packet().expect("the interface stays") == Next::Idle { idle + 1 } else { 0 };
+    }
+    capture.stats()
+}
+
+#[test]
+fn packets_pass_the_filter_cut_to_the_snap_length() {
+    for immediate in [false, true] {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = receiver.local_addr().unwrap().port();
+        let filter = Some(format!("inbound and udp dst port {port} and greater 80"));
+        let options = LiveOptions { filter, immediate, snap_len: NonZeroU32::new(60).unwrap(), ..loopback() };
+        let Some(mut capture) = open(&options) else { return };
+        assert_eq!(capture.link_type(), LinkType::ETHERNET);
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let send = |fill, len| sender.send_to(&vec![fill; len], ("127.0.0.1", port)).unwrap();
+        let before = settle(&mut capture, || {
+            send(0, 100);
+        });
+        for fill in 0..5 {
+            send(fill, 10);
+            send(fill, 100);
+        }
+        for (fill, (data, wire_len)) in (0..5).zip(take(&mut capture, 5)) {
+            assert_eq!((data.len(), wire_len), (60, 14 + 20 + 8 + 100));
+            assert_eq!(data[42..], [fill; 18]);
+        }
+        // The first finds nothing, the second has waited: then the kernel's counters are fresh.
+        while capture.next_packet().unwrap() != Next::Idle {}
+        while capture.next_packet().unwrap() != Next::Idle {}
+        let stats = capture.stats();
+        assert_eq!((stats.packets - before.packets, stats.bytes - before.bytes), (5, 300));
+        assert_eq!(stats.received.unwrap() - before.received.unwrap(), 5);
+        assert_eq!((stats.dropped_by_kernel, stats.dropped_by_interface), (Some(0), Some(0)));
+    }
+}
+
+#[test]
+fn a_full_buffer_is_counted_as_the_kernels_drops() {
+    const SENT: u64 = 20_000;
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = receiver.local_addr().unwrap().port();
+    let filter = Some(format!("inbound and udp dst port {port}"));
+    let options = LiveOptions { filter, buffer: Bytes(1 << 18), ..loopback() };
+    let Some(mut capture) = open(&options) else { return };
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let send = || {
+        sender.send_to(&[0; 1_000], ("127.0.0.1", port)).unwrap();
+    };
+    let before = settle(&mut capture, send);
+    (0..SENT).for_each(|_| send());
+    let mut idle = 0;
+    while idle < 5 {
+        idle = if capture.next_packet().unwrap() == Next::Idle { idle + 1 } else { 0 };
+    }
+    let stats = capture.stats();
+    let dropped = stats.dropped_by_kernel.unwrap();
+    assert!(dropped > 0, "{stats:?}");
+    assert_eq!(stats.received.unwrap() - before.received.unwrap(), SENT);
+    assert_eq!(stats.packets - before.packets + dropped, SENT);
+}
+
+#[test]
+fn a_silent_interface_is_idle_and_does_not_block() {
+    let options = LiveOptions { filter: Some("udp dst port 9 and udp src port 9".to_owned()), ..loopback() };
+    let Some(mut capture) = open(&options) else { return };
+    for _ in 0..5 {
+        assert_eq!(capture.next_packet().unwrap(), Next::Idle);
+    }
+    assert!(capture.progress().is_none());
+}
+
+#[test]
+fn an_unknown_interface_is_named_beside_those_there_are() {
+    let error = LiveCapture::open(&LiveOptions::new("no-such-if0")).unwrap_err();
+    let expected = if may_capture() { "there is no interface no-such-if0 here; there are " } else { "no-such-if0" };
+    assert!(error.to_string().contains(expected), "{error}");
+}
+
+#[test]
+fn a_bad_filter_is_quoted() {
+    let options = LiveOptions { filter: Some("tcp prot 80".to_owned()), ..loopback() };
+    match LiveCapture::open(&options).unwrap_err() {
+        error @ LiveError::BadFilter { .. } => {
+            assert!(error.to_string().starts_with("the capture filter `tcp prot 80` does not work on lo: "), "{error}");
+        }
+        error => assert!(skip(&error.to_string()).is_none() && !may_capture(), "{error}"),
+    }
+}
+
+#[test]
+fn options_out_of_range_are_refused_before_anything_is_opened() {
+    let wrong = [
+        LiveOptions { buffer: Bytes(1 << 31), ..loopback() },
+        LiveOptions { read_timeout: Micros(999), ..loopback() },
+        LiveOptions { read_timeout: Micros::from_secs(61), ..loopback() },
+        LiveOptions { snap_len: NonZeroU32::MAX, ..loopback() },
+    ];
+    for options in wrong {
+        assert!(matches!(LiveCapture::open(&options), Err(LiveError::BadOption { .. })), "{options:?}");
+    }
+}
+
+#[test]
+fn without_privilege_the_way_out_is_named() {
+    if !may_capture() {
+        let error = LiveCapture::open(&loopback()).unwrap_err();
+        assert!(matches!(error, LiveError::NoPrivilege { .. }), "{error}");
+        assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+        return;
+    }
+    // Once more as nobody.
+    let myself = std::env::current_exe().unwrap();
+    let name = "without_privilege_the_way_out_is_named";
+    match Command::new(myself).args(["--exact", name]).uid(65_534).gid(65_534).output() {
+        Ok(output) => assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout)),
+        Err(error) => assert!(skip(&format!("this test cannot run as nobody: {error}")).is_none()),
+    }
+}
+
+/// Root, in practice; a root without the capability is told by the first capture that fails.
+fn may_capture() -> bool {
+    std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
+}
