@@ -90,9 +90,9 @@ pub struct Pacing {
 
 /// Computes the start of a connection.
 ///
-/// Where the whole `W'` is granted, window and threshold are `W'`. Where a limit clips it, the threshold stays `W'` for
-/// transfers of unknown size or longer than one flight of the share, so that slow start makes up for the clip: clipping
-/// both costs long transfers +81 % (20 Mbit/s, 100 ms, 10 MB) to +609 % (100 Mbit/s, 200 ms).
+/// Where the whole `W'` is granted, window and threshold are `W'`. Where a limit clips the window, the threshold stays
+/// `W'`, so that slow start makes up for the clip: clipping both costs long transfers +81 % (20 Mbit/s, 100 ms, 10 MB) to
+/// +609 % (100 Mbit/s, 200 ms), and makes short ones slower than plain TCP (docs/decisions/clipped-start.md).
 pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, Refusal> {
     let estimate = trusted(request, policy)?;
     let handshake_rtt = measured(request.handshake_rtt);
@@ -108,8 +108,7 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     } else {
         None
     };
-    let long = transfer.is_none_or(|transfer| transfer.size > share);
-    let ssthresh = if clipped_by.is_some() && !long { cwnd } else { shifted.max(cwnd) };
+    let ssthresh = shifted.max(cwnd);
     let pacing = pace(cwnd, request.mss, handshake_rtt.or(estimate_rtt), policy.pacing)?;
     let account = Account { share, transfer, shifted, bounds, rtt_check };
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })

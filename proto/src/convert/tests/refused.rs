@@ -1,10 +1,10 @@
 //! What must not pass, and the field that is named.
 
-use crate::convert::WireError;
+use crate::convert::{WireError, answers_from_wire};
 use crate::estimate::Estimate;
 use crate::push::Update;
-use crate::query::{Advice, Query};
-use crate::report::Report;
+use crate::query::{Advice, Query, Question};
+use crate::report::{ConnectionReport, Report};
 use crate::start::{Refusal, RefusalReason, Start};
 use crate::units::{Micros, Timestamp};
 use crate::v1;
@@ -131,6 +131,26 @@ fn an_update_without_an_event_and_a_report_without_a_port_are_refused() {
     };
     let error = Report::try_from(report).unwrap_err().to_string();
     assert!(error.starts_with("connections[0].host_port is 65536"), "{error}");
+}
+
+#[test]
+fn a_port_of_zero_is_no_port() {
+    let host_address = "192.0.2.1".to_owned();
+    let connection = v1::ConnectionReport { host_address, ..v1::ConnectionReport::default() };
+    let error = ConnectionReport::try_from(connection).unwrap_err().to_string();
+    assert_eq!(error, "host_port is 0: give 1 to 65535");
+}
+
+#[test]
+fn a_mapped_address_is_the_ipv4_address_it_stands_for() {
+    let question = v1::Question { address: "::ffff:192.0.2.1".to_owned(), ..v1::Question::default() };
+    assert_eq!(Question::try_from(question).unwrap().address.to_string(), "192.0.2.1");
+}
+
+#[test]
+fn a_response_without_answers_is_refused() {
+    let error = answers_from_wire(v1::QueryResponse { contract_version: 1, answers: vec![] }, NOW).unwrap_err();
+    assert_eq!(error, WireError::Count { field: "answers", count: 0, least: 1, most: 256 });
 }
 
 #[test]

@@ -1,6 +1,4 @@
-use std::num::NonZeroU32;
-
-use proptest::prelude::*;
+mod arbitrary;
 
 use super::*;
 use crate::estimate::{Confidence, RuleKind};
@@ -83,12 +81,38 @@ fn a_clip_of_a_long_transfer_leaves_the_threshold_where_the_model_put_it() {
     assert_eq!(clipped.ssthresh, long.ssthresh);
 }
 
+/// Round trips of a loss-free transfer that slow start carries to `ssthresh` and congestion avoidance beyond.
+fn walk(size: u32, cwnd: u32, ssthresh: u32) -> u32 {
+    let (mut window, mut sent, mut rounds) = (cwnd, 0, 0);
+    while sent < size {
+        sent += window;
+        rounds += 1;
+        window = if window < ssthresh { (2 * window).min(ssthresh) } else { window + 1 };
+    }
+    rounds
+}
+
+/// docs/decisions/clipped-start.md rests on these counts.
 #[test]
-fn a_clip_of_a_transfer_of_one_flight_clips_the_threshold_too() {
-    let estimate = estimate(60);
-    let one_flight = StartRequest { size: segments(60), ..request(&estimate) };
-    let start = start(&one_flight, &StartPolicy::CAREFUL).unwrap();
-    assert_eq!((windows(&start), start.clipped_by), ((45, 45), Some(Limit::Fraction)));
+fn a_clipped_transfer_of_one_flight_is_never_slower_than_plain_tcp() {
+    let (mut cases, mut clipping_both_is_slower, mut than_plain_tcp) = (0, 0, 0);
+    for share in 11..=60 {
+        let estimate = estimate(share);
+        for size in 11..=share {
+            for clip in 10..size {
+                let snd_wnd = Some(Bytes(u64::from(clip) * MSS.0));
+                let asked = StartRequest { size: segments(size.into()), snd_wnd, ..request(&estimate) };
+                let start = start(&asked, &StartPolicy::PAPER).unwrap();
+                assert_eq!((windows(&start), start.clipped_by), ((clip, size), Some(Limit::PeerWindow)));
+                let (ours, plain) = (walk(size, clip, size), walk(size, 10, u32::MAX / 2));
+                assert!(ours <= plain, "Wc {share}, F {size}, clip {clip}: {ours} round trips, plain TCP {plain}");
+                cases += 1;
+                clipping_both_is_slower += u32::from(walk(size, clip, clip) > ours);
+                than_plain_tcp += u32::from(walk(size, clip, clip) > plain);
+            }
+        }
+    }
+    assert_eq!((cases, clipping_both_is_slower, than_plain_tcp), (22_100, 5_065, 2_195));
 }
 
 #[test]
@@ -116,6 +140,13 @@ fn a_spent_budget_leaves_the_hosts_default() {
     let start = start(&StartRequest { budget: Some(Segments(0)), ..request(&estimate) }, &StartPolicy::CAREFUL);
     let start = start.unwrap();
     assert_eq!((start.cwnd, start.clipped_by, start.pacing), (Segments(10), Some(Limit::Budget), None));
+}
+
+#[test]
+fn paper_mode_keeps_no_budget() {
+    let estimate = estimate(60);
+    let asked = StartRequest { budget: Some(Segments(0)), ..request(&estimate) };
+    assert_eq!(windows(&start(&asked, &StartPolicy::PAPER).unwrap()), (60, 60));
 }
 
 #[test]
@@ -208,57 +239,22 @@ fn names_are_unique_and_found_again() {
     assert!(Fraction::try_from(1.0).is_ok() && Fraction::try_from(1.01).is_err());
 }
 
-/// Any policy that a configuration could make.
-fn policy() -> impl Strategy<Value = StartPolicy> {
-    let fraction = proptest::option::of((0.001..=1.0).prop_map(|part| Fraction::try_from(part).unwrap()));
-    let floor = proptest::option::of((any::<u32>(), any::<u32>()))
-        .prop_map(|f| f.map(|(lowest, loss_connections)| Floor { lowest: Segments(lowest), loss_connections }));
-    let pacing = (any::<bool>(), any::<u32>()).prop_map(|(bucket, at_once)| {
-        let at_once = Segments(at_once);
-        if bucket { PacingRule::TokenBucket { depth: at_once } } else { PacingRule::AfterBurst { burst: at_once } }
-    });
-    let cap = proptest::option::of(any::<u32>().prop_map(Segments));
-    (fraction, cap, floor, pacing, 1..=u32::MAX, any::<bool>()).prop_map(|(fraction, cap, floor, pacing, k, check)| {
-        let rtt_bounds = check.then_some(RttBounds { low: 0.5, high: 2.0 });
-        let segments_per_ack = NonZeroU32::new(k).unwrap();
-        StartPolicy { segments_per_ack, fraction, cap, floor, rtt_bounds, pacing, ..StartPolicy::CAREFUL }
-    })
-}
-
-proptest! {
-    #[test]
-    fn no_input_panics_and_every_start_is_consistent(
-        policy in policy(),
-        share_bytes in 0.0..1e15f64,
-        size in proptest::option::of(any::<u64>()),
-        mss: u64,
-        snd_wnd in proptest::option::of(any::<u64>()),
-        rtt in proptest::option::of(any::<u64>()),
-        initial_window: u32,
-        budget in proptest::option::of(any::<u32>()),
-    ) {
-        let estimate = Estimate { share: Window::from_bytes(share_bytes).unwrap(), ..estimate(0) };
-        let request = StartRequest {
-            size: size.map(Bytes).into(),
-            mss: Bytes(mss),
-            snd_wnd: snd_wnd.map(Bytes),
-            handshake_rtt: rtt.map(Micros),
-            initial_window: Segments(initial_window),
-            budget: budget.map(Segments),
-            ..request(&estimate)
-        };
-        if let Ok(start) = start(&request, &policy) {
-            prop_assert!(start.cwnd.0 >= 1 && start.ssthresh >= start.cwnd);
-            prop_assert_eq!(start.clipped_by.is_some(), start.cwnd < start.account.shifted);
-            let mut window = start.account.shifted;
-            for bound in &start.account.bounds {
-                prop_assert_eq!(bound.before, window);
-                window = bound.after;
-            }
-            prop_assert_eq!(window, start.cwnd);
-            if let Some(pacing) = start.pacing {
-                prop_assert!(pacing.rate.0 > 0 && pacing.after_segments < start.cwnd);
-            }
-        }
-    }
+/// The example of docs/protocol.md.
+#[test]
+fn the_example_of_the_protocol_page_is_what_the_function_answers() {
+    let estimate = Estimate { loss_connections: 1, ..estimate(40) };
+    let asked = StartRequest {
+        size: TransferSize::Known(Bytes(144_800)),
+        snd_wnd: Some(Bytes(65_535)),
+        handshake_rtt: Some(Micros(96_000)),
+        ..request(&estimate)
+    };
+    let start = start(&asked, &StartPolicy::CAREFUL).unwrap();
+    let pacing = Pacing { after_segments: Segments(10), rate: BytesPerSecond(301_667), rtt: Micros(96_000) };
+    assert_eq!((windows(&start), start.pacing), ((30, 33), Some(pacing)));
+    let steps = start.account.transfer.unwrap();
+    assert_eq!((steps.size.0, steps.epoch_segments, steps.remainder.0), (100, 711, 100));
+    assert_eq!((steps.optimal.0, steps.rounds, start.account.shifted.0), (38, 3, 33));
+    let values: Vec<_> = start.account.bounds.iter().map(|bound| (bound.limit.name(), bound.value.0)).collect();
+    assert_eq!(values, [("fraction", 30), ("cap", 100), ("peer_window", 45), ("floor", 10)]);
 }
