@@ -1,0 +1,158 @@
+//! The rules of the house that the compiler does not see: who may depend on whom, and where `unsafe` may stand.
+//!
+//! `docs/ARCHITECTURE.md` says why. A new dependency is entered here together with its reason in the commit.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
+
+/// Direct dependencies that a crate may name, apart from those of its tests.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("spand-proto", &["ipnet", "prost", "serde", "thiserror", "tonic", "tonic-prost"]),
+    ("spand-core", &["arrayvec", "hashbrown", "ipnet", "prefix-trie", "smallvec", "spand-proto", "thiserror"]),
+    ("spand-capture", &["flate2", "libc", "nix", "pcap", "spand-proto", "thiserror", "zstd"]),
+];
+
+/// Crates that nobody may reach, whatever the path: (crate, what it must never contain, why).
+const FORBIDDEN: &[(&str, &[&str], &str)] = &[
+    (
+        "spand-core",
+        &["tokio", "tonic", "prost", "libc", "pcap", "sled", "spand-capture", "spand-gateway", "spand-agent"],
+        "the core does no IO",
+    ),
+    ("spand-capture", &["tokio", "tonic", "sled", "spand-core"], "a packet source knows nothing of flows"),
+    ("spand-gateway", &["spand-agent", "rtnetlink", "libbpf-rs"], "gateway and agent meet only in the contract"),
+    (
+        "spand-agent",
+        &["spand-gateway", "spand-core", "spand-capture", "pcap", "sled"],
+        "gateway and agent meet only in the contract",
+    ),
+    (
+        "spand-proto",
+        &["spand-core", "spand-capture", "spand-gateway", "spand-agent", "pcap", "sled"],
+        "the contract stands on its own",
+    ),
+];
+
+/// Outside crates that belong to one crate of ours alone, so that they can be replaced there.
+const OWNED: &[(&str, &str)] = &[("sled", "spand-gateway"), ("pcap", "spand-capture"), ("rtnetlink", "spand-agent")];
+
+#[test]
+fn direct_dependencies_are_the_allowed_ones() {
+    let metadata = metadata();
+    for (name, allowed) in ALLOWED {
+        let package = metadata.packages.iter().find(|package| package.name.as_str() == *name).unwrap();
+        for dependency in package.dependencies.iter().filter(|d| d.kind == DependencyKind::Normal) {
+            assert!(
+                allowed.contains(&dependency.name.as_str()),
+                "{name} depends on {}, which tests/tests/architecture.rs does not allow",
+                dependency.name
+            );
+        }
+    }
+}
+
+#[test]
+fn nobody_reaches_what_is_forbidden_to_it() {
+    for (name, forbidden, why) in FORBIDDEN {
+        let reached = reachable(name);
+        // A renamed crate would make this pass for ever; the crate itself must be among what it reaches.
+        assert!(reached.contains(*name), "{name} is not in this workspace");
+        for crate_name in *forbidden {
+            assert!(!reached.contains(*crate_name), "{name} reaches {crate_name}, but {why}");
+        }
+    }
+}
+
+#[test]
+fn fenced_crates_are_named_by_their_owner_only() {
+    let metadata = metadata();
+    for (fenced, owner) in OWNED {
+        for package in metadata.workspace_packages() {
+            let names_it = package.dependencies.iter().any(|d| d.name == *fenced && d.kind == DependencyKind::Normal);
+            // The lab may name anything: nothing depends on it.
+            let is_owner = [*owner, "spand-tests"].contains(&package.name.as_str());
+            assert!(!names_it || is_owner, "{} names {fenced}, which belongs to {owner}", package.name);
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_stands_only_where_it_may() {
+    for (crate_dir, may) in [
+        ("proto", false),
+        ("gateway/core", false),
+        ("gateway/capture", true),
+        ("gateway", false),
+        ("agent", false),
+        ("tests", true),
+    ] {
+        let root = fs::read_to_string(workspace().join(crate_dir).join("src/lib.rs")).unwrap();
+        let forbids = root.contains("#![forbid(unsafe_code)]");
+        assert!(may || forbids, "{crate_dir}/src/lib.rs lacks #![forbid(unsafe_code)]");
+    }
+}
+
+#[test]
+fn no_file_has_grown_past_its_subject() {
+    const MOST_LINES: usize = 600;
+    let mut checked = 0;
+    for dir in ["proto", "gateway", "agent", "tests"] {
+        for file in rust_files(&workspace().join(dir)) {
+            let text = fs::read_to_string(&file).unwrap();
+            let code_lines = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().lines().count();
+            assert!(
+                code_lines <= MOST_LINES,
+                "{} has {code_lines} lines: split it at its second subject",
+                file.display()
+            );
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "only {checked} files found: the walk is broken");
+}
+
+fn metadata() -> Metadata {
+    MetadataCommand::new().current_dir(workspace()).exec().expect("cargo metadata of this workspace")
+}
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests crate lies in the workspace").to_owned()
+}
+
+/// Names of all packages that `name` pulls into its own build, itself included. `cargo metadata` unites the features of
+/// the whole workspace, so it cannot tell that the core takes the contract without its gRPC half; `cargo tree` can.
+fn reachable(name: &str) -> BTreeSet<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--package", name, "--edges", "normal", "--prefix", "none", "--format", "{p}"])
+        .current_dir(workspace())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout)
+        .expect("crate names are UTF-8")
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn rust_files(dir: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(dir) = open.pop() {
+        for entry in fs::read_dir(dir).expect("a folder of this workspace") {
+            let path = entry.expect("an entry of it").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    files
+}
