@@ -16,3 +16,4 @@ pub mod tap;
 pub mod topology;
 pub mod traffic;
 pub mod truth;
+pub mod wire;

@@ -152,6 +152,11 @@ fn client_network(edge: &Namespace, index: usize, plan: NetworkPlan) -> Result<(
     let device = format!("wan{index}");
     let server_side = edge.enter(|| link::tun(&device))?;
     let client_side = namespace.enter(|| link::tun("wan0"))?;
+    if plan.prefix.addr().is_ipv4() {
+        // No multicast reports of a family that the path is not for: it shall carry the transfers only.
+        edge.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1")?;
+        namespace.sysctl("ipv6/conf/wan0/disable_ipv6", "1")?;
+    }
     edge.ip(&[&format!("link set {device} up"), &format!("route add {} dev {device}", plan.prefix.trunc())])?;
     let addresses: Vec<IpAddr> = (0..plan.clients).map(|n| client_address(plan.prefix, n)).collect::<Result<_>>()?;
     let mut lines = vec!["link set wan0 up".to_owned()];
@@ -161,10 +166,8 @@ fn client_network(edge: &Namespace, index: usize, plan: NetworkPlan) -> Result<(
             IpAddr::V6(address) => format!("address add {address}/48 dev wan0 nodad"),
         });
     }
-    lines.push(
-        if plan.prefix.addr().is_ipv4() { "route add default dev wan0" } else { "-6 route add default dev wan0" }
-            .to_owned(),
-    );
+    let everywhere = if plan.prefix.addr().is_ipv4() { "0.0.0.0/0" } else { "::/0" };
+    lines.push(format!("route add {everywhere} dev wan0"));
     namespace.ip(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
     let ends = PathEnds { server: server_side, clients: client_side, config: plan.path };
     Ok((ClientNetwork { plan, namespace, addresses }, ends))

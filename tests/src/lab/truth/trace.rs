@@ -1,6 +1,6 @@
 //! The tracepoints `tcp_probe` and `tcp_cong_state_set`, read from an own tracing instance.
 //!
-//! tracefs is mounted in a mount namespace of the reading thread only; the instance is removed at the end, and those of
+//! tracefs, where it is not mounted, is mounted in a mount namespace of the reading thread only; the instance is removed at the end, and those of
 //! dead runs at the next start.
 
 use std::fs::{self, File};
@@ -86,11 +86,9 @@ struct Instance {
 
 impl Instance {
     fn create(port: u16) -> Result<Self> {
-        unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace for tracefs")?;
-        let none: Option<&str> = None;
-        mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("cannot make mounts private")?;
-        mount(Some("tracefs"), TRACEFS, Some("tracefs"), MsFlags::empty(), none)
-            .context("cannot mount tracefs (no per-ACK truth on this kernel)")?;
+        if !Path::new(TRACEFS).join("instances").is_dir() {
+            mount_tracefs()?;
+        }
         remove_dead_instances();
         let name = format!("{INSTANCE_PREFIX}{}-{port}", std::process::id());
         let directory = Path::new(TRACEFS).join("instances").join(name);
@@ -178,6 +176,15 @@ impl Drop for Instance {
             eprintln!("cannot remove {}: {error}; the next run will", self.directory.display());
         }
     }
+}
+
+/// Mounts tracefs for this thread only.
+fn mount_tracefs() -> Result<()> {
+    unshare(CloneFlags::CLONE_NEWNS).context("cannot make a mount namespace for tracefs")?;
+    let none: Option<&str> = None;
+    mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).context("cannot make mounts private")?;
+    mount(Some("tracefs"), TRACEFS, Some("tracefs"), MsFlags::empty(), none)
+        .context("cannot mount tracefs (no per-ACK truth on this kernel)")
 }
 
 fn remove_dead_instances() {

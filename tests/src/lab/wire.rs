@@ -1,0 +1,103 @@
+//! What the packets alone say about the lab's senders: counted by hand from a recording made beside the sender.
+//!
+//! Deliberately simpler than the gateway's engine, and independent of it: there is no loss, reordering or second copy
+//! between sender and tap here, so a packet below the highest sequence number is a retransmission.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use spand_capture::{Next, PacketSource, open_file};
+use spand_core::config::Tunnels;
+use spand_core::wire::segment::{Endpoint, Flags, Segment};
+use spand_core::wire::{Frame, decode};
+
+use super::truth::FlowId;
+
+/// Packets read from one recording; a longer one is an error, not a silent cut.
+const PACKETS_MAX: usize = 4_000_000;
+
+/// One sender's connection as its packets show it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Sender {
+    /// Data packets, retransmissions included.
+    pub data_packets: u64,
+    /// Data packets whose bytes had all been sent before.
+    pub retransmitted_packets: u64,
+    /// Bytes of sequence space sent, SYN and FIN not counted.
+    pub bytes: u64,
+    /// Packets from the other end.
+    pub packets_back: u64,
+    /// Data packets sent before the first acknowledgement of data: the initial window that was really used.
+    pub first_flight: u64,
+    /// Whether that acknowledgement came; without it the flight may not have been complete.
+    pub first_flight_acked: bool,
+    first: Option<u32>,
+}
+
+/// The TCP segments of a recording, in order.
+pub fn read(file: &Path) -> Result<Vec<Segment>> {
+    let mut source = open_file(file)?;
+    let mut segments = Vec::new();
+    loop {
+        match source.next_packet()? {
+            Next::Packet(packet) => {
+                let link_type = packet.link_type.0;
+                let frame = Frame { link_type, wire_len: packet.wire_len, input: 0, data: packet.data };
+                // The tap's filter lets TCP through only; anything else is no concern of the lab's.
+                segments.extend(decode(packet.timestamp, &frame, Tunnels::NONE));
+                anyhow::ensure!(segments.len() <= PACKETS_MAX, "{} has over {PACKETS_MAX} packets", file.display());
+            }
+            Next::Idle => {}
+            Next::End => return Ok(segments),
+        }
+    }
+}
+
+/// Every connection served from `port`, from its SYN-ACK on.
+pub fn senders(segments: &[Segment], port: u16) -> Result<BTreeMap<FlowId, Sender>> {
+    let mut senders: BTreeMap<FlowId, Sender> = BTreeMap::new();
+    for segment in segments {
+        let (source, destination) = (address(segment.source), address(segment.destination));
+        if segment.source.port == port {
+            let sender = senders.entry(FlowId { local: source, remote: destination }).or_default();
+            sender.sent(segment).with_context(|| format!("{source} to {destination}"))?;
+        } else if segment.destination.port == port {
+            let sender = senders.entry(FlowId { local: destination, remote: source }).or_default();
+            sender.received(segment);
+        }
+    }
+    Ok(senders)
+}
+
+impl Sender {
+    fn sent(&mut self, segment: &Segment) -> Result<()> {
+        if segment.flags.has(Flags::SYN) {
+            self.first.get_or_insert(segment.seq.wrapping_add(1));
+        }
+        if segment.payload_len == 0 {
+            return Ok(());
+        }
+        let first = self.first.context("data without a SYN-ACK before it")?;
+        // Transfers of the lab are far shorter than the sequence space.
+        let end = u64::from(segment.seq.wrapping_sub(first)) + u64::from(segment.payload_len);
+        self.data_packets += 1;
+        self.retransmitted_packets += u64::from(end <= self.bytes);
+        self.bytes = self.bytes.max(end);
+        self.first_flight += u64::from(!self.first_flight_acked);
+        Ok(())
+    }
+
+    fn received(&mut self, segment: &Segment) {
+        self.packets_back += 1;
+        if let (Some(first), Some(ack)) = (self.first, segment.ack) {
+            let acknowledged = u64::from(ack.wrapping_sub(first));
+            self.first_flight_acked |= acknowledged > 0 && acknowledged <= self.bytes;
+        }
+    }
+}
+
+fn address(end: Endpoint) -> SocketAddr {
+    SocketAddr::new(end.address, end.port)
+}
