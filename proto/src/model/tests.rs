@@ -74,17 +74,54 @@ fn every_size_up_to_two_epochs_agrees_with_the_walk_on_small_shares() {
     }
 }
 
-#[test]
-#[ignore = "12,484,200 cases, six minutes in a release build: run with --ignored after a change of the model"]
-fn every_size_up_to_two_epochs_agrees_with_the_walk_on_every_share() {
-    for k in 1..=3 {
-        for share in 1..=200 {
-            let two_epochs = 2 * u32::try_from(brute::length(u64::from(share), u64::from(k))).unwrap();
-            for size in 0..=two_epochs {
-                agree(share, k, size);
+/// The same walk, one step further for each larger size, so that every share can be tried within seconds.
+struct Walker {
+    window: u64,
+    sent: u64,
+    rounds: u64,
+}
+
+impl Walker {
+    fn reach(&mut self, f: u64, share: u64, k: u64) {
+        while self.sent < f {
+            self.sent += self.window;
+            self.rounds += 1;
+            if self.rounds.is_multiple_of(k) && self.window < share {
+                self.window += 1;
             }
         }
     }
+}
+
+#[test]
+fn every_size_up_to_two_epochs_agrees_with_the_walk_on_every_share() {
+    let mut cases = 0u64;
+    for k in 1..=3u64 {
+        for share in 1..=200u64 {
+            let model = epoch(u32::try_from(share).unwrap(), u32::try_from(k).unwrap());
+            let length = brute::length(share, k);
+            let mut walkers: Vec<_> = (1..=share).map(|window| Walker { window, sent: 0, rounds: 0 }).collect();
+            let mut optimal = share;
+            for f in 1..=length {
+                for walker in &mut walkers {
+                    walker.reach(f, share, k);
+                }
+                while optimal > share.div_ceil(2) && k * (optimal..=share).sum::<u64>() < f {
+                    optimal -= 1;
+                }
+                let rounds_from = |window: u64| walkers[usize::try_from(window - 1).unwrap()].rounds;
+                let rounds = rounds_from(optimal);
+                let shifted = (1..=optimal).find(|&window| rounds_from(window) == rounds).unwrap();
+                for size in [f, f + length] {
+                    let got = model.window_for(Segments(u32::try_from(size).unwrap()));
+                    let got = (u64::from(got.optimal.0), got.rounds, u64::from(got.shifted.0));
+                    assert_eq!(got, (optimal, rounds, shifted), "(W, rounds, W') of Wc {share}, k {k}, F {size}");
+                    cases += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(cases, 12_483_600);
 }
 
 /// A share of 1 to 200, a `k` of 1 to 3, and a size of up to two epochs of them.
