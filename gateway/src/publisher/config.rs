@@ -3,14 +3,15 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use spand_proto::push::{ADVICE_LIFETIME, MAX_ADDRESSES, REFRESH_INTERVAL};
 use spand_proto::units::Micros;
 
 /// How estimates are told, and to how many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublisherConfig {
     /// Lifetime of advice from its arrival. Default 60 s: a host whose gateway is gone is back to plain TCP by then.
-    pub lifetime: Duration,
-    /// Interval of renewals. Default 20 s, so that two may be lost before advice runs out.
+    pub lifetime: Micros,
+    /// Interval of renewals. Default 20 s, so that two may be late before advice runs out.
     pub renewal: Duration,
     /// Relative change of share or round-trip time that is told. Default 0.1.
     pub change: f64,
@@ -41,8 +42,8 @@ pub(super) const BATCH_CHANGES: usize = 512;
 impl Default for PublisherConfig {
     fn default() -> Self {
         Self {
-            lifetime: Duration::from_secs(60),
-            renewal: Duration::from_secs(20),
+            lifetime: ADVICE_LIFETIME,
+            renewal: REFRESH_INTERVAL.into(),
             change: 0.1,
             retell: Micros::from_secs(100),
             max_age: Micros::from_secs(300),
@@ -51,7 +52,7 @@ impl Default for PublisherConfig {
             waiting_starts: limit(1_024),
             subscribers: limit(1_000),
             subscribers_per_address: limit(4),
-            addresses: limit(1_024),
+            addresses: limit(MAX_ADDRESSES),
         }
     }
 }

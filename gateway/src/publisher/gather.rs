@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use spand_core::event::Withdrawal;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
+use spand_proto::push::WithdrawalReason;
 use tokio::sync::Notify;
 use tokio::sync::broadcast::{Receiver, Sender};
 
+use super::change::{Broadcast, Change};
 use super::config::BATCH_CHANGES;
 use super::mailbox::SubscribeError;
-use super::message::{Broadcast, Change};
 
 /// Changes waiting to be told, and the ring that carries them.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl Gather {
         self.add(Change::Estimate(estimate));
     }
 
-    pub(super) fn withdrawn(&self, network: Network, reason: Withdrawal) {
+    pub(super) fn withdrawn(&self, network: Network, reason: WithdrawalReason) {
         self.add(Change::Withdrawn(network, reason));
     }
 

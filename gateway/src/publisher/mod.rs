@@ -8,12 +8,12 @@
 //! Knows nothing about packets, sockets, gRPC or JSON, and never decides an estimate. No lock here is held across IO or
 //! an await.
 
+mod change;
 mod clock;
 mod config;
 mod gather;
 mod mailbox;
 mod measure;
-mod message;
 mod networks;
 mod status;
 mod subscription;
@@ -39,7 +39,6 @@ pub use self::clock::{MonotonicClock, PacketClock};
 pub use self::config::PublisherConfig;
 pub use self::mailbox::SubscribeError;
 pub use self::measure::Measures;
-pub use self::message::{Message, Numbered, ResyncReason, Start};
 pub use self::status::{CaptureStatus, EngineStatus, Part, Readiness};
 pub use self::subscription::Subscription;
 
@@ -287,7 +286,7 @@ impl Shared {
             }
             Put::Withdraw => {
                 self.measures.withdrawals.inc();
-                self.gather.withdrawn(network, reason);
+                self.gather.withdrawn(network, change::withdrawal_reason(reason));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! One subscriber's stream: snapshot, then changes and renewals, with starts overtaking everything.
+//! One subscriber's stream: snapshot, then changes and renewals, with starts overtaking everything (so a start may come
+//! at any place, inside a snapshot too). A gap in the sequence is what was dropped before a resync.
 //!
 //! Nothing is buffered per subscriber but its waiting starts and the place it has reached in the shared ring of
 //! changes. Falling out of that ring is a resync: the marker, then a new snapshot read from the published state.
@@ -6,14 +7,17 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use spand_proto::contract::ContractVersion;
+use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
+use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, ResyncReason, Update, UpdateEvent};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
 use super::Published;
+use super::change::{Broadcast, Change, trigger};
 use super::mailbox::{Mailbox, SubscribeError};
-use super::message::{Broadcast, Change, Message, Numbered, ResyncReason, Start};
 
 /// A running subscription; ends when dropped.
 #[derive(Debug)]
@@ -41,7 +45,7 @@ enum Phase {
     Snapshot {
         after: Option<Network>,
         page: std::vec::IntoIter<Network>,
-        sent: usize,
+        sent: u32,
     },
     Live,
 }
@@ -77,11 +81,11 @@ impl Subscription {
         })
     }
 
-    /// The next message; `None` when the gateway stops. Cancelling this loses nothing.
-    pub async fn next(&mut self) -> Option<Numbered> {
+    /// The next update; `None` when the gateway stops. Cancelling this loses nothing.
+    pub async fn next(&mut self) -> Option<Update> {
         loop {
             if let Some(start) = self.next_start() {
-                return Some(self.number(Message::Start(start)));
+                return Some(self.number(UpdateEvent::ImminentStart(start)));
             }
             if self.in_a_row >= YIELD_AFTER {
                 self.in_a_row = 0;
@@ -99,42 +103,56 @@ impl Subscription {
             tokio::select! {
                 biased;
                 () = self.mailbox.arrived() => {}
-                _ = self.renewal.tick() => return Some(self.number(Message::Renewal)),
+                _ = self.renewal.tick() => {
+                    let lifetime = self.published.config().lifetime;
+                    return Some(self.number(UpdateEvent::Renewal { lifetime }));
+                }
                 received = self.changes.recv() => self.receive(received)?,
             }
         }
     }
 
-    fn next_start(&self) -> Option<Start> {
+    fn next_start(&self) -> Option<ImminentStart> {
         let (event, estimate) = self.mailbox.take()?;
         let delay = self.published.now().since(event.at);
         self.published.measures().start_sent_seconds.observe(delay.as_secs_f64());
-        Some(Start { event, estimate, delay })
+        Some(ImminentStart {
+            host: Endpoint { address: event.host, port: None },
+            remote: Endpoint { address: event.remote, port: None },
+            trigger: trigger(event.trigger),
+            observed: event.at,
+            delay,
+            estimate: self.update(&estimate),
+        })
     }
 
-    fn next_in_hand(&mut self) -> Option<Message> {
+    fn next_in_hand(&mut self) -> Option<UpdateEvent> {
         match &mut self.phase {
-            Phase::Resync(reason, dropped) => {
-                let message = Message::Resync { reason: *reason, dropped: *dropped };
+            Phase::Resync(reason, dropped_updates) => {
+                let event = UpdateEvent::Resync { reason: *reason, dropped_updates: *dropped_updates };
                 self.phase = Phase::Begin;
-                Some(message)
+                Some(event)
             }
             Phase::Begin => {
                 self.phase = Phase::Snapshot { after: None, page: Vec::new().into_iter(), sent: 0 };
-                Some(Message::SnapshotBegin { networks: self.published.estimate_count() })
+                let networks = u32::try_from(self.published.estimate_count()).unwrap_or(u32::MAX);
+                Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks })
             }
             Phase::Snapshot { .. } => self.next_of_snapshot(),
             Phase::Live => {
                 let (changes, place) = &mut self.batch;
-                let message = changes.get(*place)?.message();
+                let change = changes.get(*place)?.clone();
                 *place += 1;
-                Some(message)
+                Some(match change {
+                    Change::Estimate(estimate) => UpdateEvent::Estimate(self.update(&estimate)),
+                    Change::Withdrawn(network, reason) => UpdateEvent::Withdrawal { network, reason },
+                })
             }
         }
     }
 
     /// The next message of the snapshot; `None` after a page of networks none of which has an estimate.
-    fn next_of_snapshot(&mut self) -> Option<Message> {
+    fn next_of_snapshot(&mut self) -> Option<UpdateEvent> {
         let Phase::Snapshot { after, page, sent } = &mut self.phase else {
             return None;
         };
@@ -143,7 +161,7 @@ impl Subscription {
             let Some(last) = views.last() else {
                 let networks = *sent;
                 self.phase = Phase::Live;
-                return Some(Message::SnapshotEnd { networks });
+                return Some(UpdateEvent::SnapshotEnd { networks });
             };
             *after = Some(last.network);
             let estimated = views.iter().filter(|view| view.estimate.is_some());
@@ -152,7 +170,7 @@ impl Subscription {
         // Read anew and not kept from the page: a slow reader gets what holds when it reads.
         let estimate = page.find_map(|network| self.published.estimate(network))?;
         *sent += 1;
-        Some(Message::Estimate(estimate))
+        Some(UpdateEvent::Estimate(self.update(&estimate)))
     }
 
     /// Takes what the ring gave; `None` when the gateway stops.
@@ -188,9 +206,13 @@ impl Subscription {
         Some(())
     }
 
-    fn number(&mut self, message: Message) -> Numbered {
+    fn update(&self, estimate: &Estimate) -> EstimateUpdate {
+        EstimateUpdate { estimate: estimate.clone(), lifetime: self.published.config().lifetime, lease: None }
+    }
+
+    fn number(&mut self, event: UpdateEvent) -> Update {
         self.sequence += 1;
-        Numbered { sequence: self.sequence, message }
+        Update { sequence: self.sequence, event }
     }
 }
 

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 use spand_core::event::{Event, StartImminent, Trigger, Withdrawal};
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
+use spand_proto::push::{EstimateUpdate, Update, UpdateEvent};
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::*;
@@ -91,27 +92,30 @@ impl Twin {
         }
     }
 
-    fn take(&mut self, Numbered { sequence, message }: Numbered) {
+    fn take(&mut self, Update { sequence, event }: Update) {
         let gap = sequence - self.sequence - 1;
         self.sequence = sequence;
-        assert!(gap == 0 || matches!(message, Message::Resync { .. } | Message::Start(_)), "gap before {message:?}");
-        match message {
-            Message::SnapshotBegin { .. } => self.came.clear(),
-            Message::SnapshotEnd { networks } => {
-                assert_eq!(networks, self.came.len());
+        assert!(
+            gap == 0 || matches!(event, UpdateEvent::Resync { .. } | UpdateEvent::ImminentStart(_)),
+            "gap before {event:?}"
+        );
+        match event {
+            UpdateEvent::SnapshotBegin { .. } => self.came.clear(),
+            UpdateEvent::SnapshotEnd { networks } => {
+                assert_eq!(networks as usize, self.came.len());
                 self.held.retain(|network, _| self.came.contains(network));
             }
-            Message::Estimate(estimate) => {
+            UpdateEvent::Estimate(EstimateUpdate { estimate, .. }) => {
                 self.came.push(estimate.network);
-                self.held.insert(estimate.network, Estimate::clone(&estimate));
+                self.held.insert(estimate.network, estimate);
             }
-            Message::Withdrawn(network, _) => drop(self.held.remove(&network)),
-            Message::Resync { dropped, .. } => {
-                self.dropped += dropped;
+            UpdateEvent::Withdrawal { network, .. } => drop(self.held.remove(&network)),
+            UpdateEvent::Resync { dropped_updates, .. } => {
+                self.dropped += dropped_updates;
                 self.resyncs += 1;
             }
-            Message::Start(_) => self.starts += 1,
-            Message::Renewal => {}
+            UpdateEvent::ImminentStart(_) => self.starts += 1,
+            UpdateEvent::Renewal { .. } => {}
         }
     }
 }
@@ -152,10 +156,10 @@ async fn a_start_overtakes_a_snapshot() {
     }
     clock.0.store(3_000_000, Ordering::Relaxed);
     assert!(published.push_start(start(HOST, 250)));
-    let Message::Start(start) = subscription.next().await.unwrap().message else {
+    let UpdateEvent::ImminentStart(start) = subscription.next().await.unwrap().event else {
         panic!("something else came first");
     };
-    assert_eq!(start.estimate.network, network(250));
+    assert_eq!(start.estimate.estimate.network, network(250));
     assert_eq!(start.delay, Micros::from_millis(3));
 }
 
@@ -204,7 +208,7 @@ async fn waiting_starts_are_bounded_and_the_oldest_goes() {
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     assert!(published.push_start(start(HOST, 1)) && published.push_start(start(HOST, 2)));
     assert!(
-        matches!(subscription.next().await.unwrap().message, Message::Start(start) if start.event.network == network(2))
+        matches!(subscription.next().await.unwrap().event, UpdateEvent::ImminentStart(start) if start.estimate.estimate.network == network(2))
     );
     assert_eq!(published.measures().starts_overflowed.get(), 1);
 }
@@ -240,7 +244,7 @@ async fn advice_is_renewed_while_nothing_moves() {
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     Twin::default().read(&mut subscription).await;
     let before = tokio::time::Instant::now();
-    assert_eq!(subscription.next().await.unwrap().message, Message::Renewal);
+    assert_eq!(subscription.next().await.unwrap().event, UpdateEvent::Renewal { lifetime: Micros::from_secs(60) });
     assert!(before.elapsed() <= Duration::from_secs(20));
 }
 

@@ -1,0 +1,41 @@
+//! Changes of the published state on their way to subscribers, and the engine's words in those of the contract.
+
+use std::sync::Arc;
+
+use spand_core::event::{Trigger, Withdrawal};
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::push;
+use spand_proto::push::WithdrawalReason;
+
+/// A change of the published state, told to every subscriber.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Estimate(Arc<Estimate>),
+    Withdrawn(Network, WithdrawalReason),
+}
+
+/// What the ring of changes carries: shared by all subscribers, never copied.
+#[derive(Clone, Debug)]
+pub(super) enum Broadcast {
+    /// Changes number `first`, `first + 1`, … of all changes ever told.
+    Changes { first: u64, changes: Arc<[Change]> },
+    /// The state was replaced as a whole.
+    Replaced,
+}
+
+pub(super) const fn withdrawal_reason(reason: Withdrawal) -> WithdrawalReason {
+    match reason {
+        Withdrawal::Expired => WithdrawalReason::Expired,
+        Withdrawal::TooFew => WithdrawalReason::TooFew,
+        Withdrawal::Evicted => WithdrawalReason::Evicted,
+    }
+}
+
+pub(super) const fn trigger(trigger: Trigger) -> push::Trigger {
+    match trigger {
+        Trigger::PassiveOpen => push::Trigger::PassiveOpen,
+        Trigger::ActiveOpen => push::Trigger::ActiveOpen,
+        Trigger::Idle => push::Trigger::Idle,
+    }
+}
