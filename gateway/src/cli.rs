@@ -1,0 +1,55 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Config, DEFAULT_PATH, EngineOptions};
+use crate::exit::Failure;
+
+/// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
+///
+/// Exit codes: 0 done; 1 the environment is at fault (a file or interface that cannot be read, a port in use, a missing
+/// privilege); 64 the command line or the configuration is.
+#[derive(Debug, Parser)]
+#[command(name = "spand-gateway", version, propagate_version = true, disable_help_subcommand = true)]
+pub struct Cli {
+    /// What to do
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check a configuration and print what is in force, defaults included
+    CheckConfig {
+        /// The configuration
+        #[arg(value_name = "FILE", default_value = DEFAULT_PATH)]
+        config: PathBuf,
+    },
+}
+
+/// Runs the command that was given.
+pub fn run(cli: Cli) -> Result<(), Failure> {
+    match cli.command {
+        Command::CheckConfig { config } => check(&config),
+    }
+}
+
+/// A configuration with which `run` can start.
+fn runnable(path: &Path) -> Result<Config, Failure> {
+    let config = Config::load(path)?;
+    config.check_runnable().map_err(|message| Failure::Usage(format!("{}: {message}", path.display())))?;
+    Ok(config)
+}
+
+fn check(path: &Path) -> Result<(), Failure> {
+    let config = runnable(path)?;
+    let engine = config.engine(EngineOptions::default())?;
+    let text = toml::to_string(&config)
+        .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
+    let prefixes = engine.prefixes.len();
+    println!("# In force with {}; the prefix list holds {prefixes} prefixes.\n{text}", path.display());
+    Ok(())
+}

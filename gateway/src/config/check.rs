@@ -1,0 +1,134 @@
+//! What no single value can tell: values that contradict each other or that nothing can work with.
+
+use std::collections::BTreeSet;
+
+use tracing_subscriber::EnvFilter;
+
+use super::Config;
+
+/// Interfaces one gateway reads; each costs a thread and a kernel buffer.
+const MAX_INTERFACES: usize = 16;
+/// Largest snap length libpcap takes.
+const MAX_SNAP_LENGTH_BYTES: u32 = 262_144;
+/// Shortest one that holds Ethernet, a VLAN tag, IPv6 and TCP with all options.
+const MIN_SNAP_LENGTH_BYTES: u32 = 118;
+/// Largest kernel buffer libpcap can be asked for, in MiB: its size is a C `int` of bytes.
+const MAX_BUFFER_MIB: u32 = 2_047;
+/// Most buckets of a window; each network keeps all of them.
+const MAX_BUCKETS: u32 = 1_000;
+/// Longest time that is accepted anywhere, one year.
+const MAX_SECONDS: u64 = 365 * 24 * 3_600;
+
+impl Config {
+    /// The first contradiction, as a sentence.
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.check_capture()?;
+        self.check_estimate()?;
+        self.check_times()?;
+        let (grpc, http) = (self.api.grpc_listen.0, self.api.http_listen.0);
+        if grpc.port() == http.port() && grpc.port() != 0 && overlap(grpc.ip(), http.ip()) {
+            return Err(format!(
+                "api.grpc_listen {grpc} and api.http_listen {http} are the same port: give one of them another"
+            ));
+        }
+        if let Err(error) = EnvFilter::builder().parse(&self.log.filter) {
+            return Err(format!(
+                "log.filter `{}` is no log filter ({error}): write a level such as info",
+                self.log.filter
+            ));
+        }
+        if self.store.enabled && self.store.directory.as_os_str().is_empty() {
+            return Err("store.directory is empty: name a folder, or set store.enabled = false".to_owned());
+        }
+        Ok(())
+    }
+
+    /// What `run` needs beyond a valid file.
+    pub fn check_runnable(&self) -> Result<(), String> {
+        if self.capture.interfaces.is_empty() {
+            return Err("capture.interfaces names no interface: add the one that receives the mirrored traffic, such as [\"eth1\"]"
+                .to_owned());
+        }
+        Ok(())
+    }
+
+    fn check_capture(&self) -> Result<(), String> {
+        let capture = &self.capture;
+        if capture.interfaces.len() > MAX_INTERFACES {
+            let count = capture.interfaces.len();
+            return Err(format!("capture.interfaces names {count} interfaces: at most {MAX_INTERFACES} are read"));
+        }
+        let mut seen = BTreeSet::new();
+        for name in &capture.interfaces {
+            if name.is_empty() || name.contains('\0') {
+                return Err("capture.interfaces holds an empty name: remove it".to_owned());
+            }
+            if !seen.insert(name) {
+                return Err(format!("capture.interfaces names {name} twice: each packet would count double"));
+            }
+        }
+        let snap = capture.snap_length_bytes.get();
+        if !(MIN_SNAP_LENGTH_BYTES..=MAX_SNAP_LENGTH_BYTES).contains(&snap) {
+            return Err(format!(
+                "capture.snap_length_bytes is {snap}: choose {MIN_SNAP_LENGTH_BYTES} (all headers) to {MAX_SNAP_LENGTH_BYTES}"
+            ));
+        }
+        let buffer = capture.buffer_mib.get();
+        if buffer > MAX_BUFFER_MIB {
+            return Err(format!("capture.buffer_mib is {buffer}: libpcap takes at most {MAX_BUFFER_MIB}"));
+        }
+        Ok(())
+    }
+
+    fn check_estimate(&self) -> Result<(), String> {
+        let estimate = &self.estimate;
+        if estimate.buckets.get() > MAX_BUCKETS {
+            return Err(format!("estimate.buckets is {}: at most {MAX_BUCKETS}", estimate.buckets));
+        }
+        if !(estimate.change > 0.0 && estimate.change <= 10.0) {
+            return Err(format!(
+                "estimate.change is {}: choose more than 0 and at most 10 (0.1 is 10 %)",
+                estimate.change
+            ));
+        }
+        if estimate.refresh_s > estimate.max_age_s {
+            return Err(format!(
+                "estimate.refresh_s {} is longer than estimate.max_age_s {}: an estimate would expire between refreshes",
+                estimate.refresh_s, estimate.max_age_s
+            ));
+        }
+        let publish = &self.publish;
+        if publish.renewal_s >= publish.lifetime_s {
+            return Err(format!(
+                "publish.renewal_s {} is not shorter than publish.lifetime_s {}: advice would run out between renewals",
+                publish.renewal_s, publish.lifetime_s
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_times(&self) -> Result<(), String> {
+        let times = [
+            ("capture.retry_s", self.capture.retry_s.get()),
+            ("estimate.bucket_s", self.estimate.bucket_s.get()),
+            ("estimate.max_age_s", self.estimate.max_age_s.get()),
+            ("estimate.refresh_s", self.estimate.refresh_s.get()),
+            ("limits.idle_established_s", self.limits.idle_established_s.get()),
+            ("limits.idle_other_s", self.limits.idle_other_s.get()),
+            ("publish.lifetime_s", self.publish.lifetime_s.get()),
+            ("publish.renewal_s", self.publish.renewal_s.get()),
+            ("publish.retell_s", self.publish.retell_s.get()),
+            ("publish.gather_ms", self.publish.gather_ms.get() / 1_000),
+            ("store.save_interval_ms", self.store.save_interval_ms.get() / 1_000),
+        ];
+        match times.into_iter().find(|&(_, seconds)| seconds > MAX_SECONDS) {
+            Some((key, _)) => Err(format!("{key} is longer than a year: choose at most {MAX_SECONDS} s")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether two listening addresses take the same packets: equal, or one of them all addresses of the machine.
+fn overlap(a: std::net::IpAddr, b: std::net::IpAddr) -> bool {
+    a == b || a.is_unspecified() || b.is_unspecified()
+}

@@ -1,0 +1,84 @@
+//! From the file's sections to what engine and publisher are told.
+
+use std::num::NonZeroU64;
+use std::time::Duration;
+
+use spand_core::config::{EngineConfig, Limits as EngineLimits, Tunnels, WindowConfig};
+use spand_proto::units::Micros;
+
+use crate::publisher::PublisherConfig;
+
+use super::{Config, ConfigError, Tunnel, load_prefix_list};
+
+/// What a caller of the engine adds to the file.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct EngineOptions {
+    /// Report every direction at its end (`replay --flows`).
+    pub flow_reports: bool,
+}
+
+impl Config {
+    /// The engine's configuration; reads the prefix list where one is named.
+    pub fn engine(&self, options: EngineOptions) -> Result<EngineConfig, ConfigError> {
+        let prefixes = match &self.traffic.prefix_list {
+            Some(path) => load_prefix_list(path)?,
+            None => Vec::new(),
+        };
+        let within = |tunnel| self.traffic.tunnels.contains(&tunnel);
+        let defaults = EngineLimits::default();
+        Ok(EngineConfig {
+            internal: self.traffic.internal.iter().map(|network| network.prefix()).collect(),
+            prefixes,
+            tunnels: Tunnels {
+                gre: within(Tunnel::Gre),
+                vxlan: within(Tunnel::Vxlan),
+                geneve: within(Tunnel::Geneve),
+                gtp: within(Tunnel::Gtp),
+                ip_in_ip: within(Tunnel::IpInIp),
+            },
+            rule: self.estimate.rule,
+            limits: EngineLimits {
+                connections: self.limits.connections,
+                networks: self.limits.networks,
+                outstanding_segments: self.limits.outstanding_segments,
+                sequence_ranges: self.limits.sequence_ranges,
+                idle_established: seconds(self.limits.idle_established_s),
+                idle_other: seconds(self.limits.idle_other_s),
+                events: self.limits.events,
+                ..defaults
+            },
+            window: WindowConfig {
+                buckets: self.estimate.buckets,
+                bucket: seconds(self.estimate.bucket_s),
+                min_samples: self.estimate.min_samples.get(),
+                min_connections: self.estimate.min_connections.get(),
+                max_age: seconds(self.estimate.max_age_s),
+                change: self.estimate.change,
+                refresh: seconds(self.estimate.refresh_s),
+            },
+            flow_reports: options.flow_reports,
+        })
+    }
+
+    /// The publisher's configuration.
+    pub fn publisher(&self) -> PublisherConfig {
+        let publish = &self.publish;
+        PublisherConfig {
+            lifetime: Duration::from_secs(publish.lifetime_s.get()),
+            renewal: Duration::from_secs(publish.renewal_s.get()),
+            change: self.estimate.change,
+            retell: seconds(publish.retell_s),
+            max_age: seconds(self.estimate.max_age_s),
+            gather: Duration::from_millis(publish.gather_ms.get()),
+            backlog_batches: publish.backlog_batches,
+            waiting_starts: publish.waiting_starts,
+            subscribers: publish.subscribers,
+            subscribers_per_address: publish.subscribers_per_address,
+            addresses: publish.addresses,
+        }
+    }
+}
+
+fn seconds(count: NonZeroU64) -> Micros {
+    Micros::from_secs(count.get())
+}

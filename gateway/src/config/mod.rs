@@ -1,0 +1,112 @@
+//! The configuration of a gateway: one TOML file, every option typed, every fault one readable line.
+//!
+//! Keys carry their unit (`_s`, `_ms`, `_bytes`, `_mib`); a key or section that is not known is refused, so a typing
+//! error never becomes a silent default. Paths are relative to the file. `docs/gateway.example.toml` holds every option
+//! with its default, `docs/configuration.md` says why each default is what it is.
+//!
+//! Does not: open interfaces, ports or the store. What only the environment can tell is found by `run`.
+
+mod check;
+mod convert;
+mod parse;
+mod prefix_list;
+mod sections;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+pub use convert::EngineOptions;
+pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
+pub use sections::{
+    Api, Capture, Estimate, Limits, Listen, Log, LogFormat, NotAListenAddress, Publish, Store, Traffic, Tunnel,
+};
+
+/// Where `run` and `check-config` look unless told otherwise.
+pub const DEFAULT_PATH: &str = "/etc/spand/gateway.toml";
+
+/// Everything a gateway is told.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where packets come from.
+    pub capture: Capture,
+    /// Which packets belong to whom.
+    pub traffic: Traffic,
+    /// How samples become estimates.
+    pub estimate: Estimate,
+    /// How large each table may grow.
+    pub limits: Limits,
+    /// How estimates are told to subscribed hosts.
+    pub publish: Publish,
+    /// Who may ask, and where.
+    pub api: Api,
+    /// What survives a restart.
+    pub store: Store,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// A configuration that cannot be used. All but `Unreadable` are faults in the text, exit code 64.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read at all.
+    #[error("cannot read the configuration {}: {source}; name another one with --config", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, or a value of the wrong kind.
+    #[error("{}, line {line}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Values that are each fine but not together, or that nothing can work with.
+    #[error("{}: {message}", path.display())]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// Which keys, and what to do.
+        message: String,
+    },
+    /// The prefix list it names.
+    #[error(transparent)]
+    PrefixList(#[from] PrefixListError),
+}
+
+impl Config {
+    /// Reads and checks `path`; relative paths inside become relative to its folder.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let mut config = Self::parse(&text, path)?;
+        config.anchor(path.parent().unwrap_or(Path::new("")));
+        Ok(config)
+    }
+
+    /// Reads and checks the text of a configuration; `path` only names it in errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let config = parse::parse(text, path)?;
+        config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
+        Ok(config)
+    }
+
+    /// Makes relative paths start at `folder`.
+    fn anchor(&mut self, folder: &Path) {
+        if let Some(list) = &mut self.traffic.prefix_list {
+            *list = folder.join(&*list);
+        }
+        self.store.directory = folder.join(&self.store.directory);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,305 @@
+//! The sections of the configuration file and their defaults.
+//!
+//! Every field is one key. Limits are types that cannot be zero, so a zero is refused with its line.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use spand_core::config::{Limits as EngineLimits, WindowConfig};
+use spand_proto::estimate::RuleKind;
+use spand_proto::network::Network;
+use spand_proto::units::Micros;
+
+use super::parse::from_text;
+use crate::publisher::PublisherConfig;
+
+/// `[capture]`: where packets come from.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Capture {
+    /// Interfaces that receive mirrored traffic. Required for `run`.
+    pub interfaces: Vec<String>,
+    /// A libpcap filter; empty takes everything. Default empty: `tcp` alone would miss tagged and tunnelled packets.
+    pub filter: String,
+    /// Bytes kept of each packet. Default 256: every header with tags, a tunnel and all TCP options fits.
+    pub snap_length_bytes: NonZeroU32,
+    /// Kernel buffer per interface, in MiB. Default 64: half a second of 1 Gbit/s in small packets.
+    pub buffer_mib: NonZeroU32,
+    /// Take packets that are not addressed to this machine. Default on: mirrored packets never are.
+    pub promiscuous: bool,
+    /// Hand over each packet as it comes instead of when a block is full. Default on: a start is told in time only so.
+    pub immediate: bool,
+    /// Packets between capture and engine before some are dropped (counted). Default 65,536.
+    pub queue_packets: NonZeroUsize,
+    /// Pause before an interface that vanished is tried again, in seconds. Default 2.
+    pub retry_s: NonZeroU64,
+}
+
+/// `[traffic]`: which packets belong to whom.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Traffic {
+    /// Prefixes inside the organisation. Default none: then both ends of every connection count as inside.
+    pub internal: Vec<Network>,
+    /// File of networks, one prefix a line; the longest match wins. Default none: /24 and /48 everywhere.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix_list: Option<PathBuf>,
+    /// Encapsulations of whole packets to look into. Default all; VLAN tags, MPLS and PPPoE always are.
+    pub tunnels: Vec<Tunnel>,
+}
+
+/// An encapsulation of whole packets.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Tunnel {
+    /// GRE.
+    Gre,
+    /// VXLAN on UDP port 4789.
+    Vxlan,
+    /// Geneve on UDP port 6081.
+    Geneve,
+    /// GTP-U on UDP port 2152.
+    Gtp,
+    /// IP in IP.
+    IpInIp,
+}
+
+/// `[estimate]`: how samples become estimates.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Estimate {
+    /// The rule. Default `probe`.
+    pub rule: RuleKind,
+    /// Buckets of the sliding window. Default 30.
+    pub buckets: NonZeroU32,
+    /// Length of one bucket in seconds. Default 10.
+    pub bucket_s: NonZeroU64,
+    /// Samples from which on an estimate is given. Default 3.
+    pub min_samples: NonZeroU32,
+    /// Connections they must come from. Default 2.
+    pub min_connections: NonZeroU32,
+    /// Age limit of an estimate in seconds. Default 300.
+    pub max_age_s: NonZeroU64,
+    /// Relative change that is pushed. Default 0.1.
+    pub change: f64,
+    /// Seconds after which an unchanged estimate with new samples is told again. Default 20.
+    pub refresh_s: NonZeroU64,
+}
+
+/// `[limits]`: how large each table may grow.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: NonZeroUsize,
+    /// Networks at a time.
+    pub networks: NonZeroUsize,
+    /// Outstanding segments remembered per sender.
+    pub outstanding_segments: NonZeroU32,
+    /// Disjoint ranges of sequence space per sender.
+    pub sequence_ranges: NonZeroU32,
+    /// Silence in seconds after which an established connection is forgotten.
+    pub idle_established_s: NonZeroU64,
+    /// The same for one that is opening or closing.
+    pub idle_other_s: NonZeroU64,
+    /// Events between engine and publisher.
+    pub events: NonZeroUsize,
+}
+
+/// `[publish]`: how estimates are told to subscribed hosts.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Publish {
+    /// Lifetime of advice at a host, in seconds. Default 60.
+    pub lifetime_s: NonZeroU64,
+    /// Interval at which it is renewed, in seconds. Default 20.
+    pub renewal_s: NonZeroU64,
+    /// Seconds after which an estimate that did not move is told again. Default 100.
+    pub retell_s: NonZeroU64,
+    /// Milliseconds for which changes are gathered. Default 20.
+    pub gather_ms: NonZeroU64,
+    /// Batches kept for slow subscribers. Default 256.
+    pub backlog_batches: NonZeroUsize,
+    /// Starts waiting for one subscriber. Default 1,024.
+    pub waiting_starts: NonZeroUsize,
+    /// Subscribers at a time. Default 1,000.
+    pub subscribers: NonZeroUsize,
+    /// Subscribers that may claim one address. Default 4.
+    pub subscribers_per_address: NonZeroUsize,
+    /// Addresses of one subscriber. Default 1,024.
+    pub addresses: NonZeroUsize,
+}
+
+/// `[api]`: who may ask, and where.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Api {
+    /// Address and port of gRPC, for agents. Default 127.0.0.1:7400.
+    #[serde(deserialize_with = "from_text")]
+    pub grpc_listen: Listen,
+    /// Address and port of JSON, metrics and health. Default 127.0.0.1:7480.
+    #[serde(deserialize_with = "from_text")]
+    pub http_listen: Listen,
+}
+
+/// `[store]`: what survives a restart.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Store {
+    /// Keep a store at all. Default on.
+    pub enabled: bool,
+    /// Its folder, made where it is missing. Default /var/lib/spand/gateway.
+    pub directory: PathBuf,
+    /// How often changed networks are saved, in milliseconds. Default 1000.
+    pub save_interval_ms: NonZeroU64,
+}
+
+/// `[log]`: what is logged, always on standard error.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// Level, or a filter such as `info,spand_gateway::run=debug`. Default `info`.
+    pub filter: String,
+    /// Form of a line. Default `text`.
+    pub format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// An address to listen on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Listen(pub SocketAddr);
+
+/// A text that names no address to listen on.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("`{0}` is no address to listen on: write one with a port, such as 127.0.0.1:7400 or [::1]:7400")]
+pub struct NotAListenAddress(String);
+
+impl FromStr for Listen {
+    type Err = NotAListenAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotAListenAddress> {
+        text.parse().map(Self).map_err(|_| NotAListenAddress(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Listen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Default for Capture {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            filter: String::new(),
+            snap_length_bytes: const { NonZeroU32::new(256).unwrap() },
+            buffer_mib: const { NonZeroU32::new(64).unwrap() },
+            promiscuous: true,
+            immediate: true,
+            queue_packets: const { NonZeroUsize::new(65_536).unwrap() },
+            retry_s: const { NonZeroU64::new(2).unwrap() },
+        }
+    }
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        let tunnels = vec![Tunnel::Gre, Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gtp, Tunnel::IpInIp];
+        Self { internal: Vec::new(), prefix_list: None, tunnels }
+    }
+}
+
+impl Default for Estimate {
+    /// The engine's own, so that a replay and a running gateway cannot drift apart.
+    fn default() -> Self {
+        let window = WindowConfig::default();
+        Self {
+            rule: RuleKind::default(),
+            buckets: window.buckets,
+            bucket_s: whole_secs(window.bucket),
+            min_samples: NonZeroU32::new(window.min_samples).unwrap_or(NonZeroU32::MIN),
+            min_connections: NonZeroU32::new(window.min_connections).unwrap_or(NonZeroU32::MIN),
+            max_age_s: whole_secs(window.max_age),
+            change: window.change,
+            refresh_s: whole_secs(window.refresh),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        let limits = EngineLimits::default();
+        Self {
+            connections: limits.connections,
+            networks: limits.networks,
+            outstanding_segments: limits.outstanding_segments,
+            sequence_ranges: limits.sequence_ranges,
+            idle_established_s: whole_secs(limits.idle_established),
+            idle_other_s: whole_secs(limits.idle_other),
+            events: limits.events,
+        }
+    }
+}
+
+impl Default for Publish {
+    /// The publisher's own.
+    fn default() -> Self {
+        let publisher = PublisherConfig::default();
+        Self {
+            lifetime_s: whole_secs(Micros::from(publisher.lifetime)),
+            renewal_s: whole_secs(Micros::from(publisher.renewal)),
+            retell_s: whole_secs(publisher.retell),
+            gather_ms: NonZeroU64::new(Micros::from(publisher.gather).0 / 1_000).unwrap_or(NonZeroU64::MIN),
+            backlog_batches: publisher.backlog_batches,
+            waiting_starts: publisher.waiting_starts,
+            subscribers: publisher.subscribers,
+            subscribers_per_address: publisher.subscribers_per_address,
+            addresses: publisher.addresses,
+        }
+    }
+}
+
+impl Default for Api {
+    fn default() -> Self {
+        Self {
+            grpc_listen: Listen(SocketAddr::from(([127, 0, 0, 1], 7400))),
+            http_listen: Listen(SocketAddr::from(([127, 0, 0, 1], 7480))),
+        }
+    }
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            directory: PathBuf::from("/var/lib/spand/gateway"),
+            save_interval_ms: const { NonZeroU64::new(1_000).unwrap() },
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { filter: "info".to_owned(), format: LogFormat::default() }
+    }
+}
+
+fn whole_secs(time: Micros) -> NonZeroU64 {
+    NonZeroU64::new(time.0 / 1_000_000).unwrap_or(NonZeroU64::MIN)
+}

@@ -1,0 +1,145 @@
+//! The example is the truth about the options: it must parse, equal the defaults and hold every key.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../docs/gateway.example.toml");
+const MANUAL: &str = include_str!("../../../docs/configuration.md");
+
+fn fault(text: &str) -> String {
+    Config::parse(text, Path::new("gateway.toml")).unwrap_err().to_string()
+}
+
+/// The example with its optional keys (`# key = value`, no blank before the equals sign missing) switched on.
+fn example_with_optional_keys() -> String {
+    let optional = |line: &str| line.strip_prefix("# ").filter(|rest| is_assignment(rest)).map(str::to_owned);
+    EXAMPLE.lines().map(|line| optional(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+}
+
+fn is_assignment(line: &str) -> bool {
+    line.split_once(" = ").is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+}
+
+fn keys(table: &toml::Table) -> BTreeSet<String> {
+    let section = |(name, value): (&String, &toml::Value)| {
+        let name = name.clone();
+        value.as_table().unwrap().keys().map(|key| format!("{name}.{key}")).collect::<Vec<_>>()
+    };
+    table.iter().flat_map(section).collect()
+}
+
+/// Every key there is: the defaults, and what is absent from them.
+fn every_key() -> BTreeSet<String> {
+    let full = Config {
+        traffic: Traffic { prefix_list: Some(PathBuf::from("routes.txt")), ..Traffic::default() },
+        ..Config::default()
+    };
+    keys(&toml::Table::try_from(full).unwrap())
+}
+
+#[test]
+fn the_example_holds_the_defaults() {
+    let example = Config::parse(EXAMPLE, Path::new("example")).unwrap();
+    assert!(example.check_runnable().is_ok(), "the example names an interface");
+    let capture = Capture { interfaces: Vec::new(), ..example.capture.clone() };
+    assert_eq!(Config { capture, ..example }, Config::default());
+}
+
+#[test]
+fn the_example_and_the_manual_hold_every_key() {
+    let text = example_with_optional_keys();
+    Config::parse(&text, Path::new("example")).unwrap();
+    assert_eq!(keys(&toml::from_str(&text).unwrap()), every_key());
+    for key in every_key() {
+        assert!(MANUAL.contains(&format!("`{key}`")), "docs/configuration.md does not name `{key}`");
+    }
+}
+
+#[test]
+fn what_is_printed_as_in_force_is_a_configuration_again() {
+    let config = Config::parse("[traffic]\ninternal = [\"10.1.2.3/8\"]", Path::new("x")).unwrap();
+    let printed = toml::to_string(&config).unwrap();
+    assert!(printed.contains("10.0.0.0/8"), "{printed}");
+    assert_eq!(Config::parse(&printed, Path::new("x")).unwrap(), config);
+}
+
+#[test]
+fn a_fault_in_the_text_names_file_line_and_key() {
+    for (text, expected) in [
+        ("\n[capture]\nsnaplen = 3", "gateway.toml, line 3: unknown field `snaplen`"),
+        ("[captures]\n", "gateway.toml, line 1: unknown field `captures`"),
+        (
+            "[limits]\nconnections = 0",
+            "gateway.toml, line 2: limits.connections: invalid value: integer `0`, expected a whole number above 0",
+        ),
+        (
+            "[limits]\nevents = \"many\"",
+            "line 2: limits.events: invalid type: string \"many\", expected a whole number above 0",
+        ),
+        ("[traffic]\n\ninternal = [\"10.0.0.0/33\"]", "line 3: traffic.internal: `10.0.0.0/33` is not a network"),
+        ("[api]\ngrpc_listen = \"localhost\"", "line 2: api.grpc_listen: `localhost` is no address to listen on"),
+        (
+            "[estimate]\nrule = \"median\"",
+            "line 2: estimate.rule: unknown variant `median`, expected `spand` or `probe`",
+        ),
+        ("[traffic]\ntunnels = [\"l2tp\"]", "line 2: traffic.tunnels: unknown variant `l2tp`, expected one of `gre`"),
+        ("[capture\n", "gateway.toml, line 1: "),
+        ("[capture]\ninterfaces = \"eth0\"", "line 2: capture.interfaces: invalid type: string"),
+    ] {
+        let message = fault(text);
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+        assert_eq!(message.lines().count(), 1, "{message:?}");
+    }
+}
+
+#[test]
+fn values_that_contradict_each_other_are_refused() {
+    for (text, expected) in [
+        ("[api]\nhttp_listen = \"127.0.0.1:7400\"", "same port"),
+        ("[api]\nhttp_listen = \"0.0.0.0:7400\"", "same port"),
+        ("[capture]\ninterfaces = [\"a\", \"a\"]", "names a twice"),
+        ("[capture]\nsnap_length_bytes = 60", "snap_length_bytes is 60"),
+        ("[capture]\nbuffer_mib = 4096", "buffer_mib is 4096"),
+        ("[estimate]\nchange = 0.0", "estimate.change is 0"),
+        ("[estimate]\nchange = nan", "estimate.change is NaN"),
+        ("[estimate]\nrefresh_s = 400", "refresh_s 400 is longer"),
+        ("[publish]\nrenewal_s = 60", "renewal_s 60 is not shorter"),
+        ("[limits]\nidle_other_s = 40000000", "limits.idle_other_s is longer than a year"),
+        ("[log]\nfilter = \"spand=loud\"", "log.filter `spand=loud`"),
+        ("[store]\ndirectory = \"\"", "store.directory is empty"),
+    ] {
+        let message = fault(text);
+        assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+    }
+    assert!(Config::default().check_runnable().unwrap_err().contains("capture.interfaces"));
+}
+
+#[test]
+fn paths_start_at_the_folder_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gateway.toml");
+    fs::write(&path, "[traffic]\nprefix_list = \"routes.txt\"\n[store]\ndirectory = \"state\"").unwrap();
+    fs::write(folder.path().join("routes.txt"), "# table\n198.51.100.0/22 via 192.0.2.1\n\n2001:db8::/32\n").unwrap();
+    let config = Config::load(&path).unwrap();
+    assert_eq!(config.store.directory, folder.path().join("state"));
+    let engine = config.engine(EngineOptions::default()).unwrap();
+    assert_eq!(engine.prefixes, vec!["198.51.100.0/22".parse().unwrap(), "2001:db8::/32".parse().unwrap()]);
+}
+
+#[test]
+fn a_bad_prefix_list_names_its_line() {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    writeln!(file, "192.0.2.0/24\nnonsense").unwrap();
+    let message = load_prefix_list(file.path()).unwrap_err().to_string();
+    assert!(message.contains("line 2: `nonsense` is not a network"), "{message}");
+    assert!(matches!(load_prefix_list(Path::new("/nowhere")), Err(PrefixListError::Unreadable { .. })));
+}
+
+#[test]
+fn engine_and_publisher_are_told_the_defaults_they_have() {
+    let engine = Config::default().engine(EngineOptions::default()).unwrap();
+    assert_eq!(engine, spand_core::config::EngineConfig::default());
+    assert_eq!(Config::default().publisher(), crate::publisher::PublisherConfig::default());
+}
