@@ -64,7 +64,7 @@ impl Config {
     pub fn publisher(&self) -> PublisherConfig {
         let publish = &self.publish;
         PublisherConfig {
-            lifetime: Duration::from_secs(publish.lifetime_s.get()),
+            lifetime: seconds(publish.lifetime_s),
             renewal: Duration::from_secs(publish.renewal_s.get()),
             change: self.estimate.change,
             retell: seconds(publish.retell_s),

@@ -262,7 +262,7 @@ impl Default for Publish {
     fn default() -> Self {
         let publisher = PublisherConfig::default();
         Self {
-            lifetime_s: whole_secs(Micros::from(publisher.lifetime)),
+            lifetime_s: whole_secs(publisher.lifetime),
             renewal_s: whole_secs(Micros::from(publisher.renewal)),
             retell_s: whole_secs(publisher.retell),
             gather_ms: NonZeroU64::new(Micros::from(publisher.gather).0 / 1_000).unwrap_or(NonZeroU64::MIN),
