@@ -1,4 +1,5 @@
 //! The lab, scenarios, replay cases and benchmarks of spand.
 
+pub mod corpus;
 pub mod lab;
 pub mod trace;

@@ -14,12 +14,17 @@ pub(super) const PPPOE_SESSION: u16 = 0x8864;
 /// An Ethernet frame inside a tunnel (RFC 1701, "Transparent Ethernet Bridging").
 pub(super) const BRIDGED_ETHERNET: u16 = 0x6558;
 
+/// Whether a VLAN tag follows: 802.1Q, 802.1ad, and the two values used for stacked tags before that.
+#[inline]
+pub(super) const fn is_vlan(ether_type: u16) -> bool {
+    matches!(ether_type, 0x8100 | 0x88a8 | 0x9100 | 0x9200)
+}
+
 /// Takes what an EtherType announces.
 pub(super) fn next(ether_type: u16, octets: Octets<'_>) -> Next<'_> {
     match ether_type {
         IPV4 | IPV6 => Ok((Layer::Ip, octets)),
-        // 802.1Q, 802.1ad, and the two values used for stacked tags before it.
-        0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
+        tag if is_vlan(tag) => {
             let [_, _, high, low] = *octets.head::<4>()?;
             let inner = u16::from_be_bytes([high, low]);
             let layer = if inner < 0x0600 { Layer::Llc } else { Layer::EtherType(inner) };

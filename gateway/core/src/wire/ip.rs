@@ -19,8 +19,15 @@ pub(super) struct IpHeader {
     pub(super) ecn: Ecn,
 }
 
-/// Reads the header that the version field announces.
+/// Takes the header that the version field announces.
 pub(super) fn header(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
+    let (header, protocol, octets) = by_version(octets)?;
+    Ok((Layer::Protocol(header, protocol), octets))
+}
+
+/// The header that the version field announces, the protocol that it announces and what follows it.
+#[inline]
+pub(super) fn by_version(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>), Ignored> {
     match octets.first()? >> 4 {
         4 => ipv4(octets),
         6 => ipv6(octets),
@@ -28,13 +35,19 @@ pub(super) fn header(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
     }
 }
 
-fn ipv4(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
+#[inline]
+fn ipv4(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>), Ignored> {
     let &[version_ihl, tos, len0, len1, id0, id1, frag0, frag1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] =
         octets.head::<20>()?;
     let header_len = u16::from(version_ihl & 0xf) * 4;
     let total_len = u16::from_be_bytes([len0, len1]);
-    // Captured before segmentation offload filled it in: the frame's own length has to do.
-    let octets = if total_len == 0 { octets } else { octets.stated(u32::from(total_len)) };
+    let octets = match u32::from(total_len) {
+        // Captured before segmentation offload filled it in: the frame's own length has to do.
+        0 => octets,
+        // The frame was cut before it was captured, or the header is damaged.
+        stated if stated > octets.wire_len() && !checksum_holds(octets, usize::from(header_len)) => octets,
+        stated => octets.stated(stated),
+    };
     if header_len < 20 || (total_len != 0 && total_len < header_len) {
         return Err(Ignored::Malformed);
     }
@@ -47,21 +60,43 @@ fn ipv4(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
         id: Some(u16::from_be_bytes([id0, id1])),
         ecn: Ecn::from_bits(tos),
     };
-    Ok((Layer::Protocol(header, protocol), octets.skip(usize::from(header_len))?))
+    Ok((header, protocol, octets.skip(usize::from(header_len))?))
 }
 
-fn ipv6(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
-    let head = octets.head::<40>()?;
-    let &[_, class_label, _, _, len0, len1, next_header, _, ..] = head;
-    let [source, destination] = [8, 24].map(|from| {
-        let address = head.get(from..).and_then(<[u8]>::first_chunk::<16>).copied().unwrap_or_default();
-        IpAddr::V6(Ipv6Addr::from(address)).to_canonical()
-    });
+/// Whether the header's checksum is right (RFC 1071). Only asked where lengths disagree: mirror ports and senders with
+/// offload show packets whose checksum is not filled in yet.
+#[cold]
+fn checksum_holds(octets: Octets<'_>, header_len: usize) -> bool {
+    let Some(header) = octets.captured().get(..header_len) else { return false };
+    let sum: u32 =
+        header.chunks_exact(2).map(|word| word.iter().fold(0, |sum, &octet| (sum << 8) | u32::from(octet))).sum();
+    (sum & 0xffff) + (sum >> 16) == 0xffff
+}
+
+#[inline]
+fn ipv6(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>), Ignored> {
+    let &[_, class_label, _, _, len0, len1, next_header, _, ref addresses @ ..] = octets.head::<40>()?;
+    let (source, destination) = addresses.split_at(16);
     let payload_len = u16::from_be_bytes([len0, len1]);
     // Zero: a jumbogram (RFC 2675), or captured before segmentation offload.
     let octets = if payload_len == 0 { octets } else { octets.stated(u32::from(payload_len) + 40) };
-    let header = IpHeader { source, destination, id: None, ecn: Ecn::from_bits(class_label >> 4) };
-    Ok((Layer::Protocol(header, next_header), octets.skip(40)?))
+    let header = IpHeader {
+        source: ipv6_address(source),
+        destination: ipv6_address(destination),
+        id: None,
+        ecn: Ecn::from_bits(class_label >> 4),
+    };
+    Ok((header, next_header, octets.skip(40)?))
+}
+
+/// An address; one mapped from IPv4 becomes what it stands for, so that both forms name the same connection.
+#[inline]
+fn ipv6_address(octets: &[u8]) -> IpAddr {
+    let octets = octets.first_chunk::<16>().copied().unwrap_or_default();
+    match octets {
+        [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
+        _ => IpAddr::V6(Ipv6Addr::from(octets)),
+    }
 }
 
 /// Steps over one extension header; `None` where `protocol` is none.

@@ -1,18 +1,21 @@
 //! Link layers by their LINKTYPE value (<https://www.tcpdump.org/linktypes.html>).
 
+use super::ip::{self, IpHeader};
 use super::octets::Octets;
-use super::{Layer, ieee80211};
+use super::{Frame, Layer, ether_type, ieee80211, tcp};
 use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
 
+/// The LINKTYPE of Ethernet.
+const ETHERNET: u16 = 1;
 /// An EtherType below this is the length of an 802.3 frame (IEEE 802.3 clause 3.2.6).
 const ETHER_TYPE_MIN: u16 = 0x0600;
 
 /// Finds the first layer of a frame of `link_type`.
 pub(super) fn first_layer(link_type: u16, octets: Octets<'_>) -> Next<'_> {
     match link_type {
-        1 => Ok((Layer::Ethernet, octets)),
+        ETHERNET => Ok((Layer::Ethernet, octets)),
         // RAW under its LINKTYPE number and under two DLT numbers that writers let through, IPV4, IPV6.
         12 | 14 | 101 | 228 | 229 => Ok((Layer::Ip, octets)),
         // NULL and LOOP: an address family in some byte order. IP's own version field says the same and has one order.
@@ -21,7 +24,7 @@ pub(super) fn first_layer(link_type: u16, octets: Octets<'_>) -> Next<'_> {
         276 => linux_sll2(octets),
         9 => Ok((Layer::Ppp, octets)),
         50 => hdlc_or_ppp(octets),
-        51 => Ok((Layer::EtherType(super::ether_type::PPPOE_SESSION), octets)),
+        51 => Ok((Layer::EtherType(ether_type::PPPOE_SESSION), octets)),
         // PPP_PPPD and PPP_WITH_DIR: one octet of direction before PPP.
         166 | 204 => Ok((Layer::Ppp, octets.skip(1)?)),
         104 => cisco_hdlc(octets),
@@ -29,10 +32,35 @@ pub(super) fn first_layer(link_type: u16, octets: Octets<'_>) -> Next<'_> {
         10 => Ok((Layer::Llc, octets.skip(13)?)),
         105 => Ok((Layer::Ieee80211, octets)),
         127 => ieee80211::radiotap(octets),
-        181 => juniper_hdlc(octets),
+        178 => juniper(octets, |packet| Ok((Layer::Ethernet, packet))),
+        181 => juniper(octets, cisco_hdlc),
         239 => nflog(octets),
         _ => Err(Ignored::LinkType),
     }
+}
+
+/// The short way from an Ethernet frame to TCP: up to two tags, then IPv4 or IPv6 without extension headers. `None` where
+/// anything else is in the way; the walk over all layers then says what.
+#[inline]
+pub(super) fn ethernet_to_tcp<'a>(frame: &Frame<'a>) -> Option<(IpHeader, Octets<'a>)> {
+    const TAGS_MAX: usize = 2;
+    if frame.link_type != ETHERNET {
+        return None;
+    }
+    let mut octets = Octets::new(frame.data, frame.wire_len).skip(12).ok()?;
+    for _ in 0..=TAGS_MAX {
+        let [high, low] = *octets.head().ok()?;
+        let (header, protocol, after) = match u16::from_be_bytes([high, low]) {
+            ether_type::IPV4 | ether_type::IPV6 => ip::by_version(octets.skip(2).ok()?).ok()?,
+            tag if ether_type::is_vlan(tag) => {
+                octets = octets.skip(4).ok()?;
+                continue;
+            }
+            _ => return None,
+        };
+        return (protocol == tcp::PROTOCOL).then_some((header, after));
+    }
+    None
 }
 
 /// Ethernet: two addresses, then an EtherType or a length before LLC.
@@ -73,8 +101,8 @@ fn cisco_hdlc(octets: Octets<'_>) -> Next<'_> {
     Ok((Layer::EtherType(u16::from_be_bytes([high, low])), octets.skip(4)?))
 }
 
-/// Juniper's header before Cisco HDLC: magic `MGC`, flags, and where bit 7 says so extensions behind their length.
-fn juniper_hdlc(octets: Octets<'_>) -> Next<'_> {
+/// Juniper's header before the link's own: magic `MGC`, flags, and where bit 7 says so extensions behind their length.
+fn juniper<'a>(octets: Octets<'a>, link: impl Fn(Octets<'a>) -> Next<'a>) -> Next<'a> {
     let [b'M', b'G', b'C', flags] = *octets.head::<4>()? else { return Err(Ignored::Malformed) };
     let mut octets = octets.skip(4)?;
     if flags & 0x80 != 0 {
@@ -82,7 +110,7 @@ fn juniper_hdlc(octets: Octets<'_>) -> Next<'_> {
         octets = octets.skip(2)?.skip(extensions)?;
     }
     // Bit 1: the packet came without a link header, behind four octets of protocol family.
-    if flags & 0x02 != 0 { Ok((Layer::Ip, octets.skip(4)?)) } else { cisco_hdlc(octets) }
+    if flags & 0x02 != 0 { Ok((Layer::Ip, octets.skip(4)?)) } else { link(octets) }
 }
 
 /// Linux cooked capture: the EtherType is the last field of 16 octets.

@@ -13,6 +13,7 @@ pub(super) const PROTOCOL: u8 = 6;
 const HEADER_LEN_MIN: usize = 20;
 
 /// Builds the segment. Checksum and urgent pointer are not used, so a capture cut behind the window field is enough.
+#[inline]
 pub(super) fn segment(at: Timestamp, ip: &IpHeader, octets: Octets<'_>) -> Result<Segment, Ignored> {
     let &[sp0, sp1, dp0, dp1, s0, s1, s2, s3, a0, a1, a2, a3, offset, flags, w0, w1] = octets.head::<16>()?;
     let header_len = usize::from(offset >> 4) * 4;
@@ -21,6 +22,14 @@ pub(super) fn segment(at: Timestamp, ip: &IpHeader, octets: Octets<'_>) -> Resul
         return Err(Ignored::Malformed);
     };
     let flags = Flags(flags);
+    let mut options = Options {
+        len: u8::try_from(header_len - HEADER_LEN_MIN).unwrap_or(u8::MAX),
+        truncated: octets.captured().len() < header_len,
+        ..Options::default()
+    };
+    let end = octets.captured().len().min(header_len);
+    read_options(&mut options, octets.captured().get(HEADER_LEN_MIN..end).unwrap_or_default(), flags);
+    // Built in one expression, last: the segment is written where the caller wants it and not copied there.
     Ok(Segment {
         at,
         source: Endpoint { address: ip.source, port: u16::from_be_bytes([sp0, sp1]) },
@@ -32,41 +41,36 @@ pub(super) fn segment(at: Timestamp, ip: &IpHeader, octets: Octets<'_>) -> Resul
         payload_len,
         ip_id: ip.id,
         ecn: ip.ecn,
-        options: options(octets.captured(), header_len, flags),
+        options,
     })
 }
 
-/// Reads the options of a header of `header_len` octets; what the capture lacks of them is marked, not an error.
-fn options(captured: &[u8], header_len: usize, flags: Flags) -> Options {
-    let len = u8::try_from(header_len.saturating_sub(HEADER_LEN_MIN)).unwrap_or(u8::MAX);
-    let mut options = Options { len, truncated: captured.len() < header_len, ..Options::default() };
-    let end = captured.len().min(header_len);
-    let mut rest = captured.get(HEADER_LEN_MIN..end).unwrap_or_default();
+/// Reads the options as far as they were captured.
+#[inline]
+fn read_options(options: &mut Options, mut rest: &[u8], flags: Flags) {
     // Almost every segment of an established connection: two fillers and the timestamps.
     if let &[1, 1, 8, 10, v0, v1, v2, v3, e0, e1, e2, e3] = rest {
-        options.timestamps = Some(Timestamps {
-            value: u32::from_be_bytes([v0, v1, v2, v3]),
-            echo: u32::from_be_bytes([e0, e1, e2, e3]),
-        });
-        return options;
+        let value = u32::from_be_bytes([v0, v1, v2, v3]);
+        options.timestamps = Some(Timestamps { value, echo: u32::from_be_bytes([e0, e1, e2, e3]) });
+        return;
     }
     let syn = flags.has(Flags::SYN);
     loop {
         rest = match rest {
-            [] | [0, ..] => return options,
+            [] | [0, ..] => return,
             [1, after @ ..] => after,
             // A length that cannot be ends the list: what stands before it was still sent.
             &[kind, option_len, ..] if option_len >= 2 => {
-                let Some((option, after)) = rest.split_at_checked(usize::from(option_len)) else { return options };
-                option_read(&mut options, kind, option.get(2..).unwrap_or_default(), syn);
+                let Some((option, after)) = rest.split_at_checked(usize::from(option_len)) else { return };
+                read_option(options, kind, option.get(2..).unwrap_or_default(), syn);
                 after
             }
-            _ => return options,
+            _ => return,
         };
     }
 }
 
-fn option_read(options: &mut Options, kind: u8, value: &[u8], syn: bool) {
+fn read_option(options: &mut Options, kind: u8, value: &[u8], syn: bool) {
     /// Largest shift (RFC 7323 section 2.3).
     const SHIFT_MAX: u8 = 14;
     match (kind, value) {

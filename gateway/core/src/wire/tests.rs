@@ -152,6 +152,8 @@ fn encapsulations() -> Vec<(&'static str, u16, Vec<u8>)> {
         ("ppp with direction", 204, join(&[1, 0xff, 3], &ppp)),
         ("cisco hdlc", 104, join(&[0x0f, 0, 8, 0], &ip)),
         ("juniper hdlc", 181, join(&[b'M', b'G', b'C', 0x80, 0, 2, 9, 9, 0x0f, 0, 8, 0], &ip)),
+        ("juniper ethernet", 178, join(&[b'M', b'G', b'C', 0], &bridged())),
+        ("juniper, no link header", 178, join(&[b'M', b'G', b'C', 2, 0, 0, 0, 2], &ip)),
         ("fddi", 10, join(&[0x50; 13], &snap)),
         ("802.11", 105, mac80211.clone()),
         ("802.11, aggregate", 105, amsdu),
@@ -216,6 +218,18 @@ fn padding_is_no_payload_and_a_missing_length_is_the_frame_s() {
 }
 
 #[test]
+fn a_header_that_states_more_than_the_frame_is_believed_by_its_checksum() {
+    let whole = packet();
+    let mut sound = whole.clone();
+    sound[10..12].copy_from_slice(&[0x4e, 0x34]);
+    let mut damaged = sound.clone();
+    damaged[2] = 0x40;
+    for (packet, payload_len) in [(&whole, 6), (&sound, 10), (&damaged, 6)] {
+        assert_eq!(decode_whole(RAW, &packet[..whole.len() - 4]).unwrap().payload_len, payload_len);
+    }
+}
+
+#[test]
 fn options_of_a_syn() {
     let options = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 200];
     let syn = decode_whole(RAW, &ipv4(6, &tcp_with(&options, Flags::SYN))).unwrap();
@@ -274,7 +288,9 @@ proptest! {
             data[index] = value;
         }
         let frame = Frame { link_type, wire_len, input: 0, data: &data[..cut.index(data.len() + 1)] };
-        if let Ok(segment) = decode(Timestamp(0), &frame, Tunnels::ALL) {
+        let decoded = decode(Timestamp(0), &frame, Tunnels::ALL);
+        prop_assert_eq!(&decoded, &walk(Timestamp(0), &frame, Tunnels::ALL), "the short way and the long one");
+        if let Ok(segment) = decoded {
             prop_assert!(segment.payload_len <= wire_len.max(u32::from(u16::MAX)).max(200));
             prop_assert!(segment.options.len <= 40);
         }
