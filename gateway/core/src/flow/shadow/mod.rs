@@ -71,6 +71,8 @@ pub struct Shadow {
     nxt: u64,
     delivered_bytes: u64,
     last_sent: Option<Timestamp>,
+    /// Since sending resumed, nothing was acknowledged: there is no clock yet.
+    first_flight: bool,
     srtt: Option<Micros>,
     rttvar: Micros,
     reno: Replica<Reno>,
@@ -95,6 +97,7 @@ impl Shadow {
             nxt: 1 << 32,
             delivered_bytes: 0,
             last_sent: None,
+            first_flight: true,
             srtt: None,
             rttvar: Micros(0),
             reno: Replica::new(initial, Reno),
@@ -173,6 +176,7 @@ impl Shadow {
             self.reno.follow_pipe(pipe);
             self.cubic.follow_pipe(pipe);
         } else if acked.acked_bytes > 0 {
+            self.first_flight = false;
             self.clock.on_ack(at);
             self.grow(at, acked, newly_bytes, una);
         }
@@ -293,15 +297,19 @@ impl Shadow {
     fn note_signs(&mut self, sent: &Sent, pipe: u32, idle: bool) {
         let receiver_full = sent.peer_window.is_some_and(|window| sent.flight + u64::from(self.mss) > window);
         let open = self.state == State::Open;
+        if idle {
+            self.first_flight = true;
+        }
         let clocked = open && self.clock.on_sent(sent.full_sized, sent.since_ack, pipe);
+        let judged = open && sent.full_sized && !self.first_flight;
         if receiver_full || !open {
             self.clock.break_run();
         }
         let signs = &mut self.rounds.current;
         signs.receiver_full |= receiver_full;
         signs.ran_dry |= !sent.full_sized || (idle && !clocked && self.last_sent.is_none());
-        signs.full_sized = signs.full_sized.saturating_add(u16::from(sent.full_sized && open));
-        signs.clocked = signs.clocked.saturating_add(u16::from(clocked));
+        signs.full_sized = signs.full_sized.saturating_add(u16::from(judged));
+        signs.clocked = signs.clocked.saturating_add(u16::from(judged && clocked));
         signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);
     }
 
