@@ -23,8 +23,10 @@ pub(super) struct AckClock {
 }
 
 impl AckClock {
-    /// An acknowledgement of new data.
-    pub(super) fn on_ack(&mut self, at: Timestamp) {
+    /// An acknowledgement of new data; returns the pipe in segments, where a run of answered ones makes it the window.
+    ///
+    /// Judged here and not at a segment sent: more segments of the same answer may follow that one.
+    pub(super) fn on_ack(&mut self, at: Timestamp) -> Option<u32> {
         if self.answered {
             self.run = self.run.saturating_add(1);
         } else {
@@ -36,6 +38,7 @@ impl AckClock {
             self.gap = Some(self.gap.map_or(gap, |smoothed| Micros((smoothed.0 * 7 + gap.0) / 8)));
         }
         self.last_ack = Some(at);
+        (self.run >= RUN).then_some(self.run_pipe_segments)
     }
 
     /// A segment of new data; returns whether the last acknowledgement let it go.
@@ -57,10 +60,5 @@ impl AckClock {
         self.run = 0;
         self.run_pipe_segments = 0;
         self.answered = false;
-    }
-
-    /// The pipe in segments, where a run of answered acknowledgements makes it the window.
-    pub(super) fn steady_pipe(&self) -> Option<u32> {
-        (self.run >= RUN && self.answered).then_some(self.run_pipe_segments)
     }
 }

@@ -177,7 +177,9 @@ impl Shadow {
             self.cubic.follow_pipe(pipe);
         } else if acked.acked_bytes > 0 {
             self.first_flight = false;
-            self.clock.on_ack(at);
+            if let Some(pipe) = self.clock.on_ack(at) {
+                self.weigh_steady_pipe(pipe);
+            }
             self.grow(at, acked, newly_bytes, una);
         }
         if let Some(bbr) = &mut self.bbr {
@@ -313,7 +315,7 @@ impl Shadow {
         signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);
     }
 
-    /// Rules 1 and 2: a pipe above a window raises it, a steady one below it lowers it.
+    /// Rule 1: a pipe above a window raises it.
     fn weigh_pipe(&mut self, sent: &Sent, pipe: u32) {
         let probe = match (sent.since_ack, self.srtt) {
             (Some(since), Some(srtt)) => since.0 > srtt.0.saturating_mul(2),
@@ -324,11 +326,13 @@ impl Shadow {
             let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
             self.contradict(reno, cubic, bbr);
         }
-        if let Some(steady) = self.clock.steady_pipe() {
-            let (reno, cubic) = (self.reno.lower(steady), self.cubic.lower(steady));
-            self.known = true;
-            self.contradict(reno, cubic, reno.min(cubic));
-        }
+    }
+
+    /// Rule 2: a pipe that stays below a window although every acknowledgement is answered at once lowers it.
+    fn weigh_steady_pipe(&mut self, pipe: u32) {
+        let (reno, cubic) = (self.reno.lower(pipe), self.cubic.lower(pipe));
+        self.known = true;
+        self.contradict(reno, cubic, reno.min(cubic));
     }
 
     /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace.
