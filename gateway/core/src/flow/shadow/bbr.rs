@@ -1,11 +1,13 @@
 //! BBR, first version (Cardwell et al. 2016; `tcp_bbr.c`): the window is twice rate times smallest round-trip time.
 //!
 //! BBR paces, so its flight stays at about half its window and says nothing about it; what the packets do show is the
-//! delivery rate. Left out: the long-term rate of policed paths, and the random phase of the gain cycle.
+//! delivery rate. Left out: the long-term rate of policed paths, and the gain cycle,
+//! whose phase is random and moves the window by two segments.
 
 use arrayvec::ArrayVec;
 use spand_proto::units::{Micros, Timestamp};
 
+use super::aggregation::Aggregation;
 use super::cwnd::INITIAL;
 use super::max_filter::MaxFilter;
 
@@ -25,6 +27,9 @@ const PROBE_WINDOW: f64 = 4.0;
 const PROBE_TIME: Micros = Micros(200_000);
 /// Share of the rate that it paces at.
 const PACING_MARGIN: f64 = 0.99;
+/// Below this rate a burst may be one segment; a burst has at most so many.
+const BURST_RATE_BITS: f64 = 1.2e6;
+const BURST_MOST: f64 = 127.0;
 /// Packets whose sending is remembered at a time.
 const MARKS: usize = 16;
 
@@ -71,6 +76,7 @@ pub(super) struct Bbr {
     full_rate: f64,
     full_rounds: u8,
     min_rtt: Option<(Micros, Timestamp)>,
+    aggregation: Aggregation,
     mode: Mode,
     segments: f64,
     prior_segments: f64,
@@ -78,8 +84,13 @@ pub(super) struct Bbr {
 }
 
 impl Bbr {
-    /// A sender whose window is `segments` now.
-    pub(super) fn new(at: Timestamp, delivered_bytes: u64, segments: f64) -> Self {
+    /// A sender whose window is `segments` now, with the smallest round-trip time so far and since when it is known.
+    pub(super) fn new(
+        at: Timestamp,
+        delivered_bytes: u64,
+        segments: f64,
+        min_rtt: Option<(Micros, Timestamp)>,
+    ) -> Self {
         Self {
             marks: ArrayVec::new(),
             delivered_bytes,
@@ -90,7 +101,8 @@ impl Bbr {
             rate_bytes_per_second: MaxFilter::default(),
             full_rate: 0.0,
             full_rounds: 0,
-            min_rtt: None,
+            min_rtt,
+            aggregation: Aggregation::new(at),
             mode: Mode::Startup,
             segments,
             prior_segments: segments,
@@ -150,10 +162,14 @@ impl Bbr {
             self.round += 1;
             self.round_end_delivered = delivery.delivered_bytes;
             self.conserving = false;
+            self.aggregation.on_round();
         }
         if let Some(mark) = newest {
             self.sample_rate(delivery, &mark);
         }
+        let mss = f64::from(delivery.mss.max(1));
+        let rate = self.rate_bytes_per_second.max().unwrap_or(0.0) / mss;
+        self.aggregation.on_ack(delivery.at, delivery.newly_bytes as f64 / mss, rate, self.segments);
         self.check_full(new_round, newest.is_some_and(|mark| mark.app_limited));
         self.check_drained(delivery);
         self.update_min_rtt(delivery, new_round);
@@ -193,7 +209,8 @@ impl Bbr {
     }
 
     fn check_drained(&mut self, delivery: &Delivery) {
-        if self.mode == Mode::Drain && self.share_bytes().is_some_and(|share| delivery.pipe_bytes as f64 <= share) {
+        let pipe = delivery.pipe_bytes as f64 / f64::from(delivery.mss.max(1));
+        if self.mode == Mode::Drain && pipe <= self.budget(1.0, 0.0, delivery.mss) {
             self.mode = Mode::ProbeBandwidth;
         }
     }
@@ -224,14 +241,21 @@ impl Bbr {
 
     fn target(&self, mss: u32) -> f64 {
         let gain = if matches!(self.mode, Mode::Startup | Mode::Drain) { START_GAIN } else { GAIN };
+        let rate = self.rate_bytes_per_second.max().unwrap_or(0.0);
+        let extra = if self.full() { self.aggregation.extra_segments(rate / f64::from(mss.max(1))) } else { 0.0 };
+        self.budget(gain, extra, mss)
+    }
+
+    /// Segments for `gain` times the share, `extra` ones, and bursts.
+    fn budget(&self, gain: f64, extra_segments: f64, mss: u32) -> f64 {
         let mss = f64::from(mss.max(1));
         let Some(share) = self.share_bytes() else { return f64::from(INITIAL) };
         let rate = self.rate_bytes_per_second.max().unwrap_or(0.0);
         // One offload burst, 1 ms at the pacing rate and at least two segments, in each of three places; then even.
-        let least = if rate * 8.0 < 1.2e6 { 1.0 } else { 2.0 };
-        let burst = (rate * PACING_MARGIN / 1024.0 / mss).floor().clamp(least, 127.0);
-        let target = (share / mss * gain).ceil() + 3.0 * burst;
-        (target / 2.0).ceil() * 2.0
+        let least = if rate * 8.0 < BURST_RATE_BITS { 1.0 } else { 2.0 };
+        let burst = (rate * PACING_MARGIN / 1024.0 / mss).floor().clamp(least, BURST_MOST);
+        let segments = (share / mss * gain).ceil() + extra_segments + 3.0 * burst;
+        (segments / 2.0).ceil() * 2.0
     }
 
     fn update_window(&mut self, delivery: &Delivery) {
@@ -239,7 +263,7 @@ impl Bbr {
         let acked = delivery.newly_bytes as f64 / mss;
         let target = self.target(delivery.mss);
         if delivery.recovering && self.conserving {
-            self.segments = self.segments.max(delivery.pipe_bytes as f64 / mss + acked);
+            self.segments = delivery.pipe_bytes as f64 / mss + acked;
         } else if self.full() {
             self.segments = (self.segments + acked).min(target);
         } else if self.segments < target || delivery.delivered_bytes < u64::from(INITIAL) * u64::from(delivery.mss) {
@@ -278,6 +302,10 @@ impl Bbr {
 
     /// The packets show a larger window; returns by how much of its own it was wrong.
     pub(super) fn raise(&mut self, pipe_segments: u32) -> f64 {
+        if matches!(self.mode, Mode::ProbeRtt { .. }) {
+            // It empties the pipe from here on; seen from outside that may begin a packet later.
+            return 0.0;
+        }
         let pipe = f64::from(pipe_segments);
         let wrong = ((pipe - self.segments) / self.segments.max(1.0)).max(0.0);
         self.segments = self.segments.max(pipe);

@@ -9,6 +9,7 @@
 //! Does not recognise losses, keep a scoreboard or measure round-trip times: its caller does and tells it
 //! ([`observation`]). Assumes that it sees packets close to the sender, well under a millisecond away.
 
+mod aggregation;
 mod bbr;
 mod cubic;
 mod cwnd;
@@ -75,6 +76,8 @@ pub struct Shadow {
     first_flight: bool,
     srtt: Option<Micros>,
     rttvar: Micros,
+    /// Smallest round-trip time, and since when it is that.
+    min_rtt: Option<(Micros, Timestamp)>,
     reno: Replica<Reno>,
     cubic: Replica<Cubic>,
     bbr: Option<Box<Bbr>>,
@@ -100,6 +103,7 @@ impl Shadow {
             first_flight: true,
             srtt: None,
             rttvar: Micros(0),
+            min_rtt: None,
             reno: Replica::new(initial, Reno),
             cubic: Replica::new(initial, Cubic::default()),
             bbr: None,
@@ -112,9 +116,10 @@ impl Shadow {
     }
 
     /// The handshake is done, or the segment size is known better: `mss` is the payload of a full-sized segment.
-    pub fn on_open(&mut self, _at: Timestamp, mss: Bytes, handshake_rtt: Option<Micros>) {
+    pub fn on_open(&mut self, at: Timestamp, mss: Bytes, handshake_rtt: Option<Micros>) {
         self.mss = u32::try_from(mss.0).unwrap_or(u32::MAX);
         self.srtt = self.srtt.or(handshake_rtt);
+        self.min_rtt = self.min_rtt.or(handshake_rtt.map(|rtt| (rtt, at)));
     }
 
     /// A packet with payload went out.
@@ -162,7 +167,7 @@ impl Shadow {
         if self.mss == 0 {
             return;
         }
-        self.take_rtt(acked);
+        self.take_rtt(at, acked);
         let una = self.nxt.saturating_sub(acked.flight);
         let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
         self.delivered_bytes = self.delivered_bytes.max(acked.delivered_bytes);
@@ -278,7 +283,12 @@ impl Shadow {
         Micros(self.srtt.map_or(1_000_000, |srtt| srtt.0.saturating_add(variation.0)))
     }
 
-    fn take_rtt(&mut self, acked: &Acked) {
+    fn take_rtt(&mut self, at: Timestamp, acked: &Acked) {
+        if let Some(rtt) = acked.rtt
+            && self.min_rtt.is_none_or(|(least, _)| rtt < least)
+        {
+            self.min_rtt = Some((rtt, at));
+        }
         if let (Some(rtt), Some(srtt)) = (acked.rtt, self.srtt) {
             self.rttvar = Micros((self.rttvar.0 * 3 + rtt.0.abs_diff(srtt.0)) / 4);
         }
@@ -350,7 +360,7 @@ impl Shadow {
             self.contradict(CLOCKING_WEIGHT, CLOCKING_WEIGHT, 0.0);
             if self.bbr.is_none() {
                 let window = self.best_segments();
-                self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window)));
+                self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, self.min_rtt)));
             }
         }
     }

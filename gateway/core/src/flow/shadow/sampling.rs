@@ -33,7 +33,7 @@ impl Shadow {
         }
         let sample = if was_known { self.loss_sample(kind) } else { Err(Ignored::Midstream) };
         self.transfer.lost = true;
-        self.back_off(kind);
+        self.back_off(kind, pipe_before);
         sample
     }
 
@@ -106,7 +106,7 @@ impl Shadow {
         Ok(ShadowSample { window, reason, phase, sawtooth: self.sawtooth() })
     }
 
-    fn back_off(&mut self, kind: LossKind) {
+    fn back_off(&mut self, kind: LossKind, pipe_before: u64) {
         let before = self.best_segments();
         if kind == LossKind::Timeout {
             let anew = self.state == State::Open;
@@ -120,7 +120,7 @@ impl Shadow {
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
             if let Some(bbr) = &mut self.bbr {
-                bbr.enter_recovery(before);
+                bbr.enter_recovery(pipe_before as f64 / f64::from(self.mss));
             }
             self.state = State::Recovery(self.nxt);
             if kind == LossKind::TailLossProbe {
