@@ -39,7 +39,7 @@ pub(super) struct Cubic {
     /// Reno-friendly window.
     friendly: u32,
     /// Segments acknowledged and not yet counted into it.
-    friendly_credit: f64,
+    friendly_credit: f32,
     price: u32,
     priced_window: u32,
     priced_at: Timestamp,
@@ -48,7 +48,7 @@ pub(super) struct Cubic {
 }
 
 impl Cubic {
-    fn start_epoch(&mut self, at: Timestamp, window: u32, acked_segments: f64) {
+    fn start_epoch(&mut self, at: Timestamp, window: u32, acked_segments: f32) {
         self.epoch = Some(at);
         self.friendly_credit = acked_segments;
         self.friendly = window;
@@ -86,9 +86,9 @@ impl Cubic {
 
     fn friendly_price(&mut self, window: u32) -> Option<u32> {
         let step = u64::from(window).saturating_mul(FRIENDLY_EIGHTHS) / 8;
-        let step = f64::from(u32::try_from(step).unwrap_or(u32::MAX)).max(1.0);
+        let step = (step as f32).max(1.0);
         let earned = whole_segments(self.friendly_credit / step);
-        self.friendly_credit -= f64::from(earned) * step;
+        self.friendly_credit -= earned as f32 * step;
         self.friendly = self.friendly.saturating_add(earned);
         window.checked_div(self.friendly.saturating_sub(window))
     }
@@ -105,7 +105,7 @@ impl Law for Cubic {
         self.hystart.observe(progress, rtt, delay_min, cwnd)
     }
 
-    fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f64) -> u32 {
+    fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f32) -> u32 {
         let window = cwnd.whole();
         self.friendly_credit += acked_segments;
         if self.epoch.is_some() && self.priced_window == window && at.since(self.priced_at) <= PRICE_AGE {

@@ -16,9 +16,11 @@ const NO_THRESHOLD: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cwnd {
     whole: u32,
-    /// Acknowledged segments not yet turned into window.
-    credit: f64,
-    /// Acknowledged segments that the next one costs, as of the last growth.
+    /// Fraction of a segment earned in slow start.
+    fraction: f32,
+    /// Segments acknowledged in congestion avoidance and not yet turned into window.
+    credit: f32,
+    /// Acknowledged segments that the next one costs there, as of the last growth.
     price: u32,
     threshold: u32,
     prior: u32,
@@ -29,6 +31,7 @@ impl Cwnd {
     pub(super) const fn new(initial: u32) -> Self {
         Self {
             whole: initial,
+            fraction: 0.0,
             credit: 0.0,
             price: 1,
             threshold: NO_THRESHOLD,
@@ -44,7 +47,8 @@ impl Cwnd {
 
     /// Segments with the fraction earned towards the next.
     pub(super) fn segments(&self) -> f64 {
-        f64::from(self.whole) + (self.credit / f64::from(self.price.max(1))).clamp(0.0, 0.999)
+        let fraction = if self.in_slow_start() { self.fraction } else { self.credit / self.price as f32 };
+        f64::from(self.whole) + f64::from(fraction).clamp(0.0, 0.999)
     }
 
     pub(super) const fn threshold(&self) -> u32 {
@@ -56,31 +60,27 @@ impl Cwnd {
     }
 
     /// Grows by what was acknowledged, up to the threshold; returns what is left.
-    pub(super) fn slow_start(&mut self, acked_segments: f64) -> f64 {
-        let room = f64::from(self.threshold.saturating_sub(self.whole));
+    pub(super) fn slow_start(&mut self, acked_segments: f32) -> f32 {
+        let room = self.threshold.saturating_sub(self.whole) as f32;
         let used = acked_segments.min(room);
-        self.price = 1;
-        self.credit += used;
-        self.spend();
+        let grown = whole_segments(self.fraction + used);
+        self.fraction += used - grown as f32;
+        self.whole = self.whole.saturating_add(grown);
         acked_segments - used
     }
 
     /// Grows by one segment for every `price` acknowledged.
-    pub(super) fn avoid(&mut self, price: u32, acked_segments: f64) {
+    pub(super) fn avoid(&mut self, price: u32, acked_segments: f32) {
         self.price = price.max(1);
+        let price = self.price as f32;
         // Credit gathered at a higher price buys one segment, not several.
-        if self.credit >= f64::from(self.price) {
+        if self.credit >= price {
             self.credit = 0.0;
             self.whole = self.whole.saturating_add(1);
         }
         self.credit += acked_segments;
-        self.spend();
-    }
-
-    fn spend(&mut self) {
-        let price = f64::from(self.price);
         let bought = whole_segments(self.credit / price);
-        self.credit -= f64::from(bought) * price;
+        self.credit -= bought as f32 * price;
         self.whole = self.whole.saturating_add(bought);
     }
 
@@ -89,12 +89,14 @@ impl Cwnd {
         self.prior = self.whole;
         self.prior_threshold = self.threshold;
         self.threshold = threshold;
+        self.fraction = 0.0;
         self.credit = 0.0;
     }
 
     /// Takes a value that the packets show.
     pub(super) fn set(&mut self, whole: u32) {
         self.whole = whole.max(1);
+        self.fraction = 0.0;
         self.credit = 0.0;
     }
 
@@ -134,6 +136,6 @@ impl Cwnd {
     clippy::cast_sign_loss,
     reason = "never negative; `as` saturates at u32::MAX"
 )]
-pub(super) fn whole_segments(segments: f64) -> u32 {
+pub(super) fn whole_segments(segments: f32) -> u32 {
     segments as u32
 }

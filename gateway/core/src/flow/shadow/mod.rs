@@ -21,6 +21,7 @@ mod max_filter;
 pub mod observation;
 mod reno;
 mod replica;
+mod rto;
 mod sampling;
 #[cfg(test)]
 mod tests;
@@ -31,18 +32,17 @@ use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use self::bbr::{Bbr, Delivery};
 use self::cubic::Cubic;
-use self::cwnd::{INITIAL, whole_segments};
+use self::cwnd::INITIAL;
 use self::evidence::AckClock;
 use self::flavour::{Contradictions, Flavour};
 use self::limiter::{Rounds, Signs};
 use self::observation::{Acked, Sent};
 use self::reno::Reno;
 use self::replica::{Progress, Replica};
+use self::rto::Rto;
 use self::transfer::Transfer;
 use crate::flow::sample::{Limiter, Phase};
 
-/// Least variation term of the retransmission timeout (Linux `TCP_RTO_MIN`).
-const RTO_VARIATION_LEAST: Micros = Micros(200_000);
 /// Full-sized segments in a round trip from which on its clocking says something.
 const CLOCKING_LEAST: u16 = 8;
 /// Contradiction of a round trip clocked, or not clocked, by acknowledgements.
@@ -74,8 +74,7 @@ pub struct Shadow {
     last_sent: Option<Timestamp>,
     /// Since sending resumed, nothing was acknowledged: there is no clock yet.
     first_flight: bool,
-    srtt: Option<Micros>,
-    rttvar: Micros,
+    rto: Rto,
     /// Smallest round-trip time, and since when it is that.
     min_rtt: Option<(Micros, Timestamp)>,
     reno: Replica<Reno>,
@@ -101,8 +100,7 @@ impl Shadow {
             delivered_bytes: 0,
             last_sent: None,
             first_flight: true,
-            srtt: None,
-            rttvar: Micros(0),
+            rto: Rto::default(),
             min_rtt: None,
             reno: Replica::new(initial, Reno),
             cubic: Replica::new(initial, Cubic::default()),
@@ -118,7 +116,11 @@ impl Shadow {
     /// The handshake is done, or the segment size is known better: `mss` is the payload of a full-sized segment.
     pub fn on_open(&mut self, at: Timestamp, mss: Bytes, handshake_rtt: Option<Micros>) {
         self.mss = u32::try_from(mss.0).unwrap_or(u32::MAX);
-        self.srtt = self.srtt.or(handshake_rtt);
+        if let Some(rtt) = handshake_rtt
+            && self.rto.srtt().is_none()
+        {
+            self.rto.add(rtt, self.nxt, self.nxt);
+        }
         self.min_rtt = self.min_rtt.or(handshake_rtt.map(|rtt| (rtt, at)));
     }
 
@@ -167,8 +169,10 @@ impl Shadow {
         if self.mss == 0 {
             return;
         }
-        self.take_rtt(at, acked);
         let una = self.nxt.saturating_sub(acked.flight);
+        if let Some(rtt) = acked.rtt {
+            self.take_rtt(at, rtt, una);
+        }
         let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
         self.delivered_bytes = self.delivered_bytes.max(acked.delivered_bytes);
         if let State::Recovery(point) | State::Loss(point) = self.state
@@ -278,26 +282,16 @@ impl Shadow {
         }
     }
 
-    fn rto(&self) -> Micros {
-        let variation = Micros(self.rttvar.0.saturating_mul(4)).max(RTO_VARIATION_LEAST);
-        Micros(self.srtt.map_or(1_000_000, |srtt| srtt.0.saturating_add(variation.0)))
-    }
-
-    fn take_rtt(&mut self, at: Timestamp, acked: &Acked) {
-        if let Some(rtt) = acked.rtt
-            && self.min_rtt.is_none_or(|(least, _)| rtt < least)
-        {
+    fn take_rtt(&mut self, at: Timestamp, rtt: Micros, una: u64) {
+        self.rto.add(rtt, una, self.nxt);
+        if self.min_rtt.is_none_or(|(least, _)| rtt < least) {
             self.min_rtt = Some((rtt, at));
         }
-        if let (Some(rtt), Some(srtt)) = (acked.rtt, self.srtt) {
-            self.rttvar = Micros((self.rttvar.0 * 3 + rtt.0.abs_diff(srtt.0)) / 4);
-        }
-        self.srtt = acked.srtt.or(self.srtt);
     }
 
     /// New data with nothing outstanding.
     fn resume(&mut self, at: Timestamp, idle: Micros) {
-        let rto = self.rto();
+        let rto = self.rto.get();
         self.reno.resume(at, idle, rto);
         self.cubic.resume(at, idle, rto);
         if idle > rto {
@@ -327,10 +321,12 @@ impl Shadow {
 
     /// Rule 1: a pipe above a window raises it.
     fn weigh_pipe(&mut self, sent: &Sent, pipe: u32) {
-        let probe = match (sent.since_ack, self.srtt) {
+        // A tail loss probe may carry one new segment beyond the window (RFC 8985 section 7.3).
+        let late = match (sent.since_ack, self.rto.srtt()) {
             (Some(since), Some(srtt)) => since.0 > srtt.0.saturating_mul(2),
             _ => false,
         };
+        let probe = late && f64::from(pipe) < self.best_segments() + 2.0;
         if !probe {
             let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
             let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
@@ -374,7 +370,7 @@ impl Shadow {
     fn grow(&mut self, at: Timestamp, acked: &Acked, newly_bytes: u64, una: u64) {
         let progress = Progress {
             at,
-            delivered_segments: newly_bytes as f64 / f64::from(self.mss),
+            delivered_segments: newly_bytes as f32 / self.mss as f32,
             una,
             nxt: self.nxt,
             rtt: acked.rtt,
@@ -409,6 +405,6 @@ impl Shadow {
 
     fn share_segments(&self) -> f64 {
         let share = self.bbr.as_ref().and_then(|bbr| bbr.share_bytes());
-        share.map_or_else(|| f64::from(whole_segments(self.best_segments())), |bytes| bytes / f64::from(self.mss))
+        share.map_or_else(|| self.best_segments(), |bytes| bytes / f64::from(self.mss))
     }
 }

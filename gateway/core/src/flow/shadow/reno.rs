@@ -10,7 +10,7 @@ use super::replica::Law;
 pub(super) struct Reno;
 
 impl Law for Reno {
-    fn price(&mut self, _at: Timestamp, cwnd: &Cwnd, _acked_segments: f64) -> u32 {
+    fn price(&mut self, _at: Timestamp, cwnd: &Cwnd, _acked_segments: f32) -> u32 {
         cwnd.whole()
     }
 

@@ -14,7 +14,7 @@ use super::usage::Usage;
 pub(super) struct Progress {
     pub(super) at: Timestamp,
     /// Newly acknowledged or SACKed.
-    pub(super) delivered_segments: f64,
+    pub(super) delivered_segments: f32,
     /// Position of the highest acknowledgement in the stream of new bytes.
     pub(super) una: u64,
     /// Position of the highest byte sent.
@@ -30,7 +30,7 @@ pub(super) trait Law {
     }
 
     /// Acknowledged segments that one more segment of window costs in congestion avoidance.
-    fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f64) -> u32;
+    fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f32) -> u32;
 
     /// The threshold after a loss.
     fn reduced(&mut self, cwnd: &Cwnd) -> u32;
