@@ -249,7 +249,8 @@ impl Bbr {
     /// Segments for `gain` times the share, `extra` ones, and bursts.
     fn budget(&self, gain: f64, extra_segments: f64, mss: u32) -> f64 {
         let mss = f64::from(mss.max(1));
-        let Some(share) = self.share_bytes() else { return f64::from(INITIAL) };
+        // No rate yet: nothing holds the start back.
+        let Some(share) = self.share_bytes() else { return f64::INFINITY };
         let rate = self.rate_bytes_per_second.max().unwrap_or(0.0);
         // One offload burst, 1 ms at the pacing rate and at least two segments, in each of three places; then even.
         let least = if rate * 8.0 < BURST_RATE_BITS { 1.0 } else { 2.0 };

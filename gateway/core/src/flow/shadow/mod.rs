@@ -23,6 +23,7 @@ mod reno;
 mod replica;
 mod rto;
 mod sampling;
+mod small;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -40,9 +41,12 @@ use self::observation::{Acked, Sent};
 use self::reno::Reno;
 use self::replica::{Progress, Replica};
 use self::rto::Rto;
+use self::small::SmallSegments;
 use self::transfer::Transfer;
 use crate::flow::sample::{Limiter, Phase};
 
+/// With less room than this in the peer's window, in segments, a sender waits: it sends bursts of two at least.
+const RECEIVER_ROOM: u64 = 2;
 /// Full-sized segments in a round trip from which on its clocking says something.
 const CLOCKING_LEAST: u16 = 8;
 /// Contradiction of a round trip clocked, or not clocked, by acknowledgements.
@@ -71,6 +75,7 @@ pub struct Shadow {
     /// Position in the stream of new bytes: all that were sent.
     nxt: u64,
     delivered_bytes: u64,
+    small: SmallSegments,
     last_sent: Option<Timestamp>,
     /// Since sending resumed, nothing was acknowledged: there is no clock yet.
     first_flight: bool,
@@ -98,6 +103,7 @@ impl Shadow {
             state: State::Open,
             nxt: 1 << 32,
             delivered_bytes: 0,
+            small: SmallSegments::default(),
             last_sent: None,
             first_flight: true,
             rto: Rto::default(),
@@ -136,7 +142,10 @@ impl Shadow {
         self.last_sent = Some(at);
         self.nxt = self.nxt.saturating_add(u64::from(sent.new_bytes));
         let una = self.nxt.saturating_sub(sent.flight);
-        let pipe = self.segments_ceil(sent.pipe);
+        if sent.new_bytes > 0 && !sent.full_sized {
+            self.small.sent(self.nxt, self.mss - sent.new_bytes % self.mss);
+        }
+        let pipe = self.packets(sent.pipe);
         if sent.new_bytes > 0 {
             self.note_signs(sent, pipe, idle);
         }
@@ -148,7 +157,7 @@ impl Shadow {
             }
             State::Open | State::Loss(_) => {}
         }
-        let outstanding = self.segments_ceil(sent.flight);
+        let outstanding = self.packets(sent.flight);
         self.reno.usage.record(&self.reno.cwnd, outstanding, pipe, una, self.nxt);
         self.cubic.usage.record(&self.cubic.cwnd, outstanding, pipe, una, self.nxt);
         if let Some(bbr) = &mut self.bbr
@@ -173,6 +182,7 @@ impl Shadow {
         if let Some(rtt) = acked.rtt {
             self.take_rtt(at, rtt, una);
         }
+        let small_bytes = self.small.acked(una);
         let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
         self.delivered_bytes = self.delivered_bytes.max(acked.delivered_bytes);
         if let State::Recovery(point) | State::Loss(point) = self.state
@@ -181,7 +191,7 @@ impl Shadow {
             self.leave_recovery();
         }
         if let State::Recovery(_) = self.state {
-            let pipe = self.segments_ceil(acked.pipe);
+            let pipe = self.packets(acked.pipe);
             self.reno.follow_pipe(pipe);
             self.cubic.follow_pipe(pipe);
         } else if acked.acked_bytes > 0 {
@@ -189,7 +199,7 @@ impl Shadow {
             if let Some(pipe) = self.clock.on_ack(at) {
                 self.weigh_steady_pipe(pipe);
             }
-            self.grow(at, acked, newly_bytes, una);
+            self.grow(at, acked, newly_bytes.saturating_add(u64::from(small_bytes)), una);
         }
         if let Some(bbr) = &mut self.bbr {
             bbr.on_ack(&Delivery {
@@ -266,8 +276,10 @@ impl Shadow {
         self.contradictions
     }
 
-    fn segments_ceil(&self, bytes: u64) -> u32 {
-        Bytes(bytes).segments_ceil(Bytes(u64::from(self.mss))).0
+    /// Packets that `bytes` of what is outstanding make.
+    fn packets(&self, bytes: u64) -> u32 {
+        let lacks = if bytes > 0 { self.small.lacks_bytes() } else { 0 };
+        Bytes(bytes.saturating_add(lacks)).segments_ceil(Bytes(u64::from(self.mss))).0
     }
 
     fn bytes(&self, segments: f64) -> Option<Window> {
@@ -301,7 +313,8 @@ impl Shadow {
     }
 
     fn note_signs(&mut self, sent: &Sent, pipe: u32, idle: bool) {
-        let receiver_full = sent.peer_window.is_some_and(|window| sent.flight + u64::from(self.mss) > window);
+        let receiver_full =
+            sent.peer_window.is_some_and(|window| window < sent.flight + RECEIVER_ROOM * u64::from(self.mss));
         let open = self.state == State::Open;
         if idle {
             self.first_flight = true;
@@ -336,7 +349,8 @@ impl Shadow {
 
     /// Rule 2: a pipe that stays below a window although every acknowledgement is answered at once lowers it.
     fn weigh_steady_pipe(&mut self, pipe: u32) {
-        let (reno, cubic) = (self.reno.lower(pipe), self.cubic.lower(pipe));
+        let srtt = self.rto.srtt();
+        let (reno, cubic) = (self.reno.lower(pipe, srtt), self.cubic.lower(pipe, srtt));
         self.known = true;
         self.contradict(reno, cubic, reno.min(cubic));
     }
@@ -400,7 +414,7 @@ impl Shadow {
 
     /// The largest pipe of the last two round trips, `pipe_before` included, in segments.
     fn recent_pipe(&self, pipe_before: u64) -> u32 {
-        self.rounds.recent().pipe_max_segments.max(self.segments_ceil(pipe_before))
+        self.rounds.recent().pipe_max_segments.max(self.packets(pipe_before))
     }
 
     fn share_segments(&self) -> f64 {

@@ -73,8 +73,9 @@ impl Shadow {
         let (mut reno, mut cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
         let clocked = f64::from(recent.clocked) >= CLOCKED_BEFORE_LOSS * f64::from(recent.full_sized);
         if clocked && recent.full_sized > 0 && !recent.receiver_full && !recent.ran_dry {
-            reno += self.reno.lower(pipe);
-            cubic += self.cubic.lower(pipe);
+            let srtt = self.rto.srtt();
+            reno += self.reno.lower(pipe, srtt);
+            cubic += self.cubic.lower(pipe, srtt);
             self.known = true;
         }
         let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
