@@ -25,7 +25,10 @@ pub struct MergedSource {
 impl MergedSource {
     /// Merges `files`; a packet's `source` is the index into them.
     pub fn new(files: Vec<CaptureFile>) -> Self {
-        let name = files.iter().map(PacketSource::name).collect::<Vec<_>>().join(", ");
+        let name = match files.as_slice() {
+            [file] => file.name().to_owned(),
+            files => format!("{} files", files.len()),
+        };
         let to_advance = (0..files.len()).rev().collect();
         Self { name, waiting: BinaryHeap::with_capacity(files.len()), files, to_advance }
     }
@@ -39,8 +42,11 @@ impl MergedSource {
 impl PacketSource for MergedSource {
     fn next_packet(&mut self) -> Result<Next<'_>, SourceError> {
         while let Some(index) = self.to_advance.pop() {
-            if let Some(timestamp) = self.files.get_mut(index).map_or(Ok(None), CaptureFile::advance)? {
-                self.waiting.push(Reverse((timestamp, index)));
+            let Some(file) = self.files.get_mut(index) else { continue };
+            if file.advance()?
+                && let Some(packet) = file.current()
+            {
+                self.waiting.push(Reverse((packet.timestamp, index)));
             }
         }
         let Some(Reverse((_, index))) = self.waiting.pop() else { return Ok(Next::End) };

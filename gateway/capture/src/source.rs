@@ -17,7 +17,7 @@ pub trait PacketSource: Send {
     /// Counters so far.
     fn stats(&self) -> SourceStats;
 
-    /// The file's path, `standard input`, or the interface's name.
+    /// The file's path, `standard input`, `N files`, or the interface's name.
     fn name(&self) -> &str;
 
     /// How far a source of known size has been read.

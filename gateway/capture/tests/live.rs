@@ -9,9 +9,10 @@ use std::num::NonZeroU32;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use spand_capture::{LinkType, LiveCapture, LiveError, LiveOptions, Next, PacketSource, SourceStats};
-use spand_proto::units::{Bytes, Micros};
+use spand_proto::units::{Bytes, Micros, Timestamp};
 
 /// Empty reads before a packet that was sent counts as lost: 10 s of time-outs and as many empty rings.
 const PATIENCE: usize = 2_000;
@@ -36,14 +37,19 @@ fn loopback() -> LiveOptions {
     LiveOptions { promiscuous: false, ..LiveOptions::new("lo") }
 }
 
-/// Captured bytes and lengths on the wire of the next `count` packets.
-fn take(capture: &mut LiveCapture, count: usize) -> Vec<(Vec<u8>, u32)> {
+fn now() -> Timestamp {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock that was set");
+    Timestamp(u64::try_from(since_1970.as_nanos()).expect("a year before 2554"))
+}
+
+/// Captured bytes and lengths on the wire of the next `count` packets, which were captured after `start`.
+fn take(capture: &mut LiveCapture, count: usize, start: Timestamp) -> Vec<(Vec<u8>, u32)> {
     let mut packets = Vec::new();
     let mut idle = 0;
     while packets.len() < count {
         match capture.next_packet().expect("the interface stays") {
             Next::Packet(packet) => {
-                assert!(packet.timestamp.0 > 1_700_000_000_000_000_000, "nanoseconds: {:?}", packet.timestamp);
+                assert!((start..=now()).contains(&packet.timestamp), "in nanoseconds by the host's clock");
                 packets.push((packet.data.to_vec(), packet.wire_len));
             }
             Next::Idle => {
@@ -86,11 +92,12 @@ fn packets_pass_the_filter_cut_to_the_snap_length() {
         let before = settle(&mut capture, || {
             send(0, 100);
         });
+        let start = now();
         for fill in 0..5 {
             send(fill, 10);
             send(fill, 100);
         }
-        for (fill, (data, wire_len)) in (0..5).zip(take(&mut capture, 5)) {
+        for (fill, (data, wire_len)) in (0..5).zip(take(&mut capture, 5, start)) {
             assert_eq!((data.len(), wire_len), (60, 14 + 20 + 8 + 100));
             assert_eq!(data[42..], [fill; 18]);
         }

@@ -18,16 +18,23 @@ pub(super) struct Input {
     end: usize,
     /// Position in the stream of `buffer[start]`.
     offset: u64,
+    record_at: u64,
 }
 
 impl Input {
     pub(super) fn new(reader: Box<dyn Read + Send>) -> Self {
-        Self { reader, buffer: vec![0; WINDOW_BYTES].into_boxed_slice(), start: 0, end: 0, offset: 0 }
+        Self { reader, buffer: vec![0; WINDOW_BYTES].into_boxed_slice(), start: 0, end: 0, offset: 0, record_at: 0 }
     }
 
-    /// Position in the stream of the next byte to be consumed.
-    pub(super) fn offset(&self) -> u64 {
-        self.offset
+    /// Notes that a record begins here.
+    #[inline]
+    pub(super) fn begin_record(&mut self) {
+        self.record_at = self.offset;
+    }
+
+    /// Position in the stream where the record began that was read last.
+    pub(super) fn record_at(&self) -> u64 {
+        self.record_at
     }
 
     /// Position in the stream up to which bytes were had.

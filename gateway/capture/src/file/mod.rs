@@ -27,10 +27,12 @@ pub struct CaptureFile {
     input: Input,
     meter: Meter,
     format: Format,
-    /// The record `current` describes; its bytes lie at the start of `input`.
-    record: Option<Record>,
+    /// Where in `input`, at its start, the packet lies that `current` gives.
+    record: Record,
+    /// Whether there is such a packet.
+    present: bool,
     ended: bool,
-    latest: Option<Timestamp>,
+    latest: Timestamp,
     stats: SourceStats,
 }
 
@@ -39,11 +41,9 @@ enum Format {
     Pcapng(PcapngBlocks),
 }
 
-/// A packet record at the front of the input.
-#[derive(Clone, Copy)]
+/// A packet record at the front of the input. Readers fill it in place: it is the one thing moved per packet.
 struct Record {
-    /// `None` where the record holds none.
-    timestamp: Option<Timestamp>,
+    timestamp: Timestamp,
     link_type: LinkType,
     wire_len: u32,
     interface: u32,
@@ -69,26 +69,45 @@ impl From<std::io::Error> for Fault {
 
 impl CaptureFile {
     fn new(name: String, input: Input, meter: Meter, format: Format) -> Self {
-        Self { name, input, meter, format, record: None, ended: false, latest: None, stats: SourceStats::default() }
+        let record = Record {
+            timestamp: Timestamp(0),
+            link_type: LinkType::NULL,
+            wire_len: 0,
+            interface: 0,
+            data_at: 0,
+            data_len: 0,
+            total: 0,
+        };
+        let stats = SourceStats::default();
+        Self { name, input, meter, format, record, present: false, ended: false, latest: Timestamp(0), stats }
     }
 
-    /// Steps to the next packet, which `current` then gives. `Ok(None)`: the file has ended.
-    pub(crate) fn advance(&mut self) -> Result<Option<Timestamp>, SourceError> {
-        if let Some(done) = self.record.take() {
-            self.input.consume(done.total);
+    /// Steps to the next packet, which `current` then gives. False: the file has ended.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool, SourceError> {
+        if self.present {
+            self.input.consume(self.record.total);
+            self.present = false;
         }
         if self.ended {
-            return Ok(None);
+            return Ok(false);
         }
-        let record = match &mut self.format {
-            Format::Pcap(records) => records.next(&mut self.input),
-            Format::Pcapng(blocks) => blocks.next(&mut self.input, &mut self.stats.unreadable),
+        let found = match &mut self.format {
+            Format::Pcap(records) => records.next(&mut self.input, &mut self.record),
+            Format::Pcapng(blocks) => blocks.next(&mut self.input, &mut self.record, &mut self.stats),
         };
-        match record {
-            Ok(Some(record)) => Ok(Some(self.accept(record))),
-            Ok(None) => {
+        match found {
+            Ok(true) => {
+                self.present = true;
+                self.stats.packets += 1;
+                self.stats.bytes += self.record.data_len as u64;
+                self.stats.backwards += u64::from(self.record.timestamp < self.latest);
+                self.latest = self.latest.max(self.record.timestamp);
+                Ok(true)
+            }
+            Ok(false) => {
                 self.ended = true;
-                Ok(None)
+                Ok(false)
             }
             Err(fault) => {
                 self.ended = true;
@@ -98,39 +117,17 @@ impl CaptureFile {
     }
 
     /// The packet that `advance` found.
+    #[inline]
     pub(crate) fn current(&self) -> Option<Packet<'_>> {
-        let record = self.record.as_ref()?;
-        let data = self.input.window().get(record.data_at..)?.get(..record.data_len)?;
-        Some(Packet {
-            timestamp: record.timestamp.unwrap_or_default(),
-            link_type: record.link_type,
-            wire_len: record.wire_len,
-            interface: record.interface,
-            source: 0,
-            data,
-        })
+        let Record { timestamp, link_type, wire_len, interface, data_at, data_len, .. } = self.record;
+        let data = self.input.window().get(data_at..)?.get(..data_len)?;
+        self.present.then_some(Packet { timestamp, link_type, wire_len, interface, source: 0, data })
     }
 
-    fn accept(&mut self, mut record: Record) -> Timestamp {
-        let latest = self.latest.unwrap_or_default();
-        let timestamp = record.timestamp.unwrap_or_else(|| {
-            self.stats.untimed += 1;
-            latest
-        });
-        if timestamp < latest {
-            self.stats.backwards += 1;
-        }
-        self.latest = Some(latest.max(timestamp));
-        self.stats.packets += 1;
-        self.stats.bytes += record.data_len as u64;
-        record.timestamp = Some(timestamp);
-        self.record = Some(record);
-        timestamp
-    }
-
+    #[cold]
     fn error(&self, fault: Fault) -> SourceError {
         let name = self.name.clone();
-        let offset = self.input.offset();
+        let offset = self.input.record_at();
         match fault {
             Fault::Read(error) => SourceError::Read { name, offset: self.input.read_to(), error },
             Fault::Truncated { what, missing } => SourceError::Truncated { name, offset, what, missing },

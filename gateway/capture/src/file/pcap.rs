@@ -65,14 +65,15 @@ impl PcapRecords {
         })
     }
 
-    /// The next record, left at the front of `input`; `None` at the end of the file.
+    /// Finds the next record, left at the front of `input`. False: the file has ended.
     #[inline]
-    pub(super) fn next(&mut self, input: &mut Input) -> Result<Option<Record>, Fault> {
+    pub(super) fn next(&mut self, input: &mut Input, record: &mut Record) -> Result<bool, Fault> {
+        input.begin_record();
         let window = input.peek(self.record_header_bytes)?;
         if window.is_empty() {
-            return Ok(None);
+            return Ok(false);
         }
-        let Some((seconds, fraction, first, second)) = self.header(window) else {
+        let Some([seconds, fraction, first, second]) = self.header(window) else {
             let missing = self.record_header_bytes.saturating_sub(window.len()) as u64;
             return Err(Fault::Truncated { what: "record header", missing });
         };
@@ -94,22 +95,24 @@ impl PcapRecords {
         }
         // Cannot overflow: both factors are of 32 bits.
         let nanos = u64::from(seconds) * 1_000_000_000 + u64::from(fraction) * self.nanos_per_fraction;
-        Ok(Some(Record {
-            timestamp: Some(Timestamp(nanos)),
-            link_type: self.link_type,
-            wire_len: wire.max(captured),
-            interface: 0,
-            data_at: self.record_header_bytes,
-            data_len,
-            total,
-        }))
+        record.timestamp = Timestamp(nanos);
+        record.link_type = self.link_type;
+        record.wire_len = wire.max(captured);
+        record.data_at = self.record_header_bytes;
+        record.data_len = data_len;
+        record.total = total;
+        Ok(true)
     }
 
     #[inline]
-    fn header(&self, window: &[u8]) -> Option<(u32, u32, u32, u32)> {
-        let header = window.get(..self.record_header_bytes)?;
-        let field = |at| self.order.u32(header, at);
-        Some((field(0)?, field(4)?, field(8)?, field(12)?))
+    fn header(&self, window: &[u8]) -> Option<[u32; 4]> {
+        let header: &[u8; 16] = window.get(..self.record_header_bytes)?.first_chunk()?;
+        let (words, _) = header.as_chunks::<4>();
+        let words: &[[u8; 4]; 4] = words.first_chunk()?;
+        Some(match self.order {
+            ByteOrder::Little => words.map(u32::from_le_bytes),
+            ByteOrder::Big => words.map(u32::from_be_bytes),
+        })
     }
 }
 

@@ -5,8 +5,8 @@ use crate::LinkType;
 use crate::file::byte_order::ByteOrder;
 
 const OPTION_END: u16 = 0;
-const OPTION_TSRESOL: u16 = 9;
-const OPTION_TSOFFSET: u16 = 14;
+pub(super) const OPTION_TSRESOL: u16 = 9;
+pub(super) const OPTION_TSOFFSET: u16 = 14;
 
 /// What packets of one interface have in common.
 pub(super) struct Interface {

@@ -6,11 +6,10 @@
 mod clock;
 mod interface;
 
-use spand_proto::units::Timestamp;
-
 use super::byte_order::ByteOrder;
 use super::input::{Input, WINDOW_BYTES};
 use super::{Fault, MAX_PACKET_BYTES, Record};
+use crate::SourceStats;
 use interface::Interface;
 
 const SECTION_HEADER: u32 = 0x0a0d_0d0a;
@@ -78,27 +77,36 @@ impl PcapngBlocks {
         Ok(blocks)
     }
 
-    /// The next packet's block, left at the front of `input`; `None` at the end of the file.
-    pub(super) fn next(&mut self, input: &mut Input, unreadable: &mut u64) -> Result<Option<Record>, Fault> {
+    /// Finds the next packet's block, left at the front of `input`. False: the file has ended.
+    ///
+    /// A block without a time leaves the one in `record`, of the packet before.
+    pub(super) fn next(
+        &mut self,
+        input: &mut Input,
+        record: &mut Record,
+        stats: &mut SourceStats,
+    ) -> Result<bool, Fault> {
         while let Some(block) = self.block(input)? {
             match block.kind {
                 ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => {
-                    if let Some(record) = self.packet(input, block)? {
-                        return Ok(Some(record));
+                    if self.packet(input, block, record)? {
+                        stats.untimed += u64::from(block.kind == SIMPLE_PACKET);
+                        return Ok(true);
                     }
-                    *unreadable += 1;
+                    stats.unreadable += 1;
                 }
                 INTERFACE_DESCRIPTION => self.describe(input, block)?,
                 _ => {}
             }
             self.step_over(input, block)?;
         }
-        Ok(None)
+        Ok(false)
     }
 
     /// Type and length of the next block. A section header takes effect here, since its length is already in the byte
     /// order that it announces.
     fn block(&mut self, input: &mut Input) -> Result<Option<Block>, Fault> {
+        input.begin_record();
         let mut window = input.peek(BLOCK_OVERHEAD_BYTES as usize)?;
         if window.is_empty() {
             return Ok(None);
@@ -170,11 +178,11 @@ impl PcapngBlocks {
         Ok(())
     }
 
-    /// The packet in `block`; `None` where the block is whole but nothing can be made of it.
-    fn packet(&self, input: &mut Input, block: Block) -> Result<Option<Record>, Fault> {
+    /// Fills in the packet of `block`. False: the block is whole but nothing can be made of it.
+    fn packet(&self, input: &mut Input, block: Block, record: &mut Record) -> Result<bool, Fault> {
         let total = block.total as usize;
         if total > WINDOW_BYTES {
-            return Ok(None);
+            return Ok(false);
         }
         let window = input.peek(total)?;
         let Some(bytes) = window.get(..total) else {
@@ -183,7 +191,7 @@ impl PcapngBlocks {
         if let Some(trailer) = self.order.u32(bytes, total - 4) {
             block.check_trailer(trailer)?;
         }
-        Ok(self.locate(bytes, block).and_then(|place| self.record(&place, total)))
+        Ok(self.locate(bytes, block).and_then(|place| self.fill(&place, total, record)).is_some())
     }
 
     fn locate(&self, bytes: &[u8], block: Block) -> Option<Place> {
@@ -216,22 +224,26 @@ impl PcapngBlocks {
         }
     }
 
-    fn record(&self, place: &Place, total: usize) -> Option<Record> {
+    fn fill(&self, place: &Place, total: usize, record: &mut Record) -> Option<()> {
         let interface = self.interfaces.get(usize::try_from(place.local_interface).ok()?)?;
+        let link_type = interface.link_type?;
         let data_len = place.captured as usize;
-        // Four bytes of trailer follow the packet; its padding may be missing, as some writers leave it out.
+        // Four bytes of trailer follow the packet.
         if place.captured > MAX_PACKET_BYTES || place.data_at + data_len + 4 > total {
             return None;
         }
-        let timestamp: Option<Timestamp> = place.ticks.map(|ticks| interface.clock.timestamp(ticks));
-        Some(Record {
-            timestamp,
-            link_type: interface.link_type?,
-            wire_len: place.wire.max(place.captured),
-            interface: self.earlier_interfaces.saturating_add(place.local_interface),
-            data_at: place.data_at,
-            data_len,
-            total,
-        })
+        if let Some(ticks) = place.ticks {
+            record.timestamp = interface.clock.timestamp(ticks);
+        }
+        record.link_type = link_type;
+        record.wire_len = place.wire.max(place.captured);
+        record.interface = self.earlier_interfaces.saturating_add(place.local_interface);
+        record.data_at = place.data_at;
+        record.data_len = data_len;
+        record.total = total;
+        Some(())
     }
 }
+
+#[cfg(test)]
+mod tests;
