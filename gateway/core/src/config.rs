@@ -22,6 +22,9 @@ pub struct EngineConfig {
     pub limits: Limits,
     /// The sliding window.
     pub window: WindowConfig,
+    /// Secret of the flow table's hash: without it, nobody can aim many connections at one slot. A replay keeps it at 0;
+    /// a gateway draws it at its start. No result depends on it.
+    pub hash_seed: u64,
     /// Collect a [`crate::flow::report::DirectionReport`] for every direction at its end. Default off: a long-running gateway has no use for them.
     pub flow_reports: bool,
 }
@@ -98,6 +101,7 @@ impl Default for EngineConfig {
             rule: RuleKind::default(),
             limits: Limits::default(),
             window: WindowConfig::default(),
+            hash_seed: 0,
             flow_reports: false,
         }
     }
@@ -115,6 +119,15 @@ impl Default for Limits {
             idle_other: Micros::from_secs(120),
             events: non_zero(65_536),
         }
+    }
+}
+
+impl Limits {
+    /// The limits of a replay: silence ends no connection, since gaps in a capture are no sign of one; only the table's
+    /// size does.
+    #[must_use]
+    pub fn for_replay() -> Self {
+        Self { idle_established: Micros(u64::MAX), idle_other: Micros(u64::MAX), ..Self::default() }
     }
 }
 

@@ -125,6 +125,12 @@ pub struct Counters {
     pub connections_ended: u64,
     /// Connections that had to go because the table was full.
     pub connections_evicted: u64,
+    /// Of them, those that were established: they may still be alive.
+    pub established_evicted: u64,
+    /// Connections whose start was not seen.
+    pub connections_midstream: u64,
+    /// Connections of which only one direction was seen, counted at their end.
+    pub connections_one_sided: u64,
     /// Networks that had to go because the table was full.
     pub networks_evicted: u64,
     /// Window samples taken.
@@ -164,6 +170,9 @@ impl Counters {
             connections,
             connections_ended,
             connections_evicted,
+            established_evicted,
+            connections_midstream,
+            connections_one_sided,
             networks_evicted,
             window_samples,
             lower_bounds,
@@ -179,6 +188,9 @@ impl Counters {
         self.connections += connections;
         self.connections_ended += connections_ended;
         self.connections_evicted += connections_evicted;
+        self.established_evicted += established_evicted;
+        self.connections_midstream += connections_midstream;
+        self.connections_one_sided += connections_one_sided;
         self.networks_evicted += networks_evicted;
         self.window_samples += window_samples;
         self.lower_bounds += lower_bounds;

@@ -11,6 +11,7 @@
 
 pub mod config;
 pub mod counters;
+pub mod engine;
 pub mod event;
 pub mod flow;
 pub mod window;

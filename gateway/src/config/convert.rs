@@ -56,6 +56,8 @@ impl Config {
                 change: self.estimate.change,
                 refresh: seconds(self.estimate.refresh_s),
             },
+            // What a replay keeps; `run` draws its own.
+            hash_seed: 0,
             flow_reports: options.flow_reports,
         })
     }

@@ -3,3 +3,21 @@
 pub mod report;
 pub mod sample;
 pub mod shadow;
+
+pub(crate) mod connection;
+pub(crate) mod findings;
+pub(crate) mod prefixes;
+pub(crate) mod push_ledger;
+pub(crate) mod table;
+pub(crate) mod tuple;
+
+mod copies;
+mod coverage;
+mod followed;
+mod recovery;
+mod rtt;
+mod scoreboard;
+mod segment_size;
+mod sender;
+mod sequence;
+mod timestamps;

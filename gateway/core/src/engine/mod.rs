@@ -1,0 +1,261 @@
+//! The engine: takes frames in order of time, keeps connections and networks, and gives events.
+//!
+//! Owns the tables and passes things between them; what a segment means is [`crate::flow`]'s, what a sample means is
+//! [`crate::window`]'s. Its clock is the time of the last frame or of [`Engine::handle_timeout`].
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
+
+use crate::config::EngineConfig;
+use crate::counters::{Counters, Ignored};
+use crate::event::{Event, StartImminent, Trigger};
+use crate::flow::connection::{Connection, Party, Place, Stage};
+use crate::flow::findings::{Context, Findings};
+use crate::flow::prefixes::Prefixes;
+use crate::flow::push_ledger::PushLedger;
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::table::{FlowTable, Key, Turning};
+use crate::flow::tuple::{Side, Tuple};
+use crate::window::view::NetworkView;
+use crate::wire::segment::{Endpoint, Flags, Segment};
+use crate::wire::{self, Frame};
+
+/// The engine.
+#[derive(Debug)]
+pub struct Engine {
+    config: EngineConfig,
+    prefixes: Prefixes,
+    flows: FlowTable,
+    networks: Networks,
+    ledger: PushLedger,
+    counters: Counters,
+    events: VecDeque<Event>,
+    now: Timestamp,
+    next_connection: u64,
+}
+
+/// Until the window is there, findings go nowhere.
+#[derive(Debug, Default)]
+struct Networks;
+
+impl Findings for Networks {
+    fn sample(&mut self, _sample: &WindowSample) {}
+    fn rtt(&mut self, _: Network, _: Timestamp, _: Micros, _: ConnectionId) {}
+    fn loss(&mut self, _: Network, _: Timestamp, _: ConnectionId) {}
+    fn limiter(&mut self, _: Network, _: Timestamp, _: Limiter) {}
+}
+
+impl Engine {
+    /// An engine that has seen nothing.
+    pub fn new(config: EngineConfig) -> Self {
+        Self {
+            prefixes: Prefixes::new(&config.internal, &config.prefixes),
+            flows: FlowTable::new(&config.limits, config.hash_seed),
+            networks: Networks,
+            ledger: PushLedger::new(config.hash_seed),
+            counters: Counters::default(),
+            events: VecDeque::new(),
+            now: Timestamp(0),
+            next_connection: 0,
+            config,
+        }
+    }
+
+    /// Takes a frame. A time before the one seen last is counted; timers and findings then go by that one, and the
+    /// frame's own time only measures differences inside its connection.
+    pub fn handle_frame(&mut self, now: Timestamp, frame: &Frame<'_>) {
+        self.counters.frames += 1;
+        self.counters.wire_bytes += u64::from(frame.wire_len);
+        if now < self.now {
+            self.counters.ignore(Ignored::TimeBackwards);
+        }
+        self.handle_timeout(now);
+        match wire::decode(now, frame, self.config.tunnels) {
+            Ok(segment) => self.handle_segment(&segment, frame.input),
+            Err(reason) => self.counters.ignore(reason),
+        }
+    }
+
+    /// Takes the time where no frame brings it: ends what silence ends. Earlier times change nothing.
+    pub fn handle_timeout(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+        let mut turning = Turning::default();
+        while let Some(key) = self.flows.due(self.now, &mut turning) {
+            self.look(key);
+        }
+        while let Some(key) = self.flows.expired(self.now) {
+            self.end(key);
+        }
+    }
+
+    /// When [`Engine::handle_timeout`] has something to do next; `None` while nothing waits.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.flows.next_due()
+    }
+
+    /// The oldest event not taken yet.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The input is over: every connection ends, and its report is there to be polled.
+    pub fn finish(&mut self, now: Timestamp) {
+        self.handle_timeout(now);
+        while let Some(key) = self.flows.idle_longest() {
+            self.end(key);
+        }
+    }
+
+    /// The network that `address` belongs to.
+    pub fn network_of(&self, address: IpAddr) -> Network {
+        self.prefixes.network_of(address)
+    }
+
+    /// The estimate of a network in force at `now`.
+    pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
+        self.network(network, now)?.estimate
+    }
+
+    /// Every network with samples, in order of prefix; also those without an estimate.
+    pub fn networks(&self, _now: Timestamp) -> Vec<NetworkView> {
+        Vec::new()
+    }
+
+    /// One network, where it has samples.
+    pub fn network(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
+        self.networks(now).into_iter().find(|view| view.network == network)
+    }
+
+    /// Notes that `host` was told what to do towards `remote`: the next transfer between them counts as advised.
+    pub fn note_advised(&mut self, host: IpAddr, remote: IpAddr, at: Timestamp) {
+        self.ledger.note(host, remote, at);
+    }
+
+    /// What was seen and what was ignored.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Connections in the table.
+    pub fn connections(&self) -> usize {
+        self.flows.len()
+    }
+
+    fn handle_segment(&mut self, segment: &Segment, input: u32) {
+        self.counters.segments += 1;
+        let (tuple, side) = Tuple::of(segment.source, segment.destination);
+        let found = self.flows.find(&tuple);
+        let reused = found
+            .and_then(|key| self.flows.get_mut(key))
+            .is_some_and(|connection| connection.is_reused_by(side, segment));
+        if reused && let Some(key) = found {
+            self.end(key);
+        }
+        let Some(key) = found.filter(|_| !reused).or_else(|| self.open(tuple, side, segment)) else { return };
+        self.take(key, side, segment, input);
+    }
+
+    fn take(&mut self, key: Key, side: Side, segment: &Segment, input: u32) {
+        let Self { config, flows, networks, ledger, counters, now, .. } = self;
+        let Some(connection) = flows.get_mut(key) else { return };
+        if segment.payload_len > 0 && connection.starts_transfer(side) {
+            let (host, remote) = (segment.source.address, segment.destination.address);
+            if ledger.take(host, remote, *now) {
+                connection.mark_advised(side);
+            }
+        }
+        let place = Place { input, frame: counters.frames };
+        let mut context = Context { limits: &config.limits, counters, findings: networks, now: *now };
+        let reaction = connection.take(side, segment, place, &mut context);
+        let idleness = connection.idleness();
+        if let Some((host, trigger)) = reaction.imminent {
+            let (host, remote) = (connection.party(host).endpoint, connection.party(host.other()).endpoint);
+            self.announce(host, remote, trigger);
+        }
+        self.flows.touch(key, self.now, idleness);
+        if let Some(deadline) = reaction.look_at {
+            self.flows.arm(key, deadline);
+        }
+    }
+
+    /// Makes room and adds the connection that `segment` belongs to.
+    fn open(&mut self, tuple: Tuple, side: Side, segment: &Segment) -> Option<Key> {
+        let from = self.party(segment.source, segment.destination);
+        let to = self.party(segment.destination, segment.source);
+        if !self.prefixes.is_bare() && !from.inside && !to.inside {
+            self.counters.ignore(Ignored::NotInternal);
+            return None;
+        }
+        if self.flows.is_full() {
+            self.counters.ignore(Ignored::NoRoom);
+            let oldest = self.flows.idle_longest()?;
+            let stage = self.flows.get_mut(oldest).map(|connection| connection.stage());
+            self.counters.connections_evicted += 1;
+            self.counters.established_evicted += u64::from(stage == Some(Stage::Established));
+            self.end(oldest);
+        }
+        let id = ConnectionId(self.next_connection);
+        self.next_connection += 1;
+        self.counters.connections += 1;
+        self.counters.connections_midstream += u64::from(!segment.flags.has(Flags::SYN));
+        let parties = match side {
+            Side::Low => [from, to],
+            Side::High => [to, from],
+        };
+        self.flows.insert(tuple, Connection::new(id, parties, self.config.flow_reports), self.now)
+    }
+
+    /// Who `endpoint` is, and whether its window is wanted.
+    fn party(&self, endpoint: Endpoint, peer: Endpoint) -> Party {
+        let inside = self.prefixes.is_internal(endpoint.address);
+        let follow = (inside || self.prefixes.is_bare()).then(|| self.prefixes.network_of(peer.address));
+        Party { endpoint, inside, follow }
+    }
+
+    fn look(&mut self, key: Key) {
+        let Self { config, flows, networks, counters, now, .. } = self;
+        let Some(connection) = flows.get_mut(key) else { return };
+        let mut context = Context { limits: &config.limits, counters, findings: networks, now: *now };
+        if let Some(deadline) = connection.look(*now, &mut context) {
+            flows.arm(key, deadline);
+        }
+    }
+
+    fn end(&mut self, key: Key) {
+        let Some(connection) = self.flows.remove(key) else { return };
+        self.counters.connections_ended += 1;
+        let Self { config, networks, counters, now, .. } = self;
+        let mut context = Context { limits: &config.limits, counters, findings: networks, now: *now };
+        for report in connection.finish(*now, &mut context).into_iter().flatten() {
+            self.events.push_back(Event::DirectionEnded(report));
+        }
+    }
+
+    fn announce(&mut self, host: Endpoint, remote: Endpoint, trigger: Trigger) {
+        let network = self.prefixes.network_of(remote.address);
+        self.counters.imminent_starts += 1;
+        self.tell(Event::StartImminent(StartImminent {
+            host: host.address,
+            remote: remote.address,
+            network,
+            trigger,
+            at: self.now,
+        }));
+    }
+
+    /// Queues an event; at the limit the oldest goes.
+    fn tell(&mut self, event: Event) {
+        if self.events.len() >= self.config.limits.events.get() {
+            self.events.pop_front();
+            self.counters.ignore(Ignored::EventQueueFull);
+        }
+        self.events.push_back(event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

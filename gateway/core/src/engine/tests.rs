@@ -1,0 +1,179 @@
+use std::num::NonZeroUsize;
+
+use arrayvec::ArrayVec;
+use proptest::prelude::*;
+use spand_proto::units::Micros;
+
+use super::*;
+use crate::config::Limits;
+use crate::flow::report::DirectionReport;
+use crate::wire::segment::{Ecn, Options, SackBlock, Timestamps};
+
+const CLIENT: &str = "198.51.100.7";
+const SERVER: &str = "192.0.2.1";
+
+fn endpoint(address: &str, port: u16) -> Endpoint {
+    Endpoint { address: address.parse().unwrap(), port }
+}
+
+fn ms(n: u64) -> Timestamp {
+    Timestamp(1_000_000_000_000 + n * 1_000_000)
+}
+
+/// A segment of the server's or towards it.
+fn segment(at: Timestamp, from_server: bool, flags: u8, seq: u32, ack: u32, payload_len: u32) -> Segment {
+    let (server, client) = (endpoint(SERVER, 80), endpoint(CLIENT, 40_000));
+    let (source, destination) = if from_server { (server, client) } else { (client, server) };
+    Segment {
+        at,
+        source,
+        destination,
+        seq,
+        ack: (flags & Flags::ACK != 0).then_some(ack),
+        flags: Flags(flags),
+        window: 65_535,
+        payload_len,
+        ip_id: None,
+        ecn: Ecn::NotEct,
+        options: Options { mss: (flags & Flags::SYN != 0).then_some(1_460), ..Options::default() },
+    }
+}
+
+fn with_reports(config: EngineConfig) -> Engine {
+    Engine::new(EngineConfig { flow_reports: true, ..config })
+}
+
+fn feed(engine: &mut Engine, segments: &[Segment]) {
+    for segment in segments {
+        engine.handle_timeout(segment.at);
+        engine.counters.frames += 1;
+        engine.handle_segment(segment, 0);
+    }
+}
+
+fn reports(engine: &mut Engine) -> Vec<DirectionReport> {
+    let mut reports: Vec<_> = std::iter::from_fn(|| engine.poll_event())
+        .filter_map(|event| match event {
+            Event::DirectionEnded(report) => Some(*report),
+            _ => None,
+        })
+        .collect();
+    reports.sort_by_key(|report| report.first_frame);
+    reports
+}
+
+fn handshake(isn: u32) -> [Segment; 3] {
+    [
+        segment(ms(0), false, Flags::SYN, isn, 0, 0),
+        segment(ms(1), true, Flags::SYN | Flags::ACK, 5_000, isn + 1, 0),
+        segment(ms(41), false, Flags::ACK, isn + 1, 5_001, 0),
+    ]
+}
+
+#[test]
+fn a_new_initial_sequence_number_is_a_new_connection() {
+    let mut engine = with_reports(EngineConfig::default());
+    feed(&mut engine, &handshake(100));
+    feed(&mut engine, &handshake(100));
+    assert_eq!(engine.counters().connections, 1, "the same SYN again");
+    feed(&mut engine, &handshake(900_000));
+    assert_eq!((engine.counters().connections, engine.connections()), (2, 1));
+    engine.finish(ms(50));
+    let packets: Vec<u64> = reports(&mut engine).iter().map(|report| report.packets).collect();
+    assert_eq!(packets, [4, 2, 2, 1]);
+}
+
+#[test]
+fn the_handshake_is_timed_on_both_sides() {
+    let mut engine = with_reports(EngineConfig::default());
+    feed(&mut engine, &handshake(100));
+    engine.finish(ms(50));
+    let rtts: Vec<_> = reports(&mut engine).iter().map(|report| report.rtt_seqack.min).collect();
+    assert_eq!(rtts, [Some(Micros(1_000)), Some(Micros(40_000))]);
+}
+
+#[test]
+fn a_full_table_lets_the_one_idle_longest_go() {
+    let limits = Limits { connections: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
+    let mut engine = with_reports(EngineConfig { limits, ..EngineConfig::default() });
+    for port in 1..=3 {
+        let mut syn = segment(ms(u64::from(port)), false, Flags::SYN, 1, 0, 0);
+        syn.source.port = port;
+        feed(&mut engine, &[syn]);
+    }
+    assert_eq!(engine.connections(), 2);
+    assert_eq!(engine.counters().connections_evicted, 1);
+    assert_eq!(reports(&mut engine)[0].source.port, 1);
+}
+
+#[test]
+fn starts_are_announced_to_the_host_inside() {
+    let internal = vec!["192.0.2.0/24".parse().unwrap()];
+    let mut engine = Engine::new(EngineConfig { internal, ..EngineConfig::default() });
+    feed(&mut engine, &handshake(100));
+    feed(&mut engine, &[segment(ms(5_000), false, Flags::ACK | Flags::PSH, 101, 5_001, 300)]);
+    let triggers: Vec<_> = std::iter::from_fn(|| engine.poll_event())
+        .map(|event| match event {
+            Event::StartImminent(start) => (start.host, start.remote, start.trigger),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let (host, remote) = (SERVER.parse().unwrap(), CLIENT.parse().unwrap());
+    assert_eq!(triggers, [(host, remote, Trigger::PassiveOpen), (host, remote, Trigger::Idle)]);
+    let outsiders = segment(ms(5_001), false, Flags::SYN, 1, 0, 0);
+    feed(&mut engine, &[Segment { destination: endpoint("203.0.113.1", 1), ..outsiders }]);
+    assert_eq!(engine.counters().ignored(Ignored::NotInternal), 1);
+}
+
+prop_compose! {
+    fn any_segment()(
+        step_us in 0u64..400_000,
+        from_server: bool,
+        port in 40_000u16..40_003,
+        flags: u8,
+        seq in prop_oneof![Just(u32::MAX - 3_000), any::<u32>(), 0u32..20_000],
+        ack in prop_oneof![any::<u32>(), 0u32..20_000],
+        payload_len in prop_oneof![Just(0u32), Just(1), Just(1_448), any::<u32>()],
+        window: u16,
+        ip_id: Option<u16>,
+        sack in prop::collection::vec((0u32..20_000, 0u32..20_000), 0..4),
+        timestamps: Option<(u32, u32)>,
+        options in (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>()),
+    ) -> (u64, Segment) {
+        let mut made = segment(Timestamp(0), from_server, flags, seq, ack, payload_len);
+        let client = if from_server { &mut made.destination } else { &mut made.source };
+        client.port = port;
+        made.window = window;
+        made.ip_id = ip_id;
+        made.options = Options {
+            mss: options.0,
+            window_scale: options.1,
+            sack_permitted: options.2,
+            timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
+            sack: sack.into_iter().map(|(left, right)| SackBlock { left, right }).collect::<ArrayVec<_, 4>>(),
+            ..Options::default()
+        };
+        (step_us, made)
+    }
+}
+
+proptest! {
+    /// Whatever comes, nothing panics, limits hold, and the same input gives the same output.
+    #[test]
+    fn any_segments_are_taken(segments in prop::collection::vec(any_segment(), 1..200)) {
+        let run = || {
+            let limits = Limits { connections: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
+            let mut engine = with_reports(EngineConfig { limits, ..EngineConfig::default() });
+            let mut at = ms(0);
+            for (step_us, segment) in &segments {
+                at = at.after(Micros(*step_us));
+                feed(&mut engine, &[Segment { at, ..segment.clone() }]);
+                assert!(engine.connections() <= 2);
+            }
+            engine.finish(at);
+            let events: Vec<_> = std::iter::from_fn(|| engine.poll_event()).collect();
+            (events, engine.counters().clone())
+        };
+        prop_assert_eq!(run(), run());
+    }
+}

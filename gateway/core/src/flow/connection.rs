@@ -1,0 +1,314 @@
+//! A connection: two senders, and how far opening and closing have come.
+
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Timestamp};
+
+use crate::counters::Ignored;
+use crate::event::Trigger;
+use crate::flow::findings::Context;
+use crate::flow::followed::Followed;
+use crate::flow::report::{DirectionReport, RttSummary};
+use crate::flow::sample::{ConnectionId, Limiter};
+use crate::flow::sender::Sender;
+use crate::flow::table::Idleness;
+use crate::flow::tuple::Side;
+use crate::wire::segment::{Endpoint, Flags, Segment};
+
+/// How far a connection has come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// No data and no completed handshake yet.
+    Opening,
+    /// Data may flow.
+    Established,
+    /// FIN from both, or RST.
+    Closed,
+}
+
+/// Who takes part, settled when a connection is first seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Party {
+    /// Address and port.
+    pub(crate) endpoint: Endpoint,
+    /// Inside the organisation.
+    pub(crate) inside: bool,
+    /// The network its peer lies in, where its window is wanted.
+    pub(crate) follow: Option<Network>,
+}
+
+/// Where the first packet of something stood.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    /// Source it came from.
+    pub(crate) input: u32,
+    /// Its number among all frames.
+    pub(crate) frame: u64,
+}
+
+/// A connection.
+#[derive(Clone, Debug)]
+pub(crate) struct Connection {
+    id: ConnectionId,
+    parties: [Party; 2],
+    senders: [Option<Sender>; 2],
+    stage: Stage,
+    reports: bool,
+}
+
+/// What a segment led to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Reaction {
+    /// The inside host that is about to start, and what announced it.
+    pub(crate) imminent: Option<(Side, Trigger)>,
+    /// A look is wanted at this time.
+    pub(crate) look_at: Option<Timestamp>,
+}
+
+impl Connection {
+    /// A connection between `parties`, in the order of [`Side`].
+    pub(crate) fn new(id: ConnectionId, parties: [Party; 2], reports: bool) -> Self {
+        Self { id, parties, senders: [None, None], stage: Stage::Opening, reports }
+    }
+
+    /// How long it may be silent.
+    pub(crate) fn idleness(&self) -> Idleness {
+        if self.stage == Stage::Established { Idleness::Established } else { Idleness::Other }
+    }
+
+    /// How far it has come.
+    pub(crate) fn stage(&self) -> Stage {
+        self.stage
+    }
+
+    /// Who takes part on `side`.
+    pub(crate) fn party(&self, side: Side) -> &Party {
+        let [low, high] = &self.parties;
+        match side {
+            Side::Low => low,
+            Side::High => high,
+        }
+    }
+
+    /// Whether `segment`, sent by `side`, opens another connection with the same addresses and ports: a SYN with another
+    /// initial sequence number.
+    pub(crate) fn is_reused_by(&self, side: Side, segment: &Segment) -> bool {
+        if !segment.flags.has(Flags::SYN) {
+            return false;
+        }
+        let Some(sender) = self.sender(side) else {
+            // Its peer was seen alone so far: a SYN that answers belongs to it, another one to it only while it opens.
+            return !segment.flags.has(Flags::ACK) && self.stage == Stage::Closed;
+        };
+        match sender.syn {
+            Some(syn) if syn.isn == segment.seq => false,
+            Some(_) => !segment.flags.has(Flags::ACK) || self.stage == Stage::Closed,
+            None => !segment.flags.has(Flags::ACK) && sender.has_sent(),
+        }
+    }
+
+    /// Takes a segment sent by `side`.
+    pub(crate) fn take(&mut self, side: Side, segment: &Segment, place: Place, context: &mut Context<'_>) -> Reaction {
+        self.ensure_senders(side, segment, place);
+        let scale = self.window_shift(side, segment);
+        let [low, high] = &mut self.senders;
+        let (sender, peer) = match side {
+            Side::Low => (low, high),
+            Side::High => (high, low),
+        };
+        let Some(sender) = sender else { return Reaction::default() };
+        let copy = sender.is_copy(segment);
+        let imminent = if copy { None } else { Self::trigger(segment, peer.as_ref()) };
+        if copy {
+            context.counters.ignore(Ignored::DuplicateCopy);
+        } else if let Some(peer) = peer {
+            peer.acknowledge(segment, scale, context);
+        }
+        sender.send(segment, copy, context);
+        if segment.flags.has(Flags::SYN)
+            && let Some(peer) = peer
+            && let (Some(own), Some(other)) = (sender.syn, peer.syn)
+        {
+            sender.agree(&own, &other, segment.at);
+            peer.agree(&other, &own, segment.at);
+        }
+        self.advance_stage(segment);
+        let look_at = self.end_transfers(segment, context);
+        let imminent = self.imminent(side, imminent);
+        Reaction { imminent, look_at }
+    }
+
+    /// Looks whether a transfer has ended by silence; returns when to look next.
+    pub(crate) fn look(&mut self, now: Timestamp, context: &mut Context<'_>) -> Option<Timestamp> {
+        let mut next = None;
+        for sender in self.senders.iter_mut().flatten() {
+            match sender.silence_ends_at() {
+                Some(deadline) if deadline <= now => sender.end_transfer(deadline, context),
+                Some(deadline) => next = Some(next.map_or(deadline, |next: Timestamp| next.min(deadline))),
+                None => {}
+            }
+        }
+        next
+    }
+
+    /// The next transfer of `side` starts on our advice.
+    pub(crate) fn mark_advised(&mut self, side: Side) {
+        if let Some(sender) = self.sender_mut(side) {
+            sender.mark_advised();
+        }
+    }
+
+    /// Whether new data of `side` would start a transfer.
+    pub(crate) fn starts_transfer(&self, side: Side) -> bool {
+        self.sender(side).is_none_or(Sender::starts_transfer)
+    }
+
+    /// Ends the connection; gives the accounts of its directions, the side first seen first.
+    pub(crate) fn finish(self, at: Timestamp, context: &mut Context<'_>) -> [Option<Box<DirectionReport>>; 2] {
+        if self.senders.iter().flatten().filter(|sender| sender.has_sent()).count() < 2 {
+            context.counters.connections_one_sided += 1;
+        }
+        self.senders.map(|sender| sender.and_then(|sender| sender.finish(at, context)))
+    }
+
+    fn sender(&self, side: Side) -> Option<&Sender> {
+        let [low, high] = &self.senders;
+        match side {
+            Side::Low => low.as_ref(),
+            Side::High => high.as_ref(),
+        }
+    }
+
+    fn sender_mut(&mut self, side: Side) -> Option<&mut Sender> {
+        let [low, high] = &mut self.senders;
+        match side {
+            Side::Low => low.as_mut(),
+            Side::High => high.as_mut(),
+        }
+    }
+
+    /// Makes the sender of `side`, and its peer where the segment acknowledges something of it.
+    fn ensure_senders(&mut self, side: Side, segment: &Segment, place: Place) {
+        if self.sender(side).is_none() {
+            let midstream = !segment.flags.has(Flags::SYN);
+            let sender = self.new_sender(side, segment.seq, segment.at, midstream);
+            self.put_sender(side, sender);
+        }
+        let other = side.other();
+        if let Some(ack) = segment.ack
+            && self.sender(other).is_none()
+        {
+            let midstream = !segment.flags.has(Flags::SYN);
+            let sender = self.new_sender(other, ack, segment.at, midstream);
+            self.put_sender(other, sender);
+        }
+        if let Some(sender) = self.sender_mut(side).filter(|sender| !sender.has_sent()) {
+            sender.place_first(segment, place);
+        }
+    }
+
+    fn put_sender(&mut self, side: Side, sender: Sender) {
+        let [low, high] = &mut self.senders;
+        match side {
+            Side::Low => *low = Some(sender),
+            Side::High => *high = Some(sender),
+        }
+    }
+
+    fn new_sender(&self, side: Side, number: u32, at: Timestamp, midstream: bool) -> Sender {
+        let (own, peer) = (self.party(side), self.party(side.other()));
+        let followed =
+            own.follow.map(|network| Box::new(Followed::new(peer.endpoint.address, network, self.id, at, midstream)));
+        let report = self.reports.then(|| Box::new(self.new_report(own.endpoint, peer.endpoint, at)));
+        Sender::new(number, followed, report)
+    }
+
+    fn new_report(&self, source: Endpoint, destination: Endpoint, at: Timestamp) -> DirectionReport {
+        DirectionReport {
+            connection: self.id,
+            input: 0,
+            first_frame: 0,
+            first_at: at,
+            last_at: at,
+            source,
+            destination,
+            packets: 0,
+            data_packets: 0,
+            payload: Bytes(0),
+            unique: Bytes(0),
+            retransmitted_packets: 0,
+            retransmitted: Bytes(0),
+            synfin_retransmitted_packets: 0,
+            hole_fill_packets: 0,
+            duplicate_packets: 0,
+            rtt_seqack: RttSummary::default(),
+            rtt_timestamps: RttSummary::default(),
+            flight_max: Bytes(0),
+            limited_by: Limiter::Unknown,
+            loss_events: 0,
+            timeouts: 0,
+            samples: Vec::new(),
+        }
+    }
+
+    /// The shift of the window in `segment` (RFC 7323 section 2.2): none in a SYN; otherwise that of the sender's SYN where
+    /// both SYNs had one.
+    fn window_shift(&self, side: Side, segment: &Segment) -> Option<u8> {
+        if segment.flags.has(Flags::SYN) {
+            return Some(0);
+        }
+        let syn = |side| self.sender(side).and_then(|sender| sender.syn);
+        let shift = |side| syn(side).and_then(|syn| syn.offer).map(|offer| offer.window_scale);
+        match (shift(side), shift(side.other())) {
+            (Some(None), _) | (_, Some(None)) => Some(0),
+            (Some(own), Some(_)) => own,
+            // An answer has the option only where the SYN had it.
+            (Some(own), None) => own.filter(|_| syn(side).is_some_and(|syn| syn.is_answer)),
+            (None, _) => None,
+        }
+    }
+
+    fn advance_stage(&mut self, segment: &Segment) {
+        let both_finished = self.senders.iter().flatten().filter(|sender| sender.has_finished()).count() == 2;
+        self.stage = match self.stage {
+            _ if segment.flags.has(Flags::RST) || both_finished => Stage::Closed,
+            Stage::Opening if !segment.flags.has(Flags::SYN) && segment.ack.is_some() => Stage::Established,
+            stage => stage,
+        };
+    }
+
+    /// Ends transfers that a reset or an acknowledged FIN closes; returns when silence would end the next one.
+    fn end_transfers(&mut self, segment: &Segment, context: &mut Context<'_>) -> Option<Timestamp> {
+        let reset = segment.flags.has(Flags::RST);
+        let mut next = None;
+        for sender in self.senders.iter_mut().flatten() {
+            if reset || sender.ends_by_fin() {
+                sender.end_transfer(segment.at, context);
+            }
+            if let Some(deadline) = sender.silence_ends_at() {
+                next = Some(next.map_or(deadline, |next: Timestamp| next.min(deadline)));
+            }
+        }
+        next
+    }
+
+    /// Whether `segment` announces that its sender (a SYN) or its receiver is about to start sending.
+    fn trigger(segment: &Segment, peer: Option<&Sender>) -> Option<Trigger> {
+        if segment.flags.has(Flags::SYN) {
+            return segment.ack.is_none().then_some(Trigger::ActiveOpen);
+        }
+        let wakes = segment.payload_len > 0 && peer.is_some_and(|peer| peer.is_idle(segment.at));
+        wakes.then_some(Trigger::Idle)
+    }
+
+    /// Turns what a segment of `side` announces into the start of an inside host.
+    fn imminent(&self, side: Side, trigger: Option<Trigger>) -> Option<(Side, Trigger)> {
+        let trigger = trigger?;
+        let (from_inside, to_inside) = (self.party(side).inside, self.party(side.other()).inside);
+        match trigger {
+            Trigger::ActiveOpen if from_inside => Some((side, Trigger::ActiveOpen)),
+            Trigger::ActiveOpen if to_inside => Some((side.other(), Trigger::PassiveOpen)),
+            Trigger::Idle if to_inside && !from_inside => Some((side.other(), Trigger::Idle)),
+            _ => None,
+        }
+    }
+}

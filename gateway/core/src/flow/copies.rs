@@ -1,0 +1,76 @@
+//! Second copies of one packet, as a mirror port makes them when it sees a packet enter and leave.
+//!
+//! A copy is the same packet: same identification, sequence, acknowledgement, window and timestamp. A retransmission is a
+//! new one: IPv4 gives it a new identification, and a later timestamp where there are timestamps. Where neither can tell
+//! them apart, only a copy comes at once.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use crate::flow::scoreboard::Stamp;
+use crate::wire::segment::{Flags, Segment};
+
+/// A copy follows within this time: no queue of a mirrored switch is longer.
+const COPY_WITHIN: Micros = Micros(20_000);
+/// Without an identification that tells, it follows within this time, which no retransmission does.
+const COPY_AT_ONCE: Micros = Micros(500);
+
+/// The packet seen last in one direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastPacket {
+    at: Timestamp,
+    seq: u32,
+    ack: Option<u32>,
+    payload_len: u32,
+    ts_value: Option<u32>,
+    window: u16,
+    ip_id: Option<u16>,
+    flags: Flags,
+}
+
+impl LastPacket {
+    /// What is kept of `segment`.
+    pub(crate) fn of(segment: &Segment) -> Self {
+        Self {
+            at: segment.at,
+            seq: segment.seq,
+            ack: segment.ack,
+            payload_len: segment.payload_len,
+            ts_value: segment.options.timestamps.map(|timestamps| timestamps.value),
+            window: segment.window,
+            ip_id: segment.ip_id,
+            flags: segment.flags,
+        }
+    }
+
+    /// Whether `segment` is a second copy of this packet.
+    pub(crate) fn is_copied_by(&self, segment: &Segment) -> bool {
+        let later = Self::of(segment);
+        let same = self.seq == later.seq
+            && self.ack == later.ack
+            && self.payload_len == later.payload_len
+            && self.ts_value == later.ts_value
+            && self.window == later.window
+            && self.flags == later.flags
+            && self.ip_id == later.ip_id;
+        // Without an identification a duplicate acknowledgement looks like a copy of the first one.
+        let tellable = telling(self.ip_id) || self.payload_len > 0;
+        same && tellable && is_soon_enough(telling(self.ip_id), later.at.since(self.at))
+    }
+}
+
+/// Whether `segment` is a second copy of the outstanding segment last sent as `stamp`.
+pub(crate) fn is_copy_of(stamp: &Stamp, segment: &Segment) -> bool {
+    let same = stamp.ip_id == segment.ip_id.unwrap_or(0)
+        && stamp.ts_value == segment.options.timestamps.map_or(0, |timestamps| timestamps.value)
+        && !segment.flags.has(Flags::SYN);
+    same && is_soon_enough(telling(segment.ip_id), segment.at.since(stamp.at))
+}
+
+/// An identification of 0 is what a sender gives all packets that may not be fragmented.
+fn telling(ip_id: Option<u16>) -> bool {
+    ip_id.is_some_and(|ip_id| ip_id != 0)
+}
+
+fn is_soon_enough(identified: bool, elapsed: Micros) -> bool {
+    elapsed <= if identified { COPY_WITHIN } else { COPY_AT_ONCE }
+}

@@ -1,0 +1,46 @@
+//! What reconstruction finds out about networks, and what it works with.
+
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
+
+use crate::config::Limits;
+use crate::counters::Counters;
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+
+/// Takes findings: the window per network in the engine.
+pub(crate) trait Findings {
+    /// A window sample or lower bound.
+    fn sample(&mut self, sample: &WindowSample);
+    /// A valid round-trip time.
+    fn rtt(&mut self, network: Network, at: Timestamp, rtt: Micros, connection: ConnectionId);
+    /// A loss event, whether or not it gave a sample.
+    fn loss(&mut self, network: Network, at: Timestamp, connection: ConnectionId);
+    /// A round trip and what limited its sender.
+    fn limiter(&mut self, network: Network, at: Timestamp, limiter: Limiter);
+}
+
+/// What a connection works with while it takes a segment.
+pub(crate) struct Context<'a> {
+    /// Limits of its tables.
+    pub(crate) limits: &'a Limits,
+    /// Counters of the engine.
+    pub(crate) counters: &'a mut Counters,
+    /// The engine's time, which never runs backwards: findings carry it.
+    pub(crate) now: Timestamp,
+    /// Where findings go.
+    pub(crate) findings: &'a mut dyn Findings,
+}
+
+impl Context<'_> {
+    /// Disjoint gaps kept per sender.
+    pub(crate) fn gap_limit(&self) -> usize {
+        usize::try_from(self.limits.sequence_ranges.get()).unwrap_or(usize::MAX)
+    }
+
+    /// Outstanding segments kept per sender; few while the peer was never heard, since nothing would take them off.
+    pub(crate) fn segment_limit(&self, peer_heard: bool) -> usize {
+        const UNHEARD: usize = 256;
+        let limit = usize::try_from(self.limits.outstanding_segments.get()).unwrap_or(usize::MAX);
+        if peer_heard { limit } else { limit.min(UNHEARD) }
+    }
+}

@@ -1,0 +1,109 @@
+//! What is kept of a sender whose window is wanted: the replica, its transfers and who it sends to.
+
+use std::net::IpAddr;
+
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros, Timestamp};
+
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::shadow::Shadow;
+use crate::flow::shadow::observation::ShadowSample;
+
+/// A followed sender.
+#[derive(Clone, Debug)]
+pub(crate) struct Followed {
+    /// The replica of its window.
+    pub(crate) shadow: Shadow,
+    /// Whom it sends to.
+    pub(crate) remote: IpAddr,
+    /// The network of `remote`.
+    pub(crate) network: Network,
+    /// The connection.
+    pub(crate) connection: ConnectionId,
+    /// The transfer under way.
+    pub(crate) transfer: Option<Transfer>,
+    /// The next transfer starts on our advice.
+    pub(crate) starts_advised: bool,
+    /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
+    pub(crate) rounds: [u32; 4],
+    /// The round trip under way ends when this position is acknowledged.
+    pub(crate) round_end: u64,
+    /// The replica was told the segment size.
+    pub(crate) opened: bool,
+}
+
+/// New data from the first byte to everything acknowledged and silence.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Transfer {
+    /// New bytes sent.
+    pub(crate) bytes: u64,
+    /// It started on our advice.
+    pub(crate) advised: bool,
+}
+
+impl Followed {
+    /// A sender first seen at `at`.
+    pub(crate) fn new(
+        remote: IpAddr,
+        network: Network,
+        connection: ConnectionId,
+        at: Timestamp,
+        midstream: bool,
+    ) -> Self {
+        Self {
+            shadow: Shadow::new(at, midstream),
+            remote,
+            network,
+            connection,
+            transfer: None,
+            starts_advised: false,
+            rounds: [0; 4],
+            round_end: 0,
+            opened: false,
+        }
+    }
+
+    /// A round trip ended.
+    pub(crate) fn count_round(&mut self) -> Limiter {
+        let limiter = self.shadow.limiter();
+        if let Some(count) = self.rounds.get_mut(limiter as usize) {
+            *count = count.saturating_add(1);
+        }
+        limiter
+    }
+
+    /// What limited most round trips; not known where none is known.
+    pub(crate) fn mostly_limited_by(&self) -> Limiter {
+        [Limiter::Window, Limiter::Receiver, Limiter::Application]
+            .into_iter()
+            .map(|limiter| (self.rounds.get(limiter as usize).copied().unwrap_or(0), limiter))
+            .filter(|(rounds, _)| *rounds > 0)
+            .max_by_key(|(rounds, _)| *rounds)
+            .map_or(Limiter::Unknown, |(_, limiter)| limiter)
+    }
+
+    /// Puts name and address to what the replica says.
+    pub(crate) fn sample(
+        &self,
+        at: Timestamp,
+        said: ShadowSample,
+        mss: Bytes,
+        rtt_min: Option<Micros>,
+    ) -> WindowSample {
+        let transfer = self.transfer.unwrap_or_default();
+        WindowSample {
+            at,
+            network: self.network,
+            remote: self.remote,
+            connection: self.connection,
+            window: said.window,
+            mss,
+            reason: said.reason,
+            sawtooth: said.sawtooth,
+            phase: said.phase,
+            transfer: Bytes(transfer.bytes),
+            advised: transfer.advised,
+            rtt_min,
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Which addresses lie inside the organisation, and which network any address belongs to.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use prefix_trie::joint::JointPrefixSet;
+use spand_proto::network::Network;
+
+/// The configured prefixes.
+#[derive(Clone, Debug)]
+pub(crate) struct Prefixes {
+    internal: JointPrefixSet<IpNet>,
+    networks: JointPrefixSet<IpNet>,
+}
+
+impl Prefixes {
+    /// Takes the internal prefixes and the list of networks.
+    pub(crate) fn new(internal: &[IpNet], networks: &[IpNet]) -> Self {
+        Self { internal: internal.iter().copied().collect(), networks: networks.iter().copied().collect() }
+    }
+
+    /// Whether nothing says what is inside: a bare trace.
+    pub(crate) fn is_bare(&self) -> bool {
+        self.internal.is_empty()
+    }
+
+    /// Whether `address` lies inside.
+    pub(crate) fn is_internal(&self, address: IpAddr) -> bool {
+        self.internal.get_lpm(&IpNet::from(address.to_canonical())).is_some()
+    }
+
+    /// The network of `address`: the longest match in the list, else its /24 or /48.
+    pub(crate) fn network_of(&self, address: IpAddr) -> Network {
+        let listed = self.networks.get_lpm(&IpNet::from(address.to_canonical()));
+        listed.map_or_else(|| Network::of(address), Network::new)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_match_wins_and_the_rest_falls_into_24_and_48() {
+        let list = ["192.0.0.0/8".parse().unwrap(), "192.0.2.128/25".parse().unwrap()];
+        let prefixes = Prefixes::new(&[], &list);
+        let of = |text: &str| prefixes.network_of(text.parse().unwrap()).to_string();
+        assert_eq!(of("192.0.2.200"), "192.0.2.128/25");
+        assert_eq!(of("192.0.2.100"), "192.0.0.0/8");
+        assert_eq!(of("::ffff:192.0.2.200"), "192.0.2.128/25");
+        assert_eq!(of("198.51.100.9"), "198.51.100.0/24");
+        assert_eq!(of("2001:db8::1"), "2001:db8::/48");
+        assert!(prefixes.is_bare() && !prefixes.is_internal("192.0.2.1".parse().unwrap()));
+    }
+}

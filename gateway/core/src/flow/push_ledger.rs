@@ -1,0 +1,98 @@
+//! To which pairs of hosts advice was pushed: the next start between them is partly our own output.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use spand_proto::units::{Micros, Timestamp};
+
+use crate::flow::tuple::SeededState;
+
+/// An entry older than this is of no start any more: the advice's lifetime (definitions, "Window, network, estimate").
+const LIFETIME: Micros = Micros::from_secs(60);
+/// Pairs remembered; at the limit the oldest goes.
+const PAIRS: usize = 65_536;
+
+/// Pairs of host and remote address that were advised, until their next start or 60 s later.
+#[derive(Clone, Debug)]
+pub(crate) struct PushLedger {
+    pairs: HashMap<(IpAddr, IpAddr), Timestamp, SeededState>,
+    by_age: VecDeque<(Timestamp, IpAddr, IpAddr)>,
+}
+
+impl PushLedger {
+    /// An empty ledger.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { pairs: HashMap::with_hasher(SeededState(seed)), by_age: VecDeque::new() }
+    }
+
+    /// Notes that `host` was told about `remote`; returns whether an older note had to go.
+    pub(crate) fn note(&mut self, host: IpAddr, remote: IpAddr, at: Timestamp) -> bool {
+        self.pairs.insert((host, remote), at);
+        self.by_age.push_back((at, host, remote));
+        self.forget_older(at);
+        let full = self.by_age.len() > PAIRS;
+        if full {
+            self.forget_oldest();
+        }
+        full
+    }
+
+    /// Whether `host` was told about `remote` within the advice's lifetime; the note is used up.
+    pub(crate) fn take(&mut self, host: IpAddr, remote: IpAddr, now: Timestamp) -> bool {
+        if self.pairs.is_empty() {
+            return false;
+        }
+        match self.pairs.entry((host, remote)) {
+            Entry::Occupied(noted) => now.since(noted.remove()) <= LIFETIME,
+            Entry::Vacant(_) => false,
+        }
+    }
+
+    fn forget_older(&mut self, now: Timestamp) {
+        while self.by_age.front().is_some_and(|(at, ..)| now.since(*at) > LIFETIME) {
+            self.forget_oldest();
+        }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((at, host, remote)) = self.by_age.pop_front() else { return };
+        // A newer note of the same pair stays.
+        if self.pairs.get(&(host, remote)) == Some(&at) {
+            self.pairs.remove(&(host, remote));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(s: u64) -> Timestamp {
+        Timestamp(s * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_note_is_used_once_and_ages() {
+        let (host, remote): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "198.51.100.1".parse().unwrap());
+        let mut ledger = PushLedger::new(1);
+        ledger.note(host, remote, at(0));
+        assert!(!ledger.take(remote, host, at(1)), "the direction counts");
+        assert!(ledger.take(host, remote, at(1)));
+        assert!(!ledger.take(host, remote, at(1)));
+        ledger.note(host, remote, at(2));
+        assert!(!ledger.take(host, remote, at(63)));
+    }
+
+    #[test]
+    fn the_oldest_goes_at_the_limit() {
+        let remote: IpAddr = "198.51.100.1".parse().unwrap();
+        let host = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes());
+        let mut ledger = PushLedger::new(1);
+        let dropped = (0..70_000).filter(|n| ledger.note(host(*n), remote, at(1))).count();
+        assert_eq!(dropped, 70_000 - PAIRS);
+        assert!(!ledger.take(host(0), remote, at(2)));
+        assert!(ledger.take(host(69_999), remote, at(2)));
+    }
+}

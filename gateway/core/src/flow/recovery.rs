@@ -1,0 +1,253 @@
+//! What a retransmission means: loss by duplicate acknowledgements, timeout, tail loss probe, congestion mark, or nothing.
+//!
+//! One loss event per window of data: everything repaired up to the recovery point belongs to the event that set it
+//! (RFC 6675 section 5, RFC 6582). A reduction is taken back when DSACKs or timestamps show that nothing had been lost
+//! (RFC 3708, RFC 3522, RFC 4015). Judges from what the tap sees; the window is [`super::shadow`]'s.
+
+use spand_proto::units::Micros;
+
+use crate::flow::sequence::is_after;
+use crate::flow::shadow::observation::LossKind;
+
+/// Duplicate acknowledgements that start a fast retransmit (RFC 5681 section 3.2).
+const DUP_THRESH: u16 = 3;
+/// A flight of fewer full segments than this cannot give three duplicates, so fewer suffice (RFC 5827).
+const SMALL_FLIGHT: u64 = 4;
+/// Part of our own timeout after which a silence counts as one: the tap's round trip is the shorter, and clocks are coarse.
+const TIMEOUT_PERCENT: u64 = 75;
+
+/// One sender's loss recovery.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recovery {
+    episode: Option<Episode>,
+    duplicates: u16,
+    probe: Option<Probe>,
+    undo: Option<Undo>,
+    /// Everything below was outstanding when congestion was last answered: echoes for it are no new event.
+    answered_to: u64,
+    ece_pending: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    /// Recovery ends when this is acknowledged.
+    point: u64,
+}
+
+/// A tail loss probe whose outcome is open (RFC 8985 section 7).
+#[derive(Clone, Copy, Debug)]
+struct Probe {
+    /// `SND.NXT` when it was sent.
+    high: u64,
+}
+
+/// What it takes to call the last reduction spurious.
+#[derive(Clone, Copy, Debug)]
+struct Undo {
+    /// Retransmissions of the episode that no DSACK has named.
+    unconfirmed: u16,
+    /// Timestamp value of the first of them, until the first acknowledgement that advances.
+    first_ts_value: Option<u32>,
+}
+
+/// A transmission of bytes below the highest sequence sent, no copy, probe of a zero window or keep-alive.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Repeat {
+    /// Its first position and the one after its last.
+    pub(crate) start: u64,
+    /// Position after its last byte.
+    pub(crate) end: u64,
+    /// `SND.UNA` and `SND.NXT`.
+    pub(crate) una: u64,
+    /// Highest position sent.
+    pub(crate) nxt: u64,
+    /// Bytes SACKed above `una`.
+    pub(crate) sacked: u64,
+    /// Segment size, where known.
+    pub(crate) mss: u64,
+    /// The bytes were never seen before: lost before the tap.
+    pub(crate) unseen: bool,
+    /// They had been retransmitted before.
+    pub(crate) again: bool,
+    /// Time since they were last sent.
+    pub(crate) since_sent: Option<Micros>,
+    /// Time since the last acknowledgement.
+    pub(crate) since_ack: Option<Micros>,
+    /// The retransmission timeout.
+    pub(crate) timeout: Micros,
+    /// Both ends agreed on SACK, so the sender may probe its tail.
+    pub(crate) sack_permitted: bool,
+    /// Its timestamp value.
+    pub(crate) ts_value: Option<u32>,
+}
+
+/// What an acknowledgement did to `SND.UNA`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum AckKind {
+    /// It advanced.
+    Advance,
+    /// It stayed, and the peer says that it got something else, or more of the same (RFC 5681 section 2, RFC 6675).
+    Duplicate,
+    /// It stayed for another reason: data of the peer's, or a window update.
+    #[default]
+    Other,
+}
+
+/// What an acknowledgement tells recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Progress {
+    /// `SND.UNA` after it.
+    pub(crate) una: u64,
+    /// What it did to the cumulative acknowledgement.
+    pub(crate) kind: AckKind,
+    /// Its first SACK block reports a duplicate segment (RFC 2883).
+    pub(crate) dsack: bool,
+    /// The timestamp it echoes.
+    pub(crate) echo: Option<u32>,
+    /// It carries an ECN echo.
+    pub(crate) ece: bool,
+}
+
+/// What became of recovery by an acknowledgement.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Turn {
+    /// A tail loss probe turned out to have repaired a loss.
+    pub(crate) probe_loss: bool,
+    /// The last reduction was spurious.
+    pub(crate) undone: bool,
+    /// The recovery point is acknowledged.
+    pub(crate) ended: bool,
+}
+
+impl Recovery {
+    /// Whether a loss is being repaired.
+    pub(crate) fn is_active(&self) -> bool {
+        self.episode.is_some()
+    }
+
+    /// Judges a repeat; a loss event is returned once per window of data.
+    pub(crate) fn repeated(&mut self, repeat: &Repeat) -> Option<LossKind> {
+        if repeat.end <= repeat.una {
+            // Acknowledged already: a needless copy, whose sender knew no better. Its reduction, if any, left no sign.
+            return None;
+        }
+        let timed_out = repeat.is_after_silence();
+        if self.episode.is_some_and(|episode| repeat.una < episode.point) {
+            self.count_for_undo();
+            let head_again = repeat.again && repeat.start <= repeat.una;
+            return (timed_out && head_again).then(|| self.begin(LossKind::Timeout, repeat));
+        }
+        if !repeat.unseen && self.is_tail_probe(repeat) {
+            self.probe = Some(Probe { high: repeat.nxt });
+            return None;
+        }
+        let small_flight = repeat.nxt.saturating_sub(repeat.una) < SMALL_FLIGHT * repeat.mss.max(1);
+        let hinted = repeat.sacked > 0
+            || self.duplicates >= DUP_THRESH
+            || (self.duplicates > 0 && (small_flight || !repeat.unseen));
+        if timed_out {
+            Some(self.begin(LossKind::Timeout, repeat))
+        } else if hinted {
+            Some(self.begin(LossKind::FastRetransmit, repeat))
+        } else if repeat.unseen {
+            // Nothing says that it was missed: it only came late.
+            None
+        } else {
+            Some(self.begin(LossKind::Timeout, repeat))
+        }
+    }
+
+    /// The sender says that it reduced its window for an ECN echo (RFC 3168 section 6.1.2).
+    pub(crate) fn reduced(&mut self, una: u64, nxt: u64) -> Option<LossKind> {
+        if !std::mem::take(&mut self.ece_pending) || self.is_active() || una < self.answered_to {
+            return None;
+        }
+        self.answered_to = nxt;
+        self.undo = None;
+        Some(LossKind::Ecn)
+    }
+
+    /// Takes an acknowledgement.
+    pub(crate) fn acknowledged(&mut self, progress: &Progress) -> Turn {
+        let mut turn = Turn::default();
+        self.ece_pending |= progress.ece;
+        match progress.kind {
+            AckKind::Advance => {
+                self.duplicates = 0;
+                turn.undone = self.is_late_original(progress.echo);
+            }
+            AckKind::Duplicate => self.duplicates = self.duplicates.saturating_add(1),
+            AckKind::Other => {}
+        }
+        turn.probe_loss = self.settle_probe(progress);
+        if progress.dsack
+            && let Some(undo) = &mut self.undo
+        {
+            undo.unconfirmed = undo.unconfirmed.saturating_sub(1);
+            turn.undone |= undo.unconfirmed == 0;
+        }
+        if turn.undone {
+            self.undo = None;
+        }
+        if self.episode.is_some_and(|episode| progress.una >= episode.point || turn.undone) {
+            self.episode = None;
+            self.duplicates = 0;
+            turn.ended = !turn.undone;
+        }
+        turn
+    }
+
+    fn begin(&mut self, kind: LossKind, repeat: &Repeat) -> LossKind {
+        self.episode = Some(Episode { point: repeat.nxt });
+        self.answered_to = repeat.nxt;
+        self.probe = None;
+        self.undo = (!repeat.unseen).then_some(Undo { unconfirmed: 1, first_ts_value: repeat.ts_value });
+        kind
+    }
+
+    fn count_for_undo(&mut self) {
+        if let Some(undo) = &mut self.undo {
+            undo.unconfirmed = undo.unconfirmed.saturating_add(1);
+        }
+    }
+
+    /// The last segment again with nothing SACKed and no duplicate: RFC 8985 section 7.2. What follows it is a timeout.
+    fn is_tail_probe(&self, repeat: &Repeat) -> bool {
+        repeat.sack_permitted
+            && repeat.end == repeat.nxt
+            && repeat.sacked == 0
+            && self.duplicates == 0
+            && !repeat.again
+            && self.probe.is_none()
+    }
+
+    /// RFC 8985 section 7.4, as Linux does it (`tcp_process_tlp_ack`): everything up to the probe is acknowledged; a DSACK
+    /// or a duplicate says that both copies arrived, an acknowledgement of later data without one says that only one did.
+    fn settle_probe(&mut self, progress: &Progress) -> bool {
+        let Some(probe) = self.probe.filter(|probe| progress.una >= probe.high) else { return false };
+        if progress.dsack || progress.kind == AckKind::Duplicate {
+            self.probe = None;
+            return false;
+        }
+        if progress.una == probe.high {
+            return false;
+        }
+        self.probe = None;
+        true
+    }
+
+    /// Eifel detection (RFC 3522): the first acknowledgement that advances echoes a time before the retransmission.
+    fn is_late_original(&mut self, echo: Option<u32>) -> bool {
+        let Some(first) = self.undo.as_mut().and_then(|undo| undo.first_ts_value.take()) else { return false };
+        echo.is_some_and(|echo| is_after(first, echo))
+    }
+}
+
+impl Repeat {
+    /// Nothing was heard, and this was not sent, for about a timeout.
+    fn is_after_silence(&self) -> bool {
+        let patience = Micros(self.timeout.0 * TIMEOUT_PERCENT / 100);
+        let heard_nothing = self.since_ack.is_none_or(|since| since >= patience);
+        heard_nothing && self.since_sent.is_some_and(|since| since >= patience)
+    }
+}

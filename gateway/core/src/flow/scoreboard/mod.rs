@@ -1,0 +1,393 @@
+//! What a sender has outstanding: segments sent and not yet cumulatively acknowledged, as seen at the tap (RFC 6675).
+//!
+//! Keeps when each segment was last sent, whether it was SACKed, deemed lost or retransmitted, and from that how many
+//! bytes are in the network (`pipe`). Judges nothing: what a retransmission means is [`super::recovery`]'s.
+
+mod segment;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+use spand_proto::units::{Micros, Timestamp};
+
+pub(crate) use self::segment::{Mark, Outstanding, Stamp};
+
+/// Segments that must be SACKed above one before it counts as lost (RFC 6675 section 2, `DupThresh`).
+const DUP_THRESH: usize = 3;
+
+/// A sender's outstanding segments in order of sequence.
+#[derive(Clone, Debug)]
+pub(crate) struct Scoreboard {
+    segments: VecDeque<Outstanding>,
+    /// Highest position sent, exclusive.
+    nxt: u64,
+    /// Highest position acknowledged.
+    una: u64,
+    /// Bytes in segments marked SACKed.
+    sacked: u64,
+    /// Bytes in segments marked lost and not SACKed.
+    lost: u64,
+    /// Bytes in segments retransmitted and not SACKed since.
+    retransmitted: u64,
+    /// Position below which everything not SACKed is marked lost already.
+    lost_below: u64,
+    /// Position after the highest byte SACKed.
+    sacked_to: u64,
+    /// The latest transmission among the acknowledged segments.
+    acked_sent: Timestamp,
+}
+
+/// What a cumulative acknowledgement did.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct CumulativeAck {
+    /// Advance in bytes.
+    pub(crate) advanced: u64,
+    /// Of it, bytes that had been SACKed before.
+    pub(crate) sacked_before: u64,
+    /// Time since the segment that ends exactly there was sent, where that is a valid sample.
+    pub(crate) rtt: Option<Micros>,
+    /// The segment that ends there was sent more than once (Karn's rule).
+    pub(crate) ambiguous: bool,
+}
+
+/// How a segment met the scoreboard.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Placed {
+    /// Before this transmission, the lowest outstanding segment it repeats was last sent so.
+    pub(crate) repeats: Option<Stamp>,
+    /// It had been retransmitted before.
+    pub(crate) again: bool,
+    /// The repeated segment had been SACKed.
+    pub(crate) was_sacked: bool,
+    /// The limit was reached: it was merged with its neighbour.
+    pub(crate) merged: bool,
+}
+
+impl Scoreboard {
+    /// Nothing outstanding at `position`.
+    pub(crate) fn starting_at(position: u64) -> Self {
+        Self {
+            segments: VecDeque::new(),
+            nxt: position,
+            una: position,
+            sacked: 0,
+            lost: 0,
+            retransmitted: 0,
+            lost_below: 0,
+            sacked_to: 0,
+            acked_sent: Timestamp(0),
+        }
+    }
+
+    /// Highest position sent, exclusive (`SND.NXT`).
+    pub(crate) fn nxt(&self) -> u64 {
+        self.nxt
+    }
+
+    /// Highest position acknowledged (`SND.UNA`).
+    pub(crate) fn una(&self) -> u64 {
+        self.una
+    }
+
+    /// Highest sequence sent less highest acknowledgement, in bytes.
+    pub(crate) fn flight(&self) -> u64 {
+        self.nxt.saturating_sub(self.una)
+    }
+
+    /// Bytes in the network: outstanding, less SACKed, less deemed lost, plus retransmitted (RFC 6675 section 2).
+    pub(crate) fn pipe(&self) -> u64 {
+        (self.flight() + self.retransmitted).saturating_sub(self.sacked + self.lost)
+    }
+
+    /// Bytes SACKed above the cumulative acknowledgement.
+    pub(crate) fn sacked(&self) -> u64 {
+        self.sacked
+    }
+
+    /// The last transmission of the outstanding byte at `position` and how many there were, where any was seen.
+    pub(crate) fn transmissions(&self, position: u64) -> Option<(Stamp, u8)> {
+        let segment = self.segments.get(self.first_after(position))?;
+        let seen = segment.start <= position && !segment.marks.has(Mark::Unseen);
+        seen.then_some((segment.stamp, segment.transmissions))
+    }
+
+    /// The first segment at or after `position` that was seen.
+    pub(crate) fn first_sent_after(&self, position: u64) -> Option<Stamp> {
+        let first = self.first_after(position);
+        self.segments.range(first..).find(|segment| !segment.marks.has(Mark::Unseen)).map(|segment| segment.stamp)
+    }
+
+    /// Puts a transmission of `start..end` down. Above everything sent it becomes a segment of its own, after a stand-in
+    /// for what was never seen below it; elsewhere it marks the segments it repeats.
+    pub(crate) fn send(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
+        if start >= self.nxt {
+            let merged = self.push_new(start, end, stamp, limit);
+            return Placed { merged, ..Placed::default() };
+        }
+        self.send_again(start, end, stamp, limit)
+    }
+
+    /// Marks `start..end` as never to be timed: zero-window probes, whose answer waits for the receiver's application.
+    pub(crate) fn forbid_timing(&mut self, start: u64, end: u64) {
+        let first = self.first_after(start);
+        for segment in self.segments.iter_mut().skip(first).take_while(|segment| segment.start < end) {
+            segment.marks.set(Mark::Untimed);
+        }
+    }
+
+    fn push_new(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> bool {
+        let seen_from = self.nxt.max(self.una);
+        self.nxt = end;
+        if start > seen_from {
+            self.push_back(Outstanding::unseen(seen_from, start), limit);
+        }
+        self.push_back(Outstanding::new(start, end, stamp), limit)
+    }
+
+    /// Appends, or at the limit lets the last segment grow over it, which no longer can be timed.
+    fn push_back(&mut self, segment: Outstanding, limit: usize) -> bool {
+        if self.segments.len() >= limit
+            && let Some(last) = self.segments.back_mut()
+            && !last.marks.has(Mark::Sacked)
+        {
+            let added = segment.end - last.end;
+            last.end = segment.end;
+            last.stamp = segment.stamp;
+            last.marks.set(Mark::Untimed);
+            if last.marks.has(Mark::Lost) {
+                self.lost += added;
+            }
+            if last.marks.has(Mark::Retransmitted) {
+                self.retransmitted += added;
+            }
+            return true;
+        }
+        self.segments.push_back(segment);
+        false
+    }
+
+    fn send_again(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
+        let mut placed = Placed::default();
+        if start < self.una {
+            // Acknowledged already, so nothing waits for it; but what was sent before it can no longer be timed.
+            self.acked_sent = self.acked_sent.max(stamp.at);
+        }
+        let from = start.max(self.una);
+        if from < end {
+            let mut index = self.split_at(from, limit);
+            while let Some(segment) = self.segments.get(index).copied().filter(|segment| segment.start < end) {
+                if end < segment.end {
+                    self.split_at(end, limit);
+                }
+                let Some(segment) = self.segments.get_mut(index) else { break };
+                if segment.marks.has(Mark::Unseen) {
+                    segment.marks.clear(Mark::Unseen);
+                    segment.marks.clear(Mark::Untimed);
+                    segment.stamp = stamp;
+                    segment.transmissions = 1;
+                    if segment.marks.has(Mark::Lost) {
+                        segment.marks.set(Mark::Retransmitted);
+                        self.retransmitted += segment.len();
+                    }
+                } else {
+                    placed.repeats = placed.repeats.or(Some(segment.stamp));
+                    placed.again |= segment.transmissions > 1;
+                    placed.was_sacked |= segment.marks.has(Mark::Sacked);
+                    segment.stamp = stamp;
+                    segment.transmissions = segment.transmissions.saturating_add(1);
+                    if !segment.marks.has(Mark::Sacked) && !segment.marks.has(Mark::Retransmitted) {
+                        segment.marks.set(Mark::Retransmitted);
+                        self.retransmitted += segment.len();
+                    }
+                }
+                index += 1;
+            }
+        }
+        if end > self.nxt {
+            placed.merged = self.push_new(self.nxt, end, stamp, limit);
+        }
+        placed
+    }
+
+    /// Takes a cumulative acknowledgement of everything below `ack`, seen at `at`.
+    pub(crate) fn acknowledge(&mut self, ack: u64, at: Timestamp) -> CumulativeAck {
+        let mut outcome = CumulativeAck { advanced: ack.saturating_sub(self.una), ..CumulativeAck::default() };
+        if outcome.advanced == 0 {
+            return outcome;
+        }
+        self.una = ack;
+        self.nxt = self.nxt.max(ack);
+        while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end <= ack) {
+            self.segments.pop_front();
+            self.forget(&segment);
+            if segment.marks.has(Mark::Sacked) {
+                outcome.sacked_before += segment.len();
+            }
+            if segment.end == ack && !segment.marks.has(Mark::Untimed) {
+                outcome.ambiguous = segment.transmissions > 1;
+                // A segment sent before a lower one waited for that one's acknowledgement, not for its own.
+                let in_order = self.acked_sent <= segment.stamp.at;
+                outcome.rtt = (segment.transmissions == 1 && in_order).then(|| at.since(segment.stamp.at));
+            }
+            self.acked_sent = self.acked_sent.max(segment.stamp.at);
+        }
+        self.acknowledge_part_of_head(ack, &mut outcome);
+        if self.segments.is_empty() && self.segments.capacity() > 64 {
+            self.segments.shrink_to(32);
+        }
+        outcome
+    }
+
+    fn acknowledge_part_of_head(&mut self, ack: u64, outcome: &mut CumulativeAck) {
+        let Some(head) = self.segments.front().copied().filter(|head| head.start < ack) else { return };
+        self.forget(&head);
+        self.acked_sent = self.acked_sent.max(head.stamp.at);
+        let mut rest = head;
+        rest.start = ack;
+        rest.marks.set(Mark::Untimed);
+        if head.marks.has(Mark::Sacked) {
+            outcome.sacked_before += ack - head.start;
+        }
+        self.remember(&rest);
+        if let Some(front) = self.segments.front_mut() {
+            *front = rest;
+        }
+    }
+
+    /// Takes a SACK block; returns the bytes not SACKed before.
+    pub(crate) fn sack(&mut self, left: u64, right: u64, limit: usize) -> u64 {
+        let (left, right) = (left.max(self.una), right.min(self.nxt));
+        if left >= right {
+            return 0;
+        }
+        self.sacked_to = self.sacked_to.max(right);
+        let mut index = self.split_at(left, limit);
+        let mut newly = 0;
+        while let Some(segment) = self.segments.get(index).copied().filter(|segment| segment.start < right) {
+            if segment.marks.has(Mark::Sacked) {
+                index += 1;
+                continue;
+            }
+            if right < segment.end {
+                self.split_at(right, limit);
+            }
+            let Some(segment) = self.segments.get_mut(index) else { break };
+            if segment.start >= left && segment.end <= right {
+                let before = *segment;
+                segment.marks.set(Mark::Sacked);
+                segment.marks.clear(Mark::Lost);
+                segment.marks.clear(Mark::Retransmitted);
+                let after = *segment;
+                self.forget(&before);
+                self.remember(&after);
+                newly += after.len();
+            }
+            index += 1;
+        }
+        newly
+    }
+
+    /// Marks as lost what has at least three SACKed segments above it (RFC 6675 section 4, `IsLost`).
+    pub(crate) fn deem_lost(&mut self) {
+        let mut above = self.first_after(self.sacked_to.saturating_sub(1)) + 1;
+        above = above.min(self.segments.len());
+        let mut sacked_segments = 0;
+        let mut bound = None;
+        for segment in self.segments.range(..above).rev().filter(|segment| segment.marks.has(Mark::Sacked)) {
+            sacked_segments += 1;
+            if sacked_segments == DUP_THRESH {
+                bound = Some(segment.start);
+                break;
+            }
+        }
+        if let Some(bound) = bound {
+            self.mark_lost_below(bound);
+        }
+    }
+
+    /// Marks everything below `end` as lost that is not SACKed: the sender repeated it, so it deems it so.
+    pub(crate) fn deem_lost_below(&mut self, end: u64) {
+        self.mark_lost_below(end);
+    }
+
+    /// A timeout: everything not SACKed is lost and nothing of it was retransmitted yet (RFC 6675 section 5.1).
+    pub(crate) fn deem_all_lost(&mut self) {
+        self.retransmitted = 0;
+        for segment in &mut self.segments {
+            segment.marks.clear(Mark::Retransmitted);
+        }
+        self.mark_lost_below(self.nxt);
+    }
+
+    /// A loss was taken back: nothing is deemed lost.
+    pub(crate) fn forgive(&mut self) {
+        self.lost = 0;
+        self.lost_below = 0;
+        for segment in &mut self.segments {
+            segment.marks.clear(Mark::Lost);
+        }
+    }
+
+    fn mark_lost_below(&mut self, bound: u64) {
+        if bound <= self.lost_below {
+            return;
+        }
+        let first = self.first_after(self.lost_below.max(self.una));
+        let mut newly = 0;
+        for segment in self.segments.range_mut(first..).take_while(|segment| segment.start < bound) {
+            if !segment.marks.has(Mark::Sacked) && !segment.marks.has(Mark::Lost) {
+                segment.marks.set(Mark::Lost);
+                newly += segment.len();
+            }
+        }
+        self.lost += newly;
+        self.lost_below = bound;
+    }
+
+    /// Index of the first segment that ends after `position`.
+    fn first_after(&self, position: u64) -> usize {
+        self.segments.partition_point(|segment| segment.end <= position)
+    }
+
+    /// Makes `position` a border between segments where it lies inside one and the limit allows; returns the index of the
+    /// first segment that ends after it.
+    fn split_at(&mut self, position: u64, limit: usize) -> usize {
+        let index = self.first_after(position);
+        let Some(segment) = self.segments.get_mut(index) else { return index };
+        if segment.start >= position || self.segments.len() >= limit {
+            return index;
+        }
+        let Some(segment) = self.segments.get_mut(index) else { return index };
+        let mut lower = *segment;
+        segment.start = position;
+        lower.end = position;
+        lower.marks.set(Mark::Untimed);
+        self.segments.insert(index, lower);
+        index + 1
+    }
+
+    fn forget(&mut self, segment: &Outstanding) {
+        let len = segment.len();
+        if segment.marks.has(Mark::Sacked) {
+            self.sacked = self.sacked.saturating_sub(len);
+        } else if segment.marks.has(Mark::Lost) {
+            self.lost = self.lost.saturating_sub(len);
+        }
+        if segment.marks.has(Mark::Retransmitted) {
+            self.retransmitted = self.retransmitted.saturating_sub(len);
+        }
+    }
+
+    fn remember(&mut self, segment: &Outstanding) {
+        let len = segment.len();
+        if segment.marks.has(Mark::Sacked) {
+            self.sacked += len;
+        } else if segment.marks.has(Mark::Lost) {
+            self.lost += len;
+        }
+        if segment.marks.has(Mark::Retransmitted) {
+            self.retransmitted += len;
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! One outstanding segment.
+
+use spand_proto::units::Timestamp;
+
+/// When and as what a segment was sent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Stamp {
+    /// When the tap saw it.
+    pub(crate) at: Timestamp,
+    /// Its timestamp value, 0 without the option.
+    pub(crate) ts_value: u32,
+    /// Its IPv4 identification, 0 where there is none.
+    pub(crate) ip_id: u16,
+}
+
+/// A segment that is not yet cumulatively acknowledged, SYN and FIN counting one byte each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outstanding {
+    /// Position of its first byte.
+    pub(crate) start: u64,
+    /// Position after its last.
+    pub(crate) end: u64,
+    /// Its last transmission.
+    pub(crate) stamp: Stamp,
+    /// Transmissions seen at the tap.
+    pub(crate) transmissions: u8,
+    /// What is known of it.
+    pub(crate) marks: Marks,
+}
+
+/// One thing known of a segment.
+#[derive(Clone, Copy, Debug)]
+#[repr(u8)]
+pub(crate) enum Mark {
+    /// The receiver holds it.
+    Sacked = 1,
+    /// Deemed lost (RFC 6675).
+    Lost = 2,
+    /// Retransmitted and not acknowledged since.
+    Retransmitted = 4,
+    /// Its acknowledgement would not measure a round trip: it was cut, merged or acknowledged in part.
+    Untimed = 8,
+    /// Not a segment but bytes the tap never saw.
+    Unseen = 16,
+}
+
+/// A set of [`Mark`]s.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks(u8);
+
+impl Marks {
+    /// Whether `mark` is set.
+    pub(crate) fn has(self, mark: Mark) -> bool {
+        self.0 & mark as u8 != 0
+    }
+
+    /// Sets `mark`.
+    pub(crate) fn set(&mut self, mark: Mark) {
+        self.0 |= mark as u8;
+    }
+
+    /// Clears `mark`.
+    pub(crate) fn clear(&mut self, mark: Mark) {
+        self.0 &= !(mark as u8);
+    }
+}
+
+impl Outstanding {
+    /// A segment sent for the first time.
+    pub(crate) fn new(start: u64, end: u64, stamp: Stamp) -> Self {
+        Self { start, end, stamp, transmissions: 1, marks: Marks::default() }
+    }
+
+    /// A stand-in for bytes that must have been sent but were not seen.
+    pub(crate) fn unseen(start: u64, end: u64) -> Self {
+        let mut marks = Marks::default();
+        marks.set(Mark::Unseen);
+        marks.set(Mark::Untimed);
+        Self { start, end, stamp: Stamp::default(), transmissions: 0, marks }
+    }
+
+    /// Its bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
+}

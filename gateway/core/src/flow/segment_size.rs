@@ -1,0 +1,107 @@
+//! The payload of a sender's full-sized segments: from the handshake where it was seen, else from what it sends.
+
+use spand_proto::units::Bytes;
+
+/// Bytes a timestamps option takes in every segment (RFC 7323 appendix A: 10, padded).
+const TIMESTAMPS_LEN: u16 = 12;
+/// Segments of one size with more data right behind them before the size counts as the full one.
+const PROOF: u8 = 4;
+/// Largest payload of a segment on Ethernet with jumbo frames; larger ones are segmented by the network card later.
+const LARGEST_BYTES: u32 = 8_960;
+/// Payload where nothing is known (RFC 9293 section 3.7.1, for Ethernet).
+const USUAL_BYTES: u32 = 1_460;
+
+/// What is known of a sender's segment size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SegmentSize {
+    /// The smaller of both ends' MSS options, less the options in every segment.
+    agreed: Option<u16>,
+    largest: u32,
+    proofs: u8,
+}
+
+impl SegmentSize {
+    /// Both SYNs were seen.
+    pub(crate) fn agree(&mut self, own: Option<u16>, peer: Option<u16>, timestamps: bool) {
+        // RFC 9293 section 3.7.1: without the option 536 is to be assumed. Senders limit themselves by their own, too.
+        let smaller = own.unwrap_or(u16::MAX).min(peer.unwrap_or(536));
+        self.agreed = Some(smaller.saturating_sub(if timestamps { TIMESTAMPS_LEN } else { 0 }).max(1));
+    }
+
+    /// A data segment of `payload` bytes; `pushed` where the application's write ended with it. Returns whether the size
+    /// is known better now.
+    pub(crate) fn sent(&mut self, payload: u32, pushed: bool) -> bool {
+        if payload > self.largest {
+            self.largest = payload;
+            self.proofs = 0;
+        }
+        if payload < self.largest || pushed || self.proofs >= PROOF {
+            return false;
+        }
+        self.proofs += 1;
+        self.proofs == PROOF
+    }
+
+    /// The size, where known.
+    pub(crate) fn bytes(&self) -> Option<Bytes> {
+        let seen = (self.proofs >= PROOF).then_some(self.largest);
+        let size = match (self.agreed.map(u32::from), seen) {
+            // A path of a smaller MTU shows itself in full-sized segments below what was agreed.
+            (Some(agreed), Some(seen)) => agreed.min(seen),
+            (Some(agreed), None) => agreed,
+            // Larger than any packet: the tap sees what the network card will cut.
+            (None, Some(seen)) if seen > LARGEST_BYTES => USUAL_BYTES,
+            (None, Some(seen)) => seen,
+            (None, None) => return None,
+        };
+        Some(Bytes(u64::from(size)))
+    }
+
+    /// The size, or the usual one.
+    pub(crate) fn bytes_or_usual(&self) -> u64 {
+        self.bytes().map_or(u64::from(USUAL_BYTES), |size| size.0)
+    }
+
+    /// Whether `payload` fills segments entirely.
+    pub(crate) fn is_full(&self, payload: u32) -> bool {
+        let size = self.bytes_or_usual();
+        payload > 0 && size > 0 && u64::from(payload).is_multiple_of(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smaller_offer_less_options_is_agreed() {
+        let mut size = SegmentSize::default();
+        assert_eq!(size.bytes(), None);
+        size.agree(Some(1_460), Some(1_380), true);
+        assert_eq!(size.bytes(), Some(Bytes(1_368)));
+        assert!(size.is_full(2 * 1_368) && !size.is_full(1_000));
+    }
+
+    #[test]
+    fn a_smaller_path_shows_itself_only_in_full_segments() {
+        let mut size = SegmentSize::default();
+        size.agree(Some(1_460), Some(1_460), false);
+        for _ in 0..20 {
+            size.sent(100, true);
+        }
+        assert_eq!(size.bytes(), Some(Bytes(1_460)), "an application's short writes prove nothing");
+        for _ in 0..4 {
+            size.sent(1_400, false);
+        }
+        assert_eq!(size.bytes(), Some(Bytes(1_400)));
+    }
+
+    #[test]
+    fn offloaded_segments_give_the_usual_size() {
+        let mut size = SegmentSize::default();
+        for _ in 0..4 {
+            size.sent(65_160, false);
+        }
+        assert_eq!(size.bytes(), Some(Bytes(1_460)));
+    }
+}

@@ -1,0 +1,194 @@
+//! What a sender is told: acknowledgements, SACK blocks, windows, echoes.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::Sender;
+use crate::counters::Ignored;
+use crate::flow::findings::Context;
+use crate::flow::recovery::{AckKind, Progress};
+use crate::flow::sequence::SequenceSpace;
+use crate::flow::shadow::observation::{Acked, LossKind};
+use crate::wire::segment::{Flags, Segment};
+
+/// The largest window there is (RFC 7323 section 2.3): an acknowledgement further ahead of what was sent is nonsense.
+const LARGEST_WINDOW: u64 = 65_535 << 14;
+
+impl Sender {
+    /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
+    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut Context<'_>) {
+        let Some(number) = segment.ack else { return };
+        let at = segment.at;
+        if !self.has_sent() && !self.acknowledged {
+            // Known by this acknowledgement alone: the space starts here.
+            self.space = SequenceSpace::starting_at(number);
+        }
+        let ack = self.space.position(number);
+        if self.has_sent() {
+            self.highest_ack = self.highest_ack.max(Some(ack));
+        }
+        if self.is_nonsense(ack, segment) {
+            return;
+        }
+        let window_moved = self.take_window(segment, scale);
+        let outstanding = self.board.flight() > 0;
+        let una_before = self.board.una();
+        let cumulative = self.board.acknowledge(ack, at);
+        self.space.advance(ack);
+        self.acknowledged = true;
+        self.last_ack = Some(at);
+        let (sacked_bytes, dsack) = self.take_sack(segment, ack, context);
+        self.delivered += cumulative.advanced - cumulative.sacked_before.min(cumulative.advanced) + sacked_bytes;
+
+        let rtt = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
+        if cumulative.ambiguous {
+            context.counters.ignore(Ignored::Karn);
+        }
+        let duplicate = outstanding
+            && cumulative.advanced == 0
+            && ack == una_before
+            && segment.seq_len() == 0
+            && !segment.flags.has(Flags::RST)
+            && !window_moved;
+        let kind = match cumulative.advanced {
+            1.. => AckKind::Advance,
+            0 if duplicate || sacked_bytes > 0 => AckKind::Duplicate,
+            0 => AckKind::Other,
+        };
+        let pipe_before = self.board.flight().saturating_sub(self.board.sacked());
+        let progress = Progress {
+            una: self.board.una(),
+            kind,
+            dsack,
+            echo: segment.options.timestamps.map(|timestamps| timestamps.echo),
+            ece: segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN),
+        };
+        self.turn(&progress, pipe_before, at, context);
+        self.tell_acked(&progress, cumulative.advanced, sacked_bytes, rtt, at, context);
+    }
+
+    /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the one to go by.
+    fn take_rtt(
+        &mut self,
+        segment: &Segment,
+        by_sequence: Option<Micros>,
+        advanced: bool,
+        context: &mut Context<'_>,
+    ) -> Option<Micros> {
+        let at = segment.at;
+        let by_timestamp = segment.options.timestamps.and_then(|timestamps| self.echo.echoed(timestamps.echo, at));
+        if let Some(report) = &mut self.report {
+            if let Some(rtt) = by_sequence {
+                report.rtt_seqack.add(rtt);
+            }
+            if let Some(rtt) = by_timestamp {
+                report.rtt_timestamps.add(rtt);
+            }
+        }
+        // Without an advance an echo repeats an old one's time, or comes from data of the peer's own.
+        let rtt = by_sequence.or(by_timestamp.filter(|_| advanced))?;
+        self.rtt.add(rtt);
+        context.counters.rtt_samples += 1;
+        if let Some(followed) = self.followed.as_deref() {
+            context.findings.rtt(followed.network, context.now, rtt, followed.connection);
+        }
+        if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
+            self.handshake_rtt = by_sequence.or(self.handshake_rtt);
+            self.tell_segment_size(at);
+        }
+        Some(rtt)
+    }
+
+    /// An acknowledgement of what was never sent: capture loss gives small ones, a forged reset any number.
+    fn is_nonsense(&self, ack: u64, segment: &Segment) -> bool {
+        let ahead = ack.saturating_sub(self.board.nxt());
+        ahead > LARGEST_WINDOW || (ahead > 0 && segment.flags.has(Flags::RST) && self.has_sent())
+    }
+
+    /// Takes the announced window; returns whether it moved.
+    fn take_window(&mut self, segment: &Segment, scale: Option<u8>) -> bool {
+        let moved = self.peer_window_field != segment.window;
+        self.peer_window_field = segment.window;
+        if !segment.flags.has(Flags::RST) {
+            self.peer_closed = segment.window == 0;
+            self.peer_window = scale.map(|shift| u64::from(segment.window) << shift.min(14));
+        }
+        moved
+    }
+
+    /// Takes SACK blocks: bytes newly held, and whether the first block tells of a duplicate (RFC 2883 section 4).
+    fn take_sack(&mut self, segment: &Segment, ack: u64, context: &mut Context<'_>) -> (u64, bool) {
+        let blocks = &segment.options.sack;
+        let Some(first) = blocks.first() else { return (0, false) };
+        let limit = context.segment_limit(true);
+        let position = |number| self.space.position(number);
+        let below = position(first.right) <= ack;
+        let inside = blocks.get(1).is_some_and(|second| {
+            position(second.left) <= position(first.left) && position(first.right) <= position(second.right)
+        });
+        let dsack = below || inside;
+        let mut newly = 0;
+        for block in blocks {
+            let (left, right) = (self.space.position(block.left), self.space.position(block.right));
+            newly += self.board.sack(left, right, limit);
+        }
+        if newly > 0 {
+            self.board.deem_lost();
+        }
+        (newly, dsack)
+    }
+
+    /// Lets recovery take the acknowledgement and follows its turn.
+    fn turn(&mut self, progress: &Progress, pipe_before: u64, at: Timestamp, context: &mut Context<'_>) {
+        let turn = self.recovery.acknowledged(progress);
+        if turn.probe_loss {
+            let flight = self.board.flight();
+            self.lose(LossKind::TailLossProbe, pipe_before, flight, at, context);
+        }
+        if turn.undone {
+            self.board.forgive();
+        }
+        let pipe = self.board.pipe();
+        let Some(followed) = self.followed.as_deref_mut() else { return };
+        if turn.undone {
+            followed.shadow.on_undo(at);
+        }
+        if turn.ended {
+            followed.shadow.on_recovery_end(at, pipe);
+        }
+    }
+
+    fn tell_acked(
+        &mut self,
+        progress: &Progress,
+        acked_bytes: u64,
+        sacked_bytes: u64,
+        rtt: Option<Micros>,
+        at: Timestamp,
+        context: &mut Context<'_>,
+    ) {
+        let Some(followed) = self.followed.as_deref_mut() else { return };
+        followed.shadow.on_ack(
+            at,
+            &Acked {
+                acked_bytes,
+                sacked_bytes,
+                duplicate: progress.kind == AckKind::Duplicate,
+                ece: progress.ece,
+                pipe: self.board.pipe(),
+                flight: self.board.flight(),
+                peer_window: self.peer_window,
+                rtt,
+                srtt: self.rtt.smoothed(),
+                min_rtt: self.rtt.min(),
+                delivered_bytes: self.delivered,
+            },
+        );
+        if acked_bytes > 0 && progress.una >= followed.round_end {
+            if followed.round_end > 0 {
+                let limiter = followed.count_round();
+                context.findings.limiter(followed.network, context.now, limiter);
+            }
+            followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! The end of transfers and of the sender itself.
+
+use spand_proto::units::Timestamp;
+
+use super::Sender;
+use crate::counters::Ignored;
+use crate::flow::findings::Context;
+use crate::flow::report::DirectionReport;
+
+impl Sender {
+    /// When the transfer under way ends if nothing more comes: one timeout after everything was acknowledged. `None` where
+    /// there is none, or something is outstanding.
+    pub(crate) fn silence_ends_at(&self) -> Option<Timestamp> {
+        let waits = self.followed.as_deref()?.transfer.is_some() && self.board.flight() == 0;
+        self.last_activity().filter(|_| waits).map(|last| last.after(self.rtt.timeout()))
+    }
+
+    /// Whether the transfer under way ends now: its FIN is acknowledged.
+    pub(crate) fn ends_by_fin(&self) -> bool {
+        self.is_closed() && self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some())
+    }
+
+    /// Ends the transfer under way, where there is one.
+    pub(crate) fn end_transfer(&mut self, at: Timestamp, context: &mut Context<'_>) {
+        let Some(followed) = self.followed.as_deref_mut() else { return };
+        let Some(transfer) = followed.transfer else { return };
+        if transfer.bytes > 0 {
+            if self.acknowledged {
+                let said = followed.shadow.on_transfer_end(at);
+                self.give_sample(said, context);
+            } else {
+                context.counters.ignore(Ignored::OneSided);
+            }
+        }
+        if let Some(followed) = self.followed.as_deref_mut() {
+            followed.transfer = None;
+            followed.round_end = 0;
+        }
+    }
+
+    /// Ends the sender: its last transfer, and the account of it where it sent anything.
+    pub(crate) fn finish(mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
+        self.end_transfer(at, context);
+        let mut report = self.report?;
+        if let Some(followed) = self.followed.as_deref() {
+            report.limited_by = followed.mostly_limited_by();
+        }
+        (report.packets > 0).then_some(report)
+    }
+}

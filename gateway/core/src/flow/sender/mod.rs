@@ -1,0 +1,232 @@
+//! One direction's sender, rebuilt from its segments and the acknowledgements that come back.
+//!
+//! [`send`] takes what it sends, [`acknowledge`] what it is told, [`finish`] ends its transfers. Sequence positions are
+//! those of [`super::sequence`]; what is only reported, not needed to rebuild, goes into the [`DirectionReport`].
+
+mod acknowledge;
+mod finish;
+mod send;
+
+use spand_proto::units::{Bytes, Micros, Timestamp};
+
+use crate::counters::Ignored;
+use crate::flow::connection::Place;
+use crate::flow::copies::LastPacket;
+use crate::flow::coverage::Coverage;
+use crate::flow::findings::Context;
+use crate::flow::followed::Followed;
+use crate::flow::recovery::Recovery;
+use crate::flow::report::DirectionReport;
+use crate::flow::rtt::RttEstimator;
+use crate::flow::sample::SampleReason;
+use crate::flow::scoreboard::Scoreboard;
+use crate::flow::segment_size::SegmentSize;
+use crate::flow::sequence::SequenceSpace;
+use crate::flow::shadow::observation::{LossKind, ShadowSample};
+use crate::flow::timestamps::EchoTimer;
+use crate::wire::segment::Segment;
+
+/// A sender's own SYN.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Syn {
+    /// Initial sequence number.
+    pub(crate) isn: u32,
+    /// It answered another SYN, so an option in it was in that one, too.
+    pub(crate) is_answer: bool,
+    /// Its options; `None` where the snap length cut them.
+    pub(crate) offer: Option<Offer>,
+}
+
+/// Options of a SYN.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Offer {
+    /// Maximum segment size it accepts.
+    pub(crate) mss: Option<u16>,
+    /// Shift of the windows it announces.
+    pub(crate) window_scale: Option<u8>,
+    /// It takes SACK blocks.
+    pub(crate) sack_permitted: bool,
+    /// It uses timestamps.
+    pub(crate) timestamps: bool,
+}
+
+/// A sender, from its first segment or the first acknowledgement of it on.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender {
+    space: SequenceSpace,
+    board: Scoreboard,
+    /// Payload seen; none yet where only acknowledgements of it were.
+    coverage: Option<Coverage>,
+    /// Its last packet.
+    last_packet: Option<LastPacket>,
+    /// When it last sent sequence space.
+    last_sent: Option<Timestamp>,
+    /// When it was last acknowledged, advancing or not.
+    last_ack: Option<Timestamp>,
+    /// The window its peer announces, scaled; `None` while the scale is not known.
+    peer_window: Option<u64>,
+    /// The peer's window is zero, scaled or not.
+    peer_closed: bool,
+    /// Unscaled window of the last acknowledgement.
+    peer_window_field: u16,
+    /// The peer acknowledged something.
+    acknowledged: bool,
+    /// Highest acknowledgement since its first segment was seen, believable or not: what the largest flight is counted
+    /// from, as an interval count would.
+    highest_ack: Option<u64>,
+    /// Both ends agreed on SACK.
+    sack_agreed: bool,
+    rtt: RttEstimator,
+    echo: EchoTimer,
+    size: SegmentSize,
+    recovery: Recovery,
+    /// Bytes acknowledged or SACKed so far, each once.
+    delivered: u64,
+    /// Its own SYN.
+    pub(crate) syn: Option<Syn>,
+    /// Position after its FIN.
+    fin_end: Option<u64>,
+    /// The handshake's round trip.
+    handshake_rtt: Option<Micros>,
+    followed: Option<Box<Followed>>,
+    report: Option<Box<DirectionReport>>,
+}
+
+impl Sender {
+    /// A sender of which `number` is the first sequence number known.
+    pub(crate) fn new(number: u32, followed: Option<Box<Followed>>, report: Option<Box<DirectionReport>>) -> Self {
+        let space = SequenceSpace::starting_at(number);
+        Self {
+            space,
+            board: Scoreboard::starting_at(space.position(number)),
+            coverage: None,
+            last_packet: None,
+            last_sent: None,
+            last_ack: None,
+            peer_window: None,
+            peer_closed: false,
+            peer_window_field: 0,
+            acknowledged: false,
+            highest_ack: None,
+            sack_agreed: false,
+            rtt: RttEstimator::default(),
+            echo: EchoTimer::default(),
+            size: SegmentSize::default(),
+            recovery: Recovery::default(),
+            delivered: 0,
+            syn: None,
+            fin_end: None,
+            handshake_rtt: None,
+            followed,
+            report,
+        }
+    }
+
+    /// Whether it sent anything: a sender can be known by acknowledgements alone.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.last_packet.is_some()
+    }
+
+    /// Notes where its first packet stood.
+    pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
+        if !self.acknowledged {
+            // Until now it was known at most by an acknowledgement that was none of its own.
+            self.space = SequenceSpace::starting_at(segment.seq);
+            self.board = Scoreboard::starting_at(self.space.position(segment.seq));
+        }
+        if let Some(report) = &mut self.report {
+            report.input = place.input;
+            report.first_frame = place.frame;
+            report.first_at = segment.at;
+        }
+    }
+
+    /// Whether new data would start a transfer.
+    pub(crate) fn starts_transfer(&self) -> bool {
+        self.followed.as_deref().is_some_and(|followed| followed.transfer.is_none())
+    }
+
+    /// The next transfer starts on our advice.
+    pub(crate) fn mark_advised(&mut self) {
+        if let Some(followed) = self.followed.as_deref_mut() {
+            followed.starts_advised = true;
+        }
+    }
+
+    /// Whether its FIN was acknowledged.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.fin_end.is_some_and(|end| self.board.una() >= end)
+    }
+
+    /// Whether it sent a FIN.
+    pub(crate) fn has_finished(&self) -> bool {
+        self.fin_end.is_some()
+    }
+
+    /// Whether it was silent, with nothing outstanding, for a timeout.
+    pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
+        self.board.flight() == 0 && self.last_activity().is_some_and(|last| now.since(last) > self.rtt.timeout())
+    }
+
+    /// Both SYNs were seen: what they agree on holds.
+    pub(crate) fn agree(&mut self, own: &Syn, peer: &Syn, at: Timestamp) {
+        if let (Some(own), Some(peer)) = (own.offer, peer.offer) {
+            self.sack_agreed = own.sack_permitted && peer.sack_permitted;
+            self.size.agree(own.mss, peer.mss, own.timestamps && peer.timestamps);
+        }
+        self.tell_segment_size(at);
+    }
+
+    fn last_activity(&self) -> Option<Timestamp> {
+        self.last_sent.max(self.last_ack)
+    }
+
+    /// Tells the replica the segment size, once there is one.
+    fn tell_segment_size(&mut self, at: Timestamp) {
+        if let (Some(mss), Some(followed)) = (self.size.bytes(), self.followed.as_deref_mut()) {
+            followed.opened = true;
+            followed.shadow.on_open(at, mss, self.handshake_rtt);
+        }
+    }
+
+    /// Takes a loss event, with the scoreboard as it was just before the first retransmission.
+    fn lose(&mut self, kind: LossKind, pipe_before: u64, flight_before: u64, at: Timestamp, context: &mut Context<'_>) {
+        context.counters.loss_events += 1;
+        context.counters.timeouts += u64::from(kind == LossKind::Timeout);
+        if let Some(report) = &mut self.report {
+            report.loss_events += 1;
+            report.timeouts += u64::from(kind == LossKind::Timeout);
+        }
+        let Some(followed) = self.followed.as_deref_mut() else { return };
+        context.findings.loss(followed.network, context.now, followed.connection);
+        let said = followed.shadow.on_loss(at, kind, pipe_before, flight_before);
+        self.give_sample(said, context);
+    }
+
+    /// Passes a sample on, or counts why there is none.
+    fn give_sample(&mut self, said: Result<ShadowSample, Ignored>, context: &mut Context<'_>) {
+        let Some(followed) = self.followed.as_deref() else { return };
+        let said = match said {
+            Ok(said) => said,
+            Err(reason) => return context.counters.ignore(reason),
+        };
+        let mss = self.size.bytes().unwrap_or(Bytes(self.size.bytes_or_usual()));
+        let sample = followed.sample(context.now, said, mss, self.rtt.min());
+        if sample.reason.is_lower_bound() {
+            context.counters.lower_bounds += 1;
+            context.counters.ignore(match sample.reason {
+                SampleReason::EndReceiverLimited => Ignored::ReceiverLimited,
+                _ => Ignored::AppLimited,
+            });
+        } else {
+            context.counters.window_samples += 1;
+        }
+        if let Some(report) = &mut self.report {
+            let limit = usize::try_from(context.limits.report_samples.get()).unwrap_or(usize::MAX);
+            if report.samples.len() < limit {
+                report.samples.push(sample);
+            }
+        }
+        context.findings.sample(&sample);
+    }
+}

@@ -1,0 +1,279 @@
+//! What a sender sends: counted, put on the scoreboard, and judged where it repeats.
+
+use spand_proto::units::{Bytes, Micros};
+
+use super::{Offer, Sender, Syn};
+use crate::counters::Ignored;
+use crate::flow::copies::{LastPacket, is_copy_of};
+use crate::flow::coverage::{Coverage, Inserted};
+use crate::flow::findings::Context;
+use crate::flow::followed::Transfer;
+use crate::flow::recovery::Repeat;
+use crate::flow::scoreboard::{Placed, Stamp};
+use crate::flow::shadow::observation::{LossKind, Sent};
+use crate::wire::segment::{Flags, Segment};
+
+/// Where a segment lies in the sender's sequence space.
+#[derive(Clone, Copy, Debug)]
+struct Extent {
+    /// First position, that of the SYN where there is one.
+    start: u64,
+    /// First payload byte.
+    data: u64,
+    /// After the last payload byte.
+    data_end: u64,
+    /// After everything, the FIN included.
+    end: u64,
+}
+
+impl Sender {
+    /// Whether `segment` is a second copy of a packet of this sender.
+    pub(crate) fn is_copy(&self, segment: &Segment) -> bool {
+        let Some(last) = &self.last_packet else { return false };
+        if last.is_copied_by(segment) {
+            return true;
+        }
+        if segment.payload_len == 0 {
+            return false;
+        }
+        let start = self.space.position(segment.seq);
+        start < self.board.nxt()
+            && self.board.transmissions(start).is_some_and(|(stamp, _)| is_copy_of(&stamp, segment))
+    }
+
+    /// Takes a segment of this sender. `copy` where it is a second copy, which only counts.
+    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut Context<'_>) {
+        let extent = self.extent(segment);
+        self.note_packet(segment, copy);
+        let inserted = self.cover(&extent, context);
+        self.count(segment, &extent, &inserted, copy);
+        self.space.advance(extent.end);
+        if copy {
+            return;
+        }
+        self.last_packet = Some(LastPacket::of(segment));
+        if segment.flags.has(Flags::SYN) {
+            self.take_syn(segment);
+        }
+        if segment.flags.has(Flags::RST) {
+            return;
+        }
+        if extent.end > extent.start {
+            self.place(segment, &extent, &inserted, context);
+        } else if let Some(timestamps) = segment.options.timestamps {
+            self.echo.sent_untimed(timestamps.value);
+        }
+    }
+
+    /// A copy of which only the report takes note.
+    fn note_packet(&mut self, segment: &Segment, copy: bool) {
+        let Some(report) = &mut self.report else { return };
+        report.last_at = segment.at;
+        report.packets += 1;
+        report.duplicate_packets += u64::from(copy);
+        if segment.payload_len > 0 {
+            report.data_packets += 1;
+            report.payload = Bytes(report.payload.0 + u64::from(segment.payload_len));
+        }
+    }
+
+    fn extent(&self, segment: &Segment) -> Extent {
+        let start = self.space.position(segment.seq);
+        let data = start + u64::from(segment.flags.has(Flags::SYN));
+        let data_end = data + u64::from(segment.payload_len);
+        let end = data_end + u64::from(segment.flags.has(Flags::FIN));
+        Extent { start, data, data_end, end }
+    }
+
+    fn cover(&mut self, extent: &Extent, context: &mut Context<'_>) -> Inserted {
+        if extent.data_end == extent.data {
+            return Inserted::default();
+        }
+        let coverage = self.coverage.get_or_insert_with(|| Coverage::starting_at(extent.data));
+        let inserted = coverage.insert(extent.data, extent.data_end, context.gap_limit());
+        if inserted.gap_dropped {
+            context.counters.ignore(Ignored::Inexact);
+        }
+        inserted
+    }
+
+    fn count(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, copy: bool) {
+        let fin = segment.flags.has(Flags::FIN);
+        let fin_again = fin && self.fin_end == Some(extent.end);
+        let syn_again = segment.flags.has(Flags::SYN) && self.syn.is_some_and(|syn| syn.isn == segment.seq);
+        if fin && !copy {
+            self.fin_end = Some(extent.end);
+        }
+        let Some(report) = &mut self.report else { return };
+        report.unique = Bytes(report.unique.0 + inserted.new_bytes);
+        report.retransmitted = Bytes(report.retransmitted.0 + inserted.repeated_bytes);
+        if inserted.repeated_bytes > 0 {
+            report.retransmitted_packets += 1;
+        } else {
+            report.synfin_retransmitted_packets += u64::from(fin_again || syn_again);
+            report.hole_fill_packets += u64::from(inserted.below_highest && inserted.new_bytes > 0);
+        }
+        if let Some(coverage) = self.coverage.as_ref().filter(|_| segment.payload_len > 0) {
+            let acknowledged = self.highest_ack.unwrap_or(coverage.origin());
+            let flight = coverage.next().saturating_sub(acknowledged);
+            report.flight_max = Bytes(report.flight_max.0.max(flight));
+        }
+    }
+
+    fn take_syn(&mut self, segment: &Segment) {
+        let options = &segment.options;
+        self.syn.get_or_insert(Syn {
+            isn: segment.seq,
+            is_answer: segment.flags.has(Flags::ACK),
+            offer: (!options.truncated).then_some(Offer {
+                mss: options.mss,
+                window_scale: options.window_scale,
+                sack_permitted: options.sack_permitted,
+                timestamps: options.timestamps.is_some(),
+            }),
+        });
+    }
+
+    /// Puts a segment with sequence space on the scoreboard and tells recovery and the replica.
+    fn place(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, context: &mut Context<'_>) {
+        let at = segment.at;
+        let timestamps = segment.options.timestamps;
+        let stamp = Stamp {
+            at,
+            ts_value: timestamps.map_or(0, |timestamps| timestamps.value),
+            ip_id: segment.ip_id.unwrap_or(0),
+        };
+        let zero_window_probe = self.peer_closed && segment.payload_len > 0;
+        let keep_alive = segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged;
+        let is_new = extent.start >= self.board.nxt();
+        let since_ack = self.last_ack.map(|last| at.since(last));
+        let (flight_before, pipe_before) = (self.board.flight(), self.pipe_without_losses());
+        let judged = if is_new || zero_window_probe || keep_alive {
+            None
+        } else {
+            self.judge(&stamp, extent, inserted, since_ack, timestamps.map(|timestamps| timestamps.value))
+        };
+        self.mark_losses(judged, extent, is_new || zero_window_probe || keep_alive);
+        if let Some(kind) = judged {
+            self.lose(kind, pipe_before, flight_before, at, context);
+        }
+        let limit = context.segment_limit(self.acknowledged);
+        let Placed { merged, .. } = self.board.send(extent.start, extent.end, stamp, limit);
+        if merged {
+            context.counters.ignore(Ignored::Inexact);
+        }
+        self.last_sent = Some(at);
+        if zero_window_probe {
+            self.board.forbid_timing(extent.start, extent.end);
+        }
+        if let Some(timestamps) = timestamps {
+            if zero_window_probe || keep_alive {
+                self.echo.sent_untimed(timestamps.value);
+            } else {
+                self.echo.sent(timestamps.value, at);
+            }
+        }
+        if segment.payload_len > 0 && !zero_window_probe && !keep_alive {
+            self.tell_sent(segment, inserted, since_ack, context);
+        }
+    }
+
+    /// Bytes in the network, where nothing of it is deemed lost yet: what the sender had out before it learnt of a loss.
+    fn pipe_without_losses(&self) -> u64 {
+        self.board.flight().saturating_sub(self.board.sacked())
+    }
+
+    fn judge(
+        &mut self,
+        stamp: &Stamp,
+        extent: &Extent,
+        inserted: &Inserted,
+        since_ack: Option<Micros>,
+        ts_value: Option<u32>,
+    ) -> Option<LossKind> {
+        if !self.acknowledged {
+            return None;
+        }
+        let before = self.board.transmissions(extent.start.max(self.board.una()));
+        let unseen = inserted.repeated_bytes == 0 && inserted.new_bytes > 0;
+        if unseen && self.came_late(extent, stamp) {
+            return None;
+        }
+        let repeat = Repeat {
+            start: extent.start,
+            end: extent.end,
+            una: self.board.una(),
+            nxt: self.board.nxt(),
+            sacked: self.board.sacked(),
+            mss: self.size.bytes_or_usual(),
+            unseen,
+            again: before.is_some_and(|(_, transmissions)| transmissions > 1),
+            since_sent: before.map(|(last, _)| stamp.at.since(last.at)),
+            since_ack,
+            timeout: self.rtt.timeout(),
+            sack_permitted: self.sack_agreed,
+            ts_value,
+        };
+        self.recovery.repeated(&repeat)
+    }
+
+    /// Whether bytes never seen before were only overtaken: sent before what came ahead of them, or too soon after it for
+    /// the sender to know that they were missed.
+    fn came_late(&self, extent: &Extent, stamp: &Stamp) -> bool {
+        let Some(overtaker) = self.board.first_sent_after(extent.end) else { return false };
+        if stamp.ts_value != overtaker.ts_value {
+            return !crate::flow::sequence::is_after(stamp.ts_value, overtaker.ts_value);
+        }
+        let soon = self.rtt.min().map_or(Micros(3_000), |rtt| Micros(rtt.0 / 2));
+        stamp.at.since(overtaker.at) < soon
+    }
+
+    /// Marks on the scoreboard what the sender, by what it repeats, deems lost.
+    fn mark_losses(&mut self, judged: Option<LossKind>, extent: &Extent, is_no_repeat: bool) {
+        match judged {
+            Some(LossKind::Timeout) => self.board.deem_all_lost(),
+            None if is_no_repeat || !self.recovery.is_active() => {}
+            Some(_) | None => self.board.deem_lost_below(extent.end),
+        }
+    }
+
+    fn tell_sent(
+        &mut self,
+        segment: &Segment,
+        inserted: &Inserted,
+        since_ack: Option<Micros>,
+        context: &mut Context<'_>,
+    ) {
+        let at = segment.at;
+        let pushed = segment.flags.has(Flags::PSH);
+        if self.size.sent(segment.payload_len, pushed) || self.followed.as_deref().is_some_and(|one| !one.opened) {
+            self.tell_segment_size(at);
+        }
+        if segment.flags.has(Flags::CWR)
+            && inserted.repeated_bytes == 0
+            && let Some(kind) = self.recovery.reduced(self.board.una(), self.board.nxt())
+        {
+            let (pipe, flight) = (self.board.pipe(), self.board.flight());
+            self.lose(kind, pipe, flight, at, context);
+        }
+        let new_bytes = u32::try_from(inserted.new_bytes).unwrap_or(u32::MAX);
+        let sent = Sent {
+            new_bytes,
+            retransmitted_bytes: segment.payload_len - new_bytes.min(segment.payload_len),
+            full_sized: self.size.is_full(segment.payload_len),
+            psh: pushed,
+            fin: segment.flags.has(Flags::FIN),
+            pipe: self.board.pipe(),
+            flight: self.board.flight(),
+            peer_window: self.peer_window,
+            since_ack,
+        };
+        let Some(followed) = self.followed.as_deref_mut() else { return };
+        if new_bytes > 0 {
+            let advised = &mut followed.starts_advised;
+            let start = || Transfer { bytes: 0, advised: std::mem::take(advised) };
+            followed.transfer.get_or_insert_with(start).bytes += u64::from(new_bytes);
+        }
+        followed.shadow.on_sent(at, &sent);
+    }
+}

@@ -1,0 +1,250 @@
+//! The table of connections: bounded, found by tuple from either direction, idle ones gone without a scan.
+//!
+//! Two lists in order of the last packet run through the entries, one for established connections and one for those
+//! opening or closing, which may be silent for less long. An entry moves to the end of its list at most once per second,
+//! so the order is right to within that second and most packets touch no neighbour. Knows nothing of TCP.
+
+mod entry;
+mod slab;
+#[cfg(test)]
+mod tests;
+mod wheel;
+
+use hashbrown::HashTable;
+use spand_proto::units::{Micros, Timestamp};
+
+use self::entry::{Entry, Links};
+use self::slab::Slab;
+use self::wheel::{Armed, Wheel};
+use crate::config::Limits;
+use crate::flow::connection::Connection;
+use crate::flow::tuple::Tuple;
+
+/// An entry stays where it is in its list for this long after it was put there.
+const REQUEUE: Micros = Micros(1_000_000);
+
+/// Which silence ends a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Idleness {
+    /// That of an established connection.
+    Established,
+    /// That of one opening or closing.
+    Other,
+}
+
+/// Names a connection in the table for as long as it is there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Key(u32);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct List {
+    first: Option<u32>,
+    last: Option<u32>,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(crate) struct FlowTable {
+    index: HashTable<u32>,
+    entries: Slab<Entry>,
+    established: List,
+    other: List,
+    wheel: Wheel,
+    limit: usize,
+    idle_established: Micros,
+    idle_other: Micros,
+    seed: u64,
+}
+
+impl FlowTable {
+    /// An empty table.
+    pub(crate) fn new(limits: &Limits, seed: u64) -> Self {
+        Self {
+            index: HashTable::new(),
+            entries: Slab::new(),
+            established: List::default(),
+            other: List::default(),
+            wheel: Wheel::new(),
+            limit: limits.connections.get(),
+            idle_established: limits.idle_established,
+            idle_other: limits.idle_other,
+            seed,
+        }
+    }
+
+    /// Connections in it.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether a new connection needs another one to go first.
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= self.limit
+    }
+
+    /// Finds a connection.
+    pub(crate) fn find(&self, tuple: &Tuple) -> Option<Key> {
+        let entries = &self.entries;
+        self.index
+            .find(tuple.hash(self.seed), |index| entries.get(*index).is_some_and(|entry| entry.tuple == *tuple))
+            .map(|index| Key(*index))
+    }
+
+    /// The connection under `key`.
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Connection> {
+        self.entries.get_mut(key.0).map(|entry| &mut entry.connection)
+    }
+
+    /// Adds a connection, which must not be there.
+    pub(crate) fn insert(&mut self, tuple: Tuple, connection: Connection, at: Timestamp) -> Option<Key> {
+        let hash = tuple.hash(self.seed);
+        let index = self.entries.insert(Entry {
+            tuple,
+            hash,
+            last_at: at,
+            queued_at: at,
+            idleness: Idleness::Other,
+            idle: Links::default(),
+            timer: None,
+            connection,
+        })?;
+        let entries = &self.entries;
+        self.index.insert_unique(hash, index, |index| entries.get(*index).map_or(0, |entry| entry.hash));
+        self.link_last(index);
+        Some(Key(index))
+    }
+
+    /// Takes a connection out.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<Connection> {
+        self.disarm(key);
+        self.unlink(key.0);
+        let entry = self.entries.remove(key.0)?;
+        if let Ok(found) = self.index.find_entry(entry.hash, |index| *index == key.0) {
+            found.remove();
+        }
+        Some(entry.connection)
+    }
+
+    /// Notes a packet of the connection.
+    pub(crate) fn touch(&mut self, key: Key, at: Timestamp, idleness: Idleness) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        entry.last_at = at;
+        if entry.idleness == idleness && at.since(entry.queued_at) < REQUEUE {
+            return;
+        }
+        self.unlink(key.0);
+        if let Some(entry) = self.entries.get_mut(key.0) {
+            entry.idleness = idleness;
+            entry.queued_at = at;
+        }
+        self.link_last(key.0);
+    }
+
+    /// A connection silent for longer than it may be.
+    pub(crate) fn expired(&self, now: Timestamp) -> Option<Key> {
+        [(self.other, self.idle_other), (self.established, self.idle_established)].into_iter().find_map(
+            |(list, patience)| {
+                let index = list.first?;
+                let entry = self.entries.get(index)?;
+                (now.since(entry.last_at) >= patience).then_some(Key(index))
+            },
+        )
+    }
+
+    /// The connection idle longest.
+    pub(crate) fn idle_longest(&self) -> Option<Key> {
+        let last_at = |index: &u32| self.entries.get(*index).map(|entry| entry.last_at);
+        [self.other.first, self.established.first].into_iter().flatten().min_by_key(last_at).map(Key)
+    }
+
+    /// Has the connection looked at soon after `deadline`, unless that is so already.
+    pub(crate) fn arm(&mut self, key: Key, deadline: Timestamp) {
+        let slot = self.wheel.slot_for(deadline);
+        let head = self.wheel.head(slot);
+        let Some(entry) = self.entries.get_mut(key.0).filter(|entry| entry.timer.is_none()) else { return };
+        entry.timer = Some(Armed { slot, links: Links { previous: None, next: head } });
+        if let Some(next) = head.and_then(|head| self.entries.get_mut(head)).and_then(|entry| entry.timer.as_mut()) {
+            next.links.previous = Some(key.0);
+        }
+        self.wheel.set_head(slot, Some(key.0));
+        self.wheel.count_armed();
+    }
+
+    /// A connection whose look is due at `now`; it is not armed any more. `None` when all were given.
+    pub(crate) fn due(&mut self, now: Timestamp, turning: &mut Turning) -> Option<Key> {
+        loop {
+            if let Some(index) = turning.slot.and_then(|slot| self.wheel.head(slot)) {
+                self.disarm(Key(index));
+                return Some(Key(index));
+            }
+            turning.slot = Some(self.wheel.turn(now)?);
+        }
+    }
+
+    /// When [`FlowTable::due`] or [`FlowTable::expired`] may give something next.
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        let expiry = |list: List, patience| {
+            let at = self.entries.get(list.first?)?.last_at.after(patience);
+            (at < Timestamp(u64::MAX)).then_some(at)
+        };
+        [self.wheel.next_due(), expiry(self.other, self.idle_other), expiry(self.established, self.idle_established)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn disarm(&mut self, key: Key) {
+        let Some(armed) = self.entries.get_mut(key.0).and_then(|entry| entry.timer.take()) else { return };
+        let Links { previous, next } = armed.links;
+        match previous.and_then(|index| self.entries.get_mut(index)).and_then(|entry| entry.timer.as_mut()) {
+            Some(previous) => previous.links.next = next,
+            None => self.wheel.set_head(armed.slot, next),
+        }
+        if let Some(next) = next.and_then(|index| self.entries.get_mut(index)).and_then(|entry| entry.timer.as_mut()) {
+            next.links.previous = previous;
+        }
+        self.wheel.count_disarmed();
+    }
+
+    fn list_mut(&mut self, idleness: Idleness) -> &mut List {
+        match idleness {
+            Idleness::Established => &mut self.established,
+            Idleness::Other => &mut self.other,
+        }
+    }
+
+    fn unlink(&mut self, index: u32) {
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        let idleness = entry.idleness;
+        let Links { previous, next } = std::mem::take(&mut entry.idle);
+        match previous.and_then(|index| self.entries.get_mut(index)) {
+            Some(entry) => entry.idle.next = next,
+            None => self.list_mut(idleness).first = next,
+        }
+        match next.and_then(|index| self.entries.get_mut(index)) {
+            Some(entry) => entry.idle.previous = previous,
+            None => self.list_mut(idleness).last = previous,
+        }
+    }
+
+    fn link_last(&mut self, index: u32) {
+        let Some(idleness) = self.entries.get(index).map(|entry| entry.idleness) else { return };
+        let list = self.list_mut(idleness);
+        let previous = list.last.replace(index);
+        if previous.is_none() {
+            list.first = Some(index);
+        }
+        if let Some(entry) = previous.and_then(|index| self.entries.get_mut(index)) {
+            entry.idle.next = Some(index);
+        }
+        if let Some(entry) = self.entries.get_mut(index) {
+            entry.idle = Links { previous, next: None };
+        }
+    }
+}
+
+/// How far one call's turn of the wheel has come.
+#[derive(Debug, Default)]
+pub(crate) struct Turning {
+    slot: Option<usize>,
+}

@@ -1,0 +1,108 @@
+use std::num::NonZeroUsize;
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::*;
+use crate::flow::connection::{Connection, Party};
+use crate::flow::sample::ConnectionId;
+use crate::wire::segment::Endpoint;
+
+fn endpoint(port: u16) -> Endpoint {
+    Endpoint { address: "192.0.2.1".parse().unwrap(), port }
+}
+
+fn tuple(port: u16) -> Tuple {
+    Tuple::of(endpoint(port), endpoint(443)).0
+}
+
+fn connection(id: u64) -> Connection {
+    let party = |port| Party { endpoint: endpoint(port), inside: false, follow: None };
+    Connection::new(ConnectionId(id), [party(1), party(443)], false)
+}
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp(ms * 1_000_000)
+}
+
+fn table(connections: usize) -> FlowTable {
+    let limits = Limits { connections: NonZeroUsize::new(connections).unwrap(), ..Limits::default() };
+    FlowTable::new(&limits, 7)
+}
+
+fn fill(table: &mut FlowTable, count: u16) -> Vec<Key> {
+    (0..count).map(|n| table.insert(tuple(n), connection(u64::from(n)), at(u64::from(n))).unwrap()).collect()
+}
+
+#[test]
+fn what_is_put_in_is_found_until_it_is_taken_out() {
+    let mut table = table(2_000);
+    let keys = fill(&mut table, 1_500);
+    assert_eq!(table.find(&tuple(700)), Some(keys[700]));
+    assert!(table.remove(keys[700]).is_some());
+    assert_eq!(table.find(&tuple(700)), None);
+    assert_eq!(table.find(&tuple(701)), Some(keys[701]), "its neighbours stay");
+    assert!(table.remove(keys[700]).is_none());
+    assert_eq!(table.len(), 1_499);
+}
+
+#[test]
+fn the_one_idle_longest_is_known_after_any_order_of_packets() {
+    let mut table = table(10);
+    let keys = fill(&mut table, 4);
+    assert_eq!(table.idle_longest(), Some(keys[0]));
+    table.touch(keys[0], at(5_000), Idleness::Established);
+    table.touch(keys[2], at(6_000), Idleness::Other);
+    assert_eq!(table.idle_longest(), Some(keys[1]));
+    for key in [keys[1], keys[3], keys[2]] {
+        assert!(table.remove(key).is_some());
+    }
+    assert_eq!(table.idle_longest(), Some(keys[0]));
+}
+
+#[test]
+fn silence_ends_the_unfinished_before_the_established() {
+    let mut table = table(10);
+    let keys = fill(&mut table, 2);
+    table.touch(keys[0], at(2_000), Idleness::Established);
+    assert_eq!(table.next_due(), Some(at(1).after(Micros::from_secs(120))));
+    assert_eq!(table.expired(at(120_000)), None);
+    assert_eq!(table.expired(at(120_001)), Some(keys[1]));
+    table.remove(keys[1]);
+    assert_eq!(table.expired(at(3_601_999)), None);
+    assert_eq!(table.expired(at(3_602_000)), Some(keys[0]));
+}
+
+#[test]
+fn a_timer_is_due_once_and_not_early() {
+    let mut table = table(10);
+    let keys = fill(&mut table, 3);
+    assert_eq!(table.due(at(100), &mut Turning::default()), None, "the wheel starts here");
+    table.arm(keys[1], at(1_000));
+    table.arm(keys[1], at(200));
+    table.arm(keys[0], at(1_000));
+    assert!(table.next_due().unwrap() > at(1_000));
+    assert_eq!(table.due(at(999), &mut Turning::default()), None);
+    let mut turning = Turning::default();
+    let due = [table.due(at(1_050), &mut turning), table.due(at(1_050), &mut turning)];
+    assert_eq!(due, [Some(keys[0]), Some(keys[1])], "last in, first out");
+    assert_eq!(table.due(at(9_000), &mut Turning::default()), None);
+}
+
+#[test]
+fn a_far_deadline_is_looked_at_early_and_a_removed_one_never() {
+    let mut table = table(10);
+    let keys = fill(&mut table, 3);
+    assert_eq!(table.due(at(0), &mut Turning::default()), None);
+    for key in &keys {
+        table.arm(*key, at(60_000));
+    }
+    table.remove(keys[1]);
+    let mut turning = Turning::default();
+    let mut due = Vec::new();
+    while let Some(key) = table.due(at(100_000), &mut turning) {
+        table.arm(key, at(200_000));
+        due.push(key);
+    }
+    due.sort_by_key(|key| key.0);
+    assert_eq!(due, [keys[0], keys[2]], "once each, though armed again at once");
+}

@@ -1,0 +1,87 @@
+//! Timers of connections: a wheel that turns with packet time, linked through the entries themselves.
+//!
+//! A timer says "look at this connection then" and never when it is due: a connection that moved its deadline on is
+//! looked at, found not due and put back. So arming costs nothing per packet and cancelling nothing at all.
+
+use spand_proto::units::Timestamp;
+
+use super::entry::Links;
+
+/// Nanoseconds of a tick as a power of two: 16.8 ms.
+const TICK_BITS: u32 = 24;
+/// Slots; a deadline beyond the last one is looked at there and put back.
+const SLOTS: u64 = 256;
+
+/// The wheel: the first entry of each slot.
+#[derive(Debug)]
+pub(super) struct Wheel {
+    heads: Vec<Option<u32>>,
+    tick: Option<u64>,
+    armed: usize,
+}
+
+impl Wheel {
+    pub(super) fn new() -> Self {
+        Self { heads: (0..SLOTS).map(|_| None).collect(), tick: None, armed: 0 }
+    }
+
+    /// Slot for `deadline`, at least one tick ahead.
+    pub(super) fn slot_for(&self, deadline: Timestamp) -> usize {
+        let now = self.tick.unwrap_or(0);
+        slot((tick_of(deadline) + 1).clamp(now + 1, now + SLOTS - 1))
+    }
+
+    pub(super) fn head(&self, slot: usize) -> Option<u32> {
+        self.heads.get(slot).copied().flatten()
+    }
+
+    pub(super) fn set_head(&mut self, slot: usize, head: Option<u32>) {
+        if let Some(place) = self.heads.get_mut(slot) {
+            *place = head;
+        }
+    }
+
+    pub(super) fn count_armed(&mut self) {
+        self.armed += 1;
+    }
+
+    pub(super) fn count_disarmed(&mut self) {
+        self.armed = self.armed.saturating_sub(1);
+    }
+
+    /// Turns by one slot towards `now`; `None` once it is there.
+    pub(super) fn turn(&mut self, now: Timestamp) -> Option<usize> {
+        let target = tick_of(now);
+        let tick = *self.tick.get_or_insert(target);
+        if tick >= target {
+            return None;
+        }
+        // After a long silence one full turn reaches every slot.
+        let next = (tick + 1).max(target.saturating_sub(SLOTS - 1));
+        self.tick = Some(if self.armed == 0 { target } else { next });
+        Some(slot(next))
+    }
+
+    /// The end of the next slot that holds a timer.
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        let tick = self.tick.filter(|_| self.armed > 0)?;
+        (tick + 1..tick + SLOTS)
+            .find(|candidate| self.head(slot(*candidate)).is_some())
+            .map(|due| Timestamp(due << TICK_BITS))
+    }
+}
+
+fn tick_of(at: Timestamp) -> u64 {
+    at.0 >> TICK_BITS
+}
+
+fn slot(tick: u64) -> usize {
+    usize::try_from(tick % SLOTS).unwrap_or(0)
+}
+
+/// Where an entry hangs in the wheel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Armed {
+    pub(super) slot: usize,
+    pub(super) links: Links,
+}

@@ -1,0 +1,148 @@
+//! The key of a connection: the same for both directions.
+
+use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
+
+use crate::wire::segment::Endpoint;
+
+/// Both ends of a connection in a fixed order, so that either direction finds the same entry.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Tuple {
+    low: [u64; 2],
+    high: [u64; 2],
+    ports: u32,
+    version: u8,
+}
+
+/// Which of a connection's two senders is meant.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Side {
+    /// The end that sorts first.
+    Low,
+    /// The other.
+    High,
+}
+
+impl Side {
+    /// The other side.
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Low => Self::High,
+            Self::High => Self::Low,
+        }
+    }
+}
+
+impl Tuple {
+    /// The key of a segment's connection, and the side that sent it.
+    pub(crate) fn of(source: Endpoint, destination: Endpoint) -> (Self, Side) {
+        let from = (words(source.address), source.port);
+        let to = (words(destination.address), destination.port);
+        let (low, high, side) = if from <= to { (from, to, Side::Low) } else { (to, from, Side::High) };
+        let version = if source.address.is_ipv4() { 4 } else { 6 };
+        let ports = (u32::from(low.1) << 16) | u32::from(high.1);
+        (Self { low: low.0, high: high.0, ports, version }, side)
+    }
+
+    /// A hash with a secret: who does not know the seed cannot aim many tuples at one slot of the table.
+    ///
+    /// Multiply and fold, 128 bits at a time, as in wyhash.
+    pub(crate) fn hash(&self, seed: u64) -> u64 {
+        let seed = seed ^ 0xa076_1d64_78bd_642f;
+        let low = fold(self.low[0] ^ seed, self.low[1] ^ 0xe703_7ed1_a0b4_28db);
+        let high = fold(self.high[0] ^ low, self.high[1] ^ 0x8ebc_6af0_9c88_c6e3);
+        let rest = (u64::from(self.ports) << 8) | u64::from(self.version);
+        let mixed = fold(rest ^ high ^ 0x5899_65cc_7537_4cc3, seed ^ low);
+        // One product alone leaves neighbouring ports in even steps; the second breaks them up.
+        fold(mixed ^ 0x1d8e_4e27_c47d_124f, mixed.rotate_left(32) ^ seed)
+    }
+}
+
+/// Builds [`SeededHasher`]s: the same hash for keys of the standard library's types.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeededState(pub(crate) u64);
+
+/// A hasher with a secret, for small keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeededHasher(u64);
+
+impl BuildHasher for SeededState {
+    type Hasher = SeededHasher;
+
+    fn build_hasher(&self) -> SeededHasher {
+        SeededHasher(self.0 ^ 0xa076_1d64_78bd_642f)
+    }
+}
+
+impl Hasher for SeededHasher {
+    fn write(&mut self, octets: &[u8]) {
+        for part in octets.chunks(8) {
+            let mut word = [0; 8];
+            word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.0 = fold(self.0 ^ word, 0xe703_7ed1_a0b4_28db);
+    }
+
+    fn finish(&self) -> u64 {
+        fold(self.0 ^ 0x1d8e_4e27_c47d_124f, 0x8ebc_6af0_9c88_c6e3)
+    }
+}
+
+/// An address as two words; IPv4 and IPv6 are told apart by `Tuple::version`.
+fn words(address: IpAddr) -> [u64; 2] {
+    match address {
+        IpAddr::V4(v4) => [0, u64::from(v4.to_bits())],
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, e, f, g, h] = v6.segments().map(u64::from);
+            [(a << 48) | (b << 32) | (c << 16) | d, (e << 48) | (f << 32) | (g << 16) | h]
+        }
+    }
+}
+
+/// Both halves of the 128-bit product, folded into one.
+fn fold(a: u64, b: u64) -> u64 {
+    let product = (u128::from(a) * u128::from(b)).to_le_bytes();
+    let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = product;
+    u64::from_le_bytes([a, b, c, d, e, f, g, h]) ^ u64::from_le_bytes([i, j, k, l, m, n, o, p])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn endpoint(address: &str, port: u16) -> Endpoint {
+        Endpoint { address: address.parse().unwrap(), port }
+    }
+
+    #[test]
+    fn both_directions_have_one_key() {
+        let (a, b) = (endpoint("192.0.2.1", 80), endpoint("198.51.100.7", 40_000));
+        let (forward, from) = Tuple::of(a, b);
+        let (backward, back) = Tuple::of(b, a);
+        assert_eq!(forward, backward);
+        assert_eq!(from.other(), back);
+        assert_eq!(forward.hash(7), backward.hash(7));
+    }
+
+    #[test]
+    fn one_address_with_two_ports_keeps_its_sides_apart() {
+        let (a, b) = (endpoint("2001:db8::1", 1), endpoint("2001:db8::1", 2));
+        assert_ne!(Tuple::of(a, b).1, Tuple::of(b, a).1);
+    }
+
+    #[test]
+    fn the_seed_moves_the_hash_and_neighbours_spread() {
+        let server = endpoint("198.51.100.7", 443);
+        let slots = |seed: u64| -> BTreeSet<u64> {
+            (0..4_096u16).map(|port| Tuple::of(endpoint("192.0.2.1", port), server).0.hash(seed) >> 52).collect()
+        };
+        assert!(slots(1).len() > 2_400, "4,096 keys into 4,096 slots should fill about 63 %: {}", slots(1).len());
+        assert_ne!(slots(1), slots(2));
+    }
+}
