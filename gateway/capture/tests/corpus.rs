@@ -42,6 +42,53 @@ fn malformed_captures_give_every_record_before_the_damage() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
+#[test]
+fn real_captures_give_every_time() {
+    let Some(corpus) = corpus() else { return };
+    let set = corpus.join("captures-real");
+    let index = fs::read_to_string(set.join("INDEX.tsv")).expect("the index");
+    let mut compared = 0;
+    for row in index.lines().skip(1).map(|line| line.split('\t').collect::<Vec<_>>()) {
+        let (file, start, duration_s) = (row[0], row[16], row[17].parse::<f64>().expect("seconds"));
+        let (first, latest) = times(&set.join("captures").join(file));
+        assert_eq!(first / 1_000_000_000, seconds(start), "{file} starts at {start}");
+        let duration_s = match file {
+            // A packet stamped 584,000 years ahead, which nanoseconds in 64 bits cannot say.
+            "pcapplusplus__pt_pcapng-example.pcapng" => (u64::MAX - first) as f64 / 1e9,
+            // A packet of 1,653,292 microseconds in its second, which the reference took for 0.1653292 s.
+            "suricata__transform-base64-7296__input.pcap" => duration_s - 0.165_329_2 + 1.653_292,
+            _ => duration_s,
+        };
+        let here_s = (latest - first) as f64 / 1e9;
+        assert!((here_s - duration_s).abs() < 1.5e-6, "{file} lasts {here_s} s, reference {duration_s} s");
+        compared += 1;
+    }
+    assert_eq!(compared, 244);
+}
+
+/// Nanoseconds of the first packet and of the latest one.
+fn times(path: &Path) -> (u64, u64) {
+    let mut source = open_file(path).expect("a capture");
+    let mut times: Option<(u64, u64)> = None;
+    while let Next::Packet(packet) = source.next_packet().expect("a sound capture") {
+        let now = packet.timestamp.0;
+        times = Some(times.map_or((now, now), |(first, latest)| (first, latest.max(now))));
+    }
+    times.expect("a packet")
+}
+
+/// Seconds since 1970 of a moment such as `2018-03-05T15:07:14Z`.
+fn seconds(moment: &str) -> u64 {
+    let fields: Vec<u64> = moment.split(['-', 'T', ':', 'Z']).filter_map(|field| field.parse().ok()).collect();
+    let [year, month, day, hour, minute, second] = fields[..] else { panic!("{moment} is no moment") };
+    let leap_days = |year: u64| year / 4 - year / 100 + year / 400;
+    let leap = u64::from(year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) && month > 2);
+    let before_month = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let days = (year - 1970) * 365 + leap_days(year - 1) - leap_days(1969) + leap;
+    (((days + before_month[usize::try_from(month - 1).expect("a month")] + day - 1) * 24 + hour) * 60 + minute) * 60
+        + second
+}
+
 fn corpus() -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
     let corpus = std::env::var_os("SPAND_CORPUS").map_or_else(beside, PathBuf::from);

@@ -127,7 +127,7 @@ fn a_broken_compressed_file_gives_what_came_before() {
     let half = whole.len() / 2;
     let (seen, messages, _) = read_path(&files.put("cut.gz", &whole[..half]));
     assert!(seen.len() > 5_000 && seen.len() < 20_000, "{}", seen.len());
-    assert!(messages.len() == 1 && messages[0].contains("reading failed at byte"), "{messages:?}");
+    assert!(messages.len() == 1 && messages[0].contains("the compressed file is cut short"), "{messages:?}");
     // A wrong checksum at the end: everything was delivered by then.
     let crc = whole.len() - 8;
     whole[crc] ^= 1;

@@ -164,6 +164,9 @@ struct Pieces<R>(R);
 impl<R: Read> Read for Pieces<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let piece = buffer.len().min(DECOMPRESSED_PIECE_BYTES);
-        self.0.read(buffer.get_mut(..piece).unwrap_or_default())
+        self.0.read(buffer.get_mut(..piece).unwrap_or_default()).map_err(|error| match error.kind() {
+            kind @ io::ErrorKind::UnexpectedEof => io::Error::new(kind, "the compressed file is cut short"),
+            _ => error,
+        })
     }
 }
