@@ -2,6 +2,7 @@
 //!
 //! Writes `capture.pcap` (headers, nanosecond stamps), `truth.csv` (module `truth`) and `plan.txt` into a directory.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -51,6 +52,15 @@ struct Arguments {
     /// Clients that do this side by side, each from an address of its own
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     flows: u8,
+    /// Bytes of the clients' receive buffers: small ones make the receiver the limit
+    #[arg(long)]
+    receive_buffer: Option<usize>,
+    /// Clients do not offer selective acknowledgements
+    #[arg(long)]
+    no_sack: bool,
+    /// Clients do not offer timestamps
+    #[arg(long)]
+    no_timestamps: bool,
     /// Use an IPv6 /48 instead of an IPv4 /24
     #[arg(long)]
     ipv6: bool,
@@ -82,6 +92,12 @@ fn main() -> Result<()> {
     let prefix = if arguments.ipv6 { "2001:db8:1::/48" } else { "198.51.100.0/24" }.parse()?;
     let network = NetworkPlan { prefix, clients: arguments.flows, path };
     let lab = Topology::build(&[network])?;
+    let site = lab.networks.first().context("the lab has no network")?;
+    for (off, key) in [(arguments.no_sack, "ipv4/tcp_sack"), (arguments.no_timestamps, "ipv4/tcp_timestamps")] {
+        if off {
+            site.namespace.sysctl(key, "0")?;
+        }
+    }
 
     let record = Record::default();
     let poller = Arc::new(Poller::start(record.clone())?);
@@ -93,10 +109,9 @@ fn main() -> Result<()> {
 
     let plans = plans(&arguments);
     std::fs::write(arguments.out.join("plan.txt"), plan_text(&arguments, &plans))?;
-    let site = lab.networks.first().context("the lab has no network")?;
     let target = lab.server_address(prefix);
     let begin = Instant::now();
-    let transfers = run(site, target, &plans)?;
+    let transfers = run(site, target, &plans, arguments.receive_buffer)?;
     // The last acknowledgements and FINs are on their way.
     thread::sleep(path.base_rtt() + Duration::from_millis(300));
 
@@ -122,14 +137,20 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-fn run(site: &ClientNetwork, target: std::net::SocketAddr, plans: &[Plan]) -> Result<Vec<Transfer>> {
+fn run(
+    site: &ClientNetwork,
+    target: SocketAddr,
+    plans: &[Plan],
+    receive_buffer: Option<usize>,
+) -> Result<Vec<Transfer>> {
     let workers = site
         .addresses
         .iter()
         .map(|address| {
             let (address, plans) = (*address, plans.to_vec());
             site.namespace.spawn("client", move || {
-                plans.iter().map(|plan| Client::connect(address, target)?.ask(plan)).collect::<Result<Vec<_>>>()
+                let ask = |plan| Client::connect_with(address, target, receive_buffer)?.ask(plan);
+                plans.iter().map(ask).collect::<Result<Vec<_>>>()
             })
         })
         .collect::<Result<Vec<_>>>()?;

@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
+use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage, sockopt};
 
 use super::plan::Plan;
 use super::server::bind;
@@ -37,8 +37,17 @@ pub struct Transfer {
 impl Client {
     /// Connects from `from` to `server`.
     pub fn connect(from: IpAddr, server: SocketAddr) -> Result<Self> {
+        Self::connect_with(from, server, None)
+    }
+
+    /// The same with a fixed receive buffer in bytes, which bounds the window that this end offers.
+    pub fn connect_with(from: IpAddr, server: SocketAddr, receive_buffer: Option<usize>) -> Result<Self> {
         let family = if server.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        if let Some(bytes) = receive_buffer {
+            // Before the handshake, which fixes the window scale.
+            socket::setsockopt(&socket, sockopt::RcvBuf, &bytes).context("cannot set the receive buffer")?;
+        }
         bind(&socket, SocketAddr::new(from, 0))?;
         let begin = Instant::now();
         socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(server))
