@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions};
 use crate::exit::Failure;
+use crate::replay;
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
 ///
@@ -22,6 +23,8 @@ pub struct Cli {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Read capture files and print what a gateway would have known
+    Replay(replay::Arguments),
     /// Check a configuration and print what is in force, defaults included
     CheckConfig {
         /// The configuration
@@ -33,6 +36,7 @@ pub enum Command {
 /// Runs the command that was given.
 pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
+        Command::Replay(arguments) => replay::run(arguments),
         Command::CheckConfig { config } => check(&config),
     }
 }

@@ -6,3 +6,4 @@ pub mod cli;
 pub mod config;
 pub mod exit;
 pub mod publisher;
+pub mod replay;

@@ -15,6 +15,8 @@ use super::{Config, ConfigError, Tunnel, load_prefix_list};
 pub struct EngineOptions {
     /// Report every direction at its end (`replay --flows`).
     pub flow_reports: bool,
+    /// Secret of the flow table's hash: 0 in a replay, drawn at the start of a gateway.
+    pub hash_seed: u64,
 }
 
 impl Config {
@@ -56,8 +58,7 @@ impl Config {
                 change: self.estimate.change,
                 refresh: seconds(self.estimate.refresh_s),
             },
-            // What a replay keeps; `run` draws its own.
-            hash_seed: 0,
+            hash_seed: options.hash_seed,
             flow_reports: options.flow_reports,
         })
     }

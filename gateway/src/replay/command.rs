@@ -1,0 +1,164 @@
+//! The command `replay`: its arguments, and what it says on standard error.
+
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use spand_capture::Progress;
+use spand_core::config::{EngineConfig, Limits};
+use spand_proto::estimate::RuleKind;
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros};
+
+use super::moments::parse_interval;
+use super::output::{Output, ignored};
+use super::progress::Bar;
+use super::{Moment, Moments, Options, Report, Sink, State, replay};
+use crate::config::{Config, EngineOptions};
+use crate::exit::Failure;
+
+/// Arguments of `replay`.
+#[derive(Args, Clone, Debug)]
+pub struct Arguments {
+    /// Capture files (pcap, pcapng, also gzip or zstd), merged by time; `-` is standard input
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// One row per connection and direction that carried data
+    #[arg(long)]
+    pub flows: bool,
+    /// Form of the output
+    #[arg(long, value_enum, default_value_t = Format::Table)]
+    pub format: Format,
+    /// Show the networks at this moment: since the first packet (90s) or in UTC (2018-03-05T15:07:15Z); may be repeated
+    #[arg(long, value_name = "TIME", conflicts_with = "every")]
+    pub at: Vec<Moment>,
+    /// Show the networks each time this much capture time has passed (10s, 5m)
+    #[arg(long, value_name = "DURATION", value_parser = parse_interval)]
+    pub every: Option<Micros>,
+    /// Prefix inside the organisation, whose senders are followed; may be repeated. Without one both ends are
+    #[arg(long, value_name = "PREFIX")]
+    pub internal: Vec<Network>,
+    /// Networks instead of /24 and /48: one prefix a line, the longest match wins
+    #[arg(long, value_name = "FILE")]
+    pub prefix_list: Option<PathBuf>,
+    /// Rule that makes an estimate of the samples: spand or probe
+    #[arg(long)]
+    pub rule: Option<RuleKind>,
+    /// Count shares in segments of this many bytes instead of the size of the samples
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=65_535))]
+    pub mss: Option<u64>,
+    /// Take window, limits, tunnels and prefixes from this configuration; the options above win
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Table,
+    /// One object with networks, flows, what was ignored, counters and files.
+    Json,
+    /// One table: the networks, or with --flows the connections.
+    Csv,
+}
+
+/// Runs the command: the result on standard output, warnings on standard error.
+///
+/// Fails with exit code 1 where a file gave nothing; the others were still replayed and printed. A file that is only
+/// damaged is a warning.
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let moments = arguments.moments()?;
+    let engine = arguments.engine()?;
+    let asked_on_the_way = moments != Moments::End;
+    let writer = BufWriter::new(io::stdout().lock());
+    let output = Output::new(writer, arguments.format, arguments.mss.map(Bytes), arguments.flows, asked_on_the_way);
+    let mut screen = Screen { output, bar: Bar::new() };
+    let report = replay(Options { files: arguments.files, engine, moments }, &mut screen).and_then(|report| {
+        screen.bar.clear();
+        screen.output.end(&report)?;
+        Ok(report)
+    });
+    let report = match report {
+        Ok(report) => report,
+        // Whoever reads the output has seen enough, as in `replay … | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+        Err(error) => return Err(Failure::Environment(format!("cannot write the result: {error}"))),
+    };
+    if arguments.format == Format::Csv {
+        say_ignored(&report);
+    }
+    say_faults(&report)
+}
+
+impl Arguments {
+    fn moments(&self) -> Result<Moments, Failure> {
+        let moments = match self.every {
+            Some(interval) => Moments::Every(interval),
+            None if self.at.is_empty() => Moments::End,
+            None => Moments::At(self.at.clone()),
+        };
+        if self.flows && self.format == Format::Csv && moments != Moments::End {
+            let why = "--flows with --at or --every gives two tables and csv holds one: use --format json";
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        Ok(moments)
+    }
+
+    /// The engine of the configuration file where one is named, with what was said on the command line.
+    fn engine(&self) -> Result<EngineConfig, Failure> {
+        let mut config = match &self.config {
+            Some(path) => Config::load(path)?,
+            None => Config::default(),
+        };
+        if !self.internal.is_empty() {
+            config.traffic.internal.clone_from(&self.internal);
+        }
+        if let Some(list) = &self.prefix_list {
+            config.traffic.prefix_list = Some(list.clone());
+        }
+        if let Some(rule) = self.rule {
+            config.estimate.rule = rule;
+        }
+        let options = EngineOptions { flow_reports: self.flows, ..EngineOptions::default() };
+        let mut engine = config.engine(options)?;
+        if self.config.is_none() {
+            engine.limits = Limits::for_replay();
+        }
+        Ok(engine)
+    }
+}
+
+struct Screen<W: Write> {
+    output: Output<W>,
+    bar: Bar,
+}
+
+impl<W: Write> Sink for Screen<W> {
+    fn state(&mut self, state: &State) -> io::Result<()> {
+        self.output.state(state)
+    }
+
+    fn progress(&mut self, progress: Progress) {
+        self.bar.update(progress);
+    }
+}
+
+fn say_ignored(report: &Report) {
+    for (reason, count) in ignored(report).into_iter().filter(|&(_, count)| count > 0) {
+        eprintln!("ignored {reason}: {count}");
+    }
+}
+
+fn say_faults(report: &Report) -> Result<(), Failure> {
+    for fault in report.files.iter().filter_map(super::FileReport::fault) {
+        eprintln!("warning: {fault}");
+    }
+    let nothing = report.files.iter().filter(|file| file.gave_nothing()).count();
+    if nothing == 0 {
+        return Ok(());
+    }
+    let files = report.files.len();
+    Err(Failure::Environment(format!("{nothing} of {files} files gave no packet; the lines above say why")))
+}

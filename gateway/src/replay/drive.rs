@@ -1,0 +1,200 @@
+//! The loop: the next packet by time, what was due before it, the engine, its events.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+
+use spand_capture::{CaptureFile, MergedSource, Next, PacketSource, SourceError, SourceStats, open_file};
+use spand_core::config::EngineConfig;
+use spand_core::engine::Engine;
+use spand_core::event::Event;
+use spand_core::flow::report::DirectionReport;
+use spand_core::wire::Frame;
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+
+use super::moments::Schedule;
+use super::{FileReport, Moments, Outcome, Report, Sink, State};
+
+/// What to replay, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Capture files, `-` for standard input.
+    pub files: Vec<PathBuf>,
+    /// The engine; with `flow_reports` the report holds the account of each direction.
+    pub engine: EngineConfig,
+    /// When to show the state.
+    pub moments: Moments,
+}
+
+/// Packets between two reports of progress.
+const PROGRESS_PACKETS: u64 = 4_096;
+
+/// Replays the files of `options`. The only error is the sink's: what is wrong with a file is in its [`FileReport`],
+/// and the other files go on.
+pub fn replay(options: Options, sink: &mut dyn Sink) -> io::Result<Report> {
+    let (mut source, mut files) = open(&options.files);
+    let mut replay = Replay::new(options);
+    let mut faults = Vec::new();
+    loop {
+        match source.next_packet() {
+            Ok(Next::Packet(packet)) => {
+                let frame = Frame {
+                    link_type: packet.link_type.0,
+                    wire_len: packet.wire_len,
+                    input: packet.source,
+                    data: packet.data,
+                };
+                replay.packet(packet.timestamp, &frame, sink)?;
+                if replay.packets.is_multiple_of(PROGRESS_PACKETS)
+                    && let Some(progress) = source.progress()
+                {
+                    sink.progress(progress);
+                }
+            }
+            Ok(Next::Idle) => {}
+            Ok(Next::End) => break,
+            Err(fault) => faults.push(fault),
+        }
+    }
+    close(&mut files, source.files(), faults);
+    replay.end(files, sink)
+}
+
+/// Opens what can be opened. The place of a file among the opened ones is its number in the merge.
+fn open(paths: &[PathBuf]) -> (MergedSource, Vec<FileReport>) {
+    let mut opened = Vec::new();
+    let mut files = Vec::new();
+    for path in paths {
+        let (name, outcome) = match open_file(path) {
+            Ok(file) => {
+                let name = file.name().to_owned();
+                opened.push(file);
+                (name, Outcome::Whole)
+            }
+            Err(error) => (path.display().to_string(), Outcome::Unreadable(error)),
+        };
+        files.push(FileReport { name, stats: SourceStats::default(), outcome });
+    }
+    (MergedSource::new(opened), files)
+}
+
+/// Files each opened file's counters and fault under its name.
+fn close(files: &mut [FileReport], opened: &[CaptureFile], mut faults: Vec<SourceError>) {
+    let readable = files.iter_mut().filter(|file| matches!(file.outcome, Outcome::Whole));
+    for (file, source) in readable.zip(opened) {
+        file.stats = source.stats();
+        // The same path may be named twice: each takes one fault.
+        if let Some(index) = faults.iter().position(|fault| name_of(fault) == source.name()) {
+            file.outcome = Outcome::Damaged(faults.swap_remove(index));
+        }
+    }
+}
+
+fn name_of(fault: &SourceError) -> &str {
+    match fault {
+        SourceError::Read { name, .. }
+        | SourceError::Truncated { name, .. }
+        | SourceError::Damaged { name, .. }
+        | SourceError::Live { name, .. } => name,
+    }
+}
+
+struct Replay {
+    engine: Engine,
+    moments: Moments,
+    /// Made at the first packet, whose time it counts from.
+    schedule: Option<Schedule>,
+    span: Option<(Timestamp, Timestamp)>,
+    packets: u64,
+    flows: Vec<DirectionReport>,
+    /// Networks that had an estimate at any time.
+    estimated: BTreeSet<Network>,
+}
+
+impl Replay {
+    fn new(options: Options) -> Self {
+        Self {
+            engine: Engine::new(options.engine),
+            moments: options.moments,
+            schedule: None,
+            span: None,
+            packets: 0,
+            flows: Vec::new(),
+            estimated: BTreeSet::new(),
+        }
+    }
+
+    fn packet(&mut self, at: Timestamp, frame: &Frame<'_>, sink: &mut dyn Sink) -> io::Result<()> {
+        self.packets += 1;
+        let (first, last) = self.span.unwrap_or((at, at));
+        self.span = Some((first, last.max(at)));
+        let mut schedule = self.schedule.take().unwrap_or_else(|| Schedule::new(&self.moments, at));
+        while let Some(moment) = schedule.next_before(at) {
+            if self.show(moment, sink)? == 0 {
+                // Nothing is known any more, and nothing will be until the next packet.
+                schedule.skip_to(at);
+            }
+        }
+        self.schedule = Some(schedule);
+        self.pass_time(at);
+        self.engine.handle_frame(at, frame);
+        self.take_events();
+        Ok(())
+    }
+
+    /// Shows the networks at `moment` and says how many there are.
+    fn show(&mut self, moment: Timestamp, sink: &mut dyn Sink) -> io::Result<usize> {
+        self.pass_time(moment);
+        let state = State { at: moment, networks: self.engine.networks(moment) };
+        sink.state(&state)?;
+        Ok(state.networks.len())
+    }
+
+    /// Lets what was due before `now` happen at its own time.
+    fn pass_time(&mut self, now: Timestamp) {
+        let mut latest = None;
+        while let Some(due) = self.engine.poll_timeout().filter(|&due| due <= now && Some(due) > latest) {
+            self.engine.handle_timeout(due);
+            self.take_events();
+            latest = Some(due);
+        }
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::DirectionEnded(report) if report.data_packets > 0 => self.flows.push(*report),
+                Event::Estimate(estimate) => {
+                    self.estimated.insert(estimate.network);
+                }
+                Event::DirectionEnded(_) | Event::Withdrawn { .. } | Event::StartImminent(_) => {}
+            }
+        }
+    }
+
+    fn end(mut self, files: Vec<FileReport>, sink: &mut dyn Sink) -> io::Result<Report> {
+        let Some((first, last)) = self.span else {
+            return Ok(Report { files, ..Report::default() });
+        };
+        self.pass_time(last);
+        self.engine.finish(last);
+        self.take_events();
+        let end = State { at: last, networks: self.engine.networks(last) };
+        for moment in self.schedule.take().map(Schedule::after_the_end).unwrap_or_default() {
+            self.show(moment, sink)?;
+        }
+        for view in end.networks.iter().filter(|view| view.estimate.is_some()) {
+            self.estimated.remove(&view.network);
+        }
+        self.flows.sort_by_key(|report| report.first_frame);
+        Ok(Report {
+            files,
+            span: Some((first, last)),
+            end,
+            gone: self.estimated.len(),
+            flows: self.flows,
+            counters: self.engine.counters().clone(),
+        })
+    }
+}

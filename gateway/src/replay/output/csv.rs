@@ -1,0 +1,108 @@
+//! Comma-separated values (RFC 4180): one table, a header, nothing else.
+
+use std::io::{self, Write};
+
+use csv::{Writer, WriterBuilder};
+use serde::Serialize;
+use spand_proto::units::Bytes;
+
+use super::inputs;
+use crate::replay::{FlowRow, NetworkRow, Report, State};
+
+/// The networks of one state; `header` with the first one.
+pub(super) fn state(writer: &mut dyn Write, state: &State, mss: Option<Bytes>, header: bool) -> io::Result<()> {
+    if header {
+        no_state(writer)?;
+    }
+    rows(writer, state.networks.iter().map(|view| NetworkRow::new(view, state.at, mss)))
+}
+
+/// Only the header of the networks.
+pub(super) fn no_state(writer: &mut dyn Write) -> io::Result<()> {
+    let mut csv = table(writer);
+    csv.write_record(NETWORK_COLUMNS)?;
+    csv.flush()
+}
+
+/// The directions that carried data.
+pub(super) fn flows(writer: &mut dyn Write, report: &Report) -> io::Result<()> {
+    table(writer).write_record(FLOW_COLUMNS)?;
+    let files = inputs(report);
+    rows(writer, report.flows.iter().map(|flow| FlowRow::new(flow, &files)))
+}
+
+fn rows(writer: &mut dyn Write, rows: impl Iterator<Item = impl Serialize>) -> io::Result<()> {
+    let mut csv = table(writer);
+    for row in rows {
+        csv.serialize(row).map_err(into_io)?;
+    }
+    csv.flush()
+}
+
+/// The header is written apart, since a table without rows has one too.
+fn table(writer: &mut dyn Write) -> Writer<&mut dyn Write> {
+    WriterBuilder::new().has_headers(false).from_writer(writer)
+}
+
+fn into_io(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
+
+/// Columns of [`NetworkRow`], in order.
+pub(super) const NETWORK_COLUMNS: [&str; 18] = [
+    "prefix",
+    "wc_segments",
+    "wc_bytes",
+    "mss",
+    "rtt_min_ms",
+    "rtt_mean_ms",
+    "samples",
+    "connections",
+    "losses",
+    "age_s",
+    "confidence",
+    "rule",
+    "lower_bounds",
+    "limited_window",
+    "limited_receiver",
+    "limited_application",
+    "no_estimate",
+    "time",
+];
+
+/// Columns of [`FlowRow`], in order.
+pub(super) const FLOW_COLUMNS: [&str; 30] = [
+    "file",
+    "src",
+    "sport",
+    "dst",
+    "dport",
+    "pkts",
+    "data_pkts",
+    "payload_bytes",
+    "unique_bytes",
+    "retx_pkts",
+    "retx_bytes",
+    "synfin_retx_pkts",
+    "holefill_pkts",
+    "rtt_seqack_n",
+    "rtt_seqack_min_ms",
+    "rtt_seqack_mean_ms",
+    "rtt_seqack_max_ms",
+    "rtt_ts_n",
+    "rtt_ts_min_ms",
+    "rtt_ts_mean_ms",
+    "flight_max_bytes",
+    "limited_by",
+    "window_samples",
+    "rtt_ts_max_ms",
+    "duplicate_pkts",
+    "loss_events",
+    "timeouts",
+    "first_time",
+    "last_time",
+    "connection",
+];

@@ -1,0 +1,218 @@
+//! The rows of the output: one struct each, so that csv and JSON have the same columns under the same names.
+//!
+//! What is not known is `None`: an empty field in csv, `null` in JSON.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use serde::Serialize;
+use spand_core::flow::report::{DirectionReport, RttSummary};
+use spand_core::flow::sample::WindowSample;
+use spand_core::window::view::{NetworkView, NoEstimate};
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+use super::FileReport;
+
+/// One network at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NetworkRow {
+    /// The network.
+    pub prefix: String,
+    /// Share in whole segments of `mss`, rounded to nearest.
+    pub wc_segments: Option<u32>,
+    /// Share in bytes.
+    pub wc_bytes: Option<u64>,
+    /// Segment size behind `wc_segments`.
+    pub mss: Option<u64>,
+    /// Smallest round-trip time.
+    pub rtt_min_ms: Option<f64>,
+    /// Mean round-trip time.
+    pub rtt_mean_ms: Option<f64>,
+    /// Window samples.
+    pub samples: u32,
+    /// Connections that gave samples or lower bounds.
+    pub connections: u32,
+    /// Loss events.
+    pub losses: u64,
+    /// Time since the newest sample of any kind.
+    pub age_s: Option<f64>,
+    /// Trust in the estimate, 0 to 1.
+    pub confidence: Option<f64>,
+    /// Rule of the estimate.
+    pub rule: Option<&'static str>,
+    /// Lower bounds.
+    pub lower_bounds: u32,
+    /// Round trips limited by the congestion window.
+    pub limited_window: u64,
+    /// Round trips limited by the receiver.
+    pub limited_receiver: u64,
+    /// Round trips limited by the application.
+    pub limited_application: u64,
+    /// Why there is no estimate.
+    pub no_estimate: Option<&'static str>,
+    /// The moment, in seconds since 1970.
+    pub time: String,
+}
+
+impl NetworkRow {
+    /// The row of `view` at `now`. `asked` is the segment size to count in; without one it is that of the samples.
+    pub fn new(view: &NetworkView, now: Timestamp, asked: Option<Bytes>) -> Self {
+        let estimate = view.estimate.as_ref();
+        let mss = estimate.map(|estimate| asked.unwrap_or(estimate.mss));
+        Self {
+            prefix: view.network.to_string(),
+            wc_segments: estimate.zip(mss).map(|(estimate, mss)| estimate.share_segments(mss).0),
+            wc_bytes: estimate.map(|estimate| whole_bytes(estimate.share)),
+            mss: mss.map(|Bytes(mss)| mss),
+            rtt_min_ms: view.rtt_min.map(Micros::as_millis_f64),
+            rtt_mean_ms: view.rtt_mean.map(Micros::as_millis_f64),
+            samples: view.samples,
+            connections: view.connections,
+            losses: view.losses,
+            age_s: view.age(now).map(|age| thousandths(age.as_secs_f64())),
+            confidence: estimate.map(|estimate| thousandths(estimate.confidence.value())),
+            rule: estimate.map(|estimate| estimate.rule.name()),
+            lower_bounds: view.lower_bounds,
+            limited_window: view.limits.window,
+            limited_receiver: view.limits.receiver,
+            limited_application: view.limits.application,
+            no_estimate: view.why_not.map(NoEstimate::name),
+            time: seconds(now),
+        }
+    }
+}
+
+/// One direction of one connection.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowRow<'a> {
+    /// File of the direction's first packet.
+    pub file: &'a str,
+    /// Sender's address, inside any tunnel.
+    pub src: IpAddr,
+    /// Sender's port.
+    pub sport: u16,
+    /// Receiver's address.
+    pub dst: IpAddr,
+    /// Receiver's port.
+    pub dport: u16,
+    /// Packets.
+    pub pkts: u64,
+    /// Packets with payload.
+    pub data_pkts: u64,
+    /// Payload bytes on the wire.
+    pub payload_bytes: u64,
+    /// Union of payload sequence intervals.
+    pub unique_bytes: u64,
+    /// Packets with payload seen before.
+    pub retx_pkts: u64,
+    /// Bytes of payload seen before.
+    pub retx_bytes: u64,
+    /// SYNs and FINs repeated without repeated payload.
+    pub synfin_retx_pkts: u64,
+    /// Packets below the highest sequence with bytes never seen.
+    pub holefill_pkts: u64,
+    /// Round-trip times from sequence and acknowledgement.
+    pub rtt_seqack_n: u64,
+    /// Smallest of them.
+    pub rtt_seqack_min_ms: Option<f64>,
+    /// Their mean.
+    pub rtt_seqack_mean_ms: Option<f64>,
+    /// Largest of them.
+    pub rtt_seqack_max_ms: Option<f64>,
+    /// Round-trip times from the timestamps option.
+    pub rtt_ts_n: u64,
+    /// Smallest of them.
+    pub rtt_ts_min_ms: Option<f64>,
+    /// Their mean.
+    pub rtt_ts_mean_ms: Option<f64>,
+    /// Largest flight.
+    pub flight_max_bytes: u64,
+    /// What limited the sender for most of its round trips.
+    pub limited_by: &'static str,
+    /// `time:bytes:reason`, joined by `;`.
+    pub window_samples: String,
+    /// Largest round-trip time from the timestamps option.
+    pub rtt_ts_max_ms: Option<f64>,
+    /// Packets that were a second copy from the mirror port.
+    pub duplicate_pkts: u64,
+    /// Loss events, one per window.
+    pub loss_events: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Time of the first packet, in seconds since 1970.
+    pub first_time: String,
+    /// Time of the last packet.
+    pub last_time: String,
+    /// Number of the connection: both directions carry the same.
+    pub connection: u64,
+}
+
+impl<'a> FlowRow<'a> {
+    /// The row of `report`; `files` are those its input number counts.
+    pub fn new(report: &DirectionReport, files: &[&'a FileReport]) -> Self {
+        let file = usize::try_from(report.input).ok().and_then(|input| files.get(input));
+        let (seqack, timestamps) = (&report.rtt_seqack, &report.rtt_timestamps);
+        Self {
+            file: file.map_or("", |file| file.name.as_str()),
+            src: report.source.address,
+            sport: report.source.port,
+            dst: report.destination.address,
+            dport: report.destination.port,
+            pkts: report.packets,
+            data_pkts: report.data_packets,
+            payload_bytes: report.payload.0,
+            unique_bytes: report.unique.0,
+            retx_pkts: report.retransmitted_packets,
+            retx_bytes: report.retransmitted.0,
+            synfin_retx_pkts: report.synfin_retransmitted_packets,
+            holefill_pkts: report.hole_fill_packets,
+            rtt_seqack_n: seqack.count,
+            rtt_seqack_min_ms: seqack.min.map(Micros::as_millis_f64),
+            rtt_seqack_mean_ms: mean_ms(seqack),
+            rtt_seqack_max_ms: seqack.max.map(Micros::as_millis_f64),
+            rtt_ts_n: timestamps.count,
+            rtt_ts_min_ms: timestamps.min.map(Micros::as_millis_f64),
+            rtt_ts_mean_ms: mean_ms(timestamps),
+            flight_max_bytes: report.flight_max.0,
+            limited_by: report.limited_by.name(),
+            window_samples: samples(&report.samples),
+            rtt_ts_max_ms: timestamps.max.map(Micros::as_millis_f64),
+            duplicate_pkts: report.duplicate_packets,
+            loss_events: report.loss_events,
+            timeouts: report.timeouts,
+            first_time: seconds(report.first_at),
+            last_time: seconds(report.last_at),
+            connection: report.connection.0,
+        }
+    }
+}
+
+/// A moment as seconds since 1970 with all nine places, which a float could not hold.
+pub(super) fn seconds(at: Timestamp) -> String {
+    format!("{}.{:09}", at.0 / 1_000_000_000, at.0 % 1_000_000_000)
+}
+
+fn samples(samples: &[WindowSample]) -> String {
+    let mut text = String::new();
+    for sample in samples {
+        let separator = if text.is_empty() { "" } else { ";" };
+        let (at, bytes, reason) = (seconds(sample.at), whole_bytes(sample.window), sample.reason.name());
+        // Writing to a string cannot fail.
+        _ = write!(text, "{separator}{at}:{bytes}:{reason}");
+    }
+    text
+}
+
+fn mean_ms(summary: &RttSummary) -> Option<f64> {
+    summary.mean_us().map(|us| thousandths(us / 1_000.0))
+}
+
+/// Rounded to three places: more would be noise.
+fn thousandths(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative; `as` saturates")]
+fn whole_bytes(window: Window) -> u64 {
+    window.bytes().round() as u64
+}

@@ -1,0 +1,297 @@
+//! The output to the letter, and what becomes of files that are not sound.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use spand_capture::{LinkType, PcapWriter};
+use spand_core::config::EngineConfig;
+use spand_core::flow::report::RttSummary;
+use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
+use spand_core::window::view::{LimitCounts, NoEstimate};
+use spand_core::wire::segment::Endpoint;
+use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros, Window};
+
+use super::*;
+
+const FLOW_COLUMNS: &str = "file,src,sport,dst,dport,pkts,data_pkts,payload_bytes,unique_bytes,retx_pkts,retx_bytes,\
+synfin_retx_pkts,holefill_pkts,rtt_seqack_n,rtt_seqack_min_ms,rtt_seqack_mean_ms,rtt_seqack_max_ms,rtt_ts_n,\
+rtt_ts_min_ms,rtt_ts_mean_ms,flight_max_bytes,limited_by,window_samples";
+const NETWORK_COLUMNS: &str = "prefix,wc_segments,wc_bytes,mss,rtt_min_ms,rtt_mean_ms,samples,connections,losses,\
+age_s,confidence,rule";
+
+const NOW: Timestamp = Timestamp(1_500_000_100_000_000_000);
+
+#[derive(Default)]
+struct States(Vec<State>);
+
+impl Sink for States {
+    fn state(&mut self, state: &State) -> io::Result<()> {
+        self.0.push(state.clone());
+        Ok(())
+    }
+
+    fn progress(&mut self, _: Progress) {}
+}
+
+fn network(text: &str) -> Network {
+    text.parse().unwrap()
+}
+
+fn known() -> NetworkView {
+    let network = network("192.0.2.0/24");
+    let estimate = Estimate {
+        network,
+        share: Window::from_bytes(14_480.4).unwrap(),
+        mss: Bytes(1_448),
+        rtt_min: Some(Micros(20_000)),
+        rtt_mean: Some(Micros(25_500)),
+        samples: 4,
+        connections: 2,
+        loss_connections: 1,
+        losses: 7,
+        refreshed: Timestamp(NOW.0 - 2_500_000_000),
+        confidence: Confidence::new(0.25),
+        rule: RuleKind::Probe,
+    };
+    NetworkView {
+        network,
+        rtt_min: estimate.rtt_min,
+        rtt_mean: estimate.rtt_mean,
+        samples: 4,
+        lower_bounds: 1,
+        connections: 3,
+        losses: 7,
+        limits: LimitCounts { window: 9, receiver: 0, application: 2 },
+        newest: Some(estimate.refreshed),
+        estimate: Some(estimate),
+        why_not: None,
+    }
+}
+
+fn unknown() -> NetworkView {
+    NetworkView {
+        network: network("2001:db8::/48"),
+        estimate: None,
+        why_not: Some(NoEstimate::TooFewSamples),
+        rtt_min: None,
+        rtt_mean: None,
+        samples: 0,
+        lower_bounds: 0,
+        connections: 0,
+        losses: 0,
+        limits: LimitCounts::default(),
+        newest: None,
+    }
+}
+
+fn endpoint(address: &str, port: u16) -> Endpoint {
+    Endpoint { address: address.parse().unwrap(), port }
+}
+
+fn direction() -> DirectionReport {
+    let remote: IpAddr = "192.0.2.9".parse().unwrap();
+    let sample = |at, bytes, reason| WindowSample {
+        at: Timestamp(at),
+        network: Network::of(remote),
+        remote,
+        connection: ConnectionId(1),
+        window: Window::from_bytes(bytes).unwrap(),
+        mss: Bytes(1_000),
+        reason,
+        sawtooth: None,
+        phase: Phase::CongestionAvoidance,
+        transfer: Bytes(0),
+        advised: false,
+        rtt_min: None,
+    };
+    let mut seqack = RttSummary::default();
+    seqack.add(Micros(20_000));
+    seqack.add(Micros(20_001));
+    DirectionReport {
+        connection: ConnectionId(1),
+        input: 0,
+        first_frame: 0,
+        first_at: Timestamp(1_500_000_000_000_000_001),
+        last_at: NOW,
+        source: endpoint("10.0.0.1", 80),
+        destination: endpoint("192.0.2.9", 5_000),
+        packets: 12,
+        data_packets: 10,
+        payload: Bytes(11_000),
+        unique: Bytes(10_000),
+        retransmitted_packets: 1,
+        retransmitted: Bytes(1_000),
+        synfin_retransmitted_packets: 0,
+        hole_fill_packets: 2,
+        duplicate_packets: 0,
+        rtt_seqack: seqack,
+        rtt_timestamps: RttSummary::default(),
+        flight_max: Bytes(4_000),
+        limited_by: Limiter::Window,
+        loss_events: 1,
+        timeouts: 0,
+        samples: vec![
+            sample(1_500_000_001_000_000_000, 3_500.6, SampleReason::Loss),
+            sample(1_500_000_002_000_000_005, 4_000.0, SampleReason::EndAppLimited),
+        ],
+    }
+}
+
+fn report() -> Report {
+    Report {
+        files: vec![FileReport { name: "a.pcap".to_owned(), stats: SourceStats::default(), outcome: Outcome::Whole }],
+        span: Some((Timestamp(1_500_000_000_000_000_001), NOW)),
+        end: State { at: NOW, networks: vec![known(), unknown()] },
+        flows: vec![direction()],
+        ..Report::default()
+    }
+}
+
+fn printed(format: Format, flows: bool, asked: Option<Bytes>) -> String {
+    let mut bytes = Vec::new();
+    Output::new(&mut bytes, format, asked, flows, false).end(&report()).unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn csv_begins_with_the_agreed_columns_and_leaves_unknown_fields_empty() {
+    let text = printed(Format::Csv, false, None);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with(NETWORK_COLUMNS), "{}", lines[0]);
+    assert!(lines[1].starts_with("192.0.2.0/24,10,14480,1448,20.0,25.5,4,3,7,2.5,0.25,probe,1,9,0,2,,1500000100."));
+    assert!(lines[2].starts_with("2001:db8::/48,,,,,,0,0,0,,,,0,0,0,0,too_few_samples,"), "{}", lines[2]);
+}
+
+#[test]
+fn the_row_of_a_direction_is_as_agreed() {
+    let text = printed(Format::Csv, true, None);
+    let lines: Vec<_> = text.lines().collect();
+    assert!(lines[0].starts_with(FLOW_COLUMNS), "{}", lines[0]);
+    assert_eq!(
+        lines[1],
+        "a.pcap,10.0.0.1,80,192.0.2.9,5000,12,10,11000,10000,1,1000,0,2,2,20.0,20.001,20.001,0,,,4000,window,\
+         1500000001.000000000:3501:loss;1500000002.000000005:4000:end_app_limited,,0,1,0,1500000000.000000001,\
+         1500000100.000000000,1"
+    );
+    assert_eq!(lines.len(), 2);
+}
+
+#[test]
+fn json_has_the_same_columns_in_the_same_order() {
+    let value: serde_json::Value = serde_json::from_str(&printed(Format::Json, true, None)).unwrap();
+    assert_eq!(value["networks"][1]["wc_bytes"], serde_json::Value::Null);
+    assert_eq!(value["flows"][0]["window_samples"].as_str().unwrap().split(';').count(), 2);
+    for (rows, csv) in [("networks", printed(Format::Csv, false, None)), ("flows", printed(Format::Csv, true, None))] {
+        let mut columns: Vec<_> = csv.lines().next().unwrap().split(',').collect();
+        columns.sort_unstable();
+        let keys: Vec<_> = value[rows][0].as_object().unwrap().keys().collect();
+        assert_eq!(keys, columns, "{rows}");
+    }
+    assert_eq!(value["files"][0]["file"], "a.pcap");
+    assert_eq!(value["ignored"]["not_tcp"], 0);
+}
+
+#[test]
+fn shares_are_counted_at_the_asked_segment_size() {
+    let text = printed(Format::Csv, false, Some(Bytes(536)));
+    assert!(text.contains("192.0.2.0/24,27,14480,536,"), "{text}");
+}
+
+#[test]
+fn states_on_the_way_come_before_the_rest() {
+    for (format, expected) in [(Format::Csv, 3), (Format::Json, 2)] {
+        let mut bytes = Vec::new();
+        let mut output = Output::new(&mut bytes, format, None, false, true);
+        for _ in 0..2 {
+            output.state(&State { at: NOW, networks: vec![known()] }).unwrap();
+        }
+        output.end(&report()).unwrap();
+        let text = String::from_utf8(bytes).unwrap();
+        if format == Format::Csv {
+            assert_eq!(text.lines().count(), expected, "a header and a row each: {text}");
+        } else {
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(value["states"].as_array().unwrap().len(), expected);
+            assert_eq!(value["networks"].as_array().unwrap().len(), 2);
+        }
+    }
+}
+
+#[test]
+fn the_table_says_what_is_not_known() {
+    let text = printed(Format::Table, true, None);
+    for part in ["10.0.0.1:80", "Networks at 2017-07-14T02:41:40", "14480", "too few samples", "Nothing was ignored."] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+}
+
+fn options(files: &[&Path]) -> Options {
+    let files = files.iter().map(|&path| PathBuf::from(path)).collect();
+    Options { files, engine: EngineConfig::default(), moments: Moments::End }
+}
+
+/// A capture of `packets` frames that are no TCP, one a second.
+fn capture(path: &Path, packets: u64) {
+    let file = fs::File::create(path).unwrap();
+    let mut writer = PcapWriter::new(file, LinkType::ETHERNET, 65_535).unwrap();
+    for second in 0..packets {
+        writer.write(Timestamp(NOW.0 + second * 1_000_000_000), 60, &[0; 60]).unwrap();
+    }
+}
+
+#[test]
+fn what_stands_before_the_damage_counts_and_other_files_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (sound, cut, text) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
+    capture(&sound, 3);
+    capture(&cut, 5);
+    let whole = fs::read(&cut).unwrap();
+    fs::write(&cut, &whole[..whole.len() - 7]).unwrap();
+    fs::write(&text, "no capture").unwrap();
+    let report = replay(options(&[&cut, &text, &sound]), &mut States::default()).unwrap();
+    assert_eq!(report.counters.frames, 4 + 3);
+    let packets: Vec<_> = report.files.iter().map(|file| file.stats.packets).collect();
+    assert_eq!(packets, [4, 0, 3]);
+    assert!(matches!(report.files[0].outcome, Outcome::Damaged(_)) && !report.files[0].gave_nothing());
+    assert!(matches!(report.files[1].outcome, Outcome::Unreadable(_)) && report.files[1].gave_nothing());
+    assert!(report.files[2].fault().is_none());
+}
+
+#[test]
+fn an_empty_but_sound_capture_is_no_failure() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("empty");
+    capture(&path, 0);
+    let report = replay(options(&[&path]), &mut States::default()).unwrap();
+    assert!(report.span.is_none() && !report.files[0].gave_nothing());
+}
+
+#[test]
+fn moments_that_were_asked_for_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    capture(&path, 5);
+    let mut states = States::default();
+    let moments = Moments::At(vec!["1500ms".parse().unwrap(), "1h".parse().unwrap()]);
+    replay(Options { moments, ..options(&[&path]) }, &mut states).unwrap();
+    let at: Vec<_> = states.0.iter().map(|state| state.at.since(NOW)).collect();
+    assert_eq!(at, [Micros::from_millis(1_500), Micros::from_secs(3_600)]);
+}
+
+#[test]
+fn a_year_without_packets_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a");
+    let mut writer = PcapWriter::new(fs::File::create(&path).unwrap(), LinkType::ETHERNET, 65_535).unwrap();
+    let year = 365 * 24 * 3_600;
+    for second in [0, year] {
+        writer.write(Timestamp(NOW.0 + second * 1_000_000_000), 60, &[0; 60]).unwrap();
+    }
+    let mut states = States::default();
+    replay(Options { moments: Moments::Every(Micros::from_secs(1)), ..options(&[&path]) }, &mut states).unwrap();
+    let at: Vec<_> = states.0.iter().map(|state| state.at.since(NOW).0 / 1_000_000).collect();
+    assert_eq!(at, [1], "one state without networks says as much as a year of them");
+}
