@@ -25,6 +25,8 @@ const MIN_RTT_AGE: Micros = Micros(10_000_000);
 /// Window then, and for how long at least.
 const PROBE_WINDOW: f64 = 4.0;
 const PROBE_TIME: Micros = Micros(200_000);
+/// Segments beyond that window that are still no sign of another mode.
+const PROBE_SLACK: f64 = 4.0;
 /// Share of the rate that it paces at.
 const PACING_MARGIN: f64 = 0.99;
 /// Below this rate a burst may be one segment; a burst has at most so many.
@@ -47,14 +49,20 @@ enum Mode {
     Startup,
     Drain,
     ProbeBandwidth,
-    ProbeRtt { until: Option<Timestamp> },
+    /// `before`: what was known of the smallest round-trip time when it began.
+    ProbeRtt {
+        since: Timestamp,
+        until: Option<Timestamp>,
+        before: (Micros, Timestamp),
+    },
 }
 
 /// An acknowledgement as BBR sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
     pub(super) at: Timestamp,
-    pub(super) una: u64,
+    /// Position in the stream up to which everything arrived or is deemed lost.
+    pub(super) edge: u64,
     pub(super) delivered_bytes: u64,
     pub(super) newly_bytes: u64,
     pub(super) pipe_bytes: u64,
@@ -132,7 +140,7 @@ impl Bbr {
         if idle {
             self.delivered_at = at;
         }
-        if dry {
+        if dry || self.probing() {
             self.app_limited_until = nxt;
         }
         let spacing = flight_bytes / (MARKS as u64 - 4);
@@ -152,10 +160,10 @@ impl Bbr {
     pub(super) fn on_ack(&mut self, delivery: &Delivery) {
         self.delivered_bytes = delivery.delivered_bytes;
         self.delivered_at = delivery.at;
-        if delivery.una >= self.app_limited_until {
+        if delivery.edge >= self.app_limited_until {
             self.app_limited_until = 0;
         }
-        let acked = self.marks.iter().take_while(|mark| mark.nxt <= delivery.una).count();
+        let acked = self.marks.iter().take_while(|mark| mark.nxt <= delivery.edge).count();
         let newest = self.marks.drain(..acked).last();
         let new_round = newest.is_some_and(|mark| mark.delivered_bytes >= self.round_end_delivered);
         if new_round {
@@ -216,24 +224,25 @@ impl Bbr {
     }
 
     fn update_min_rtt(&mut self, delivery: &Delivery, new_round: bool) {
-        let expired = self.min_rtt.is_some_and(|(_, since)| delivery.at.since(since) > MIN_RTT_AGE);
+        let before = self.min_rtt;
+        let expired = before.filter(|(_, since)| delivery.at.since(*since) > MIN_RTT_AGE);
         if let Some(rtt) = delivery.rtt
-            && self.min_rtt.is_none_or(|(min, _)| rtt < min || expired)
+            && before.is_none_or(|(min, _)| rtt < min || expired.is_some())
         {
             self.min_rtt = Some((rtt, delivery.at));
         }
-        match self.mode {
-            Mode::ProbeRtt { until: None } if delivery.pipe_bytes <= 4 * u64::from(delivery.mss) => {
-                self.mode = Mode::ProbeRtt { until: Some(delivery.at.after(PROBE_TIME)) };
+        match (self.mode, expired) {
+            (Mode::ProbeRtt { since, until: None, before }, _)
+                if delivery.pipe_bytes <= 4 * u64::from(delivery.mss) =>
+            {
+                self.mode = Mode::ProbeRtt { since, until: Some(delivery.at.after(PROBE_TIME)), before };
             }
-            Mode::ProbeRtt { until: Some(until) } if delivery.at > until && new_round => {
-                self.min_rtt = self.min_rtt.map(|(min, _)| (min, delivery.at));
-                self.segments = self.segments.max(self.prior_segments);
-                self.mode = if self.full() { Mode::ProbeBandwidth } else { Mode::Startup };
+            (Mode::ProbeRtt { until: Some(until), .. }, _) if delivery.at > until && new_round => {
+                self.end_probe(delivery.at);
             }
-            Mode::Startup | Mode::Drain | Mode::ProbeBandwidth if expired => {
+            (Mode::Startup | Mode::Drain | Mode::ProbeBandwidth, Some(before)) => {
                 self.save();
-                self.mode = Mode::ProbeRtt { until: None };
+                self.mode = Mode::ProbeRtt { since: delivery.at, until: None, before };
             }
             _ => {}
         }
@@ -276,6 +285,33 @@ impl Bbr {
         }
     }
 
+    /// The smallest round-trip time counts as measured at `at`.
+    fn end_probe(&mut self, at: Timestamp) {
+        self.mode = if self.full() { Mode::ProbeBandwidth } else { Mode::Startup };
+        self.segments = self.segments.max(self.prior_segments);
+        self.min_rtt = self.min_rtt.map(|(min, _)| (min, at));
+    }
+
+    /// A segment with `pipe_segments` in the network while it is thought to keep the pipe empty.
+    fn contest_probe(&mut self, at: Timestamp, pipe_segments: f64) {
+        let Mode::ProbeRtt { since, until, before: (min, known) } = self.mode else { return };
+        if pipe_segments <= PROBE_WINDOW + PROBE_SLACK {
+            return;
+        }
+        if until.is_some() {
+            self.end_probe(at);
+        } else if at.since(since).0 > min.0 / 4 {
+            // More than the paced segments that may still follow: it knows a younger one. Try again in a round trip.
+            self.end_probe(at);
+            self.min_rtt = Some((min, known.after(min)));
+        }
+    }
+
+    /// Whether it empties the pipe at this time: its window is then full and says nothing about its rivals.
+    pub(super) fn probing(&self) -> bool {
+        matches!(self.mode, Mode::ProbeRtt { .. })
+    }
+
     fn save(&mut self) {
         self.prior_segments = self.segments;
     }
@@ -302,12 +338,12 @@ impl Bbr {
     }
 
     /// The packets show a larger window; returns by how much of its own it was wrong.
-    pub(super) fn raise(&mut self, pipe_segments: u32) -> f64 {
-        if matches!(self.mode, Mode::ProbeRtt { .. }) {
-            // It empties the pipe from here on; seen from outside that may begin a packet later.
+    pub(super) fn raise(&mut self, at: Timestamp, pipe_segments: u32) -> f64 {
+        let pipe = f64::from(pipe_segments);
+        if self.probing() {
+            self.contest_probe(at, pipe);
             return 0.0;
         }
-        let pipe = f64::from(pipe_segments);
         let wrong = ((pipe - self.segments) / self.segments.max(1.0)).max(0.0);
         self.segments = self.segments.max(pipe);
         wrong

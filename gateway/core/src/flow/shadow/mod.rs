@@ -150,7 +150,7 @@ impl Shadow {
             self.note_signs(sent, pipe, idle);
         }
         match self.state {
-            State::Open if sent.new_bytes > 0 => self.weigh_pipe(sent, pipe),
+            State::Open if sent.new_bytes > 0 => self.weigh_pipe(at, sent, pipe),
             State::Recovery(_) => {
                 self.reno.follow_pipe(pipe);
                 self.cubic.follow_pipe(pipe);
@@ -204,7 +204,7 @@ impl Shadow {
         if let Some(bbr) = &mut self.bbr {
             bbr.on_ack(&Delivery {
                 at,
-                una,
+                edge: una.max(self.nxt.saturating_sub(acked.pipe)),
                 delivered_bytes: self.delivered_bytes,
                 newly_bytes,
                 pipe_bytes: acked.pipe,
@@ -333,7 +333,7 @@ impl Shadow {
     }
 
     /// Rule 1: a pipe above a window raises it.
-    fn weigh_pipe(&mut self, sent: &Sent, pipe: u32) {
+    fn weigh_pipe(&mut self, at: Timestamp, sent: &Sent, pipe: u32) {
         // A tail loss probe may carry one new segment beyond the window (RFC 8985 section 7.3).
         let late = match (sent.since_ack, self.rto.srtt()) {
             (Some(since), Some(srtt)) => since.0 > srtt.0.saturating_mul(2),
@@ -342,7 +342,7 @@ impl Shadow {
         let probe = late && f64::from(pipe) < self.best_segments() + 2.0;
         if !probe {
             let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
-            let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
+            let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(at, pipe));
             self.contradict(reno, cubic, bbr);
         }
     }
@@ -357,7 +357,8 @@ impl Shadow {
 
     /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace.
     fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
-        if self.state != State::Open || ended.full_sized < CLOCKING_LEAST || ended.ran_dry || ended.receiver_full {
+        let judged = ended.full_sized >= CLOCKING_LEAST && !ended.ran_dry && !ended.receiver_full;
+        if self.state != State::Open || !judged || self.bbr.as_ref().is_some_and(|bbr| bbr.probing()) {
             return;
         }
         let share = f64::from(ended.clocked) / f64::from(ended.full_sized);
