@@ -57,6 +57,19 @@ enum Mode {
     },
 }
 
+/// A packet of new data as BBR sees it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Departure {
+    /// Position of its end in the stream.
+    pub(super) nxt: u64,
+    pub(super) flight_bytes: u64,
+    pub(super) pipe_segments: u32,
+    /// Nothing was outstanding before it.
+    pub(super) idle: bool,
+    /// The application had no more after it.
+    pub(super) dry: bool,
+}
+
 /// An acknowledgement as BBR sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Delivery {
@@ -135,12 +148,16 @@ impl Bbr {
         Some(rate * min_rtt.as_secs_f64())
     }
 
-    /// A packet of new data. `idle`: nothing was outstanding before it; `dry`: the application had no more.
-    pub(super) fn on_sent(&mut self, at: Timestamp, nxt: u64, flight_bytes: u64, idle: bool, dry: bool) {
+    /// A packet of new data.
+    pub(super) fn on_sent(&mut self, at: Timestamp, sent: &Departure) {
+        let Departure { nxt, flight_bytes, pipe_segments, idle, dry } = *sent;
+        self.contest_probe(at, f64::from(pipe_segments));
         if idle {
             self.delivered_at = at;
         }
-        if dry || self.probing() {
+        // With the pipe all but empty under a large window it probes, whether or not that was foreseen.
+        let emptied = f64::from(pipe_segments) <= PROBE_WINDOW && self.segments > 4.0 * PROBE_WINDOW;
+        if dry || idle || emptied || self.probing() {
             self.app_limited_until = nxt;
         }
         let spacing = flight_bytes / (MARKS as u64 - 4);
@@ -241,7 +258,7 @@ impl Bbr {
                 self.end_probe(delivery.at);
             }
             (Mode::Startup | Mode::Drain | Mode::ProbeBandwidth, Some(before)) => {
-                self.save();
+                self.save(delivery.recovering);
                 self.mode = Mode::ProbeRtt { since: delivery.at, until: None, before };
             }
             _ => {}
@@ -312,13 +329,14 @@ impl Bbr {
         matches!(self.mode, Mode::ProbeRtt { .. })
     }
 
-    fn save(&mut self) {
-        self.prior_segments = self.segments;
+    /// Keeps the window for after a loss or a probe; while either cuts it, the larger one.
+    fn save(&mut self, cut: bool) {
+        self.prior_segments = if cut { self.prior_segments.max(self.segments) } else { self.segments };
     }
 
     /// A loss: for one round trip only as much is sent as was delivered.
     pub(super) fn enter_recovery(&mut self, pipe_segments: f64) {
-        self.save();
+        self.save(self.probing());
         self.conserving = true;
         self.round_end_delivered = self.delivered_bytes;
         self.segments = pipe_segments.max(1.0);
@@ -332,16 +350,15 @@ impl Bbr {
 
     /// A timeout.
     pub(super) fn time_out(&mut self) {
-        self.save();
+        self.save(self.probing());
         self.full_rate = 0.0;
         self.segments = 1.0;
     }
 
     /// The packets show a larger window; returns by how much of its own it was wrong.
-    pub(super) fn raise(&mut self, at: Timestamp, pipe_segments: u32) -> f64 {
+    pub(super) fn raise(&mut self, pipe_segments: u32) -> f64 {
         let pipe = f64::from(pipe_segments);
         if self.probing() {
-            self.contest_probe(at, pipe);
             return 0.0;
         }
         let wrong = ((pipe - self.segments) / self.segments.max(1.0)).max(0.0);

@@ -31,7 +31,7 @@ mod usage;
 
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use self::bbr::{Bbr, Delivery};
+use self::bbr::{Bbr, Delivery, Departure};
 use self::cubic::Cubic;
 use self::cwnd::INITIAL;
 use self::evidence::AckClock;
@@ -150,7 +150,7 @@ impl Shadow {
             self.note_signs(sent, pipe, idle);
         }
         match self.state {
-            State::Open if sent.new_bytes > 0 => self.weigh_pipe(at, sent, pipe),
+            State::Open if sent.new_bytes > 0 => self.weigh_pipe(sent, pipe),
             State::Recovery(_) => {
                 self.reno.follow_pipe(pipe);
                 self.cubic.follow_pipe(pipe);
@@ -163,7 +163,16 @@ impl Shadow {
         if let Some(bbr) = &mut self.bbr
             && sent.new_bytes > 0
         {
-            bbr.on_sent(at, self.nxt, sent.flight, idle, !sent.full_sized);
+            bbr.on_sent(
+                at,
+                &Departure {
+                    nxt: self.nxt,
+                    flight_bytes: sent.flight,
+                    pipe_segments: pipe,
+                    idle,
+                    dry: !sent.full_sized,
+                },
+            );
         }
         if sent.new_bytes > 0 {
             let filled = f64::from(pipe) >= self.best_segments().floor();
@@ -333,7 +342,7 @@ impl Shadow {
     }
 
     /// Rule 1: a pipe above a window raises it.
-    fn weigh_pipe(&mut self, at: Timestamp, sent: &Sent, pipe: u32) {
+    fn weigh_pipe(&mut self, sent: &Sent, pipe: u32) {
         // A tail loss probe may carry one new segment beyond the window (RFC 8985 section 7.3).
         let late = match (sent.since_ack, self.rto.srtt()) {
             (Some(since), Some(srtt)) => since.0 > srtt.0.saturating_mul(2),
@@ -342,7 +351,7 @@ impl Shadow {
         let probe = late && f64::from(pipe) < self.best_segments() + 2.0;
         if !probe {
             let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
-            let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(at, pipe));
+            let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
             self.contradict(reno, cubic, bbr);
         }
     }

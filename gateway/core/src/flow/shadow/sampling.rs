@@ -19,7 +19,7 @@ impl Shadow {
     /// sample, for the caller to count.
     pub fn on_loss(
         &mut self,
-        at: Timestamp,
+        _at: Timestamp,
         kind: LossKind,
         pipe_before: u64,
         _flight_before: u64,
@@ -29,7 +29,7 @@ impl Shadow {
         }
         let was_known = self.known;
         if self.state == State::Open && kind != LossKind::Timeout {
-            self.settle_before_loss(at, pipe_before);
+            self.settle_before_loss(pipe_before);
         }
         let sample = if was_known { self.loss_sample(kind) } else { Err(Ignored::Midstream) };
         self.transfer.lost = true;
@@ -67,7 +67,7 @@ impl Shadow {
     }
 
     /// What the last round trips show corrects the replicas before they back off.
-    fn settle_before_loss(&mut self, at: Timestamp, pipe_before: u64) {
+    fn settle_before_loss(&mut self, pipe_before: u64) {
         let recent = self.rounds.recent();
         let pipe = self.recent_pipe(pipe_before);
         let (mut reno, mut cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
@@ -78,7 +78,7 @@ impl Shadow {
             cubic += self.cubic.lower(pipe, srtt);
             self.known = true;
         }
-        let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(at, pipe));
+        let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
         self.contradict(reno, cubic, bbr);
     }
 
