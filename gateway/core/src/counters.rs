@@ -40,6 +40,8 @@ pub enum Ignored {
     Timeout,
     /// Sample: the transfer ended after a loss, which gave one already.
     EndAfterLoss,
+    /// Sample: the connection was over, by the end of the capture or of the table's patience, with data outstanding.
+    Unfinished,
     /// Sample: the segment size is not known.
     NoMss,
     /// Sample: the scoreboard ran out of room, so the window is not exact.
@@ -54,7 +56,7 @@ pub enum Ignored {
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -73,6 +75,7 @@ impl Ignored {
         Self::SlowStartLoss,
         Self::Timeout,
         Self::EndAfterLoss,
+        Self::Unfinished,
         Self::NoMss,
         Self::Inexact,
         Self::Karn,
@@ -101,6 +104,7 @@ impl Ignored {
             Self::SlowStartLoss => "slow_start_loss",
             Self::Timeout => "timeout",
             Self::EndAfterLoss => "end_after_loss",
+            Self::Unfinished => "unfinished",
             Self::NoMss => "no_mss",
             Self::Inexact => "inexact",
             Self::Karn => "karn",

@@ -1,14 +1,14 @@
 //! A connection: two senders, and how far opening and closing have come.
 
 use spand_proto::network::Network;
-use spand_proto::units::{Bytes, Timestamp};
+use spand_proto::units::Timestamp;
 
 use crate::counters::Ignored;
 use crate::event::Trigger;
 use crate::flow::findings::Context;
 use crate::flow::followed::Followed;
-use crate::flow::report::{DirectionReport, RttSummary};
-use crate::flow::sample::{ConnectionId, Limiter};
+use crate::flow::report::DirectionReport;
+use crate::flow::sample::ConnectionId;
 use crate::flow::sender::Sender;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
@@ -218,36 +218,8 @@ impl Connection {
         let (own, peer) = (self.party(side), self.party(side.other()));
         let followed =
             own.follow.map(|network| Box::new(Followed::new(peer.endpoint.address, network, self.id, at, midstream)));
-        let report = self.reports.then(|| Box::new(self.new_report(own.endpoint, peer.endpoint, at)));
+        let report = self.reports.then(|| Box::new(DirectionReport::new(self.id, own.endpoint, peer.endpoint, at)));
         Sender::new(number, followed, report)
-    }
-
-    fn new_report(&self, source: Endpoint, destination: Endpoint, at: Timestamp) -> DirectionReport {
-        DirectionReport {
-            connection: self.id,
-            input: 0,
-            first_frame: 0,
-            first_at: at,
-            last_at: at,
-            source,
-            destination,
-            packets: 0,
-            data_packets: 0,
-            payload: Bytes(0),
-            unique: Bytes(0),
-            retransmitted_packets: 0,
-            retransmitted: Bytes(0),
-            synfin_retransmitted_packets: 0,
-            hole_fill_packets: 0,
-            duplicate_packets: 0,
-            rtt_seqack: RttSummary::default(),
-            rtt_timestamps: RttSummary::default(),
-            flight_max: Bytes(0),
-            limited_by: Limiter::Unknown,
-            loss_events: 0,
-            timeouts: 0,
-            samples: Vec::new(),
-        }
     }
 
     /// The shift of the window in `segment` (RFC 7323 section 2.2): none in a SYN; otherwise that of the sender's SYN where

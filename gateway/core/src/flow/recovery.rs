@@ -128,7 +128,8 @@ impl Recovery {
     /// Judges a repeat; a loss event is returned once per window of data.
     pub(crate) fn repeated(&mut self, repeat: &Repeat) -> Option<LossKind> {
         if repeat.end <= repeat.una {
-            // Acknowledged already: a needless copy, whose sender knew no better. Its reduction, if any, left no sign.
+            // Acknowledged already: needless, and its sender knew no better. A DSACK will tell it.
+            self.count_for_undo();
             return None;
         }
         let timed_out = repeat.is_after_silence();

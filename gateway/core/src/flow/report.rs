@@ -59,6 +59,37 @@ pub struct DirectionReport {
     pub samples: Vec<WindowSample>,
 }
 
+impl DirectionReport {
+    /// The account of a direction in which nothing was seen yet.
+    pub(crate) fn new(connection: ConnectionId, source: Endpoint, destination: Endpoint, at: Timestamp) -> Self {
+        Self {
+            connection,
+            input: 0,
+            first_frame: 0,
+            first_at: at,
+            last_at: at,
+            source,
+            destination,
+            packets: 0,
+            data_packets: 0,
+            payload: Bytes(0),
+            unique: Bytes(0),
+            retransmitted_packets: 0,
+            retransmitted: Bytes(0),
+            synfin_retransmitted_packets: 0,
+            hole_fill_packets: 0,
+            duplicate_packets: 0,
+            rtt_seqack: RttSummary::default(),
+            rtt_timestamps: RttSummary::default(),
+            flight_max: Bytes(0),
+            limited_by: Limiter::Unknown,
+            loss_events: 0,
+            timeouts: 0,
+            samples: Vec::new(),
+        }
+    }
+}
+
 /// Round-trip times summed up.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RttSummary {

@@ -2,6 +2,8 @@
 
 use spand_proto::units::Timestamp;
 
+use crate::flow::sequence::is_after;
+
 /// When and as what a segment was sent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Stamp {
@@ -11,6 +13,22 @@ pub(crate) struct Stamp {
     pub(crate) ts_value: u32,
     /// Its IPv4 identification, 0 where there is none.
     pub(crate) ip_id: u16,
+}
+
+/// Packets between two of one sender beyond which their identifications say nothing of their order.
+const IP_ID_REACH: u16 = 256;
+
+impl Stamp {
+    /// Whether the sender sent this before `other`, whichever the tap saw first: by timestamp, else by IPv4
+    /// identification where both count up (RFC 6864 lets them do anything). `None` where neither tells.
+    pub(crate) fn was_sent_before(&self, other: &Self) -> Option<bool> {
+        if self.ts_value != other.ts_value {
+            return Some(is_after(other.ts_value, self.ts_value));
+        }
+        let ahead = other.ip_id.wrapping_sub(self.ip_id).cast_signed();
+        let countable = self.ip_id != 0 && other.ip_id != 0 && ahead != 0 && ahead.unsigned_abs() <= IP_ID_REACH;
+        countable.then_some(ahead > 0)
+    }
 }
 
 /// A segment that is not yet cumulatively acknowledged, SYN and FIN counting one byte each.

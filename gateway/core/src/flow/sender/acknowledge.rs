@@ -166,6 +166,10 @@ impl Sender {
         at: Timestamp,
         context: &mut Context<'_>,
     ) {
+        if self.coverage.is_none() {
+            // The handshake's acknowledgement opens no window.
+            return;
+        }
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.shadow.on_ack(
             at,

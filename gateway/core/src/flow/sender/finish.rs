@@ -40,7 +40,12 @@ impl Sender {
 
     /// Ends the sender: its last transfer, and the account of it where it sent anything.
     pub(crate) fn finish(mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
-        self.end_transfer(at, context);
+        let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
+        if in_transfer && self.acknowledged && self.board.flight() > 0 {
+            context.counters.ignore(Ignored::Unfinished);
+        } else {
+            self.end_transfer(at, context);
+        }
         let mut report = self.report?;
         if let Some(followed) = self.followed.as_deref() {
             report.limited_by = followed.mostly_limited_by();

@@ -230,3 +230,6 @@ impl Sender {
         context.findings.sample(&sample);
     }
 }
+
+#[cfg(test)]
+mod tests;

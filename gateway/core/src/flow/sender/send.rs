@@ -13,6 +13,10 @@ use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::observation::{LossKind, Sent};
 use crate::wire::segment::{Flags, Segment};
 
+/// Without a round trip to compare with, what comes within this time after its overtaker was only overtaken (the bound
+/// that Wireshark uses).
+const REORDERED_WITHIN: Micros = Micros(3_000);
+
 /// Where a segment lies in the sender's sequence space.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
@@ -221,11 +225,10 @@ impl Sender {
     /// the sender to know that they were missed.
     fn came_late(&self, extent: &Extent, stamp: &Stamp) -> bool {
         let Some(overtaker) = self.board.first_sent_after(extent.end) else { return false };
-        if stamp.ts_value != overtaker.ts_value {
-            return !crate::flow::sequence::is_after(stamp.ts_value, overtaker.ts_value);
-        }
-        let soon = self.rtt.min().map_or(Micros(3_000), |rtt| Micros(rtt.0 / 2));
-        stamp.at.since(overtaker.at) < soon
+        stamp.was_sent_before(&overtaker).unwrap_or_else(|| {
+            let soon = self.rtt.min().map_or(REORDERED_WITHIN, |rtt| Micros(rtt.0 / 2));
+            stamp.at.since(overtaker.at) < soon
+        })
     }
 
     /// Marks on the scoreboard what the sender, by what it repeats, deems lost.

@@ -1,0 +1,98 @@
+//! What the receiver holds and what counts as lost (RFC 6675 sections 4 and 5).
+
+use super::{Mark, Scoreboard};
+
+/// Segments that must be SACKed above one before it counts as lost (RFC 6675 section 2, `DupThresh`).
+const DUP_THRESH: usize = 3;
+
+impl Scoreboard {
+    /// Takes a SACK block; returns the bytes not SACKed before.
+    pub(crate) fn sack(&mut self, left: u64, right: u64, limit: usize) -> u64 {
+        let (left, right) = (left.max(self.una), right.min(self.nxt));
+        if left >= right {
+            return 0;
+        }
+        self.sacked_to = self.sacked_to.max(right);
+        let mut index = self.split_at(left, limit);
+        let mut newly = 0;
+        while let Some(segment) = self.segments.get(index).copied().filter(|segment| segment.start < right) {
+            if segment.marks.has(Mark::Sacked) {
+                index += 1;
+                continue;
+            }
+            if right < segment.end {
+                self.split_at(right, limit);
+            }
+            let Some(segment) = self.segments.get_mut(index) else { break };
+            if segment.start >= left && segment.end <= right {
+                let before = *segment;
+                segment.marks.set(Mark::Sacked);
+                segment.marks.clear(Mark::Lost);
+                segment.marks.clear(Mark::Retransmitted);
+                let after = *segment;
+                self.forget(&before);
+                self.remember(&after);
+                newly += after.len();
+            }
+            index += 1;
+        }
+        newly
+    }
+
+    /// Marks as lost what has at least three SACKed segments above it (RFC 6675 section 4, `IsLost`).
+    pub(crate) fn deem_lost(&mut self) {
+        let mut above = self.first_after(self.sacked_to.saturating_sub(1)) + 1;
+        above = above.min(self.segments.len());
+        let mut sacked_segments = 0;
+        let mut bound = None;
+        for segment in self.segments.range(..above).rev().filter(|segment| segment.marks.has(Mark::Sacked)) {
+            sacked_segments += 1;
+            if sacked_segments == DUP_THRESH {
+                bound = Some(segment.start);
+                break;
+            }
+        }
+        if let Some(bound) = bound {
+            self.mark_lost_below(bound);
+        }
+    }
+
+    /// Marks everything below `end` as lost that is not SACKed: the sender repeated it, so it deems it so.
+    pub(crate) fn deem_lost_below(&mut self, end: u64) {
+        self.mark_lost_below(end);
+    }
+
+    /// A timeout: everything not SACKed is lost and nothing of it was retransmitted yet (RFC 6675 section 5.1).
+    pub(crate) fn deem_all_lost(&mut self) {
+        self.retransmitted = 0;
+        for segment in &mut self.segments {
+            segment.marks.clear(Mark::Retransmitted);
+        }
+        self.mark_lost_below(self.nxt);
+    }
+
+    /// A loss was taken back: nothing is deemed lost.
+    pub(crate) fn forgive(&mut self) {
+        self.lost = 0;
+        self.lost_below = 0;
+        for segment in &mut self.segments {
+            segment.marks.clear(Mark::Lost);
+        }
+    }
+
+    fn mark_lost_below(&mut self, bound: u64) {
+        if bound <= self.lost_below {
+            return;
+        }
+        let first = self.first_after(self.lost_below.max(self.una));
+        let mut newly = 0;
+        for segment in self.segments.range_mut(first..).take_while(|segment| segment.start < bound) {
+            if !segment.marks.has(Mark::Sacked) && !segment.marks.has(Mark::Lost) {
+                segment.marks.set(Mark::Lost);
+                newly += segment.len();
+            }
+        }
+        self.lost += newly;
+        self.lost_below = bound;
+    }
+}

@@ -1,0 +1,275 @@
+//! Scripts of one sender: what it sends and hears, and what is made of it.
+
+use spand_proto::network::Network;
+
+use super::*;
+use crate::config::Limits;
+use crate::counters::Counters;
+use crate::flow::findings::Findings;
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
+
+const MSS: u32 = 1_000;
+
+#[derive(Default)]
+struct Heard {
+    losses: u32,
+    rtts: Vec<Micros>,
+}
+
+impl Findings for Heard {
+    fn sample(&mut self, _: &WindowSample) {}
+    fn rtt(&mut self, _: Network, _: Timestamp, rtt: Micros, _: ConnectionId) {
+        self.rtts.push(rtt);
+    }
+    fn loss(&mut self, _: Network, _: Timestamp, _: ConnectionId) {
+        self.losses += 1;
+    }
+    fn limiter(&mut self, _: Network, _: Timestamp, _: Limiter) {}
+}
+
+/// A sender whose handshake took 100 ms; sequence numbers count segments from its first byte of data, time is in ms.
+struct Script {
+    sender: Sender,
+    counters: Counters,
+    heard: Heard,
+    limits: Limits,
+    ip_id: u16,
+}
+
+impl Script {
+    fn new() -> Self {
+        let remote = "198.51.100.7".parse().unwrap();
+        let followed = Followed::new(remote, Network::of(remote), ConnectionId(1), at(0), false);
+        let mut script = Self {
+            sender: Sender::new(999, Some(Box::new(followed)), None),
+            counters: Counters::default(),
+            heard: Heard::default(),
+            limits: Limits::default(),
+            ip_id: 0,
+        };
+        let mut syn = script.segment(0);
+        syn.flags = Flags(Flags::SYN);
+        syn.seq = 999;
+        syn.payload_len = 0;
+        syn.options.sack_permitted = true;
+        script.take_sent(&syn);
+        let own = script.sender.syn.unwrap();
+        script.sender.agree(&own, &own, at(0));
+        script.ack(100, 0);
+        script
+    }
+
+    fn segment(&self, ms: u64) -> Segment {
+        let endpoint = Endpoint { address: "192.0.2.1".parse().unwrap(), port: 80 };
+        let clock = u32::try_from(ms).unwrap();
+        Segment {
+            at: at(ms),
+            source: endpoint,
+            destination: endpoint,
+            seq: 1_000,
+            ack: Some(1),
+            flags: Flags(Flags::ACK),
+            window: 60_000,
+            payload_len: MSS,
+            ip_id: Some(self.ip_id),
+            ecn: Ecn::NotEct,
+            options: Options { timestamps: Some(Timestamps { value: clock, echo: clock }), ..Options::default() },
+        }
+    }
+
+    fn take_sent(&mut self, segment: &Segment) {
+        let Self { sender, counters, heard, limits, .. } = self;
+        let copy = sender.is_copy(segment);
+        sender.send(segment, copy, &mut Context { limits, counters, now: segment.at, findings: heard });
+    }
+
+    fn send(&mut self, ms: u64, segments: std::ops::Range<u32>) {
+        for n in segments {
+            self.ip_id += 1;
+            let mut segment = self.segment(ms);
+            segment.seq = 1_000 + n * MSS;
+            self.take_sent(&segment);
+        }
+    }
+
+    /// An acknowledgement of the first `segments`, with an echo of 100 ms ago.
+    fn ack(&mut self, ms: u64, segments: u32) {
+        self.ack_with(ms, segments, &[], ms.saturating_sub(100));
+    }
+
+    fn ack_with(&mut self, ms: u64, segments: u32, sack: &[(u32, u32)], echo_ms: u64) {
+        let mut ack = self.segment(ms);
+        ack.payload_len = 0;
+        ack.ack = Some(1_000 + segments * MSS);
+        ack.options.timestamps = Some(Timestamps { value: 7, echo: u32::try_from(echo_ms).unwrap() });
+        let block = |(left, right): &(u32, u32)| SackBlock { left: 1_000 + left * MSS, right: 1_000 + right * MSS };
+        ack.options.sack = sack.iter().map(block).collect();
+        self.take_ack(&ack);
+    }
+
+    fn take_ack(&mut self, ack: &Segment) {
+        let Self { sender, counters, heard, limits, .. } = self;
+        sender.acknowledge(ack, Some(0), &mut Context { limits, counters, now: ack.at, findings: heard });
+    }
+
+    /// Loss events, timeouts among them.
+    fn losses(&self) -> (u64, u64) {
+        assert_eq!(self.counters.loss_events, u64::from(self.heard.losses));
+        (self.counters.loss_events, self.counters.timeouts)
+    }
+}
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp(1_000_000_000_000 + ms * 1_000_000)
+}
+
+#[test]
+fn one_window_of_losses_is_one_event() {
+    let mut script = Script::new();
+    script.send(100, 0..10);
+    for right in 4..=6 {
+        script.ack_with(200, 0, &[(3, right)], 100);
+    }
+    script.send(201, 0..2);
+    assert_eq!(script.losses(), (1, 0));
+    script.ack_with(301, 2, &[(3, 10)], 201);
+    script.send(302, 2..3);
+    assert!(script.sender.recovery.is_active());
+    script.ack_with(402, 10, &[], 302);
+    assert!(!script.sender.recovery.is_active());
+    assert_eq!(script.losses(), (1, 0), "three losses, one window");
+    script.send(403, 10..20);
+    for right in 12..=14 {
+        script.ack_with(503, 10, &[(11, right)], 403);
+    }
+    script.send(504, 10..11);
+    assert_eq!(script.losses(), (2, 0), "the next window has its own");
+}
+
+#[test]
+fn silence_before_a_retransmission_is_a_timeout_and_so_is_each_further_one() {
+    let mut script = Script::new();
+    script.send(100, 0..4);
+    script.send(500, 0..1);
+    assert_eq!(script.losses(), (1, 1));
+    script.send(1_300, 0..1);
+    assert_eq!(script.losses(), (2, 2));
+    script.ack(1_400, 1);
+    script.send(1_401, 1..3);
+    assert_eq!(script.losses(), (2, 2), "what it repeats after that belongs to it");
+}
+
+#[test]
+fn a_tail_probe_is_no_loss_until_later_data_is_acknowledged_without_a_dsack() {
+    let mut script = Script::new();
+    script.send(100, 0..4);
+    script.ack(200, 3);
+    script.send(400, 3..4);
+    script.ack(500, 4);
+    assert_eq!(script.losses(), (0, 0));
+    script.send(501, 4..6);
+    script.ack(601, 6);
+    assert_eq!(script.losses(), (1, 0));
+}
+
+#[test]
+fn a_tail_probe_answered_by_a_dsack_was_needless() {
+    let mut script = Script::new();
+    script.send(100, 0..4);
+    script.ack(200, 3);
+    script.send(400, 3..4);
+    script.ack_with(401, 4, &[], 100);
+    script.ack_with(500, 4, &[(3, 4)], 100);
+    script.send(501, 4..6);
+    script.ack(601, 6);
+    assert_eq!(script.losses(), (0, 0));
+}
+
+#[test]
+fn an_echo_of_the_original_takes_a_timeout_back() {
+    let mut script = Script::new();
+    script.send(100, 0..4);
+    script.send(500, 0..1);
+    assert!(script.sender.recovery.is_active());
+    script.ack_with(510, 4, &[], 100);
+    assert!(!script.sender.recovery.is_active());
+    assert_eq!(script.sender.board.pipe(), 0);
+    assert_eq!(script.losses(), (1, 1));
+}
+
+#[test]
+fn what_was_only_overtaken_is_no_loss() {
+    let mut script = Script::new();
+    script.send(100, 0..2);
+    script.ack(150, 1);
+    script.send(160, 4..8);
+    script.ack_with(260, 2, &[(4, 8)], 160);
+    let mut late = script.segment(161);
+    late.at = at(262);
+    late.seq = 1_000 + 2 * MSS;
+    late.options.timestamps = Some(Timestamps { value: 159, echo: 0 });
+    script.take_sent(&late);
+    assert_eq!(script.losses(), (0, 0));
+    script.send(263, 3..4);
+    assert_eq!(script.losses(), (1, 0), "sent after what came ahead of it: lost before the tap");
+}
+
+#[test]
+fn a_second_copy_by_the_mirror_port_is_no_retransmission() {
+    let mut script = Script::new();
+    script.send(100, 0..2);
+    let mut copy = script.segment(100);
+    copy.seq = 1_000;
+    copy.ip_id = Some(1);
+    copy.at = at(101);
+    assert!(script.sender.is_copy(&copy), "same identification and timestamp");
+    copy.at = at(160);
+    assert!(!script.sender.is_copy(&copy), "too late for a copy");
+    copy.at = at(101);
+    copy.ip_id = Some(9);
+    assert!(!script.sender.is_copy(&copy), "another packet");
+}
+
+#[test]
+fn one_congestion_echo_per_window_counts() {
+    let mut script = Script::new();
+    script.send(100, 0..4);
+    let mut ack = script.segment(200);
+    ack.payload_len = 0;
+    ack.ack = Some(1_000 + MSS);
+    ack.flags = Flags(Flags::ACK | Flags::ECE);
+    script.take_ack(&ack);
+    let mut reduced = script.segment(201);
+    reduced.seq = 1_000 + 4 * MSS;
+    reduced.flags = Flags(Flags::ACK | Flags::CWR);
+    script.take_sent(&reduced);
+    assert_eq!(script.losses(), (1, 0));
+    ack.ack = Some(1_000 + 2 * MSS);
+    script.take_ack(&ack);
+    reduced.seq = 1_000 + 5 * MSS;
+    script.take_sent(&reduced);
+    assert_eq!(script.losses(), (1, 0), "the echo is about the same window");
+}
+
+#[test]
+fn probes_of_a_closed_window_and_keep_alives_are_no_losses() {
+    let mut script = Script::new();
+    script.send(100, 0..1);
+    let mut closed = script.segment(200);
+    (closed.payload_len, closed.ack, closed.window) = (0, Some(1_000 + MSS), 0);
+    script.take_ack(&closed);
+    for ms in [500, 1_100, 2_300] {
+        let mut probe = script.segment(ms);
+        (probe.seq, probe.payload_len) = (1_000 + MSS, 1);
+        script.take_sent(&probe);
+    }
+    let before = script.heard.rtts.len();
+    (closed.at, closed.ack, closed.window) = (at(2_900), Some(1_001 + MSS), 60_000);
+    script.take_ack(&closed);
+    assert_eq!(script.heard.rtts.len(), before, "a probe is not timed");
+    let mut keep_alive = script.segment(9_000);
+    (keep_alive.seq, keep_alive.payload_len) = (1_000 + MSS, 1);
+    script.take_sent(&keep_alive);
+    assert_eq!(script.losses(), (0, 0));
+}
