@@ -10,5 +10,5 @@ pub mod rules;
 mod trace;
 
 pub use info::{Poller, Watch};
-pub use record::{CongestionState, FlowId, Record, Row, Source};
+pub use record::{CongestionState, FlowId, Record, Row, Source, read_csv};
 pub use trace::Trace;

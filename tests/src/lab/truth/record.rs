@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::de::{Deserializer, Error};
 use serde::ser::Serializer;
+use serde::{Deserialize, Serialize};
 
 /// Rows kept in one run; beyond, rows are counted and dropped.
 const ROWS_LIMIT: usize = 2_000_000;
@@ -21,7 +22,7 @@ pub struct FlowId {
 }
 
 /// Who said it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
     /// `getsockopt(TCP_INFO)`, polled; a row only where something but a clock changed.
@@ -50,8 +51,11 @@ pub enum CongestionState {
 impl CongestionState {
     /// From the kernel's number; `None` where it has no such state.
     pub fn from_kernel(number: u8) -> Option<Self> {
-        [Self::Open, Self::Disorder, Self::Reduced, Self::Recovery, Self::Loss].get(usize::from(number)).copied()
+        Self::ALL.get(usize::from(number)).copied()
     }
+
+    /// In the kernel's order.
+    const ALL: [Self; 5] = [Self::Open, Self::Disorder, Self::Reduced, Self::Recovery, Self::Loss];
 
     /// The kernel's name for it.
     pub const fn name(self) -> &'static str {
@@ -71,8 +75,16 @@ impl Serialize for CongestionState {
     }
 }
 
+impl<'de> Deserialize<'de> for CongestionState {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        let known = Self::ALL.into_iter().find(|state| state.name() == name);
+        known.ok_or_else(|| D::Error::custom(format!("`{name}` is no congestion state")))
+    }
+}
+
 /// One observation. What a source does not give is empty.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Row {
     /// Nanoseconds since 1970, the clock of capture files.
     pub time_ns: u64,
@@ -224,4 +236,10 @@ impl Record {
         csv.flush().with_context(|| format!("cannot write {}", file.display()))?;
         Ok(rows.len())
     }
+}
+
+/// Reads what [`Record::write_csv`] wrote.
+pub fn read_csv(file: &Path) -> Result<Vec<Row>> {
+    let mut csv = csv::Reader::from_path(file).with_context(|| format!("cannot read {}", file.display()))?;
+    csv.deserialize().collect::<Result<_, _>>().with_context(|| format!("{} is no record of truth", file.display()))
 }
