@@ -137,6 +137,8 @@ pub struct Counters {
     pub connections_one_sided: u64,
     /// Networks that had to go because the table was full.
     pub networks_evicted: u64,
+    /// Samples that were added to another connection's place because their bucket had no room for one more.
+    pub contributions_shared: u64,
     /// Window samples taken.
     pub window_samples: u64,
     /// Lower bounds taken.
@@ -178,6 +180,7 @@ impl Counters {
             connections_midstream,
             connections_one_sided,
             networks_evicted,
+            contributions_shared,
             window_samples,
             lower_bounds,
             rtt_samples,
@@ -196,6 +199,7 @@ impl Counters {
         self.connections_midstream += connections_midstream;
         self.connections_one_sided += connections_one_sided;
         self.networks_evicted += networks_evicted;
+        self.contributions_shared += contributions_shared;
         self.window_samples += window_samples;
         self.lower_bounds += lower_bounds;
         self.rtt_samples += rtt_samples;

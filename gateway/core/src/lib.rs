@@ -12,6 +12,7 @@
 pub mod config;
 pub mod counters;
 pub mod engine;
+pub mod estimate;
 pub mod event;
 pub mod flow;
 pub mod window;

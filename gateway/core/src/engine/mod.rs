@@ -3,24 +3,25 @@
 //! Owns the tables and passes things between them; what a segment means is [`crate::flow`]'s, what a sample means is
 //! [`crate::window`]'s. Its clock is the time of the last frame or of [`Engine::handle_timeout`].
 
+mod networks;
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::Timestamp;
 
 use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
 use crate::event::{Event, StartImminent, Trigger};
 use crate::flow::connection::{Connection, Party, Place, Stage};
-use crate::flow::findings::{Context, Findings};
+use crate::flow::findings::Context;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::sample::ConnectionId;
 use crate::flow::table::{FlowTable, Key, Turning};
 use crate::flow::tuple::{Side, Tuple};
-use crate::window::view::NetworkView;
+use crate::window::table::NetworkTable;
 use crate::wire::segment::{Endpoint, Flags, Segment};
 use crate::wire::{self, Frame};
 
@@ -30,7 +31,7 @@ pub struct Engine {
     config: EngineConfig,
     prefixes: Prefixes,
     flows: FlowTable,
-    networks: Networks,
+    networks: NetworkTable,
     ledger: PushLedger,
     counters: Counters,
     events: VecDeque<Event>,
@@ -38,16 +39,8 @@ pub struct Engine {
     next_connection: u64,
 }
 
-/// Until the window is there, findings go nowhere.
-#[derive(Debug, Default)]
-struct Networks;
-
-impl Findings for Networks {
-    fn sample(&mut self, _sample: &WindowSample) {}
-    fn rtt(&mut self, _: Network, _: Timestamp, _: Micros, _: ConnectionId) {}
-    fn loss(&mut self, _: Network, _: Timestamp, _: ConnectionId) {}
-    fn limiter(&mut self, _: Network, _: Timestamp, _: Limiter) {}
-}
+/// Networks looked at per frame where many are due at once: a thousand frames then share what one would stand still for.
+const NETWORKS_PER_FRAME: usize = 64;
 
 impl Engine {
     /// An engine that has seen nothing.
@@ -55,7 +48,7 @@ impl Engine {
         Self {
             prefixes: Prefixes::new(&config.internal, &config.prefixes),
             flows: FlowTable::new(&config.limits, config.hash_seed),
-            networks: Networks,
+            networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed),
             ledger: PushLedger::new(config.hash_seed),
             counters: Counters::default(),
             events: VecDeque::new(),
@@ -73,15 +66,22 @@ impl Engine {
         if now < self.now {
             self.counters.ignore(Ignored::TimeBackwards);
         }
-        self.handle_timeout(now);
+        self.advance(now);
+        self.expire_networks(NETWORKS_PER_FRAME);
         match wire::decode(now, frame, self.config.tunnels) {
             Ok(segment) => self.handle_segment(&segment, frame.input),
             Err(reason) => self.counters.ignore(reason),
         }
+        self.take_network_events();
     }
 
     /// Takes the time where no frame brings it: ends what silence ends. Earlier times change nothing.
     pub fn handle_timeout(&mut self, now: Timestamp) {
+        self.advance(now);
+        self.expire_networks(usize::MAX);
+    }
+
+    fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         let mut turning = Turning::default();
         while let Some(key) = self.flows.due(self.now, &mut turning) {
@@ -94,7 +94,7 @@ impl Engine {
 
     /// When [`Engine::handle_timeout`] has something to do next; `None` while nothing waits.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.flows.next_due()
+        self.flows.next_due().into_iter().chain(self.networks.poll_timeout()).min()
     }
 
     /// The oldest event not taken yet.
@@ -108,26 +108,12 @@ impl Engine {
         while let Some(key) = self.flows.idle_longest() {
             self.end(key);
         }
+        self.take_network_events();
     }
 
     /// The network that `address` belongs to.
     pub fn network_of(&self, address: IpAddr) -> Network {
         self.prefixes.network_of(address)
-    }
-
-    /// The estimate of a network in force at `now`.
-    pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
-        self.network(network, now)?.estimate
-    }
-
-    /// Every network with samples, in order of prefix; also those without an estimate.
-    pub fn networks(&self, _now: Timestamp) -> Vec<NetworkView> {
-        Vec::new()
-    }
-
-    /// One network, where it has samples.
-    pub fn network(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
-        self.networks(now).into_iter().find(|view| view.network == network)
     }
 
     /// Notes that `host` was told what to do towards `remote`: the next transfer between them counts as advised.

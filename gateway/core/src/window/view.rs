@@ -6,6 +6,10 @@ use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
+use super::record::NetworkRecord;
+use crate::config::WindowConfig;
+use crate::estimate::{self, Counts, Rule};
+
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NetworkView {
@@ -34,6 +38,38 @@ pub struct NetworkView {
 }
 
 impl NetworkView {
+    /// How a network looks at `now`; `None` where the window holds nothing of it.
+    pub(super) fn of(
+        network: Network,
+        record: &NetworkRecord,
+        now: Timestamp,
+        config: &WindowConfig,
+        rule: &dyn Rule,
+    ) -> Option<Self> {
+        let slice = record.slice(now, config);
+        if slice.buckets.is_empty() {
+            return None;
+        }
+        let (estimate, why_not) = match estimate::estimate(network, record, now, config, rule) {
+            Ok(estimate) => (Some(estimate), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        let (counts, rtt) = (Counts::of(slice), slice.rtt());
+        Some(Self {
+            network,
+            estimate,
+            why_not,
+            rtt_min: rtt.min,
+            rtt_mean: estimate::mean(rtt.sum, rtt.count),
+            samples: counts.samples,
+            lower_bounds: counts.lower_bounds,
+            connections: counts.connections_in_all,
+            losses: slice.buckets.iter().map(|bucket| bucket.losses).sum(),
+            limits: slice.buckets.iter().fold(LimitCounts::default(), |sum, bucket| sum.with(bucket.limits)),
+            newest: record.newest,
+        })
+    }
+
     /// Time since the newest sample of any kind.
     pub fn age(&self, now: Timestamp) -> Option<Micros> {
         self.newest.map(|newest| now.since(newest))
@@ -49,6 +85,18 @@ pub struct LimitCounts {
     pub receiver: u64,
     /// The application.
     pub application: u64,
+}
+
+impl LimitCounts {
+    /// Both summed up.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            window: self.window + other.window,
+            receiver: self.receiver + other.receiver,
+            application: self.application + other.application,
+        }
+    }
 }
 
 /// Why a network has no estimate.

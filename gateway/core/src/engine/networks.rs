@@ -1,0 +1,82 @@
+//! The engine's side of the window: where findings go, and what is asked about networks.
+
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
+
+use super::Engine;
+use crate::counters::Ignored;
+use crate::flow::findings::Findings;
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::window::record::NetworkRecord;
+use crate::window::table::NetworkTable;
+use crate::window::view::NetworkView;
+
+impl Findings for NetworkTable {
+    fn sample(&mut self, sample: &WindowSample) {
+        self.add(sample);
+    }
+
+    fn rtt(&mut self, network: Network, at: Timestamp, rtt: Micros, _: ConnectionId) {
+        self.add_rtt(network, at, rtt);
+    }
+
+    fn loss(&mut self, network: Network, at: Timestamp, _: ConnectionId) {
+        self.add_loss(network, at);
+    }
+
+    fn limiter(&mut self, network: Network, at: Timestamp, limiter: Limiter) {
+        self.add_limiter(network, at, limiter);
+    }
+}
+
+impl Engine {
+    /// The estimate of a network in force at `now`.
+    pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
+        self.networks.estimate(network, now)
+    }
+
+    /// Every network with samples, in order of prefix; also those without an estimate.
+    pub fn networks(&self, now: Timestamp) -> Vec<NetworkView> {
+        self.networks.views(now)
+    }
+
+    /// One network, where it has samples.
+    pub fn network(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
+        self.networks.view(network, now)
+    }
+
+    /// For the store: at most `limit` networks that changed since they were last returned here, and what is kept of
+    /// them, or `None` where they went. The first call starts the account with everything there is; an engine that is
+    /// never asked keeps none.
+    pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
+        self.networks.changed_records(limit)
+    }
+
+    /// From the store: gives a network its record back, as far as it has not aged at `now`. For the start, before the
+    /// first frame: a network that has samples already keeps those.
+    pub fn restore(&mut self, network: Network, record: NetworkRecord, now: Timestamp) {
+        if let Some(ConnectionId(above)) = self.networks.restore(network, record, now) {
+            self.next_connection = self.next_connection.max(above);
+        }
+        self.take_network_events();
+    }
+
+    /// Looks at networks that are due, at most so many.
+    pub(super) fn expire_networks(&mut self, at_most: usize) {
+        self.networks.expire(self.now, at_most);
+        self.take_network_events();
+    }
+
+    /// Passes on what the table of networks has to tell.
+    pub(super) fn take_network_events(&mut self) {
+        while let Some(event) = self.networks.poll_event() {
+            self.tell(event);
+        }
+        for _ in self.counters.networks_evicted..self.networks.evicted() {
+            self.counters.ignore(Ignored::NoRoomNetwork);
+        }
+        self.counters.networks_evicted = self.networks.evicted();
+        self.counters.contributions_shared = self.networks.shared();
+    }
+}

@@ -1,0 +1,37 @@
+//! How far an estimate can be trusted.
+
+use spand_proto::estimate::Confidence;
+use spand_proto::units::Micros;
+
+use super::remotes;
+use crate::window::record::WindowSlice;
+
+/// Samples at which the number alone gives half of the trust.
+const HALF_TRUST_SAMPLES: f64 = 5.0;
+/// What samples of a single remote address are worth: they show its line, not the network's.
+const ONE_ADDRESS: f64 = 0.5;
+
+/// Number of samples, agreement among them, freshness and breadth, each from 0 to 1, multiplied:
+///
+/// `n / (n + 5)  *  1 / (1 + cv)  *  (1 - age / max_age)  *  (1, or 0.5 where all are of one address)`
+///
+/// with `cv` the samples' standard deviation over their mean. 20 samples of several hosts that scatter by a quarter give
+/// 0.64 when fresh; the least that makes an estimate, three that agree, 0.38.
+pub(super) fn confidence(slice: WindowSlice<'_>, age: Micros, max_age: Micros) -> Confidence {
+    let (mut count, mut sum, mut squares) = (0.0, 0.0, 0.0);
+    for contribution in slice.contributions {
+        count += f64::from(contribution.samples);
+        sum += contribution.sum_bytes;
+        squares += contribution.squares;
+    }
+    if count == 0.0 {
+        return Confidence::new(0.0);
+    }
+    let mean = sum / count;
+    let deviation = (squares / count - mean * mean).max(0.0).sqrt();
+    let agreement = if mean > 0.0 { 1.0 / (1.0 + deviation / mean) } else { 0.0 };
+    let freshness = 1.0 - (age.0 as f64 / max_age.0.max(1) as f64).min(1.0);
+    let addresses = remotes::remotes(slice).iter().filter(|remote| remote.samples > 0).count();
+    let breadth = if addresses > 1 { 1.0 } else { ONE_ADDRESS };
+    Confidence::new(count / (count + HALF_TRUST_SAMPLES) * agreement * freshness * breadth)
+}

@@ -1,0 +1,177 @@
+//! From a window to an estimate, by a named rule.
+//!
+//! A [`Rule`] says what a sample counts as and which share follows from all of them; the rest of an estimate is the same
+//! for every rule. Each function here is pure: the same window at the same moment gives the same bits.
+
+mod confidence;
+mod probe;
+mod remotes;
+mod spand;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use smallvec::SmallVec;
+use spand_proto::estimate::{Estimate, RuleKind};
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+pub use self::probe::ProbeRule;
+pub use self::spand::SpandRule;
+use crate::config::WindowConfig;
+use crate::flow::sample::WindowSample;
+use crate::window::record::{NetworkRecord, WindowSlice};
+use crate::window::view::NoEstimate;
+
+/// How samples become a share.
+pub trait Rule: fmt::Debug + Send + Sync {
+    /// Its name.
+    fn kind(&self) -> RuleKind;
+
+    /// The value that a sample counts with; never asked about lower bounds.
+    fn admit(&self, sample: &WindowSample, known: &Known) -> Admitted;
+
+    /// The share `Wc` that the window shows; `None` without samples.
+    fn share(&self, slice: WindowSlice<'_>) -> Option<Window>;
+}
+
+/// What is known of a network just before a sample is admitted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Known {
+    /// The share in force.
+    pub share: Option<Window>,
+    /// Mean round-trip time in the window.
+    pub rtt: Option<Micros>,
+    /// Largest window in the window that the path carried without loss.
+    pub carried: Option<Window>,
+    /// When a sample was last raised above what was measured.
+    pub raised: Option<Timestamp>,
+}
+
+/// A sample's value by the rule.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Admitted {
+    /// The value.
+    pub window: Window,
+    /// Whether that is above what was measured.
+    pub raised: bool,
+}
+
+/// The rule of a name.
+pub fn rule(kind: RuleKind) -> &'static dyn Rule {
+    match kind {
+        RuleKind::Spand => &SpandRule,
+        RuleKind::Probe => &ProbeRule,
+    }
+}
+
+/// What a network's window says at `now`.
+///
+/// # Errors
+///
+/// Why it says nothing.
+pub fn estimate(
+    network: Network,
+    record: &NetworkRecord,
+    now: Timestamp,
+    config: &WindowConfig,
+    rule: &dyn Rule,
+) -> Result<Estimate, NoEstimate> {
+    let slice = record.slice(now, config);
+    let counts = Counts::of(slice);
+    if counts.samples < config.min_samples {
+        return Err(NoEstimate::TooFewSamples);
+    }
+    if counts.connections < config.min_connections {
+        return Err(NoEstimate::TooFewConnections);
+    }
+    let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
+    let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
+    let share = rule.share(slice).ok_or(NoEstimate::TooFewSamples)?;
+    let rtt = slice.rtt();
+    Ok(Estimate {
+        network,
+        share,
+        mss: median_mss(slice),
+        rtt_min: rtt.min,
+        rtt_mean: mean(rtt.sum, rtt.count),
+        samples: counts.samples,
+        connections: counts.connections,
+        loss_connections: counts.loss_connections,
+        losses: slice.buckets.iter().map(|bucket| bucket.losses).sum(),
+        refreshed,
+        confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
+        rule: rule.kind(),
+    })
+}
+
+/// How many samples a window holds, and of how many connections.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Counts {
+    /// Window samples.
+    pub(crate) samples: u32,
+    /// Lower bounds.
+    pub(crate) lower_bounds: u32,
+    /// Connections with samples.
+    pub(crate) connections: u32,
+    /// Connections with samples or lower bounds.
+    pub(crate) connections_in_all: u32,
+    /// Connections with samples by loss.
+    pub(crate) loss_connections: u32,
+}
+
+impl Counts {
+    pub(crate) fn of(slice: WindowSlice<'_>) -> Self {
+        let mut counts = Self::default();
+        let mut sampled = SmallVec::<[u64; 32]>::new();
+        let mut lossy = SmallVec::<[u64; 32]>::new();
+        let mut all = SmallVec::<[u64; 32]>::new();
+        for contribution in slice.contributions {
+            counts.samples = counts.samples.saturating_add(contribution.samples);
+            counts.lower_bounds = counts.lower_bounds.saturating_add(contribution.lower_bounds);
+            let Some(source) = contribution.source else { continue };
+            all.push(source.connection.0);
+            if contribution.samples > 0 {
+                sampled.push(source.connection.0);
+            }
+            if contribution.loss_samples > 0 {
+                lossy.push(source.connection.0);
+            }
+        }
+        counts.connections = distinct(&mut sampled);
+        counts.connections_in_all = distinct(&mut all);
+        counts.loss_connections = distinct(&mut lossy);
+        counts
+    }
+}
+
+fn distinct(ids: &mut SmallVec<[u64; 32]>) -> u32 {
+    ids.sort_unstable();
+    ids.dedup();
+    u32::try_from(ids.len()).unwrap_or(u32::MAX)
+}
+
+/// Mean of `count` durations with that `sum`, to the nearest microsecond.
+pub(crate) fn mean(sum: Micros, count: u64) -> Option<Micros> {
+    (count > 0).then(|| Micros((sum.0 + count / 2) / count))
+}
+
+/// The segment size that half of the samples reach.
+fn median_mss(slice: WindowSlice<'_>) -> Bytes {
+    let mut sizes: SmallVec<[(Bytes, u32); 32]> = slice
+        .contributions
+        .iter()
+        .filter(|contribution| contribution.samples > 0)
+        .map(|contribution| (contribution.mss, contribution.samples))
+        .collect();
+    sizes.sort_unstable();
+    let total: u64 = sizes.iter().map(|(_, samples)| u64::from(*samples)).sum();
+    let mut below = 0;
+    let median = sizes.iter().find(|(_, samples)| {
+        below += u64::from(*samples);
+        2 * below >= total
+    });
+    median.map_or(Bytes(0), |(mss, _)| *mss)
+}

@@ -1,0 +1,29 @@
+//! The paper's rule (TCP/SPAND section 5.2): the plain average of all samples of the window.
+
+use spand_proto::estimate::RuleKind;
+use spand_proto::units::Window;
+
+use super::{Admitted, Known, Rule, remotes};
+use crate::flow::sample::WindowSample;
+use crate::window::record::WindowSlice;
+
+/// Averages samples as they were measured. The paper's one addition here: no remote address gives more than half, and a
+/// lower bound above the average raises the share to itself (definitions, "Samples").
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SpandRule;
+
+impl Rule for SpandRule {
+    fn kind(&self) -> RuleKind {
+        RuleKind::Spand
+    }
+
+    fn admit(&self, sample: &WindowSample, _known: &Known) -> Admitted {
+        Admitted { window: sample.window, raised: false }
+    }
+
+    fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
+        let remotes = remotes::remotes(slice);
+        let average = remotes::average(&remotes)?;
+        Some(remotes::lower_bound(&remotes).filter(|bound| *bound > average).unwrap_or(average))
+    }
+}

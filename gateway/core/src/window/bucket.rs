@@ -1,0 +1,110 @@
+//! What one bucket of the ring holds: aggregates of the network, and contributions of single connections.
+
+use std::net::IpAddr;
+
+use spand_proto::units::{Bytes, Micros, Window};
+
+use crate::flow::report::RttSummary;
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::window::view::LimitCounts;
+
+/// Aggregates of one network over one bucket. Every bucket in which anything happened has one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bucket {
+    /// Bucket lengths from the epoch to the start of this bucket.
+    pub index: u64,
+    /// Round-trip times.
+    pub rtt: RttSummary,
+    /// Loss events, whether or not they gave a sample.
+    pub losses: u64,
+    /// What limited the senders, by round trips.
+    pub limits: LimitCounts,
+    /// Largest window among its samples: the path carried that much without loss.
+    pub carried: Option<Window>,
+}
+
+/// What one connection added to one bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Contribution {
+    /// The bucket's [`Bucket::index`].
+    pub bucket: u64,
+    /// Which connection it was; `None` sums up those beyond the limit of a bucket, and counts as one address.
+    pub source: Option<Source>,
+    /// Window samples.
+    pub samples: u32,
+    /// Those of them that a loss or mark gave.
+    pub loss_samples: u32,
+    /// Sum of the samples in bytes, as the rule admitted them.
+    pub sum_bytes: f64,
+    /// Sum of their squares.
+    pub squares: f64,
+    /// Effective segment size of the newest of them.
+    pub mss: Bytes,
+    /// Lower bounds.
+    pub lower_bounds: u32,
+    /// The largest lower bound.
+    pub largest_bound: Option<Window>,
+}
+
+/// Where samples come from.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Source {
+    /// Address of the remote end.
+    pub remote: IpAddr,
+    /// The connection.
+    pub connection: ConnectionId,
+}
+
+impl Bucket {
+    pub(super) fn new(index: u64) -> Self {
+        Self { index, ..Self::default() }
+    }
+
+    pub(crate) fn add_rtt(&mut self, rtt: Micros) {
+        self.rtt.add(rtt);
+    }
+
+    pub(super) fn add_limiter(&mut self, limiter: Limiter) {
+        match limiter {
+            Limiter::Unknown => {}
+            Limiter::Window => self.limits.window += 1,
+            Limiter::Receiver => self.limits.receiver += 1,
+            Limiter::Application => self.limits.application += 1,
+        }
+    }
+}
+
+impl Contribution {
+    pub(super) fn new(bucket: u64, source: Option<Source>) -> Self {
+        Self {
+            bucket,
+            source,
+            samples: 0,
+            loss_samples: 0,
+            sum_bytes: 0.0,
+            squares: 0.0,
+            mss: Bytes(0),
+            lower_bounds: 0,
+            largest_bound: None,
+        }
+    }
+
+    /// Adds a sample with the value that the rule admitted for it, or a lower bound.
+    pub(super) fn add(&mut self, sample: &WindowSample, admitted: Window) {
+        if sample.reason.is_lower_bound() {
+            self.lower_bounds = self.lower_bounds.saturating_add(1);
+            self.largest_bound = Some(larger(self.largest_bound, sample.window));
+            return;
+        }
+        self.samples = self.samples.saturating_add(1);
+        self.loss_samples = self.loss_samples.saturating_add(u32::from(sample.reason.is_loss()));
+        self.sum_bytes += admitted.bytes();
+        self.squares += admitted.bytes() * admitted.bytes();
+        self.mss = sample.mss;
+    }
+}
+
+/// The larger of a window seen before, if any, and a new one.
+pub(crate) fn larger(before: Option<Window>, window: Window) -> Window {
+    before.filter(|before| *before > window).unwrap_or(window)
+}

@@ -1,0 +1,183 @@
+//! Everything kept of one network: the ring of buckets, in memory and in the store.
+//!
+//! Only buckets in which something happened take room, in order of time. What is older than the window is passed over by
+//! every reader ([`NetworkRecord::slice`]) and dropped at the next write, so an idle network costs no work.
+
+use spand_proto::units::{Micros, Timestamp, Window};
+
+use super::bucket::{Bucket, Contribution, Source, larger};
+use crate::config::WindowConfig;
+use crate::flow::report::RttSummary;
+use crate::flow::sample::WindowSample;
+
+/// Connections kept apart in one bucket. A sample of a further one is added to another connection of the same remote
+/// address, or else to a common rest, and counted: sums stay exact, connections are then counted too low.
+pub const CONTRIBUTIONS_PER_BUCKET: usize = 16;
+
+/// What is kept of one network. Plain data: the same record, given back, gives the same answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkRecord {
+    /// Length of a bucket.
+    pub bucket: Micros,
+    /// Buckets in which something happened, in order of [`Bucket::index`].
+    pub buckets: Vec<Bucket>,
+    /// Contributions to them, in order of their bucket.
+    pub contributions: Vec<Contribution>,
+    /// When the newest window sample came.
+    pub newest_sample: Option<Timestamp>,
+    /// When the newest sample, lower bound or round-trip time came.
+    pub newest: Option<Timestamp>,
+    /// When the `probe` rule last raised a sample above what was measured.
+    pub raised: Option<Timestamp>,
+}
+
+/// The part of a record that lies in the window at some moment.
+#[derive(Clone, Copy, Debug)]
+pub struct WindowSlice<'a> {
+    /// Buckets, in order of time.
+    pub buckets: &'a [Bucket],
+    /// Contributions to them.
+    pub contributions: &'a [Contribution],
+}
+
+impl WindowSlice<'_> {
+    /// Round-trip times, summed up.
+    pub fn rtt(self) -> RttSummary {
+        self.buckets.iter().fold(RttSummary::default(), |sum, bucket| sum.with(&bucket.rtt))
+    }
+
+    /// Largest window that was carried without loss.
+    pub fn carried(self) -> Option<Window> {
+        self.buckets
+            .iter()
+            .filter_map(|bucket| bucket.carried)
+            .fold(None, |largest, window| Some(larger(largest, window)))
+    }
+}
+
+impl NetworkRecord {
+    pub(crate) fn new(bucket: Micros) -> Self {
+        Self { bucket, buckets: Vec::new(), contributions: Vec::new(), newest_sample: None, newest: None, raised: None }
+    }
+
+    /// What lies in the window at `now`.
+    pub fn slice(&self, now: Timestamp, config: &WindowConfig) -> WindowSlice<'_> {
+        let aged = |index| is_aged(index, now, config);
+        let buckets = self.buckets.partition_point(|bucket| aged(bucket.index));
+        let contributions = self.contributions.partition_point(|contribution| aged(contribution.bucket));
+        WindowSlice {
+            buckets: self.buckets.get(buckets..).unwrap_or_default(),
+            contributions: self.contributions.get(contributions..).unwrap_or_default(),
+        }
+    }
+
+    /// When the oldest bucket leaves the window; `None` where the record is empty.
+    pub(super) fn next_aged(&self, config: &WindowConfig) -> Option<Timestamp> {
+        let after = self.buckets.first()?.index.saturating_add(u64::from(config.buckets.get()));
+        Some(Timestamp(after.saturating_mul(bucket_nanos(config.bucket))))
+    }
+
+    /// Whether what comes at `at` opens a new bucket.
+    pub(super) fn is_new_bucket(&self, at: Timestamp) -> bool {
+        self.buckets.last().is_none_or(|last| last.index < at.0 / bucket_nanos(self.bucket))
+    }
+
+    /// The bucket of `at`, new where it has to be. Time that runs backwards stays in the newest one.
+    pub(crate) fn bucket_at(&mut self, at: Timestamp, config: &WindowConfig) -> Option<&mut Bucket> {
+        if self.is_new_bucket(at) {
+            self.drop_aged(at, config);
+            self.buckets.push(Bucket::new(at.0 / bucket_nanos(self.bucket)));
+        }
+        self.newest = self.newest.max(Some(at));
+        self.buckets.last_mut()
+    }
+
+    /// Adds a sample, with the value that the rule admitted for it, or a lower bound. Says whether it had to share the
+    /// place of another connection.
+    pub(crate) fn add(&mut self, sample: &WindowSample, admitted: Window, config: &WindowConfig) -> bool {
+        let Some(bucket) = self.bucket_at(sample.at, config) else { return false };
+        let index = bucket.index;
+        if !sample.reason.is_lower_bound() {
+            bucket.carried = Some(larger(bucket.carried, sample.window));
+            self.newest_sample = self.newest_sample.max(Some(sample.at));
+        }
+        let source = Source { remote: sample.remote, connection: sample.connection };
+        let first = self.contributions.partition_point(|contribution| contribution.bucket < index);
+        let in_bucket = self.contributions.get_mut(first..).unwrap_or_default();
+        let own = in_bucket.iter().position(|contribution| contribution.source == Some(source));
+        let has_room = in_bucket.len() < CONTRIBUTIONS_PER_BUCKET;
+        let (place, shared) = match own {
+            Some(place) => (Some(place), false),
+            None if has_room => (None, false),
+            None => (in_bucket.iter().position(|other| shares_place(other, source)), true),
+        };
+        if let Some(contribution) = place.and_then(|place| in_bucket.get_mut(place)) {
+            contribution.add(sample, admitted);
+        } else {
+            let mut contribution = Contribution::new(index, (!shared).then_some(source));
+            contribution.add(sample, admitted);
+            self.contributions.push(contribution);
+        }
+        shared
+    }
+
+    /// Drops what lies before the window at `now`.
+    pub(super) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
+        let live = self.slice(now, config);
+        let (buckets, contributions) = (live.buckets.len(), live.contributions.len());
+        self.buckets.drain(..self.buckets.len() - buckets);
+        self.contributions.drain(..self.contributions.len() - contributions);
+        if self.buckets.is_empty() {
+            self.buckets.shrink_to_fit();
+            self.contributions.shrink_to_fit();
+        }
+    }
+
+    /// Makes a record from outside safe to keep: drops what is aged, lies in the future, is out of order or makes no
+    /// sense. `None` where nothing is left, or where its buckets have another length than those here.
+    pub(super) fn sound(mut self, now: Timestamp, config: &WindowConfig) -> Option<Self> {
+        if self.bucket != config.bucket {
+            return None;
+        }
+        let newest = now.0 / bucket_nanos(config.bucket);
+        let mut before = None;
+        self.buckets.retain(|bucket| {
+            let sound = bucket.index <= newest && before.is_none_or(|before| before < bucket.index);
+            if sound {
+                before = Some(bucket.index);
+            }
+            sound
+        });
+        let buckets = &self.buckets;
+        let (mut before, mut in_bucket) = (0, 0);
+        self.contributions.retain(|contribution| {
+            let known = buckets.binary_search_by_key(&contribution.bucket, |bucket| bucket.index).is_ok();
+            let finite = contribution.sum_bytes.is_finite() && contribution.squares.is_finite();
+            in_bucket = if contribution.bucket == before { in_bucket + 1 } else { 1 };
+            // One more than the limit: the common rest.
+            let fits = contribution.bucket >= before && in_bucket <= CONTRIBUTIONS_PER_BUCKET + 1;
+            before = before.max(contribution.bucket);
+            known && finite && fits && contribution.sum_bytes >= 0.0
+        });
+        let past = |at: Option<Timestamp>| at.filter(|at| *at <= now);
+        (self.newest, self.newest_sample, self.raised) =
+            (past(self.newest), past(self.newest_sample), past(self.raised));
+        self.drop_aged(now, config);
+        (!self.buckets.is_empty()).then_some(self)
+    }
+}
+
+/// Whether a contribution takes a sample of `source` for which its bucket has no room: one of the same address, or the
+/// rest.
+fn shares_place(contribution: &Contribution, source: Source) -> bool {
+    contribution.source.is_none_or(|other| other.remote == source.remote)
+}
+
+fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {
+    index.saturating_add(u64::from(config.buckets.get())) <= now.0 / bucket_nanos(config.bucket)
+}
+
+/// A bucket's length in nanoseconds; one microsecond where it is configured to be zero.
+fn bucket_nanos(bucket: Micros) -> u64 {
+    bucket.0.max(1).saturating_mul(1_000)
+}

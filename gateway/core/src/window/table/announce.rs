@@ -1,0 +1,115 @@
+//! When an estimate is told: it appeared, moved, was refreshed, or went.
+
+use spand_proto::estimate::Estimate;
+use spand_proto::units::{Micros, Timestamp, Window};
+
+use super::slots::Slot;
+use super::{Entry, NetworkTable};
+use crate::config::WindowConfig;
+use crate::estimate;
+use crate::event::{Event, Withdrawal};
+use crate::window::view::NoEstimate;
+
+/// Shortest time between two looks at a network of which only round-trip times changed.
+const RTT_LOOK: Micros = Micros::from_secs(1);
+
+/// What was last told of a network.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Told {
+    share: Window,
+    rtt: Option<Micros>,
+    at: Timestamp,
+}
+
+impl Told {
+    fn of(estimate: &Estimate, at: Timestamp) -> Self {
+        Self { share: estimate.share, rtt: estimate.rtt_mean, at }
+    }
+
+    /// Whether the share or the round-trip time is off by at least the part `change` of what was told.
+    fn moved_to(&self, estimate: &Estimate, change: f64) -> bool {
+        let off = |told: f64, now: f64| (now - told).abs() >= change * told && now.to_bits() != told.to_bits();
+        let rtt_moved = match (self.rtt, estimate.rtt_mean) {
+            (Some(told), Some(now)) => off(told.0 as f64, now.0 as f64),
+            (told, now) => told != now,
+        };
+        rtt_moved || off(self.share.bytes(), estimate.share.bytes())
+    }
+}
+
+impl NetworkTable {
+    /// Evaluates a network and tells what there is to tell.
+    pub(super) fn consider(&mut self, slot: Slot, now: Timestamp) {
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        let event = match estimate::estimate(entry.network, &entry.record, now, &self.config, self.rule) {
+            Ok(estimate) => entry.tell(estimate, now, &self.config),
+            Err(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections) if entry.has_samples(now, &self.config) => {
+                entry.withdraw(Withdrawal::TooFew)
+            }
+            Err(_) => entry.withdraw(Withdrawal::Expired),
+        };
+        self.events.extend(event);
+        if let Some(due) = self.slots.get(slot).and_then(|entry| entry.due(&self.config)) {
+            self.slots.due_by(slot, due);
+        }
+    }
+
+    /// Makes sure that a network that changed, but not by a sample, is looked at.
+    pub(super) fn look_later(&mut self, slot: Slot, now: Timestamp, was_empty: bool) {
+        let Some(entry) = self.slots.get(slot) else { return };
+        if entry.told.is_some() {
+            self.slots.due_by(slot, now.after(RTT_LOOK));
+        } else if was_empty && let Some(aged) = entry.record.next_aged(&self.config) {
+            self.slots.due_by(slot, aged);
+        }
+    }
+
+    /// Looks at a network that is due.
+    pub(super) fn age(&mut self, slot: Slot, now: Timestamp) {
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        entry.record.drop_aged(now, &self.config);
+        if entry.record.buckets.is_empty() {
+            self.remove(slot, Withdrawal::Expired);
+        } else {
+            self.consider(slot, now);
+        }
+    }
+
+    /// Removes a network and tells so, if it was told of.
+    pub(super) fn remove(&mut self, slot: Slot, reason: Withdrawal) {
+        let Some(mut entry) = self.slots.remove(slot) else { return };
+        self.events.extend(entry.withdraw(reason));
+        self.changes.note(entry.network);
+    }
+}
+
+impl Entry {
+    fn tell(&mut self, estimate: Estimate, now: Timestamp, config: &WindowConfig) -> Option<Event> {
+        let worth_it = self.told.is_none_or(|told| {
+            let stale = self.untold && now.since(told.at) >= config.refresh;
+            stale || told.moved_to(&estimate, config.change)
+        });
+        worth_it.then(|| {
+            self.told = Some(Told::of(&estimate, now));
+            self.untold = false;
+            Event::Estimate(estimate)
+        })
+    }
+
+    fn withdraw(&mut self, reason: Withdrawal) -> Option<Event> {
+        self.told.take().map(|_| Event::Withdrawn { network: self.network, reason })
+    }
+
+    fn has_samples(&self, now: Timestamp, config: &WindowConfig) -> bool {
+        self.record.slice(now, config).contributions.iter().any(|contribution| contribution.samples > 0)
+    }
+
+    /// When the network has to be looked at next, whatever comes.
+    fn due(&self, config: &WindowConfig) -> Option<Timestamp> {
+        let refresh = self.told.filter(|_| self.untold).map(|told| told.at.after(config.refresh));
+        // Just after the age limit, at which an estimate still holds.
+        let expires = self.record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
+        let expires = expires.filter(|_| self.told.is_some());
+        [self.record.next_aged(config), refresh, expires].into_iter().flatten().min()
+    }
+}

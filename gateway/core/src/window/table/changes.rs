@@ -1,0 +1,52 @@
+//! Which networks changed since the store was last told.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use spand_proto::network::Network;
+
+/// A set of networks that is taken out in rounds: the next portion goes on where the last one ended, so that nobody
+/// waits for ever behind networks that change all the time.
+#[derive(Clone, Debug)]
+pub(super) struct Changes {
+    changed: BTreeSet<Network>,
+    last: Option<Network>,
+    /// Nobody has asked yet, so nothing is kept.
+    asleep: bool,
+    limit: usize,
+}
+
+impl Changes {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { changed: BTreeSet::new(), last: None, asleep: true, limit }
+    }
+
+    /// Whether somebody asks for changes.
+    pub(super) fn is_asleep(&self) -> bool {
+        self.asleep
+    }
+
+    /// From now on changes are kept.
+    pub(super) fn wake(&mut self) {
+        self.asleep = false;
+    }
+
+    /// Notes a change. Says whether it was kept: not while asleep, and not where more networks went than are kept here;
+    /// the store then holds a record too many, which ages on read.
+    pub(super) fn note(&mut self, network: Network) -> bool {
+        let kept = !self.asleep && self.changed.len() < self.limit;
+        if kept {
+            self.changed.insert(network);
+        }
+        kept
+    }
+
+    /// Takes the next of the round.
+    pub(super) fn take(&mut self) -> Option<Network> {
+        let after = self.last.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.changed.range((after, Bound::Unbounded)).next().or_else(|| self.changed.first()).copied()?;
+        self.changed.remove(&next);
+        self.last = Some(next);
+        Some(next)
+    }
+}

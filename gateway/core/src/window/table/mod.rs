@@ -1,0 +1,261 @@
+//! The table of networks: bounded, aged by packet time, and the source of every event about an estimate.
+
+mod announce;
+mod changes;
+mod recency;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::num::NonZeroUsize;
+
+use spand_proto::estimate::{Estimate, RuleKind};
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
+
+use self::announce::Told;
+use self::changes::Changes;
+use self::slots::{Slot, Slots};
+use super::bucket::Bucket;
+use super::record::NetworkRecord;
+use super::view::NetworkView;
+use crate::config::WindowConfig;
+use crate::estimate::{self, Known, Rule};
+use crate::event::{Event, Withdrawal};
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+
+/// Windows of all networks.
+///
+/// Adding costs a look-up; a sample costs one evaluation of its own network besides. Nothing else is evaluated but what
+/// [`Self::expire`] finds due: a network whose oldest bucket leaves the window, or whose estimate is to be told again.
+#[derive(Debug)]
+pub struct NetworkTable {
+    config: WindowConfig,
+    rule: &'static dyn Rule,
+    slots: Slots,
+    changes: Changes,
+    events: VecDeque<Event>,
+    evicted: u64,
+    shared: u64,
+}
+
+/// One network in the table.
+#[derive(Debug)]
+struct Entry {
+    network: Network,
+    record: NetworkRecord,
+    told: Option<Told>,
+    /// Samples came since then.
+    untold: bool,
+    /// Waits in the set of changes.
+    changed: bool,
+}
+
+impl NetworkTable {
+    /// An empty table for at most `limit` networks. `hash_seed` keeps outsiders from aiming networks at one place of it;
+    /// no answer depends on it.
+    pub fn new(config: WindowConfig, limit: NonZeroUsize, rule: RuleKind, hash_seed: u64) -> Self {
+        Self {
+            config,
+            rule: estimate::rule(rule),
+            slots: Slots::new(limit, hash_seed),
+            // As many again for networks that went: they too have to be told to the store.
+            changes: Changes::new(limit.get().saturating_mul(2)),
+            events: VecDeque::new(),
+            evicted: 0,
+            shared: 0,
+        }
+    }
+
+    /// Takes a window sample or a lower bound.
+    pub fn add(&mut self, sample: &WindowSample) {
+        let Some(slot) = self.slot(sample.network, sample.at) else { return };
+        let (config, rule) = (&self.config, self.rule);
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        let shared = if sample.reason.is_lower_bound() {
+            entry.record.add(sample, sample.window, config)
+        } else {
+            let admitted = rule.admit(sample, &entry.known(sample, config, rule));
+            if admitted.raised {
+                entry.record.raised = Some(sample.at);
+            }
+            entry.untold = true;
+            entry.record.add(sample, admitted.window, config)
+        };
+        self.shared += u64::from(shared);
+        self.note_change(slot);
+        self.consider(slot, sample.at);
+    }
+
+    /// Takes a round-trip time. Cheap: an estimate that moves by it alone is looked at once a second.
+    pub fn add_rtt(&mut self, network: Network, at: Timestamp, rtt: Micros) {
+        self.with_bucket(network, at, |bucket| bucket.add_rtt(rtt));
+    }
+
+    /// Takes a loss event.
+    pub fn add_loss(&mut self, network: Network, at: Timestamp) {
+        self.with_bucket(network, at, |bucket| bucket.losses += 1);
+    }
+
+    /// Takes a round trip and what limited it.
+    pub fn add_limiter(&mut self, network: Network, at: Timestamp, limiter: Limiter) {
+        self.with_bucket(network, at, |bucket| bucket.add_limiter(limiter));
+    }
+
+    /// Looks at networks that are due at `now`, at most so many; `false` where more wait. A caller with packets at hand
+    /// spreads the work over them; answers are right in between, since readers pass over what is aged.
+    pub fn expire(&mut self, now: Timestamp, at_most: usize) -> bool {
+        for _ in 0..at_most {
+            let Some(slot) = self.slots.take_due(now) else { return true };
+            self.age(slot, now);
+        }
+        self.slots.next_due().is_none_or(|due| due > now)
+    }
+
+    /// When [`Self::expire`] has something to do next.
+    pub fn poll_timeout(&self) -> Option<Timestamp> {
+        self.slots.next_due()
+    }
+
+    /// The oldest event not taken yet. Each call above adds at most as many as networks it touched: take them after it.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The estimate of a network at `now`.
+    pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
+        let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
+        estimate::estimate(network, &entry.record, now, &self.config, self.rule).ok()
+    }
+
+    /// How a network looks at `now`; `None` where the window holds nothing of it.
+    pub fn view(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
+        let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
+        NetworkView::of(network, &entry.record, now, &self.config, self.rule)
+    }
+
+    /// How every network looks at `now`, in order of prefix.
+    pub fn views(&self, now: Timestamp) -> Vec<NetworkView> {
+        let mut views: Vec<_> = self
+            .slots
+            .entries()
+            .filter_map(|entry| NetworkView::of(entry.network, &entry.record, now, &self.config, self.rule))
+            .collect();
+        views.sort_by_key(|view| view.network);
+        views
+    }
+
+    /// Networks in the table, aged ones that nobody looked at since included.
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether the table is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Networks that had to go because the table was full.
+    pub fn evicted(&self) -> u64 {
+        self.evicted
+    }
+
+    /// Samples that shared the place of another connection because their bucket was full.
+    pub fn shared(&self) -> u64 {
+        self.shared
+    }
+
+    /// At most `limit` networks that changed since they were last returned here, with what is kept of them, or `None`
+    /// where they went. The first call starts the account with everything there is.
+    pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
+        if self.changes.is_asleep() {
+            self.changes.wake();
+            let (slots, changes) = (&mut self.slots, &mut self.changes);
+            slots.entries_mut().for_each(|entry| entry.changed = changes.note(entry.network));
+        }
+        let mut records = Vec::new();
+        while records.len() < limit {
+            let Some(network) = self.changes.take() else { break };
+            let entry = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot));
+            records.push((
+                network,
+                entry.map(|entry| {
+                    entry.changed = false;
+                    entry.record.clone()
+                }),
+            ));
+        }
+        records
+    }
+
+    /// Gives a network its record back, as far as it makes sense and has not aged at `now`. Returns the smallest
+    /// connection number above all in it: new connections must be numbered from there on. A network that has samples
+    /// already keeps those.
+    pub fn restore(&mut self, network: Network, record: NetworkRecord, now: Timestamp) -> Option<ConnectionId> {
+        let record = record.sound(now, &self.config)?;
+        let sources = record.contributions.iter().filter_map(|contribution| contribution.source);
+        let above = sources.map(|source| source.connection.0.saturating_add(1)).max();
+        if self.slots.find(network).is_none() {
+            let slot = self.slot(network, now)?;
+            if let Some(entry) = self.slots.get_mut(slot) {
+                entry.record = record;
+            }
+            self.consider(slot, now);
+        }
+        above.map(ConnectionId)
+    }
+
+    /// The place of a network, new where it has to be; the network refreshed longest ago makes room for it.
+    fn slot(&mut self, network: Network, at: Timestamp) -> Option<Slot> {
+        let Some(slot) = self.slots.find(network) else {
+            if let Some(oldest) = self.slots.oldest_if_full() {
+                self.evicted += 1;
+                self.remove(oldest, Withdrawal::Evicted);
+            }
+            let record = NetworkRecord::new(self.config.bucket);
+            return self.slots.insert(Entry { network, record, told: None, untold: false, changed: false });
+        };
+        // Order by bucket is exact enough, and spares most packets the writes.
+        if self.slots.get(slot)?.record.is_new_bucket(at) {
+            self.slots.touch(slot);
+        }
+        Some(slot)
+    }
+
+    fn with_bucket(&mut self, network: Network, at: Timestamp, add: impl FnOnce(&mut Bucket)) {
+        let Some(slot) = self.slot(network, at) else { return };
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        let was_empty = entry.record.buckets.is_empty();
+        if let Some(bucket) = entry.record.bucket_at(at, &self.config) {
+            add(bucket);
+        }
+        self.note_change(slot);
+        self.look_later(slot, at, was_empty);
+    }
+
+    fn note_change(&mut self, slot: Slot) {
+        if let Some(entry) = self.slots.get_mut(slot)
+            && !entry.changed
+        {
+            entry.changed = self.changes.note(entry.network);
+        }
+    }
+}
+
+impl Entry {
+    /// What the rule may know before it admits `sample`.
+    fn known(&self, sample: &WindowSample, config: &WindowConfig, rule: &dyn Rule) -> Known {
+        // Only advised samples can be raised, so only they are worth an evaluation.
+        if !sample.advised {
+            return Known::default();
+        }
+        let estimate = estimate::estimate(self.network, &self.record, sample.at, config, rule).ok();
+        Known {
+            share: estimate.as_ref().map(|estimate| estimate.share),
+            rtt: estimate.and_then(|estimate| estimate.rtt_mean),
+            carried: self.record.slice(sample.at, config).carried(),
+            raised: self.record.raised,
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Where entries lie: by network, by last use and by the moment they are due, in steps that do not grow with the table.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
+
+use hashbrown::HashMap;
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+
+use super::Entry;
+use super::recency::Recency;
+use crate::flow::tuple::SeededState;
+
+/// A place in the table, good until its entry is removed.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Slot(u32);
+
+/// The entries.
+#[derive(Debug)]
+pub(super) struct Slots {
+    by_network: HashMap<Network, Slot, SeededState>,
+    // Boxed, so that a million entries need not move when the table grows.
+    places: Vec<Option<Box<Place>>>,
+    free: Vec<Slot>,
+    recency: Recency,
+    due: BTreeSet<(Timestamp, Slot)>,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct Place {
+    entry: Entry,
+    due: Option<Timestamp>,
+}
+
+impl Slots {
+    pub(super) fn new(limit: NonZeroUsize, hash_seed: u64) -> Self {
+        Self {
+            by_network: HashMap::with_hasher(SeededState(hash_seed)),
+            places: Vec::new(),
+            free: Vec::new(),
+            recency: Recency::default(),
+            due: BTreeSet::new(),
+            limit: limit.get().min(usize::try_from(u32::MAX).unwrap_or(usize::MAX)),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_network.len()
+    }
+
+    pub(super) fn find(&self, network: Network) -> Option<Slot> {
+        self.by_network.get(&network).copied()
+    }
+
+    pub(super) fn get(&self, slot: Slot) -> Option<&Entry> {
+        self.places.get(slot.index())?.as_ref().map(|place| &place.entry)
+    }
+
+    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Entry> {
+        self.places.get_mut(slot.index())?.as_mut().map(|place| &mut place.entry)
+    }
+
+    /// Every entry, in no order that means anything.
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.places.iter().flatten().map(|place| &place.entry)
+    }
+
+    /// Every entry, in no order that means anything.
+    pub(super) fn entries_mut(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.places.iter_mut().flatten().map(|place| &mut place.entry)
+    }
+
+    /// The entry used longest ago, where there is no room for another.
+    pub(super) fn oldest_if_full(&self) -> Option<Slot> {
+        if self.len() < self.limit { None } else { self.recency.oldest().map(Slot) }
+    }
+
+    /// Adds the entry of a network that has none; `None` where there is no room.
+    pub(super) fn insert(&mut self, entry: Entry) -> Option<Slot> {
+        if self.len() >= self.limit {
+            return None;
+        }
+        let slot = if let Some(slot) = self.free.pop() {
+            slot
+        } else {
+            let slot = Slot(u32::try_from(self.places.len()).ok()?);
+            self.places.push(None);
+            slot
+        };
+        self.by_network.insert(entry.network, slot);
+        *self.places.get_mut(slot.index())? = Some(Box::new(Place { entry, due: None }));
+        self.recency.push(slot.0);
+        Some(slot)
+    }
+
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<Entry> {
+        let place = self.places.get_mut(slot.index())?.take()?;
+        if let Some(due) = place.due {
+            self.due.remove(&(due, slot));
+        }
+        self.by_network.remove(&place.entry.network);
+        self.recency.remove(slot.0);
+        self.free.push(slot);
+        Some(place.entry)
+    }
+
+    pub(super) fn touch(&mut self, slot: Slot) {
+        self.recency.touch(slot.0);
+    }
+
+    /// Makes an entry due at `at`, unless it is due before.
+    pub(super) fn due_by(&mut self, slot: Slot, at: Timestamp) {
+        let Some(place) = self.places.get_mut(slot.index()).and_then(Option::as_mut) else { return };
+        match place.due {
+            Some(due) if due <= at => return,
+            Some(due) => self.due.remove(&(due, slot)),
+            None => false,
+        };
+        place.due = Some(at);
+        self.due.insert((at, slot));
+    }
+
+    /// Takes the entry due first, if that is at `now` or before; it is not due any more then.
+    pub(super) fn take_due(&mut self, now: Timestamp) -> Option<Slot> {
+        let (_, slot) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
+        self.due.pop_first();
+        if let Some(place) = self.places.get_mut(slot.index()).and_then(Option::as_mut) {
+            place.due = None;
+        }
+        Some(slot)
+    }
+
+    pub(super) fn next_due(&self) -> Option<Timestamp> {
+        self.due.first().map(|(due, _)| *due)
+    }
+}
+
+impl Slot {
+    fn index(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}

@@ -1,0 +1,177 @@
+//! Events, limits and the account for the store.
+
+use super::*;
+use crate::window::record::CONTRIBUTIONS_PER_BUCKET;
+
+fn shares(events: &[Event]) -> Vec<Result<f64, Withdrawal>> {
+    events
+        .iter()
+        .map(|event| match event {
+            Event::Estimate(estimate) => Ok(estimate.share.bytes() / 1_000.0),
+            Event::Withdrawn { reason, .. } => Err(*reason),
+            other => panic!("the table tells nothing like {other:?}"),
+        })
+        .collect()
+}
+
+/// A table in which network 1 has an estimate of 10 segments that was told.
+fn told() -> NetworkTable {
+    let mut table = table(10);
+    for connection in 1..=3 {
+        table.add(&end(1, START, 10.0, connection));
+    }
+    assert_eq!(shares(&events(&mut table)), [Ok(10.0)]);
+    table
+}
+
+#[test]
+fn an_estimate_appears_moves_and_is_refreshed() {
+    let mut table = told();
+    table.add(&end(1, seconds(1), 13.0, 4));
+    assert_eq!(shares(&events(&mut table)), [], "7.5 % is no move");
+    table.add(&end(1, seconds(2), 13.0, 5));
+    assert_eq!(shares(&events(&mut table)), [Ok(11.2)]);
+    table.add(&end(1, seconds(3), 11.2, 6));
+    assert_eq!(shares(&events(&mut table)), []);
+    assert!(table.poll_timeout().is_some_and(|due| due <= seconds(22)));
+    assert!(table.expire(seconds(21), 10));
+    assert_eq!(shares(&events(&mut table)), []);
+    assert!(table.expire(seconds(22), 10));
+    let refreshed = events(&mut table);
+    assert!(matches!(&refreshed[..], [Event::Estimate(estimate)] if estimate.refreshed == seconds(3)));
+    assert!(table.expire(seconds(250), 10), "nothing new, nothing told");
+    assert_eq!(events(&mut table), []);
+}
+
+#[test]
+fn a_round_trip_time_that_moves_is_told_within_a_second() {
+    let mut table = told();
+    table.add_rtt(network(1), seconds(1), Micros(50_000));
+    assert!(table.expire(seconds(2), 10));
+    assert_eq!(events(&mut table).len(), 1, "the first one is a move");
+    table.add_rtt(network(1), seconds(3), Micros(58_000));
+    assert!(table.expire(seconds(4), 10));
+    assert_eq!(events(&mut table), [], "54 ms are 8 % more");
+    table.add_rtt(network(1), seconds(5), Micros(60_000));
+    assert!(table.expire(seconds(6), 10));
+    let rtt = events(&mut table).into_iter().map(|event| match event {
+        Event::Estimate(estimate) => estimate.rtt_mean,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(rtt.collect::<Vec<_>>(), [Some(Micros(56_000))]);
+}
+
+#[test]
+fn silence_expires_an_estimate_and_then_the_network() {
+    let mut table = told();
+    table.add_loss(network(1), seconds(100));
+    // START lies in the middle of its bucket, which leaves the window 295 s later.
+    assert!(table.expire(seconds(294), 10));
+    assert!(table.estimate(network(1), seconds(294)).is_some());
+    assert!(table.estimate(network(1), seconds(295)).is_none(), "on read, before anybody expired it");
+    assert!(table.expire(seconds(295), 10));
+    assert_eq!(shares(&events(&mut table)), [Err(Withdrawal::Expired)]);
+    assert_eq!((table.len(), table.views(seconds(295)).len()), (1, 1), "the loss is still there");
+    assert!(table.expire(seconds(395), 10));
+    assert_eq!((table.len(), table.poll_timeout(), events(&mut table)), (0, None, vec![]));
+}
+
+#[test]
+fn an_estimate_goes_with_the_samples_it_needs() {
+    let mut table = table(10);
+    table.add(&end(1, START, 10.0, 1));
+    table.add(&end(1, seconds(60), 10.0, 2));
+    table.add(&end(1, seconds(60), 10.0, 3));
+    assert!(table.expire(seconds(295), 10));
+    assert_eq!(shares(&events(&mut table)), [Ok(10.0), Err(Withdrawal::TooFew)]);
+}
+
+#[test]
+fn an_estimate_never_outlives_its_age_limit() {
+    let config = WindowConfig { max_age: Micros::from_secs(100), ..WindowConfig::default() };
+    let mut table = NetworkTable::new(config, NonZeroUsize::new(10).unwrap(), RuleKind::Spand, 7);
+    for connection in 1..=3 {
+        table.add(&end(1, START, 10.0, connection));
+    }
+    assert!(table.expire(seconds(100), 10));
+    assert_eq!(shares(&events(&mut table)), [Ok(10.0)]);
+    assert!(table.expire(seconds(101), 10));
+    assert_eq!(shares(&events(&mut table)), [Err(Withdrawal::Expired)]);
+}
+
+#[test]
+fn a_full_table_drops_the_network_refreshed_longest_ago() {
+    let mut table = table(2);
+    for (n, at) in [(1, 0), (2, 10)] {
+        (1..=3).for_each(|connection| table.add(&end(n, seconds(at), 10.0, connection)));
+    }
+    table.add_rtt(network(1), seconds(20), Micros(1));
+    events(&mut table);
+    table.add_rtt(network(3), seconds(30), Micros(1));
+    assert_eq!(shares(&events(&mut table)), [Err(Withdrawal::Evicted)]);
+    let left: Vec<_> = table.views(seconds(30)).into_iter().map(|view| view.network).collect();
+    assert_eq!((left, table.evicted(), table.len()), (vec![network(1), network(3)], 1, 2));
+}
+
+#[test]
+fn due_networks_are_looked_at_in_portions() {
+    let mut table = table(100);
+    (0..100).for_each(|n| table.add_rtt(network(n), START, Micros(1)));
+    assert!(!table.expire(seconds(400), 30));
+    assert_eq!((table.len(), table.views(seconds(400)).len()), (70, 0));
+    assert!(!table.expire(seconds(400), 69));
+    assert!(table.expire(seconds(400), 30));
+    assert!(table.is_empty());
+}
+
+#[test]
+fn connections_beyond_a_bucket_s_room_share_a_place_and_are_counted() {
+    let room = u64::try_from(CONTRIBUTIONS_PER_BUCKET).unwrap();
+    let mut table = table(10);
+    (0..room).for_each(|connection| table.add(&end(1, START, 10.0, connection)));
+    assert_eq!(table.shared(), 0);
+    // One more of a known host, three of unknown ones.
+    for (connection, segments) in [(201, 27.0), (50, 27.0), (51, 27.0), (52, 27.0)] {
+        table.add(&end(1, START, segments, connection));
+    }
+    let view = table.view(network(1), START).unwrap();
+    assert_eq!((table.shared(), view.samples, view.connections), (4, 20, 16));
+    assert!((view.estimate.unwrap().share.bytes() - 13_400.0).abs() < 1e-6, "sums stay exact");
+    let (_, record) = table.changed_records(1).remove(0);
+    assert_eq!(record.unwrap().contributions.len(), CONTRIBUTIONS_PER_BUCKET + 1);
+}
+
+#[test]
+fn the_store_is_told_what_changed_in_turn() {
+    let mut table = table(10);
+    let names = |portion: Vec<(Network, Option<NetworkRecord>)>| -> Vec<(Network, bool)> {
+        portion.into_iter().map(|(network, record)| (network, record.is_some())).collect()
+    };
+    (1..=3).for_each(|n| table.add_rtt(network(n), START, Micros(1)));
+    assert_eq!(names(table.changed_records(2)), [(network(1), true), (network(2), true)]);
+    table.add_rtt(network(1), seconds(1), Micros(1));
+    assert_eq!(names(table.changed_records(9)), [(network(3), true), (network(1), true)]);
+    assert_eq!(table.changed_records(9), []);
+    assert!(table.expire(seconds(305), 10));
+    assert_eq!(names(table.changed_records(9)), [(network(2), false), (network(3), false), (network(1), false)]);
+}
+
+#[test]
+fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
+    let mut table = told();
+    let (_, record) = table.changed_records(1).remove(0);
+    let record = record.unwrap();
+    let restored = |change: fn(&mut NetworkRecord)| {
+        let (mut other, mut record) = (super::table(10), record.clone());
+        change(&mut record);
+        let numbered_from = other.restore(network(1), record, START);
+        (numbered_from, other.view(network(1), START).map(|view| view.samples))
+    };
+    assert_eq!(restored(|_| ()), (Some(ConnectionId(4)), Some(3)));
+    assert_eq!(restored(|record| record.bucket = Micros(1)), (None, None));
+    assert_eq!(restored(|record| record.buckets[0].index += 1), (None, None), "from the future");
+    assert_eq!(restored(|record| record.buckets.clear()), (None, None));
+    assert_eq!(restored(|record| record.contributions[0].sum_bytes = f64::NAN), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(restored(|record| record.contributions[2].bucket = 0), (Some(ConnectionId(3)), Some(2)));
+    assert_eq!(restored(|record| record.contributions = vec![record.contributions[0].clone(); 99]).1, Some(17));
+}
