@@ -73,6 +73,8 @@ enum Stage {
     Request,
     Transfer,
     Fin,
+    FinAck,
+    LastAck,
     Closed,
 }
 
@@ -162,8 +164,16 @@ impl Connection {
             }
             Stage::Transfer => return self.transfer(now_ns, loss, rng),
             Stage::Fin => {
-                self.enter(Stage::Closed, now_ns);
+                self.enter(Stage::FinAck, now_ns + 40_000);
                 control(false, self.client_seq(), SERVER_ISN + 1 + self.size, FIN | ACK, 0)
+            }
+            Stage::FinAck => {
+                self.enter(Stage::LastAck, now_ns + self.rtt_ns);
+                control(true, SERVER_ISN + 1 + self.size, self.client_seq() + 1, FIN | ACK, 0)
+            }
+            Stage::LastAck => {
+                self.enter(Stage::Closed, now_ns);
+                control(false, self.client_seq() + 1, SERVER_ISN + 2 + self.size, ACK, 0)
             }
             Stage::Closed => return None,
         };
