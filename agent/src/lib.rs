@@ -1,3 +1,10 @@
-//! The host agent.
+//! The host agent: asks the gateway, explains its advice and applies it.
+//!
+//! Knows nothing about packets, captures or how an estimate came about. [`policy`] is one pure function; [`apply`] changes
+//! the kernel; nothing is changed without an entry in the [`ledger`], with its reason, its undo and a lifetime.
 
 #![forbid(unsafe_code)]
+
+pub mod config;
+pub mod exit;
+pub mod policy;

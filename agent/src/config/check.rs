@@ -1,0 +1,94 @@
+//! What a value's type cannot say: ranges, and values that do not go together.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+use spand_proto::push::MAX_ADDRESSES;
+use spand_proto::start::{Floor, Mode, RttBounds, StartPolicy, TransferSize};
+use spand_proto::units::{Bytes, Micros, Segments};
+use tonic::transport::Endpoint;
+
+use super::{Config, Way};
+use crate::policy::{Holdout, Policy, Scope};
+
+/// Largest window in segments that any key may ask for: the most that TCP's scaled window can have in flight at the
+/// smallest MSS, and far above anything sensible.
+const MOST_SEGMENTS: u32 = 65_535;
+
+impl Config {
+    /// Every fault, the first one in words.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        Endpoint::from_shared(self.gateway.url.clone())
+            .ok()
+            .filter(|endpoint| endpoint.uri().host().is_some() && endpoint.uri().scheme_str() == Some("http"))
+            .ok_or_else(|| {
+                format!("gateway.url `{}` is no address of a gateway: write http://HOST:PORT", self.gateway.url)
+            })?;
+        if self.gateway.retry_min_ms > self.gateway.retry_max_ms {
+            return Err("gateway.retry_min_ms is above gateway.retry_max_ms: swap them".to_owned());
+        }
+        if self.addresses.len() > MAX_ADDRESSES {
+            return Err(format!("addresses has {} entries: give at most {MAX_ADDRESSES}", self.addresses.len()));
+        }
+        if let Some(address) = self.addresses.iter().find(|a| a.is_unspecified() || a.is_loopback() || a.is_multicast())
+        {
+            return Err(format!("addresses: {address} is not an address that others reach this host by"));
+        }
+        let (low, high) = (self.policy.rtt_ratio_min, self.policy.rtt_ratio_max);
+        if !(low > 0.0 && low <= 1.0 && high >= 1.0 && high.is_finite()) {
+            return Err(format!(
+                "policy.rtt_ratio_min {low} and policy.rtt_ratio_max {high} must hold 1 between them, and the first be \
+                 above 0"
+            ));
+        }
+        if !(0.0..=1.0).contains(&self.holdout.share) {
+            return Err(format!("holdout.share is {}: give 0 to 1, such as 0.05", self.holdout.share));
+        }
+        let windows = [
+            ("policy.cap_segments", self.policy.cap_segments),
+            ("policy.floor_segments", self.policy.floor_segments),
+            ("policy.initial_window_segments", self.policy.initial_window_segments),
+            ("route.burst_cap_segments", self.route.burst_cap_segments),
+        ];
+        match windows.into_iter().find(|(_, window)| window.get() > MOST_SEGMENTS) {
+            Some((key, window)) => Err(format!("{key} is {window}: give 1 to {MOST_SEGMENTS}")),
+            None => Ok(()),
+        }
+    }
+
+    /// The policy for the applier that is configured.
+    pub fn policy(&self) -> Policy {
+        let policy = &self.policy;
+        let mut start = StartPolicy {
+            min_samples: policy.min_samples.get(),
+            min_connections: policy.min_connections.get(),
+            max_age: Micros::from_secs(policy.max_age_s.get()),
+            ..StartPolicy::of(self.mode)
+        };
+        if self.mode != Mode::Paper {
+            start.fraction = Some(policy.fraction);
+            start.cap = Some(Segments(policy.cap_segments.get()));
+            start.floor = Some(Floor {
+                lowest: Segments(policy.floor_segments.get()),
+                loss_connections: policy.floor_loss_connections.get(),
+            });
+            start.rtt_bounds = Some(RttBounds { low: policy.rtt_ratio_min, high: policy.rtt_ratio_max });
+            if self.apply == Way::Route {
+                let burst = self.route.burst_fraction;
+                start.fraction = start.fraction.map(|part| if burst < part { burst } else { part });
+                start.cap = start.cap.map(|cap| cap.min(Segments(self.route.burst_cap_segments.get())));
+            }
+        }
+        Policy {
+            start,
+            scope: Scope::new(&self.destinations.include, &self.destinations.exclude, &caps(&self.destinations.caps)),
+            holdout: Holdout { share: self.holdout.share, slot_s: self.holdout.slot_s, seed: self.holdout.seed },
+            initial_window: Segments(policy.initial_window_segments.get()),
+            service_size: policy.service_bytes.map_or(TransferSize::Unknown, |b| TransferSize::Known(Bytes(b.get()))),
+        }
+    }
+}
+
+fn caps<N: Copy>(caps: &BTreeMap<N, NonZeroU32>) -> Vec<(N, Segments)> {
+    caps.iter().map(|(network, cap)| (*network, Segments(cap.get()))).collect()
+}

@@ -1,0 +1,134 @@
+//! The configuration of an agent: one TOML file, every option typed, every fault one readable line.
+//!
+//! Keys carry their unit (`_s`, `_ms`, `_segments`); a key or section that is not known is refused, so a typing error
+//! never becomes a silent default. Paths are relative to the file. `docs/agent.example.toml` holds every option with its
+//! default and why it is that.
+//!
+//! Does not: reach the gateway, the kernel or the state directory. What only the environment can tell is found by `run`.
+
+mod check;
+mod parse;
+mod sections;
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use spand_proto::start::Mode;
+
+pub use sections::{Destinations, Gateway, Holdout, Limits, Log, LogFormat, Policy, Route, Way};
+
+/// Where every command looks unless told otherwise.
+pub const DEFAULT_PATH: &str = "/etc/spand/agent.toml";
+
+/// Everything an agent is told.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// How far starts may go: `observe`, `careful` or `paper`. Default `careful`.
+    pub mode: Mode,
+    /// How a start is applied. Default `dry_run`: nothing on a host changes until its administrator says so.
+    pub apply: Way,
+    /// The host's own addresses. Default none: those of the machine's interfaces, followed as they change.
+    pub addresses: Vec<IpAddr>,
+    /// Name of this host for the gateway's logs. Default empty: the machine's own name.
+    pub host_name: String,
+    /// Folder of the ledger and the control socket, made where it is missing. Default /var/lib/spand/agent.
+    pub state_dir: PathBuf,
+    /// The gateway.
+    pub gateway: Gateway,
+    /// Limits of a start.
+    pub policy: Policy,
+    /// Which destinations may be advised.
+    pub destinations: Destinations,
+    /// The part that is left alone for comparison.
+    pub holdout: Holdout,
+    /// The applier `route`.
+    pub route: Route,
+    /// How large each table may grow.
+    pub limits: Limits,
+    /// What is logged.
+    pub log: Log,
+}
+
+/// A configuration that cannot be used. All but `Unreadable` are faults in the text, exit code 64.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read at all.
+    #[error("cannot read the configuration {}: {source}; name another one with --config", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, or a value of the wrong kind.
+    #[error("{}, line {line}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Values that are each fine but not together, or that nothing can work with.
+    #[error("{}: {message}", path.display())]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// Which keys, and what to do.
+        message: String,
+    },
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            mode: Mode::default(),
+            apply: Way::default(),
+            addresses: Vec::new(),
+            host_name: String::new(),
+            state_dir: PathBuf::from("/var/lib/spand/agent"),
+            gateway: Gateway::default(),
+            policy: Policy::default(),
+            destinations: Destinations::default(),
+            holdout: Holdout::default(),
+            route: Route::default(),
+            limits: Limits::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads and checks `path`; relative paths inside become relative to its folder.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let text =
+            fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let mut config = Self::parse(&text, path)?;
+        config.state_dir = path.parent().unwrap_or(Path::new("")).join(&config.state_dir);
+        Ok(config)
+    }
+
+    /// Reads and checks the text of a configuration; `path` only names it in errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let config = parse::parse(text, path)?;
+        config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
+        Ok(config)
+    }
+
+    /// The socket by which `status`, `explain` and `undo` reach a running agent.
+    pub fn control_socket(&self) -> PathBuf {
+        self.state_dir.join("control.sock")
+    }
+
+    /// The record of what the agent changed.
+    pub fn ledger_file(&self) -> PathBuf {
+        self.state_dir.join("ledger.jsonl")
+    }
+}
+
+#[cfg(test)]
+mod tests;

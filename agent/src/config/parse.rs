@@ -1,0 +1,45 @@
+//! From text to a [`Config`], with errors an operator can act on.
+
+use std::path::Path;
+
+use super::{Config, ConfigError};
+
+/// Parses `text`; the first fault is given with its line, and its key where it has one.
+pub(super) fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+    toml::from_str(text).map_err(|mut error| {
+        let offset = error.span().map_or(0, |span| span.start);
+        let line = 1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count();
+        // Without the text the error prints as one line of what and one of where.
+        error.set_input(None);
+        ConfigError::Syntax { path: path.to_owned(), line, message: one_line(&error.to_string()) }
+    })
+}
+
+/// Two lines, what is wrong and in which key, become one that begins with the key.
+fn one_line(text: &str) -> String {
+    let mut what = Vec::new();
+    let mut key = None;
+    for line in text.lines() {
+        match line.strip_prefix("in `").and_then(|rest| rest.strip_suffix('`')) {
+            Some(name) => key = Some(name),
+            None => what.push(line.trim()),
+        }
+    }
+    let what = in_plain_words(&what.join(" "));
+    match key {
+        Some(key) if !what.starts_with("unknown field") => format!("{key}: {what}"),
+        Some(key) => format!("{what} (in `{key}`)"),
+        None => what,
+    }
+}
+
+/// Rust's names of number types mean nothing to an operator.
+fn in_plain_words(what: &str) -> String {
+    let words = [
+        ("a nonzero usize", "a whole number above 0"),
+        ("a nonzero u64", "a whole number above 0"),
+        ("a nonzero u32", "a whole number above 0"),
+        ("f64", "a number"),
+    ];
+    words.iter().fold(what.to_owned(), |what, (from, to)| what.replace(from, to))
+}

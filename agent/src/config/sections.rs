@@ -1,0 +1,226 @@
+//! The sections of the configuration file and their defaults.
+//!
+//! Every field is one key. Limits are types that cannot be zero, so a zero is refused with its line.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+
+use serde::{Deserialize, Serialize};
+use spand_proto::network::Network;
+use spand_proto::start::Fraction;
+
+/// How a start is applied.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// Says what it would do.
+    #[default]
+    DryRun,
+    /// Sets the initial window of routes.
+    Route,
+}
+
+impl Way {
+    /// Its name in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DryRun => "dry_run",
+            Self::Route => "route",
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// `[gateway]`: whom to ask, and how patiently.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Gateway {
+    /// Where its gRPC service listens. Default `http://127.0.0.1:7400`.
+    pub url: String,
+    /// Longest wait for a connection or an answer, in milliseconds. Default 5000.
+    pub timeout_ms: NonZeroU64,
+    /// A stream that said nothing for this long is taken for dead, in seconds. Default 45: two refreshes missed.
+    pub silence_s: NonZeroU64,
+    /// First pause before a new attempt, in milliseconds; each failure doubles it. Default 200.
+    pub retry_min_ms: NonZeroU64,
+    /// Longest pause, in milliseconds. Default 30,000.
+    pub retry_max_ms: NonZeroU64,
+}
+
+/// `[policy]`: the limits of a start. In `paper` mode only the age limit, the minima and the lifetime hold.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// Part of the share that one start may take. Default 0.75.
+    pub fraction: Fraction,
+    /// Largest start whatever the share. Default 100.
+    pub cap_segments: NonZeroU32,
+    /// Smallest start where losses say so. Default 2; elsewhere the host's default is the floor.
+    pub floor_segments: NonZeroU32,
+    /// Connections with a loss that a start below the host's default needs. Default 3.
+    pub floor_loss_connections: NonZeroU32,
+    /// Samples that an estimate needs. Default 3.
+    pub min_samples: NonZeroU32,
+    /// Connections that they must come from. Default 2.
+    pub min_connections: NonZeroU32,
+    /// Oldest newest-sample that an estimate may have, in seconds. Default 300.
+    pub max_age_s: NonZeroU64,
+    /// Smallest ratio of the handshake's round trip to the estimate's. Default 0.5.
+    pub rtt_ratio_min: f64,
+    /// Largest ratio. Default 2.0.
+    pub rtt_ratio_max: f64,
+    /// Longest lifetime of advice, whatever the gateway says, in seconds. Default 60.
+    pub lifetime_s: NonZeroU64,
+    /// The host's own initial window. Default 10 (RFC 6928).
+    pub initial_window_segments: NonZeroU32,
+    /// Bytes of a usual answer of this host's service. Default not known: then every transfer counts as long.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_bytes: Option<NonZeroU64>,
+}
+
+/// `[destinations]`: which networks may be advised.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Destinations {
+    /// Only networks inside one of these. Default none: all.
+    pub include: Vec<Network>,
+    /// No network that overlaps one of these. Default none.
+    pub exclude: Vec<Network>,
+    /// Largest start in segments for networks that overlap a prefix; the smallest counts, in `paper` mode too.
+    pub caps: BTreeMap<Network, NonZeroU32>,
+}
+
+/// `[holdout]`: whole networks that are left as plain TCP for a time slot, so that the advised ones can be compared.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Holdout {
+    /// Part of all networks and time slots, 0 to 1. Default 0.05.
+    pub share: f64,
+    /// Length of a time slot in seconds. Default 3600.
+    pub slot_s: NonZeroU64,
+    /// Seed of the draw. Default 0. Hosts with the same seed leave the same networks alone at the same time: keep it so.
+    pub seed: u64,
+}
+
+/// `[route]`: the applier that sets the initial window of routes.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Route {
+    /// Part of the share that an unpaced start may take, outside `paper` mode. Default 0.5.
+    pub burst_fraction: Fraction,
+    /// Largest unpaced start, outside `paper` mode. Default 32.
+    pub burst_cap_segments: NonZeroU32,
+    /// Shortest time between two batches of changes, in milliseconds. Default 200.
+    pub batch_ms: NonZeroU64,
+    /// How long the kernel's routes must stand still before ours come back, in milliseconds. Default 2000.
+    pub settle_ms: NonZeroU64,
+    /// How often all routes are compared with the kernel's, in seconds. Default 10.
+    pub verify_s: NonZeroU64,
+}
+
+/// `[limits]`: how large each table may grow. What does not fit is counted.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Networks held from the gateway. Default 65,536.
+    pub networks: NonZeroUsize,
+    /// Starts applied at one time. Default 1,024.
+    pub applied: NonZeroUsize,
+}
+
+/// `[log]`: what is logged, always on standard error.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// Level, or a filter such as `info,spand_agent::apply=debug`. Default `info`.
+    pub filter: String,
+    /// Form of a line. Default `text`.
+    pub format: LogFormat,
+}
+
+/// Form of a log line.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self {
+            url: "http://127.0.0.1:7400".to_owned(),
+            timeout_ms: const { NonZeroU64::new(5_000).unwrap() },
+            silence_s: const { NonZeroU64::new(45).unwrap() },
+            retry_min_ms: const { NonZeroU64::new(200).unwrap() },
+            retry_max_ms: const { NonZeroU64::new(30_000).unwrap() },
+        }
+    }
+}
+
+impl Default for Policy {
+    /// The contract's own, so that a query and an applied start cannot drift apart (a test compares them).
+    fn default() -> Self {
+        Self {
+            fraction: part(0.75),
+            cap_segments: const { NonZeroU32::new(100).unwrap() },
+            floor_segments: const { NonZeroU32::new(2).unwrap() },
+            floor_loss_connections: const { NonZeroU32::new(3).unwrap() },
+            min_samples: const { NonZeroU32::new(3).unwrap() },
+            min_connections: const { NonZeroU32::new(2).unwrap() },
+            max_age_s: const { NonZeroU64::new(300).unwrap() },
+            rtt_ratio_min: 0.5,
+            rtt_ratio_max: 2.0,
+            lifetime_s: const { NonZeroU64::new(60).unwrap() },
+            initial_window_segments: const { NonZeroU32::new(10).unwrap() },
+            service_bytes: None,
+        }
+    }
+}
+
+impl Default for Holdout {
+    fn default() -> Self {
+        Self { share: 0.05, slot_s: const { NonZeroU64::new(3_600).unwrap() }, seed: 0 }
+    }
+}
+
+impl Default for Route {
+    fn default() -> Self {
+        Self {
+            burst_fraction: part(0.5),
+            burst_cap_segments: const { NonZeroU32::new(32).unwrap() },
+            batch_ms: const { NonZeroU64::new(200).unwrap() },
+            settle_ms: const { NonZeroU64::new(2_000).unwrap() },
+            verify_s: const { NonZeroU64::new(10).unwrap() },
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            networks: const { NonZeroUsize::new(65_536).unwrap() },
+            applied: const { NonZeroUsize::new(1_024).unwrap() },
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { filter: "info".to_owned(), format: LogFormat::Text }
+    }
+}
+
+/// A fraction written here in the source.
+fn part(value: f64) -> Fraction {
+    Fraction::try_from(value).expect("a number above 0 and at most 1")
+}

@@ -1,0 +1,127 @@
+//! The example is the truth about the options: it must parse, equal the defaults and hold every key.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+
+use spand_proto::start::StartPolicy;
+
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../docs/agent.example.toml");
+
+fn fault(text: &str) -> String {
+    Config::parse(text, Path::new("agent.toml")).unwrap_err().to_string()
+}
+
+/// The example with its optional keys (`# key = value`) switched on.
+fn example_with_optional_keys() -> String {
+    let is_assignment = |line: &str| {
+        line.split_once(" = ").is_some_and(|(key, _)| key.chars().all(|c| c.is_ascii_lowercase() || c == '_'))
+    };
+    let optional = |line: &str| line.strip_prefix("# ").filter(|rest| is_assignment(rest)).map(str::to_owned);
+    EXAMPLE.lines().map(|line| optional(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
+}
+
+fn keys(table: &toml::Table) -> BTreeSet<String> {
+    let mut keys = BTreeSet::new();
+    for (name, value) in table {
+        match value.as_table() {
+            Some(section) => keys.extend(section.keys().map(|key| format!("{name}.{key}"))),
+            None => {
+                keys.insert(name.clone());
+            }
+        }
+    }
+    keys
+}
+
+#[test]
+fn the_example_holds_the_defaults() {
+    assert_eq!(Config::parse(EXAMPLE, Path::new("example")).unwrap(), Config::default());
+    assert_eq!(Config::parse("", Path::new("empty")).unwrap(), Config::default());
+}
+
+#[test]
+fn the_example_holds_every_key() {
+    let full =
+        Config { policy: Policy { service_bytes: NonZeroU64::new(100_000), ..Policy::default() }, ..Config::default() };
+    let text = example_with_optional_keys();
+    assert_eq!(Config::parse(&text, Path::new("example")).unwrap(), full);
+    let every = keys(&toml::Table::try_from(full).unwrap());
+    assert_eq!(keys(&toml::from_str(&text).unwrap()), every);
+    assert!(every.len() > 35, "{every:?}");
+}
+
+#[test]
+fn what_is_printed_as_in_force_is_a_configuration_again() {
+    let text = "apply = \"route\"\n[destinations]\nexclude = [\"10.1.2.3/8\"]\ncaps = { \"192.0.2.0/24\" = 20 }";
+    let config = Config::parse(text, Path::new("x")).unwrap();
+    let printed = toml::to_string(&config).unwrap();
+    assert!(printed.contains("10.0.0.0/8"), "{printed}");
+    assert_eq!(Config::parse(&printed, Path::new("x")).unwrap(), config);
+}
+
+#[test]
+fn a_fault_in_the_text_names_file_line_and_key() {
+    for (text, expected) in [
+        ("mood = \"careful\"", "agent.toml, line 1: unknown field `mood`"),
+        ("\n[route]\nburst = 3", "agent.toml, line 3: unknown field `burst`"),
+        ("apply = \"bpf\"", "agent.toml, line 1: apply: unknown variant `bpf`, expected `dry_run` or `route`"),
+        ("mode = \"bold\"", "line 1: mode: unknown variant `bold`"),
+        (
+            "[policy]\ncap_segments = 0",
+            "line 2: policy.cap_segments: invalid value: integer `0`, expected a whole number above 0",
+        ),
+        ("[policy]\nfraction = 1.5", "line 2: policy.fraction: 1.5 is not a fraction"),
+        ("[destinations]\nexclude = [\"10.0.0.0/40\"]", "line 2: destinations.exclude: `10.0.0.0/40` is not a network"),
+        ("addresses = [\"web-1\"]", "line 1: addresses: invalid IP address syntax"),
+        ("[gateway\n", "line 1: "),
+    ] {
+        let fault = fault(text);
+        assert!(fault.contains(expected), "{fault}");
+        assert_eq!(fault.lines().count(), 1, "{fault}");
+    }
+}
+
+#[test]
+fn values_that_do_not_go_together_are_named() {
+    for (text, expected) in [
+        ("[gateway]\nurl = \"web-1:7400\"", "gateway.url `web-1:7400` is no address of a gateway"),
+        ("[gateway]\nurl = \"https://web-1\"", "write http://HOST:PORT"),
+        ("[gateway]\nretry_min_ms = 2000\nretry_max_ms = 1000", "swap them"),
+        ("[holdout]\nshare = 1.5", "holdout.share is 1.5"),
+        ("[holdout]\nshare = nan", "holdout.share is NaN"),
+        ("[policy]\nrtt_ratio_min = 1.5", "must hold 1 between them"),
+        ("[policy]\nrtt_ratio_max = inf", "must hold 1 between them"),
+        ("[route]\nburst_cap_segments = 70000", "route.burst_cap_segments is 70000: give 1 to 65535"),
+        ("addresses = [\"127.0.0.1\"]", "addresses: 127.0.0.1 is not an address that others reach this host by"),
+    ] {
+        let fault = fault(text);
+        assert!(fault.contains(expected), "{fault}");
+    }
+}
+
+#[test]
+fn the_defaults_are_those_of_the_contract() {
+    for mode in Mode::ALL {
+        let config = Config { mode, ..Config::default() };
+        assert_eq!(config.policy().start, StartPolicy::of(mode));
+    }
+}
+
+#[test]
+fn an_unpaced_way_is_bounded_more_narrowly_except_in_paper_mode() {
+    let of = |mode| Config { mode, apply: Way::Route, ..Config::default() }.policy().start;
+    assert_eq!(of(Mode::Careful).fraction.map(f64::from), Some(0.5));
+    assert_eq!(of(Mode::Careful).cap.map(|cap| cap.0), Some(32));
+    assert_eq!(of(Mode::Paper), StartPolicy::PAPER);
+}
+
+#[test]
+fn paths_are_relative_to_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    fs::write(&path, "state_dir = \"state\"").unwrap();
+    assert_eq!(Config::load(&path).unwrap().state_dir, folder.path().join("state"));
+    assert!(matches!(Config::load(&folder.path().join("none")), Err(ConfigError::Unreadable { .. })));
+}

@@ -1,0 +1,54 @@
+//! How the program ends: 0, or one sentence on standard error and one of two codes.
+
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::config::ConfigError;
+
+/// Exit code of a fault in the command line or the configuration (`EX_USAGE` of sysexits.h).
+pub const USAGE: u8 = 64;
+/// Exit code of a fault in the environment.
+pub const ENVIRONMENT: u8 = 1;
+
+/// Why a command failed.
+#[derive(Debug)]
+pub enum Failure {
+    /// The command line or the configuration is wrong: exit code 64.
+    Usage(String),
+    /// The world is: no gateway, no running agent, a missing privilege, a file that cannot be written. Exit code 1.
+    Environment(String),
+}
+
+impl Failure {
+    /// The code the process ends with.
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::Usage(_) => ExitCode::from(USAGE),
+            Self::Environment(_) => ExitCode::from(ENVIRONMENT),
+        }
+    }
+
+    /// A fault of the environment, said by `error`.
+    pub fn environment(error: impl fmt::Display) -> Self {
+        Self::Environment(error.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(sentence) | Self::Environment(sentence) => f.write_str(sentence),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::Unreadable { .. } => Self::Environment(error.to_string()),
+            ConfigError::Syntax { .. } | ConfigError::Contradiction { .. } => Self::Usage(error.to_string()),
+        }
+    }
+}

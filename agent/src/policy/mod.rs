@@ -1,0 +1,165 @@
+//! Whether and how a network's connections are started differently: one pure function.
+//!
+//! Knows no clock, no socket and no kernel. What an applier may find in the way (a route that is not ours, several next
+//! hops) comes after this and is counted there.
+
+use std::net::IpAddr;
+
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::report::Arm;
+use spand_proto::start::{Mode, Refusal, Start, StartPolicy, StartRequest, TransferSize, start};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
+
+mod holdout;
+mod reason;
+mod scope;
+
+pub use holdout::Holdout;
+pub use reason::Reason;
+pub use scope::{Scope, ScopeVerdict};
+
+/// Everything that bounds a decision; made from the configuration.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Limits of the start function.
+    pub start: StartPolicy,
+    /// Destinations that may be advised.
+    pub scope: Scope,
+    /// The part left alone for comparison.
+    pub holdout: Holdout,
+    /// The host's own initial window.
+    pub initial_window: Segments,
+    /// Size of a transfer that did not tell its own.
+    pub service_size: TransferSize,
+}
+
+/// What is known about a network from the gateway, and until when it may be used.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advice {
+    /// The estimate.
+    pub estimate: Estimate,
+    /// Segments above the default that this host may have in the network at one time, where a budget is kept.
+    pub lease: Option<Segments>,
+    /// End of its lifetime.
+    pub expires: Timestamp,
+}
+
+/// What is to be decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// The network.
+    pub network: Network,
+    /// What the gateway said about it.
+    pub advice: Option<&'a Advice>,
+    /// Now, by the agent's clock.
+    pub now: Timestamp,
+    /// Seconds since 1970 by the wall clock, for time slots only.
+    pub wall_unix_s: u64,
+    /// The connection in question; the whole network where nothing is known about it.
+    pub connection: Connection,
+}
+
+/// What is known about one connection before it starts; empty where a whole network is meant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Connection {
+    /// Its destination.
+    pub destination: Option<IpAddr>,
+    /// Size of the transfer.
+    pub size: Option<Bytes>,
+    /// Segment size less options; that of the estimate where not known.
+    pub mss: Option<Bytes>,
+    /// The peer's receive window, scaled.
+    pub snd_wnd: Option<Bytes>,
+    /// Round trip of its handshake.
+    pub handshake_rtt: Option<Micros>,
+}
+
+/// A decision, with all that led to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Where the destination lies in the configured scope.
+    pub scope: ScopeVerdict,
+    /// The arm of the comparison, drawn before anything was refused. `None` outside the scope.
+    pub arm: Option<Arm>,
+    /// What the start function said.
+    pub start: Result<Start, Refusal>,
+    /// What is to be done.
+    pub verdict: Verdict,
+}
+
+/// What is to be done about a network.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Verdict {
+    /// Start with this window.
+    Apply(Segments),
+    /// Leave it as plain TCP.
+    Leave(Reason),
+}
+
+/// Decides.
+pub fn decide(question: &Question<'_>, policy: &Policy) -> Decision {
+    let scope = policy.scope.verdict(question.network);
+    let (allowed, cap) = match scope {
+        ScopeVerdict::Allowed { cap } => (None, cap),
+        ScopeVerdict::Excluded => (Some(Reason::Excluded), None),
+        ScopeVerdict::NotIncluded => (Some(Reason::NotIncluded), None),
+    };
+    let arm = allowed.is_none().then(|| policy.holdout.arm(question.network, question.wall_unix_s));
+    let start = bounded_start(question, policy, cap);
+    let leave = |reason| Decision { scope, arm, start: start.clone(), verdict: Verdict::Leave(reason) };
+
+    if let Some(reason) = allowed {
+        return leave(reason);
+    }
+    if question.advice.is_some_and(|advice| advice.expires <= question.now) {
+        return leave(Reason::Expired);
+    }
+    let window = match &start {
+        Err(refusal) => return leave(Reason::Refused(refusal.reason())),
+        Ok(start) => start.cwnd,
+    };
+    if arm == Some(Arm::Control) {
+        return leave(Reason::HeldOut);
+    }
+    if policy.start.mode == Mode::Observe {
+        return leave(Reason::Observe);
+    }
+    if window == policy.initial_window {
+        return leave(Reason::SameAsDefault);
+    }
+    Decision { scope, arm, start, verdict: Verdict::Apply(window) }
+}
+
+/// The start function under this policy, with a destination's own cap.
+fn bounded_start(question: &Question<'_>, policy: &Policy, cap: Option<Segments>) -> Result<Start, Refusal> {
+    let connection = question.connection;
+    let estimate = question.advice.map(|advice| &advice.estimate);
+    let limits = StartPolicy {
+        // Named by the administrator for these destinations: it holds in `paper` mode too.
+        cap: match (policy.start.cap, cap) {
+            (Some(general), Some(own)) => Some(general.min(own)),
+            (general, own) => general.or(own),
+        },
+        ..policy.start
+    };
+    let request = StartRequest {
+        estimate,
+        now: question.now,
+        size: connection.size.map_or(policy.service_size, TransferSize::Known),
+        mss: connection.mss.or(estimate.map(|estimate| estimate.mss)).unwrap_or(USUAL_MSS),
+        snd_wnd: connection.snd_wnd,
+        handshake_rtt: connection.handshake_rtt,
+        initial_window: policy.initial_window,
+        budget: question.advice.and_then(|advice| advice.lease),
+    };
+    let mut start = start(&request, &limits)?;
+    // The floor is the host's default: a cap below it that the administrator named wins.
+    if let Some(cap) = cap.filter(|cap| *cap < start.cwnd) {
+        start.cwnd = cap;
+    }
+    Ok(start)
+}
+
+/// Ethernet's 1500 bytes less headers and timestamps; only said where nothing is known, and then there is no start.
+const USUAL_MSS: Bytes = Bytes(1_448);
