@@ -7,4 +7,5 @@
 
 pub mod config;
 pub mod exit;
+pub mod ledger;
 pub mod policy;
