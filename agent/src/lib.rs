@@ -5,7 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod apply;
+mod clock;
 pub mod config;
 pub mod exit;
 pub mod ledger;
 pub mod policy;
+
+pub use clock::Clock;

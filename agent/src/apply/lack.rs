@@ -1,0 +1,83 @@
+//! Checks and means of definitions.md ("The start") that a way of applying starts does not have.
+
+use serde::{Serialize, Serializer};
+
+/// Something that a way cannot do.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Lack {
+    /// Nothing is applied at all.
+    Everything,
+    /// No check of the connection's own round trip.
+    HandshakeRtt,
+    /// The size of a transfer is not known.
+    TransferSize,
+    /// No comparison by connection.
+    ControlGroup,
+    /// No retreat on a loss in the first flight.
+    Retreat,
+    /// The window leaves as one burst.
+    Pacing,
+    /// The slow-start threshold stays unset.
+    Threshold,
+    /// The lease bounds each start, not their sum.
+    Budget,
+    /// Sockets that should be left alone cannot be told apart.
+    Exemptions,
+}
+
+impl Lack {
+    /// All that route metrics lack.
+    pub const ROUTE: [Self; 8] = [
+        Self::HandshakeRtt,
+        Self::TransferSize,
+        Self::ControlGroup,
+        Self::Retreat,
+        Self::Pacing,
+        Self::Threshold,
+        Self::Budget,
+        Self::Exemptions,
+    ];
+
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Everything => "everything",
+            Self::HandshakeRtt => "handshake_rtt",
+            Self::TransferSize => "transfer_size",
+            Self::ControlGroup => "control_group",
+            Self::Retreat => "retreat",
+            Self::Pacing => "pacing",
+            Self::Threshold => "threshold",
+            Self::Budget => "budget",
+            Self::Exemptions => "exemptions",
+        }
+    }
+
+    /// One sentence for people.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::Everything => "nothing is changed: set `apply` to a way that applies",
+            Self::HandshakeRtt => "the round trip of a connection's handshake is not compared with the estimate's",
+            Self::TransferSize => {
+                "every transfer is taken to be of policy.service_bytes, or long where that is not set"
+            }
+            Self::ControlGroup => "connections are not held out one by one: whole networks are, in time slots",
+            Self::Retreat => "a loss in the first flight does not halve the advice here",
+            Self::Pacing => {
+                "the window leaves as one burst: outside paper mode it is bounded by route.burst_fraction and \
+                 route.burst_cap_segments"
+            }
+            Self::Threshold => "the slow-start threshold is not set: growth goes on as in plain TCP",
+            Self::Budget => "the gateway's lease bounds each start, but not the sum of concurrent ones",
+            Self::Exemptions => {
+                "MPTCP, sockets with a congestion control of their own and retransmitted SYNs are not told apart"
+            }
+        }
+    }
+}
+
+impl Serialize for Lack {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}

@@ -1,0 +1,89 @@
+//! Why a network gets no route of ours: a closed list with stable names.
+
+use std::fmt;
+
+/// What stands in the way of a route.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Obstacle {
+    /// Nothing leads to the network.
+    NoRoute,
+    /// The covering route has several next hops.
+    Multipath,
+    /// The covering route has no gateway: the network is on the link.
+    OnLink,
+    /// A route of someone else is for the same network, or the covering one has an initial window already.
+    Administrator,
+    /// Routes of someone else lie inside the network.
+    MoreSpecific,
+    /// Rules other than the kernel's own decide which table is looked up.
+    PolicyRouting,
+    /// The covering route has something that cannot be copied faithfully.
+    NotCopyable,
+    /// The covering route's link is down.
+    LinkDown,
+    /// Routes, rules or links changed a moment ago.
+    Settling,
+    /// Someone removed or changed our route: we do not come back.
+    SteppedBack,
+    /// As many routes as `limits.applied` allows are in force.
+    NoRoom,
+    /// The kernel refused it.
+    Kernel,
+    /// The ledger could not be written, and nothing is changed without it.
+    Ledger,
+    /// The supervising process is not running.
+    Unguarded,
+}
+
+impl Obstacle {
+    /// Its stable name in counters and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoRoute => "no_route",
+            Self::Multipath => "multipath",
+            Self::OnLink => "on_link",
+            Self::Administrator => "administrator",
+            Self::MoreSpecific => "more_specific",
+            Self::PolicyRouting => "policy_routing",
+            Self::NotCopyable => "not_copyable",
+            Self::LinkDown => "link_down",
+            Self::Settling => "settling",
+            Self::SteppedBack => "stepped_back",
+            Self::NoRoom => "no_room",
+            Self::Kernel => "kernel",
+            Self::Ledger => "ledger",
+            Self::Unguarded => "unguarded",
+        }
+    }
+
+    /// One sentence for people.
+    pub const fn sentence(self) -> &'static str {
+        match self {
+            Self::NoRoute => "no route of table main leads to the network",
+            Self::Multipath => "the covering route has several next hops, and a copy of one would move traffic",
+            Self::OnLink => "the network is on the link, without a gateway to copy",
+            Self::Administrator => {
+                "a route for this network that is not ours, or an initcwnd on the covering one, is already set: ours \
+                 stays away"
+            }
+            Self::MoreSpecific => "routes of someone else lie inside the network",
+            Self::PolicyRouting => {
+                "policy rules of someone else choose the table, and a route could change their choice"
+            }
+            Self::NotCopyable => "the covering route has a property that a copy cannot keep",
+            Self::LinkDown => "the covering route's link is down",
+            Self::Settling => "routes, rules or links changed a moment ago: ours comes back when they stand still",
+            Self::SteppedBack => "someone removed or changed our route: it stays away until the agent is started again",
+            Self::NoRoom => "limits.applied routes are in force already",
+            Self::Kernel => "the kernel refused the route; the log says why",
+            Self::Ledger => "the ledger could not be written, and nothing is changed without it",
+            Self::Unguarded => "the supervising process is not running, and routes must not outlive the agent",
+        }
+    }
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

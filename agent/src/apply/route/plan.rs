@@ -1,0 +1,129 @@
+//! What is to be changed so that our routes match the wishes. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use spand_proto::network::Network;
+use spand_proto::units::{Segments, Timestamp};
+
+use super::InForce;
+use super::disturbance::Disturbance;
+use super::netlink::Change;
+use super::obstacle::Obstacle;
+use super::view::{Hop, View};
+use crate::apply::{Wish, Wishes};
+
+/// Everything that a plan depends on.
+pub(super) struct Situation<'a> {
+    pub(super) wishes: &'a Wishes,
+    pub(super) view: &'a View,
+    pub(super) in_force: &'a BTreeMap<Network, InForce>,
+    pub(super) stepped_back: &'a BTreeSet<Network>,
+    pub(super) unsettled: &'a [(Timestamp, Disturbance)],
+    pub(super) limit: usize,
+}
+
+/// Changes, in the order in which they are made: removals first.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) removals: Vec<(&'static str, Vec<Network>)>,
+    pub(super) steps: Vec<Step>,
+    pub(super) obstacles: BTreeMap<Network, Obstacle>,
+}
+
+/// A route that is added or gets another window.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) network: Network,
+    pub(super) window: Segments,
+    pub(super) hop: Hop,
+    pub(super) link: String,
+    /// The window it has now, where it is in force.
+    pub(super) before: Option<Segments>,
+}
+
+impl Step {
+    pub(super) fn change(&self) -> Change {
+        let route = self.hop.route(self.network, self.window);
+        if self.before.is_some() { Change::Replace(route) } else { Change::Add(route) }
+    }
+}
+
+impl Plan {
+    pub(super) fn new(situation: &Situation<'_>) -> Self {
+        let mut plan = Self::default();
+        let mut unwished = Vec::new();
+        let mut blocked = Vec::new();
+        for network in situation.in_force.keys() {
+            if !situation.wishes.contains_key(network) {
+                unwished.push(*network);
+            }
+        }
+        let mut room = situation.limit;
+        for (network, wish) in by_urgency(situation) {
+            let now = situation.in_force.get(&network);
+            match situation.hop(network) {
+                Err(obstacle) => {
+                    plan.obstacles.insert(network, obstacle);
+                    blocked.extend(now.map(|_| network));
+                }
+                // Its covering route changed: the copy goes now, and comes back with the next look.
+                Ok(hop) if now.is_some_and(|route| route.hop != hop) => {
+                    plan.obstacles.insert(network, Obstacle::Settling);
+                    blocked.push(network);
+                }
+                Ok(_) if room == 0 => {
+                    plan.obstacles.insert(network, Obstacle::NoRoom);
+                    blocked.extend(now.map(|_| network));
+                }
+                Ok(hop) => {
+                    room -= 1;
+                    if now.is_some_and(|route| route.window == wish.window) {
+                        continue;
+                    }
+                    let link = situation.view.link_name(hop.link);
+                    let before = now.map(|route| route.window);
+                    plan.steps.push(Step { network, window: wish.window, hop, link, before });
+                }
+            }
+        }
+        plan.removals = vec![("no longer advised", unwished), ("its path changed or is taken", blocked)];
+        plan
+    }
+}
+
+impl Situation<'_> {
+    fn hop(&self, network: Network) -> Result<Hop, Obstacle> {
+        if self.stepped_back.contains(&network) {
+            return Err(Obstacle::SteppedBack);
+        }
+        let hop = self.view.hop(network)?;
+        if self.unsettled.iter().any(|(_, disturbance)| disturbance.touches(network, Some(hop.link))) {
+            return Err(Obstacle::Settling);
+        }
+        // A route with our signature that is not in our hands: someone made it, so it is left alone.
+        if self.view.signed(network).is_some() && !self.in_force.contains_key(&network) {
+            return Err(Obstacle::Administrator);
+        }
+        Ok(hop)
+    }
+}
+
+/// Newly announced starts first, then what is in force already, then the rest; the same input gives the same order.
+fn by_urgency<'a>(situation: &Situation<'a>) -> Vec<(Network, &'a Wish)> {
+    let mut order: Vec<(Network, &Wish)> = situation.wishes.iter().map(|(network, wish)| (*network, wish)).collect();
+    if order.len() > situation.limit {
+        order.sort_by_key(|(network, wish)| {
+            (std::cmp::Reverse(wish.announced), !situation.in_force.contains_key(network), *network)
+        });
+    }
+    order
+}
+
+/// Routes of ours that the kernel no longer has as we left them.
+pub(super) fn lost(in_force: &BTreeMap<Network, InForce>, view: &View) -> Vec<Network> {
+    in_force
+        .iter()
+        .filter(|(network, route)| !view.signed(**network).is_some_and(|seen| route.hop.matches(seen, route.window)))
+        .map(|(network, _)| *network)
+        .collect()
+}
