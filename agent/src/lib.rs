@@ -11,5 +11,6 @@ pub mod config;
 pub mod exit;
 pub mod ledger;
 pub mod policy;
+pub mod subscriber;
 
 pub use clock::Clock;

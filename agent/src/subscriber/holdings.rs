@@ -1,0 +1,150 @@
+//! What the gateway said and still holds. Takes the time as an argument; does no IO.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use spand_proto::network::Network;
+use spand_proto::push::{EstimateUpdate, UpdateEvent};
+use spand_proto::units::{Micros, Timestamp};
+
+use crate::policy::Advice;
+
+/// Advice by network, each with the end of its lifetime.
+#[derive(Debug)]
+pub struct Holdings {
+    held: BTreeMap<Network, Held>,
+    limit: NonZeroUsize,
+    longest_lifetime: Micros,
+    /// Counts snapshots: what an older one gave is not renewed, and gone when the newer one ends.
+    snapshot: u64,
+    counts: HoldingCounts,
+}
+
+#[derive(Debug)]
+struct Held {
+    advice: Advice,
+    given_by: u64,
+}
+
+/// What happened to advice since the start.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct HoldingCounts {
+    /// Estimates taken.
+    pub estimates: u64,
+    /// Snapshots that ended.
+    pub snapshots: u64,
+    /// Times the gateway started over because this host read too slowly or its state was replaced.
+    pub resyncs: u64,
+    /// Renewals of all lifetimes.
+    pub renewals: u64,
+    /// Advice withdrawn by the gateway.
+    pub withdrawn: u64,
+    /// Advice that a snapshot no longer held.
+    pub dropped_by_snapshot: u64,
+    /// Advice whose lifetime ended.
+    pub expired: u64,
+    /// Estimates for which there was no room.
+    pub no_room: u64,
+}
+
+impl Holdings {
+    /// Empty, for at most `limit` networks; no advice lives longer than `longest_lifetime` without a refresh.
+    pub fn new(limit: NonZeroUsize, longest_lifetime: Micros) -> Self {
+        Self { held: BTreeMap::new(), limit, longest_lifetime, snapshot: 0, counts: HoldingCounts::default() }
+    }
+
+    /// Takes in one event that arrived at `now`.
+    pub fn on_event(&mut self, event: &UpdateEvent, now: Timestamp) {
+        match event {
+            UpdateEvent::SnapshotBegin { .. } => self.snapshot += 1,
+            UpdateEvent::SnapshotEnd { .. } => {
+                self.counts.snapshots += 1;
+                let before = self.held.len();
+                self.held.retain(|_, held| held.given_by == self.snapshot);
+                self.counts.dropped_by_snapshot += (before - self.held.len()) as u64;
+            }
+            UpdateEvent::Estimate(update) => self.take(update, now),
+            UpdateEvent::ImminentStart(start) => self.take(&start.estimate, now),
+            UpdateEvent::Renewal { lifetime } => {
+                self.counts.renewals += 1;
+                let expires = now.after((*lifetime).min(self.longest_lifetime));
+                for held in self.held.values_mut().filter(|held| held.given_by == self.snapshot) {
+                    held.advice.expires = expires;
+                }
+            }
+            UpdateEvent::Withdrawal { network, .. } => {
+                self.counts.withdrawn += u64::from(self.held.remove(network).is_some());
+            }
+            UpdateEvent::Resync { .. } => self.counts.resyncs += 1,
+        }
+    }
+
+    fn take(&mut self, update: &EstimateUpdate, now: Timestamp) {
+        let network = update.estimate.network;
+        if self.held.len() >= self.limit.get() && !self.held.contains_key(&network) {
+            self.counts.no_room += 1;
+            return;
+        }
+        self.counts.estimates += 1;
+        let expires = now.after(update.lifetime.min(self.longest_lifetime));
+        let advice = Advice { estimate: update.estimate.clone(), lease: update.lease, expires };
+        self.held.insert(network, Held { advice, given_by: self.snapshot });
+    }
+
+    /// Forgets what the gateway said about `network` in a form that cannot be read.
+    pub fn forget(&mut self, network: Network) {
+        self.held.remove(&network);
+    }
+
+    /// A new stream begins: nothing that the last one gave is renewed by it.
+    pub fn on_new_stream(&mut self) {
+        self.snapshot += 1;
+    }
+
+    /// Drops what has lived too long; true where anything was.
+    pub fn expire(&mut self, now: Timestamp) -> bool {
+        let before = self.held.len();
+        self.held.retain(|_, held| held.advice.expires > now);
+        let expired = before - self.held.len();
+        self.counts.expired += expired as u64;
+        expired > 0
+    }
+
+    /// Advice about `network`.
+    pub fn get(&self, network: Network) -> Option<&Advice> {
+        self.held.get(&network).map(|held| &held.advice)
+    }
+
+    /// The longest prefix held that contains `address`, and its advice.
+    pub fn lookup(&self, address: IpAddr) -> Option<(Network, &Advice)> {
+        let address = address.to_canonical();
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        (0..=longest).rev().find_map(|len| {
+            let network = Network::new(IpNet::new(address, len).ok()?);
+            Some((network, self.get(network)?))
+        })
+    }
+
+    /// All of it, by network.
+    pub fn iter(&self) -> impl Iterator<Item = (Network, &Advice)> {
+        self.held.iter().map(|(network, held)| (*network, &held.advice))
+    }
+
+    /// Networks held.
+    pub fn len(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// What happened since the start.
+    pub const fn counts(&self) -> HoldingCounts {
+        self.counts
+    }
+}

@@ -1,0 +1,212 @@
+//! The agent's side of the subscription: connect, listen, and come back after a failure.
+//!
+//! Knows nothing about what is done with updates. It hands them over through a bounded queue: a busy agent makes the
+//! gateway wait, which then resynchronises the stream instead of buffering.
+
+use std::time::Duration;
+
+use spand_proto::contract::HostName;
+use spand_proto::convert::WireError;
+use spand_proto::network::Network;
+use spand_proto::push::{Subscription, Update, UpdateEvent};
+use spand_proto::units::Timestamp;
+use spand_proto::v1;
+use spand_proto::v1::spand_client::SpandClient;
+use tokio::sync::{mpsc, watch};
+use tonic::transport::{Channel, Endpoint};
+use tracing::{info, warn};
+
+mod backoff;
+mod holdings;
+
+pub use backoff::Backoff;
+pub use holdings::{HoldingCounts, Holdings};
+
+use crate::clock::Clock;
+use crate::config::Gateway;
+
+/// Largest message that is read; the largest regular one holds one estimate.
+const MOST_MESSAGE_BYTES: usize = 64 * 1_024;
+
+/// Updates between the stream and the agent.
+pub const QUEUE: usize = 256;
+
+/// What the agent is told about its subscription.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Signal {
+    /// A stream began; the next event is the start of a snapshot.
+    Connected,
+    /// An event, with the moment of its arrival.
+    Event(Box<UpdateEvent>, Timestamp),
+    /// The sequence had a gap: the gateway dropped updates and a resync follows.
+    Gap,
+    /// A message that could not be read; with its network where at least that could be.
+    Unreadable(Option<Network>),
+    /// The stream ended or could not be opened.
+    Lost(String),
+}
+
+/// A subscriber.
+#[derive(Debug)]
+pub struct Subscriber {
+    gateway: Gateway,
+    clock: Clock,
+    host_name: HostName,
+    signals: mpsc::Sender<Signal>,
+}
+
+/// Why a stream ended.
+#[derive(Debug, thiserror::Error)]
+enum StreamError {
+    #[error("cannot reach the gateway at {url}: {source}")]
+    Connect { url: String, source: tonic::transport::Error },
+    #[error("the gateway at {url} does not answer within {timeout:?}")]
+    Slow { url: String, timeout: Duration },
+    #[error("the gateway refused: {} ({:?})", .0.message(), .0.code())]
+    Refused(Box<tonic::Status>),
+    #[error("the gateway said nothing for {0:?}")]
+    Silent(Duration),
+    #[error("the gateway ended the stream")]
+    Ended,
+    #[error("{0}")]
+    Version(WireError),
+    #[error("the addresses of this host changed")]
+    AddressesChanged,
+}
+
+impl Subscriber {
+    /// A subscriber that will speak as `host_name` and tell what happens by `signals`.
+    pub fn new(gateway: Gateway, clock: Clock, host_name: HostName, signals: mpsc::Sender<Signal>) -> Self {
+        Self { gateway, clock, host_name, signals }
+    }
+
+    /// Keeps a subscription for `addresses` up until the receiver of its signals goes away. A change of the addresses
+    /// starts it over.
+    pub async fn run(self, mut addresses: watch::Receiver<Vec<std::net::IpAddr>>) {
+        let mut backoff = Backoff::new(
+            Duration::from_millis(self.gateway.retry_min_ms.get()),
+            Duration::from_millis(self.gateway.retry_max_ms.get()),
+        );
+        loop {
+            let own = addresses.borrow_and_update().clone();
+            let error = if own.is_empty() {
+                warn!("this host has no address that others reach it by: waiting for one");
+                if addresses.changed().await.is_err() {
+                    return;
+                }
+                continue;
+            } else {
+                let subscription = Subscription { host_name: self.host_name.clone(), addresses: own };
+                self.stream(&subscription, &mut addresses, &mut backoff).await
+            };
+            let Some(error) = error else { return };
+            if self.signals.send(Signal::Lost(error.to_string())).await.is_err() {
+                return;
+            }
+            let pause = match error {
+                StreamError::AddressesChanged => Duration::ZERO,
+                _ => backoff.next(rand::random()),
+            };
+            warn!(%error, pause_ms = pause.as_millis(), "not subscribed: advice ends with its lifetime");
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                () = self.signals.closed() => return,
+            }
+        }
+    }
+
+    /// One stream from its opening to its end; `None` where nobody listens any more.
+    async fn stream(
+        &self,
+        subscription: &Subscription,
+        addresses: &mut watch::Receiver<Vec<std::net::IpAddr>>,
+        backoff: &mut Backoff,
+    ) -> Option<StreamError> {
+        let mut stream = match self.open(subscription).await {
+            Ok(stream) => stream,
+            Err(error) => return Some(error),
+        };
+        info!(gateway = self.gateway.url, addresses = subscription.addresses.len(), "subscribed");
+        self.signals.send(Signal::Connected).await.ok()?;
+        let silence = Duration::from_secs(self.gateway.silence_s.get());
+        let mut sequence = 0;
+        loop {
+            let message = tokio::select! {
+                message = tokio::time::timeout(silence, stream.message()) => message,
+                changed = addresses.changed() => {
+                    return changed.is_ok().then_some(StreamError::AddressesChanged);
+                }
+                () = self.signals.closed() => return None,
+            };
+            let message = match message {
+                Err(_) => return Some(StreamError::Silent(silence)),
+                Ok(Err(status)) => return Some(StreamError::Refused(Box::new(status))),
+                Ok(Ok(None)) => return Some(StreamError::Ended),
+                Ok(Ok(Some(message))) => message,
+            };
+            let now = self.clock.now();
+            if sequence > 0 && message.sequence != sequence + 1 {
+                self.signals.send(Signal::Gap).await.ok()?;
+            }
+            sequence = message.sequence;
+            let network = network_of(&message);
+            let signal = match Update::from_wire(message, now) {
+                Ok(update) => {
+                    if matches!(update.event, UpdateEvent::SnapshotEnd { .. }) {
+                        // Only a gateway that gave a whole snapshot counts as well.
+                        backoff.reset();
+                    }
+                    Signal::Event(Box::new(update.event), now)
+                }
+                Err(error @ WireError::Version(_)) => return Some(StreamError::Version(error)),
+                Err(error) => {
+                    warn!(%error, "an update cannot be read: its network goes back to the host's default");
+                    Signal::Unreadable(network)
+                }
+            };
+            self.signals.send(signal).await.ok()?;
+        }
+    }
+
+    async fn open(&self, subscription: &Subscription) -> Result<tonic::Streaming<v1::Update>, StreamError> {
+        let timeout = Duration::from_millis(self.gateway.timeout_ms.get());
+        let opened = tokio::time::timeout(timeout, async {
+            let mut client = connect(&self.gateway)
+                .await
+                .map_err(|source| StreamError::Connect { url: self.gateway.url.clone(), source })?;
+            client
+                .subscribe(v1::SubscribeRequest::from(subscription))
+                .await
+                .map_err(|status| StreamError::Refused(Box::new(status)))
+        });
+        match opened.await {
+            Ok(response) => Ok(response?.into_inner()),
+            Err(_) => Err(StreamError::Slow { url: self.gateway.url.clone(), timeout }),
+        }
+    }
+}
+
+/// A client of the gateway.
+pub async fn connect(gateway: &Gateway) -> Result<SpandClient<Channel>, tonic::transport::Error> {
+    let timeout = Duration::from_millis(gateway.timeout_ms.get());
+    let channel = Endpoint::from_shared(gateway.url.clone())?
+        .connect_timeout(timeout)
+        .tcp_nodelay(true)
+        .http2_keep_alive_interval(Duration::from_secs(gateway.silence_s.get()) / 3)
+        .keep_alive_timeout(timeout)
+        .connect()
+        .await?;
+    Ok(SpandClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES))
+}
+
+/// The network that a message is about, however broken the rest of it is.
+fn network_of(message: &v1::Update) -> Option<Network> {
+    use v1::update::Event;
+    let text = match message.event.as_ref()? {
+        Event::Estimate(update) => &update.estimate.as_ref()?.network,
+        Event::ImminentStart(start) => &start.estimate.as_ref()?.estimate.as_ref()?.network,
+        Event::Withdrawal(withdrawal) => &withdrawal.network,
+        _ => return None,
+    };
+    text.parse().ok()
+}
