@@ -6,11 +6,16 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+pub mod cli;
 mod clock;
+mod commands;
 pub mod config;
+pub mod control;
 pub mod exit;
 pub mod ledger;
 pub mod policy;
+mod probe;
+mod run;
 pub mod subscriber;
 
 pub use clock::Clock;

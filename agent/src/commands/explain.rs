@@ -1,0 +1,35 @@
+//! `explain`: what the running agent decides for a destination.
+
+use super::{print, print_json};
+use crate::cli::Explain;
+use crate::config::Config;
+use crate::control::{Explained, Reply, Request, ask};
+use crate::exit::Failure;
+
+pub(crate) fn explain(config: &Config, question: &Explain) -> Result<(), Failure> {
+    let request = Request::Explain {
+        destination: question.destination,
+        bytes: question.bytes.map(std::num::NonZeroU64::get),
+        mss: question.mss.map(std::num::NonZeroU64::get),
+    };
+    match ask(&config.control_socket(), &request)? {
+        Reply::Explained(explained) if question.format.json => print_json(&explained),
+        Reply::Explained(explained) => print(&for_people(&explained)),
+        Reply::Error(error) => Err(Failure::Environment(error)),
+        Reply::Status(_) => Err(Failure::Environment("the agent answered another question".to_owned())),
+    }
+}
+
+fn for_people(explained: &Explained) -> String {
+    let how = if explained.applied { "by advice" } else { "as plain TCP" };
+    let mut lines = vec![format!(
+        "{}: connections start with {} segments, {how} ({})",
+        explained.destination, explained.window_segments, explained.outcome
+    )];
+    let width = explained.steps.iter().map(|step| step.name.len()).max().unwrap_or(0);
+    for step in &explained.steps {
+        let mark = if step.stopped { '!' } else { ' ' };
+        lines.push(format!("{mark} {:width$}  {}", step.name, step.text));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,45 @@
+//! What the commands print.
+//!
+//! Each prints one object with `--json`, in the shapes of [`crate::control`], and a few lines for people otherwise.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+mod explain;
+mod probe;
+mod query;
+mod status;
+mod undo;
+
+pub(crate) use explain::explain;
+pub(crate) use probe::probe;
+pub(crate) use query::query;
+pub(crate) use status::status;
+pub(crate) use undo::undo;
+
+use crate::config::Config;
+use crate::exit::Failure;
+
+pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
+    let config = Config::load(path)?;
+    let text = toml::to_string(&config)
+        .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
+    print(&format!("# In force with {}.\n{text}", path.display()))
+}
+
+fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(Failure::environment)?;
+    print(&text)
+}
+
+/// Prints, and takes a reader that had enough (`| head`) for success.
+fn print(text: &str) -> Result<(), Failure> {
+    match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Environment(format!("cannot print: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

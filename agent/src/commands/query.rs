@@ -1,0 +1,112 @@
+//! `query`: what the gateway says.
+
+use std::time::Duration;
+
+use spand_proto::convert::answers_from_wire;
+use spand_proto::query::{Advice, Answer, Query as Questions, Question};
+use spand_proto::units::{Bytes, Micros, Segments};
+use spand_proto::v1;
+
+use super::{print, print_json};
+use crate::cli::Query;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::exit::Failure;
+use crate::subscriber;
+
+pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
+    if let Some(url) = &query.gateway {
+        config.gateway.url.clone_from(url);
+    }
+    config.check().map_err(Failure::Usage)?;
+    let questions = Questions {
+        mode: Some(config.mode),
+        initial_window: Segments(config.policy.initial_window_segments.get()),
+        questions: vec![Question {
+            address: query.destination,
+            size: query.bytes.map(|bytes| Bytes(bytes.get())).into(),
+            mss: query.mss.map(|mss| Bytes(mss.get())),
+            snd_wnd: query.peer_window.map(|window| Bytes(window.get())),
+            handshake_rtt: handshake_rtt(query.handshake_ms)?,
+        }],
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
+    let answer = runtime.block_on(ask(&config, &questions))?;
+    if query.format.json { print_json(&answer) } else { print(&for_people(&answer)) }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "checked to be positive, and below an hour in microseconds"
+)]
+fn handshake_rtt(ms: Option<f64>) -> Result<Option<Micros>, Failure> {
+    match ms {
+        Some(ms) if ms > 0.0 && ms < 3_600_000.0 => Ok(Some(Micros(((ms * 1_000.0).round() as u64).max(1)))),
+        Some(ms) => Err(Failure::Usage(format!("--handshake-ms is {ms}: give milliseconds above 0 and below an hour"))),
+        None => Ok(None),
+    }
+}
+
+async fn ask(config: &Config, questions: &Questions) -> Result<Answer, Failure> {
+    let url = &config.gateway.url;
+    let timeout = Duration::from_millis(config.gateway.timeout_ms.get());
+    let answered = tokio::time::timeout(timeout, async {
+        let mut client = subscriber::connect(&config.gateway).await.map_err(|error| {
+            Failure::Environment(format!("cannot reach the gateway at {url}: {}", root_cause(&error)))
+        })?;
+        client
+            .query(v1::QueryRequest::from(questions))
+            .await
+            .map_err(|status| Failure::Environment(format!("the gateway at {url} refused: {}", status.message())))
+    });
+    let response = answered
+        .await
+        .map_err(|_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}")))??;
+    let answers = answers_from_wire(response.into_inner(), Clock::start().now()).map_err(|error| {
+        Failure::Environment(format!("the gateway at {url} answers in a way not known here: {error}"))
+    })?;
+    answers.into_iter().next().ok_or_else(|| Failure::Environment(format!("the gateway at {url} gave no answer")))
+}
+
+/// The innermost words of an error: the outer ones say "transport error".
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
+fn for_people(answer: &Answer) -> String {
+    let mut lines = Vec::new();
+    match &answer.estimate {
+        None => lines.push(format!("{}: nothing is known", answer.address)),
+        Some(estimate) => {
+            let rtt = estimate.rtt_mean.map_or_else(|| "not known".to_owned(), |rtt| rtt.to_string());
+            lines.push(format!(
+                "{} in {}: share {:.1} segments of {}, mean round trip {rtt}, {} samples of {} connections",
+                answer.address,
+                estimate.network,
+                estimate.share.segments_f64(estimate.mss),
+                estimate.mss,
+                estimate.samples,
+                estimate.connections,
+            ));
+        }
+    }
+    match &answer.advice {
+        Advice::Start(start) => {
+            let clipped = start
+                .clipped_by
+                .map_or_else(String::new, |limit| format!(" (clipped by {limit} from {})", start.account.shifted.0));
+            lines.push(format!("start with a window of {}{clipped}, threshold {}", start.cwnd, start.ssthresh));
+            if let Some(pacing) = start.pacing {
+                lines.push(format!("paced after {}: {} over {}", pacing.after_segments, pacing.rate, pacing.rtt));
+            }
+            lines.push(format!("mode {}, good for {:.0} s", start.mode, answer.lifetime.as_secs_f64()));
+        }
+        Advice::Refused { reason, message } => lines.push(format!("plain TCP: {message} ({reason})")),
+    }
+    lines.join("\n")
+}

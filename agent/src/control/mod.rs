@@ -1,0 +1,169 @@
+//! How the commands reach a running agent: one JSON object a line, one request and one reply, over a Unix socket in the
+//! state directory.
+//!
+//! Nothing can be changed over it. The shapes here are the contract of `--json`.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use spand_proto::network::Network;
+use spand_proto::start::Mode;
+
+mod client;
+mod server;
+
+pub use client::ask;
+pub use server::{Pending, Server};
+
+use crate::config::Way;
+use crate::subscriber::HoldingCounts;
+
+/// Longest request line in bytes.
+pub const MOST_REQUEST_BYTES: usize = 4_096;
+
+/// What is asked.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "ask", deny_unknown_fields)]
+pub enum Request {
+    /// How the agent is.
+    Status,
+    /// What it decides for a destination, and why.
+    Explain {
+        /// The destination.
+        destination: IpAddr,
+        /// Size of the transfer in bytes.
+        bytes: Option<u64>,
+        /// Segment size less options, in bytes.
+        mss: Option<u64>,
+    },
+}
+
+/// The reply.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// To [`Request::Status`].
+    Status(Box<Status>),
+    /// To [`Request::Explain`].
+    Explained(Box<Explained>),
+    /// The request made no sense.
+    Error(String),
+}
+
+/// How an agent is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Status {
+    /// Its release.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: u64,
+    /// Its mode.
+    pub mode: Mode,
+    /// How it applies starts.
+    pub apply: Way,
+    /// The name it gives the gateway.
+    pub host_name: String,
+    /// The addresses it subscribed for.
+    pub addresses: Vec<IpAddr>,
+    /// The subscription.
+    pub gateway: GatewayStatus,
+    /// Networks whose advice is held.
+    pub networks_held: usize,
+    /// What is in force now.
+    pub in_force: Vec<InForce>,
+    /// Decisions by outcome, counted when they change.
+    pub decisions: BTreeMap<String, u64>,
+    /// What the applier did, and what stood in its way.
+    pub applied: BTreeMap<String, u64>,
+    /// What became of advice.
+    pub advice: HoldingCounts,
+    /// What became of announced starts.
+    pub pushes: Pushes,
+    /// What this way of applying cannot do.
+    pub lacks: Vec<Lacking>,
+}
+
+/// The subscription.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct GatewayStatus {
+    /// Where the gateway is.
+    pub url: String,
+    /// Whether a stream is open.
+    pub connected: bool,
+    /// Seconds since that changed.
+    pub since_s: u64,
+    /// Streams that were opened.
+    pub connections: u64,
+    /// Gaps in the sequence of updates.
+    pub gaps: u64,
+    /// Updates that could not be read.
+    pub unreadable: u64,
+    /// Why the last stream ended.
+    pub last_error: Option<String>,
+}
+
+/// A start in force.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct InForce {
+    /// The network.
+    pub network: Network,
+    /// The window in segments.
+    pub window_segments: u32,
+}
+
+/// What became of announced starts.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Pushes {
+    /// Announcements that arrived.
+    pub received: u64,
+    /// Their start was in force in time.
+    pub in_time: u64,
+    /// It was in force too late: later than the smallest round trip after the packet that announced it.
+    pub late: u64,
+    /// No start was applied for them.
+    pub not_applied: u64,
+}
+
+/// Something that a way of applying cannot do.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Lacking {
+    /// Its stable name.
+    pub name: String,
+    /// One sentence.
+    pub sentence: String,
+}
+
+/// What an agent decides for a destination, and why.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Explained {
+    /// The destination.
+    pub destination: IpAddr,
+    /// The network that the gateway counts it to; absent where nothing is held about it.
+    pub network: Option<Network>,
+    /// The mode.
+    pub mode: Mode,
+    /// The way of applying.
+    pub apply: Way,
+    /// The window that new connections get now, in segments.
+    pub window_segments: u32,
+    /// Whether that is other than the host's default because of the agent.
+    pub applied: bool,
+    /// A stable name of the outcome: `in_force`, `would_be`, or why not.
+    pub outcome: String,
+    /// The decision step by step.
+    pub steps: Vec<Step>,
+}
+
+/// A step of a decision.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Step {
+    /// What was looked at.
+    pub name: String,
+    /// Whether it stood in the way.
+    pub stopped: bool,
+    /// One sentence with the numbers.
+    pub text: String,
+}

@@ -1,0 +1,26 @@
+//! The program `spand-agent`. Everything it does is in the library.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use spand_agent::cli::{self, Cli};
+use spand_agent::exit::USAGE;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            // Where the message cannot be written either, the code still says it.
+            _ = error.print();
+            return code;
+        }
+    };
+    match cli::run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    }
+}

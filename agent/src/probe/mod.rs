@@ -1,0 +1,119 @@
+//! What this host supports, found by reading only: nothing is changed, loaded or opened for writing.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::apply::route::may_change_routes;
+
+mod mounts;
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub(crate) struct Finding {
+    /// Its stable name.
+    pub(crate) name: &'static str,
+    /// What was found.
+    pub(crate) value: String,
+    /// What that means for the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<String>,
+}
+
+/// Looks at everything.
+pub(crate) fn look() -> Vec<Finding> {
+    let mut findings = vec![kernel(), capability(), ipv6()];
+    findings.push(finding("route_initcwnd", yes(true), Some("Linux has the metric since 2.6.34 for both families")));
+    findings.push(cgroup());
+    findings.push(file("btf", "/sys/kernel/btf/vmlinux", "needed by the BPF ways, which this release does not have"));
+    findings.push(file("bpf_jit", "/proc/sys/net/core/bpf_jit_enable", "BPF is built into the kernel"));
+    findings.push(struct_ops());
+    findings.push(congestion_control());
+    findings.extend(SYSCTLS.iter().map(|(name, note)| sysctl(name, note)));
+    findings
+}
+
+/// Settings of TCP that decide what an initial window does.
+const SYSCTLS: &[(&str, &str)] = &[
+    ("net.ipv4.tcp_available_congestion_control", ""),
+    (
+        "net.ipv4.tcp_slow_start_after_idle",
+        "1: an idle connection starts again from the route's initcwnd; 0: it keeps its window",
+    ),
+    ("net.ipv4.tcp_no_metrics_save", "0: the kernel keeps metrics of closed connections per host"),
+    ("net.ipv4.tcp_no_ssthresh_metrics_save", "1: it does not keep their slow-start threshold"),
+    ("net.ipv4.tcp_window_scaling", "0: no peer can take more than 65,535 bytes at once"),
+    ("net.ipv4.tcp_pacing_ss_ratio", "percent of cwnd/RTT at which slow start is paced"),
+    (
+        "net.ipv4.tcp_wmem",
+        "least, first and most bytes of a send buffer; a first flight larger than the first must grow it",
+    ),
+    ("net.core.default_qdisc", "fq paces by itself; others leave pacing to TCP"),
+];
+
+fn finding(name: &'static str, value: impl Into<String>, note: Option<&str>) -> Finding {
+    let note = note.filter(|note| !note.is_empty()).map(str::to_owned);
+    Finding { name, value: value.into(), note }
+}
+
+fn yes(is: bool) -> &'static str {
+    if is { "yes" } else { "no" }
+}
+
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
+}
+
+fn kernel() -> Finding {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_else(|| "not known".to_owned());
+    finding("kernel", release, None)
+}
+
+fn capability() -> Finding {
+    let note = "changing routes needs CAP_NET_ADMIN";
+    match may_change_routes() {
+        Some(may) => finding("cap_net_admin", yes(may), Some(note)),
+        None => finding("cap_net_admin", "not known", Some(note)),
+    }
+}
+
+fn ipv6() -> Finding {
+    let there = Path::new("/proc/net/if_inet6").exists();
+    finding("ipv6", yes(there), (!there).then_some("only IPv4 destinations can be advised"))
+}
+
+fn cgroup() -> Finding {
+    let mounted = fs::read_to_string("/proc/self/mountinfo").ok().and_then(|text| mounts::cgroup2(&text));
+    match mounted {
+        Some(path) => finding("cgroup_v2", path, Some("needed by the BPF ways, which this release does not have")),
+        None => finding("cgroup_v2", "not mounted", None),
+    }
+}
+
+fn file(name: &'static str, path: &str, note: &str) -> Finding {
+    finding(name, yes(Path::new(path).exists()), Some(note))
+}
+
+fn struct_ops() -> Finding {
+    let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let there =
+        symbols.lines().any(|line| line.ends_with(" bpf_tcp_congestion_ops") || line.ends_with(" bpf_tcp_ca_init"));
+    let value = if symbols.is_empty() { "not known" } else { yes(there) };
+    finding("struct_ops_tcp", value, Some("a hint from kallsyms that BPF congestion controls can be registered"))
+}
+
+fn congestion_control() -> Finding {
+    let name = read("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_else(|| "not known".to_owned());
+    let note = name.starts_with("bbr").then_some(
+        "BBR begins with the route's initcwnd, but paces from its own first guess of the rate and keeps no slow-start \
+         threshold: less of the advice has an effect",
+    );
+    finding("congestion_control", name, note)
+}
+
+fn sysctl(name: &'static str, note: &str) -> Finding {
+    let path = Path::new("/proc/sys").join(name.replace('.', "/"));
+    let value = read(path).unwrap_or_else(|| "not there".to_owned());
+    finding(name, value, Some(note))
+}

@@ -1,0 +1,133 @@
+//! The running agent: one task that owns all state, fed by the subscription, the kernel, commands and time.
+
+use std::fs;
+use std::net::IpAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use spand_proto::contract::HostName;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use tracing::info;
+
+mod addresses;
+mod agent;
+mod explain;
+mod log;
+mod pushes;
+mod status;
+
+use agent::Agent;
+
+use crate::apply::route::{RouteApplier, may_change_routes, only_agent_here};
+use crate::apply::{Applier, DryRun};
+use crate::clock::Clock;
+use crate::config::{Config, Way};
+use crate::control::{Pending, Server};
+use crate::exit::Failure;
+use crate::subscriber::{QUEUE, Subscriber};
+
+/// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How long a stop may take to remove what is in force.
+const STOP_PATIENCE: Duration = Duration::from_secs(4);
+
+/// Runs until SIGTERM or SIGINT.
+pub(crate) fn run(config: &Config) -> Result<(), Failure> {
+    log::start(&config.log)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: &Config) -> Result<(), Failure> {
+    let clock = Clock::start();
+    make_state_dir(&config.state_dir)?;
+    match config.apply {
+        Way::DryRun => run_with(config, clock, DryRun::default()).await,
+        Way::Route => {
+            if may_change_routes() == Some(false) {
+                return Err(Failure::Environment(
+                    "apply = \"route\" needs the capability CAP_NET_ADMIN: run as root or give it to the service, or \
+                     set apply to dry_run"
+                        .to_owned(),
+                ));
+            }
+            let _lock = only_agent_here()?;
+            let applier = RouteApplier::start(config, clock.now()).await?;
+            run_with(config, clock, applier).await
+        }
+    }
+}
+
+async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(Failure::environment)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::environment)?;
+    let (ask, mut asked) = mpsc::channel::<Pending>(16);
+    let _server = Server::start(&config.control_socket(), ask)?;
+
+    let host_name = host_name(config)?;
+    let (tell, own) = watch::channel(addresses::find(config).await?);
+    let (signals, mut heard) = mpsc::channel(QUEUE);
+    let subscriber = Subscriber::new(config.gateway.clone(), clock, host_name.clone(), signals);
+    let subscription = tokio::spawn(subscriber.run(own.clone()));
+
+    let mut agent = Agent::new(config, clock, host_name, own, applier);
+    let mut tick = interval(TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut look = interval(addresses::INTERVAL);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let batch = Duration::from_millis(config.route.batch_ms.get());
+    let mut last_batch = Instant::now().checked_sub(batch).unwrap_or_else(Instant::now);
+    info!(mode = %config.mode, apply = %config.apply, gateway = config.gateway.url, "running");
+
+    loop {
+        tokio::select! {
+            biased;
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            // First of all: a next hop in doubt goes before anything else is read.
+            () = agent.applier.disturbed() => agent.reconcile().await,
+            () = sleep_until(last_batch + batch), if agent.is_dirty() => {
+                agent.reconcile().await;
+                last_batch = Instant::now();
+            }
+            Some(pending) = asked.recv() => agent.answer(pending),
+            signal = heard.recv() => match signal {
+                Some(signal) => agent.on_signal(signal),
+                // The subscriber only ends with its receiver.
+                None => return Err(Failure::Environment("the subscription ended for good".to_owned())),
+            },
+            _ = tick.tick() => agent.on_tick(),
+            _ = look.tick() => addresses::refresh(config, &tell).await,
+        }
+    }
+    info!("stopping: what is in force is removed");
+    subscription.abort();
+    agent.stop(STOP_PATIENCE).await
+}
+
+fn make_state_dir(path: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(path)
+        .map_err(|error| Failure::Environment(format!("cannot make the state directory {}: {error}", path.display())))
+}
+
+/// The configured name, or the machine's.
+fn host_name(config: &Config) -> Result<HostName, Failure> {
+    let name = if config.host_name.is_empty() {
+        nix::unistd::gethostname().map_err(Failure::environment)?.to_string_lossy().into_owned()
+    } else {
+        config.host_name.clone()
+    };
+    HostName::try_from(name).map_err(|error| Failure::Usage(format!("host_name: {error}")))
+}
+
+/// Whether an address is one that others reach this host by.
+fn is_reachable(address: IpAddr) -> bool {
+    let link_local = match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(address.is_loopback() || address.is_unspecified() || address.is_multicast() || link_local)
+}

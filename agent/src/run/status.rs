@@ -1,0 +1,41 @@
+//! What `status` shows.
+
+use super::agent::Agent;
+use crate::apply::Applier;
+use crate::control::{GatewayStatus, InForce, Lacking, Status};
+
+impl<A: Applier> Agent<A> {
+    pub(super) fn status(&self) -> Status {
+        let now = self.clock.now();
+        let named = |counts: &std::collections::BTreeMap<&'static str, u64>| {
+            counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+        };
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uptime_s: self.clock.uptime().0 / 1_000_000,
+            mode: self.config.mode,
+            apply: self.applier.way(),
+            host_name: self.host_name.to_string(),
+            addresses: self.addresses.borrow().clone(),
+            gateway: GatewayStatus { since_s: now.since(self.gateway_since).0 / 1_000_000, ..self.gateway.clone() },
+            networks_held: self.holdings.len(),
+            in_force: self
+                .applier
+                .in_force()
+                .into_iter()
+                .map(|(network, window)| InForce { network, window_segments: window.0 })
+                .collect(),
+            decisions: named(&self.decisions),
+            applied: named(&self.applier.counts()),
+            advice: self.holdings.counts(),
+            pushes: self.pushes.counts(),
+            lacks: self
+                .applier
+                .lacks()
+                .iter()
+                .map(|lack| Lacking { name: lack.name().to_owned(), sentence: lack.sentence().to_owned() })
+                .collect(),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What the commands print and how they end.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::support::agent::{Agent, eventually};
+use crate::support::gateway::{Gateway, estimate};
+
+fn agent(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_spand-agent")).args(arguments).output().unwrap()
+}
+
+/// The exit code, and the one sentence on standard error.
+fn failed(output: &Output) -> (Option<i32>, String) {
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(said.lines().count(), 1, "one sentence: {said}");
+    (output.status.code(), said)
+}
+
+#[test]
+fn a_bad_command_line_or_configuration_ends_with_64() {
+    assert_eq!(agent(&["fly"]).status.code(), Some(64));
+    assert_eq!(agent(&["query", "not-an-address"]).status.code(), Some(64));
+    assert_eq!(agent(&["query", "192.0.2.1", "--bytes", "0"]).status.code(), Some(64));
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    std::fs::write(&path, "mode = \"careful\"\n[route]\nspeed = 3\n").unwrap();
+    let path = path.to_str().unwrap();
+    for command in ["run", "check-config", "status"] {
+        let (code, said) = failed(&agent(&["--config", path, command]));
+        assert_eq!(code, Some(64), "{said}");
+        assert!(said.contains("agent.toml, line 3: unknown field `speed`"), "{said}");
+    }
+}
+
+#[test]
+fn a_missing_file_gateway_or_agent_ends_with_1() {
+    let (code, said) = failed(&agent(&["--config", "/nonexistent/agent.toml", "run"]));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot read the configuration /nonexistent/agent.toml"), "{said}");
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    std::fs::write(&path, "state_dir = \".\"\n").unwrap();
+    let config = path.to_str().unwrap();
+    for command in [&["status"][..], &["explain", "192.0.2.1"]] {
+        let (code, said) = failed(&agent(&[&["--config", config], command].concat()));
+        assert_eq!(code, Some(1));
+        assert!(said.contains("no agent runs here"), "{said}");
+    }
+    // Port 1 of this machine: nobody listens there.
+    let (code, said) = failed(&agent(&["--config", config, "query", "192.0.2.1", "--gateway", "http://127.0.0.1:1"]));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot reach the gateway at http://127.0.0.1:1"), "{said}");
+    let (code, said) = failed(&agent(&["--config", config, "query", "192.0.2.1", "--gateway", "gateway"]));
+    assert_eq!(code, Some(64), "{said}");
+}
+
+#[test]
+fn check_config_prints_what_is_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    std::fs::write(&path, "mode = \"observe\"\n").unwrap();
+    let output = agent(&["--config", path.to_str().unwrap(), "check-config"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("mode = \"observe\"") && text.contains("lifetime_s = 60"), "{text}");
+}
+
+#[test]
+fn probe_changes_nothing_and_says_what_it_found() {
+    let findings: Value = serde_json::from_slice(&agent(&["probe", "--json"]).stdout).unwrap();
+    let names: Vec<&str> = findings.as_array().unwrap().iter().map(|f| f["name"].as_str().unwrap()).collect();
+    for name in
+        ["kernel", "cap_net_admin", "cgroup_v2", "btf", "congestion_control", "net.ipv4.tcp_slow_start_after_idle"]
+    {
+        assert!(names.contains(&name), "{name} in {names:?}");
+    }
+    let people = String::from_utf8(agent(&["probe"]).stdout).unwrap();
+    assert_eq!(people.lines().count(), names.len(), "{people}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn query_asks_the_gateway() {
+    let gateway = Gateway::start().await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    std::fs::write(&path, format!("[gateway]\nurl = \"{}\"\n", gateway.url())).unwrap();
+    let config = path.to_str().unwrap().to_owned();
+    let ask = |more: &[&str]| agent(&[&["--config", &config, "query"], more].concat());
+
+    // The paper's example of docs/protocol.md: a share of 40, 100 segments, three quarters granted.
+    let answer = ask(&["192.0.2.77", "--bytes", "144800", "--mss", "1448", "--handshake-ms", "96", "--json"]);
+    let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!(answer["advice"]["start"]["cwnd"], 30, "{answer}");
+    assert_eq!(answer["advice"]["start"]["ssthresh"], 33, "{answer}");
+
+    let people = String::from_utf8(ask(&["192.0.2.77", "--bytes", "144800"]).stdout).unwrap();
+    assert!(
+        people.contains("start with a window of 30 segments (clipped by fraction from 33), threshold 33"),
+        "{people}"
+    );
+    let unknown = String::from_utf8(ask(&["198.51.100.1"]).stdout).unwrap();
+    assert!(unknown.contains("plain TCP: nothing is known about this network yet"), "{unknown}");
+    let other = ask(&["192.0.2.77", "--handshake-ms", "400"]);
+    assert!(String::from_utf8(other.stdout).unwrap().contains("(rtt_mismatch)"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dry_run_explains_and_lists_what_it_lacks() {
+    let mut gateway = Gateway::start().await;
+    let agent = Agent::start(&gateway, "addresses = [\"203.0.113.10\"]\nhost_name = \"web-1\"", "");
+    let stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 60)]).await;
+    assert_eq!(
+        (stream.request.host_name.as_str(), &stream.request.addresses[..]),
+        ("web-1", &["203.0.113.10".to_owned()][..])
+    );
+    let explain = || agent.json(&["explain", "192.0.2.77", "--bytes", "144800", "--json"]);
+    eventually(std::time::Duration::from_secs(10), "decided", || explain()["outcome"] == "would_be").await;
+
+    let explained = explain();
+    assert_eq!((&explained["window_segments"], &explained["applied"]), (&10.into(), &false.into()), "{explained}");
+    let steps: Vec<&str> = explained["steps"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
+    let expected = [
+        "scope",
+        "estimate",
+        "control_group",
+        "rtt_check",
+        "model",
+        "fraction",
+        "cap",
+        "floor",
+        "pacing",
+        "start",
+        "mode",
+        "applied",
+    ];
+    assert_eq!(steps, expected);
+    assert_eq!(agent.json(&["explain", "198.51.100.1", "--json"])["outcome"], "no_estimate");
+    let status = agent.json(&["status", "--json"]);
+    assert_eq!(status["lacks"][0]["name"], "everything");
+    assert_eq!(status["decisions"]["apply"], 1);
+    let people = String::from_utf8(agent.output(&["status"]).stdout).unwrap();
+    assert!(people.contains("mode careful, apply dry_run"), "{people}");
+}

@@ -1,0 +1,10 @@
+//! The agent on a host: the real program and the real kernel, with a gateway that says what a test tells it.
+
+#[cfg(test)]
+mod cli;
+#[cfg(test)]
+mod route;
+#[cfg(test)]
+mod subscriber;
+#[cfg(test)]
+mod support;

@@ -1,0 +1,118 @@
+//! The real program as a test sees it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::gateway::Gateway;
+
+/// A running agent with its folder.
+pub(crate) struct Agent {
+    pub(crate) folder: TempDir,
+    child: Option<Child>,
+}
+
+impl Agent {
+    /// Starts an agent for `gateway` with what else stands in its configuration.
+    pub(crate) fn start(gateway: &Gateway, top: &str, sections: &str) -> Self {
+        let mut agent = Self { folder: TempDir::new().unwrap(), child: None };
+        agent.configure(gateway, top, sections);
+        agent.run();
+        agent
+    }
+
+    pub(crate) fn configure(&self, gateway: &Gateway, top: &str, sections: &str) {
+        let text = format!(
+            "state_dir = \"state\"\n{top}\n\n[gateway]\nurl = \"{}\"\nretry_min_ms = 50\nretry_max_ms = 200\n\n\
+             [holdout]\nshare = 0.0\n\n[route]\nbatch_ms = 20\nsettle_ms = 300\nverify_s = 1\n\n{sections}",
+            gateway.url()
+        );
+        std::fs::write(self.config(), text).unwrap();
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.path().join("agent.toml")
+    }
+
+    pub(crate) fn ledger(&self) -> PathBuf {
+        self.folder.path().join("state/ledger.jsonl")
+    }
+
+    pub(crate) fn run(&mut self) {
+        self.child = Some(self.command(&["run"]).spawn().unwrap());
+    }
+
+    /// The program with this configuration.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spand-agent"));
+        command.arg("--config").arg(self.config()).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    pub(crate) fn json(&self, arguments: &[&str]) -> Value {
+        let output = self.output(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {said}"))
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_raw(i32::try_from(self.child.as_ref().unwrap().id()).unwrap())
+    }
+
+    /// The supervising process.
+    pub(crate) fn guard(&self) -> Pid {
+        let path = format!("/proc/{0}/task/{0}/children", self.pid());
+        let children = std::fs::read_to_string(path).unwrap();
+        Pid::from_raw(children.split_whitespace().next().expect("a guard").parse().unwrap())
+    }
+
+    /// Kills it without a word, and waits for its end.
+    pub(crate) fn kill(&mut self) {
+        kill(self.pid(), Signal::SIGKILL).unwrap();
+        self.child.take().unwrap().wait().unwrap();
+    }
+
+    /// Stops it as a service manager would; its exit code.
+    pub(crate) fn stop(&mut self) -> Option<i32> {
+        kill(self.pid(), Signal::SIGTERM).unwrap();
+        self.child.take().unwrap().wait().unwrap().code()
+    }
+
+    /// Waits for it to end by itself; its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.child.take().unwrap().wait().unwrap().code()
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // The test is over, one way or the other.
+            _ = kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM);
+            _ = child.wait();
+        }
+    }
+}
+
+/// Waits until `condition` holds, at most `limit`.
+pub(crate) async fn eventually(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// A file's text, or nothing where there is none.
+pub(crate) fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}

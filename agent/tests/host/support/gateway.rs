@@ -1,0 +1,203 @@
+//! A gateway that says what a test tells it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use spand_proto::contract::ContractVersion;
+use spand_proto::convert::answers_to_wire;
+use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Trigger, Update, UpdateEvent};
+use spand_proto::query::{Answer, Query, Question};
+use spand_proto::start::{StartPolicy, StartRequest, start};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
+use spand_proto::v1;
+use spand_proto::v1::spand_server::{Spand, SpandServer};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status};
+
+/// The moment that all estimates here are about.
+pub(crate) const NOW: Timestamp = Timestamp(1_000_000_000_000_000_000);
+
+/// A gateway; it is gone when this is dropped.
+pub(crate) struct Gateway {
+    pub(crate) address: SocketAddr,
+    streams: mpsc::Receiver<Stream>,
+    server: JoinHandle<()>,
+}
+
+/// A subscription as the gateway sees it.
+pub(crate) struct Stream {
+    pub(crate) request: v1::SubscribeRequest,
+    updates: mpsc::Sender<Result<v1::Update, Status>>,
+    sequence: u64,
+}
+
+struct Service {
+    streams: mpsc::Sender<Stream>,
+}
+
+#[tonic::async_trait]
+impl Spand for Service {
+    type SubscribeStream = ReceiverStream<Result<v1::Update, Status>>;
+
+    async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
+        let query = Query::try_from(request.into_inner()).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let answers: Vec<Answer> = query.questions.iter().map(|question| answer(&query, question)).collect();
+        Ok(Response::new(answers_to_wire(&answers, NOW)))
+    }
+
+    async fn subscribe(
+        &self,
+        request: Request<v1::SubscribeRequest>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        // Small, so that a slow reader is noticed.
+        let (updates, outgoing) = mpsc::channel(4);
+        let stream = Stream { request: request.into_inner(), updates, sequence: 0 };
+        self.streams.send(stream).await.map_err(|_| Status::unavailable("the test is over"))?;
+        Ok(Response::new(ReceiverStream::new(outgoing)))
+    }
+
+    async fn report(&self, _: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        Err(Status::unimplemented("not here"))
+    }
+}
+
+impl Gateway {
+    /// A gateway at a free port.
+    pub(crate) async fn start() -> Self {
+        Self::start_at("127.0.0.1:0".parse().unwrap()).await
+    }
+
+    /// A gateway at this address.
+    pub(crate) async fn start_at(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, streams) = mpsc::channel(16);
+        let server = tokio::spawn(async move {
+            tonic::transport::Server::builder()
+                .add_service(SpandServer::new(Service { streams: sender }))
+                .serve_with_incoming(TcpListenerStream::new(listener))
+                .await
+                .unwrap();
+        });
+        Self { address, streams, server }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// The next subscription.
+    pub(crate) async fn subscribed(&mut self) -> Stream {
+        tokio::time::timeout(Duration::from_secs(20), self.streams.recv())
+            .await
+            .expect("the agent subscribes")
+            .expect("the gateway runs")
+    }
+
+    /// The next subscription, after a snapshot of these.
+    pub(crate) async fn snapshot(&mut self, estimates: &[EstimateUpdate]) -> Stream {
+        let mut stream = self.subscribed().await;
+        stream.snapshot(estimates).await;
+        stream
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Stream {
+    pub(crate) async fn send(&mut self, event: UpdateEvent) {
+        self.sequence += 1;
+        let message = Update { sequence: self.sequence, event }.to_wire(NOW);
+        self.send_raw(message).await;
+    }
+
+    pub(crate) async fn send_raw(&mut self, message: v1::Update) {
+        self.updates.send(Ok(message)).await.expect("the agent listens");
+    }
+
+    /// An estimate by a rule that only a newer release knows.
+    pub(crate) async fn send_newer_rule(&mut self, network: &str) {
+        let update = Update { sequence: self.sequence + 1, event: UpdateEvent::Estimate(estimate(network, 40, 60)) };
+        let mut message = update.to_wire(NOW);
+        if let Some(v1::update::Event::Estimate(update)) = &mut message.event {
+            update.estimate.as_mut().unwrap().rule = "oracle".to_owned();
+        }
+        self.sequence += 1;
+        self.send_raw(message).await;
+    }
+
+    /// Skips numbers, as a gateway that dropped updates.
+    pub(crate) fn skip(&mut self, updates: u64) {
+        self.sequence += updates;
+    }
+
+    pub(crate) async fn snapshot(&mut self, estimates: &[EstimateUpdate]) {
+        let networks = u32::try_from(estimates.len()).unwrap();
+        self.send(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks }).await;
+        for estimate in estimates {
+            self.send(UpdateEvent::Estimate(estimate.clone())).await;
+        }
+        self.send(UpdateEvent::SnapshotEnd { networks }).await;
+    }
+}
+
+/// An estimate of `share` segments for `network` that lives for `lifetime_s`.
+pub(crate) fn estimate(network: &str, share: u32, lifetime_s: u64) -> EstimateUpdate {
+    let mss = Bytes(1_448);
+    EstimateUpdate {
+        estimate: Estimate {
+            network: network.parse().unwrap(),
+            share: Window::from_segments(Segments(share), mss),
+            mss,
+            rtt_min: Some(Micros::from_millis(80)),
+            rtt_mean: Some(Micros::from_millis(100)),
+            samples: 10,
+            connections: 5,
+            loss_connections: 1,
+            losses: 2,
+            refreshed: NOW,
+            confidence: Confidence::new(0.5),
+            rule: RuleKind::Probe,
+        },
+        lifetime: Micros::from_secs(lifetime_s),
+        lease: None,
+    }
+}
+
+/// What this gateway knows of 192.0.2.0/24, and of nothing else.
+fn answer(query: &Query, question: &Question) -> Answer {
+    let known = estimate("192.0.2.0/24", 40, 60).estimate;
+    let known = Some(known).filter(|estimate| estimate.network.contains(question.address));
+    let request = StartRequest {
+        estimate: known.as_ref(),
+        now: NOW,
+        size: question.size,
+        mss: question.mss.unwrap_or(Bytes(1_448)),
+        snd_wnd: question.snd_wnd,
+        handshake_rtt: question.handshake_rtt,
+        initial_window: query.initial_window,
+        budget: None,
+    };
+    let advice = start(&request, &StartPolicy::of(query.mode.unwrap_or_default())).into();
+    Answer { address: question.address, estimate: known, lifetime: Micros::from_secs(60), advice }
+}
+
+/// A SYN from `remote` in `network`, whose estimate moved to 44 segments.
+pub(crate) fn announced(network: &str, remote: &str) -> UpdateEvent {
+    UpdateEvent::ImminentStart(ImminentStart {
+        host: Endpoint { address: "10.1.0.2".parse().unwrap(), port: Some(443) },
+        remote: Endpoint { address: remote.parse().unwrap(), port: Some(50_000) },
+        trigger: Trigger::PassiveOpen,
+        observed: NOW,
+        delay: Micros(300),
+        estimate: estimate(network, 44, 60),
+    })
+}

@@ -1,0 +1,50 @@
+//! Network namespaces for one test each.
+
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use nix::sched::{CloneFlags, unshare};
+
+static SKIPPED: AtomicUsize = AtomicUsize::new(0);
+
+/// Runs `test` on a thread of its own in a fresh network namespace; what it starts is in there too. All of it vanishes with
+/// the thread and its children. Without root it says so, and counts; with `SPAND_REQUIRE_ROOT` set it fails.
+pub(crate) fn in_namespace<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F + Send) {
+    if !nix::unistd::geteuid().is_root() {
+        let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
+        eprintln!("SKIPPED {name}: network namespaces need root ({skipped} tests skipped so far)");
+        assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "{name} was skipped and SPAND_REQUIRE_ROOT is set");
+        return;
+    }
+    let worker = || {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+        ip("link set lo up");
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test());
+    };
+    let outcome = std::thread::scope(|scope| scope.spawn(worker).join());
+    if let Err(panic) = outcome {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+/// Two uplinks, `up0` (10.1.0.2 and 2001:db8:1::2) and `up1` (10.2.0.2 and 2001:db8:2::2), and default routes by the
+/// first.
+pub(crate) fn two_uplinks() {
+    for (n, v4, v6) in [(0, "10.1.0", "2001:db8:1"), (1, "10.2.0", "2001:db8:2")] {
+        ip(&format!("link add up{n} type veth peer name far{n}"));
+        for end in ["up", "far"] {
+            ip(&format!("link set {end}{n} up"));
+        }
+        ip(&format!("addr add {v4}.2/24 dev up{n}"));
+        ip(&format!("addr add {v6}::2/64 dev up{n} nodad"));
+    }
+    ip("route add default via 10.1.0.1");
+    ip("-6 route add default via 2001:db8:1::1");
+}
+
+/// Runs `ip`, which must succeed.
+pub(crate) fn ip(arguments: &str) -> String {
+    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("install iproute2");
+    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
