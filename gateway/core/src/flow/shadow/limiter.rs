@@ -1,7 +1,8 @@
 //! What held a sender back, by round trip.
 //!
 //! A round trip ends when the highest byte sent at its start is acknowledged. The signs of the current one and the one
-//! before decide: a filled window beats a full receiver beats an application that had nothing more.
+//! before decide: a filled window beats a full receiver beats an application that had nothing more. A full receiver now
+//! beats a window that was filled in the round trip before: the window has outgrown it.
 
 use crate::flow::sample::Limiter;
 
@@ -69,7 +70,9 @@ impl Rounds {
     /// What held the sender in them. `paced`: the sender's window is not meant to be filled (BBR).
     pub(super) fn limiter(&self, paced: bool) -> Limiter {
         let recent = self.recent();
-        if recent.filled || (paced && !recent.ran_dry && !recent.receiver_full && self.last.is_some()) {
+        if self.current.receiver_full && !self.current.filled {
+            Limiter::Receiver
+        } else if recent.filled || (paced && !recent.ran_dry && !recent.receiver_full && self.last.is_some()) {
             Limiter::Window
         } else if recent.receiver_full {
             Limiter::Receiver
@@ -77,6 +80,69 @@ impl Rounds {
             Limiter::Application
         } else {
             Limiter::Unknown
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spand_proto::units::{Bytes, Micros, Timestamp};
+
+    use super::super::Shadow;
+    use super::super::observation::{Acked, Sent};
+    use super::*;
+    use crate::flow::sample::SampleReason;
+
+    const MSS: u64 = 1_000;
+
+    fn opened() -> Shadow {
+        let mut shadow = Shadow::new(Timestamp(0), false);
+        shadow.on_open(Timestamp(0), Bytes(MSS), Some(Micros(100_000)));
+        shadow
+    }
+
+    fn send(shadow: &mut Shadow, segments: u64, peer_window: u64) {
+        for n in 1..=segments {
+            let (pipe, peer_window) = (n * MSS, Some(peer_window));
+            let sent = Sent { new_bytes: 1_000, full_sized: true, pipe, flight: pipe, peer_window, ..Sent::default() };
+            shadow.on_sent(Timestamp(0), &sent);
+        }
+    }
+
+    fn acknowledge(shadow: &mut Shadow, at: Timestamp, segments: u64) {
+        let bytes = segments * MSS;
+        shadow.on_ack(at, &Acked { acked_bytes: bytes, delivered_bytes: bytes, ..Acked::default() });
+    }
+
+    #[test]
+    fn a_transfer_that_leaves_in_one_flight_of_an_unknown_window_gives_a_lower_bound() {
+        let mut shadow = opened();
+        send(&mut shadow, 21, 1_000_000);
+        acknowledge(&mut shadow, Timestamp::from_micros(100_000), 21);
+        let end = shadow.on_transfer_end(Timestamp::from_micros(900_000)).unwrap();
+        assert_eq!((end.reason, end.window.segments(Bytes(MSS)).0), (SampleReason::EndAppLimited, 21));
+    }
+
+    #[test]
+    fn the_usual_first_flight_fills_the_usual_window() {
+        let mut shadow = opened();
+        send(&mut shadow, 10, 1_000_000);
+        assert_eq!(shadow.on_transfer_end(Timestamp(0)).unwrap().reason, SampleReason::End);
+    }
+
+    #[test]
+    fn a_receiver_that_the_window_has_outgrown_is_the_limit() {
+        let filled = Signs { filled: true, ..Signs::default() };
+        let receiver_full = Signs { receiver_full: true, ..Signs::default() };
+        let both = filled.with(receiver_full);
+        for (last, current, limiter) in [
+            (filled, receiver_full, Limiter::Receiver),
+            (receiver_full, filled, Limiter::Window),
+            (receiver_full, both, Limiter::Window),
+            (filled, Signs::default(), Limiter::Window),
+        ] {
+            let rounds = Rounds { current, last: Some(last), end: 0 };
+            assert_eq!(rounds.limiter(false), limiter, "{last:?} then {current:?}");
         }
     }
 }

@@ -149,6 +149,9 @@ impl Shadow {
         if sent.new_bytes > 0 {
             self.note_signs(sent, pipe, idle);
         }
+        // A first flight above the window it should have had: how large that really was is not known, and so neither
+        // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
+        let window_unknown = self.first_flight && f64::from(pipe) > self.best_segments().floor();
         match self.state {
             State::Open if sent.new_bytes > 0 => self.weigh_pipe(sent, pipe),
             State::Recovery(_) => {
@@ -175,8 +178,8 @@ impl Shadow {
             );
         }
         if sent.new_bytes > 0 {
-            let filled = f64::from(pipe) >= self.best_segments().floor();
-            self.rounds.current.filled |= filled && self.known;
+            let filled = self.known && f64::from(pipe) >= self.best_segments().floor();
+            self.rounds.current.filled = (self.rounds.current.filled || filled) && !window_unknown;
             let (window, limiter, phase) = (self.best_segments(), self.limiter(), self.phase());
             self.transfer.on_sent(window, limiter, phase, sent.pipe);
         }
