@@ -13,6 +13,7 @@ use spand_core::config::EngineConfig;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::flow::sample::WindowSample;
+use spand_core::window::view::{NetworkView, NoEstimate};
 use spand_core::wire::Frame;
 use spand_proto::units::Timestamp;
 use spand_tests::lab::topology::{SERVER_V4, SERVER_V6};
@@ -23,6 +24,8 @@ use spand_tests::lab::truth::{FlowId, read_csv};
 /// acknowledgement and by the engine perhaps only after a timeout.
 const LOSS_APART_NS: u64 = 300_000_000;
 const END_APART_NS: u64 = 3_000_000_000;
+/// The kernel's last row comes after the last packet.
+const ROW_AFTER_PACKET_NS: u64 = 100_000_000;
 
 #[derive(Debug, Parser)]
 #[command(about = "Compares the engine's window samples with the kernel's")]
@@ -52,12 +55,12 @@ fn main() -> Result<()> {
     );
     println!("{:>89} {:>8} {:>17}", "|error|", "|error|", "mean window");
     for capture in &arguments.captures {
-        let (engine, first_ns, last_ns) = of_engine(capture)?;
+        let Seen { samples: engine, networks, first_ns, last_ns } = of_engine(capture)?;
         let truth = capture.parent().unwrap_or(Path::new("")).join("truth.csv");
         let kernel: Vec<Sample> = rules::samples(&read_csv(&truth)?)
             .iter()
             // One record of truth may span several captures.
-            .filter(|sample| (first_ns..=last_ns).contains(&sample.time_ns))
+            .filter(|sample| (first_ns..=last_ns + ROW_AFTER_PACKET_NS).contains(&sample.time_ns))
             .map(of_kernel)
             .collect();
         for (reason, name, apart_ns) in [
@@ -66,6 +69,9 @@ fn main() -> Result<()> {
             (Reason::LowerBound, "lower bound", END_APART_NS),
         ] {
             row(capture, name, &of(&kernel, reason), &of(&engine, reason), apart_ns, arguments.pairs);
+        }
+        for view in networks {
+            network_row(&view, &kernel);
         }
     }
     Ok(())
@@ -132,8 +138,31 @@ fn of_kernel(sample: &KernelSample) -> Sample {
     Sample { flow: sample.flow, time_ns: sample.time_ns, segments: sample.segments, reason: sample.reason }
 }
 
-/// What the engine makes of a capture, and the times of its first and last packet.
-fn of_engine(capture: &Path) -> Result<(Vec<Sample>, u64, u64)> {
+/// The estimate of a network at the capture's end beside the mean of the kernel's windows.
+fn network_row(view: &NetworkView, kernel: &[Sample]) {
+    let prefix = view.network.prefix();
+    let here: Vec<Sample> = kernel
+        .iter()
+        .filter(|sample| sample.reason != Reason::LowerBound && prefix.contains(&sample.flow.remote.ip()))
+        .copied()
+        .collect();
+    let estimate = match (&view.estimate, view.why_not) {
+        (Some(estimate), _) => format!("{:.1} segments ({})", estimate.share.segments_f64(estimate.mss), estimate.rule),
+        (None, why) => format!("no estimate ({})", why.map_or("no reason", NoEstimate::name)),
+    };
+    println!("  {prefix}: {estimate}; the kernel's mean is {} of {} samples", mean(&here), here.len());
+}
+
+/// What the engine makes of a capture.
+struct Seen {
+    samples: Vec<Sample>,
+    /// At the last packet.
+    networks: Vec<NetworkView>,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+fn of_engine(capture: &Path) -> Result<Seen> {
     let internal = vec![IpNet::from(std::net::IpAddr::V4(SERVER_V4)), IpNet::from(std::net::IpAddr::V6(SERVER_V6))];
     let mut engine = Engine::new(EngineConfig { internal, flow_reports: true, ..EngineConfig::default() });
     let mut source = open_file(capture)?;
@@ -156,7 +185,8 @@ fn of_engine(capture: &Path) -> Result<(Vec<Sample>, u64, u64)> {
     engine.finish(last);
     drain(&mut engine, &mut samples);
     samples.sort_by_key(|sample| sample.time_ns);
-    Ok((samples, first.unwrap_or(last).0, last.0))
+    let networks = engine.networks(last);
+    Ok(Seen { samples, networks, first_ns: first.unwrap_or(last).0, last_ns: last.0 })
 }
 
 fn drain(engine: &mut Engine, samples: &mut Vec<Sample>) {

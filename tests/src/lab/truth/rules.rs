@@ -141,13 +141,13 @@ fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
     let by_receiver = receiver_us(in_last_round.first()) != receiver_us(in_last_round.last());
     // The last acknowledgements of a slow start open the window to twice what was ever in flight: that is no sample.
     let avoidance = last_sent.cwnd? >= last_sent.ssthresh?;
-    Some(KernelSample {
-        time_ns: last.time_ns,
-        flow,
-        segments: f64::from(if avoidance { last.cwnd? } else { last_sent.cwnd? }),
-        mss: last.mss?,
-        reason: if by_window && !by_receiver { Reason::End } else { Reason::LowerBound },
-    })
+    let (reason, segments) = if by_window && !by_receiver {
+        (Reason::End, if avoidance { last.cwnd? } else { last_sent.cwnd? })
+    } else {
+        // What was in the network at most: the path carried that much, whatever the window allowed.
+        (Reason::LowerBound, info.iter().filter_map(|row| row.in_flight()).max()?)
+    };
+    Some(KernelSample { time_ns: last.time_ns, flow, segments: f64::from(segments), mss: last.mss?, reason })
 }
 
 #[cfg(test)]
