@@ -36,11 +36,20 @@ impl Signs {
     }
 }
 
+/// Round trips after a change of the pipe in which a sender still counts as looking for more, and round trips without
+/// one after which it does not look at all: BBR tries more in one of eight.
+const SEARCH_ROUNDS: u8 = 3;
+const STILL_ROUNDS: u8 = 24;
+
 /// Round trips of one sender.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) current: Signs,
     last: Option<Signs>,
+    /// Largest pipe of the round trip in which it last changed, in segments; 0 before the first.
+    changed_pipe_segments: u32,
+    /// Round trips since.
+    still: u8,
     /// Position in the stream whose acknowledgement ends the current one.
     end: u64,
 }
@@ -54,12 +63,35 @@ impl Rounds {
         self.end = nxt;
         let ended = std::mem::take(&mut self.current);
         self.last = Some(ended);
+        self.note_change(ended.pipe_max_segments);
         Some(ended)
+    }
+
+    fn note_change(&mut self, pipe: u32) {
+        let before = self.changed_pipe_segments;
+        // A tenth: BBR sends a quarter more in one round trip of eight.
+        if pipe.abs_diff(before) > before / 10 {
+            self.changed_pipe_segments = pipe;
+            self.still = if before == 0 { SEARCH_ROUNDS } else { 0 };
+        } else {
+            self.still = self.still.saturating_add(1);
+        }
+    }
+
+    /// Whether the largest pipe changed lately.
+    pub(super) fn searching(&self) -> bool {
+        self.still < SEARCH_ROUNDS
+    }
+
+    /// Whether it has not changed for so long that no congestion control can be at work.
+    pub(super) fn still(&self) -> bool {
+        self.still > STILL_ROUNDS
     }
 
     /// Forgets what was before a change of the window.
     pub(super) fn forget(&mut self, nxt: u64) {
-        *self = Self { end: nxt, ..Self::default() };
+        *self =
+            Self { end: nxt, changed_pipe_segments: self.changed_pipe_segments, still: self.still, ..Self::default() };
     }
 
     /// The last full round trip and the current one together.

@@ -143,7 +143,7 @@ impl Shadow {
         self.nxt = self.nxt.saturating_add(u64::from(sent.new_bytes));
         let una = self.nxt.saturating_sub(sent.flight);
         if sent.new_bytes > 0 && !sent.full_sized {
-            self.small.sent(self.nxt, self.mss - sent.new_bytes % self.mss);
+            self.small.sent(self.nxt, (self.mss - sent.new_bytes % self.mss) % self.mss);
         }
         let pipe = self.packets(sent.pipe);
         if sent.new_bytes > 0 {
@@ -367,7 +367,8 @@ impl Shadow {
         self.contradict(reno, cubic, reno.min(cubic));
     }
 
-    /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace.
+    /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace. An application that writes at a steady rate
+    /// does neither.
     fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
         let judged = ended.full_sized >= CLOCKING_LEAST && !ended.ran_dry && !ended.receiver_full;
         if self.state != State::Open || !judged || self.bbr.as_ref().is_some_and(|bbr| bbr.probing()) {
@@ -379,7 +380,9 @@ impl Shadow {
             if self.contradictions.bbr >= BBR_GIVEN_UP {
                 self.bbr = None;
             }
-        } else if share < 0.4 {
+        } else if share < 0.4 && self.rounds.still() {
+            self.contradict(0.0, 0.0, CLOCKING_WEIGHT);
+        } else if share < 0.4 && self.rounds.searching() {
             self.contradict(CLOCKING_WEIGHT, CLOCKING_WEIGHT, 0.0);
             if self.bbr.is_none() {
                 let window = self.best_segments();
