@@ -173,7 +173,7 @@ mod tests {
             (receiver_full, both, Limiter::Window),
             (filled, Signs::default(), Limiter::Window),
         ] {
-            let rounds = Rounds { current, last: Some(last), end: 0 };
+            let rounds = Rounds { current, last: Some(last), ..Rounds::default() };
             assert_eq!(rounds.limiter(false), limiter, "{last:?} then {current:?}");
         }
     }
