@@ -7,3 +7,4 @@ pub mod config;
 pub mod exit;
 pub mod publisher;
 pub mod replay;
+pub mod store;

@@ -2,4 +2,5 @@
 
 pub mod corpus;
 pub mod lab;
+pub mod networks;
 pub mod trace;

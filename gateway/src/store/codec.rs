@@ -1,0 +1,236 @@
+//! Bytes of a record in the store.
+//!
+//! ```text
+//! key    family (1 byte: 4 or 6), address (4 or 16 bytes, network order), prefix length (1 byte)
+//! value  format (1 byte: 1), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
+//! ```
+//!
+//! Keys sort as networks do. The checksum takes the key in, so that a value that ended up under another network's key is
+//! found out. A format this gateway does not know is left out on reading, like a damaged entry: the network starts cold.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use spand_core::window::record::NetworkRecord;
+use spand_proto::network::Network;
+
+use super::octets::{Reader, Writer};
+use super::record;
+
+/// Format of what follows.
+const FORMAT: u8 = 1;
+const CHECKSUM_LEN: usize = 4;
+
+/// Why an entry was left out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum RecordError {
+    /// Too short to hold anything.
+    #[error("the entry is cut short")]
+    Short,
+    /// Key, format and payload do not match the checksum.
+    #[error("the entry's checksum is wrong")]
+    Checksum,
+    /// A format of a newer gateway, or none at all.
+    #[error("the entry has format {0}, which this gateway does not know")]
+    Format(u8),
+    /// The checksum is right and the payload still makes no record.
+    #[error("the entry holds nonsense")]
+    Nonsense,
+}
+
+/// The key of a network.
+pub(super) fn key(network: Network) -> Vec<u8> {
+    let prefix = network.prefix();
+    let mut key = Vec::with_capacity(18);
+    match prefix.addr() {
+        IpAddr::V4(address) => {
+            key.push(4);
+            key.extend_from_slice(&address.octets());
+        }
+        IpAddr::V6(address) => {
+            key.push(6);
+            key.extend_from_slice(&address.octets());
+        }
+    }
+    key.push(prefix.prefix_len());
+    key
+}
+
+/// The network of a key; `None` where the bytes are no key in canonical form.
+pub(super) fn network(key: &[u8]) -> Option<Network> {
+    let (family, rest) = key.split_first()?;
+    let (len, address) = rest.split_last()?;
+    let address: IpAddr = match family {
+        4 => <[u8; 4]>::try_from(address).ok()?.into(),
+        6 => <[u8; 16]>::try_from(address).ok()?.into(),
+        _ => return None,
+    };
+    let prefix = IpNet::new(address, *len).ok()?;
+    (prefix == prefix.trunc()).then(|| Network::new(prefix))
+}
+
+/// The value of a record under `key`.
+pub(super) fn value(key: &[u8], record: &NetworkRecord) -> Vec<u8> {
+    let mut value = Writer::default();
+    value.byte(FORMAT);
+    record::write(record, &mut value);
+    let mut value = value.bytes;
+    let checksum = checksum(key, &value);
+    value.extend_from_slice(&checksum);
+    value
+}
+
+/// The record of a value under `key`.
+pub(super) fn record_of(key: &[u8], value: &[u8]) -> Result<NetworkRecord, RecordError> {
+    let (checked, found) = value.split_last_chunk::<CHECKSUM_LEN>().ok_or(RecordError::Short)?;
+    if checksum(key, checked) != *found {
+        return Err(RecordError::Checksum);
+    }
+    let (format, payload) = checked.split_first().ok_or(RecordError::Short)?;
+    if *format != FORMAT {
+        return Err(RecordError::Format(*format));
+    }
+    record::read(&mut Reader { rest: payload })
+}
+
+fn checksum(key: &[u8], checked: &[u8]) -> [u8; CHECKSUM_LEN] {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(key);
+    hasher.update(checked);
+    hasher.finalize().to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use spand_core::flow::report::RttSummary;
+    use spand_core::flow::sample::ConnectionId;
+    use spand_core::window::bucket::{Bucket, Contribution, Source};
+    use spand_core::window::view::LimitCounts;
+    use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+    use super::*;
+
+    fn window() -> impl Strategy<Value = Window> {
+        (0.0..1e12).prop_map(|bytes: f64| Window::from_bytes(bytes).unwrap())
+    }
+
+    prop_compose! {
+        fn bucket()(
+            index: u64,
+            count: u64,
+            min: Option<u64>,
+            max: Option<u64>,
+            sum: u64,
+            losses: u64,
+            limits: (u64, u64, u64),
+            carried in prop::option::of(window()),
+        ) -> Bucket {
+            let rtt = RttSummary { count, min: min.map(Micros), max: max.map(Micros), sum: Micros(sum) };
+            let limits = LimitCounts { window: limits.0, receiver: limits.1, application: limits.2 };
+            Bucket { index, rtt, losses, limits, carried }
+        }
+    }
+
+    prop_compose! {
+        fn contribution()(
+            bucket: u64,
+            source: Option<(IpAddr, u64)>,
+            counts: (u32, u32, u32),
+            sums in (0.0..1e15, 0.0..1e30),
+            mss: u64,
+            largest_bound in prop::option::of(window()),
+        ) -> Contribution {
+            Contribution {
+                bucket,
+                source: source.map(|(remote, connection)| Source { remote, connection: ConnectionId(connection) }),
+                samples: counts.0,
+                loss_samples: counts.1,
+                sum_bytes: sums.0,
+                squares: sums.1,
+                mss: Bytes(mss),
+                lower_bounds: counts.2,
+                largest_bound,
+            }
+        }
+    }
+
+    prop_compose! {
+        fn record()(
+            bucket: u64,
+            buckets in prop::collection::vec(bucket(), 0..31),
+            contributions in prop::collection::vec(contribution(), 0..40),
+            moments: (Option<u64>, Option<u64>, Option<u64>),
+        ) -> NetworkRecord {
+            NetworkRecord {
+                bucket: Micros(bucket),
+                buckets,
+                contributions,
+                newest_sample: moments.0.map(Timestamp),
+                newest: moments.1.map(Timestamp),
+                raised: moments.2.map(Timestamp),
+            }
+        }
+    }
+
+    prop_compose! {
+        fn any_network()(address: IpAddr, len in 0u8..=128) -> Network {
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            Network::new(IpNet::new(address, len.min(most)).unwrap())
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_record_comes_back(record in record(), of in any_network()) {
+            let key = key(of);
+            prop_assert_eq!(network(&key), Some(of));
+            prop_assert_eq!(record_of(&key, &value(&key, &record)), Ok(record));
+        }
+
+        #[test]
+        fn keys_sort_as_networks_do(mut networks in prop::collection::vec(any_network(), 0..20)) {
+            let mut keys: Vec<_> = networks.iter().map(|network| key(*network)).collect();
+            networks.sort();
+            keys.sort();
+            prop_assert_eq!(keys.iter().map(|key| network(key).unwrap()).collect::<Vec<_>>(), networks);
+        }
+
+        #[test]
+        fn damage_is_found_out(record in record(), at: prop::sample::Index, mask in 1u8.., cut: prop::sample::Index) {
+            let (key, other) = (key("192.0.2.0/24".parse().unwrap()), key("192.0.3.0/24".parse().unwrap()));
+            let sound = value(&key, &record);
+            let mut flipped = sound.clone();
+            *at.get_mut(&mut flipped) ^= mask;
+            prop_assert_eq!(record_of(&key, &flipped), Err(RecordError::Checksum));
+            prop_assert_eq!(record_of(&other, &sound), Err(RecordError::Checksum));
+            prop_assert!(record_of(&key, &sound[..cut.index(sound.len())]).is_err());
+        }
+
+        /// With a checksum that is right, as a fault of ours would write it.
+        #[test]
+        fn nonsense_is_refused_and_allocates_nothing(payload in prop::collection::vec(any::<u8>(), 0..200)) {
+            let key = key("192.0.2.0/24".parse().unwrap());
+            let mut entry = vec![1];
+            entry.extend_from_slice(&payload);
+            let sealed = |entry: &[u8]| {
+                let mut hasher = crc32fast::Hasher::new();
+                hasher.update(&key);
+                hasher.update(entry);
+                [entry, &hasher.finalize().to_le_bytes()].concat()
+            };
+            if let Ok(record) = record_of(&key, &sealed(&entry)) {
+                prop_assert!(record.buckets.len() + record.contributions.len() <= payload.len());
+            }
+            entry[0] = 2;
+            prop_assert_eq!(record_of(&key, &sealed(&entry)), Err(RecordError::Format(2)));
+        }
+
+        #[test]
+        fn what_is_no_key_is_no_network(bytes in prop::collection::vec(any::<u8>(), 0..20)) {
+            if let Some(network) = network(&bytes) {
+                prop_assert_eq!(key(network), bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The store: what the gateway knows, kept over a restart.
+//!
+//! Losing it costs a cold start and nothing else, and the code is built on that: a store that cannot be read is set
+//! aside with one clear line and never repaired. The database is sled 0.34 behind [`EstimateStore`]; the bytes inside
+//! are ours, with a version and a checksum ([`codec`]).
+//!
+//! Knows nothing about samples or estimates: records go in and come out as the engine gives them.
+
+mod codec;
+mod contain;
+mod directory;
+mod octets;
+mod record;
+mod sled_store;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+use std::path::PathBuf;
+
+use spand_core::window::record::NetworkRecord;
+use spand_proto::network::Network;
+
+pub use self::directory::{Damage, SetAside};
+pub use self::sled_store::{Opened, SledStore};
+pub use self::writer::{StoreMeasures, StoreWriter};
+
+/// A change of one network: its record, or `None` where the network is gone.
+pub type Change = (Network, Option<NetworkRecord>);
+
+/// Where records are kept.
+pub trait EstimateStore: Send + 'static {
+    /// Saves changes. They are there after [`EstimateStore::flush`]; before that, a crash may lose any of them.
+    fn save(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+
+    /// Returns once everything saved is on the disk.
+    fn flush(&mut self) -> Result<(), StoreError>;
+}
+
+/// Why a store could not be opened. Damage is no reason: a damaged store is set aside.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Another process holds the lock.
+    #[error("the store {0} is in use by another gateway: stop that one, or give this one a store of its own")]
+    InUse(PathBuf),
+    /// The directory holds something else.
+    #[error("{0} holds files that are no store: name an empty or a new directory as the store")]
+    NotAStore(PathBuf),
+    /// The file system said no.
+    #[error("the store {path} cannot be used: {action} failed: {error}")]
+    Io {
+        /// The store.
+        path: PathBuf,
+        /// What was tried.
+        action: &'static str,
+        /// What the file system said.
+        error: std::io::Error,
+    },
+    /// A new, empty store failed too.
+    #[error("a new store at {path} cannot be opened: {why}")]
+    New {
+        /// The store.
+        path: PathBuf,
+        /// What the database said.
+        why: String,
+    },
+}
+
+/// Why records could not be saved.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum StoreError {
+    /// The database refused.
+    #[error("the database refused to {action}: {why}")]
+    Database {
+        /// What was tried.
+        action: &'static str,
+        /// What it said.
+        why: String,
+    },
+    /// The database panicked; it is not used any more.
+    #[error(
+        "the database failed while trying to {action}, and nothing more is saved until the gateway restarts: {why}"
+    )]
+    Broken {
+        /// What was tried.
+        action: &'static str,
+        /// Its last words.
+        why: String,
+    },
+}

@@ -1,0 +1,173 @@
+//! The payload of a record, format 1.
+//!
+//! ```text
+//! record        bucket length (µs), presence, [newest sample] [newest] [raised] (ns), buckets, contributions
+//! buckets       count, then each: index less that of the one before, presence, RTT count, [RTT min] [RTT max] (µs),
+//!               RTT sum (µs), losses, limits (window, receiver, application), [largest carried window] (fraction)
+//! contributions count, then each: bucket index less that of the one before, family (0, 4 or 6), [address, connection],
+//!               samples, loss samples, sum, squares (fractions), MSS, lower bounds, presence, [largest bound] (fraction)
+//! ```
+//!
+//! Numbers are written as [`super::octets`] says; a presence byte has a bit, from the lowest, for each value in brackets
+//! that follows it. Index differences wrap, so that any record comes back as it was; whether it makes sense is the
+//! engine's to say when it takes it.
+
+use std::net::IpAddr;
+
+use spand_core::flow::report::RttSummary;
+use spand_core::flow::sample::ConnectionId;
+use spand_core::window::bucket::{Bucket, Contribution, Source};
+use spand_core::window::record::NetworkRecord;
+use spand_core::window::view::LimitCounts;
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+use super::codec::RecordError;
+use super::octets::{Reader, Writer};
+
+/// Fewest bytes of a bucket and of a contribution.
+const LEAST_BUCKET: usize = 8;
+const LEAST_CONTRIBUTION: usize = 22;
+
+/// Writes a record after what `out` holds already.
+pub(super) fn write(record: &NetworkRecord, out: &mut Writer) {
+    let NetworkRecord { bucket, buckets, contributions, newest_sample, newest, raised } = record;
+    out.whole(bucket.0);
+    optional(out, &[*newest_sample, *newest, *raised], |out, at| out.whole(at.0));
+    out.whole(buckets.len() as u64);
+    let mut before = 0;
+    for bucket in buckets {
+        out.whole(bucket.index.wrapping_sub(before));
+        before = bucket.index;
+        write_bucket(bucket, out);
+    }
+    out.whole(contributions.len() as u64);
+    let mut before = 0;
+    for contribution in contributions {
+        out.whole(contribution.bucket.wrapping_sub(before));
+        before = contribution.bucket;
+        write_contribution(contribution, out);
+    }
+}
+
+/// Reads a record that takes all of `input`.
+pub(super) fn read(input: &mut Reader<'_>) -> Result<NetworkRecord, RecordError> {
+    let bucket = Micros(input.whole()?);
+    let [newest_sample, newest, raised] = read_optional(input, |input| input.whole().map(Timestamp))?;
+    let mut before = 0u64;
+    let buckets = input.list(LEAST_BUCKET, |input| {
+        before = before.wrapping_add(input.whole()?);
+        read_bucket(before, input)
+    })?;
+    let mut before = 0u64;
+    let contributions = input.list(LEAST_CONTRIBUTION, |input| {
+        before = before.wrapping_add(input.whole()?);
+        read_contribution(before, input)
+    })?;
+    if !input.rest.is_empty() {
+        return Err(RecordError::Nonsense);
+    }
+    Ok(NetworkRecord { bucket, buckets, contributions, newest_sample, newest, raised })
+}
+
+fn write_bucket(bucket: &Bucket, out: &mut Writer) {
+    let Bucket { index: _, rtt, losses, limits, carried } = bucket;
+    let present = [rtt.min.is_some(), rtt.max.is_some(), carried.is_some()];
+    out.byte(bits(present));
+    out.whole(rtt.count);
+    for at in [rtt.min, rtt.max].into_iter().flatten() {
+        out.whole(at.0);
+    }
+    for number in [rtt.sum.0, *losses, limits.window, limits.receiver, limits.application] {
+        out.whole(number);
+    }
+    if let Some(carried) = carried {
+        out.fraction(carried.bytes());
+    }
+}
+
+fn read_bucket(index: u64, input: &mut Reader<'_>) -> Result<Bucket, RecordError> {
+    let [has_min, has_max, has_carried] = flags(input.byte()?)?;
+    let count = input.whole()?;
+    let min = has_min.then(|| input.whole().map(Micros)).transpose()?;
+    let max = has_max.then(|| input.whole().map(Micros)).transpose()?;
+    let sum = Micros(input.whole()?);
+    let losses = input.whole()?;
+    let limits = LimitCounts { window: input.whole()?, receiver: input.whole()?, application: input.whole()? };
+    let carried = has_carried.then(|| window(input)).transpose()?;
+    Ok(Bucket { index, rtt: RttSummary { count, min, max, sum }, losses, limits, carried })
+}
+
+fn write_contribution(contribution: &Contribution, out: &mut Writer) {
+    let Contribution { bucket: _, source, samples, loss_samples, sum_bytes, squares, mss, lower_bounds, largest_bound } =
+        contribution;
+    match source {
+        None => out.byte(0),
+        Some(Source { remote, connection }) => {
+            out.byte(if remote.is_ipv4() { 4 } else { 6 });
+            out.address(*remote);
+            out.whole(connection.0);
+        }
+    }
+    out.whole((*samples).into());
+    out.whole((*loss_samples).into());
+    out.fraction(*sum_bytes);
+    out.fraction(*squares);
+    out.whole(mss.0);
+    out.whole((*lower_bounds).into());
+    optional(out, &[*largest_bound], |out, window| out.fraction(window.bytes()));
+}
+
+fn read_contribution(bucket: u64, input: &mut Reader<'_>) -> Result<Contribution, RecordError> {
+    let remote = match input.byte()? {
+        0 => None,
+        4 => Some(IpAddr::from(input.array::<4>()?)),
+        6 => Some(IpAddr::from(input.array::<16>()?)),
+        _ => return Err(RecordError::Nonsense),
+    };
+    let source = match remote {
+        Some(remote) => Some(Source { remote, connection: ConnectionId(input.whole()?) }),
+        None => None,
+    };
+    let (samples, loss_samples) = (input.whole_u32()?, input.whole_u32()?);
+    let (sum_bytes, squares) = (input.fraction()?, input.fraction()?);
+    let mss = Bytes(input.whole()?);
+    let lower_bounds = input.whole_u32()?;
+    let [largest_bound] = read_optional(input, window)?;
+    Ok(Contribution { bucket, source, samples, loss_samples, sum_bytes, squares, mss, lower_bounds, largest_bound })
+}
+
+fn window(input: &mut Reader<'_>) -> Result<Window, RecordError> {
+    Window::from_bytes(input.fraction()?).ok_or(RecordError::Nonsense)
+}
+
+fn optional<T: Copy, const N: usize>(out: &mut Writer, values: &[Option<T>; N], write: impl Fn(&mut Writer, T)) {
+    out.byte(bits(values.each_ref().map(Option::is_some)));
+    for value in values.iter().flatten() {
+        write(out, *value);
+    }
+}
+
+fn read_optional<T: Copy, const N: usize>(
+    input: &mut Reader<'_>,
+    read: impl Fn(&mut Reader<'_>) -> Result<T, RecordError>,
+) -> Result<[Option<T>; N], RecordError> {
+    let present: [bool; N] = flags(input.byte()?)?;
+    let mut values = [None; N];
+    for (value, present) in values.iter_mut().zip(present) {
+        *value = present.then(|| read(input)).transpose()?;
+    }
+    Ok(values)
+}
+
+/// One bit for each flag, from the lowest.
+fn bits<const N: usize>(flags: [bool; N]) -> u8 {
+    flags.iter().rev().fold(0, |byte, flag| byte << 1 | u8::from(*flag))
+}
+
+/// The flags of a byte that has no other bit set.
+fn flags<const N: usize>(byte: u8) -> Result<[bool; N], RecordError> {
+    if u32::from(byte) >> N != 0 {
+        return Err(RecordError::Nonsense);
+    }
+    Ok(std::array::from_fn(|place| byte >> place & 1 == 1))
+}

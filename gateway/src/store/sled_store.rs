@@ -1,0 +1,201 @@
+//! The store on sled 0.34.
+//!
+//! Everything that touches the database runs contained ([`super::contain`]). The database's own timed flush is off: the
+//! writer flushes when it knows what it has written.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::mem::ManuallyDrop;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sled::{Batch, Db};
+use spand_core::window::record::NetworkRecord;
+use spand_proto::network::Network;
+
+use super::codec;
+use super::contain::contained;
+use super::directory::{Damage, Directory, Found, SetAside};
+use super::{Change, EstimateStore, OpenError, StoreError};
+
+/// A store on disk.
+#[derive(Debug)]
+pub struct SledStore {
+    /// `None` once it broke.
+    database: Option<Db>,
+    /// Dropped last: the lock is held until the database is closed.
+    _directory: Directory,
+}
+
+/// A store just opened.
+#[derive(Debug)]
+pub struct Opened {
+    /// The store.
+    pub store: SledStore,
+    /// What it holds, in order of network.
+    pub records: Vec<(Network, NetworkRecord)>,
+    /// Entries that could not be read and were left out.
+    pub unreadable: usize,
+    /// The store found before, where it had to be set aside.
+    pub set_aside: Option<SetAside>,
+}
+
+/// Memory that the database may use for its page cache. The gateway reads everything once, at its start, and only
+/// writes after that.
+const CACHE_BYTES: u64 = 64 << 20;
+
+/// Changes written together. Small enough that a batch stays far below the database's 512 KiB segment.
+const BATCH_CHANGES: usize = 128;
+
+impl SledStore {
+    /// Opens the store at `path`, or makes one. One that is damaged or newer is set aside and replaced by an empty one.
+    pub fn open(path: &Path) -> Result<Opened, OpenError> {
+        let directory = Directory::lock(path)?;
+        let (mut set_aside, fresh) = match directory.look()? {
+            Found::Store => (None, false),
+            Found::Nothing => (None, true),
+            Found::Bad(damage) => (Some(directory.set_aside(damage)?), true),
+        };
+        let opened = match read(&directory)? {
+            Ok(opened) => opened,
+            Err(why) if fresh => return Err(OpenError::New { path: path.to_owned(), why }),
+            Err(why) => {
+                set_aside = Some(directory.set_aside(Damage::Unreadable(why))?);
+                read(&directory)?.map_err(|why| OpenError::New { path: path.to_owned(), why })?
+            }
+        };
+        let Contents { database, records, unreadable } = opened;
+        let store = Self { database: Some(database), _directory: directory };
+        Ok(Opened { store, records, unreadable, set_aside })
+    }
+
+    fn run(
+        &mut self,
+        action: &'static str,
+        work: impl FnOnce(&Db) -> sled::Result<()> + Send,
+    ) -> Result<(), StoreError> {
+        let Some(database) = &self.database else {
+            return Err(StoreError::Broken { action, why: "it failed before".to_owned() });
+        };
+        match contained(|| work(database)) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(StoreError::Database { action, why: error.to_string() }),
+            Err(why) => {
+                // Forgotten and not dropped: dropping flushes, and what panicked once would panic again.
+                std::mem::forget(self.database.take());
+                Err(StoreError::Broken { action, why })
+            }
+        }
+    }
+}
+
+impl EstimateStore for SledStore {
+    fn save(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        self.run("save", |database| {
+            for changes in changes.chunks(BATCH_CHANGES) {
+                let mut batch = Batch::default();
+                for (network, record) in changes {
+                    let key = codec::key(*network);
+                    match record {
+                        Some(record) => batch.insert(key.as_slice(), codec::value(&key, record)),
+                        None => batch.remove(key.as_slice()),
+                    }
+                }
+                database.apply_batch(batch)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        self.run("flush", |database| database.flush().map(drop))
+    }
+}
+
+impl Drop for SledStore {
+    fn drop(&mut self) {
+        // Contained, since dropping flushes. A panic has nowhere to go from here; the next start finds out.
+        if let Some(database) = self.database.take() {
+            drop(contained(move || drop(database)));
+        }
+    }
+}
+
+struct Contents {
+    database: Db,
+    records: Vec<(Network, NetworkRecord)>,
+    unreadable: usize,
+}
+
+/// Opens the database and reads all of it. The inner error says what is damaged, the outer one that the file system
+/// refused and the store itself may be sound.
+fn read(directory: &Directory) -> Result<Result<Contents, String>, OpenError> {
+    clear_half_snapshots(&directory.database()).map_err(directory.failed("clearing a half-written snapshot"))?;
+    let config = sled::Config::new().path(directory.database()).cache_capacity(CACHE_BYTES).flush_every_ms(None);
+    let opened = contained(|| {
+        // Not dropped when reading panics: dropping would flush, and a second panic during the first ends the process.
+        let database = ManuallyDrop::new(open_released(&config)?);
+        let mut records = Vec::new();
+        let mut unreadable = 0;
+        for entry in database.iter() {
+            let (key, value) = entry?;
+            match codec::network(&key).zip(codec::record_of(&key, &value).ok()) {
+                Some(record) => records.push(record),
+                None => unreadable += 1,
+            }
+        }
+        Ok(Contents { database: ManuallyDrop::into_inner(database), records, unreadable })
+    });
+    match opened {
+        Ok(Ok(database)) => Ok(Ok(database)),
+        Ok(Err(error)) if is_lock_held(&error) => Err(OpenError::InUse(directory.path().to_owned())),
+        Ok(Err(sled::Error::Io(error))) if is_environment(error.kind()) => Err(directory.failed("opening it")(error)),
+        Ok(Err(error)) => Ok(Err(error.to_string())),
+        Err(panic) => Ok(Err(panic)),
+    }
+}
+
+/// Opens the database, waiting for one of this process that was just dropped: sled's own threads let go of its file a
+/// moment after the drop.
+fn open_released(config: &sled::Config) -> sled::Result<Db> {
+    let until = Instant::now() + RELEASE;
+    loop {
+        match config.open() {
+            Err(error) if is_lock_held(&error) && Instant::now() < until => thread::sleep(RELEASE_STEP),
+            opened => return opened,
+        }
+    }
+}
+
+const RELEASE: Duration = Duration::from_secs(5);
+const RELEASE_STEP: Duration = Duration::from_millis(10);
+
+/// Whether sled found its file locked. It says so in words only.
+fn is_lock_held(error: &sled::Error) -> bool {
+    matches!(error, sled::Error::Io(error) if error.to_string().contains("could not acquire lock"))
+}
+
+/// sled takes the newest of its snapshot files even where a crash left it half written, and then refuses to open
+/// (spacejam/sled issue 1527). Such a file is known by its name, and without it the one before is used.
+fn clear_half_snapshots(database: &Path) -> std::io::Result<()> {
+    let entries = match fs::read_dir(database) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        entries => entries?,
+    };
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "generating") {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether an error is about the machine and not about the store's content.
+fn is_environment(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::PermissionDenied | ErrorKind::StorageFull | ErrorKind::ReadOnlyFilesystem | ErrorKind::QuotaExceeded
+    )
+}

@@ -1,0 +1,201 @@
+//! Saves changes once a second, on a thread of its own.
+//!
+//! The engine's thread hands over changed networks and goes on; a network that changes again before it was written is
+//! written once. What waits is bounded by the number of networks. A crash loses what was not flushed: with changes
+//! handed over every half second and a write that takes less than a second, at most two seconds.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use spand_core::window::record::NetworkRecord;
+use spand_proto::network::Network;
+
+use super::{Change, EstimateStore, StoreError};
+
+/// Writes to a store until stopped.
+#[derive(Debug)]
+pub struct StoreWriter {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the writer counts and times. Clones share the same numbers.
+#[derive(Clone, Debug)]
+pub struct StoreMeasures {
+    /// Networks written or removed.
+    pub saved: Counter,
+    /// Writes that failed; what they held is tried again.
+    pub failures: Counter,
+    /// Changes let go: too many waited, or the store is broken.
+    pub dropped: Counter,
+    /// Time of one write with its flush, in seconds.
+    pub write_seconds: Histogram,
+    state: Arc<Mutex<Pending>>,
+}
+
+#[derive(Debug, Default)]
+struct Pending {
+    changes: BTreeMap<Network, Option<NetworkRecord>>,
+    /// When the oldest change was handed over that is not on the disk yet, being written ones included.
+    oldest: Option<Instant>,
+    writing_oldest: Option<Instant>,
+    last_error: Option<StoreError>,
+    stop: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    measures: StoreMeasures,
+    wake: Condvar,
+    interval: Duration,
+}
+
+/// Networks that may wait to be written. They wait for long only while writes fail; at the limit changes of further
+/// networks are let go, counted.
+const WAITING_LIMIT: usize = 1_000_000;
+
+/// Bounds in seconds from 1 ms to 10 s: the target is a write well under one second.
+const SECONDS: [f64; 13] = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
+
+impl StoreWriter {
+    /// Starts writing to `store`, every `interval` at most.
+    pub fn start(store: impl EstimateStore, interval: Duration) -> std::io::Result<Self> {
+        let shared = Arc::new(Shared { measures: StoreMeasures::default(), wake: Condvar::new(), interval });
+        let its = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || its.run(store))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Hands over changes; the newest of a network counts.
+    pub fn submit(&self, changes: impl IntoIterator<Item = Change>) {
+        let measures = &self.shared.measures;
+        let mut pending = measures.state.lock();
+        let broken = matches!(pending.last_error, Some(StoreError::Broken { .. }));
+        for (network, record) in changes {
+            let full = pending.changes.len() >= WAITING_LIMIT && !pending.changes.contains_key(&network);
+            if broken || full {
+                measures.dropped.inc();
+            } else {
+                pending.changes.insert(network, record);
+            }
+        }
+        if !pending.changes.is_empty() {
+            pending.oldest.get_or_insert_with(Instant::now);
+        }
+    }
+
+    /// Counters and histograms.
+    pub fn measures(&self) -> &StoreMeasures {
+        &self.shared.measures
+    }
+
+    /// Why the last write failed; `None` when it did not.
+    pub fn last_error(&self) -> Option<StoreError> {
+        self.shared.measures.state.lock().last_error.clone()
+    }
+
+    /// Writes what waits and ends. The error of that last write, where it failed.
+    pub fn stop(mut self) -> Result<(), StoreError> {
+        self.join();
+        self.last_error().map_or(Ok(()), Err)
+    }
+
+    fn join(&mut self) {
+        self.shared.measures.state.lock().stop = true;
+        self.shared.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // The thread contains the store's panics; one of our own is reported by the panic hook already.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Drop for StoreWriter {
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+impl Default for StoreMeasures {
+    fn default() -> Self {
+        Self {
+            saved: Counter::default(),
+            failures: Counter::default(),
+            dropped: Counter::default(),
+            write_seconds: Histogram::new(SECONDS),
+            state: Arc::default(),
+        }
+    }
+}
+
+impl StoreMeasures {
+    /// Changes waiting to be written.
+    pub fn waiting(&self) -> usize {
+        self.state.lock().changes.len()
+    }
+
+    /// How far the disk is behind: age of the oldest change that is not on it.
+    pub fn lag(&self) -> Duration {
+        let pending = self.state.lock();
+        let oldest = pending.writing_oldest.or(pending.oldest);
+        oldest.map_or(Duration::ZERO, |oldest| oldest.elapsed())
+    }
+}
+
+impl Shared {
+    fn run(&self, mut store: impl EstimateStore) {
+        loop {
+            let (changes, stop) = self.next();
+            if !changes.is_empty() {
+                self.write(&mut store, changes);
+            }
+            if stop {
+                return;
+            }
+        }
+    }
+
+    /// Waits for the next write's time, or the end, and takes what waits.
+    fn next(&self) -> (Vec<Change>, bool) {
+        let until = Instant::now() + self.interval;
+        let mut pending = self.measures.state.lock();
+        while !pending.stop && !self.wake.wait_until(&mut pending, until).timed_out() {}
+        pending.writing_oldest = pending.oldest.take();
+        (std::mem::take(&mut pending.changes).into_iter().collect(), pending.stop)
+    }
+
+    fn write(&self, store: &mut impl EstimateStore, changes: Vec<Change>) {
+        let began = Instant::now();
+        let written = store.save(&changes).and_then(|()| store.flush());
+        self.measures.write_seconds.observe(began.elapsed().as_secs_f64());
+        let mut pending = self.measures.state.lock();
+        let oldest = pending.writing_oldest.take();
+        match written {
+            Ok(()) => {
+                self.measures.saved.inc_by(changes.len() as u64);
+                pending.last_error = None;
+            }
+            Err(error) => {
+                self.measures.failures.inc();
+                if pending.last_error.is_none() {
+                    tracing::error!(%error, networks = changes.len(), "estimates not saved; trying again");
+                }
+                if matches!(error, StoreError::Broken { .. }) {
+                    self.measures.dropped.inc_by((changes.len() + pending.changes.len()) as u64);
+                    pending.changes.clear();
+                } else {
+                    pending.oldest = oldest.or(pending.oldest);
+                    for (network, record) in changes {
+                        pending.changes.entry(network).or_insert(record);
+                    }
+                }
+                pending.last_error = Some(error);
+            }
+        }
+    }
+}

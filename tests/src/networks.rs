@@ -1,0 +1,75 @@
+//! Networks and records made up for the tests and benchmarks of the store.
+
+use std::net::IpAddr;
+
+use rand::rngs::StdRng;
+use rand::seq::index::sample;
+use rand::{RngExt, SeedableRng};
+use spand_core::flow::report::RttSummary;
+use spand_core::flow::sample::ConnectionId;
+use spand_core::window::bucket::{Bucket, Contribution, Source};
+use spand_core::window::record::NetworkRecord;
+use spand_core::window::view::LimitCounts;
+use spand_gateway::store::Change;
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+/// `count` of `networks` networks change at a tick, one in twenty of them goes. The same for the same seed and tick.
+pub fn changes(seed: u64, tick: u64, networks: u32, count: u32) -> Vec<Change> {
+    let mut random = StdRng::seed_from_u64(seed ^ tick.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let chosen = sample(&mut random, networks as usize, count.min(networks) as usize);
+    let change = |number: usize| {
+        let gone = random.random_bool(0.05);
+        // A place below `networks` always fits.
+        let number = u32::try_from(number).unwrap_or_default();
+        (network(number), (!gone).then(|| record(number, tick, random.random_range(1..=10))))
+    };
+    chosen.into_iter().map(change).collect()
+}
+
+/// The network of a number; one in four is IPv6.
+pub fn network(number: u32) -> Network {
+    let [_, a, b, c] = number.to_be_bytes();
+    if number.is_multiple_of(4) {
+        Network::of(IpAddr::from([0x2001, 0xdb8, u16::from_be_bytes([b, c]), 0, 0, 0, 0, 1]))
+    } else {
+        Network::of(IpAddr::from([100 + a, b, c, 1]))
+    }
+}
+
+/// A record of `buckets` buckets with two connections each: a network of middling traffic.
+fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
+    let now = 176_000_000 + tick;
+    let share = f64::from(number) * 1_448.5 + tick as f64;
+    let bucket = |n| Bucket {
+        index: now - buckets + n,
+        rtt: RttSummary {
+            count: 40 + n,
+            min: Some(Micros(20_000 + tick)),
+            max: Some(Micros(90_000)),
+            sum: Micros(1_000_000),
+        },
+        losses: n,
+        limits: LimitCounts { window: n, receiver: 1, application: 7 },
+        carried: Window::from_bytes(share),
+    };
+    let contribution = |n: u64| Contribution {
+        bucket: now - buckets + n / 2,
+        source: Some(Source { remote: network(number).prefix().addr(), connection: ConnectionId(tick * 100 + n) }),
+        samples: 3,
+        loss_samples: 1,
+        sum_bytes: 3.0 * share,
+        squares: 3.0 * share * share,
+        mss: Bytes(1_448),
+        lower_bounds: 0,
+        largest_bound: None,
+    };
+    NetworkRecord {
+        bucket: Micros::from_secs(10),
+        buckets: (0..buckets).map(bucket).collect(),
+        contributions: (0..2 * buckets).map(contribution).collect(),
+        newest_sample: Some(Timestamp(now * 10_000_000_000)),
+        newest: Some(Timestamp(now * 10_000_000_000 + 1)),
+        raised: None,
+    }
+}

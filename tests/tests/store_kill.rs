@@ -1,0 +1,157 @@
+//! The store against SIGKILL: a child process changes 10,000 networks and is killed at random moments, during its start,
+//! its writes and its pauses. The store must open every time, and hold what a twin holds but for the last two seconds.
+//!
+//! ```text
+//! SPAND_KILLS=100 SPAND_SEED=7 cargo test --release -p spand-tests --test store_kill
+//! ```
+//!
+//! Not a test of a power failure: what the kernel has taken stays.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use spand_core::window::record::NetworkRecord;
+use spand_gateway::store::{SledStore, StoreWriter};
+use spand_proto::network::Network;
+use spand_tests::networks::{changes, network};
+
+/// Networks that change.
+const NETWORKS: u32 = 10_000;
+/// Changes of one tick, and the time between two: 10,000 changes a second.
+const CHANGES_PER_TICK: u32 = 1_000;
+const TICK: Duration = Duration::from_millis(100);
+/// The gateway's own interval of writes.
+const SAVE_INTERVAL: Duration = Duration::from_secs(1);
+/// What a crash may lose.
+const MAY_LOSE: Duration = Duration::from_secs(2);
+/// Longest life of a child.
+const LONGEST_LIFE: Duration = Duration::from_secs(5);
+
+const CHILD: &str = "SPAND_STORE_KILL_CHILD";
+
+type State = BTreeMap<Network, NetworkRecord>;
+
+fn main() {
+    if let Ok(orders) = std::env::var(CHILD) {
+        return child(&orders);
+    }
+    let number = |name: &str, default: u64| std::env::var(name).map_or(default, |text| text.parse().expect(name));
+    let kills = number("SPAND_KILLS", 8);
+    let seed = number("SPAND_SEED", rand::random::<u32>().into());
+    println!("store_kill: {kills} kills, seed {seed} (SPAND_KILLS, SPAND_SEED)");
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("estimates");
+    let mut random = StdRng::seed_from_u64(seed);
+    let mut round = Round { path, seed, tick: 0, held: State::new() };
+    let (mut changed, mut early) = (0, 0);
+    for kill in 1..=kills {
+        // One child in five dies within its start.
+        let most = if random.random_bool(0.2) { Duration::from_millis(100) } else { LONGEST_LIFE };
+        let life = most.mul_f64(random.random());
+        let ticks = round.live_and_die(life);
+        changed += ticks.len();
+        early += usize::from(ticks.is_empty());
+        round.check(&ticks, kill, life);
+    }
+    // A run in which nothing was ever written or every child died at once would prove nothing.
+    assert!(changed as u64 > kills && early < changed, "{changed} ticks in {kills} lives");
+    println!("store_kill: opened {kills} times after {changed} ticks; {early} children died before their first tick");
+}
+
+/// What the next child begins with.
+struct Round {
+    path: PathBuf,
+    seed: u64,
+    /// Ticks so far.
+    tick: u64,
+    /// What the store held when it was last opened.
+    held: State,
+}
+
+impl Round {
+    /// Starts a child and kills it after `life`. When each of its ticks had been handed to its writer, before the kill.
+    fn live_and_die(&self, life: Duration) -> Vec<Duration> {
+        let orders = format!("{} {} {}", self.seed, self.tick, self.path.display());
+        let exe = std::env::current_exe().expect("this program");
+        let born = Instant::now();
+        let mut child =
+            Command::new(exe).env(CHILD, orders).stdout(Stdio::piped()).spawn().expect("a child of this program");
+        let output = child.stdout.take().expect("its output");
+        let (sender, ticks) = mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                assert_eq!(line, "tick", "the child failed");
+                sender.send(Instant::now()).expect("the parent listens");
+            }
+        });
+        std::thread::sleep(life.saturating_sub(born.elapsed()));
+        let killed = Instant::now();
+        child.kill().expect("the child is there to be killed");
+        child.wait().expect("its end");
+        reader.join().expect("its output");
+        ticks.into_iter().map(|at| killed.saturating_duration_since(at)).collect()
+    }
+
+    /// Opens the store; every network must be as it was at some moment of the last two seconds.
+    fn check(&mut self, ticks: &[Duration], kill: u64, life: Duration) {
+        let opened = SledStore::open(&self.path).expect("the store opens");
+        assert_eq!((opened.set_aside, opened.unreadable), (None, 0), "kill {kill} after {life:?}");
+        drop(opened.store);
+        let found: State = opened.records.into_iter().collect();
+        // One tick more than was told: the child may have died between handing over and telling.
+        let firm = ticks.iter().filter(|before_kill| **before_kill > MAY_LOSE).count();
+        let mut twin = std::mem::take(&mut self.held);
+        let mut later: BTreeMap<Network, Vec<Option<NetworkRecord>>> = BTreeMap::new();
+        for place in 0..=ticks.len() {
+            for (network, record) in changes(self.seed, self.tick + place as u64, NETWORKS, CHANGES_PER_TICK) {
+                if place < firm {
+                    apply(&mut twin, network, record);
+                } else {
+                    later.entry(network).or_default().push(record);
+                }
+            }
+        }
+        for network in (0..NETWORKS).map(network) {
+            let found = found.get(&network);
+            let may_be = later.get(&network).into_iter().flatten().map(Option::as_ref);
+            assert!(
+                found == twin.get(&network) || may_be.into_iter().any(|record| record == found),
+                "kill {kill} after {life:?}, {} ticks, {firm} of them firm: {network} is {found:?}, twin {:?}",
+                ticks.len(),
+                twin.get(&network)
+            );
+        }
+        self.tick += ticks.len() as u64 + 1;
+        self.held = found;
+    }
+}
+
+/// Lives as the gateway does: opens, takes what is there, and hands over what changed until killed.
+fn child(orders: &str) {
+    let mut orders = orders.splitn(3, ' ');
+    let mut next = || orders.next().expect("seed, tick and path");
+    let seed: u64 = next().parse().expect("a seed");
+    let first_tick: u64 = next().parse().expect("a tick");
+    let opened = SledStore::open(Path::new(next())).expect("the store opens");
+    let writer = StoreWriter::start(opened.store, SAVE_INTERVAL).expect("a thread");
+    let mut output = std::io::stdout().lock();
+    let started = Instant::now();
+    for tick in 0.. {
+        writer.submit(changes(seed, first_tick + u64::from(tick), NETWORKS, CHANGES_PER_TICK));
+        writeln!(output, "tick").and_then(|()| output.flush()).expect("the parent listens");
+        std::thread::sleep((TICK * (tick + 1)).saturating_sub(started.elapsed()));
+    }
+}
+
+fn apply(state: &mut State, network: Network, record: Option<NetworkRecord>) {
+    match record {
+        Some(record) => drop(state.insert(network, record)),
+        None => drop(state.remove(&network)),
+    }
+}
