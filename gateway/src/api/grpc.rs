@@ -1,0 +1,157 @@
+//! The service `spand.v1.Spand`.
+
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+use futures::Stream;
+use futures::stream::{once, unfold};
+use spand_proto::convert::{WireError, answers_to_wire};
+use spand_proto::push::Subscription as Wish;
+use spand_proto::query::Query;
+use spand_proto::report::Report;
+use spand_proto::v1;
+use spand_proto::v1::spand_server::{Spand, SpandServer};
+use tokio::sync::watch;
+use tonic::transport::Server;
+use tonic::{Code, Request, Response, Status};
+
+use super::listener::{Connection, Listener};
+use super::{Api, advice, stopped};
+use crate::publisher::{SubscribeError, Subscription};
+
+/// Largest message a client may send: a full report has 1,024 connections of at most 200 bytes.
+const MAX_REQUEST_BYTES: usize = 256 << 10;
+/// Calls at a time on one connection: an agent has one stream and seldom more than one call beside it.
+const STREAMS_PER_CONNECTION: u32 = 64;
+/// Largest header list of a call.
+const MAX_HEADER_BYTES: u32 = 8 << 10;
+/// A peer that answers no ping within the timeout is gone, and its subscription with it.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bool>) {
+    let timeout = api.shared.config.request_timeout;
+    let published = api.shared.published.clone();
+    let service = SpandServer::new(Service { api }).max_decoding_message_size(MAX_REQUEST_BYTES);
+    let incoming = unfold(listener, |listener| async {
+        let connection = listener.accept().await;
+        Some((Ok::<Connection, std::io::Error>(connection), listener))
+    });
+    let served = Server::builder()
+        .timeout(timeout)
+        .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .http2_max_header_list_size(MAX_HEADER_BYTES)
+        .http2_keepalive_interval(Some(PING_INTERVAL))
+        .http2_keepalive_timeout(Some(PING_TIMEOUT))
+        .add_service(service)
+        .serve_with_incoming_shutdown(incoming, async {
+            stopped(stop).await;
+            // Ends the streams, which the graceful shutdown waits for.
+            published.close();
+        })
+        .await;
+    if let Err(error) = served {
+        tracing::error!(%error, "the gRPC server ended");
+    }
+}
+
+struct Service {
+    api: Api,
+}
+
+type Updates = Pin<Box<dyn Stream<Item = Result<v1::Update, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Spand for Service {
+    type SubscribeStream = Updates;
+
+    async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
+        self.counted("query", || self.answer(request.into_inner()))
+    }
+
+    async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<Updates>, Status> {
+        self.counted("subscribe", || {
+            let wish = Wish::try_from(request.into_inner()).map_err(|error| refused(&error))?;
+            let subscription =
+                self.api.shared.published.subscribe(&wish.addresses).map_err(|error| no_place(&error))?;
+            tracing::info!(host_name = %wish.host_name, addresses = wish.addresses.len(), "subscribed");
+            Ok(updates(self.api.clone(), subscription))
+        })
+    }
+
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        self.counted("report", || {
+            let report = Report::try_from(request.into_inner()).map_err(|error| refused(&error))?;
+            Ok(self.api.shared.reports.take(&report, &self.api.shared.published).into())
+        })
+    }
+}
+
+impl Service {
+    fn answer(&self, request: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
+        let query = Query::try_from(request).map_err(|error| refused(&error))?;
+        let published = &self.api.shared.published;
+        let mode = query.mode.unwrap_or(self.api.shared.config.mode);
+        let mut answers = Vec::with_capacity(query.questions.len());
+        for (index, question) in query.questions.iter().enumerate() {
+            advice::check(query.initial_window, question)
+                .map_err(|absurd| Status::invalid_argument(format!("questions[{index}]: {absurd}")))?;
+            answers.push(advice::answer(published, mode, query.initial_window, question));
+        }
+        Ok(answers_to_wire(&answers, published.now()))
+    }
+
+    fn counted<T>(
+        &self,
+        endpoint: &'static str,
+        handle: impl FnOnce() -> Result<T, Status>,
+    ) -> Result<Response<T>, Status> {
+        let began = Instant::now();
+        let handled = handle();
+        let code = handled.as_ref().err().map_or(Code::Ok, Status::code);
+        self.api.shared.measures.answered("grpc", endpoint, code_name(code), began.elapsed());
+        handled.map(Response::new)
+    }
+}
+
+/// The stream of one subscriber; dropped when it goes.
+fn updates(api: Api, subscription: Subscription) -> Updates {
+    let updates = unfold(subscription, move |mut subscription| {
+        let published = api.shared.published.clone();
+        async move {
+            let update = subscription.next().await?;
+            Some((Ok(update.to_wire(published.now())), subscription))
+        }
+    });
+    let end = once(async { Err(Status::unavailable("the gateway stops: advice ends with its lifetime")) });
+    Box::pin(futures::StreamExt::chain(updates, end))
+}
+
+fn refused(error: &WireError) -> Status {
+    let message = error.to_string();
+    match error {
+        WireError::Version(_) => Status::failed_precondition(message),
+        _ => Status::invalid_argument(message),
+    }
+}
+
+fn no_place(error: &SubscribeError) -> Status {
+    let message = error.to_string();
+    match error {
+        SubscribeError::NoAddress | SubscribeError::TooManyAddresses { .. } => Status::invalid_argument(message),
+        SubscribeError::Full(_) | SubscribeError::AddressTaken { .. } => Status::resource_exhausted(message),
+        SubscribeError::Closed => Status::unavailable(message),
+    }
+}
+
+/// The code's name where this service gives it, for a bounded label.
+const fn code_name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "ok",
+        Code::InvalidArgument => "invalid_argument",
+        Code::FailedPrecondition => "failed_precondition",
+        Code::ResourceExhausted => "resource_exhausted",
+        Code::Unavailable => "unavailable",
+        _ => "other",
+    }
+}

@@ -1,0 +1,113 @@
+//! Networks and estimates in JSON. What is not known is null.
+//!
+//! The fields have the names that `replay --format json` gives them.
+
+use serde::Serialize;
+use spand_core::window::view::{NetworkView, NoEstimate};
+use spand_proto::estimate::Estimate;
+use spand_proto::units::{Micros, Timestamp};
+
+/// A list of networks in JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct NetworksDocument {
+    pub(super) networks: Vec<NetworkDocument>,
+    /// Networks that match, on all pages.
+    pub(super) total: usize,
+    /// Where the next page begins; absent on the last.
+    pub(super) next_offset: Option<usize>,
+}
+
+/// A network in JSON; what is not known is null.
+#[derive(Debug, Serialize)]
+pub(super) struct NetworkDocument {
+    prefix: String,
+    wc_segments: Option<u32>,
+    wc_bytes: Option<f64>,
+    mss: Option<u64>,
+    rtt_min_ms: Option<f64>,
+    rtt_mean_ms: Option<f64>,
+    samples: u32,
+    lower_bounds: u32,
+    connections: u32,
+    loss_connections: Option<u32>,
+    losses: u64,
+    limited_by: LimitsDocument,
+    age_s: Option<f64>,
+    confidence: Option<f64>,
+    rule: Option<&'static str>,
+    no_estimate: Option<&'static str>,
+}
+
+/// Round trips by what limited the sender.
+#[derive(Debug, Serialize)]
+struct LimitsDocument {
+    window: u64,
+    receiver: u64,
+    application: u64,
+}
+
+impl NetworkDocument {
+    pub(super) fn new(view: &NetworkView, now: Timestamp) -> Self {
+        let estimate = view.estimate.as_ref();
+        Self {
+            prefix: view.network.to_string(),
+            wc_segments: estimate.map(|estimate| estimate.share_segments(estimate.mss).0),
+            wc_bytes: estimate.map(|estimate| estimate.share.bytes()),
+            mss: estimate.map(|estimate| estimate.mss.0),
+            rtt_min_ms: view.rtt_min.map(Micros::as_millis_f64),
+            rtt_mean_ms: view.rtt_mean.map(Micros::as_millis_f64),
+            samples: view.samples,
+            lower_bounds: view.lower_bounds,
+            connections: view.connections,
+            loss_connections: estimate.map(|estimate| estimate.loss_connections),
+            losses: view.losses,
+            limited_by: LimitsDocument {
+                window: view.limits.window,
+                receiver: view.limits.receiver,
+                application: view.limits.application,
+            },
+            age_s: view.age(now).map(Micros::as_secs_f64),
+            confidence: estimate.map(|estimate| estimate.confidence.value()),
+            rule: estimate.map(|estimate| estimate.rule.name()),
+            no_estimate: view.why_not.map(NoEstimate::name),
+        }
+    }
+}
+
+/// An estimate in JSON.
+#[derive(Debug, Serialize)]
+pub(super) struct EstimateDocument {
+    prefix: String,
+    wc_segments: u32,
+    wc_bytes: f64,
+    mss: u64,
+    rtt_min_ms: Option<f64>,
+    rtt_mean_ms: Option<f64>,
+    samples: u32,
+    connections: u32,
+    loss_connections: u32,
+    losses: u64,
+    age_s: f64,
+    confidence: f64,
+    rule: &'static str,
+}
+
+impl EstimateDocument {
+    pub(super) fn new(estimate: &Estimate, now: Timestamp) -> Self {
+        Self {
+            prefix: estimate.network.to_string(),
+            wc_segments: estimate.share_segments(estimate.mss).0,
+            wc_bytes: estimate.share.bytes(),
+            mss: estimate.mss.0,
+            rtt_min_ms: estimate.rtt_min.map(Micros::as_millis_f64),
+            rtt_mean_ms: estimate.rtt_mean.map(Micros::as_millis_f64),
+            samples: estimate.samples,
+            connections: estimate.connections,
+            loss_connections: estimate.loss_connections,
+            losses: estimate.losses,
+            age_s: estimate.age(now).as_secs_f64(),
+            confidence: estimate.confidence.value(),
+            rule: estimate.rule.name(),
+        }
+    }
+}

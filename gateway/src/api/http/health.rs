@@ -1,0 +1,52 @@
+//! `/healthz`, `/readyz` and `/metrics`.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use serde::Serialize;
+
+use super::problem::Problem;
+use crate::api::Api;
+use crate::api::metrics::CONTENT_TYPE_TEXT;
+
+/// The process answers.
+#[derive(Debug, Serialize)]
+pub(super) struct Health {
+    status: &'static str,
+}
+
+/// Whether the gateway does its work, and why not.
+#[derive(Debug, Serialize)]
+pub(super) struct ReadyDocument {
+    ready: bool,
+    not_ready: Vec<PartDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct PartDocument {
+    part: &'static str,
+    why: String,
+}
+
+pub(super) async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+pub(super) async fn readyz(State(api): State<Api>) -> (StatusCode, Json<ReadyDocument>) {
+    let reasons = api.shared.published.readiness().reasons();
+    let not_ready: Vec<_> = reasons.into_iter().map(|(part, why)| PartDocument { part: part.name(), why }).collect();
+    let ready = not_ready.is_empty();
+    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(ReadyDocument { ready, not_ready }))
+}
+
+pub(super) async fn metrics(State(api): State<Api>) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
+    let text = api.shared.metrics.text().map_err(|_| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the metrics could not be written down; this is a fault of ours",
+        )
+    })?;
+    Ok(([(CONTENT_TYPE, CONTENT_TYPE_TEXT)], text))
+}

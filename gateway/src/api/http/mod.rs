@@ -1,0 +1,142 @@
+//! JSON, metrics and health over HTTP/1.1.
+//!
+//! Nothing here reads a request's body. Every error is a problem document (RFC 9457) with one sentence for people.
+
+mod advice;
+mod documents;
+mod health;
+mod networks;
+mod parameters;
+mod problem;
+
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::problem::Problem;
+use super::listener::{Connection, Listener};
+use super::{Api, stopped};
+
+/// Largest body that is read and thrown away, so that the connection can go on. A larger one is refused.
+const MAX_BODY_BYTES: usize = 4 << 10;
+/// Longest life of a connection; a client that reads slowly or keeps one open comes back.
+const CONNECTION_AGE: Duration = Duration::from_secs(300);
+/// Time for requests under way once the gateway stops.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bool>) {
+    let router = router(api.clone());
+    let mut connections = JoinSet::new();
+    let stopped = stopped(stop);
+    tokio::pin!(stopped);
+    loop {
+        tokio::select! {
+            () = &mut stopped => break,
+            connection = listener.accept() => {
+                connections.spawn(converse(connection, router.clone(), api.shared.config.request_timeout));
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+    drop(listener);
+    // What takes longer is cut off when the set is dropped.
+    let rest = async { while connections.join_next().await.is_some() {} };
+    drop(tokio::time::timeout(STOP_GRACE, rest).await);
+}
+
+/// Answers one connection's requests.
+async fn converse(connection: Connection, router: Router, head_timeout: Duration) {
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_headers(64);
+    let conversation = http.serve_connection(TokioIo::new(connection), TowerToHyperService::new(router));
+    // An error is the client's: it went away, was too slow, or spoke no HTTP and was told so.
+    drop(tokio::time::timeout(CONNECTION_AGE, conversation).await);
+}
+
+fn router(api: Api) -> Router {
+    Router::new()
+        .route("/v1/networks", get(networks::list))
+        .route("/v1/networks/{*prefix}", get(networks::one))
+        .route("/v1/advice", get(advice::advice))
+        .route("/metrics", get(health::metrics))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .fallback(no_such_page)
+        .method_not_allowed_fallback(no_such_method)
+        .layer(from_fn_with_state(api.clone(), around))
+        .with_state(api)
+}
+
+/// Around every request: the body's limit, the time limit, and the count.
+async fn around(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let began = Instant::now();
+    let endpoint = endpoint(request.uri().path());
+    let timeout = api.shared.config.request_timeout;
+    let answer = async {
+        let request = without_body(request).await?;
+        Ok::<_, Problem>(next.run(request).await)
+    };
+    let mut response = match tokio::time::timeout(timeout, answer).await {
+        Ok(Ok(response)) => response,
+        Ok(Err(problem)) => problem.into_response(),
+        Err(_) => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long: ask for less").into_response()
+        }
+    };
+    if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
+        // The rest of the body would be taken for the next request.
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    api.shared.measures.answered("http", endpoint, response.status().as_str(), began.elapsed());
+    response
+}
+
+/// Reads a small body away; refuses a large one, by its announced length where it has one.
+async fn without_body(request: Request) -> Result<Request, Problem> {
+    let too_large = || {
+        let detail = format!("a body of more than {MAX_BODY_BYTES} bytes is not read: put everything in the address");
+        Problem::new(StatusCode::PAYLOAD_TOO_LARGE, detail)
+    };
+    let (parts, body) = request.into_parts();
+    let announced = parts.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    if announced.is_some_and(|length| length > MAX_BODY_BYTES as u64) {
+        return Err(too_large());
+    }
+    to_bytes(body, MAX_BODY_BYTES).await.map_err(|_| too_large())?;
+    Ok(Request::from_parts(parts, Body::empty()))
+}
+
+async fn no_such_page() -> Result<Infallible, Problem> {
+    let pages = "there is /v1/networks, /v1/networks/PREFIX, /v1/advice, /metrics, /healthz and /readyz";
+    Err(Problem::new(StatusCode::NOT_FOUND, format!("nothing is here: {pages}")))
+}
+
+async fn no_such_method() -> Result<Infallible, Problem> {
+    Err(Problem::new(StatusCode::METHOD_NOT_ALLOWED, "nothing can be changed here: ask with GET"))
+}
+
+/// The endpoint's name, for a bounded label.
+fn endpoint(path: &str) -> &'static str {
+    match path {
+        "/v1/networks" => "networks",
+        "/v1/advice" => "advice",
+        "/metrics" => "metrics",
+        "/healthz" => "healthz",
+        "/readyz" => "readyz",
+        _ if path.starts_with("/v1/networks/") => "network",
+        _ => "other",
+    }
+}

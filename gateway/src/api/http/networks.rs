@@ -1,0 +1,136 @@
+//! `/v1/networks` and `/v1/networks/PREFIX`: what is known about networks.
+
+use std::cmp::Ordering;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, Uri};
+use spand_core::window::view::NetworkView;
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+
+use super::documents::{NetworkDocument, NetworksDocument};
+use super::parameters::Parameters;
+use super::problem::{Problem, quote};
+use crate::api::Api;
+use crate::publisher::Published;
+
+const PARAMETERS: [&str; 6] = ["limit", "offset", "sort", "order", "within", "estimate"];
+
+/// Networks of one answer where no limit is given, and at most.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1_000;
+
+/// Networks read from the published state between two pauses for other tasks.
+const READ_CHUNK: usize = 4_096;
+
+/// What a list can be sorted by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Sort {
+    Prefix,
+    Share,
+    Rtt,
+    Samples,
+    Losses,
+    Age,
+    Confidence,
+}
+
+const SORTS: [(&str, Sort); 7] = [
+    ("prefix", Sort::Prefix),
+    ("wc", Sort::Share),
+    ("rtt", Sort::Rtt),
+    ("samples", Sort::Samples),
+    ("losses", Sort::Losses),
+    ("age", Sort::Age),
+    ("confidence", Sort::Confidence),
+];
+
+pub(super) async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<NetworksDocument>, Problem> {
+    let parameters = Parameters::parse(&uri, &PARAMETERS)?;
+    let limit = parameters.number("limit", &(1..=MAX_LIMIT))?.unwrap_or(DEFAULT_LIMIT);
+    let offset = parameters.number("offset", &(0..=usize::MAX))?.unwrap_or(0);
+    let sort = parameters.word("sort", &SORTS)?.unwrap_or(Sort::Prefix);
+    let descending = parameters.word("order", &[("asc", false), ("desc", true)])?.unwrap_or(false);
+    let within = parameters.value::<Network>("within")?;
+    let estimate = parameters.word("estimate", &[("yes", true), ("no", false)])?;
+    let published = &api.shared.published;
+
+    let matches = |view: &NetworkView| {
+        within.is_none_or(|within| within.prefix().contains(&view.network.prefix()))
+            && estimate.is_none_or(|wanted| view.estimate.is_some() == wanted)
+    };
+    let mut views = matching(published, matches).await;
+    let now = published.now();
+    if (sort, descending) != (Sort::Prefix, false) {
+        views.sort_by(|a, b| order(sort, descending, now, a, b));
+    }
+    let total = views.len();
+    let networks: Vec<_> = views.iter().skip(offset).take(limit).map(|view| NetworkDocument::new(view, now)).collect();
+    let next = offset.saturating_add(networks.len());
+    let next_offset = (next < total && !networks.is_empty()).then_some(next);
+    Ok(Json(NetworksDocument { networks, total, next_offset }))
+}
+
+/// All networks that match, in order of prefix.
+async fn matching(published: &Published, matches: impl Fn(&NetworkView) -> bool) -> Vec<Arc<NetworkView>> {
+    let mut views = Vec::new();
+    let mut after = None;
+    loop {
+        let page = published.page(after, READ_CHUNK);
+        let Some(last) = page.last() else { return views };
+        after = Some(last.network);
+        views.extend(page.into_iter().filter(|view| matches(view)));
+        tokio::task::yield_now().await;
+    }
+}
+
+/// The order of two networks; those that lack the value come last either way, and equal ones in order of prefix.
+fn order(sort: Sort, descending: bool, now: Timestamp, a: &NetworkView, b: &NetworkView) -> Ordering {
+    let prefix = a.network.cmp(&b.network);
+    if sort == Sort::Prefix {
+        return if descending { prefix.reverse() } else { prefix };
+    }
+    let value = |view: &NetworkView| match sort {
+        Sort::Prefix => None,
+        Sort::Share => view.estimate.as_ref().map(|estimate| estimate.share.bytes()),
+        Sort::Rtt => view.rtt_mean.map(|rtt| rtt.0 as f64),
+        Sort::Samples => Some(f64::from(view.samples)),
+        Sort::Losses => Some(view.losses as f64),
+        Sort::Age => view.age(now).map(|age| age.0 as f64),
+        Sort::Confidence => view.estimate.as_ref().map(|estimate| estimate.confidence.value()),
+    };
+    match (value(a), value(b)) {
+        (Some(a), Some(b)) if descending => b.total_cmp(&a).then(prefix),
+        (Some(a), Some(b)) => a.total_cmp(&b).then(prefix),
+        (a, b) => b.is_some().cmp(&a.is_some()).then(prefix),
+    }
+}
+
+/// One network, by prefix or by an address inside it.
+pub(super) async fn one(
+    State(api): State<Api>,
+    path: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Result<Json<NetworkDocument>, Problem> {
+    let Path(text) = path.map_err(|_| {
+        let detail = "the part after /v1/networks/ cannot be read: write a network, such as 192.0.2.0/24";
+        Problem::bad_request(detail)
+    })?;
+    Parameters::parse(&uri, &[])?;
+    let published = &api.shared.published;
+    let found = if let Ok(address) = text.parse::<IpAddr>() {
+        published.lookup(address)
+    } else {
+        let network: Network = quote(&text).parse().map_err(|error| Problem::bad_request(format!("{error}")))?;
+        published.network(network)
+    };
+    let view = found.ok_or_else(|| {
+        let detail = format!("nothing was seen of {} within the window of time that is kept", quote(&text));
+        Problem::new(StatusCode::NOT_FOUND, detail)
+    })?;
+    Ok(Json(NetworkDocument::new(&view, published.now())))
+}

@@ -1,0 +1,137 @@
+//! `/metrics`: every number of the gateway as `OpenMetrics` text.
+//!
+//! Labels are bounded: interfaces that were configured, reasons and codes from closed lists. Nothing is labelled by
+//! network or address; that is what `/v1/networks` is for. `docs/metrics.md` lists every metric, and a test compares.
+
+mod own;
+mod scrape;
+mod state;
+
+use std::fmt;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
+
+pub(super) use self::own::{ApiLabel, ApiMeasures};
+use self::state::{EngineState, PublishedState, StoreState};
+use super::reports::ReportMeasures;
+use crate::publisher::Published;
+use crate::store::StoreMeasures;
+
+/// The exposition's media type.
+pub(super) const CONTENT_TYPE_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// All metrics of the gateway.
+#[derive(Debug)]
+pub(super) struct Metrics {
+    registry: Registry,
+}
+
+impl Metrics {
+    pub(super) fn new(
+        published: &Published,
+        store: Option<StoreMeasures>,
+        api: &ApiMeasures,
+        reports: &ReportMeasures,
+    ) -> Self {
+        let mut all = Register(Registry::with_prefix("spand"));
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        all.add("build", "Version of this gateway", Info::new(Vec::from(version)));
+        all.0.register_collector(Box::new(EngineState(published.clone())));
+        all.0.register_collector(Box::new(PublishedState(published.clone())));
+        all.publisher(published);
+        all.0.register_collector(Box::new(StoreState(store.clone().unwrap_or_default())));
+        all.store(store.unwrap_or_default());
+        all.api(api);
+        all.reports(reports);
+        Self { registry: all.0 }
+    }
+
+    /// The exposition.
+    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+/// The registry while it is filled. A counter's name gets its `_total` when it is written.
+struct Register(Registry);
+
+impl Register {
+    fn add(&mut self, name: &str, help: &str, metric: impl Metric) {
+        self.0.register(name, help, metric);
+    }
+
+    fn publisher(&mut self, published: &Published) {
+        let measures = published.measures().clone();
+        self.add("publisher_estimates_told", "Estimates told to all subscribers", measures.estimates);
+        self.add("publisher_withdrawals_told", "Withdrawals told to all subscribers", measures.withdrawals);
+        self.add("publisher_starts_pushed", "Imminent starts put in a subscriber's queue", measures.starts_pushed);
+        self.add("publisher_starts_unwatched", "Imminent starts of hosts nobody subscribed", measures.starts_unwatched);
+        self.add(
+            "publisher_starts_no_estimate",
+            "Imminent starts towards networks without an estimate",
+            measures.starts_no_estimate,
+        );
+        self.add(
+            "publisher_starts_overflowed",
+            "Imminent starts that went because a subscriber's queue was full",
+            measures.starts_overflowed,
+        );
+        self.add("publisher_subscriptions", "Subscriptions that began", measures.subscriptions);
+        self.add("publisher_subscriptions_refused", "Subscriptions refused at a limit", measures.subscriptions_refused);
+        self.add(
+            "publisher_resyncs_slow_reader",
+            "Resynchronisations of subscribers that read too slowly",
+            measures.resyncs_slow_reader,
+        );
+        self.add(
+            "publisher_resyncs_state_replaced",
+            "Resynchronisations because the state was replaced",
+            measures.resyncs_state_replaced,
+        );
+        self.add("publisher_changes_dropped", "Changes that slow subscribers did not get", measures.changes_dropped);
+        self.add(
+            "publisher_start_queued_seconds",
+            "From a start's packet to the subscriber's queue",
+            measures.start_queued_seconds,
+        );
+        self.add(
+            "publisher_start_sent_seconds",
+            "From a start's packet to handing its message to the transport",
+            measures.start_sent_seconds,
+        );
+        self.add("publisher_apply_seconds", "From a batch of the engine to its publication", measures.apply_seconds);
+    }
+
+    fn store(&mut self, measures: StoreMeasures) {
+        self.add("store_networks_saved", "Networks written or removed", measures.saved);
+        self.add("store_write_failures", "Writes that failed and are tried again", measures.failures);
+        self.add("store_changes_dropped", "Changes let go because too many waited", measures.dropped);
+        self.add("store_write_seconds", "Time of one write with its flush", measures.write_seconds);
+    }
+
+    fn api(&mut self, measures: &ApiMeasures) {
+        let measures = measures.clone();
+        self.add("api_requests", "Requests answered, by endpoint and status", measures.requests);
+        self.add("api_request_seconds", "Time from a request's head to its answer", measures.request_seconds);
+        self.add("api_connections_accepted", "Connections accepted", measures.connections);
+        self.add("api_connections_refused", "Connections closed at the limit", measures.connections_refused);
+        self.add("api_accept_failures", "Connections that could not be accepted", measures.accept_failures);
+    }
+
+    fn reports(&mut self, measures: &ReportMeasures) {
+        let measures = measures.clone();
+        self.add("report_batches", "Batches of reports from hosts", measures.batches);
+        self.add("report_batches_repeated", "Batches that had been taken before", measures.batches_repeated);
+        self.add(
+            "report_connections",
+            "Connections that hosts reported, by arm of the comparison and loss in the first flight",
+            measures.connections,
+        );
+        self.add("report_connections_ignored", "Reported connections not taken", measures.connections_ignored);
+        self.add("report_pushes", "What became of pushes, as hosts report it", measures.pushes);
+    }
+}

@@ -1,0 +1,89 @@
+//! Numbers read at each scrape: of the engine and the packet sources, of the published state, of the store.
+
+use std::fmt;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use spand_core::counters::Ignored;
+
+use super::scrape::Scrape;
+use crate::publisher::{Part, Published};
+use crate::store::StoreMeasures;
+
+/// Engine and packet sources.
+#[derive(Debug)]
+pub(super) struct EngineState(pub(super) Published);
+
+impl Collector for EngineState {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut scrape = Scrape(encoder);
+        let captures = self.0.captures();
+        let received = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.received));
+        scrape.counters("capture_packets", "Packets handed over by the kernel", received)?;
+        let dropped = captures.iter().flat_map(|capture| {
+            let at = [
+                ("kernel", capture.dropped_kernel),
+                ("interface", capture.dropped_interface),
+                ("queue", capture.dropped_queue),
+            ];
+            at.map(|(place, count)| ([("interface", capture.interface.clone()), ("place", place.to_owned())], count))
+        });
+        scrape.counters("capture_packets_dropped", "Packets lost before the engine, by place", dropped)?;
+
+        let engine = self.0.engine();
+        let counters = &engine.counters;
+        scrape.counter("engine_frames", "Frames handed to the engine", counters.frames)?;
+        scrape.counter("engine_wire_bytes", "Bytes of those frames on the wire", counters.wire_bytes)?;
+        scrape.counter("engine_segments", "TCP segments among them", counters.segments)?;
+        scrape.counter("engine_connections_seen", "Connections seen", counters.connections)?;
+        scrape.counter(
+            "engine_connections_ended",
+            "Connections closed or idle too long",
+            counters.connections_ended,
+        )?;
+        let help = "Connections that went because the table was full";
+        scrape.counter("engine_connections_evicted", help, counters.connections_evicted)?;
+        let help = "Networks that went because the table was full";
+        scrape.counter("engine_networks_evicted", help, counters.networks_evicted)?;
+        scrape.counter("engine_window_samples", "Window samples taken", counters.window_samples)?;
+        scrape.counter("engine_lower_bounds", "Lower bounds of a window taken", counters.lower_bounds)?;
+        scrape.counter("engine_rtt_samples", "Round-trip time samples taken", counters.rtt_samples)?;
+        scrape.counter("engine_loss_events", "Loss events recognised", counters.loss_events)?;
+        scrape.counter("engine_timeouts", "Retransmission timeouts recognised", counters.timeouts)?;
+        scrape.counter("engine_imminent_starts", "Imminent starts recognised", counters.imminent_starts)?;
+        let ignored = Ignored::ALL.map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(reason)));
+        scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
+        scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
+        scrape.gauge("engine_networks", "Networks in the table", engine.networks as u64)
+    }
+}
+
+/// The published state.
+#[derive(Debug)]
+pub(super) struct PublishedState(pub(super) Published);
+
+impl Collector for PublishedState {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut scrape = Scrape(encoder);
+        scrape.gauge("publisher_networks", "Networks published", self.0.network_count() as u64)?;
+        scrape.gauge("publisher_estimates", "Networks with an estimate", self.0.estimate_count() as u64)?;
+        scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
+        let reasons = self.0.readiness().reasons();
+        let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| *not_ready != part));
+        let ready = Part::ALL.map(|part| ([("part", part.name().to_owned())], is_ready(part)));
+        scrape.gauges("ready", "1 where the part works", ready)
+    }
+}
+
+/// The store; all zero where there is none.
+#[derive(Debug)]
+pub(super) struct StoreState(pub(super) StoreMeasures);
+
+impl Collector for StoreState {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut scrape = Scrape(encoder);
+        scrape.gauge("store_waiting_networks", "Changed networks not written yet", self.0.waiting() as u64)?;
+        let help = "Age of the oldest change that is not on the disk";
+        scrape.gauge("store_lag_seconds", help, self.0.lag().as_secs_f64())
+    }
+}

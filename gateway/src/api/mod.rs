@@ -1,0 +1,105 @@
+//! What the gateway answers: gRPC for agents, JSON, metrics and health over HTTP for people and scripts.
+//!
+//! Both ask the same published state through the same functions ([`advice`], [`reports`]); they differ in words only.
+//! Nothing a client sends ends more than its own request: messages, connections, streams and times are limited, and what
+//! is refused gets one sentence that says why.
+//!
+//! Knows nothing about packets, the engine's thread or how listeners came to be; it is handed bound ones.
+
+mod advice;
+mod grpc;
+mod http;
+mod listener;
+mod metrics;
+mod reports;
+#[cfg(test)]
+mod tests;
+
+use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::time::Duration;
+
+use spand_proto::start::Mode;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::publisher::Published;
+use crate::store::StoreMeasures;
+
+use self::listener::Listener;
+use self::metrics::{ApiMeasures, Metrics};
+use self::reports::Reports;
+
+/// Settings of the API. Each limit says what happens when it is reached.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ApiConfig {
+    /// Mode of an answer where the question names none. Default `careful`.
+    pub mode: Mode,
+    /// gRPC connections at a time. Default 2,000. The next one is closed at once, counted.
+    pub grpc_connections: NonZeroUsize,
+    /// HTTP connections at a time. Default 256. The next one is closed at once, counted.
+    pub http_connections: NonZeroUsize,
+    /// Longest time for a request: to send its head, and to be answered. Default 10 s.
+    pub request_timeout: Duration,
+    /// Hosts whose reports are told apart. Default 10,000. At the limit the one heard longest ago is forgotten, and a
+    /// batch that it sends twice would count twice.
+    pub reporting_hosts: NonZeroUsize,
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        let limit = |n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            mode: Mode::default(),
+            grpc_connections: limit(2_000),
+            http_connections: limit(256),
+            request_timeout: Duration::from_secs(10),
+            reporting_hosts: limit(10_000),
+        }
+    }
+}
+
+/// What all handlers share; clones share it.
+#[derive(Clone, Debug)]
+pub struct Api {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    config: ApiConfig,
+    published: Published,
+    reports: Reports,
+    measures: ApiMeasures,
+    metrics: Metrics,
+}
+
+impl Api {
+    /// An API on the published state. `store` where there is one.
+    pub fn new(config: ApiConfig, published: Published, store: Option<StoreMeasures>) -> Self {
+        let measures = ApiMeasures::default();
+        let reports = Reports::new(config.reporting_hosts);
+        let metrics = Metrics::new(&published, store, &measures, reports.measures());
+        Self { shared: Arc::new(Shared { config, published, reports, measures, metrics }) }
+    }
+
+    /// Answers gRPC on `listener` until `stop` turns true or its sender is gone. The streams of subscribers end then.
+    pub async fn serve_grpc(&self, listener: TcpListener, stop: watch::Receiver<bool>) {
+        let config = &self.shared.config;
+        let listener = Listener::new(listener, config.grpc_connections, "grpc", &self.shared.measures);
+        grpc::serve(self.clone(), listener, stop).await;
+    }
+
+    /// Answers HTTP on `listener` until `stop` turns true or its sender is gone.
+    pub async fn serve_http(&self, listener: TcpListener, stop: watch::Receiver<bool>) {
+        let config = &self.shared.config;
+        let listener = Listener::new(listener, config.http_connections, "http", &self.shared.measures);
+        http::serve(self.clone(), listener, stop).await;
+    }
+}
+
+/// Returns when the gateway stops.
+async fn stopped(mut stop: watch::Receiver<bool>) {
+    // An error says that the sender is gone, which is the end as well.
+    drop(stop.wait_for(|stop| *stop).await);
+}

@@ -1,0 +1,150 @@
+//! What hosts report about their own connections: taken once each, and counted.
+//!
+//! Does not feed estimates: those come from the wire alone, where the control group is seen too.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use spand_proto::contract::HostName;
+use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, ReportReceipt};
+use spand_proto::units::Timestamp;
+
+use crate::publisher::Published;
+
+/// Takes reports.
+#[derive(Debug)]
+pub(super) struct Reports {
+    /// The newest batch of each host.
+    hosts: Mutex<BTreeMap<HostName, Newest>>,
+    limit: NonZeroUsize,
+    measures: ReportMeasures,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Newest {
+    agent_started: Timestamp,
+    batch: u64,
+    heard: Instant,
+}
+
+/// What is counted of reports. Clones share the same numbers.
+#[derive(Clone, Debug)]
+pub(super) struct ReportMeasures {
+    pub(super) batches: Counter,
+    pub(super) batches_repeated: Counter,
+    pub(super) connections: Family<ConnectionLabels, Counter>,
+    pub(super) connections_ignored: Counter,
+    pub(super) pushes: Family<PushLabels, Counter>,
+}
+
+/// Labels of reported connections.
+#[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+pub(super) struct ConnectionLabels {
+    arm: &'static str,
+    first_flight_loss: &'static str,
+}
+
+/// Labels of reported pushes.
+#[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+pub(super) struct PushLabels {
+    outcome: &'static str,
+}
+
+impl Reports {
+    pub(super) fn new(limit: NonZeroUsize) -> Self {
+        Self { hosts: Mutex::default(), limit, measures: ReportMeasures::default() }
+    }
+
+    pub(super) fn measures(&self) -> &ReportMeasures {
+        &self.measures
+    }
+
+    /// Takes a batch; one already seen is ignored as a whole, a connection to a network unknown here on its own.
+    pub(super) fn take(&self, report: &Report, published: &Published) -> ReportReceipt {
+        let count = u32::try_from(report.connections.len()).unwrap_or(u32::MAX);
+        self.measures.batches.inc();
+        if !self.is_new(report) {
+            self.measures.batches_repeated.inc();
+            return ReportReceipt { accepted: 0, ignored: count };
+        }
+        self.count_pushes(&report.pushes);
+        let mut accepted = 0;
+        for connection in &report.connections {
+            let fresh = connection.ended_ago <= published.config().max_age;
+            if fresh && published.lookup(connection.remote.ip()).is_some() {
+                accepted += 1;
+                self.measures.connections.get_or_create(&labels(connection)).inc();
+            } else {
+                self.measures.connections_ignored.inc();
+            }
+        }
+        ReportReceipt { accepted, ignored: count - accepted }
+    }
+
+    fn is_new(&self, report: &Report) -> bool {
+        let mut hosts = self.hosts.lock();
+        if let Some(newest) = hosts.get(&report.host_name) {
+            let seen = (newest.agent_started, newest.batch);
+            if seen >= (report.agent_started, report.batch) {
+                return false;
+            }
+        } else if hosts.len() >= self.limit.get() {
+            let quietest = hosts.iter().min_by_key(|(_, newest)| newest.heard).map(|(name, _)| name.clone());
+            if let Some(name) = quietest {
+                hosts.remove(&name);
+            }
+        }
+        let newest = Newest { agent_started: report.agent_started, batch: report.batch, heard: Instant::now() };
+        hosts.insert(report.host_name.clone(), newest);
+        true
+    }
+
+    fn count_pushes(&self, pushes: &PushCount) {
+        let PushCount { received, in_time, late, unmatched } = *pushes;
+        let outcomes = [("received", received), ("in_time", in_time), ("late", late), ("unmatched", unmatched)];
+        for (outcome, count) in outcomes {
+            self.measures.pushes.get_or_create(&PushLabels { outcome }).inc_by(count);
+        }
+    }
+}
+
+impl Default for ReportMeasures {
+    fn default() -> Self {
+        let measures = Self {
+            batches: Counter::default(),
+            batches_repeated: Counter::default(),
+            connections: Family::default(),
+            connections_ignored: Counter::default(),
+            pushes: Family::default(),
+        };
+        // There from the start at zero, so that the first one is seen as a rise.
+        for arm in ["advised", "control", "none"] {
+            for first_flight_loss in ["yes", "no", "unknown"] {
+                drop(measures.connections.get_or_create(&ConnectionLabels { arm, first_flight_loss }));
+            }
+        }
+        for outcome in ["received", "in_time", "late", "unmatched"] {
+            drop(measures.pushes.get_or_create(&PushLabels { outcome }));
+        }
+        measures
+    }
+}
+
+fn labels(connection: &ConnectionReport) -> ConnectionLabels {
+    let arm = match connection.arm {
+        Some(Arm::Advised) => "advised",
+        Some(Arm::Control) => "control",
+        None => "none",
+    };
+    let first_flight_loss = match connection.first_flight_loss {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
+    ConnectionLabels { arm, first_flight_loss }
+}

@@ -1,0 +1,216 @@
+//! gRPC.
+
+use std::time::Duration;
+
+use spand_core::event::{Event, StartImminent, Trigger};
+use spand_proto::v1;
+use spand_proto::v1::spand_client::SpandClient;
+use spand_proto::v1::update::Event as Told;
+use tonic::transport::Channel;
+use tonic::{Code, Status};
+
+use super::*;
+
+async fn client(rig: &Rig) -> SpandClient<Channel> {
+    SpandClient::connect(format!("http://{}", rig.grpc)).await.unwrap()
+}
+
+fn question(address: &str) -> v1::Question {
+    v1::Question { address: address.to_owned(), ..v1::Question::default() }
+}
+
+fn query(questions: Vec<v1::Question>) -> v1::QueryRequest {
+    v1::QueryRequest { contract_version: 1, questions, ..v1::QueryRequest::default() }
+}
+
+fn wish(addresses: &[&str]) -> v1::SubscribeRequest {
+    let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
+    v1::SubscribeRequest { contract_version: 1, host_name: "web-1".to_owned(), addresses }
+}
+
+fn report(batch: u64, remotes: &[&str]) -> v1::ReportRequest {
+    let connection = |remote: &&str| v1::ConnectionReport {
+        host_address: "10.0.0.1".to_owned(),
+        host_port: 443,
+        remote_address: (*remote).to_owned(),
+        remote_port: 50_000,
+        ..v1::ConnectionReport::default()
+    };
+    v1::ReportRequest {
+        contract_version: 1,
+        host_name: "web-1".to_owned(),
+        batch,
+        agent_started_unix_ns: 1,
+        connections: remotes.iter().map(connection).collect(),
+        pushes: None,
+    }
+}
+
+#[tokio::test]
+async fn a_query_is_answered_in_its_order() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = client(&rig).await;
+    let paper = v1::QueryRequest {
+        mode: v1::Mode::Paper.into(),
+        ..query(vec![question("192.0.2.7"), question("9.9.9.9"), question("2001:db8:7::1")])
+    };
+    let response = client.query(paper).await.unwrap().into_inner();
+    let advice = response.answers.into_iter().map(|answer| match answer.advice.unwrap() {
+        v1::answer::Advice::Start(start) => Ok(start.cwnd_segments),
+        v1::answer::Advice::Refusal(refusal) => Err(refusal.reason()),
+    });
+    assert_eq!(advice.collect::<Vec<_>>(), [Ok(20), Err(v1::RefusalReason::NoEstimate), Ok(50)]);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn each_bad_call_gets_its_own_status_and_harms_nothing() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = client(&rig).await;
+    let absurd = v1::Question { mss_bytes: Some(1 << 40), ..question("192.0.2.7") };
+    let window = v1::Question { snd_wnd_bytes: Some(u64::MAX), ..question("192.0.2.7") };
+    let huge_text = question(&"1".repeat(1 << 20));
+    let calls = [
+        (
+            v1::QueryRequest { contract_version: 0, ..query(vec![question("192.0.2.7")]) },
+            Code::FailedPrecondition,
+            "version",
+        ),
+        (query(vec![]), Code::InvalidArgument, "questions"),
+        (query(vec![question("192.0.2.7"); 257]), Code::InvalidArgument, "257"),
+        (query(vec![question("192.0.2.7"), question("192.0.2.0/24")]), Code::InvalidArgument, "questions[1]"),
+        (query(vec![absurd]), Code::InvalidArgument, "segment size"),
+        (query(vec![window]), Code::InvalidArgument, "receive window"),
+        (v1::QueryRequest { mode: 99, ..query(vec![question("192.0.2.7")]) }, Code::InvalidArgument, "mode"),
+        (
+            v1::QueryRequest { initial_window_segments: Some(1 << 20), ..query(vec![question("192.0.2.7")]) },
+            Code::InvalidArgument,
+            "initial window",
+        ),
+        (query(vec![huge_text]), Code::OutOfRange, "too large"),
+    ];
+    for (request, code, word) in calls {
+        let status = client.query(request).await.unwrap_err();
+        check(&status, code, word);
+    }
+    // Zero is a question the start function answers.
+    let zero = v1::Question { transfer_bytes: Some(0), ..question("192.0.2.7") };
+    let none = v1::Question { mss_bytes: Some(0), ..question("192.0.2.7") };
+    let answers = client.query(query(vec![zero, none])).await.unwrap().into_inner().answers;
+    let reasons: Vec<_> = answers
+        .into_iter()
+        .map(|answer| match answer.advice.unwrap() {
+            v1::answer::Advice::Refusal(refusal) => refusal.reason(),
+            v1::answer::Advice::Start(start) => panic!("{start:?}"),
+        })
+        .collect();
+    assert_eq!(reasons, [v1::RefusalReason::EmptyTransfer, v1::RefusalReason::MssZero]);
+
+    let hosts: Vec<_> = (0..1_025).map(|n| format!("10.0.{}.{}", n / 256, n % 256)).collect();
+    let hosts: Vec<_> = hosts.iter().map(String::as_str).collect();
+    let subscriptions = [
+        (wish(&[]), Code::InvalidArgument, "addresses"),
+        (wish(&["10.0.0.0/8"]), Code::InvalidArgument, "10.0.0.0/8"),
+        (wish(&hosts), Code::InvalidArgument, "1025"),
+        (
+            v1::SubscribeRequest { host_name: "a\nb".to_owned(), ..wish(&["10.0.0.1"]) },
+            Code::InvalidArgument,
+            "host_name",
+        ),
+        (v1::SubscribeRequest { contract_version: 9, ..wish(&["10.0.0.1"]) }, Code::FailedPrecondition, "version 9"),
+    ];
+    for (request, code, word) in subscriptions {
+        check(&client.subscribe(request).await.unwrap_err(), code, word);
+    }
+    check(&client.report(report(0, &[])).await.unwrap_err(), Code::InvalidArgument, "batch");
+    check(&client.report(report(1, &vec!["192.0.2.7"; 1_025])).await.unwrap_err(), Code::InvalidArgument, "1025");
+    assert!(client.query(query(vec![question("192.0.2.7")])).await.is_ok());
+    assert!(rig.unharmed().await);
+    rig.end().await;
+}
+
+fn check(status: &Status, code: Code, word: &str) {
+    assert_eq!(status.code(), code, "{status}");
+    assert!(status.message().contains(word), "{status}");
+    assert!(status.message().len() < 300, "{status}");
+}
+
+#[tokio::test]
+async fn a_subscriber_is_told_the_snapshot_then_changes_and_its_own_starts() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut updates = client(&rig).await.subscribe(wish(&["10.0.0.1"])).await.unwrap().into_inner();
+    let mut snapshot = Vec::new();
+    loop {
+        match updates.message().await.unwrap().unwrap().event.unwrap() {
+            Told::SnapshotBegin(begin) => assert_eq!((begin.contract_version, begin.networks), (1, 3)),
+            Told::Estimate(update) => snapshot.push(update.estimate.unwrap().network),
+            Told::SnapshotEnd(end) => break assert_eq!(end.networks, 3),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(snapshot, [GOOD, WIDE, SIX]);
+
+    let host = |address: &str| address.parse().unwrap();
+    let start = StartImminent {
+        host: host("10.0.0.1"),
+        remote: host("192.0.2.7"),
+        network: GOOD.parse().unwrap(),
+        trigger: Trigger::PassiveOpen,
+        at: Timestamp(9_998_000_000),
+    };
+    let of_another = StartImminent { host: host("10.0.0.2"), ..start };
+    let moved = Event::Estimate(estimate(WIDE, 100.0));
+    let events = vec![moved, Event::StartImminent(of_another), Event::StartImminent(start)];
+    rig.published.apply(Batch { events, ..Batch::new() });
+    let Told::ImminentStart(told) = updates.message().await.unwrap().unwrap().event.unwrap() else {
+        panic!("a start does not wait for changes");
+    };
+    assert_eq!(
+        (told.host_address.as_str(), told.remote_address.as_str(), told.delay_us),
+        ("10.0.0.1", "192.0.2.7", 2_000)
+    );
+    assert_eq!(told.estimate.unwrap().estimate.unwrap().age_us, 1_000_000);
+    let change = updates.message().await.unwrap().unwrap();
+    assert!(matches!(change.event.unwrap(), Told::Estimate(update) if update.lifetime_ms == 60_000));
+    assert_eq!(change.sequence, 7);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_subscription_ends_with_its_client_and_with_the_gateway() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let first = client(&rig).await.subscribe(wish(&["10.0.0.1"])).await.unwrap();
+    assert_eq!(rig.published.subscriber_count(), 1);
+    drop(first);
+    while rig.published.subscriber_count() > 0 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let mut second = client(&rig).await.subscribe(wish(&["10.0.0.1"])).await.unwrap().into_inner();
+    rig.end().await;
+    let status = loop {
+        match second.message().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("ended without a word"),
+            Err(status) => break status,
+        }
+    };
+    check(&status, Code::Unavailable, "stops");
+}
+
+#[tokio::test]
+async fn a_report_counts_once() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = client(&rig).await;
+    let mut send = async |request| {
+        let receipt = client.report(request).await.unwrap().into_inner();
+        (receipt.accepted, receipt.ignored)
+    };
+    assert_eq!(send(report(1, &["192.0.2.7", "192.0.2.8", "9.9.9.9"])).await, (2, 1));
+    assert_eq!(send(report(1, &["192.0.2.7"])).await, (0, 1), "seen before");
+    assert_eq!(send(report(2, &["192.0.2.7"])).await, (1, 0));
+    let reborn = v1::ReportRequest { agent_started_unix_ns: 2, ..report(1, &["192.0.2.7"]) };
+    assert_eq!(send(reborn).await, (1, 0), "another life of the agent counts anew");
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    assert!(text.contains("spand_report_batches_repeated_total 1"), "{text}");
+    rig.end().await;
+}

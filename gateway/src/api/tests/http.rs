@@ -1,0 +1,213 @@
+//! HTTP.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+use crate::publisher::Part;
+
+#[tokio::test]
+async fn networks_are_listed_in_pages_in_the_order_asked_for() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let prefixes = |document: &serde_json::Value| -> Vec<String> {
+        let networks = document["networks"].as_array().unwrap();
+        networks.iter().map(|network| network["prefix"].as_str().unwrap().to_owned()).collect()
+    };
+    let (status, all) = rig.get("/v1/networks").await;
+    assert_eq!((status, prefixes(&all)), (200, [GOOD, WIDE, POOR, SIX].map(str::to_owned).into()));
+    assert_eq!((&all["total"], &all["next_offset"]), (&4.into(), &serde_json::Value::Null));
+    let good = &all["networks"][0];
+    for (field, value) in [("wc_segments", 20.0), ("mss", 1_448.0), ("rtt_mean_ms", 40.0), ("age_s", 1.0)] {
+        assert_eq!(good[field].as_f64(), Some(value), "{field}");
+    }
+    assert_eq!(all["networks"][2]["no_estimate"], "too_few_samples");
+    assert_eq!(all["networks"][2]["wc_bytes"], serde_json::Value::Null);
+
+    let (_, page) = rig.get("/v1/networks?sort=wc&order=desc&limit=2").await;
+    assert_eq!(prefixes(&page), [WIDE, SIX]);
+    assert_eq!(page["next_offset"], 2);
+    let (_, rest) = rig.get("/v1/networks?sort=wc&order=desc&limit=2&offset=2").await;
+    assert_eq!(prefixes(&rest), [GOOD, POOR], "one without a share comes last");
+    let (_, within) = rig.get("/v1/networks?within=198.51.0.0%2F16").await;
+    assert_eq!(prefixes(&within), [WIDE]);
+    let (_, without) = rig.get("/v1/networks?estimate=no").await;
+    assert_eq!(prefixes(&without), [POOR]);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_network_is_found_however_it_is_written() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    for path in ["192.0.2.0/24", "192.0.2.0%2F24", "192.0.2.0%2f24", "192.0.2.99/24", "192.0.2.99", "::ffff:192.0.2.99"]
+    {
+        let (status, network) = rig.get(&format!("/v1/networks/{path}")).await;
+        assert_eq!((status, &network["prefix"]), (200, &GOOD.into()), "{path}");
+    }
+    assert_eq!(rig.get("/v1/networks/2001:db8:7::%2F48").await.1["wc_segments"], 50);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn advice_shows_the_start_and_every_step() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let (status, advice) = rig.get("/v1/advice?destination=192.0.2.7&mode=paper").await;
+    assert_eq!(status, 200);
+    assert_eq!(advice["start"]["cwnd_segments"], 20);
+    assert_eq!(advice["start"]["mode"], "paper");
+    assert_eq!(advice["estimate"]["prefix"], GOOD);
+    assert_eq!(advice["lifetime_ms"], 60_000);
+    assert_eq!(advice["refusal"], serde_json::Value::Null);
+    let (_, careful) =
+        rig.get("/v1/advice?destination=192.0.2.7&bytes=1000000&mss=1448&snd_wnd=65535&rtt_ms=41.5").await;
+    assert_eq!(careful["start"]["mode"], "careful");
+    assert_eq!(careful["start"]["cwnd_segments"], 15, "three quarters of the share");
+    assert_eq!(careful["start"]["clipped_by"], "fraction");
+    let pacing = &careful["start"]["pacing"];
+    assert_eq!((&pacing["after_segments"], &pacing["rtt_ms"]), (&10.into(), &41.5.into()));
+    let (status, refused) = rig.get("/v1/advice?destination=192.0.2.7&rtt_ms=400").await;
+    assert_eq!(
+        (status, &refused["refusal"]["reason"], &refused["start"]),
+        (200, &"rtt_mismatch".into(), &serde_json::Value::Null)
+    );
+    let (status, unknown) = rig.get("/v1/advice?destination=9.9.9.9&bytes=1000").await;
+    assert_eq!((status, &unknown["refusal"]["reason"]), (200, &"no_estimate".into()));
+    // Near the age limit, advice does not outlive the estimate; beyond, there is none.
+    rig.clock.0.store(9_000_000_000 + 290_000_000_000, Ordering::Relaxed);
+    assert_eq!(rig.get("/v1/advice?destination=192.0.2.7").await.1["lifetime_ms"], 10_000);
+    rig.clock.0.store(9_000_000_000 + 301_000_000_000, Ordering::Relaxed);
+    assert_eq!(rig.get("/v1/advice?destination=192.0.2.7").await.1["refusal"]["reason"], "stale");
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn each_bad_request_gets_its_own_sentence_and_harms_nothing() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let long = "9".repeat(5_000);
+    for (path, status, word) in [
+        ("/v1/networks/192.0.2.0/33", 400, "192.0.2.0/33"),
+        ("/v1/networks/nonsense", 400, "nonsense"),
+        ("/v1/networks/192.0.2.0/24/7", 400, "192.0.2.0/24/7"),
+        ("/v1/networks/%FF", 400, ""),
+        ("/v1/networks/10.9.8.0/24", 404, "10.9.8.0/24"),
+        ("/v1/networks/10.9.8.7", 404, "10.9.8.7"),
+        ("/v1/networks/192.0.2.0/24?limit=1", 400, "limit"),
+        ("/v1/networks?limit=0", 400, "limit"),
+        ("/v1/networks?limit=1001", 400, "1 to 1000"),
+        ("/v1/networks?offset=-1", 400, "offset"),
+        ("/v1/networks?sort=colour", 400, "colour"),
+        ("/v1/networks?within=10.0.0.0", 400, "within"),
+        ("/v1/networks?page=1", 400, "page"),
+        ("/v1/advice", 400, "destination"),
+        ("/v1/advice?destination=example.net", 400, "example.net"),
+        ("/v1/advice?destination=192.0.2.0/24", 400, "192.0.2.0/24"),
+        ("/v1/advice?destination=192.0.2.7&bytes=0", 400, "bytes"),
+        ("/v1/advice?destination=192.0.2.7&bytes=-1", 400, "bytes"),
+        ("/v1/advice?destination=192.0.2.7&bytes=18446744073709551616", 400, "bytes"),
+        ("/v1/advice?destination=192.0.2.7&mss=0", 400, "mss"),
+        ("/v1/advice?destination=192.0.2.7&mss=65536", 400, "mss"),
+        ("/v1/advice?destination=192.0.2.7&snd_wnd=1073741825", 400, "snd_wnd"),
+        ("/v1/advice?destination=192.0.2.7&rtt_ms=NaN", 400, "rtt_ms"),
+        ("/v1/advice?destination=192.0.2.7&rtt_ms=inf", 400, "rtt_ms"),
+        ("/v1/advice?destination=192.0.2.7&mode=bold", 400, "bold"),
+        ("/v1/advice?destination=192.0.2.7&initial_window=0", 400, "initial_window"),
+        ("/v1/advice?destination=192.0.2.7&bytes=1&bytes=2", 400, "twice"),
+        ("/v1/advice?destination=192.0.2.7&size=3", 400, "size"),
+        ("/v1/nothing", 404, "/v1/networks"),
+        (&format!("/v1/advice?destination={long}"), 400, "9999"),
+    ] {
+        let (found, problem) = rig.get(path).await;
+        let detail = problem["detail"].as_str().unwrap_or_default();
+        assert_eq!((found, problem["status"].as_u64()), (status, Some(status.into())), "{path}: {detail}");
+        assert!(detail.contains(word) && detail.len() < 300, "{path}: {detail}");
+    }
+    assert_eq!(rig.get("/v1/advice?destination=192.0.2.7&bytes=18446744073709551615").await.0, 200);
+    assert!(rig.unharmed().await);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn a_large_body_is_refused_and_harms_nothing() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let head = "GET /v1/networks HTTP/1.1\r\nHost: gateway\r\n";
+    let mut announced = format!("{head}Content-Length: 1048576\r\n\r\n").into_bytes();
+    announced.resize(announced.len() + (1 << 20), b'x');
+    let mut chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n100000\r\n").into_bytes();
+    chunked.resize(chunked.len() + (1 << 20), b'x');
+    chunked.extend_from_slice(b"\r\n0\r\n\r\n");
+    for request in [announced, chunked] {
+        let (status, body) = rig.send(request).await;
+        assert_eq!(status, 413, "{body}");
+        assert!(body.contains("4096 bytes"), "{body}");
+    }
+    let post = "POST /v1/networks HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+    assert_eq!(rig.send(post).await.0, 405);
+    assert_eq!(rig.send("\x16\x03\x01 this is no HTTP\r\n\r\n").await.0, 400);
+    assert!(rig.unharmed().await);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn silent_clients_and_too_many_of_them_are_let_go() {
+    let config = ApiConfig {
+        http_connections: NonZeroUsize::new(3).unwrap(),
+        request_timeout: Duration::from_millis(300),
+        ..ApiConfig::default()
+    };
+    let rig = Rig::new(config).await;
+    let mut silent = Vec::new();
+    for request in ["", "GET /v1/net", "GET / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 10\r\n\r\n"] {
+        let mut tcp = TcpStream::connect(rig.http).await.unwrap();
+        tcp.write_all(request.as_bytes()).await.unwrap();
+        silent.push(tcp);
+    }
+    // Once all three are accepted, the next is closed without a word.
+    let mut refused = 0;
+    while refused == 0 {
+        let mut tcp = TcpStream::connect(rig.http).await.unwrap();
+        drop(tcp.write_all(b"GET /healthz HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await);
+        let mut answer = Vec::new();
+        drop(tcp.read_to_end(&mut answer).await);
+        refused += u32::from(answer.is_empty());
+    }
+    for mut tcp in silent {
+        let mut rest = Vec::new();
+        drop(tcp.read_to_end(&mut rest).await);
+    }
+    assert!(rig.unharmed().await);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn readiness_names_what_is_missing() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let readiness = rig.published.readiness();
+    readiness.ready(Part::Engine);
+    readiness.ready(Part::Store);
+    readiness.not_ready(Part::Capture, "interface mirror0 is down");
+    assert_eq!(rig.get("/healthz").await, (200, serde_json::json!({"status": "ok"})));
+    let (status, document) = rig.get("/readyz").await;
+    let missing = serde_json::json!([{"part": "capture", "why": "interface mirror0 is down"}]);
+    assert_eq!((status, &document["ready"], &document["not_ready"]), (503, &false.into(), &missing));
+    readiness.ready(Part::Capture);
+    assert_eq!(rig.get("/readyz").await, (200, serde_json::json!({"ready": true, "not_ready": []})));
+    rig.end().await;
+}
+#[tokio::test]
+async fn the_examples_of_the_page_are_what_is_answered() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/api.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    // An example is a line "`GET path`" followed by the answer in a block of JSON.
+    let mut examples = 0;
+    for example in page.split("\n`GET ").skip(1) {
+        let (path, rest) = example.split_once('`').unwrap();
+        let Some(block) = rest.strip_prefix("\n\n```json\n") else { continue };
+        let json = block.split("```").next().unwrap();
+        let expected: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(rig.get(path).await.1, expected, "{path}");
+        examples += 1;
+    }
+    assert_eq!(examples, 6);
+    rig.end().await;
+}
