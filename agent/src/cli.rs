@@ -31,7 +31,11 @@ enum Command {
     /// Subscribe to the gateway and apply its advice until told to stop
     Run,
     /// Check a configuration and print what is in force, defaults included
-    CheckConfig,
+    CheckConfig {
+        /// The configuration, instead of the one of --config
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
     /// Ask the gateway how a transfer should start
     Query(Query),
     /// Say how the running agent is
@@ -114,7 +118,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     let path = cli.config;
     match cli.command {
         Command::Run => crate::run::run(&Config::load(&path)?),
-        Command::CheckConfig => commands::check_config(&path),
+        Command::CheckConfig { file } => commands::check_config(file.as_deref().unwrap_or(&path)),
         Command::Query(query) => commands::query(lenient(&path)?, &query),
         Command::Status(format) => commands::status(&lenient(&path)?, format),
         Command::Explain(question) => commands::explain(&lenient(&path)?, &question),

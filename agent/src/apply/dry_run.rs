@@ -39,7 +39,7 @@ impl Applier for DryRun {
             }
             let name = if before.is_some() { "would_change" } else { "would_add" };
             *self.counts.entry(name).or_default() += 1;
-            info!(%network, window_segments = wish.window.0, reason = wish.reason, "dry run: would start like this");
+            info!(%network, window_segments = wish.window.0, reason = %wish.reason, "dry run: would start like this");
         }
     }
 

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 use spand_proto::network::Network;
+use spand_proto::start::{Limit, Mode};
 use spand_proto::units::{Segments, Timestamp};
 
 use crate::config::Way;
@@ -19,16 +20,27 @@ pub use dry_run::DryRun;
 pub use lack::Lack;
 
 /// A start that shall be in force for all connections to a network.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Wish {
     /// The window.
     pub window: Segments,
-    /// Why, for the ledger.
-    pub reason: String,
+    /// Why, for the ledger and the log.
+    pub reason: Grounds,
     /// End of the advice behind it.
     pub expires: Timestamp,
     /// When a start to this network was last announced; those go first where room is short.
     pub announced: Option<Timestamp>,
+}
+
+/// What a wish rests on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Grounds {
+    /// The mode.
+    pub mode: Mode,
+    /// The share `Wc`.
+    pub share: Segments,
+    /// The limit that decided, where one did.
+    pub clipped_by: Option<Limit>,
 }
 
 /// Starts that shall be in force.
@@ -96,5 +108,12 @@ impl fmt::Display for Outcome {
             Self::WouldBe { window } => write!(f, "dry run: it would start with a window of {window}"),
             Self::NotApplied { sentence, .. } => write!(f, "not applied: {sentence}"),
         }
+    }
+}
+
+impl fmt::Display for Grounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: share {}", self.mode, self.share.0)?;
+        self.clipped_by.map_or(Ok(()), |limit| write!(f, ", clipped by {limit}"))
     }
 }

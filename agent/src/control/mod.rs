@@ -12,6 +12,8 @@ use spand_proto::start::Mode;
 
 mod client;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use client::ask;
 pub use server::{Pending, Server};

@@ -15,6 +15,8 @@ use tracing::warn;
 
 mod entry;
 mod read;
+#[cfg(test)]
+mod tests;
 
 pub use entry::{Entry, Line};
 pub use read::{Recorded, read};

@@ -14,6 +14,8 @@ use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 mod holdout;
 mod reason;
 mod scope;
+#[cfg(test)]
+mod tests;
 
 pub use holdout::Holdout;
 pub use reason::Reason;

@@ -12,12 +12,12 @@ use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::pushes::PushWatch;
-use crate::apply::{Applier, Outcome, Wish, Wishes};
+use crate::apply::{Applier, Grounds, Outcome, Wish, Wishes};
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::control::{GatewayStatus, Pending, Reply, Request};
 use crate::exit::Failure;
-use crate::policy::{Connection, Decision, Policy, Question, Verdict, decide};
+use crate::policy::{Connection, Policy, Question, Verdict, decide};
 use crate::subscriber::{Holdings, Signal};
 
 /// Everything an agent knows.
@@ -144,10 +144,10 @@ impl<A: Applier> Agent<A> {
             let question = Question { network, advice: Some(advice), now, wall_unix_s, connection };
             let decision = decide(&question, &self.policy);
             verdicts.insert(network, decision.verdict);
-            if let Verdict::Apply(window) = decision.verdict {
+            if let (Verdict::Apply(window), Ok(start)) = (decision.verdict, &decision.start) {
+                let reason = Grounds { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
                 let announced = self.announced.get(&network).copied();
-                wishes
-                    .insert(network, Wish { window, reason: in_short(&decision), expires: advice.expires, announced });
+                wishes.insert(network, Wish { window, reason, expires: advice.expires, announced });
             }
         }
         for (network, verdict) in &verdicts {
@@ -197,18 +197,4 @@ impl<A: Applier> Agent<A> {
 
 fn is_in_force(applier: &impl Applier, network: Network) -> bool {
     matches!(applier.outcome(network), Some(Outcome::InForce { .. }))
-}
-
-/// A decision in one line, for the ledger.
-fn in_short(decision: &Decision) -> String {
-    match &decision.start {
-        Ok(start) => format!(
-            "{}: share {}, start {}{}",
-            start.mode,
-            start.account.share.0,
-            start.cwnd.0,
-            start.clipped_by.map_or_else(String::new, |limit| format!(", clipped by {limit}"))
-        ),
-        Err(refusal) => refusal.to_string(),
-    }
 }

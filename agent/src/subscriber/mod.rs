@@ -18,6 +18,8 @@ use tracing::{info, warn};
 
 mod backoff;
 mod holdings;
+#[cfg(test)]
+mod tests;
 
 pub use backoff::Backoff;
 pub use holdings::{HoldingCounts, Holdings};

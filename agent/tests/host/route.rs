@@ -244,7 +244,7 @@ fn undo_prints_commands_that_work_and_runs_them() {
         two_uplinks();
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
-        assert!(text(&agent.ledger()).contains("careful: share 40, start 20, clipped by fraction"));
+        assert!(text(&agent.ledger()).contains("careful: share 40, clipped by fraction"));
         kill_both(&mut agent);
 
         let printed = String::from_utf8(agent.output(&["undo"]).stdout).unwrap();

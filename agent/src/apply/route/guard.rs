@@ -34,6 +34,7 @@ impl Guard {
     /// Starts a guard for the ledger at `ledger`.
     pub fn spawn(ledger: &Path) -> io::Result<Self> {
         let mut child = Command::new("/proc/self/exe")
+            .arg0("spand-agent")
             .arg("guard")
             .arg("--ledger")
             .arg(ledger)

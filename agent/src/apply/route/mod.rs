@@ -34,6 +34,9 @@ mod signature;
 mod undo;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 pub use cleanup::{CleanUp, clean_up};
 pub use netlink::{Netlink, NetlinkError};
 pub use obstacle::Obstacle;
@@ -391,7 +394,7 @@ fn entry(step: &Step, wishes: &Wishes, now: Timestamp) -> Entry {
             None => format!("no route of its own: covered by one via {} dev {}", step.hop.gateway, step.link),
         },
         undo: undo_line(step.network, step.hop.gateway, &step.link),
-        reason: wish.map_or_else(String::new, |wish| wish.reason.clone()),
+        reason: wish.map_or_else(String::new, |wish| wish.reason.to_string()),
         lifetime_s: wish.map_or(0, |wish| wish.expires.since(now).0 / 1_000_000),
         made_unix_s: clock::wall_unix_s(),
     }

@@ -61,18 +61,16 @@ impl Plan {
         let mut room = situation.limit;
         for (network, wish) in by_urgency(situation) {
             let now = situation.in_force.get(&network);
-            match situation.hop(network) {
+            // Looked at in this order because a look at the routes costs most, and there may be many more wishes than room.
+            let hop = if room == 0 { Err(Obstacle::NoRoom) } else { situation.hop(network) };
+            // Where its covering route changed, the copy goes now and comes back with the next look.
+            let hop = hop.and_then(|hop| match now {
+                Some(route) if route.hop != hop => Err(Obstacle::Settling),
+                _ => Ok(hop),
+            });
+            match hop {
                 Err(obstacle) => {
                     plan.obstacles.insert(network, obstacle);
-                    blocked.extend(now.map(|_| network));
-                }
-                // Its covering route changed: the copy goes now, and comes back with the next look.
-                Ok(hop) if now.is_some_and(|route| route.hop != hop) => {
-                    plan.obstacles.insert(network, Obstacle::Settling);
-                    blocked.push(network);
-                }
-                Ok(_) if room == 0 => {
-                    plan.obstacles.insert(network, Obstacle::NoRoom);
                     blocked.extend(now.map(|_| network));
                 }
                 Ok(hop) => {

@@ -96,7 +96,7 @@ impl View {
         if routes.iter().any(|route| route.header.tos != 0 || route.header.source_prefix_length != 0) {
             return Err(Obstacle::NotCopyable);
         }
-        let best = routes.iter().map(signature::priority).min().unwrap_or(0);
+        let best = routes.iter().map(|route| signature::priority(route)).min().unwrap_or(0);
         let mut nearest = routes.iter().filter(|route| signature::priority(route) == best);
         let (Some(route), None) = (nearest.next(), nearest.next()) else { return Err(Obstacle::Multipath) };
         let hop = copyable(route)?;
@@ -107,16 +107,11 @@ impl View {
     }
 
     /// Routes of table `main` for the longest prefix around `prefix`.
-    fn covering(&self, prefix: IpNet) -> Option<Vec<RouteMessage>> {
+    fn covering(&self, prefix: IpNet) -> Option<Vec<&RouteMessage>> {
         (0..prefix.prefix_len()).rev().find_map(|len| {
             let wider = IpNet::new(prefix.network(), len).ok()?.trunc();
-            let routes: Vec<RouteMessage> = self
-                .foreign
-                .get(&wider)?
-                .iter()
-                .filter(|route| signature::table(route) == TABLE_MAIN)
-                .cloned()
-                .collect();
+            let routes: Vec<&RouteMessage> =
+                self.foreign.get(&wider)?.iter().filter(|route| signature::table(route) == TABLE_MAIN).collect();
             (!routes.is_empty()).then_some(routes)
         })
     }

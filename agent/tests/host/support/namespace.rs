@@ -27,8 +27,8 @@ pub(crate) fn in_namespace<F: Future<Output = ()>>(name: &str, test: impl FnOnce
     }
 }
 
-/// Two uplinks, `up0` (10.1.0.2 and 2001:db8:1::2) and `up1` (10.2.0.2 and 2001:db8:2::2), and default routes by the
-/// first.
+/// Two uplinks, `up0` and `up1`, with addresses ending in 2 of 10.1.0 and 10.2.0, and of the IPv6 documentation prefix;
+/// default routes by the first.
 pub(crate) fn two_uplinks() {
     for (n, v4, v6) in [(0, "10.1.0", "2001:db8:1"), (1, "10.2.0", "2001:db8:2")] {
         ip(&format!("link add up{n} type veth peer name far{n}"));
