@@ -96,11 +96,11 @@ pub fn estimate(
         share,
         mss: median_mss(slice),
         rtt_min: rtt.min,
-        rtt_mean: mean(rtt.sum, rtt.count),
+        rtt_mean: rtt.mean(),
         samples: counts.samples,
         connections: counts.connections,
         loss_connections: counts.loss_connections,
-        losses: slice.buckets.iter().map(|bucket| bucket.losses).sum(),
+        losses: slice.losses(),
         refreshed,
         confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind(),
@@ -151,11 +151,6 @@ fn distinct(ids: &mut SmallVec<[u64; 32]>) -> u32 {
     ids.sort_unstable();
     ids.dedup();
     u32::try_from(ids.len()).unwrap_or(u32::MAX)
-}
-
-/// Mean of `count` durations with that `sum`, to the nearest microsecond.
-pub(crate) fn mean(sum: Micros, count: u64) -> Option<Micros> {
-    (count > 0).then(|| Micros((sum.0 + count / 2) / count))
 }
 
 /// The segment size that half of the samples reach.

@@ -23,7 +23,7 @@ impl Path {
         let config = WindowConfig::default();
         let now = Timestamp::from_micros(1_700_000_000_000_000);
         let mut record = NetworkRecord::new(config.bucket);
-        record.bucket_at(now, &config).unwrap().add_rtt(RTT);
+        record.bucket_at(now, &config).unwrap().rtt.add(RTT);
         Self { rule: rule(kind), record, config, now, connections: 0 }
     }
 
@@ -232,7 +232,7 @@ fn loop_of_transfers(kind: RuleKind) -> f64 {
     path.add_all(&[(Loss, 29.0, 1), (Loss, 29.0, 2), (Loss, 29.0, 3)]);
     for n in 0..200_u8 {
         path.wait(Micros::from_secs(2));
-        path.record.bucket_at(path.now, &path.config).unwrap().add_rtt(RTT);
+        path.record.bucket_at(path.now, &path.config).unwrap().rtt.add(RTT);
         let share = path.estimate().unwrap().share_segments(MSS);
         let start = Epoch::new(share, LINUX_SEGMENTS_PER_ACK).window_for(Segments(30)).shifted;
         // Congestion avoidance: each acknowledged segment opens the window by its inverse.

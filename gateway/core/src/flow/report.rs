@@ -112,17 +112,6 @@ impl RttSummary {
         self.sum = Micros(self.sum.0.saturating_add(rtt.0));
     }
 
-    /// Both summed up.
-    #[must_use]
-    pub fn with(self, other: &Self) -> Self {
-        Self {
-            count: self.count.saturating_add(other.count),
-            min: self.min.into_iter().chain(other.min).min(),
-            max: self.max.into_iter().chain(other.max).max(),
-            sum: Micros(self.sum.0.saturating_add(other.sum.0)),
-        }
-    }
-
     /// Mean in microseconds, where there is a sample.
     pub fn mean_us(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum.0 as f64 / self.count as f64)

@@ -4,7 +4,6 @@ use std::net::IpAddr;
 
 use spand_proto::units::{Bytes, Micros, Window};
 
-use crate::flow::report::RttSummary;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::window::view::LimitCounts;
 
@@ -14,13 +13,28 @@ pub struct Bucket {
     /// Bucket lengths from the epoch to the start of this bucket.
     pub index: u64,
     /// Round-trip times.
-    pub rtt: RttSummary,
+    pub rtt: RttSum,
     /// Loss events, whether or not they gave a sample.
-    pub losses: u64,
-    /// What limited the senders, by round trips.
-    pub limits: LimitCounts,
+    pub losses: u32,
+    /// Round trips that the congestion window limited.
+    pub window_limited: u32,
+    /// Round trips that the receiver limited.
+    pub receiver_limited: u32,
+    /// Round trips that the application limited.
+    pub application_limited: u32,
     /// Largest window among its samples: the path carried that much without loss.
     pub carried: Option<Window>,
+}
+
+/// Round-trip times summed up.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RttSum {
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub sum: Micros,
+    /// The smallest.
+    pub min: Option<Micros>,
 }
 
 /// What one connection added to one bucket.
@@ -60,17 +74,49 @@ impl Bucket {
         Self { index, ..Self::default() }
     }
 
-    pub(crate) fn add_rtt(&mut self, rtt: Micros) {
-        self.rtt.add(rtt);
+    pub(super) fn add_loss(&mut self) {
+        self.losses = self.losses.saturating_add(1);
     }
 
     pub(super) fn add_limiter(&mut self, limiter: Limiter) {
-        match limiter {
-            Limiter::Unknown => {}
-            Limiter::Window => self.limits.window += 1,
-            Limiter::Receiver => self.limits.receiver += 1,
-            Limiter::Application => self.limits.application += 1,
+        let count = match limiter {
+            Limiter::Unknown => return,
+            Limiter::Window => &mut self.window_limited,
+            Limiter::Receiver => &mut self.receiver_limited,
+            Limiter::Application => &mut self.application_limited,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// What limited the senders.
+    pub(super) fn limits(&self) -> LimitCounts {
+        LimitCounts {
+            window: self.window_limited.into(),
+            receiver: self.receiver_limited.into(),
+            application: self.application_limited.into(),
         }
+    }
+}
+
+impl RttSum {
+    pub(crate) fn add(&mut self, rtt: Micros) {
+        *self = self.with(Self { count: 1, sum: rtt, min: Some(rtt) });
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            count: self.count.saturating_add(other.count),
+            sum: Micros(self.sum.0.saturating_add(other.sum.0)),
+            min: self.min.into_iter().chain(other.min).min(),
+        }
+    }
+
+    /// Their mean, to the nearest microsecond.
+    pub fn mean(self) -> Option<Micros> {
+        let half = self.count / 2;
+        self.sum.0.saturating_add(half).checked_div(self.count).map(Micros)
     }
 }
 

@@ -5,9 +5,9 @@
 
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use super::bucket::{Bucket, Contribution, Source, larger};
+use super::bucket::{Bucket, Contribution, RttSum, Source, larger};
+use super::view::LimitCounts;
 use crate::config::WindowConfig;
-use crate::flow::report::RttSummary;
 use crate::flow::sample::WindowSample;
 
 /// Connections kept apart in one bucket. A sample of a further one is added to another connection of the same remote
@@ -42,8 +42,18 @@ pub struct WindowSlice<'a> {
 
 impl WindowSlice<'_> {
     /// Round-trip times, summed up.
-    pub fn rtt(self) -> RttSummary {
-        self.buckets.iter().fold(RttSummary::default(), |sum, bucket| sum.with(&bucket.rtt))
+    pub fn rtt(self) -> RttSum {
+        self.buckets.iter().fold(RttSum::default(), |sum, bucket| sum.with(bucket.rtt))
+    }
+
+    /// Loss events.
+    pub fn losses(self) -> u64 {
+        self.buckets.iter().map(|bucket| u64::from(bucket.losses)).sum()
+    }
+
+    /// Round trips by what limited them.
+    pub fn limits(self) -> LimitCounts {
+        self.buckets.iter().fold(LimitCounts::default(), |sum, bucket| sum.with(bucket.limits()))
     }
 
     /// Largest window that was carried without loss.
@@ -86,7 +96,7 @@ impl NetworkRecord {
     pub(crate) fn bucket_at(&mut self, at: Timestamp, config: &WindowConfig) -> Option<&mut Bucket> {
         if self.is_new_bucket(at) {
             self.drop_aged(at, config);
-            self.buckets.push(Bucket::new(at.0 / bucket_nanos(self.bucket)));
+            push_tight(&mut self.buckets, Bucket::new(at.0 / bucket_nanos(self.bucket)));
         }
         self.newest = self.newest.max(Some(at));
         self.buckets.last_mut()
@@ -116,7 +126,7 @@ impl NetworkRecord {
         } else {
             let mut contribution = Contribution::new(index, (!shared).then_some(source));
             contribution.add(sample, admitted);
-            self.contributions.push(contribution);
+            push_tight(&mut self.contributions, contribution);
         }
         shared
     }
@@ -165,6 +175,15 @@ impl NetworkRecord {
         self.drop_aged(now, config);
         (!self.buckets.is_empty()).then_some(self)
     }
+}
+
+/// Appends with little room to spare: most networks keep one or two of a kind, where a vector by itself makes room for
+/// four.
+fn push_tight<T>(all: &mut Vec<T>, one: T) {
+    if all.len() == all.capacity() {
+        all.reserve_exact((all.len() / 2).max(1));
+    }
+    all.push(one);
 }
 
 /// Whether a contribution takes a sample of `source` for which its bucket has no room: one of the same address, or the

@@ -60,12 +60,12 @@ impl NetworkView {
             estimate,
             why_not,
             rtt_min: rtt.min,
-            rtt_mean: estimate::mean(rtt.sum, rtt.count),
+            rtt_mean: rtt.mean(),
             samples: counts.samples,
             lower_bounds: counts.lower_bounds,
             connections: counts.connections_in_all,
-            losses: slice.buckets.iter().map(|bucket| bucket.losses).sum(),
-            limits: slice.buckets.iter().fold(LimitCounts::default(), |sum, bucket| sum.with(bucket.limits)),
+            losses: slice.losses(),
+            limits: slice.limits(),
             newest: record.newest,
         })
     }

@@ -10,7 +10,7 @@ use crate::estimate;
 use crate::event::{Event, Withdrawal};
 use crate::window::view::NoEstimate;
 
-/// Shortest time between two looks at a network of which only round-trip times changed.
+/// Shortest time between two evaluations of a network to which only round-trip times come.
 const RTT_LOOK: Micros = Micros::from_secs(1);
 
 /// What was last told of a network.
@@ -41,6 +41,7 @@ impl NetworkTable {
     /// Evaluates a network and tells what there is to tell.
     pub(super) fn consider(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
+        entry.considered = Some(now);
         let event = match estimate::estimate(entry.network, &entry.record, now, &self.config, self.rule) {
             Ok(estimate) => entry.tell(estimate, now, &self.config),
             Err(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections) if entry.has_samples(now, &self.config) => {
@@ -54,13 +55,13 @@ impl NetworkTable {
         }
     }
 
-    /// Makes sure that a network that changed, but not by a sample, is looked at.
-    pub(super) fn look_later(&mut self, slot: Slot, now: Timestamp, was_empty: bool) {
+    /// Evaluates a network of which something else than a sample was added: at first, to know when it is due, and then
+    /// now and again for its round-trip time.
+    pub(super) fn look_after(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get(slot) else { return };
-        if entry.told.is_some() {
-            self.slots.due_by(slot, now.after(RTT_LOOK));
-        } else if was_empty && let Some(aged) = entry.record.next_aged(&self.config) {
-            self.slots.due_by(slot, aged);
+        let fresh = entry.considered.is_some_and(|at| entry.told.is_none() || now.since(at) < RTT_LOOK);
+        if !fresh {
+            self.consider(slot, now);
         }
     }
 

@@ -46,6 +46,8 @@ struct Entry {
     network: Network,
     record: NetworkRecord,
     told: Option<Told>,
+    /// When it was last evaluated.
+    considered: Option<Timestamp>,
     /// Samples came since then.
     untold: bool,
     /// Waits in the set of changes.
@@ -88,14 +90,14 @@ impl NetworkTable {
         self.consider(slot, sample.at);
     }
 
-    /// Takes a round-trip time. Cheap: an estimate that moves by it alone is looked at once a second.
+    /// Takes a round-trip time. Cheap: the estimate that it may move is evaluated at most once a second.
     pub fn add_rtt(&mut self, network: Network, at: Timestamp, rtt: Micros) {
-        self.with_bucket(network, at, |bucket| bucket.add_rtt(rtt));
+        self.with_bucket(network, at, |bucket| bucket.rtt.add(rtt));
     }
 
     /// Takes a loss event.
     pub fn add_loss(&mut self, network: Network, at: Timestamp) {
-        self.with_bucket(network, at, |bucket| bucket.losses += 1);
+        self.with_bucket(network, at, Bucket::add_loss);
     }
 
     /// Takes a round trip and what limited it.
@@ -214,7 +216,14 @@ impl NetworkTable {
                 self.remove(oldest, Withdrawal::Evicted);
             }
             let record = NetworkRecord::new(self.config.bucket);
-            return self.slots.insert(Entry { network, record, told: None, untold: false, changed: false });
+            return self.slots.insert(Entry {
+                network,
+                record,
+                told: None,
+                considered: None,
+                untold: false,
+                changed: false,
+            });
         };
         // Order by bucket is exact enough, and spares most packets the writes.
         if self.slots.get(slot)?.record.is_new_bucket(at) {
@@ -226,12 +235,11 @@ impl NetworkTable {
     fn with_bucket(&mut self, network: Network, at: Timestamp, add: impl FnOnce(&mut Bucket)) {
         let Some(slot) = self.slot(network, at) else { return };
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let was_empty = entry.record.buckets.is_empty();
         if let Some(bucket) = entry.record.bucket_at(at, &self.config) {
             add(bucket);
         }
         self.note_change(slot);
-        self.look_later(slot, at, was_empty);
+        self.look_after(slot, at);
     }
 
     fn note_change(&mut self, slot: Slot) {

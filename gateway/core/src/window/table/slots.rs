@@ -1,9 +1,11 @@
 //! Where entries lie: by network, by last use and by the moment they are due, in steps that do not grow with the table.
 
 use std::collections::BTreeSet;
+use std::hash::{Hash, Hasher};
 use std::num::NonZeroUsize;
 
 use hashbrown::HashMap;
+use ipnet::IpNet;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
@@ -15,10 +17,18 @@ use crate::flow::tuple::SeededState;
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) struct Slot(u32);
 
+/// A network as the hash table compares it: at a few instructions, where an `IpNet` takes a branch per field.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Key {
+    address: [u64; 2],
+    /// Prefix length, 128 more for IPv6.
+    prefix: u64,
+}
+
 /// The entries.
 #[derive(Debug)]
 pub(super) struct Slots {
-    by_network: HashMap<Network, Slot, SeededState>,
+    by_network: HashMap<Key, Slot, SeededState>,
     // Boxed, so that a million entries need not move when the table grows.
     places: Vec<Option<Box<Place>>>,
     free: Vec<Slot>,
@@ -50,7 +60,7 @@ impl Slots {
     }
 
     pub(super) fn find(&self, network: Network) -> Option<Slot> {
-        self.by_network.get(&network).copied()
+        self.by_network.get(&Key::of(network)).copied()
     }
 
     pub(super) fn get(&self, slot: Slot) -> Option<&Entry> {
@@ -88,7 +98,7 @@ impl Slots {
             self.places.push(None);
             slot
         };
-        self.by_network.insert(entry.network, slot);
+        self.by_network.insert(Key::of(entry.network), slot);
         *self.places.get_mut(slot.index())? = Some(Box::new(Place { entry, due: None }));
         self.recency.push(slot.0);
         Some(slot)
@@ -99,7 +109,7 @@ impl Slots {
         if let Some(due) = place.due {
             self.due.remove(&(due, slot));
         }
-        self.by_network.remove(&place.entry.network);
+        self.by_network.remove(&Key::of(place.entry.network));
         self.recency.remove(slot.0);
         self.free.push(slot);
         Some(place.entry)
@@ -133,6 +143,30 @@ impl Slots {
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         self.due.first().map(|(due, _)| *due)
+    }
+}
+
+impl Key {
+    fn of(network: Network) -> Self {
+        match network.prefix() {
+            IpNet::V4(net) => {
+                Self { address: [0, u64::from(net.network().to_bits())], prefix: u64::from(net.prefix_len()) }
+            }
+            IpNet::V6(net) => {
+                let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = net.network().octets();
+                let address = [[a, b, c, d, e, f, g, h], [i, j, k, l, m, n, o, p]].map(u64::from_be_bytes);
+                Self { address, prefix: 128 + u64::from(net.prefix_len()) }
+            }
+        }
+    }
+}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let [high, low] = self.address;
+        // Mixed for the hash alone; equality compares each.
+        state.write_u64(high ^ self.prefix);
+        state.write_u64(low);
     }
 }
 
