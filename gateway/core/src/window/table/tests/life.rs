@@ -175,3 +175,22 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
     assert_eq!(restored(|record| record.contributions[2].bucket = 0), (Some(ConnectionId(3)), Some(2)));
     assert_eq!(restored(|record| record.contributions = vec![record.contributions[0].clone(); 99]).1, Some(17));
 }
+
+#[test]
+fn a_probe_is_admitted_once_per_round_trip_across_a_restart() {
+    let new = || NetworkTable::new(WindowConfig::default(), NonZeroUsize::MIN, RuleKind::Probe, 7);
+    let share = |table: &NetworkTable| table.estimate(network(1), START).unwrap().share.bytes() / 1_000.0;
+    let advised = |connection| WindowSample { advised: true, ..end(1, START, 12.0, connection) };
+    let mut before = new();
+    before.add_rtt(network(1), START, Micros(100_000));
+    for (connection, segments) in [(1, 10.0), (2, 20.0), (3, 30.0)] {
+        before.add(&sample(1, START, segments, connection, SampleReason::Loss));
+    }
+    before.add(&advised(4));
+    assert!((share(&before) - 81.0 / 4.0).abs() < 1e-9, "12 counts as 21: {}", share(&before));
+    let (_, record) = before.changed_records(1).remove(0);
+    let mut after = new();
+    assert_eq!(after.restore(network(1), record.unwrap(), START), Some(ConnectionId(5)));
+    after.add(&advised(5));
+    assert!((share(&after) - 93.0 / 5.0).abs() < 1e-9, "12 counts as 12: {}", share(&after));
+}
