@@ -25,6 +25,12 @@ pub struct Cli {
 pub enum Command {
     /// Read capture files and print what a gateway would have known
     Replay(replay::Arguments),
+    /// Capture live, estimate, answer and push until told to stop
+    Run {
+        /// The configuration
+        #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+        config: PathBuf,
+    },
     /// Check a configuration and print what is in force, defaults included
     CheckConfig {
         /// The configuration
@@ -37,6 +43,7 @@ pub enum Command {
 pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Replay(arguments) => replay::run(arguments),
+        Command::Run { config } => crate::run::run(&runnable(&config)?),
         Command::CheckConfig { config } => check(&config),
     }
 }

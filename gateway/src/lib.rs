@@ -8,4 +8,5 @@ pub mod config;
 pub mod exit;
 pub mod publisher;
 pub mod replay;
+pub mod run;
 pub mod store;

@@ -1,4 +1,4 @@
-//! From the file's sections to what engine and publisher are told.
+//! From the file's sections to what engine, publisher and API are told.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use spand_core::config::{EngineConfig, Limits as EngineLimits, Tunnels, WindowConfig};
 use spand_proto::units::Micros;
 
+use crate::api::ApiConfig;
 use crate::publisher::PublisherConfig;
 
 use super::{Config, ConfigError, Tunnel, load_prefix_list};
@@ -78,6 +79,18 @@ impl Config {
             subscribers: publish.subscribers,
             subscribers_per_address: publish.subscribers_per_address,
             addresses: publish.addresses,
+        }
+    }
+
+    /// The API's configuration.
+    pub fn api(&self) -> ApiConfig {
+        let api = &self.api;
+        ApiConfig {
+            mode: api.mode,
+            grpc_connections: api.grpc_connections,
+            http_connections: api.http_connections,
+            request_timeout: Duration::from_secs(api.request_timeout_s.get()),
+            reporting_hosts: api.reporting_hosts,
         }
     }
 }

@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 use spand_core::config::{Limits as EngineLimits, WindowConfig};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
+use spand_proto::start::Mode;
 use spand_proto::units::Micros;
 
 use super::parse::from_text;
+use crate::api::ApiConfig;
 use crate::publisher::PublisherConfig;
 
 /// `[capture]`: where packets come from.
@@ -144,6 +146,16 @@ pub struct Api {
     /// Address and port of JSON, metrics and health. Default 127.0.0.1:7480.
     #[serde(deserialize_with = "from_text")]
     pub http_listen: Listen,
+    /// Mode of an answer where the question names none. Default `careful`.
+    pub mode: Mode,
+    /// gRPC connections at a time. Default 2,000.
+    pub grpc_connections: NonZeroUsize,
+    /// HTTP connections at a time. Default 256.
+    pub http_connections: NonZeroUsize,
+    /// Longest time for a request in seconds. Default 10.
+    pub request_timeout_s: NonZeroU64,
+    /// Hosts whose reports are told apart. Default 10,000.
+    pub reporting_hosts: NonZeroUsize,
 }
 
 /// `[store]`: what survives a restart.
@@ -276,10 +288,17 @@ impl Default for Publish {
 }
 
 impl Default for Api {
+    /// The API's own.
     fn default() -> Self {
+        let api = ApiConfig::default();
         Self {
             grpc_listen: Listen(SocketAddr::from(([127, 0, 0, 1], 7400))),
             http_listen: Listen(SocketAddr::from(([127, 0, 0, 1], 7480))),
+            mode: api.mode,
+            grpc_connections: api.grpc_connections,
+            http_connections: api.http_connections,
+            request_timeout_s: whole_secs(Micros::from(api.request_timeout)),
+            reporting_hosts: api.reporting_hosts,
         }
     }
 }

@@ -1,0 +1,222 @@
+//! One thread per interface: reads packets, gives them the packet clock's time, and queues them.
+//!
+//! What the kernel has ready travels as one batch; a packet that comes alone travels at once. An interface that vanishes
+//! is a warning and is tried again until the gateway stops.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use spand_capture::{LiveCapture, LiveOptions, Next, PacketSource, SourceStats};
+use spand_core::wire::Frame;
+use tokio::sync::Notify;
+
+use super::clock::StampClock;
+use super::queue::{BATCH_PACKETS, FrameBatch, FrameQueue};
+use crate::publisher::{CaptureStatus, MonotonicClock};
+
+/// What the capture threads of one gateway share.
+#[derive(Debug)]
+pub(super) struct Captures {
+    pub(super) queue: FrameQueue,
+    pub(super) clock: MonotonicClock,
+    pub(super) stop: AtomicBool,
+    pub(super) retry: Duration,
+    /// Told when a thread ends, by whatever way: before a stop that is a fault.
+    pub(super) thread_ended: Arc<Notify>,
+    states: Mutex<Vec<InterfaceState>>,
+}
+
+/// One interface as its thread sees it.
+#[derive(Clone, Debug)]
+pub(super) struct InterfaceState {
+    /// Its numbers since the start.
+    pub(super) status: CaptureStatus,
+    /// Why it gives no packets now, where it gives none.
+    pub(super) fault: Option<String>,
+}
+
+/// Longest sleep of a thread that has to notice the stop.
+const NAP: Duration = Duration::from_millis(100);
+
+impl Captures {
+    pub(super) fn new(queue: FrameQueue, clock: MonotonicClock, retry: Duration, interfaces: &[String]) -> Self {
+        let state = |interface: &String| InterfaceState {
+            status: CaptureStatus { interface: interface.clone(), ..CaptureStatus::default() },
+            fault: None,
+        };
+        let states = Mutex::new(interfaces.iter().map(state).collect());
+        Self { queue, clock, stop: AtomicBool::new(false), retry, thread_ended: Arc::default(), states }
+    }
+
+    /// Every interface, in the order of the configuration.
+    pub(super) fn states(&self) -> Vec<InterfaceState> {
+        self.states.lock().clone()
+    }
+
+    /// To be dropped at the end of a thread, by whatever way it ends.
+    pub(super) fn ends_with(&self) -> Ended {
+        Ended(Arc::clone(&self.thread_ended))
+    }
+
+    fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Starts the thread of interface number `input`, already open as `live`.
+    pub(super) fn start(
+        self: &Arc<Self>,
+        input: u32,
+        live: LiveCapture,
+        options: LiveOptions,
+    ) -> io::Result<JoinHandle<()>> {
+        let reader = Reader {
+            shared: Arc::clone(self),
+            input,
+            options,
+            clock: StampClock::new(self.clock),
+            batch: FrameBatch::default(),
+            dropped: 0,
+            earlier: SourceStats::default(),
+        };
+        let ended = self.ends_with();
+        thread::Builder::new().name(format!("capture-{input}")).spawn(move || {
+            reader.run(live);
+            drop(ended);
+        })
+    }
+}
+
+/// Tells of the end of a thread when it is dropped.
+#[derive(Debug)]
+pub(super) struct Ended(Arc<Notify>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.notify_one();
+    }
+}
+
+struct Reader {
+    shared: Arc<Captures>,
+    input: u32,
+    options: LiveOptions,
+    clock: StampClock<MonotonicClock>,
+    batch: FrameBatch,
+    /// Packets dropped at the queue.
+    dropped: u64,
+    /// Numbers of captures that have ended: each starts from zero.
+    earlier: SourceStats,
+}
+
+impl Reader {
+    fn run(mut self, live: LiveCapture) {
+        let mut live = live;
+        loop {
+            let why = self.read(&mut live);
+            self.flush();
+            self.earlier = sum(self.earlier, live.stats());
+            let Some(why) = why else { return };
+            tracing::warn!(interface = %self.options.interface, %why, "capture lost; trying again");
+            self.report(SourceStats::default(), Some(why));
+            match self.reopen() {
+                Some(reopened) => live = reopened,
+                None => return,
+            }
+            tracing::info!(interface = %self.options.interface, "capturing again");
+        }
+    }
+
+    /// Reads until the gateway stops (`None`) or the interface does (why).
+    fn read(&mut self, live: &mut LiveCapture) -> Option<String> {
+        self.report(live.stats(), None);
+        while !self.shared.stopping() {
+            match live.next_packet() {
+                Ok(Next::Packet(packet)) => {
+                    let frame = Frame {
+                        link_type: packet.link_type.0,
+                        wire_len: packet.wire_len,
+                        input: self.input,
+                        data: packet.data,
+                    };
+                    self.batch.push(packet.timestamp, &frame);
+                    if self.batch.len() >= BATCH_PACKETS {
+                        self.flush();
+                        self.report(live.stats(), None);
+                    }
+                }
+                Ok(Next::Idle) => {
+                    self.flush();
+                    self.report(live.stats(), None);
+                }
+                Ok(Next::End) => return Some("it ended".to_owned()),
+                Err(error) => return Some(error.to_string()),
+            }
+        }
+        None
+    }
+
+    /// Queues what was read.
+    fn flush(&mut self) {
+        if self.batch.len() == 0 {
+            return;
+        }
+        let (now, stepped) = self.clock.check();
+        if stepped {
+            tracing::info!(interface = %self.options.interface, "the wall clock was stepped; packet times go on as before");
+        }
+        let clock = &self.clock;
+        self.batch.retime(|stamp| clock.map(stamp, now));
+        self.dropped += self.shared.queue.put(&mut self.batch) as u64;
+    }
+
+    fn reopen(&self) -> Option<LiveCapture> {
+        let mut told: Option<String> = None;
+        loop {
+            let until = Instant::now() + self.shared.retry;
+            while Instant::now() < until {
+                if self.shared.stopping() {
+                    return None;
+                }
+                thread::sleep(NAP.min(self.shared.retry));
+            }
+            match LiveCapture::open(&self.options) {
+                Ok(live) => return Some(live),
+                // The same reason every few seconds would drown the log.
+                Err(error) if told.as_deref() == Some(error.to_string().as_str()) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "capture still lost");
+                    told = Some(error.to_string());
+                }
+            }
+        }
+    }
+
+    fn report(&self, stats: SourceStats, fault: Option<String>) {
+        let total = sum(self.earlier, stats);
+        let mut states = self.shared.states.lock();
+        let Some(state) = usize::try_from(self.input).ok().and_then(|input| states.get_mut(input)) else { return };
+        state.status.received = total.received.unwrap_or(total.packets);
+        state.status.dropped_kernel = total.dropped_by_kernel.unwrap_or(0);
+        state.status.dropped_interface = total.dropped_by_interface.unwrap_or(0);
+        state.status.dropped_queue = self.dropped;
+        state.fault = fault;
+    }
+}
+
+fn sum(a: SourceStats, b: SourceStats) -> SourceStats {
+    let add = |a: Option<u64>, b: Option<u64>| a.or(b).map(|_| a.unwrap_or(0) + b.unwrap_or(0));
+    SourceStats {
+        packets: a.packets + b.packets,
+        bytes: a.bytes + b.bytes,
+        backwards: a.backwards + b.backwards,
+        untimed: a.untimed + b.untimed,
+        unreadable: a.unreadable + b.unreadable,
+        received: add(a.received, b.received),
+        dropped_by_kernel: add(a.dropped_by_kernel, b.dropped_by_kernel),
+        dropped_by_interface: add(a.dropped_by_interface, b.dropped_by_interface),
+    }
+}

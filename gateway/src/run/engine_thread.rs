@@ -1,0 +1,205 @@
+//! The engine's thread: packets in order of time, time without packets, and what comes of both to publisher and store.
+//!
+//! A start goes to its host before the next packet is looked at. Everything else is collected over the packets that were
+//! waiting and handed over together. Nothing here blocks: the store has a thread of its own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use spand_core::counters::Ignored;
+use spand_core::engine::Engine;
+use spand_core::event::Event;
+use spand_proto::units::{Micros, Timestamp};
+
+use super::capture::Captures;
+use super::order::Order;
+use super::queue::{FrameBatch, Taken};
+use crate::publisher::{Batch, EngineStatus, Part, Published};
+use crate::store::StoreWriter;
+
+/// How far the engine's time stays behind the clock when no packets come: what the kernel or a capture thread still holds
+/// is not older than this, so it is not taken for time running backwards.
+const GRACE: Micros = Micros::from_millis(50);
+/// How often changed networks go to publisher and store, and numbers to the metrics.
+const HOUSEKEEPING: Duration = Duration::from_millis(100);
+/// Shortest wait for packets: a timeout that is due already is looked at no oftener.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// Changed networks taken at a time: with the interval above 40,000 a second, each about a microsecond.
+const CHANGED_NETWORKS: usize = 4_000;
+/// Events handed to the publisher at a time.
+const EVENTS: usize = 1_024;
+
+/// Owns the engine and everything only its thread touches.
+pub(super) struct EngineThread {
+    pub(super) engine: Engine,
+    pub(super) published: Published,
+    pub(super) captures: Arc<Captures>,
+    pub(super) store: Option<StoreWriter>,
+    batch: Batch,
+    events_lost: u64,
+    store_failing: bool,
+}
+
+impl EngineThread {
+    pub(super) fn new(
+        engine: Engine,
+        published: Published,
+        captures: Arc<Captures>,
+        store: Option<StoreWriter>,
+    ) -> Self {
+        let events_lost = engine.counters().ignored(Ignored::EventQueueFull);
+        Self { engine, published, captures, store, batch: Batch::new(), events_lost, store_failing: false }
+    }
+
+    /// Runs until the queue is closed and empty; then everything known is saved.
+    pub(super) fn run(mut self) {
+        let mut packets = Vec::new();
+        let mut order = Order::default();
+        let mut housekeeping = Instant::now();
+        loop {
+            let wait = self.until_due().map_or(HOUSEKEEPING, Duration::from).clamp(SHORTEST_WAIT, HOUSEKEEPING);
+            let captures = Arc::clone(&self.captures);
+            match captures.queue.take(&mut packets, Instant::now() + wait) {
+                Taken::Packets => self.packets(&packets, &mut order),
+                Taken::Nothing => self.pass_time(before(self.published.now(), GRACE)),
+                Taken::Closed => break,
+            }
+            self.hand_over();
+            if housekeeping.elapsed() >= HOUSEKEEPING {
+                housekeeping = Instant::now();
+                self.keep_house();
+            }
+        }
+        self.save_all();
+    }
+
+    fn packets(&mut self, batches: &[FrameBatch], order: &mut Order) {
+        for (at, frame) in order.by_time(batches) {
+            self.engine.handle_frame(at, &frame);
+            self.take_events();
+        }
+    }
+
+    /// Time until the engine's next timeout is due.
+    fn until_due(&self) -> Option<Micros> {
+        self.engine.poll_timeout().map(|due| due.after(GRACE).since(self.published.now()))
+    }
+
+    /// Lets what is due by `now` happen at its own time. Between packets the engine sees to that itself, a little at a
+    /// time, so that no packet waits for many networks to age.
+    fn pass_time(&mut self, now: Timestamp) {
+        let mut latest = None;
+        while let Some(due) = self.engine.poll_timeout().filter(|&due| due <= now && Some(due) > latest) {
+            self.engine.handle_timeout(due);
+            self.take_events();
+            latest = Some(due);
+        }
+    }
+
+    fn take_events(&mut self) {
+        while let Some(event) = self.engine.poll_event() {
+            match event {
+                Event::StartImminent(start) => {
+                    if self.published.push_start(start) {
+                        self.engine.note_advised(start.host, start.remote, start.at);
+                    }
+                }
+                Event::DirectionEnded(_) => {}
+                event => self.batch.events.push(event),
+            }
+            if self.batch.events.len() >= EVENTS {
+                self.hand_over();
+            }
+        }
+    }
+
+    /// Gives the publisher what has been collected.
+    fn hand_over(&mut self) {
+        let nothing = self.batch.events.is_empty() && self.batch.views.is_empty() && self.batch.gone.is_empty();
+        if !nothing || self.batch.engine.is_some() {
+            self.published.apply(std::mem::take(&mut self.batch));
+        }
+    }
+
+    fn keep_house(&mut self) {
+        let now = self.published.now();
+        self.pass_time(before(now, GRACE));
+        self.publish_anew_after_loss(now);
+        self.save_changed(now);
+        self.batch.engine = Some(EngineStatus {
+            counters: self.engine.counters().clone(),
+            connections: self.engine.connections(),
+            networks: self.published.network_count(),
+        });
+        self.batch.polled = Instant::now();
+        self.hand_over();
+        self.report_captures();
+        self.report_store();
+    }
+
+    /// Where events were lost (a whole table expiring at once can do that), what they said is read from the engine.
+    fn publish_anew_after_loss(&mut self, now: Timestamp) {
+        let lost = self.engine.counters().ignored(Ignored::EventQueueFull);
+        if lost != self.events_lost {
+            tracing::warn!(events = lost - self.events_lost, "events were lost; publishing the whole state anew");
+            self.events_lost = lost;
+            self.batch = Batch::new();
+            self.published.replace(self.engine.networks(now));
+        }
+    }
+
+    /// Networks that changed go to the publisher as views and to the store as records. Gives how many there were.
+    fn save_changed(&mut self, now: Timestamp) -> usize {
+        let changed = self.engine.changed_records(CHANGED_NETWORKS);
+        let count = changed.len();
+        for (network, _) in &changed {
+            match self.engine.network(*network, now) {
+                Some(view) => self.batch.views.push(view),
+                None => self.batch.gone.push(*network),
+            }
+        }
+        if let Some(store) = &self.store {
+            store.submit(changed);
+        }
+        count
+    }
+
+    fn save_all(mut self) {
+        let now = self.published.now();
+        while self.save_changed(now) > 0 {
+            self.hand_over();
+        }
+        if let Some(store) = self.store.take()
+            && let Err(error) = store.stop()
+        {
+            tracing::error!(%error, "the last changes were not saved");
+        }
+    }
+
+    fn report_captures(&self) {
+        let states = self.captures.states();
+        let faults: Vec<_> = states.iter().filter_map(|state| state.fault.clone()).collect();
+        if faults.is_empty() {
+            self.published.readiness().ready(Part::Capture);
+        } else {
+            self.published.readiness().not_ready(Part::Capture, faults.join("; "));
+        }
+        self.published.set_captures(states.into_iter().map(|state| state.status).collect());
+    }
+
+    fn report_store(&mut self) {
+        let error = self.store.as_ref().and_then(StoreWriter::last_error);
+        let failing = error.is_some();
+        if let Some(error) = error {
+            self.published.readiness().not_ready(Part::Store, error.to_string());
+        } else if self.store_failing {
+            self.published.readiness().ready(Part::Store);
+        }
+        self.store_failing = failing;
+    }
+}
+
+/// The moment `span` before `now`.
+fn before(now: Timestamp, span: Micros) -> Timestamp {
+    Timestamp(now.0.saturating_sub(span.0.saturating_mul(1_000)))
+}

@@ -1,0 +1,192 @@
+//! `run`: the daemon, from the mirror port to the hosts.
+//!
+//! ```text
+//! capture threads ─ FrameQueue ─► engine thread ─ Published ─► API tasks (tokio)
+//!  one per interface   bounded         │ changed networks
+//!                                      └─► store writer (a thread of its own)
+//! ```
+//!
+//! Everything that can fail for the operator (ports, store, interfaces, privilege) is tried before the first thread
+//! starts, and ends the program with one sentence. After that nothing does but the signals: an interface that vanishes is
+//! retried, a store that fails is counted, and both make `/readyz` say so.
+
+mod capture;
+mod clock;
+mod engine_thread;
+mod logging;
+mod order;
+mod queue;
+mod serve;
+#[cfg(test)]
+mod tests;
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use spand_capture::{LiveCapture, LiveError, LiveOptions};
+use spand_core::engine::Engine;
+use spand_core::window::record::NetworkRecord;
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros, Timestamp};
+
+use self::capture::Captures;
+use self::engine_thread::EngineThread;
+use self::queue::FrameQueue;
+use self::serve::Servers;
+use crate::api::Api;
+use crate::config::{Capture, Config, EngineOptions};
+use crate::exit::Failure;
+use crate::publisher::{MonotonicClock, Part, Published};
+use crate::store::{Change, SledStore, StoreWriter};
+
+/// Longest wait of a capture thread without packets; also what a stop may take.
+const READ_TIMEOUT: Micros = Micros::from_millis(100);
+
+/// Runs the gateway until SIGTERM or SIGINT.
+pub fn run(config: &Config) -> Result<(), Failure> {
+    logging::start(&config.log);
+    let options = EngineOptions { hash_seed: draw_seed(), ..EngineOptions::default() };
+    let engine = Engine::new(config.engine(options)?);
+    if config.traffic.internal.is_empty() {
+        tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
+    }
+    let clock = MonotonicClock::from_wall_clock();
+    let published = Published::new(config.publisher(), clock);
+    let servers = Servers::bind(config)?;
+    let (engine, store) = restore(config, engine, &published)?;
+    let opened = open(&config.capture)?;
+
+    let queue = FrameQueue::new(config.capture.queue_packets);
+    let retry = Duration::from_secs(config.capture.retry_s.get());
+    let captures = Arc::new(Captures::new(queue, clock, retry, &config.capture.interfaces));
+    let api = Api::new(config.api(), published.clone(), store.as_ref().map(|store| store.measures().clone()));
+    let worker = EngineThread::new(engine, published.clone(), Arc::clone(&captures), store);
+    let thread_ended = Arc::clone(&captures.thread_ended);
+    let threads = Threads::start(worker, opened, captures)?;
+    published.readiness().ready(Part::Engine);
+
+    let ended = servers.run(api, &published, &thread_ended);
+    threads.stop();
+    ended
+}
+
+/// A secret number. The standard library draws its hash keys from the system; a hash of nothing under them is one.
+fn draw_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// Opens the store and fills the engine with what it holds; what aged is dropped by the engine.
+fn restore(
+    config: &Config,
+    mut engine: Engine,
+    published: &Published,
+) -> Result<(Engine, Option<StoreWriter>), Failure> {
+    if !config.store.enabled {
+        published.readiness().ready(Part::Store);
+        return Ok((engine, None));
+    }
+    let opened = SledStore::open(&config.store.directory).map_err(|error| Failure::Environment(error.to_string()))?;
+    if let Some(set_aside) = &opened.set_aside {
+        tracing::warn!("{set_aside}");
+    }
+    let now = published.now();
+    let aged = refill(&mut engine, opened.records, now);
+    let networks = engine.networks(now);
+    tracing::info!(
+        networks = networks.len(),
+        aged = aged.len(),
+        unreadable = opened.unreadable,
+        store = %config.store.directory.display(),
+        "restored"
+    );
+    published.replace(networks);
+    let interval = Duration::from_millis(config.store.save_interval_ms.get());
+    let writer = StoreWriter::start(opened.store, interval).map_err(|error| cannot_start_a_thread(&error))?;
+    writer.submit(aged);
+    published.readiness().ready(Part::Store);
+    Ok((engine, Some(writer)))
+}
+
+/// Gives the engine what the store holds. Returns what has aged too much, to be removed from the store.
+fn refill(engine: &mut Engine, records: Vec<(Network, NetworkRecord)>, now: Timestamp) -> Vec<Change> {
+    // From here on the engine keeps account of changes; what is restored is in the store and is none.
+    engine.changed_records(0);
+    let mut aged = Vec::new();
+    for (network, record) in records {
+        engine.restore(network, record, now);
+        if engine.network(network, now).is_none() {
+            aged.push((network, None));
+        }
+    }
+    aged
+}
+
+/// Opens every interface.
+fn open(capture: &Capture) -> Result<Vec<(LiveCapture, LiveOptions)>, Failure> {
+    let options = capture.interfaces.iter().map(|interface| LiveOptions {
+        interface: interface.clone(),
+        filter: (!capture.filter.is_empty()).then(|| capture.filter.clone()),
+        snap_len: capture.snap_length_bytes,
+        buffer: Bytes(u64::from(NonZeroU32::get(capture.buffer_mib)) << 20),
+        immediate: capture.immediate,
+        promiscuous: capture.promiscuous,
+        read_timeout: READ_TIMEOUT,
+    });
+    options.map(|options| Ok((LiveCapture::open(&options).map_err(|error| cannot_capture(&error))?, options))).collect()
+}
+
+fn cannot_capture(error: &LiveError) -> Failure {
+    match error {
+        LiveError::BadFilter { .. } | LiveError::BadOption { .. } => Failure::Usage(error.to_string()),
+        _ => Failure::Environment(error.to_string()),
+    }
+}
+
+fn cannot_start_a_thread(error: &io::Error) -> Failure {
+    Failure::Environment(format!("cannot start a thread: {error}; raise the limit of tasks (ulimit -u, TasksMax=)"))
+}
+
+/// The threads that packets run through.
+struct Threads {
+    shared: Arc<Captures>,
+    captures: Vec<JoinHandle<()>>,
+    engine: JoinHandle<()>,
+}
+
+impl Threads {
+    fn start(
+        worker: EngineThread,
+        opened: Vec<(LiveCapture, LiveOptions)>,
+        shared: Arc<Captures>,
+    ) -> Result<Self, Failure> {
+        let ended = shared.ends_with();
+        let engine = thread::Builder::new().name("engine".to_owned()).spawn(move || {
+            worker.run();
+            drop(ended);
+        });
+        let engine = engine.map_err(|error| cannot_start_a_thread(&error))?;
+        let mut captures = Vec::new();
+        for (input, (live, options)) in (0..).zip(opened) {
+            tracing::info!(interface = %options.interface, "capturing");
+            captures.push(shared.start(input, live, options).map_err(|error| cannot_start_a_thread(&error))?);
+        }
+        Ok(Self { shared, captures, engine })
+    }
+
+    /// Stops capturing, lets the engine take what is queued, and saves everything.
+    fn stop(self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for capture in self.captures {
+            // A thread that panicked has said so; the others still end in order.
+            drop(capture.join());
+        }
+        self.shared.queue.close();
+        drop(self.engine.join());
+        tracing::info!("stopped");
+    }
+}

@@ -1,0 +1,133 @@
+//! The listeners, the signals, and the end of the program.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+
+use crate::api::Api;
+use crate::config::{Config, Listen};
+use crate::exit::Failure;
+use crate::publisher::Published;
+
+/// Requests that are being answered at a stop may take this long.
+const LAST_ANSWERS: Duration = Duration::from_secs(3);
+
+/// The listeners, bound but not yet answering.
+#[derive(Debug)]
+pub(super) struct Servers {
+    runtime: Runtime,
+    grpc: TcpListener,
+    http: TcpListener,
+}
+
+impl Servers {
+    /// Binds both listeners.
+    pub(super) fn bind(config: &Config) -> Result<Self, Failure> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("api").enable_all().build();
+        Ok(Self {
+            runtime: runtime.map_err(|error| super::cannot_start_a_thread(&error))?,
+            grpc: bind("api.grpc_listen", config.api.grpc_listen)?,
+            http: bind("api.http_listen", config.api.http_listen)?,
+        })
+    }
+
+    /// Answers until a signal comes (`Ok`), or something ends that should not.
+    pub(super) fn run(self, api: Api, published: &Published, thread_ended: &Notify) -> Result<(), Failure> {
+        let Self { runtime, grpc, http } = self;
+        let ended = runtime.block_on(serve(grpc, http, api, published, thread_ended));
+        runtime.shutdown_timeout(LAST_ANSWERS);
+        ended
+    }
+}
+
+async fn serve(
+    grpc: TcpListener,
+    http: TcpListener,
+    api: Api,
+    published: &Published,
+    thread_ended: &Notify,
+) -> Result<(), Failure> {
+    let mut signals = Signals::new().map_err(|error| failed("catch signals", &error))?;
+    let grpc = tokio::net::TcpListener::from_std(grpc).map_err(|error| failed("serve gRPC", &error))?;
+    let http = tokio::net::TcpListener::from_std(http).map_err(|error| failed("serve HTTP", &error))?;
+    for (protocol, listener) in [("gRPC", &grpc), ("HTTP", &http)] {
+        let address = listener.local_addr().map_err(|error| failed("read the address of a listener", &error))?;
+        tracing::info!(%address, "answering {protocol}");
+    }
+
+    let (stop, stopped) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    tasks.spawn(published.clone().tell());
+    let grpc_api = api.clone();
+    let grpc_stopped = stopped.clone();
+    tasks.spawn(async move { grpc_api.serve_grpc(grpc, grpc_stopped).await });
+    tasks.spawn(async move { api.serve_http(http, stopped).await });
+
+    let ended = tokio::select! {
+        signal = signals.wait() => {
+            tracing::info!(signal, "stopping");
+            Ok(())
+        }
+        () = thread_ended.notified() => Err("a thread of the gateway has ended"),
+        _ = tasks.join_next() => Err("a server has ended"),
+    };
+    published.close();
+    stop.send_replace(true);
+    let answered = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(LAST_ANSWERS, answered).await.is_err() {
+        tracing::warn!("requests were still being answered and are cut off");
+    }
+    ended.map_err(|what| Failure::Environment(format!("{what}; the lines above say why")))
+}
+
+fn bind(key: &str, Listen(address): Listen) -> Result<TcpListener, Failure> {
+    let listener = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    listener.map_err(|error| Failure::Environment(cannot_listen(key, address, &error)))
+}
+
+fn cannot_listen(key: &str, address: SocketAddr, error: &io::Error) -> String {
+    let way_out = match error.kind() {
+        io::ErrorKind::AddrInUse => "another program listens there: stop it or choose another port",
+        io::ErrorKind::AddrNotAvailable => "no interface of this machine has that address: choose one that is here",
+        io::ErrorKind::PermissionDenied => "ports below 1024 need CAP_NET_BIND_SERVICE: choose a higher one",
+        _ => "choose another address",
+    };
+    format!("cannot listen on {address} ({key}): {error}; {way_out}")
+}
+
+fn failed(what: &str, error: &io::Error) -> Failure {
+    Failure::Environment(format!("cannot {what}: {error}"))
+}
+
+/// The signals that stop the gateway in order.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn wait(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.hang_up.recv() => "SIGHUP",
+        }
+    }
+}
