@@ -19,6 +19,7 @@ use crate::flow::findings::Context;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::ConnectionId;
+use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, Key, Turning};
 use crate::flow::tuple::{Side, Tuple};
 use crate::window::table::NetworkTable;
@@ -124,6 +125,13 @@ impl Engine {
     /// What was seen and what was ignored.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The replica of the window with which `source` sends to `destination`, as of the last frame; `None` where there is
+    /// no such connection or its sender is not followed. For measuring how close it is to the sender's own.
+    pub fn replica(&self, source: Endpoint, destination: Endpoint) -> Option<&Shadow> {
+        let (tuple, side) = Tuple::of(source, destination);
+        self.flows.get(self.flows.find(&tuple)?)?.replica(side)
     }
 
     /// Connections in the table.

@@ -10,6 +10,7 @@ use crate::flow::followed::Followed;
 use crate::flow::report::DirectionReport;
 use crate::flow::sample::ConnectionId;
 use crate::flow::sender::Sender;
+use crate::flow::shadow::Shadow;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
 use crate::wire::segment::{Endpoint, Flags, Segment};
@@ -87,6 +88,11 @@ impl Connection {
             Side::Low => low,
             Side::High => high,
         }
+    }
+
+    /// The replica of the window of the sender on `side`, where it is followed.
+    pub(crate) fn replica(&self, side: Side) -> Option<&Shadow> {
+        self.sender(side)?.replica()
     }
 
     /// Whether `segment`, sent by `side`, opens another connection with the same addresses and ports: a SYN with another

@@ -22,6 +22,7 @@ use crate::flow::sample::SampleReason;
 use crate::flow::scoreboard::Scoreboard;
 use crate::flow::segment_size::SegmentSize;
 use crate::flow::sequence::SequenceSpace;
+use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::timestamps::EchoTimer;
 use crate::wire::segment::Segment;
@@ -151,6 +152,11 @@ impl Sender {
         if let Some(followed) = self.followed.as_deref_mut() {
             followed.starts_advised = true;
         }
+    }
+
+    /// The replica of its window, where it is wanted.
+    pub(crate) fn replica(&self) -> Option<&Shadow> {
+        self.followed.as_deref().map(|followed| &followed.shadow)
     }
 
     /// Whether its FIN was acknowledged.

@@ -90,6 +90,11 @@ impl FlowTable {
             .map(|index| Key(*index))
     }
 
+    /// The connection under `key`, to look at.
+    pub(crate) fn get(&self, key: Key) -> Option<&Connection> {
+        self.entries.get(key.0).map(|entry| &entry.connection)
+    }
+
     /// The connection under `key`.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Connection> {
         self.entries.get_mut(key.0).map(|entry| &mut entry.connection)
