@@ -144,6 +144,18 @@ impl Law for Cubic {
         }
     }
 
+    fn stayed_within(&mut self) {
+        self.hystart.bear_out();
+    }
+
+    fn doubts_avoidance(&self) -> bool {
+        self.last_max == 0 && self.hystart.is_doubtful()
+    }
+
+    fn explores(&self) -> bool {
+        self.last_max == 0
+    }
+
     fn surpassed(&mut self) -> bool {
         self.last_max == 0 && self.hystart.refute()
     }

@@ -16,6 +16,8 @@ const TRAIN_GAP: Micros = Micros(2_000);
 const BURST_ALLOWANCE: Micros = Micros(1_000);
 /// Round-trip times looked at in each round.
 const SAMPLES: u8 = 8;
+/// Answered acknowledgements that bear a claimed end of slow start out.
+const ANSWERS: u8 = 8;
 /// Least and largest rise of the round-trip time that counts.
 const RISE_LEAST: Micros = Micros(4_000);
 const RISE_MOST: Micros = Micros(16_000);
@@ -30,6 +32,8 @@ pub(super) struct HyStart {
     round_rtt: Option<Micros>,
     samples: u8,
     found: bool,
+    /// Acknowledgements answered within the window since.
+    borne_out: u8,
     /// The sender went on in slow start although it should have ended: it has no HyStart, or another one.
     refuted: bool,
 }
@@ -57,6 +61,18 @@ impl HyStart {
             self.found |= round_rtt.0 > delay_min.0 + rise;
         }
         self.found
+    }
+
+    /// The sender answered an acknowledgement and stayed within the window that slow start's end left.
+    pub(super) fn bear_out(&mut self) {
+        if self.found {
+            self.borne_out = self.borne_out.saturating_add(1);
+        }
+    }
+
+    /// Whether it claims the end of slow start, and nothing the sender did since speaks for that yet.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.found && self.borne_out < ANSWERS
     }
 
     /// The sender went on in slow start: it had not ended. True where this had claimed so.

@@ -39,7 +39,7 @@ use self::flavour::{Contradictions, Flavour};
 use self::limiter::{Rounds, Signs};
 use self::observation::{Acked, Sent};
 use self::reno::Reno;
-use self::replica::{Progress, Replica};
+use self::replica::{Law, Progress, Replica};
 use self::rto::Rto;
 use self::small::SmallSegments;
 use self::transfer::Transfer;
@@ -261,8 +261,8 @@ impl Shadow {
         }
         let slow_start = match (self.contradictions.best(), &self.bbr) {
             (Flavour::Bbr, Some(bbr)) => bbr.starting(),
-            (Flavour::Reno, _) => self.reno.cwnd.in_slow_start(),
-            _ => self.cubic.cwnd.in_slow_start(),
+            (Flavour::Reno, _) => self.reno.in_slow_start(),
+            _ => self.cubic.in_slow_start(),
         };
         if slow_start { Phase::SlowStart } else { Phase::CongestionAvoidance }
     }
@@ -363,6 +363,7 @@ impl Shadow {
     fn weigh_steady_pipe(&mut self, pipe: u32) {
         let srtt = self.rto.srtt();
         let (reno, cubic) = (self.reno.lower(pipe, srtt), self.cubic.lower(pipe, srtt));
+        self.cubic.law.stayed_within();
         self.known = true;
         self.contradict(reno, cubic, reno.min(cubic));
     }

@@ -41,6 +41,19 @@ pub(super) trait Law {
     /// Sending resumes after `idle` with nothing outstanding.
     fn resumed(&mut self, _at: Timestamp, _idle: Micros) {}
 
+    /// The sender answered an acknowledgement within the window.
+    fn stayed_within(&mut self) {}
+
+    /// Whether it left slow start on its own and nothing bears that out yet.
+    fn doubts_avoidance(&self) -> bool {
+        false
+    }
+
+    /// Whether it grows as in slow start although that is over: no loss has shown the size of the path.
+    fn explores(&self) -> bool {
+        false
+    }
+
     /// The sender went beyond the window; true where a slow-start end of its own was wrong.
     fn surpassed(&mut self) -> bool {
         false
@@ -58,6 +71,11 @@ pub(super) struct Replica<L> {
 impl<L: Law> Replica<L> {
     pub(super) const fn new(initial: u32, law: L) -> Self {
         Self { cwnd: Cwnd::new(initial), usage: Usage::new(), law }
+    }
+
+    /// Whether the sender is, or may still be, in slow start.
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd.in_slow_start() || self.law.doubts_avoidance()
     }
 
     /// Growth by an acknowledgement outside recovery; returns the growth earned in congestion avoidance, in segments.
@@ -78,7 +96,7 @@ impl<L: Law> Replica<L> {
         let before = self.cwnd.segments();
         let price = self.law.price(progress.at, &self.cwnd, left);
         self.cwnd.avoid(price, left);
-        (self.cwnd.segments() - before).max(0.0)
+        if self.law.explores() { 0.0 } else { (self.cwnd.segments() - before).max(0.0) }
     }
 
     /// A loss or mark: the law's threshold holds from here on, the window follows the pipe until recovery ends.
