@@ -44,6 +44,20 @@ impl Config {
         if !(0.0..=1.0).contains(&self.holdout.share) {
             return Err(format!("holdout.share is {}: give 0 to 1, such as 0.05", self.holdout.share));
         }
+        let day_ms = 24 * 3_600 * 1_000;
+        let times_ms = [
+            ("gateway.timeout_ms", self.gateway.timeout_ms.get()),
+            ("gateway.silence_s", self.gateway.silence_s.get().saturating_mul(1_000)),
+            ("gateway.retry_max_ms", self.gateway.retry_max_ms.get()),
+            ("policy.lifetime_s", self.policy.lifetime_s.get().saturating_mul(1_000)),
+            ("policy.max_age_s", self.policy.max_age_s.get().saturating_mul(1_000)),
+            ("route.batch_ms", self.route.batch_ms.get()),
+            ("route.settle_ms", self.route.settle_ms.get()),
+            ("route.verify_s", self.route.verify_s.get().saturating_mul(1_000)),
+        ];
+        if let Some((key, _)) = times_ms.into_iter().find(|(_, ms)| *ms > day_ms) {
+            return Err(format!("{key} is longer than a day: give less"));
+        }
         let windows = [
             ("policy.cap_segments", self.policy.cap_segments),
             ("policy.floor_segments", self.policy.floor_segments),

@@ -93,6 +93,8 @@ fn values_that_do_not_go_together_are_named() {
         ("[holdout]\nshare = nan", "holdout.share is NaN"),
         ("[policy]\nrtt_ratio_min = 1.5", "must hold 1 between them"),
         ("[policy]\nrtt_ratio_max = inf", "must hold 1 between them"),
+        ("[route]\nbatch_ms = 9223372036854775807", "route.batch_ms is longer than a day"),
+        ("[policy]\nlifetime_s = 86401", "policy.lifetime_s is longer than a day"),
         ("[route]\nburst_cap_segments = 70000", "route.burst_cap_segments is 70000: give 1 to 65535"),
         ("addresses = [\"127.0.0.1\"]", "addresses: 127.0.0.1 is not an address that others reach this host by"),
     ] {

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use spand_proto::contract::HostName;
+use spand_proto::report::PushCount;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
@@ -26,7 +27,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Way};
 use crate::control::{Pending, Server};
 use crate::exit::Failure;
-use crate::subscriber::{QUEUE, Subscriber};
+use crate::subscriber::{QUEUE, Reporter, Subscriber};
 
 /// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
 const TICK: Duration = Duration::from_secs(1);
@@ -34,7 +35,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long a stop may take to remove what is in force.
 const STOP_PATIENCE: Duration = Duration::from_secs(4);
 
-/// Runs until SIGTERM or SIGINT.
+/// Runs until SIGTERM, SIGINT or SIGHUP.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     log::start(&config.log)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
@@ -63,6 +64,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
 
 async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::environment)?;
+    let mut hangup = signal(SignalKind::hangup()).map_err(Failure::environment)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::environment)?;
     let (ask, mut asked) = mpsc::channel::<Pending>(16);
     let _server = Server::start(&config.control_socket(), ask)?;
@@ -72,6 +74,9 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let subscriber = Subscriber::new(config.gateway.clone(), clock, host_name.clone(), signals);
     let subscription = tokio::spawn(subscriber.run(own.clone()));
+    let (count, counted) = watch::channel(PushCount::default());
+    let reporter = Reporter::new(config.gateway.clone(), host_name.clone(), clock.now());
+    let reports = tokio::spawn(reporter.run(counted));
 
     let mut agent = Agent::new(config, clock, host_name, own, applier);
     let mut tick = interval(TICK);
@@ -87,6 +92,7 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
             biased;
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
+            _ = hangup.recv() => break,
             // First of all: a next hop in doubt goes before anything else is read.
             () = agent.applier.disturbed() => agent.reconcile().await,
             () = sleep_until(last_batch + batch), if agent.is_dirty() => {
@@ -99,12 +105,16 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
                 // The subscriber only ends with its receiver.
                 None => return Err(Failure::Environment("the subscription ended for good".to_owned())),
             },
-            _ = tick.tick() => agent.on_tick(),
+            _ = tick.tick() => {
+                agent.on_tick();
+                agent.pushes.publish(&count);
+            }
             _ = look.tick() => addresses::refresh(config, &tell).await,
         }
     }
     info!("stopping: what is in force is removed");
     subscription.abort();
+    reports.abort();
     agent.stop(STOP_PATIENCE).await
 }
 

@@ -7,7 +7,9 @@
 
 use spand_proto::network::Network;
 use spand_proto::push::{ImminentStart, Trigger};
+use spand_proto::report::PushCount;
 use spand_proto::units::{Micros, Timestamp};
+use tokio::sync::watch;
 
 use crate::control::Pushes;
 
@@ -64,6 +66,13 @@ impl PushWatch {
             };
             *count += 1;
         }
+    }
+
+    /// Tells who reports them, where they grew. What was not applied is in none of the contract's classes but the first.
+    pub(super) fn publish(&self, to: &watch::Sender<PushCount>) {
+        let Pushes { received, in_time, late, .. } = self.counts;
+        let now = PushCount { received, in_time, late, unmatched: 0 };
+        to.send_if_modified(|known| std::mem::replace(known, now) != now);
     }
 
     /// What became of them so far.

@@ -18,11 +18,13 @@ use tracing::{info, warn};
 
 mod backoff;
 mod holdings;
+mod report;
 #[cfg(test)]
 mod tests;
 
 pub use backoff::Backoff;
 pub use holdings::{HoldingCounts, Holdings};
+pub use report::Reporter;
 
 use crate::clock::Clock;
 use crate::config::Gateway;

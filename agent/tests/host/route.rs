@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::support::agent::{Agent, eventually, text};
-use crate::support::gateway::{Gateway, Stream, announced, estimate};
+use crate::support::gateway::{Gateway, Stream, announced, announced_late, estimate};
 use crate::support::namespace::{in_namespace, ip, two_uplinks};
 use nix::sys::signal::{Signal, kill};
 use spand_proto::push::{UpdateEvent, WithdrawalReason};
@@ -22,7 +22,8 @@ async fn agent_with(gateway: &mut Gateway, networks: &[&str]) -> (Agent, Stream)
     let agent = Agent::start(gateway, ROUTE, "");
     let estimates: Vec<_> = networks.iter().map(|network| estimate(network, 40, 60)).collect();
     let stream = gateway.snapshot(&estimates).await;
-    eventually(SOON, "routes are set", || networks.iter().all(|network| ours().contains(network))).await;
+    let all = |routes: &str| networks.iter().all(|network| routes.contains(network));
+    eventually(SOON, "routes are set", || all(&ours())).await;
     (agent, stream)
 }
 
@@ -290,7 +291,7 @@ fn as_many_routes_as_allowed_and_announced_ones_first() {
     in_namespace("limit", || async {
         two_uplinks();
         let mut gateway = Gateway::start().await;
-        let agent = Agent::start(&gateway, ROUTE, "[limits]\napplied = 2");
+        let _agent = Agent::start(&gateway, ROUTE, "[limits]\napplied = 2");
         let estimates: Vec<_> = (0..4).map(|n| estimate(&format!("192.0.{n}.0/24"), 40, 60)).collect();
         let mut stream = gateway.snapshot(&estimates).await;
         eventually(SOON, "two are set", || ours().lines().count() == 2).await;
@@ -298,8 +299,32 @@ fn as_many_routes_as_allowed_and_announced_ones_first() {
         stream.send(announced("192.0.3.0/24", "192.0.3.9")).await;
         eventually(SOON, "the announced one comes", || ours().contains("192.0.3.0/24")).await;
         assert_eq!(ours().lines().count(), 2);
-        let pushes = agent.json(&["status", "--json"])["pushes"].clone();
-        assert_eq!(pushes["received"], 1, "{pushes}");
+    });
+}
+
+#[test]
+fn announced_starts_are_judged_and_reported() {
+    in_namespace("announced", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (agent, mut stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        // Changed by the announcement, and in force long before the 80 ms of a handshake.
+        stream.send(announced("192.0.2.0/24", "192.0.2.9")).await;
+        let pushes = || agent.json(&["status", "--json"])["pushes"].clone();
+        eventually(SOON, "judged", || pushes()["in_time"] == 1).await;
+        // The packet was seen 90 ms ago, and its window was not in force then.
+        stream.send(announced_late("198.51.100.0/24", "198.51.100.9")).await;
+        eventually(SOON, "judged", || pushes()["late"] == 1).await;
+        stream.send(announced("10.1.0.0/24", "10.1.0.77")).await;
+        eventually(SOON, "judged", || pushes()["not_applied"] == 1).await;
+        assert_eq!(pushes()["received"], 3);
+
+        let mut told = (0, 0, 0);
+        while told != (3, 1, 1) {
+            let report = tokio::time::timeout(Duration::from_secs(30), gateway.reports.recv()).await.unwrap().unwrap();
+            let pushes = report.pushes;
+            told = (told.0 + pushes.received, told.1 + pushes.in_time, told.2 + pushes.late);
+        }
     });
 }
 
@@ -308,4 +333,38 @@ fn kill_both(agent: &mut Agent) {
     kill(agent.pid(), Signal::SIGSTOP).unwrap();
     kill(agent.guard(), Signal::SIGKILL).unwrap();
     agent.kill();
+}
+
+#[test]
+#[ignore = "measures"]
+fn how_fast_stale_routes_go() {
+    in_namespace("figures", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let networks: Vec<String> = (0..1_000u32).map(|n| format!("198.{}.{}.0/24", 18 + n / 256, n % 256)).collect();
+        let names: Vec<&str> = networks.iter().map(String::as_str).collect();
+        let started = std::time::Instant::now();
+        let (mut agent, _stream) = agent_with(&mut gateway, &names).await;
+        eprintln!("1,000 routes set {:?} after the start", started.elapsed());
+        let log = agent.folder.path().join("monitor");
+        let file = std::fs::File::create(&log).unwrap();
+        let mut monitor =
+            std::process::Command::new("ip").args(["-ts", "monitor", "route"]).stdout(file).spawn().unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        ip("route replace default via 10.2.0.1");
+        eventually(SOON, "they come back", || ours().matches("via 10.2.0.1").count() == 1_000).await;
+        monitor.kill().unwrap();
+        monitor.wait().unwrap();
+        let lines = text(&log);
+        let stamp =
+            |line: &str| line[1..].split(']').next().unwrap().rsplit(':').next().unwrap().parse::<f64>().unwrap();
+        let change = lines.lines().find(|l| l.contains("default via 10.2.0.1")).map(stamp).unwrap();
+        let gone: Vec<f64> =
+            lines.lines().filter(|l| l.contains("Deleted 198.")).map(|l| (stamp(l) - change) * 1e3).collect();
+        eprintln!("{} removed {:.2} to {:.2} ms after the change", gone.len(), gone[0], gone.last().unwrap());
+        let killed = std::time::Instant::now();
+        agent.kill();
+        while !ours().is_empty() {}
+        eprintln!("1,000 routes removed {:?} after SIGKILL", killed.elapsed());
+    });
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Segments, Timestamp};
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::{Applier, ApplyCounts, Lack, Outcome, Wishes};
 use crate::clock;
@@ -332,8 +332,14 @@ impl Applier for RouteApplier {
             limit: self.limit,
         });
         for (network, obstacle) in &plan.obstacles {
-            if self.obstacles.get(network) != Some(obstacle) {
-                *self.counts.entry(obstacle.name()).or_default() += 1;
+            if self.obstacles.get(network) == Some(obstacle) {
+                continue;
+            }
+            *self.counts.entry(obstacle.name()).or_default() += 1;
+            if *obstacle == Obstacle::Administrator {
+                info!(%network, "not applied: {}", obstacle.sentence());
+            } else {
+                debug!(%network, reason = obstacle.name(), "not applied");
             }
         }
         self.obstacles = plan.obstacles;

@@ -8,6 +8,7 @@ use spand_proto::convert::answers_to_wire;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Trigger, Update, UpdateEvent};
 use spand_proto::query::{Answer, Query, Question};
+use spand_proto::report::{Report, ReportReceipt};
 use spand_proto::start::{StartPolicy, StartRequest, start};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 use spand_proto::v1;
@@ -24,6 +25,7 @@ pub(crate) const NOW: Timestamp = Timestamp(1_000_000_000_000_000_000);
 /// A gateway; it is gone when this is dropped.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
+    pub(crate) reports: mpsc::Receiver<Report>,
     streams: mpsc::Receiver<Stream>,
     server: JoinHandle<()>,
 }
@@ -37,6 +39,7 @@ pub(crate) struct Stream {
 
 struct Service {
     streams: mpsc::Sender<Stream>,
+    reports: mpsc::Sender<Report>,
 }
 
 #[tonic::async_trait]
@@ -60,8 +63,11 @@ impl Spand for Service {
         Ok(Response::new(ReceiverStream::new(outgoing)))
     }
 
-    async fn report(&self, _: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
-        Err(Status::unimplemented("not here"))
+    async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        let report = Report::try_from(request.into_inner()).map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let receipt = ReportReceipt { accepted: 0, ignored: 0 };
+        self.reports.send(report).await.map_err(|_| Status::unavailable("the test is over"))?;
+        Ok(Response::new(receipt.into()))
     }
 }
 
@@ -76,14 +82,15 @@ impl Gateway {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, streams) = mpsc::channel(16);
+        let (reporter, reports) = mpsc::channel(16);
         let server = tokio::spawn(async move {
             tonic::transport::Server::builder()
-                .add_service(SpandServer::new(Service { streams: sender }))
+                .add_service(SpandServer::new(Service { streams: sender, reports: reporter }))
                 .serve_with_incoming(TcpListenerStream::new(listener))
                 .await
                 .unwrap();
         });
-        Self { address, streams, server }
+        Self { address, reports, streams, server }
     }
 
     pub(crate) fn url(&self) -> String {
@@ -190,14 +197,23 @@ fn answer(query: &Query, question: &Question) -> Answer {
     Answer { address: question.address, estimate: known, lifetime: Micros::from_secs(60), advice }
 }
 
-/// A SYN from `remote` in `network`, whose estimate moved to 44 segments.
+/// A SYN from `remote` in `network`, whose estimate is 44 segments now.
 pub(crate) fn announced(network: &str, remote: &str) -> UpdateEvent {
+    announced_after(Micros(300), network, remote)
+}
+
+/// The same, told later than the network's smallest round trip after the SYN.
+pub(crate) fn announced_late(network: &str, remote: &str) -> UpdateEvent {
+    announced_after(Micros::from_millis(90), network, remote)
+}
+
+fn announced_after(delay: Micros, network: &str, remote: &str) -> UpdateEvent {
     UpdateEvent::ImminentStart(ImminentStart {
         host: Endpoint { address: "10.1.0.2".parse().unwrap(), port: Some(443) },
         remote: Endpoint { address: remote.parse().unwrap(), port: Some(50_000) },
         trigger: Trigger::PassiveOpen,
         observed: NOW,
-        delay: Micros(300),
+        delay,
         estimate: estimate(network, 44, 60),
     })
 }
