@@ -5,11 +5,9 @@ use std::net::IpAddr;
 use rand::rngs::StdRng;
 use rand::seq::index::sample;
 use rand::{RngExt, SeedableRng};
-use spand_core::flow::report::RttSummary;
 use spand_core::flow::sample::ConnectionId;
-use spand_core::window::bucket::{Bucket, Contribution, Source};
+use spand_core::window::bucket::{Bucket, Contribution, RttSum, Source};
 use spand_core::window::record::NetworkRecord;
-use spand_core::window::view::LimitCounts;
 use spand_gateway::store::Change;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
@@ -41,16 +39,13 @@ pub fn network(number: u32) -> Network {
 fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
     let now = 176_000_000 + tick;
     let share = f64::from(number) * 1_448.5 + tick as f64;
-    let bucket = |n| Bucket {
-        index: now - buckets + n,
-        rtt: RttSummary {
-            count: 40 + n,
-            min: Some(Micros(20_000 + tick)),
-            max: Some(Micros(90_000)),
-            sum: Micros(1_000_000),
-        },
+    let bucket = |n: u32| Bucket {
+        index: now - buckets + u64::from(n),
+        rtt: RttSum { count: 40 + u64::from(n), sum: Micros(1_000_000), min: Some(Micros(20_000 + tick)) },
         losses: n,
-        limits: LimitCounts { window: n, receiver: 1, application: 7 },
+        window_limited: n,
+        receiver_limited: 1,
+        application_limited: 7,
         carried: Window::from_bytes(share),
     };
     let contribution = |n: u64| Contribution {
@@ -66,7 +61,7 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
     };
     NetworkRecord {
         bucket: Micros::from_secs(10),
-        buckets: (0..buckets).map(bucket).collect(),
+        buckets: (0..).zip(0..buckets).map(|(n, _)| bucket(n)).collect(),
         contributions: (0..2 * buckets).map(contribution).collect(),
         newest_sample: Some(Timestamp(now * 10_000_000_000)),
         newest: Some(Timestamp(now * 10_000_000_000 + 1)),

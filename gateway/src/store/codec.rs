@@ -103,10 +103,8 @@ fn checksum(key: &[u8], checked: &[u8]) -> [u8; CHECKSUM_LEN] {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use spand_core::flow::report::RttSummary;
     use spand_core::flow::sample::ConnectionId;
-    use spand_core::window::bucket::{Bucket, Contribution, Source};
-    use spand_core::window::view::LimitCounts;
+    use spand_core::window::bucket::{Bucket, Contribution, RttSum, Source};
     use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
     use super::*;
@@ -120,15 +118,13 @@ mod tests {
             index: u64,
             count: u64,
             min: Option<u64>,
-            max: Option<u64>,
             sum: u64,
-            losses: u64,
-            limits: (u64, u64, u64),
+            counts: (u32, u32, u32, u32),
             carried in prop::option::of(window()),
         ) -> Bucket {
-            let rtt = RttSummary { count, min: min.map(Micros), max: max.map(Micros), sum: Micros(sum) };
-            let limits = LimitCounts { window: limits.0, receiver: limits.1, application: limits.2 };
-            Bucket { index, rtt, losses, limits, carried }
+            let rtt = RttSum { count, min: min.map(Micros), sum: Micros(sum) };
+            let (losses, window_limited, receiver_limited, application_limited) = counts;
+            Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited, carried }
         }
     }
 

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! record        bucket length (µs), presence, [newest sample] [newest] [raised] (ns), buckets, contributions
-//! buckets       count, then each: index less that of the one before, presence, RTT count, [RTT min] [RTT max] (µs),
-//!               RTT sum (µs), losses, limits (window, receiver, application), [largest carried window] (fraction)
+//! buckets       count, then each: index less that of the one before, presence, RTT count, [RTT min] (µs), RTT sum
+//!               (µs), losses, limits (window, receiver, application), [largest carried window] (fraction)
 //! contributions count, then each: bucket index less that of the one before, family (0, 4 or 6), [address, connection],
 //!               samples, loss samples, sum, squares (fractions), MSS, lower bounds, presence, [largest bound] (fraction)
 //! ```
@@ -14,11 +14,9 @@
 
 use std::net::IpAddr;
 
-use spand_core::flow::report::RttSummary;
 use spand_core::flow::sample::ConnectionId;
-use spand_core::window::bucket::{Bucket, Contribution, Source};
+use spand_core::window::bucket::{Bucket, Contribution, RttSum, Source};
 use spand_core::window::record::NetworkRecord;
-use spand_core::window::view::LimitCounts;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::codec::RecordError;
@@ -70,15 +68,15 @@ pub(super) fn read(input: &mut Reader<'_>) -> Result<NetworkRecord, RecordError>
 }
 
 fn write_bucket(bucket: &Bucket, out: &mut Writer) {
-    let Bucket { index: _, rtt, losses, limits, carried } = bucket;
-    let present = [rtt.min.is_some(), rtt.max.is_some(), carried.is_some()];
-    out.byte(bits(present));
+    let Bucket { index: _, rtt, losses, window_limited, receiver_limited, application_limited, carried } = bucket;
+    out.byte(bits([rtt.min.is_some(), carried.is_some()]));
     out.whole(rtt.count);
-    for at in [rtt.min, rtt.max].into_iter().flatten() {
-        out.whole(at.0);
+    if let Some(min) = rtt.min {
+        out.whole(min.0);
     }
-    for number in [rtt.sum.0, *losses, limits.window, limits.receiver, limits.application] {
-        out.whole(number);
+    out.whole(rtt.sum.0);
+    for number in [losses, window_limited, receiver_limited, application_limited] {
+        out.whole((*number).into());
     }
     if let Some(carried) = carried {
         out.fraction(carried.bytes());
@@ -86,15 +84,16 @@ fn write_bucket(bucket: &Bucket, out: &mut Writer) {
 }
 
 fn read_bucket(index: u64, input: &mut Reader<'_>) -> Result<Bucket, RecordError> {
-    let [has_min, has_max, has_carried] = flags(input.byte()?)?;
+    let [has_min, has_carried] = flags(input.byte()?)?;
     let count = input.whole()?;
     let min = has_min.then(|| input.whole().map(Micros)).transpose()?;
-    let max = has_max.then(|| input.whole().map(Micros)).transpose()?;
     let sum = Micros(input.whole()?);
-    let losses = input.whole()?;
-    let limits = LimitCounts { window: input.whole()?, receiver: input.whole()?, application: input.whole()? };
+    let losses = input.whole_u32()?;
+    let (window_limited, receiver_limited) = (input.whole_u32()?, input.whole_u32()?);
+    let application_limited = input.whole_u32()?;
     let carried = has_carried.then(|| window(input)).transpose()?;
-    Ok(Bucket { index, rtt: RttSummary { count, min, max, sum }, losses, limits, carried })
+    let rtt = RttSum { count, sum, min };
+    Ok(Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited, carried })
 }
 
 fn write_contribution(contribution: &Contribution, out: &mut Writer) {
