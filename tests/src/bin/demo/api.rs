@@ -1,0 +1,58 @@
+//! The gateway's JSON interface, asked as a person would with curl.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use http_body_util::BodyExt;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+use spand_tests::lab::namespace::Namespace;
+
+/// Longest wait for an answer.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+
+/// Where the interface is.
+#[derive(Debug)]
+pub(crate) struct Api {
+    /// A namespace that reaches it.
+    pub(crate) namespace: Namespace,
+    /// Its address there.
+    pub(crate) address: SocketAddr,
+}
+
+impl Api {
+    /// The address of `path` for people.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Asks for `path`: status and body.
+    pub(crate) fn get(&self, path: &str) -> Result<(u16, String)> {
+        let url = self.url(path);
+        self.namespace.enter(|| {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let answer = runtime.block_on(async {
+                tokio::time::timeout(ANSWER_MAX, async {
+                    let client = Client::builder(TokioExecutor::new()).build_http::<String>();
+                    let response = client.get(url.parse()?).await?;
+                    let status = response.status().as_u16();
+                    let body = response.into_body().collect().await?.to_bytes();
+                    anyhow::Ok((status, String::from_utf8_lossy(&body).into_owned()))
+                })
+                .await
+            });
+            answer.with_context(|| format!("{url} did not answer within {ANSWER_MAX:?}"))?
+        })
+    }
+
+    /// Asks for `path` and reads the JSON of a good answer.
+    pub(crate) fn json(&self, path: &str) -> Result<Value> {
+        let (status, body) = self.get(path)?;
+        if status != 200 {
+            bail!("{} answered {status}: {body}", self.url(path));
+        }
+        serde_json::from_str(&body).with_context(|| format!("{} is no JSON: {body}", self.url(path)))
+    }
+}

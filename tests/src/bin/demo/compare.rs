@@ -1,0 +1,189 @@
+//! The gateway's estimates beside the kernel's own windows.
+
+use anyhow::{Context, Result, bail};
+use ipnet::IpNet;
+use serde_json::Value;
+use spand_tests::lab::truth::rules::{self, KernelSample, Reason};
+use spand_tests::lab::truth::{Row, Source};
+
+/// Further apart than this, the demo fails.
+const APART_MAX: f64 = 0.25;
+
+/// One network, as the gateway and as the kernel have it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Compared {
+    /// The network.
+    pub(crate) network: IpNet,
+    gateway: Option<Estimated>,
+    truth: Option<Truth>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Estimated {
+    segments: f64,
+    samples: u64,
+    rtt_min_ms: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Truth {
+    segments: f64,
+    losses: usize,
+    ends: usize,
+    rtt_min_ms: Option<f64>,
+}
+
+impl Compared {
+    /// How far the gateway is from the kernel, relative to the kernel; `None` where one of them has nothing.
+    pub(crate) fn error(&self) -> Option<f64> {
+        let (gateway, truth) = (self.gateway?.segments, self.truth?.segments);
+        Some((gateway - truth) / truth)
+    }
+
+    fn is_bad(&self) -> bool {
+        self.error().is_none_or(|error| error.abs() > APART_MAX)
+    }
+}
+
+/// Puts both sides together, the worst first. `listed` is the gateway's answer to `/v1/networks`.
+pub(crate) fn compare(networks: &[IpNet], listed: &Value, rows: &[Row]) -> Result<Vec<Compared>> {
+    let entries = entries(listed)?;
+    let samples = rules::samples(rows);
+    let mut compared: Vec<Compared> = networks
+        .iter()
+        .map(|network| {
+            let entry =
+                entries.iter().find(|entry| entry.get("prefix").and_then(Value::as_str) == Some(&network.to_string()));
+            Compared { network: *network, gateway: entry.and_then(estimated), truth: truth(*network, &samples, rows) }
+        })
+        .collect();
+    compared.sort_by(|a, b| {
+        let size = |c: &Compared| c.error().map_or(f64::INFINITY, f64::abs);
+        size(b).total_cmp(&size(a))
+    });
+    Ok(compared)
+}
+
+/// What the gateway knows so far, in one line.
+pub(crate) fn so_far(listed: &Value) -> Result<String> {
+    let known = entries(listed)?.iter().map(|entry| {
+        let prefix = entry.get("prefix").and_then(Value::as_str).unwrap_or("?");
+        match estimated(entry) {
+            Some(e) => format!("{prefix} {:.0} segments of {} samples", e.segments, e.samples),
+            None => format!("{prefix} not yet"),
+        }
+    });
+    Ok(known.collect::<Vec<_>>().join(", "))
+}
+
+/// The list of networks, whether bare or under a name.
+fn entries(listed: &Value) -> Result<&Vec<Value>> {
+    listed
+        .as_array()
+        .or_else(|| listed.get("networks").and_then(Value::as_array))
+        .with_context(|| format!("the answer to /v1/networks holds no list of networks: {listed}"))
+}
+
+fn estimated(entry: &Value) -> Option<Estimated> {
+    let number = |name: &str| entry.get(name).and_then(Value::as_f64);
+    Some(Estimated {
+        // The kernel's windows count segments of the same size: the quotient of bytes keeps the fraction.
+        segments: number("wc_bytes")? / number("mss").filter(|mss| *mss > 0.0)?,
+        samples: entry.get("samples").and_then(Value::as_u64)?,
+        rtt_min_ms: number("rtt_min_ms"),
+    })
+}
+
+fn truth(network: IpNet, samples: &[KernelSample], rows: &[Row]) -> Option<Truth> {
+    let here: Vec<&KernelSample> = samples.iter().filter(|s| network.contains(&s.flow.remote.ip())).collect();
+    let count = |reason| here.iter().filter(|sample| sample.reason == reason).count();
+    let rtt_min_us = rows
+        .iter()
+        .filter(|row| row.source == Source::Info && network.contains(&row.remote.ip()))
+        .filter_map(|row| row.min_rtt_us)
+        .min();
+    Some(Truth {
+        segments: rules::mean_window(here.iter().copied())?,
+        losses: count(Reason::Loss),
+        ends: count(Reason::End),
+        rtt_min_ms: rtt_min_us.map(|us| f64::from(us) / 1e3),
+    })
+}
+
+/// Prints the table.
+pub(crate) fn print(compared: &[Compared]) {
+    println!(
+        "  {:<18} {:>9} {:>9} {:>7}  {:>15}  {:>21}",
+        "network", "gateway", "kernel", "apart", "rtt min (ms)", "samples"
+    );
+    let ms = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.1}"));
+    for row in compared {
+        let gateway = row.gateway.map_or("none".to_owned(), |e| format!("{:.1}", e.segments));
+        let kernel = row.truth.map_or("none".to_owned(), |t| format!("{:.1}", t.segments));
+        let apart = row.error().map_or("-".to_owned(), |error| format!("{:+.1} %", error * 100.0));
+        let rtt =
+            format!("{} / {}", ms(row.gateway.and_then(|e| e.rtt_min_ms)), ms(row.truth.and_then(|t| t.rtt_min_ms)));
+        let samples = format!(
+            "{} / {} loss + {} end",
+            row.gateway.map_or(0, |e| e.samples),
+            row.truth.map_or(0, |t| t.losses),
+            row.truth.map_or(0, |t| t.ends)
+        );
+        println!("  {:<18} {gateway:>9} {kernel:>9} {apart:>7}  {rtt:>15}  {samples:>21}", row.network.to_string());
+    }
+}
+
+/// Fails where a network is too far apart, naming it; `when` says at which of the comparisons.
+pub(crate) fn verdict(when: &str, compared: &[Compared]) -> Result<()> {
+    let bad: Vec<String> = compared
+        .iter()
+        .filter(|row| row.is_bad())
+        .map(|row| match row.error() {
+            Some(error) => format!("{} ({:+.1} %)", row.network, error * 100.0),
+            None if row.gateway.is_none() => format!("{} (the gateway has no estimate)", row.network),
+            None => format!("{} (the kernel gave no sample)", row.network),
+        })
+        .collect();
+    if !bad.is_empty() {
+        bail!("{when}, estimate and kernel are over {:.0} % apart for {}", APART_MAX * 100.0, bad.join(", "));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn compared(gateway: Option<f64>, truth: Option<f64>) -> Compared {
+        Compared {
+            network: "198.51.100.0/24".parse().unwrap(),
+            gateway: gateway.map(|segments| Estimated { segments, samples: 3, rtt_min_ms: None }),
+            truth: truth.map(|segments| Truth { segments, losses: 3, ends: 0, rtt_min_ms: None }),
+        }
+    }
+
+    #[test]
+    fn a_quarter_apart_passes_and_more_fails_by_name() {
+        assert!(verdict("then", &[compared(Some(125.0), Some(100.0))]).is_ok());
+        let error = verdict("then", &[compared(Some(126.0), Some(100.0))]).unwrap_err().to_string();
+        assert!(error.contains("198.51.100.0/24") && error.contains("+26.0 %"), "{error}");
+    }
+
+    #[test]
+    fn nothing_to_compare_fails() {
+        assert!(verdict("then", &[compared(None, Some(100.0))]).unwrap_err().to_string().contains("no estimate"));
+        assert!(verdict("then", &[compared(Some(1.0), None)]).unwrap_err().to_string().contains("no sample"));
+    }
+
+    #[test]
+    fn the_list_is_found_and_read() {
+        let network: IpNet = "198.51.100.0/24".parse().unwrap();
+        let listed =
+            json!({"networks": [{"prefix": "198.51.100.0/24", "wc_bytes": 14_480.0, "mss": 1_448, "samples": 9}]});
+        let compared = compare(&[network], &listed, &[]).unwrap();
+        assert_eq!(compared.first().and_then(|c| c.gateway).map(|e| e.segments), Some(10.0));
+        assert!(compare(&[network], &json!({}), &[]).is_err());
+    }
+}

@@ -1,0 +1,94 @@
+//! The product's own programs, run as a user would run them, inside the lab's namespaces.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use spand_tests::lab::namespace::Namespace;
+
+/// Time a program gets to stop by itself.
+const STOP_MAX: Duration = Duration::from_secs(6);
+/// Lines of a log that are shown when a program fails.
+const LOG_LINES: usize = 15;
+
+/// A running program. Dropping it stops it.
+#[derive(Debug)]
+pub(crate) struct Daemon {
+    name: &'static str,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Daemon {
+    /// Starts `program` with `arguments` in `namespace`; what it says goes to a file in `folder`.
+    pub(crate) fn start(
+        name: &'static str,
+        program: &Path,
+        arguments: &[&str],
+        namespace: &Namespace,
+        folder: &Path,
+    ) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let out = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+        let child = namespace
+            .command(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(out.try_clone()?)
+            .stderr(out)
+            .spawn()
+            .with_context(|| format!("cannot run {}: build it first (make demo does)", program.display()))?;
+        Ok(Self { name, child, log })
+    }
+
+    /// Fails with the end of its log where it no longer runs.
+    pub(crate) fn check(&mut self) -> Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended early ({status}). The end of its log:\n{}", self.name, self.log_end()),
+        }
+    }
+
+    /// The last lines of its log.
+    pub(crate) fn log_end(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().join("\n")
+    }
+
+    /// Asks it to stop and waits; kills it where it does not. Says how it went.
+    pub(crate) fn stop(mut self) -> String {
+        self.end()
+    }
+
+    fn end(&mut self) -> String {
+        let begin = Instant::now();
+        let Ok(pid) = i32::try_from(self.child.id()) else { return format!("{} has no pid", self.name) };
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return format!("{} had ended", self.name);
+        }
+        if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGTERM) {
+            return format!("{} cannot be stopped: {error}", self.name);
+        }
+        while begin.elapsed() < STOP_MAX {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return format!("{} stopped in {:.1} s ({status})", self.name, begin.elapsed().as_secs_f64());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        drop(self.child.kill());
+        drop(self.child.wait());
+        format!("{} did not stop within {STOP_MAX:?} and was killed", self.name)
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

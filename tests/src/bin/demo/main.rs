@@ -1,0 +1,193 @@
+//! The demonstration: real kernel TCP across emulated paths, the real gateway on a mirror port, the real agent applying
+//! routes, and the kernel's own windows beside what the gateway says.
+//!
+//! Fails where an estimate is over 25 % from the kernel's truth. Every number printed was measured in this run.
+
+mod advice;
+mod api;
+mod compare;
+mod daemon;
+mod interrupt;
+mod load;
+mod outcome;
+mod product;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use ipnet::IpNet;
+use spand_tests::lab::path::{PathConfig, Queue, parse_rate};
+use spand_tests::lab::tap::Tap;
+use spand_tests::lab::topology::{MIRROR_DEVICE, NetworkPlan, Topology};
+use spand_tests::lab::traffic::Server;
+use spand_tests::lab::truth::{Poller, Record};
+use spand_tests::lab::wire;
+
+use crate::compare::Compared;
+use crate::load::Timed;
+use crate::outcome::Set;
+use crate::product::Product;
+
+/// What the server's connections use: Linux's usual default.
+pub(crate) const CONGESTION_CONTROL: &str = "cubic";
+/// Clients in each network.
+const CLIENTS: u8 = 3;
+
+#[derive(Debug, Parser)]
+#[command(about = "Shows spand at work on real transfers in network namespaces (needs root, takes about a minute)")]
+struct Arguments {
+    /// The gateway's program; default: beside this one
+    #[arg(long, env = "SPAND_GATEWAY")]
+    gateway: Option<PathBuf>,
+    /// The agent's program; default: beside this one
+    #[arg(long, env = "SPAND_AGENT")]
+    agent: Option<PathBuf>,
+    /// Leave everything running at the end until Ctrl-C
+    #[arg(long)]
+    keep: bool,
+    /// Keep captures, logs, configurations and the kernel's windows in this folder, made where it is missing
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    match run(&Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nFAILED: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prefix, bottleneck, delay each way in milliseconds, queue in packets.
+const NETWORKS: [(&str, &str, u64, u32); 3] = [
+    ("198.51.100.0/24", "20mbit", 40, 100),
+    ("203.0.113.0/24", "10mbit", 25, 40),
+    ("2001:db8:1::/48", "40mbit", 30, 150),
+];
+
+fn run(arguments: &Arguments) -> Result<()> {
+    interrupt::install()?;
+    let begin = Instant::now();
+    let say = |what: &str| println!("[{:>4.1} s] {what}", begin.elapsed().as_secs_f64());
+    let scratch = tempfile::Builder::new().prefix("spand-demo-").tempdir().context("cannot make a scratch folder")?;
+    let folder = arguments.out.as_deref().unwrap_or(scratch.path());
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let folder = &std::fs::canonicalize(folder)?;
+
+    let lab = Topology::build(&plans()?)?;
+    let networks: Vec<IpNet> = lab.networks.iter().map(|network| network.plan.prefix).collect();
+    say("a server, a gateway on its mirror port, and three client networks stand:");
+    for (prefix, rate, delay_ms, queue) in NETWORKS {
+        println!("         {prefix:<18} {rate:>7}, {} ms round trip, queue of {queue} packets", delay_ms * 2);
+    }
+    let record = Record::default();
+    let poller = Arc::new(Poller::start(record.clone())?);
+    let _server = Server::start(&lab.server, lab.port, CONGESTION_CONTROL, &poller)?;
+    let mut product = Product::start_gateway(&lab, &program(arguments.gateway.as_deref(), "spand-gateway")?, folder)?;
+    say(&format!("spand-gateway runs and listens on {MIRROR_DEVICE}"));
+
+    let before = timed_set(&lab, &folder.join("before.pcap"))?;
+    say(&format!("{} transfers timed, plain TCP ({CONGESTION_CONTROL})", before.timed.len()));
+    recorded(&lab, &folder.join("learning.pcap"), || {
+        load::learn(&lab, &mut || {
+            product.check()?;
+            say(&format!("so far: {}", compare::so_far(&product.api().json("/v1/networks")?)?));
+            Ok(())
+        })
+    })?;
+    say(&format!("{} s of load on every path: the gateway has watched", load::LEARNING.as_secs()));
+    let learnt = compared(&product, &networks, &record)?;
+    println!("\nShare of the path in segments: the gateway's estimate beside the kernel's own windows, worst first\n");
+    compare::print(&learnt);
+
+    println!("\nAdvice by transfer size\n");
+    advice::print(product.api(), &lab)?;
+    println!();
+    product.start_agent(&lab, &program(arguments.agent.as_deref(), "spand-agent")?)?;
+    let granted = product.wait_for_routes(&lab, &networks)?;
+    say(&format!("spand-agent runs (careful, apply = route, nothing held out) and has set {} routes", granted.len()));
+    let after = timed_set(&lab, &folder.join("after.pcap"))?;
+    say(&format!("{} transfers timed, started on advice", after.timed.len()));
+
+    println!("\nInitial window really used, counted on the wire (1 MB transfers: segments before the first ACK)\n");
+    outcome::print_first_flights(&networks, &before, &after, &granted);
+    println!("\nCompletion time, median of {} connections, worst change first\n", load::REPEATS);
+    outcome::print_times(&networks, &before, &after);
+    let advised = compared(&product, &networks, &record)?;
+    println!("\nThe shares again, now that advised connections are among those that were watched\n");
+    compare::print(&advised);
+    println!(
+        "\nAsk the gateway yourself{}\n",
+        if arguments.keep { "" } else { " (with --keep it stays up until Ctrl-C)" }
+    );
+    product.print_addresses();
+    product.check()?;
+    if arguments.out.is_some() {
+        record.write_csv(&folder.join("truth.csv"))?;
+    }
+
+    if arguments.keep {
+        say("everything stays up; Ctrl-C ends it");
+        while !interrupt::came() {
+            product.check()?;
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+    for line in product.stop(&lab) {
+        say(&line);
+    }
+    compare::verdict("after the load", &learnt)?;
+    compare::verdict("after the advised transfers", &advised)?;
+    say("passed: every estimate is within 25 % of the kernel's own windows");
+    Ok(())
+}
+
+/// Estimates and truth at this moment, once the last connections have ended and the gateway has told.
+fn compared(product: &Product, networks: &[IpNet], record: &Record) -> Result<Vec<Compared>> {
+    thread::sleep(Duration::from_secs(1));
+    if record.dropped() > 0 {
+        bail!("the record of the kernel's windows was full: {} rows are missing", record.dropped());
+    }
+    compare::compare(networks, &product.api().json("/v1/networks")?, &record.rows())
+}
+
+fn plans() -> Result<Vec<NetworkPlan>> {
+    let plan = |(prefix, rate, delay_ms, queue): (&str, &str, u64, u32)| {
+        let path = PathConfig::bottleneck(parse_rate(rate)?, Duration::from_millis(delay_ms), Queue::Packets(queue));
+        Ok(NetworkPlan { prefix: prefix.parse()?, clients: CLIENTS, path })
+    };
+    NETWORKS.into_iter().map(plan).collect()
+}
+
+/// The timed set with its packets.
+fn timed_set(lab: &Topology, file: &Path) -> Result<Set> {
+    let timed: Vec<Timed> = recorded(lab, file, || load::timed_set(lab))?;
+    Ok(Set { timed, senders: wire::senders(&wire::read(file)?, lab.port)? })
+}
+
+/// Does `work` while the mirror port is recorded into `file`.
+fn recorded<T>(lab: &Topology, file: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let tap = Tap::start(&lab.gateway, MIRROR_DEVICE, file)?;
+    let done = work()?;
+    let counts = tap.finish()?;
+    if counts.dropped > 0 {
+        bail!("the recording {} has holes: the kernel dropped {} packets", file.display(), counts.dropped);
+    }
+    Ok(done)
+}
+
+/// A program of the product: as given, or beside this one.
+fn program(given: Option<&Path>, name: &str) -> Result<PathBuf> {
+    if let Some(path) = given {
+        return Ok(path.to_owned());
+    }
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    Ok(own.parent().context("this program is in no folder")?.join(name))
+}
