@@ -25,8 +25,9 @@ impl Applier for DryRun {
         &[Lack::Everything]
     }
 
-    async fn reconcile(&mut self, wishes: &Wishes, _now: Timestamp) {
+    async fn reconcile(&mut self, wishes: &Wishes, _now: Timestamp) -> bool {
         let gone: Vec<Network> = self.would.keys().filter(|network| !wishes.contains_key(network)).copied().collect();
+        let mut changed = !gone.is_empty();
         for network in gone {
             self.would.remove(&network);
             *self.counts.entry("would_remove").or_default() += 1;
@@ -37,10 +38,12 @@ impl Applier for DryRun {
             if before == Some(wish.window) {
                 continue;
             }
+            changed = true;
             let name = if before.is_some() { "would_change" } else { "would_add" };
             *self.counts.entry(name).or_default() += 1;
             info!(%network, window_segments = wish.window.0, reason = %wish.reason, "dry run: would start like this");
         }
+        changed
     }
 
     async fn clear(&mut self) {

@@ -82,8 +82,8 @@ pub trait Applier: Send {
     /// What this way cannot do.
     fn lacks(&self) -> &'static [Lack];
 
-    /// Brings what is in force in line with `wishes`. What is no longer wished is undone first.
-    fn reconcile(&mut self, wishes: &Wishes, now: Timestamp) -> impl Future<Output = ()> + Send;
+    /// Brings what is in force in line with `wishes`; what is no longer wished is undone first. Whether anything changed.
+    fn reconcile(&mut self, wishes: &Wishes, now: Timestamp) -> impl Future<Output = bool> + Send;
 
     /// Undoes everything.
     fn clear(&mut self) -> impl Future<Output = ()> + Send;

@@ -1,6 +1,6 @@
 //! The agent's state, and what each thing that happens does to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -35,8 +35,16 @@ pub(super) struct Agent<A> {
     pub(super) decisions: BTreeMap<&'static str, u64>,
     pub(super) pushes: PushWatch,
     verdicts: BTreeMap<Network, Verdict>,
+    wishes: Wishes,
     announced: BTreeMap<Network, Timestamp>,
-    dirty: bool,
+    stale: Stale,
+}
+
+/// What is to be decided again.
+#[derive(Debug, Default)]
+struct Stale {
+    everything: bool,
+    networks: BTreeSet<Network>,
 }
 
 impl<A: Applier> Agent<A> {
@@ -61,14 +69,15 @@ impl<A: Applier> Agent<A> {
             decisions: BTreeMap::new(),
             pushes: PushWatch::default(),
             verdicts: BTreeMap::new(),
+            wishes: Wishes::new(),
             announced: BTreeMap::new(),
-            dirty: false,
+            stale: Stale::default(),
         }
     }
 
     /// Whether something changed that may call for another start.
-    pub(super) const fn is_dirty(&self) -> bool {
-        self.dirty
+    pub(super) fn is_stale(&self) -> bool {
+        self.stale.everything || !self.stale.networks.is_empty()
     }
 
     pub(super) fn on_signal(&mut self, signal: Signal) {
@@ -85,7 +94,7 @@ impl<A: Applier> Agent<A> {
                 self.gateway.unreadable += 1;
                 if let Some(network) = network {
                     self.holdings.forget(network);
-                    self.dirty = true;
+                    self.stale.networks.insert(network);
                 }
             }
             Signal::Lost(why) => {
@@ -100,70 +109,94 @@ impl<A: Applier> Agent<A> {
 
     fn on_event(&mut self, event: &UpdateEvent, arrived: Timestamp) {
         self.holdings.on_event(event, arrived);
+        if self.stale.networks.len() > self.config.limits.networks.get() {
+            self.stale = Stale { everything: true, networks: BTreeSet::new() };
+        }
         match event {
             UpdateEvent::ImminentStart(start) => {
                 let network = start.estimate.estimate.network;
                 self.announced.insert(network, arrived);
-                let in_force = self.is_in_force(network) && !self.dirty;
+                let in_force = self.is_in_force(network) && !self.stale.networks.contains(&network);
                 self.pushes.on_push(start, arrived, in_force);
-                self.dirty = true;
+                self.stale.networks.insert(network);
             }
             UpdateEvent::Resync { reason, dropped_updates } => {
                 info!(reason = reason.name(), dropped_updates, "the gateway starts over");
             }
+            UpdateEvent::Estimate(update) => {
+                self.stale.networks.insert(update.estimate.network);
+            }
+            UpdateEvent::Withdrawal { network, .. } => {
+                self.stale.networks.insert(*network);
+            }
+            UpdateEvent::SnapshotEnd { .. } => self.stale.everything = true,
             // Neither changes what is to be done before the snapshot is whole, or at all.
             UpdateEvent::SnapshotBegin { .. } | UpdateEvent::Renewal { .. } => {}
-            UpdateEvent::SnapshotEnd { .. } | UpdateEvent::Estimate(_) | UpdateEvent::Withdrawal { .. } => {
-                self.dirty = true;
-            }
         }
     }
 
     /// Lifetimes, time slots and the kernel are looked at.
-    pub(super) fn on_tick(&mut self) {
-        self.dirty = true;
+    pub(super) const fn on_tick(&mut self) {
+        self.stale.everything = true;
     }
 
-    /// Decides for every network and brings what is in force in line.
-    pub(super) async fn reconcile(&mut self) {
-        self.dirty = false;
+    /// Decides where something changed and brings what is in force in line. Whether that changed anything on the host.
+    pub(super) async fn reconcile(&mut self) -> bool {
         let now = self.clock.now();
-        self.holdings.expire(now);
-        let wishes = self.decide_all(now);
-        self.applier.reconcile(&wishes, now).await;
+        if self.holdings.expire(now) {
+            self.stale.everything = true;
+        }
+        let stale = std::mem::take(&mut self.stale);
+        if stale.everything {
+            self.decide_all(now);
+        } else {
+            for network in stale.networks {
+                self.decide_one(network, now);
+            }
+        }
+        let changed = self.applier.reconcile(&self.wishes, now).await;
         let applier = &self.applier;
         self.pushes.on_applied(self.clock.now(), |network| is_in_force(applier, network));
+        changed
     }
 
-    fn decide_all(&mut self, now: Timestamp) -> Wishes {
+    fn decide_all(&mut self, now: Timestamp) {
+        let held: BTreeSet<Network> = self.holdings.iter().map(|(network, _)| network).collect();
+        self.verdicts.retain(|network, _| held.contains(network));
+        self.wishes.retain(|network, _| held.contains(network));
+        self.announced.retain(|network, _| held.contains(network));
+        for network in held {
+            self.decide_one(network, now);
+        }
+    }
+
+    /// Decides for one network; where nothing is held about it any more, nothing is wished.
+    fn decide_one(&mut self, network: Network, now: Timestamp) {
+        let Some(advice) = self.holdings.get(network) else {
+            self.verdicts.remove(&network);
+            self.wishes.remove(&network);
+            self.announced.remove(&network);
+            return;
+        };
+        let connection = Connection::default();
         let wall_unix_s = clock::wall_unix_s();
-        let mut verdicts = BTreeMap::new();
-        let mut wishes = Wishes::new();
-        for (network, advice) in self.holdings.iter() {
-            let connection = Connection::default();
-            let question = Question { network, advice: Some(advice), now, wall_unix_s, connection };
-            let decision = decide(&question, &self.policy);
-            verdicts.insert(network, decision.verdict);
-            if let (Verdict::Apply(window), Ok(start)) = (decision.verdict, &decision.start) {
-                let reason = Grounds { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
-                let announced = self.announced.get(&network).copied();
-                wishes.insert(network, Wish { window, reason, expires: advice.expires, announced });
-            }
+        let decision = decide(&Question { network, advice: Some(advice), now, wall_unix_s, connection }, &self.policy);
+        if let (Verdict::Apply(window), Ok(start)) = (decision.verdict, &decision.start) {
+            let reason = Grounds { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
+            let announced = self.announced.get(&network).copied();
+            self.wishes.insert(network, Wish { window, reason, expires: advice.expires, announced });
+        } else {
+            self.wishes.remove(&network);
         }
-        for (network, verdict) in &verdicts {
-            if self.verdicts.get(network) == Some(verdict) {
-                continue;
-            }
-            let name = match verdict {
-                Verdict::Apply(_) => "apply",
-                Verdict::Leave(reason) => reason.name(),
-            };
-            *self.decisions.entry(name).or_default() += 1;
-            debug!(%network, decision = name, "decided");
+        if self.verdicts.insert(network, decision.verdict) == Some(decision.verdict) {
+            return;
         }
-        self.verdicts = verdicts;
-        self.announced.retain(|network, _| self.verdicts.contains_key(network));
-        wishes
+        let name = match decision.verdict {
+            Verdict::Apply(_) => "apply",
+            Verdict::Leave(reason) => reason.name(),
+        };
+        *self.decisions.entry(name).or_default() += 1;
+        debug!(%network, decision = name, "decided");
     }
 
     fn is_in_force(&self, network: Network) -> bool {

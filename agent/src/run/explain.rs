@@ -33,6 +33,11 @@ impl<A: Applier> Agent<A> {
         let mut steps = vec![step("scope", scope(&decision)), step("estimate", about_estimate(advice, now))];
         steps.push(step("control_group", arm(&decision)));
         steps.extend(about_start(&decision.start, self.applier.lacks().contains(&Lack::Pacing)));
+        if bytes.is_some() && self.applier.lacks().contains(&Lack::TransferSize) {
+            let text = "this way of applying cannot tell sizes apart: what is applied is for policy.service_bytes, or a long \
+                        transfer";
+            steps.push(step("size", (false, text.to_owned())));
+        }
         steps.push(step("mode", (decision.verdict == Verdict::Leave(Reason::Observe), self.about_mode())));
         steps.push(step("applied", about_applying(&decision, outcome.as_ref())));
 

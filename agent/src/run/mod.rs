@@ -94,10 +94,14 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
             _ = interrupt.recv() => break,
             _ = hangup.recv() => break,
             // First of all: a next hop in doubt goes before anything else is read.
-            () = agent.applier.disturbed() => agent.reconcile().await,
-            () = sleep_until(last_batch + batch), if agent.is_dirty() => {
+            () = agent.applier.disturbed() => {
                 agent.reconcile().await;
-                last_batch = Instant::now();
+            }
+            // Only changes are held back: an announced start must not wait because nothing had to be done a moment ago.
+            () = sleep_until(last_batch + batch), if agent.is_stale() => {
+                if agent.reconcile().await {
+                    last_batch = Instant::now();
+                }
             }
             Some(pending) = asked.recv() => agent.answer(pending),
             signal = heard.recv() => match signal {

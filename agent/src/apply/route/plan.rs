@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use spand_proto::network::Network;
 use spand_proto::units::{Segments, Timestamp};
 
-use super::InForce;
+use super::applier::InForce;
 use super::disturbance::Disturbance;
 use super::netlink::Change;
 use super::obstacle::Obstacle;

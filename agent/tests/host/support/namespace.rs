@@ -33,7 +33,8 @@ pub(crate) fn two_uplinks() {
     for (n, v4, v6) in [(0, "10.1.0", "2001:db8:1"), (1, "10.2.0", "2001:db8:2")] {
         ip(&format!("link add up{n} type veth peer name far{n}"));
         for end in ["up", "far"] {
-            ip(&format!("link set {end}{n} up"));
+            // Link-local routes would come a moment later and look like someone's change.
+            ip(&format!("link set {end}{n} addrgenmode none up"));
         }
         ip(&format!("addr add {v4}.2/24 dev up{n}"));
         ip(&format!("addr add {v6}::2/64 dev up{n} nodad"));

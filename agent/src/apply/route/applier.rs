@@ -1,0 +1,274 @@
+//! The applier: what it holds, and the order in which it acts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Segments, Timestamp};
+use tracing::{debug, info, warn};
+
+use crate::apply::{Applier, ApplyCounts, Lack, Outcome, Wishes};
+use crate::config::{Config, Way};
+use crate::exit::Failure;
+use crate::ledger::{self, Ledger};
+
+use super::cleanup::clean_up;
+use super::disturbance::Disturbance;
+use super::guard::Guard;
+use super::monitor::Monitor;
+use super::netlink::Netlink;
+use super::obstacle::Obstacle;
+use super::plan::{self, Plan};
+use super::signature::PROTOCOL;
+use super::view::{Hop, View};
+
+/// Disturbances that are remembered until they settled; beyond, they are merged into one that touches everything.
+const MOST_UNSETTLED: usize = 64;
+
+/// How long the kernel's news may take to be read.
+const NEWS_DELAY: Duration = Duration::from_millis(50);
+
+/// The applier.
+#[derive(Debug)]
+pub struct RouteApplier {
+    pub(super) netlink: Netlink,
+    monitor: Monitor,
+    guard: Option<Guard>,
+    pub(super) ledger: Ledger,
+    settle: Micros,
+    verify: Micros,
+    limit: usize,
+    pub(super) view: Option<View>,
+    viewed: Timestamp,
+    pub(super) in_force: BTreeMap<Network, InForce>,
+    pub(super) obstacles: BTreeMap<Network, Obstacle>,
+    unsettled: Vec<(Timestamp, Disturbance)>,
+    pub(super) stepped_back: BTreeSet<Network>,
+    counts: ApplyCounts,
+}
+
+/// A route of ours.
+#[derive(Clone, Debug)]
+pub(super) struct InForce {
+    pub(super) hop: Hop,
+    pub(super) link: String,
+    pub(super) window: Segments,
+}
+
+impl RouteApplier {
+    /// Opens netlink and the ledger, removes what an earlier agent left, and starts the guard.
+    pub async fn start(config: &Config, now: Timestamp) -> Result<Self, Failure> {
+        let netlink = Netlink::open().map_err(Failure::environment)?;
+        let path = config.ledger_file();
+        let unreadable = |error| Failure::Environment(format!("cannot read the ledger {}: {error}", path.display()));
+        let recorded = ledger::read(&path).map_err(unreadable)?;
+        // Before the ledger is opened, which starts an unreadable one afresh: a kill in between must not lose what it says.
+        let done = clean_up(&netlink, &recorded).await.map_err(Failure::environment)?;
+        let (mut ledger, _) = Ledger::open(&path).map_err(Failure::environment)?;
+        let left: Vec<Network> = ledger.in_force().keys().copied().collect();
+        ledger.forget(&left, "an earlier agent's").map_err(Failure::environment)?;
+        let monitor = Monitor::start().map_err(Failure::environment)?;
+        let guard = Guard::spawn(&path)
+            .map_err(|error| Failure::Environment(format!("cannot start the supervising process: {error}")))?;
+        let mut applier = Self {
+            netlink,
+            monitor,
+            guard: Some(guard),
+            ledger,
+            settle: Micros::from_millis(config.route.settle_ms.get()),
+            verify: Micros::from_secs(config.route.verify_s.get()),
+            limit: config.limits.applied.get(),
+            view: None,
+            viewed: now,
+            in_force: BTreeMap::new(),
+            obstacles: BTreeMap::new(),
+            unsettled: Vec::new(),
+            stepped_back: BTreeSet::new(),
+            counts: ApplyCounts::new(),
+        };
+        applier.count("cleaned_up", done.removed.len());
+        Ok(applier)
+    }
+
+    pub(super) fn count(&mut self, name: &'static str, more: usize) {
+        if more > 0 {
+            *self.counts.entry(name).or_default() += more as u64;
+        }
+    }
+
+    /// Takes in what others changed: removes our routes whose next hop is in doubt before anything else happens.
+    async fn retreat_from(&mut self, now: Timestamp) {
+        let disturbance = self.monitor.take();
+        if disturbance.is_empty() {
+            return;
+        }
+        let doubtful: Vec<Network> = self
+            .in_force
+            .iter()
+            .filter(|(network, route)| disturbance.touches(**network, Some(route.hop.link)))
+            .map(|(network, _)| *network)
+            .collect();
+        self.count("removed_for_change", doubtful.len());
+        self.remove(&doubtful, "routes, rules or links changed").await;
+        self.view = None;
+        if disturbance.only_ours() {
+            return;
+        }
+        if self.unsettled.len() >= MOST_UNSETTLED {
+            let mut merged = Disturbance::default();
+            merged.everything();
+            self.unsettled.clear();
+            self.unsettled.push((now.after(self.settle), merged));
+        } else {
+            self.unsettled.push((now.after(self.settle), disturbance));
+        }
+    }
+
+    /// Looks at the kernel again where that is due. False where it cannot be read.
+    async fn look(&mut self, now: Timestamp) -> bool {
+        if self.view.is_some() && now.since(self.viewed) < self.verify {
+            return true;
+        }
+        let Some(view) = self.dump(now).await else { return false };
+        let suspects = plan::lost(&self.in_force, &view);
+        self.view = Some(view);
+        if suspects.is_empty() {
+            return true;
+        }
+        // A link that goes down takes its routes along without a word about them: let its own news come in first.
+        tokio::time::sleep(NEWS_DELAY).await;
+        self.retreat_from(now).await;
+        let Some(view) = self.dump(now).await else { return false };
+        let lost = plan::lost(&self.in_force, &view);
+        self.view = Some(view);
+        self.step_back(&lost);
+        true
+    }
+
+    async fn dump(&mut self, now: Timestamp) -> Option<View> {
+        match self.netlink.view().await {
+            Ok(view) => {
+                self.viewed = now;
+                Some(view)
+            }
+            Err(error) => {
+                warn!(%error, "cannot look at the kernel's routes: ours are removed");
+                self.view = None;
+                None
+            }
+        }
+    }
+
+    /// Starts the guard again where it ended. False where that fails: then nothing may be in force.
+    fn guarded(&mut self) -> bool {
+        if self.guard.as_mut().is_some_and(Guard::is_alive) {
+            return true;
+        }
+        self.count("guard_restarts", 1);
+        self.guard = Guard::spawn(self.ledger.path())
+            .inspect_err(|error| warn!(%error, "cannot start the supervising process: routes are removed"))
+            .ok();
+        self.guard.is_some()
+    }
+
+    /// Removes all and notes why nothing comes back.
+    async fn give_up(&mut self, wishes: &Wishes, obstacle: Obstacle) -> bool {
+        let all: Vec<Network> = self.in_force.keys().copied().collect();
+        self.remove(&all, obstacle.name()).await;
+        self.obstacles = wishes.keys().map(|network| (*network, obstacle)).collect();
+        true
+    }
+}
+
+impl Applier for RouteApplier {
+    fn way(&self) -> Way {
+        Way::Route
+    }
+
+    fn lacks(&self) -> &'static [Lack] {
+        &Lack::ROUTE
+    }
+
+    async fn reconcile(&mut self, wishes: &Wishes, now: Timestamp) -> bool {
+        if !self.monitor.is_alive() {
+            match Monitor::start() {
+                Ok(monitor) => self.monitor = monitor,
+                Err(error) => {
+                    warn!(%error, "cannot listen to the kernel's news: routes are removed");
+                    return self.give_up(wishes, Obstacle::Kernel).await;
+                }
+            }
+        }
+        self.retreat_from(now).await;
+        self.unsettled.retain(|(until, _)| *until > now);
+        if !self.guarded() {
+            return self.give_up(wishes, Obstacle::Unguarded).await;
+        }
+        if !self.look(now).await {
+            return self.give_up(wishes, Obstacle::Kernel).await;
+        }
+        let Some(view) = &self.view else { return true };
+        let plan = Plan::new(&plan::Situation {
+            wishes,
+            view,
+            in_force: &self.in_force,
+            stepped_back: &self.stepped_back,
+            unsettled: &self.unsettled,
+            limit: self.limit,
+        });
+        for (network, obstacle) in &plan.obstacles {
+            if self.obstacles.get(network) == Some(obstacle) {
+                continue;
+            }
+            *self.counts.entry(obstacle.name()).or_default() += 1;
+            if *obstacle == Obstacle::Administrator {
+                info!(%network, "not applied: {}", obstacle.sentence());
+            } else {
+                debug!(%network, reason = obstacle.name(), "not applied");
+            }
+        }
+        self.obstacles = plan.obstacles;
+        let changes = !plan.steps.is_empty() || plan.removals.iter().any(|(_, networks)| !networks.is_empty());
+        for (reason, networks) in plan.removals {
+            self.remove(&networks, reason).await;
+        }
+        self.put(plan.steps, wishes, now).await;
+        if changes {
+            // What was seen is no longer so.
+            self.view = None;
+        }
+        changes
+    }
+
+    async fn clear(&mut self) {
+        let all: Vec<Network> = self.in_force.keys().copied().collect();
+        self.remove(&all, "the agent stops").await;
+    }
+
+    async fn disturbed(&mut self) {
+        match &mut self.guard {
+            Some(guard) => tokio::select! {
+                () = self.monitor.wait() => {}
+                () = guard.ended() => {}
+            },
+            None => self.monitor.wait().await,
+        }
+    }
+
+    fn outcome(&self, network: Network) -> Option<Outcome> {
+        if let Some(route) = self.in_force.get(&network) {
+            let how = format!("route via {} dev {} proto {PROTOCOL}", route.hop.gateway, route.link);
+            return Some(Outcome::InForce { window: route.window, how });
+        }
+        let obstacle = self.obstacles.get(&network)?;
+        Some(Outcome::NotApplied { reason: obstacle.name(), sentence: obstacle.sentence().to_owned() })
+    }
+
+    fn in_force(&self) -> Vec<(Network, Segments)> {
+        self.in_force.iter().map(|(network, route)| (*network, route.window)).collect()
+    }
+
+    fn counts(&self) -> ApplyCounts {
+        self.counts.clone()
+    }
+}
