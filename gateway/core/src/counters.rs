@@ -167,6 +167,49 @@ impl Counters {
         self.ignored.get(usize::from(reason as u8)).copied().unwrap_or(0)
     }
 
+    /// Every count but those of ignored things, with its stable name, in the order of declaration.
+    pub fn named(&self) -> [(&'static str, u64); 17] {
+        let Self {
+            frames,
+            wire_bytes,
+            segments,
+            connections,
+            connections_ended,
+            connections_evicted,
+            established_evicted,
+            connections_midstream,
+            connections_one_sided,
+            networks_evicted,
+            contributions_shared,
+            window_samples,
+            lower_bounds,
+            rtt_samples,
+            loss_events,
+            timeouts,
+            imminent_starts,
+            ignored: _,
+        } = *self;
+        [
+            ("frames", frames),
+            ("wire_bytes", wire_bytes),
+            ("segments", segments),
+            ("connections", connections),
+            ("connections_ended", connections_ended),
+            ("connections_evicted", connections_evicted),
+            ("established_evicted", established_evicted),
+            ("connections_midstream", connections_midstream),
+            ("connections_one_sided", connections_one_sided),
+            ("networks_evicted", networks_evicted),
+            ("contributions_shared", contributions_shared),
+            ("window_samples", window_samples),
+            ("lower_bounds", lower_bounds),
+            ("rtt_samples", rtt_samples),
+            ("loss_events", loss_events),
+            ("timeouts", timeouts),
+            ("imminent_starts", imminent_starts),
+        ]
+    }
+
     /// Adds another engine's counts (one engine per shard).
     pub fn add(&mut self, other: &Self) {
         let Self {

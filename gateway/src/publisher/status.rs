@@ -29,6 +29,8 @@ pub struct CaptureStatus {
     pub dropped_interface: u64,
     /// Packets dropped because the engine did not keep up.
     pub dropped_queue: u64,
+    /// Times the source was lost: the interface vanished or went down, or the kernel refused. Each is retried.
+    pub losses: u64,
 }
 
 /// A part of the gateway that has to work before it is ready.

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
 use parking_lot::Mutex;
 use spand_capture::{LiveCapture, LiveOptions, Next, PacketSource, SourceStats};
 use spand_core::wire::Frame;
@@ -39,6 +41,8 @@ pub(super) struct InterfaceState {
     pub(super) fault: Option<String>,
 }
 
+/// An interface that gave nothing for so long is looked at.
+const SILENCE: Duration = Duration::from_secs(1);
 /// Longest sleep of a thread that has to notice the stop.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -80,6 +84,7 @@ impl Captures {
             clock: StampClock::new(self.clock),
             batch: FrameBatch::default(),
             dropped: 0,
+            losses: 0,
             earlier: SourceStats::default(),
         };
         let ended = self.ends_with();
@@ -108,6 +113,8 @@ struct Reader {
     batch: FrameBatch,
     /// Packets dropped at the queue.
     dropped: u64,
+    /// Times the interface was lost.
+    losses: u64,
     /// Numbers of captures that have ended: each starts from zero.
     earlier: SourceStats,
 }
@@ -120,6 +127,7 @@ impl Reader {
             self.flush();
             self.earlier = sum(self.earlier, live.stats());
             let Some(why) = why else { return };
+            self.losses += 1;
             tracing::warn!(interface = %self.options.interface, %why, "capture lost; trying again");
             self.report(SourceStats::default(), Some(why));
             match self.reopen() {
@@ -133,6 +141,8 @@ impl Reader {
     /// Reads until the gateway stops (`None`) or the interface does (why).
     fn read(&mut self, live: &mut LiveCapture) -> Option<String> {
         self.report(live.stats(), None);
+        let mut heard = Instant::now();
+        let mut looked = (Instant::now(), None);
         while !self.shared.stopping() {
             match live.next_packet() {
                 Ok(Next::Packet(packet)) => {
@@ -149,14 +159,32 @@ impl Reader {
                     }
                 }
                 Ok(Next::Idle) => {
+                    if self.batch.len() > 0 {
+                        heard = Instant::now();
+                    }
                     self.flush();
-                    self.report(live.stats(), None);
+                    let fault = if heard.elapsed() >= SILENCE { self.looked_down(&mut looked) } else { None };
+                    self.report(live.stats(), fault);
                 }
                 Ok(Next::End) => return Some("it ended".to_owned()),
                 Err(error) => return Some(error.to_string()),
             }
         }
         None
+    }
+
+    /// Why a silent interface is silent, where it is because it is down; libpcap says nothing then, since it may come
+    /// back. Looked up once a second; `looked` keeps the answer in between.
+    fn looked_down(&self, looked: &mut (Instant, Option<String>)) -> Option<String> {
+        if looked.0.elapsed() >= SILENCE {
+            let interface = &self.options.interface;
+            let why = is_down(interface).then(|| format!("interface {interface} is down"));
+            if why != looked.1 {
+                tracing::warn!(%interface, down = why.is_some(), "the interface changed");
+            }
+            *looked = (Instant::now(), why);
+        }
+        looked.1.clone()
     }
 
     /// Queues what was read.
@@ -203,8 +231,16 @@ impl Reader {
         state.status.dropped_kernel = total.dropped_by_kernel.unwrap_or(0);
         state.status.dropped_interface = total.dropped_by_interface.unwrap_or(0);
         state.status.dropped_queue = self.dropped;
+        state.status.losses = self.losses;
         state.fault = fault;
     }
+}
+
+/// Whether an interface is there and down.
+fn is_down(interface: &str) -> bool {
+    let Ok(addresses) = getifaddrs() else { return false };
+    let mut flags = addresses.filter(|address| address.interface_name == interface).map(|address| address.flags);
+    flags.next().is_some_and(|flags| !flags.contains(InterfaceFlags::IFF_UP))
 }
 
 fn sum(a: SourceStats, b: SourceStats) -> SourceStats {

@@ -29,6 +29,8 @@ impl Collector for EngineState {
             at.map(|(place, count)| ([("interface", capture.interface.clone()), ("place", place.to_owned())], count))
         });
         scrape.counters("capture_packets_dropped", "Packets lost before the engine, by place", dropped)?;
+        let losses = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.losses));
+        scrape.counters("capture_losses", "Times an interface was lost", losses)?;
 
         let engine = self.0.engine();
         let counters = &engine.counters;
@@ -43,6 +45,14 @@ impl Collector for EngineState {
         )?;
         let help = "Connections that went because the table was full";
         scrape.counter("engine_connections_evicted", help, counters.connections_evicted)?;
+        let help = "Established connections among them";
+        scrape.counter("engine_established_evicted", help, counters.established_evicted)?;
+        let help = "Connections whose start was not seen";
+        scrape.counter("engine_connections_midstream", help, counters.connections_midstream)?;
+        let help = "Connections of which only one direction was seen";
+        scrape.counter("engine_connections_one_sided", help, counters.connections_one_sided)?;
+        let help = "Samples added to another connection's place in a full bucket";
+        scrape.counter("engine_contributions_shared", help, counters.contributions_shared)?;
         let help = "Networks that went because the table was full";
         scrape.counter("engine_networks_evicted", help, counters.networks_evicted)?;
         scrape.counter("engine_window_samples", "Window samples taken", counters.window_samples)?;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use spand_proto::units::Bytes;
 
-use super::{counted, ignored, inputs};
+use super::{ignored, inputs};
 use crate::replay::row::seconds;
 use crate::replay::{FileReport, FlowRow, NetworkRow, Report, State};
 
@@ -44,7 +44,7 @@ impl Json {
         writer.write_all(b",\n\"ignored\":")?;
         serde_json::to_writer(&mut *writer, &object(&ignored(report)))?;
         writer.write_all(b",\n\"counters\":")?;
-        serde_json::to_writer(&mut *writer, &object(&counted(&report.counters)))?;
+        serde_json::to_writer(&mut *writer, &object(&report.counters.named()))?;
         writer.write_all(b",\n\"files\":")?;
         array(writer, report.files.iter().map(file))?;
         let (first, last) = report.span.unzip();

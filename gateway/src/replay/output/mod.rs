@@ -6,7 +6,7 @@ mod table;
 
 use std::io::{self, Write};
 
-use spand_core::counters::{Counters, Ignored};
+use spand_core::counters::Ignored;
 use spand_proto::units::Bytes;
 
 use super::{FileReport, Format, Outcome, Report, State};
@@ -76,25 +76,6 @@ pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64)> {
     ];
     all.extend(Ignored::ALL.into_iter().map(|reason| (reason.name(), report.counters.ignored(reason))));
     all
-}
-
-/// What was counted, in the order of its declaration.
-pub(super) fn counted(counters: &Counters) -> [(&'static str, u64); 13] {
-    [
-        ("frames", counters.frames),
-        ("wire_bytes", counters.wire_bytes),
-        ("segments", counters.segments),
-        ("connections", counters.connections),
-        ("connections_ended", counters.connections_ended),
-        ("connections_evicted", counters.connections_evicted),
-        ("networks_evicted", counters.networks_evicted),
-        ("window_samples", counters.window_samples),
-        ("lower_bounds", counters.lower_bounds),
-        ("rtt_samples", counters.rtt_samples),
-        ("loss_events", counters.loss_events),
-        ("timeouts", counters.timeouts),
-        ("imminent_starts", counters.imminent_starts),
-    ]
 }
 
 /// The files that were opened, in the order by which the engine numbers its inputs.
