@@ -1,0 +1,56 @@
+//! The mirror port: SYNs as Ethernet frames, at a steady rate.
+
+use std::ffi::CString;
+use std::mem;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send as send_frame, socket};
+
+use super::{Ledger, host, remote};
+
+/// Sends one SYN per entry of the ledger from the interface `device`.
+pub(super) fn send(device: &str, hosts: usize, networks: usize, rate: u32, ledger: &Ledger) -> Result<()> {
+    let port = open(device)?;
+    let gap = Duration::from_secs(1) / rate;
+    let started = Instant::now();
+    for number in 0..ledger.sent.len() {
+        let due = started + gap * u32::try_from(number)?;
+        // Sleeping is late by up to a tenth of a millisecond, which only makes the gaps uneven.
+        thread::sleep(due.saturating_duration_since(Instant::now()));
+        let frame = syn(host(number % hosts), remote(number, networks));
+        ledger.note(&ledger.sent, number);
+        send_frame(port.as_raw_fd(), &frame, MsgFlags::empty()).context("cannot send on the mirror port")?;
+    }
+    Ok(())
+}
+
+/// A socket that writes whole frames to `device`.
+fn open(device: &str) -> Result<OwnedFd> {
+    let port = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)
+        .context("cannot open a packet socket: this needs root")?;
+    let index = nix::net::if_::if_nametoindex(CString::new(device)?.as_c_str())?;
+    // SAFETY: all-zero is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
+    address.sll_family = u16::try_from(libc::AF_PACKET)?;
+    address.sll_ifindex = i32::try_from(index)?;
+    let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>())?;
+    // SAFETY: the address lives through the call and `length` is its size.
+    let bound = unsafe { libc::bind(port.as_raw_fd(), (&raw const address).cast(), length) };
+    nix::errno::Errno::result(bound).context("cannot bind the packet socket")?;
+    Ok(port)
+}
+
+/// A SYN with the usual options; its checksums are left at zero, as a mirror port may show them.
+fn syn(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
+    frame.extend([0x45, 0, 0, 48, 0, 1, 0x40, 0, 64, 6, 0, 0]);
+    frame.extend(from.octets());
+    frame.extend(to.octets());
+    frame.extend([0x9c, 0x40, 0, 80, 0, 0, 0, 1, 0, 0, 0, 0, 0x70, 0x02, 0xfa, 0xf0, 0, 0, 0, 0]);
+    frame.extend([2, 4, 5, 0xb4, 1, 1, 4, 2]);
+    frame
+}
