@@ -1,6 +1,6 @@
 //! Changes on their way to subscribers: gathered for a few milliseconds, then told once to all through a bounded ring.
 //!
-//! One wake-up of each subscriber pays for a whole batch, on a task of its own and not on the engine's thread.
+//! Subscribers look into the ring at times of their own ([`super::subscription`]); nothing here wakes them.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -80,6 +80,11 @@ impl Gather {
         let ring = self.ring.lock();
         let sender = ring.sender.as_ref().ok_or(SubscribeError::Closed)?;
         Ok((sender.subscribe(), ring.told))
+    }
+
+    /// Whether the gateway stops.
+    pub(super) fn is_closed(&self) -> bool {
+        self.ring.lock().sender.is_none()
     }
 
     /// Tells what was gathered, every `interval` at most, until closed.

@@ -15,6 +15,7 @@ mod gather;
 mod mailbox;
 mod measure;
 mod networks;
+mod pace;
 mod status;
 mod subscription;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use spand_proto::units::Timestamp;
 use self::gather::Gather;
 use self::mailbox::Subscribers;
 use self::networks::{Networks, Put};
+use self::pace::Pace;
 
 pub use self::clock::{MonotonicClock, PacketClock};
 pub use self::config::PublisherConfig;
@@ -82,6 +84,7 @@ struct Shared {
     networks: RwLock<Networks>,
     subscribers: Mutex<Subscribers>,
     gather: Gather,
+    pace: Pace,
     engine: RwLock<EngineStatus>,
     captures: RwLock<Vec<CaptureStatus>>,
     readiness: Readiness,
@@ -101,6 +104,7 @@ impl Published {
             networks: RwLock::new(Networks::new()),
             subscribers: Mutex::default(),
             gather,
+            pace: Pace::default(),
             engine: RwLock::default(),
             captures: RwLock::default(),
             readiness: Readiness::default(),

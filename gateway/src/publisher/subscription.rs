@@ -5,15 +5,17 @@
 //! changes. Falling out of that ring is a resync: the marker, then a new snapshot read from the published state.
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use spand_proto::contract::ContractVersion;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, ResyncReason, Update, UpdateEvent};
 use tokio::sync::broadcast::Receiver;
-use tokio::sync::broadcast::error::RecvError;
-use tokio::time::{Interval, MissedTickBehavior, interval_at};
+use tokio::sync::broadcast::error::TryRecvError;
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep_until};
 
 use super::Published;
 use super::change::{Broadcast, Change, trigger};
@@ -31,6 +33,8 @@ pub struct Subscription {
     /// Number of the next change this subscription expects, of all ever told.
     next_change: u64,
     phase: Phase,
+    /// When to take more than starts.
+    turn: Pin<Box<Sleep>>,
     renewal: Interval,
     sequence: u64,
     /// Messages other than starts since this task last let others run.
@@ -42,19 +46,28 @@ enum Phase {
     /// Say that changes were lost, then begin anew.
     Resync(ResyncReason, u64),
     Begin,
+    /// Pages of the published state, one at each turn.
     Snapshot {
         after: Option<Network>,
         page: std::vec::IntoIter<Network>,
         sent: u32,
     },
+    /// The last page was sent.
+    End {
+        sent: u32,
+    },
+    /// Changes, as far as there are some at each turn.
     Live,
 }
 
-/// Networks read from the published state at a time.
-const SNAPSHOT_PAGE: usize = 256;
+/// Networks of one page of a snapshot.
+const SNAPSHOT_PAGE: u32 = 256;
 
-/// Messages in a row after which others may run: about 100 µs of encoding, so that with 100 subscribers in a snapshot
-/// at once a start still waits for a few milliseconds at most.
+/// Time between two turns of changes. Subscribers take theirs at different times within it, so that a start never waits
+/// for all of them to be told the same news at once.
+const TURN: Duration = Duration::from_millis(100);
+
+/// Messages in a row after which others may run: about 100 µs of encoding.
 const YIELD_AFTER: u32 = 32;
 
 impl Subscription {
@@ -65,7 +78,7 @@ impl Subscription {
         let (changes, next_change) = shared.gather.listen()?;
         let (id, mailbox) = shared.subscribers.lock().add(addresses, &shared.config)?;
         let every = shared.config.renewal;
-        let mut renewal = interval_at(tokio::time::Instant::now() + every, every);
+        let mut renewal = interval_at(Instant::now() + every, every);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Ok(Self {
             published: published.clone(),
@@ -75,6 +88,7 @@ impl Subscription {
             batch: (Arc::from([]), 0),
             next_change,
             phase: Phase::Begin,
+            turn: Box::pin(sleep_until(Instant::now())),
             renewal,
             sequence: 0,
             in_a_row: 0,
@@ -92,13 +106,9 @@ impl Subscription {
                 tokio::task::yield_now().await;
                 continue;
             }
-            if let Some(message) = self.next_in_hand() {
+            if let Some(event) = self.next_in_hand() {
                 self.in_a_row += 1;
-                return Some(self.number(message));
-            }
-            if matches!(self.phase, Phase::Snapshot { .. }) {
-                self.in_a_row += 1;
-                continue;
+                return Some(self.number(event));
             }
             tokio::select! {
                 biased;
@@ -107,7 +117,7 @@ impl Subscription {
                     let lifetime = self.published.config().lifetime;
                     return Some(self.number(UpdateEvent::Renewal { lifetime }));
                 }
-                received = self.changes.recv() => self.receive(received)?,
+                () = self.turn.as_mut() => self.take_turn()?,
             }
         }
     }
@@ -135,10 +145,22 @@ impl Subscription {
             }
             Phase::Begin => {
                 self.phase = Phase::Snapshot { after: None, page: Vec::new().into_iter(), sent: 0 };
+                self.turn.as_mut().reset(self.published.shared.pace.reserve(SNAPSHOT_PAGE));
                 let networks = u32::try_from(self.published.estimate_count()).unwrap_or(u32::MAX);
                 Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks })
             }
-            Phase::Snapshot { .. } => self.next_of_snapshot(),
+            Phase::Snapshot { page, sent, .. } => {
+                // Read anew and not kept from the page: a slow reader gets what holds when it reads.
+                let estimate = page.find_map(|network| self.published.estimate(network))?;
+                *sent += 1;
+                Some(UpdateEvent::Estimate(self.update(&estimate)))
+            }
+            Phase::End { sent } => {
+                let networks = *sent;
+                self.phase = Phase::Live;
+                self.turn.as_mut().reset(first_turn(self.id));
+                Some(UpdateEvent::SnapshotEnd { networks })
+            }
             Phase::Live => {
                 let (changes, place) = &mut self.batch;
                 let change = changes.get(*place)?.clone();
@@ -151,31 +173,30 @@ impl Subscription {
         }
     }
 
-    /// The next message of the snapshot; `None` after a page of networks none of which has an estimate.
-    fn next_of_snapshot(&mut self) -> Option<UpdateEvent> {
+    /// Takes the next page or the next changes; `None` when the gateway stops.
+    fn take_turn(&mut self) -> Option<()> {
         let Phase::Snapshot { after, page, sent } = &mut self.phase else {
-            return None;
+            return self.take_changes();
         };
-        if page.len() == 0 {
-            let views = self.published.page(*after, SNAPSHOT_PAGE);
-            let Some(last) = views.last() else {
-                let networks = *sent;
-                self.phase = Phase::Live;
-                return Some(UpdateEvent::SnapshotEnd { networks });
-            };
-            *after = Some(last.network);
-            let estimated = views.iter().filter(|view| view.estimate.is_some());
-            *page = estimated.map(|view| view.network).collect::<Vec<_>>().into_iter();
+        let shared = &self.published.shared;
+        if shared.gather.is_closed() {
+            return None;
         }
-        // Read anew and not kept from the page: a slow reader gets what holds when it reads.
-        let estimate = page.find_map(|network| self.published.estimate(network))?;
-        *sent += 1;
-        Some(UpdateEvent::Estimate(self.update(&estimate)))
+        let views = self.published.page(*after, SNAPSHOT_PAGE as usize);
+        let Some(last) = views.last() else {
+            self.phase = Phase::End { sent: *sent };
+            return Some(());
+        };
+        *after = Some(last.network);
+        let estimated = views.iter().filter(|view| view.estimate.is_some());
+        *page = estimated.map(|view| view.network).collect::<Vec<_>>().into_iter();
+        self.turn.as_mut().reset(shared.pace.reserve(SNAPSHOT_PAGE));
+        Some(())
     }
 
-    /// Takes what the ring gave; `None` when the gateway stops.
-    fn receive(&mut self, received: Result<Broadcast, RecvError>) -> Option<()> {
-        match received {
+    /// Takes a batch of changes from the ring, and waits for the next turn once there is none.
+    fn take_changes(&mut self) -> Option<()> {
+        match self.changes.try_recv() {
             Ok(Broadcast::Changes { first, changes }) => {
                 self.next_change = first + changes.len() as u64;
                 self.batch = (changes, 0);
@@ -184,11 +205,15 @@ impl Subscription {
                 self.published.measures().resyncs_state_replaced.inc();
                 self.restart(ResyncReason::StateReplaced)?;
             }
-            Err(RecvError::Lagged(_)) => {
+            Err(TryRecvError::Lagged(_)) => {
                 self.published.measures().resyncs_slow_reader.inc();
                 self.restart(ResyncReason::SlowReader)?;
             }
-            Err(RecvError::Closed) => return None,
+            Err(TryRecvError::Empty) => {
+                let next = self.turn.deadline() + TURN;
+                self.turn.as_mut().reset(next.max(Instant::now()));
+            }
+            Err(TryRecvError::Closed) => return None,
         }
         Some(())
     }
@@ -214,6 +239,13 @@ impl Subscription {
         self.sequence += 1;
         Update { sequence: self.sequence, event }
     }
+}
+
+/// A subscriber's first turn of changes, at its own place between two turns.
+fn first_turn(id: u64) -> Instant {
+    // Steps of the golden ratio's share spread any number of consecutive subscribers evenly.
+    let place = id.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    Instant::now() + TURN.mul_f64(place as f64 / f64::from(u32::MAX))
 }
 
 impl Drop for Subscription {

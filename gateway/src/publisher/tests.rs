@@ -164,6 +164,26 @@ async fn a_start_overtakes_a_snapshot() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn snapshots_take_turns_and_a_start_does_not_wait_for_its() {
+    let (published, _) = publisher(PublisherConfig::default());
+    told(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
+    let began = tokio::time::Instant::now();
+    let mut readers: Vec<_> = (0..10u8).map(|n| published.subscribe(&[[10, 0, 0, n].into()]).unwrap()).collect();
+    for reader in &mut readers {
+        assert!(matches!(reader.next().await.unwrap().event, UpdateEvent::SnapshotBegin { .. }));
+    }
+    assert!(published.push_start(start([10, 0, 0, 9], 1)));
+    let last = readers.last_mut().unwrap();
+    assert!(matches!(last.next().await.unwrap().event, UpdateEvent::ImminentStart(_)));
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    for reader in &mut readers {
+        assert!(matches!(reader.next().await.unwrap().event, UpdateEvent::Estimate(_)));
+    }
+    // Nine pages of 256 messages at 100,000 a second lie before the tenth.
+    assert!(began.elapsed() >= Duration::from_micros(9 * 2_560));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_start_reaches_only_its_host_and_only_with_an_estimate() {
     let (published, _) = publisher(PublisherConfig::default());
     told(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
