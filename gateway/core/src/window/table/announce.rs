@@ -50,7 +50,9 @@ impl NetworkTable {
             Err(_) => entry.withdraw(Withdrawal::Expired),
         };
         self.events.extend(event);
-        if let Some(due) = self.slots.get(slot).and_then(|entry| entry.due(&self.config)) {
+        // Never due at once again: at the end of time, where a capture's broken clock can get, every later moment is now.
+        let due = self.slots.get(slot).and_then(|entry| entry.due(&self.config)).filter(|due| *due > now);
+        if let Some(due) = due {
             self.slots.due_by(slot, due);
         }
     }

@@ -177,6 +177,18 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
 }
 
 #[test]
+fn the_end_of_time_is_not_waited_for() {
+    let mut table = table(10);
+    for connection in 1..=3 {
+        table.add(&end(1, Timestamp(u64::MAX - connection), 10.0, connection));
+    }
+    for now in [u64::MAX - 1, u64::MAX, u64::MAX] {
+        assert!(table.expire(Timestamp(now), usize::MAX));
+    }
+    assert_eq!(shares(&events(&mut table)), [Ok(10.0)]);
+}
+
+#[test]
 fn a_probe_is_admitted_once_per_round_trip_across_a_restart() {
     let new = || NetworkTable::new(WindowConfig::default(), NonZeroUsize::MIN, RuleKind::Probe, 7);
     let share = |table: &NetworkTable| table.estimate(network(1), START).unwrap().share.bytes() / 1_000.0;

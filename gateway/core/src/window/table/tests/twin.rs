@@ -185,6 +185,33 @@ proptest! {
     }
 
     #[test]
+    fn no_time_and_no_length_of_a_bucket_hangs_or_panics(
+        history in prop::collection::vec((any::<u64>(), any::<u32>(), anything()), 1..40),
+        base: u64,
+        lengths in (any::<u64>(), 1..u32::MAX, any::<u64>(), any::<u64>()),
+        usual: bool,
+    ) {
+        let (bucket, buckets, max_age, refresh) = lengths;
+        let odd = WindowConfig {
+            bucket: Micros(bucket),
+            buckets: buckets.try_into().unwrap(),
+            max_age: Micros(max_age),
+            refresh: Micros(refresh),
+            ..WindowConfig::default()
+        };
+        let config = if usual { WindowConfig::default() } else { odd };
+        let mut table = NetworkTable::new(config, NonZeroUsize::new(2).unwrap(), RuleKind::Probe, 0);
+        for (at, near, told) in history {
+            let near_base = near & 1 == 0;
+            let at = Timestamp(if near_base { base.saturating_add(near.into()) } else { at });
+            tell(&mut table, at, u8::try_from(near % 5).unwrap(), told);
+            prop_assert!(table.expire(at, usize::MAX));
+            while table.poll_event().is_some() {}
+            table.views(at);
+        }
+    }
+
+    #[test]
     fn a_restart_answers_as_before_less_what_aged(history in history(), down_s in 0..400_u64, more in history()) {
         let (mut before, mut after, mut now) = (table(10), table(10), START);
         for (gap_ms, n, told) in history {
