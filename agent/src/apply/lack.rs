@@ -70,7 +70,8 @@ impl Lack {
             Self::Threshold => "the slow-start threshold is not set: growth goes on as in plain TCP",
             Self::Budget => "the gateway's lease bounds each start, but not the sum of concurrent ones",
             Self::Exemptions => {
-                "MPTCP, sockets with a congestion control of their own and retransmitted SYNs are not told apart"
+                "MPTCP, sockets with a congestion control of their own, and connections whose SYN was sent twice are not told \
+                 apart"
             }
         }
     }

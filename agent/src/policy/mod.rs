@@ -3,8 +3,6 @@
 //! Knows no clock, no socket and no kernel. What an applier may find in the way (a route that is not ours, several next
 //! hops) comes after this and is counted there.
 
-use std::net::IpAddr;
-
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
@@ -65,8 +63,6 @@ pub struct Question<'a> {
 /// What is known about one connection before it starts; empty where a whole network is meant.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Connection {
-    /// Its destination.
-    pub destination: Option<IpAddr>,
     /// Size of the transfer.
     pub size: Option<Bytes>,
     /// Segment size less options; that of the estimate where not known.

@@ -1,5 +1,7 @@
 //! The policy in tables: what is asked, what comes out.
 
+use std::net::IpAddr;
+
 use proptest::prelude::*;
 use spand_proto::estimate::{Confidence, RuleKind};
 use spand_proto::start::{Limit, RefusalReason};

@@ -20,12 +20,7 @@ impl<A: Applier> Agent<A> {
         let held = self.holdings.lookup(destination);
         let network = held.map_or_else(|| Network::of(destination), |(network, _)| network);
         let advice = held.map(|(_, advice)| advice);
-        let connection = Connection {
-            destination: Some(destination),
-            size: bytes.map(Bytes),
-            mss: mss.map(Bytes),
-            ..Connection::default()
-        };
+        let connection = Connection { size: bytes.map(Bytes), mss: mss.map(Bytes), ..Connection::default() };
         let question = Question { network, advice, now, wall_unix_s: clock::wall_unix_s(), connection };
         let decision = decide(&question, &self.policy);
         let outcome = self.applier.outcome(network);

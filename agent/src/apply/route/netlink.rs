@@ -73,7 +73,7 @@ impl Netlink {
         for (version, family) in [(IpVersion::V4, AddressFamily::Inet), (IpVersion::V6, AddressFamily::Inet6)] {
             // A kernel without IPv6 refuses this; then there is nothing to look at.
             match self.handle.rule().get(version.clone()).execute().try_collect::<Vec<_>>().await {
-                Ok(list) => rules.extend(list),
+                Ok(list) => rules.extend(list.into_iter().filter(|rule| rule.header.family == family)),
                 Err(_) if version == IpVersion::V6 => continue,
                 Err(source) => return Err(NetlinkError::Broken { what: "routing rules", source }),
             }
@@ -83,7 +83,10 @@ impl Netlink {
             while let Some(route) =
                 dump.try_next().await.map_err(|source| NetlinkError::Broken { what: "routes", source })?
             {
-                routes.push(route);
+                // A kernel without IPv6 answers for every family it has.
+                if route.header.address_family == family {
+                    routes.push(route);
+                }
             }
         }
         Ok(View::new(routes, &rules, self.links().await?))
