@@ -1,49 +1,154 @@
 //! Evidence from the packets themselves: whether a sender is clocked by its acknowledgements, and at which pipe.
 //!
 //! A sender that its window limits answers each acknowledgement at once with full-sized segments: then the pipe *is* the
-//! window. One that paces, or waits for its application, does not.
+//! window. One that paces, or waits for its application, does not. Between the tap and the sender lies a distance: an
+//! answer is seen one round trip over it after its acknowledgement, which may be one of many by then. That time, the
+//! reaction, is learnt where it cannot be mistaken: at the first acknowledgement of a filled flight.
 
+use arrayvec::ArrayVec;
 use spand_proto::units::{Micros, Timestamp};
 
-/// An answer comes within this time of the acknowledgement, or it is none. (At 40 % of the link rate an application's
+/// An answer comes within this time after the reaction, or it is none. (At 40 % of the link rate an application's
 /// segments fall between acknowledgements often enough to look clocked under "before the next one".)
-const ANSWER_WITHIN: Micros = Micros(1_000);
+const ANSWER_WITHIN_US: i64 = 1_000;
 /// Acknowledgements answered one after the other that make the pipe the window.
 const RUN: u8 = 8;
+/// Acknowledgements on their way to the sender at a time; at the limit the newest two are taken as one.
+const UNDERWAY: usize = 12;
+/// A sender's own time to answer varies by so much.
+const JITTER_US: i64 = 100;
+const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
+/// A longer reaction than this part of the round-trip time is the application's, not the distance's.
+const REACTION_PART: u64 = 4;
+
+/// An acknowledgement of new data that passed the tap. Only differences count, so the low halves do; what is older than
+/// an idle time is forgotten before they wrap.
+#[derive(Clone, Copy, Debug)]
+struct Ack {
+    at_us: u32,
+    /// Bytes delivered by then.
+    delivered_bytes: u32,
+}
+
+impl Ack {
+    fn new(at: Timestamp, delivered_bytes: u64) -> Self {
+        Self { at_us: low_half(at.0 / 1_000), delivered_bytes: low_half(delivered_bytes) }
+    }
+
+    /// Microseconds from `reaction` after it to `at`; negative before.
+    fn since_due_us(self, at: Timestamp, reaction: Micros) -> i64 {
+        let since = low_half(at.0 / 1_000).wrapping_sub(self.at_us).cast_signed();
+        i64::from(since) - i64::try_from(reaction.0).unwrap_or(i64::MAX)
+    }
+
+    /// Bytes delivered after it.
+    fn behind_bytes(self, delivered_bytes: u64) -> u64 {
+        u64::from(low_half(delivered_bytes).wrapping_sub(self.delivered_bytes))
+    }
+}
+
+/// A pipe that was the window.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Steady {
+    pub(super) pipe_segments: u32,
+    /// Bytes acknowledged at the tap since the answer that showed it.
+    pub(super) behind_bytes: u64,
+}
 
 /// Follows acknowledgements and the segments they let go.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AckClock {
-    last_ack: Option<Timestamp>,
+    /// Smallest time from an acknowledgement to its answer.
+    reaction: Option<Micros>,
+    /// When the first acknowledgement after a filled flight passed, until its answer.
+    first_ack: Option<Timestamp>,
+    /// Passed the tap, and not yet with the sender.
+    underway: ArrayVec<Ack, UNDERWAY>,
+    /// The newest that the sender knows.
+    known: Option<Ack>,
     /// Smoothed time between acknowledgements of new data.
     gap: Option<Micros>,
+    last_ack: Option<Timestamp>,
     answered: bool,
     run: u8,
     run_pipe_segments: u32,
 }
 
 impl AckClock {
-    /// An acknowledgement of new data; returns the pipe in segments, where a run of answered ones makes it the window.
-    ///
-    /// Judged here and not at a segment sent: more segments of the same answer may follow that one.
-    pub(super) fn on_ack(&mut self, at: Timestamp) -> Option<u32> {
-        if self.answered {
-            self.run = self.run.saturating_add(1);
-        } else {
-            self.break_run();
+    /// Time from an acknowledgement at the tap to its answer there; zero while not known.
+    pub(super) fn reaction(&self) -> Micros {
+        self.reaction.unwrap_or_default()
+    }
+
+    /// An acknowledgement of new data. `ends_flight`: the first one for a flight that filled the window.
+    pub(super) fn on_ack(&mut self, at: Timestamp, delivered_bytes: u64, ends_flight: bool) {
+        if ends_flight {
+            self.first_ack = Some(at);
         }
-        self.answered = false;
         if let Some(last) = self.last_ack {
             let gap = at.since(last);
             self.gap = Some(self.gap.map_or(gap, |smoothed| Micros((smoothed.0 * 7 + gap.0) / 8)));
         }
         self.last_ack = Some(at);
-        (self.run >= RUN).then_some(self.run_pipe_segments)
+        let ack = Ack::new(at, delivered_bytes);
+        if self.underway.try_push(ack).is_err()
+            && let Some(newest) = self.underway.last_mut()
+        {
+            *newest = ack;
+        }
     }
 
-    /// A segment of new data; returns whether the last acknowledgement let it go.
-    pub(super) fn on_sent(&mut self, full_sized: bool, since_ack: Option<Micros>, pipe_segments: u32) -> bool {
-        let answer = since_ack.is_some_and(|since| since <= ANSWER_WITHIN);
+    /// Brings acknowledgements to the sender by `at`; returns the pipe where a run of answered ones makes it the window.
+    /// `delivered_bytes`: all that is delivered as the tap saw it.
+    ///
+    /// An acknowledgement is judged when the next one arrives: more segments of its answer may follow the first.
+    pub(super) fn arrive(&mut self, at: Timestamp, delivered_bytes: u64) -> Option<Steady> {
+        let mut steady = None;
+        let reaction = self.reaction();
+        // What comes a little early is still an answer.
+        let early_us = i64::try_from(reaction.0 / 8 + JITTER.0).unwrap_or(i64::MAX);
+        while let Some(ack) = self.underway.first().copied()
+            && ack.since_due_us(at, reaction) >= -early_us
+        {
+            self.underway.remove(0);
+            if self.answered {
+                self.run = self.run.saturating_add(1);
+            } else {
+                self.break_run();
+            }
+            self.answered = false;
+            let behind_bytes = self.known.map_or(0, |known| known.behind_bytes(delivered_bytes));
+            self.known = Some(ack);
+            steady = (self.run >= RUN).then_some(Steady { pipe_segments: self.run_pipe_segments, behind_bytes });
+        }
+        steady
+    }
+
+    /// Bytes acknowledged of which the sender does not know yet; `delivered_bytes` so far.
+    pub(super) fn unknown_bytes(&self, delivered_bytes: u64) -> u64 {
+        if self.underway.is_empty() {
+            return 0;
+        }
+        self.known.map_or(0, |known| known.behind_bytes(delivered_bytes))
+    }
+
+    /// A full-sized segment of new data may answer the first acknowledgement of a flight.
+    pub(super) fn learn_reaction(&mut self, at: Timestamp, srtt: Option<Micros>) {
+        let Some(first) = self.first_ack.take() else { return };
+        let reaction = at.since(first);
+        let plausible = srtt.is_some_and(|srtt| reaction.0 < srtt.0 / REACTION_PART);
+        if plausible && self.reaction.is_none_or(|least| reaction < least) {
+            self.reaction = Some(reaction);
+        }
+    }
+
+    /// A segment of new data, with `pipe_segments` in the network as the sender sees it; returns whether it was clocked.
+    pub(super) fn on_sent(&mut self, at: Timestamp, full_sized: bool, pipe_segments: u32) -> bool {
+        let Some(since_due_us) = self.known.map(|ack| ack.since_due_us(at, self.reaction())) else {
+            self.break_run();
+            return false;
+        };
+        let answer = since_due_us <= ANSWER_WITHIN_US;
         if !full_sized || !answer {
             self.break_run();
             return false;
@@ -51,8 +156,18 @@ impl AckClock {
         self.answered = true;
         self.run_pipe_segments = self.run_pipe_segments.max(pipe_segments);
         // Between densely spaced acknowledgements a paced segment is near one of them as well.
-        let within = self.gap.map_or(ANSWER_WITHIN, |gap| Micros(gap.0 / 4).min(ANSWER_WITHIN));
-        since_ack.is_some_and(|since| since <= within)
+        let gap_us = self.gap.and_then(|gap| i64::try_from(gap.0).ok());
+        let (early_us, within_us) = gap_us.map_or((JITTER_US, ANSWER_WITHIN_US), |gap| (gap / 10, gap / 4));
+        // Beside the sender the reaction is all jitter.
+        let early_us = if self.reaction() <= JITTER { JITTER_US } else { early_us };
+        -early_us <= since_due_us && since_due_us <= within_us.min(ANSWER_WITHIN_US)
+    }
+
+    /// Sending resumes: no acknowledgement is on its way.
+    pub(super) fn resume(&mut self) {
+        self.break_run();
+        self.underway.clear();
+        self.known = None;
     }
 
     /// Something else than the window held the sender.
@@ -60,5 +175,65 @@ impl AckClock {
         self.run = 0;
         self.run_pipe_segments = 0;
         self.answered = false;
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
+fn low_half(number: u64) -> u32 {
+    number as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SRTT: Option<Micros> = Some(Micros(100_000));
+
+    /// A tap 2 ms from a sender: an answer of two segments 4 ms after each acknowledgement, these 1.2 ms apart. `off_us`
+    /// is how much later the n-th answer comes. Returns the parts clocked of the last hundred, and the last steady pipe.
+    fn follow(off_us: impl Fn(u64) -> u64) -> (u32, Option<u32>) {
+        let mut clock = AckClock::default();
+        let mut seen: Vec<(u64, bool)> = (1..=200).map(|n| (n * 1_200, true)).collect();
+        seen.extend((1..=200).map(|n| (n * 1_200 + 4_000 + off_us(n), false)));
+        seen.sort_unstable();
+        let (mut acks, mut clocked, mut steady) = (0, 0, None);
+        for (at_us, is_ack) in seen {
+            let at = Timestamp::from_micros(at_us);
+            steady = clock.arrive(at, acks * 2_000).map(|steady| steady.pipe_segments).or(steady);
+            if is_ack {
+                acks += 1;
+                clock.on_ack(at, acks * 2_000, acks == 1);
+            } else {
+                clock.learn_reaction(at, SRTT);
+                clocked += u32::from(clock.on_sent(at, true, 40) && at_us > 124_000);
+            }
+        }
+        (clocked, steady)
+    }
+
+    #[test]
+    fn answers_are_known_from_afar() {
+        let (clocked, steady) = follow(|n| n % 3 * 40);
+        assert!(clocked > 90, "{clocked}");
+        assert_eq!(steady, Some(40));
+    }
+
+    #[test]
+    fn paced_segments_are_no_answers() {
+        // One percent slower than the acknowledgements: they drift through all distances to them.
+        let (clocked, _) = follow(|n| n * 12);
+        assert!(clocked < 45, "{clocked}");
+    }
+
+    #[test]
+    fn what_the_sender_has_not_heard_of_is_outstanding_to_it() {
+        let mut clock = AckClock::default();
+        clock.on_ack(Timestamp::from_micros(0), 1_000, true);
+        clock.learn_reaction(Timestamp::from_micros(4_000), SRTT);
+        clock.arrive(Timestamp::from_micros(4_000), 1_000);
+        clock.on_ack(Timestamp::from_micros(5_000), 3_000, false);
+        assert_eq!(clock.unknown_bytes(3_000), 2_000);
+        clock.arrive(Timestamp::from_micros(9_000), 3_000);
+        assert_eq!(clock.unknown_bytes(3_000), 0);
     }
 }

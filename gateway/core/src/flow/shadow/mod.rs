@@ -7,7 +7,8 @@
 //! value ([`limiter`]).
 //!
 //! Does not recognise losses, keep a scoreboard or measure round-trip times: its caller does and tells it
-//! ([`observation`]). Assumes that it sees packets close to the sender, well under a millisecond away.
+//! ([`observation`]). Where the tap stands a way off the
+//! sender, it learns how far ([`evidence`]).
 
 mod aggregation;
 mod bbr;
@@ -34,7 +35,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use self::bbr::{Bbr, Delivery, Departure};
 use self::cubic::Cubic;
 use self::cwnd::INITIAL;
-use self::evidence::AckClock;
+use self::evidence::{AckClock, Steady};
 use self::flavour::{Contradictions, Flavour};
 use self::limiter::{Rounds, Signs};
 use self::observation::{Acked, Sent};
@@ -145,9 +146,12 @@ impl Shadow {
         if sent.new_bytes > 0 && !sent.full_sized {
             self.small.sent(self.nxt, (self.mss - sent.new_bytes % self.mss) % self.mss);
         }
-        let pipe = self.packets(sent.pipe);
+        self.arrive(at);
+        // What the sender has not heard of yet is still outstanding to it.
+        let unknown = self.clock.unknown_bytes(self.delivered_bytes);
+        let pipe = self.packets(sent.pipe.saturating_add(unknown));
         if sent.new_bytes > 0 {
-            self.note_signs(sent, pipe, idle);
+            self.note_signs(at, sent, pipe, idle);
         }
         // A first flight above the window it should have had: how large that really was is not known, and so neither
         // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
@@ -160,7 +164,7 @@ impl Shadow {
             }
             State::Open | State::Loss(_) => {}
         }
-        let outstanding = self.packets(sent.flight);
+        let outstanding = self.packets(sent.flight.saturating_add(unknown));
         self.reno.usage.record(&self.reno.cwnd, outstanding, pipe, una, self.nxt);
         self.cubic.usage.record(&self.cubic.cwnd, outstanding, pipe, una, self.nxt);
         if let Some(bbr) = &mut self.bbr
@@ -170,7 +174,7 @@ impl Shadow {
                 at,
                 &Departure {
                     nxt: self.nxt,
-                    flight_bytes: sent.flight,
+                    flight_bytes: sent.flight.saturating_add(unknown),
                     pipe_segments: pipe,
                     idle,
                     dry: !sent.full_sized,
@@ -178,10 +182,11 @@ impl Shadow {
             );
         }
         if sent.new_bytes > 0 {
-            let filled = self.known && f64::from(pipe) >= self.best_segments().floor();
+            let ahead = if self.phase() == Phase::SlowStart { self.packets(unknown) } else { 0 };
+            let filled = self.known && f64::from(pipe + ahead) >= self.best_segments().floor();
             self.rounds.current.filled = (self.rounds.current.filled || filled) && !window_unknown;
             let (window, limiter, phase) = (self.best_segments(), self.limiter(), self.phase());
-            self.transfer.on_sent(window, limiter, phase, sent.pipe);
+            self.transfer.on_sent(window, limiter, phase, sent.pipe.saturating_add(unknown));
         }
     }
 
@@ -202,15 +207,14 @@ impl Shadow {
         {
             self.leave_recovery();
         }
+        if newly_bytes > 0 {
+            self.clock_ack(at);
+        }
         if let State::Recovery(_) = self.state {
             let pipe = self.packets(acked.pipe);
             self.reno.follow_pipe(pipe);
             self.cubic.follow_pipe(pipe);
         } else if acked.acked_bytes > 0 {
-            self.first_flight = false;
-            if let Some(pipe) = self.clock.on_ack(at) {
-                self.weigh_steady_pipe(pipe);
-            }
             self.grow(at, acked, newly_bytes.saturating_add(u64::from(small_bytes)), una);
         }
         if let Some(bbr) = &mut self.bbr {
@@ -220,7 +224,7 @@ impl Shadow {
                 delivered_bytes: self.delivered_bytes,
                 newly_bytes,
                 pipe_bytes: acked.pipe,
-                rtt: acked.rtt,
+                rtt: acked.rtt.map(|rtt| Micros(rtt.0.saturating_add(self.clock.reaction().0))),
                 mss: self.mss,
                 recovering: self.state != State::Open,
             });
@@ -320,18 +324,36 @@ impl Shadow {
         self.cubic.resume(at, idle, rto);
         if idle > rto {
             self.rounds.forget(self.nxt);
-            self.clock.break_run();
+            self.clock.resume();
         }
     }
 
-    fn note_signs(&mut self, sent: &Sent, pipe: u32, idle: bool) {
+    fn clock_ack(&mut self, at: Timestamp) {
+        self.arrive(at);
+        let filled = f64::from(self.rounds.current.pipe_max_segments) >= self.best_segments().floor();
+        let ends_flight = std::mem::take(&mut self.first_flight) && filled;
+        self.clock.on_ack(at, self.delivered_bytes, ends_flight);
+        self.arrive(at);
+    }
+
+    fn arrive(&mut self, at: Timestamp) {
+        let steady = self.clock.arrive(at, self.delivered_bytes);
+        if let Some(steady) = steady.filter(|_| self.state == State::Open) {
+            self.weigh_steady_pipe(&steady);
+        }
+    }
+
+    fn note_signs(&mut self, at: Timestamp, sent: &Sent, pipe: u32, idle: bool) {
         let receiver_full =
             sent.peer_window.is_some_and(|window| window < sent.flight + RECEIVER_ROOM * u64::from(self.mss));
         let open = self.state == State::Open;
         if idle {
             self.first_flight = true;
         }
-        let clocked = open && self.clock.on_sent(sent.full_sized, sent.since_ack, pipe);
+        if sent.full_sized && !self.first_flight {
+            self.clock.learn_reaction(at, self.rto.srtt());
+        }
+        let clocked = open && self.clock.on_sent(at, sent.full_sized, pipe);
         let judged = open && sent.full_sized && !self.first_flight;
         if receiver_full || !open {
             self.clock.break_run();
@@ -360,9 +382,10 @@ impl Shadow {
     }
 
     /// Rule 2: a pipe that stays below a window although every acknowledgement is answered at once lowers it.
-    fn weigh_steady_pipe(&mut self, pipe: u32) {
+    fn weigh_steady_pipe(&mut self, steady: &Steady) {
         let srtt = self.rto.srtt();
-        let (reno, cubic) = (self.reno.lower(pipe, srtt), self.cubic.lower(pipe, srtt));
+        let (pipe, ahead) = (steady.pipe_segments, self.packets(steady.behind_bytes));
+        let (reno, cubic) = (self.reno.lower(pipe, ahead, srtt), self.cubic.lower(pipe, ahead, srtt));
         self.cubic.law.stayed_within();
         self.known = true;
         self.contradict(reno, cubic, reno.min(cubic));
@@ -387,7 +410,9 @@ impl Shadow {
             self.contradict(CLOCKING_WEIGHT, CLOCKING_WEIGHT, 0.0);
             if self.bbr.is_none() {
                 let window = self.best_segments();
-                self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, self.min_rtt)));
+                let reaction = self.clock.reaction().0;
+                let min_rtt = self.min_rtt.map(|(rtt, since)| (Micros(rtt.0.saturating_add(reaction)), since));
+                self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, min_rtt)));
             }
         }
     }

@@ -148,9 +148,9 @@ impl<L: Law> Replica<L> {
     }
 
     /// The packets show a window that is smaller by more than a burst may hold back; returns by how much of the
-    /// replica's it was wrong.
-    pub(super) fn lower(&mut self, pipe_segments: u32, srtt: Option<Micros>) -> f64 {
-        if pipe_segments.saturating_add(self.held_back(srtt)) >= self.cwnd.whole() {
+    /// replica's it was wrong. `ahead`: segments acknowledged at the tap of which the sender does not know yet.
+    pub(super) fn lower(&mut self, pipe_segments: u32, ahead: u32, srtt: Option<Micros>) -> f64 {
+        if pipe_segments.saturating_add(self.held_back(ahead, srtt)) >= self.cwnd.whole() {
             return 0.0;
         }
         let wrong = f64::from(self.cwnd.whole().saturating_sub(pipe_segments)) / f64::from(self.cwnd.whole().max(1));
@@ -162,13 +162,13 @@ impl<L: Law> Replica<L> {
         wrong
     }
 
-    /// Segments that a window-limited sender may hold back to fill a burst (`tcp_tso_should_defer`): one where the
+    /// Segments that a window-limited sender may lack: those it holds back to fill a burst (`tcp_tso_should_defer`): one where the
     /// window hardly moves; in slow start what goes out in a millisecond at twice the window per round trip.
-    fn held_back(&self, srtt: Option<Micros>) -> u32 {
+    fn held_back(&self, ahead: u32, srtt: Option<Micros>) -> u32 {
         match srtt {
             Some(srtt) if self.cwnd.in_slow_start() => {
                 let burst = u64::from(self.cwnd.whole()) * 2_000 / srtt.0.max(1);
-                u32::try_from(burst).unwrap_or(u32::MAX).saturating_add(2)
+                u32::try_from(burst).unwrap_or(u32::MAX).saturating_add(2).saturating_add(ahead)
             }
             _ => 1,
         }

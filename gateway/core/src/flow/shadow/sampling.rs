@@ -69,13 +69,15 @@ impl Shadow {
     /// What the last round trips show corrects the replicas before they back off.
     fn settle_before_loss(&mut self, pipe_before: u64) {
         let recent = self.rounds.recent();
-        let pipe = self.recent_pipe(pipe_before);
+        let unknown = self.clock.unknown_bytes(self.delivered_bytes);
+        let ahead = self.packets(unknown);
+        let pipe = self.recent_pipe(pipe_before.saturating_add(unknown));
         let (mut reno, mut cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
         let clocked = f64::from(recent.clocked) >= CLOCKED_BEFORE_LOSS * f64::from(recent.full_sized);
         if clocked && recent.full_sized > 0 && !recent.receiver_full && !recent.ran_dry {
             let srtt = self.rto.srtt();
-            reno += self.reno.lower(pipe, srtt);
-            cubic += self.cubic.lower(pipe, srtt);
+            reno += self.reno.lower(pipe, ahead, srtt);
+            cubic += self.cubic.lower(pipe, ahead, srtt);
             self.known = true;
         }
         let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
