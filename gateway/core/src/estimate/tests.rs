@@ -226,10 +226,10 @@ fn a_probe_stays_one_segment_above_what_was_carried() {
 }
 
 /// 200 loss-free transfers of 30 segments one after the other, 2 s apart, on a path with room for 31: each starts at the
-/// advice of the moment and adds its end window. The share they begin with is 29, as after a loss elsewhere.
-fn loop_of_transfers(kind: RuleKind) -> f64 {
+/// advice of the moment and adds its end window. The share they begin with is what a loss elsewhere left.
+fn loop_of_transfers(kind: RuleKind, share: f64) -> f64 {
     let mut path = Path::new(kind);
-    path.add_all(&[(Loss, 29.0, 1), (Loss, 29.0, 2), (Loss, 29.0, 3)]);
+    path.add_all(&[(Loss, share, 1), (Loss, share, 2), (Loss, share, 3)]);
     for n in 0..200_u8 {
         path.wait(Micros::from_secs(2));
         path.record.bucket_at(path.now, &path.config).unwrap().rtt.add(RTT);
@@ -248,7 +248,14 @@ fn loop_of_transfers(kind: RuleKind) -> f64 {
 
 #[test]
 fn the_plain_average_ratchets_down_and_probing_does_not() {
-    let (plain, probing) = (loop_of_transfers(RuleKind::Spand), loop_of_transfers(RuleKind::Probe));
+    let (plain, probing) = (loop_of_transfers(RuleKind::Spand, 29.0), loop_of_transfers(RuleKind::Probe, 29.0));
     assert!(plain < 18.0, "evaluation finding 2: from 16..29 a transfer of 30 starts at 15 and ends near 17: {plain}");
     assert!(probing > 29.0, "{probing}");
+}
+
+#[test]
+fn from_a_small_share_short_transfers_probe_no_further_than_they_show() {
+    let (plain, probing) = (loop_of_transfers(RuleKind::Spand, 8.0), loop_of_transfers(RuleKind::Probe, 8.0));
+    assert!((9.5..10.5).contains(&plain), "{plain}");
+    assert!((12.0..14.0).contains(&probing), "{probing}");
 }
