@@ -43,6 +43,8 @@ pub struct RouteApplier {
     pub(super) in_force: BTreeMap<Network, InForce>,
     pub(super) obstacles: BTreeMap<Network, Obstacle>,
     unsettled: Vec<(Timestamp, Disturbance)>,
+    /// Networks whose route the kernel refused, until they are tried again.
+    pub(super) refused: BTreeMap<Network, Timestamp>,
     pub(super) stepped_back: BTreeSet<Network>,
     counts: ApplyCounts,
 }
@@ -83,6 +85,7 @@ impl RouteApplier {
             in_force: BTreeMap::new(),
             obstacles: BTreeMap::new(),
             unsettled: Vec::new(),
+            refused: BTreeMap::new(),
             stepped_back: BTreeSet::new(),
             counts: ApplyCounts::new(),
         };
@@ -111,6 +114,7 @@ impl RouteApplier {
         self.count("removed_for_change", doubtful.len());
         self.remove(&doubtful, "routes, rules or links changed").await;
         self.view = None;
+        self.refused.retain(|network, _| !disturbance.touches(*network, None));
         if disturbance.only_ours() {
             return;
         }
@@ -201,6 +205,7 @@ impl Applier for RouteApplier {
         }
         self.retreat_from(now).await;
         self.unsettled.retain(|(until, _)| *until > now);
+        self.refused.retain(|network, until| *until > now && wishes.contains_key(network));
         if !self.guarded() {
             return self.give_up(wishes, Obstacle::Unguarded).await;
         }
@@ -214,6 +219,7 @@ impl Applier for RouteApplier {
             in_force: &self.in_force,
             stepped_back: &self.stepped_back,
             unsettled: &self.unsettled,
+            refused: &self.refused,
             limit: self.limit,
         });
         for (network, obstacle) in &plan.obstacles {

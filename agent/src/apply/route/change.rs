@@ -1,7 +1,7 @@
 //! Making changes: each is in the ledger first, and each answer of the kernel is heard.
 
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 use tracing::{info, warn};
 
 use super::applier::{InForce, RouteApplier};
@@ -16,6 +16,9 @@ use crate::ledger::Entry;
 
 /// Networks that are remembered as stepped back from; beyond, the agent applies nothing new.
 const MOST_STEPPED_BACK: usize = 65_536;
+
+/// How long a route that the kernel refused is not tried again, unless something around it changes.
+const REFUSAL_PAUSE: Micros = Micros::from_secs(30);
 
 impl RouteApplier {
     /// Someone removed or changed these routes of ours: they are no longer ours.
@@ -95,6 +98,7 @@ impl RouteApplier {
                     warn!(%network, %error, "initial window not set");
                     self.count("kernel_refusals", 1);
                     self.obstacles.insert(network, Obstacle::Kernel);
+                    self.refused.insert(network, now.after(REFUSAL_PAUSE));
                     if step.before.is_none() {
                         refused.push(network);
                     }

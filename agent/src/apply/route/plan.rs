@@ -19,6 +19,7 @@ pub(super) struct Situation<'a> {
     pub(super) in_force: &'a BTreeMap<Network, InForce>,
     pub(super) stepped_back: &'a BTreeSet<Network>,
     pub(super) unsettled: &'a [(Timestamp, Disturbance)],
+    pub(super) refused: &'a BTreeMap<Network, Timestamp>,
     pub(super) limit: usize,
 }
 
@@ -93,6 +94,9 @@ impl Situation<'_> {
     fn hop(&self, network: Network) -> Result<Hop, Obstacle> {
         if self.stepped_back.contains(&network) {
             return Err(Obstacle::SteppedBack);
+        }
+        if self.refused.contains_key(&network) {
+            return Err(Obstacle::Kernel);
         }
         let hop = self.view.hop(network)?;
         if self.unsettled.iter().any(|(_, disturbance)| disturbance.touches(network, Some(hop.link))) {

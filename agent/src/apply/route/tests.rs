@@ -152,6 +152,7 @@ struct Case {
     in_force: BTreeMap<Network, InForce>,
     stepped_back: BTreeSet<Network>,
     unsettled: Vec<(Timestamp, Disturbance)>,
+    refused: BTreeMap<Network, Timestamp>,
 }
 
 impl Case {
@@ -162,7 +163,7 @@ impl Case {
             (network(text), InForce { hop, link: "eth0".to_owned(), window: Segments(*window) })
         };
         let in_force = in_force.iter().map(set).collect();
-        Self { view, in_force, stepped_back: BTreeSet::new(), unsettled: Vec::new() }
+        Self { view, in_force, stepped_back: BTreeSet::new(), unsettled: Vec::new(), refused: BTreeMap::new() }
     }
 
     /// Steps as `network window`, removals, obstacles.
@@ -180,6 +181,7 @@ impl Case {
             in_force: &self.in_force,
             stepped_back: &self.stepped_back,
             unsettled: &self.unsettled,
+            refused: &self.refused,
             limit,
         });
         (
@@ -211,15 +213,20 @@ fn what_is_in_force_keeps_its_room() {
 }
 
 #[test]
-fn a_network_that_is_unsettled_or_stepped_back_from_goes_and_stays_away() {
+fn a_network_that_is_unsettled_refused_or_stepped_back_from_goes_and_stays_away() {
     let mut case = Case::new(&[("192.0.2.0/24", 20), ("198.51.100.0/24", 20)]);
+    case.refused.insert(network("203.0.113.0/24"), Timestamp(1));
     let mut disturbance = Disturbance::default();
     disturbance.prefix("192.0.0.0/16".parse().unwrap());
     case.unsettled.push((Timestamp(1), disturbance));
     case.stepped_back.insert(network("198.51.100.0/24"));
-    let (steps, removals, obstacles) = case.plan(&[("192.0.2.0/24", 20), ("198.51.100.0/24", 20)], 10);
+    let wishes = [("192.0.2.0/24", 20), ("198.51.100.0/24", 20), ("203.0.113.0/24", 20)];
+    let (steps, removals, obstacles) = case.plan(&wishes, 10);
     assert_eq!((steps.len(), removals.len()), (0, 2));
-    assert_eq!(obstacles.iter().map(|(_, o)| *o).collect::<Vec<_>>(), [Obstacle::Settling, Obstacle::SteppedBack]);
+    assert_eq!(
+        obstacles.iter().map(|(_, o)| *o).collect::<Vec<_>>(),
+        [Obstacle::Settling, Obstacle::SteppedBack, Obstacle::Kernel]
+    );
 }
 
 #[test]

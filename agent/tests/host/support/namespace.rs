@@ -45,7 +45,12 @@ pub(crate) fn two_uplinks() {
 
 /// Runs `ip`, which must succeed.
 pub(crate) fn ip(arguments: &str) -> String {
+    try_ip(arguments).unwrap_or_else(|said| panic!("ip {arguments}: {said}"))
+}
+
+/// Runs `ip`: what it prints, or what it complains of.
+pub(crate) fn try_ip(arguments: &str) -> Result<String, String> {
     let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("install iproute2");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).unwrap()
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    if output.status.success() { Ok(text(output.stdout)) } else { Err(text(output.stderr)) }
 }
