@@ -1,0 +1,228 @@
+//! BBR, first version (Cardwell et al. 2016; `tcp_bbr.c`): the window is twice rate times smallest round-trip time.
+//!
+//! BBR paces, so its flight stays at about half its window and says nothing about it; what the packets do show is the
+//! delivery rate ([`delivery`]) and when it empties the pipe ([`probe`]). Left out: the long-term rate of policed paths,
+//! and the gain cycle, whose phase is random and moves the window by two segments.
+
+mod aggregation;
+mod delivery;
+mod max_filter;
+mod probe;
+
+use spand_proto::units::{Micros, Timestamp};
+
+use self::aggregation::Aggregation;
+use self::delivery::DeliveryRate;
+pub(super) use self::delivery::{Delivery, Departure};
+use super::cwnd::INITIAL;
+
+/// Window gain while starting: 2 / ln 2.
+const START_GAIN: f64 = 2.885;
+/// Window gain afterwards.
+const GAIN: f64 = 2.0;
+/// The pipe is full after three round trips in which the rate grew by less than a quarter.
+const FULL_GROWTH: f64 = 1.25;
+const FULL_ROUNDS: u8 = 3;
+/// Share of the rate that it paces at.
+const PACING_MARGIN: f64 = 0.99;
+/// Below this rate a burst may be one segment; a burst has at most so many.
+const BURST_RATE_BITS: f64 = 1.2e6;
+const BURST_MOST: f64 = 127.0;
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Mode {
+    Startup,
+    Drain,
+    ProbeBandwidth,
+    /// `until` once the pipe is empty; `before`: what was known of the smallest round-trip time when it began.
+    ProbeRtt {
+        since: Timestamp,
+        until: Option<Timestamp>,
+        before: (Micros, Timestamp),
+    },
+}
+
+/// A BBR sender.
+#[derive(Clone, Debug)]
+pub(super) struct Bbr {
+    rate: DeliveryRate,
+    /// Rate at which the pipe may be full, and round trips since it grew.
+    full_rate: f64,
+    full_rounds: u8,
+    min_rtt: Option<(Micros, Timestamp)>,
+    aggregation: Aggregation,
+    mode: Mode,
+    segments: f64,
+    /// Window before a loss or a probe cut it.
+    prior_segments: f64,
+    /// In the first round trip of a recovery.
+    conserving: bool,
+}
+
+impl Bbr {
+    /// A sender whose window is `segments` now, with the smallest round-trip time so far and since when it is known.
+    pub(super) fn new(
+        at: Timestamp,
+        delivered_bytes: u64,
+        segments: f64,
+        min_rtt: Option<(Micros, Timestamp)>,
+    ) -> Self {
+        Self {
+            rate: DeliveryRate::new(at, delivered_bytes),
+            full_rate: 0.0,
+            full_rounds: 0,
+            min_rtt,
+            aggregation: Aggregation::new(at),
+            mode: Mode::Startup,
+            segments,
+            prior_segments: segments,
+            conserving: false,
+        }
+    }
+
+    /// The window in segments.
+    pub(super) fn segments(&self) -> f64 {
+        self.segments
+    }
+
+    /// Whether it still looks for the rate.
+    pub(super) fn starting(&self) -> bool {
+        matches!(self.mode, Mode::Startup)
+    }
+
+    /// Its share of the path: delivery rate times smallest round-trip time, in bytes.
+    pub(super) fn share_bytes(&self) -> Option<f64> {
+        let rate = self.rate.max()?;
+        let (min_rtt, _) = self.min_rtt?;
+        Some(rate * min_rtt.as_secs_f64())
+    }
+
+    /// A packet of new data.
+    pub(super) fn on_sent(&mut self, at: Timestamp, sent: &Departure) {
+        let pipe = f64::from(sent.pipe_segments);
+        self.contest_probe(at, pipe);
+        // With the pipe all but empty under a large window it probes, whether or not that was foreseen.
+        let emptied = pipe <= probe::WINDOW && self.segments > 4.0 * probe::WINDOW;
+        self.rate.on_sent(at, sent, sent.dry || sent.idle || emptied || self.probing());
+    }
+
+    /// An acknowledgement.
+    pub(super) fn on_ack(&mut self, delivery: &Delivery) {
+        let shortest = self.min_rtt.map_or(Micros(0), |(min, _)| min);
+        let turn = self.rate.on_ack(delivery, shortest);
+        if turn.new_round {
+            self.conserving = false;
+            self.aggregation.on_round();
+        }
+        let mss = f64::from(delivery.mss.max(1));
+        let rate = self.rate.max().unwrap_or(0.0) / mss;
+        self.aggregation.on_ack(delivery.at, delivery.newly_bytes as f64 / mss, rate, self.segments);
+        if turn.new_round && !turn.app_limited {
+            self.check_full();
+        }
+        self.check_drained(delivery);
+        self.update_min_rtt(delivery, turn.new_round);
+        self.update_window(delivery);
+    }
+
+    fn check_full(&mut self) {
+        if self.mode != Mode::Startup {
+            return;
+        }
+        let rate = self.rate.max().unwrap_or(0.0);
+        if rate >= self.full_rate * FULL_GROWTH {
+            self.full_rate = rate;
+            self.full_rounds = 0;
+            return;
+        }
+        self.full_rounds += 1;
+        if self.full() {
+            self.mode = Mode::Drain;
+        }
+    }
+
+    fn full(&self) -> bool {
+        self.full_rounds >= FULL_ROUNDS
+    }
+
+    fn check_drained(&mut self, delivery: &Delivery) {
+        let pipe = delivery.pipe_bytes as f64 / f64::from(delivery.mss.max(1));
+        if self.mode == Mode::Drain && pipe <= self.budget(1.0, 0.0, delivery.mss) {
+            self.mode = Mode::ProbeBandwidth;
+        }
+    }
+
+    fn target(&self, mss: u32) -> f64 {
+        let gain = if matches!(self.mode, Mode::Startup | Mode::Drain) { START_GAIN } else { GAIN };
+        let rate = self.rate.max().unwrap_or(0.0);
+        let extra = if self.full() { self.aggregation.extra_segments(rate / f64::from(mss.max(1))) } else { 0.0 };
+        self.budget(gain, extra, mss)
+    }
+
+    /// Segments for `gain` times the share, `extra` ones, and bursts (`bbr_quantization_budget`).
+    fn budget(&self, gain: f64, extra_segments: f64, mss: u32) -> f64 {
+        let mss = f64::from(mss.max(1));
+        // No rate yet: nothing holds the start back.
+        let Some(share) = self.share_bytes() else { return f64::INFINITY };
+        let rate = self.rate.max().unwrap_or(0.0);
+        // One offload burst, 1 ms at the pacing rate and at least two segments, in each of three places; then even.
+        let least = if rate * 8.0 < BURST_RATE_BITS { 1.0 } else { 2.0 };
+        let burst = (rate * PACING_MARGIN / 1024.0 / mss).floor().clamp(least, BURST_MOST);
+        let segments = (share / mss * gain).ceil() + extra_segments + 3.0 * burst;
+        (segments / 2.0).ceil() * 2.0
+    }
+
+    fn update_window(&mut self, delivery: &Delivery) {
+        let mss = f64::from(delivery.mss.max(1));
+        let acked = delivery.newly_bytes as f64 / mss;
+        let target = self.target(delivery.mss);
+        if delivery.recovering && self.conserving {
+            self.segments = delivery.pipe_bytes as f64 / mss + acked;
+        } else if self.full() {
+            self.segments = (self.segments + acked).min(target);
+        } else if self.segments < target || delivery.delivered_bytes < u64::from(INITIAL) * u64::from(delivery.mss) {
+            self.segments += acked;
+        }
+        self.segments = self.segments.max(probe::WINDOW);
+        if self.probing() {
+            self.segments = self.segments.min(probe::WINDOW);
+        }
+    }
+
+    /// Keeps the window for after a loss or a probe; while either cuts it, the larger one.
+    fn save(&mut self, cut: bool) {
+        self.prior_segments = if cut { self.prior_segments.max(self.segments) } else { self.segments };
+    }
+
+    /// A loss: for one round trip only as much is sent as was delivered.
+    pub(super) fn enter_recovery(&mut self, pipe_segments: f64) {
+        self.save(self.probing());
+        self.conserving = true;
+        self.rate.start_round();
+        self.segments = pipe_segments.max(1.0);
+    }
+
+    /// Recovery is over: the window is what it was.
+    pub(super) fn leave_recovery(&mut self) {
+        self.conserving = false;
+        self.segments = self.segments.max(self.prior_segments);
+    }
+
+    /// A timeout.
+    pub(super) fn time_out(&mut self) {
+        self.save(self.probing());
+        self.full_rate = 0.0;
+        self.segments = 1.0;
+    }
+
+    /// The packets show a larger window; returns by how much of its own it was wrong.
+    pub(super) fn raise(&mut self, pipe_segments: u32) -> f64 {
+        let pipe = f64::from(pipe_segments);
+        if self.probing() {
+            return 0.0;
+        }
+        let wrong = ((pipe - self.segments) / self.segments.max(1.0)).max(0.0);
+        self.segments = self.segments.max(pipe);
+        wrong
+    }
+}

@@ -1,0 +1,198 @@
+//! What each packet does to the replica: segments sent, acknowledgements, the ends of recovery.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::bbr::{Delivery, Departure};
+use super::flavour::Flavour;
+use super::observation::{Acked, Sent};
+use super::replica::Progress;
+use super::{Shadow, State};
+use crate::flow::sample::Phase;
+
+impl Shadow {
+    /// A packet with payload went out.
+    pub fn on_sent(&mut self, at: Timestamp, sent: &Sent) {
+        if self.mss == 0 {
+            return;
+        }
+        let idle = sent.retransmitted_bytes == 0 && sent.flight <= u64::from(sent.new_bytes);
+        if idle && let Some(last) = self.last_sent {
+            self.resume(at, at.since(last));
+        }
+        self.last_sent = Some(at);
+        self.nxt = self.nxt.saturating_add(u64::from(sent.new_bytes));
+        let una = self.nxt.saturating_sub(sent.flight);
+        if sent.new_bytes > 0 && !sent.full_sized {
+            self.small.sent(self.nxt, (self.mss - sent.new_bytes % self.mss) % self.mss);
+        }
+        self.arrive(at);
+        // What the sender has not heard of yet is still outstanding to it.
+        let unknown = self.clock.unknown_bytes(self.delivered_bytes);
+        let pipe = self.packets(sent.pipe.saturating_add(unknown));
+        if sent.new_bytes > 0 {
+            self.note_signs(at, sent, pipe, idle);
+        }
+        // A first flight above the window it should have had: how large that really was is not known, and so neither
+        // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
+        let window_unknown = self.first_flight && f64::from(pipe) > self.best_segments().floor();
+        match self.state {
+            State::Open if sent.new_bytes > 0 => self.weigh_pipe(sent, pipe),
+            State::Recovery(_) => {
+                self.reno.follow_pipe(pipe);
+                self.cubic.follow_pipe(pipe);
+            }
+            State::Open | State::Loss(_) => {}
+        }
+        let outstanding = self.packets(sent.flight.saturating_add(unknown));
+        self.reno.usage.record(&self.reno.cwnd, outstanding, pipe, una, self.nxt);
+        self.cubic.usage.record(&self.cubic.cwnd, outstanding, pipe, una, self.nxt);
+        if let Some(bbr) = &mut self.bbr
+            && sent.new_bytes > 0
+        {
+            bbr.on_sent(
+                at,
+                &Departure {
+                    nxt: self.nxt,
+                    flight_bytes: sent.flight.saturating_add(unknown),
+                    pipe_segments: pipe,
+                    idle,
+                    dry: !sent.full_sized,
+                },
+            );
+        }
+        if sent.new_bytes > 0 {
+            let ahead = if self.phase() == Phase::SlowStart { self.packets(unknown) } else { 0 };
+            let filled = self.known && f64::from(pipe + ahead) >= self.best_segments().floor();
+            self.rounds.current.filled = (self.rounds.current.filled || filled) && !window_unknown;
+            let (window, limiter, phase) = (self.best_segments(), self.limiter(), self.phase());
+            self.transfer.on_sent(window, limiter, phase, sent.pipe.saturating_add(unknown));
+        }
+    }
+
+    /// An acknowledgement came for the sender.
+    pub fn on_ack(&mut self, at: Timestamp, acked: &Acked) {
+        if self.mss == 0 {
+            return;
+        }
+        let una = self.nxt.saturating_sub(acked.flight);
+        if let Some(rtt) = acked.rtt {
+            self.take_rtt(at, rtt, una);
+        }
+        let small_bytes = self.small.acked(una);
+        let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
+        self.delivered_bytes = self.delivered_bytes.max(acked.delivered_bytes);
+        if let State::Recovery(point) | State::Loss(point) = self.state
+            && una >= point
+        {
+            self.leave_recovery();
+        }
+        if newly_bytes > 0 {
+            self.clock_ack(at);
+        }
+        if let State::Recovery(_) = self.state {
+            let pipe = self.packets(acked.pipe);
+            self.reno.follow_pipe(pipe);
+            self.cubic.follow_pipe(pipe);
+        } else if acked.acked_bytes > 0 {
+            self.grow(at, acked, newly_bytes.saturating_add(u64::from(small_bytes)), una);
+        }
+        if let Some(bbr) = &mut self.bbr {
+            bbr.on_ack(&Delivery {
+                at,
+                edge: una.max(self.nxt.saturating_sub(acked.pipe)),
+                delivered_bytes: self.delivered_bytes,
+                newly_bytes,
+                pipe_bytes: acked.pipe,
+                rtt: acked.rtt.map(|rtt| Micros(rtt.0.saturating_add(self.clock.reaction().0))),
+                mss: self.mss,
+                recovering: self.state != State::Open,
+            });
+        }
+        if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
+            self.weigh_clocking(at, ended);
+        }
+    }
+
+    /// Everything outstanding at the loss is acknowledged.
+    pub fn on_recovery_end(&mut self, _at: Timestamp, _pipe: u64) {
+        if self.state != State::Open {
+            self.leave_recovery();
+        }
+    }
+
+    /// The last reduction proved wrong (DSACK, timestamps): the sender takes it back.
+    pub fn on_undo(&mut self, _at: Timestamp) {
+        self.reno.cwnd.undo();
+        self.cubic.cwnd.undo();
+        if let Some(bbr) = &mut self.bbr {
+            bbr.leave_recovery();
+        }
+        self.state = State::Open;
+        self.rounds.forget(self.nxt);
+        self.clock.break_run();
+    }
+
+    fn take_rtt(&mut self, at: Timestamp, rtt: Micros, una: u64) {
+        self.rto.add(rtt, una, self.nxt);
+        if self.min_rtt.is_none_or(|(least, _)| rtt < least) {
+            self.min_rtt = Some((rtt, at));
+        }
+    }
+
+    /// New data with nothing outstanding.
+    fn resume(&mut self, at: Timestamp, idle: Micros) {
+        let rto = self.rto.get();
+        self.reno.resume(at, idle, rto);
+        self.cubic.resume(at, idle, rto);
+        if idle > rto {
+            self.rounds.forget(self.nxt);
+            self.clock.resume();
+        }
+    }
+
+    fn clock_ack(&mut self, at: Timestamp) {
+        self.arrive(at);
+        let filled = f64::from(self.rounds.current.pipe_max_segments) >= self.best_segments().floor();
+        let ends_flight = std::mem::take(&mut self.first_flight) && filled;
+        self.clock.on_ack(at, self.delivered_bytes, ends_flight);
+        self.arrive(at);
+    }
+
+    fn arrive(&mut self, at: Timestamp) {
+        let steady = self.clock.arrive(at, self.delivered_bytes);
+        if let Some(steady) = steady.filter(|_| self.state == State::Open) {
+            self.weigh_steady_pipe(&steady);
+        }
+    }
+
+    fn grow(&mut self, at: Timestamp, acked: &Acked, newly_bytes: u64, una: u64) {
+        let progress = Progress {
+            at,
+            delivered_segments: newly_bytes as f32 / self.mss as f32,
+            una,
+            nxt: self.nxt,
+            rtt: acked.rtt,
+        };
+        let reno = self.reno.grow(&progress);
+        let cubic = self.cubic.grow(&progress);
+        let earned = match self.contradictions.best() {
+            Flavour::Reno => reno,
+            Flavour::Cubic => cubic,
+            Flavour::Bbr | Flavour::Unknown => 0.0,
+        };
+        self.transfer.on_growth(earned);
+    }
+
+    pub(super) fn leave_recovery(&mut self) {
+        if let State::Recovery(_) = self.state {
+            self.reno.leave_recovery();
+            self.cubic.leave_recovery();
+        }
+        if let Some(bbr) = &mut self.bbr {
+            bbr.leave_recovery();
+        }
+        self.state = State::Open;
+        self.rounds.forget(self.nxt);
+        self.clock.break_run();
+    }
+}
