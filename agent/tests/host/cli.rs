@@ -59,6 +59,16 @@ fn a_missing_file_gateway_or_agent_ends_with_1() {
 }
 
 #[test]
+fn a_state_directory_that_cannot_be_made_ends_with_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.toml");
+    std::fs::write(&path, "state_dir = \"agent.toml/state\"\n").unwrap();
+    let (code, said) = failed(&agent(&["--config", path.to_str().unwrap(), "run"]));
+    assert_eq!(code, Some(1));
+    assert!(said.contains("cannot make the state directory") && said.contains("agent.toml/state"), "{said}");
+}
+
+#[test]
 fn check_config_prints_what_is_in_force() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");

@@ -287,6 +287,25 @@ fn a_second_agent_in_the_same_namespace_is_refused() {
 }
 
 #[test]
+fn without_the_right_to_change_routes_it_says_so_and_ends() {
+    in_namespace("no_right", || async {
+        let gateway = Gateway::start().await;
+        let agent = Agent::stopped();
+        agent.configure(&gateway, ROUTE, "");
+        // Of util-linux, as is `unshare`.
+        let output = std::process::Command::new("setpriv")
+            .args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", env!("CARGO_BIN_EXE_spand-agent")])
+            .args(["run", "--config"])
+            .arg(agent.config())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("error: apply = \"route\" needs the capability CAP_NET_ADMIN"), "{said}");
+    });
+}
+
+#[test]
 fn as_many_routes_as_allowed_and_announced_ones_first() {
     in_namespace("limit", || async {
         two_uplinks();

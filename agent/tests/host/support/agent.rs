@@ -18,9 +18,14 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
+    /// A folder for an agent that does not run yet.
+    pub(crate) fn stopped() -> Self {
+        Self { folder: TempDir::new().unwrap(), child: None }
+    }
+
     /// Starts an agent for `gateway` with what else stands in its configuration.
     pub(crate) fn start(gateway: &Gateway, top: &str, sections: &str) -> Self {
-        let mut agent = Self { folder: TempDir::new().unwrap(), child: None };
+        let mut agent = Self::stopped();
         agent.configure(gateway, top, sections);
         agent.run();
         agent
