@@ -16,7 +16,7 @@ use super::cleanup::clean_up;
 use super::disturbance::Disturbance;
 use super::guard::Guard;
 use super::monitor::Monitor;
-use super::netlink::Netlink;
+use super::netlink::{Netlink, NetlinkError};
 use super::obstacle::Obstacle;
 use super::plan::{self, Plan};
 use super::signature::PROTOCOL;
@@ -163,6 +163,19 @@ impl RouteApplier {
         }
     }
 
+    /// Opens again what the kernel closed. News may have been missed meanwhile, so everything counts as changed.
+    fn reconnect(&mut self) -> Result<(), NetlinkError> {
+        if !self.netlink.is_alive() {
+            self.netlink = Netlink::open()?;
+            self.view = None;
+        }
+        if !self.monitor.is_alive() {
+            self.monitor = Monitor::start()?;
+            self.monitor.distrust();
+        }
+        Ok(())
+    }
+
     /// Starts the guard again where it ended. False where that fails: then nothing may be in force.
     fn guarded(&mut self) -> bool {
         if self.guard.as_mut().is_some_and(Guard::is_alive) {
@@ -194,14 +207,9 @@ impl Applier for RouteApplier {
     }
 
     async fn reconcile(&mut self, wishes: &Wishes, now: Timestamp) -> bool {
-        if !self.monitor.is_alive() {
-            match Monitor::start() {
-                Ok(monitor) => self.monitor = monitor,
-                Err(error) => {
-                    warn!(%error, "cannot listen to the kernel's news: routes are removed");
-                    return self.give_up(wishes, Obstacle::Kernel).await;
-                }
-            }
+        if let Err(error) = self.reconnect() {
+            warn!(%error, "cannot reach the kernel's routing: routes are removed");
+            return self.give_up(wishes, Obstacle::Kernel).await;
         }
         self.retreat_from(now).await;
         self.unsettled.retain(|(until, _)| *until > now);

@@ -8,14 +8,11 @@ use super::applier::{InForce, RouteApplier};
 use super::cleanup::ESRCH;
 use super::netlink::{Change, NetlinkError};
 use super::obstacle::Obstacle;
-use super::plan::Step;
+use super::plan::{MOST_STEPPED_BACK, Step};
 use super::undo::undo_line;
 use crate::apply::Wishes;
 use crate::clock;
 use crate::ledger::Entry;
-
-/// Networks that are remembered as stepped back from; beyond, the agent applies nothing new.
-const MOST_STEPPED_BACK: usize = 65_536;
 
 /// How long a route that the kernel refused is not tried again, unless something around it changes.
 const REFUSAL_PAUSE: Micros = Micros::from_secs(30);

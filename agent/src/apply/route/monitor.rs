@@ -69,6 +69,11 @@ impl Monitor {
         std::mem::take(&mut *self.heard.disturbance.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// Takes everything for changed: news were missed.
+    pub(super) fn distrust(&self) {
+        self.heard.note(Disturbance::everything);
+    }
+
     /// Whether it still listens.
     pub(super) fn is_alive(&self) -> bool {
         self.tasks.iter().all(|task| !task.is_finished())

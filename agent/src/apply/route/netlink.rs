@@ -66,6 +66,11 @@ impl Netlink {
         Ok(Self { handle, driver: tokio::spawn(connection) })
     }
 
+    /// Whether the connection still stands.
+    pub(super) fn is_alive(&self) -> bool {
+        !self.driver.is_finished()
+    }
+
     /// Routes, rules and links at this moment.
     pub(super) async fn view(&self) -> Result<View, NetlinkError> {
         let mut rules = Vec::new();

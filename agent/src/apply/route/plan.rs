@@ -12,6 +12,9 @@ use super::obstacle::Obstacle;
 use super::view::{Hop, View};
 use crate::apply::{Wish, Wishes};
 
+/// Networks that are remembered as stepped back from; beyond, nothing new is applied.
+pub(super) const MOST_STEPPED_BACK: usize = 65_536;
+
 /// Everything that a plan depends on.
 pub(super) struct Situation<'a> {
     pub(super) wishes: &'a Wishes,
@@ -92,7 +95,8 @@ impl Plan {
 
 impl Situation<'_> {
     fn hop(&self, network: Network) -> Result<Hop, Obstacle> {
-        if self.stepped_back.contains(&network) {
+        let forgetful = self.stepped_back.len() >= MOST_STEPPED_BACK && !self.in_force.contains_key(&network);
+        if forgetful || self.stepped_back.contains(&network) {
             return Err(Obstacle::SteppedBack);
         }
         if self.refused.contains_key(&network) {

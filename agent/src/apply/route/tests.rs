@@ -230,6 +230,16 @@ fn a_network_that_is_unsettled_refused_or_stepped_back_from_goes_and_stays_away(
 }
 
 #[test]
+fn an_agent_that_cannot_remember_more_step_backs_applies_nothing_new() {
+    let mut case = Case::new(&[("192.0.2.0/24", 20)]);
+    let many = (0..u32::try_from(plan::MOST_STEPPED_BACK).unwrap()).map(|n| 0x0a00_0000 + n * 256);
+    case.stepped_back = many.map(|n| Network::of(std::net::Ipv4Addr::from(n).into())).collect();
+    let (steps, removals, obstacles) = case.plan(&[("192.0.2.0/24", 25), ("198.51.100.0/24", 20)], 10);
+    assert_eq!((steps, removals.len()), (vec!["192.0.2.0/24 25".to_owned()], 0), "what is in force stays in our hands");
+    assert_eq!(obstacles, [("198.51.100.0/24".to_owned(), Obstacle::SteppedBack)]);
+}
+
+#[test]
 fn a_route_that_is_gone_or_different_is_lost() {
     let case = Case::new(&[("192.0.2.0/24", 20)]);
     assert_eq!(lost(&case.in_force, &case.view), [network("192.0.2.0/24")]);
