@@ -1,0 +1,145 @@
+//! How fast one core replays: a generated trace through the file reader alone, through the decoder, and through the engine.
+//!
+//! `cargo bench -p spand-tests --bench replay_speed -- [--packets N] [--connections N] [--loss P] [--runs N] [--file PCAP]`
+//!
+//! Times are processor time of the one thread that does the work, the best of several runs, so that a busy machine shows
+//! its speed and not its load. The ratio of engine to decoder says what reconstruction costs on top of a bare parse.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use nix::time::{ClockId, clock_gettime};
+use spand_capture::{Next, PacketSource, open_file};
+use spand_core::config::{EngineConfig, Limits};
+use spand_core::engine::Engine;
+use spand_core::wire::{self, Frame};
+use spand_proto::units::Timestamp;
+use spand_tests::trace::{TraceConfig, write_trace};
+
+#[derive(Parser)]
+struct Arguments {
+    /// Packets of the generated trace.
+    #[arg(long, default_value_t = 5_000_000)]
+    packets: u64,
+    /// Connections open at a time.
+    #[arg(long, default_value_t = 50_000)]
+    connections: u32,
+    /// Probability that a data packet is lost behind the tap.
+    #[arg(long, default_value_t = 0.01)]
+    loss: f64,
+    /// Runs of each kind; the best counts.
+    #[arg(long, default_value_t = 3)]
+    runs: u32,
+    /// Replay this capture instead of a generated one.
+    #[arg(long)]
+    file: Option<PathBuf>,
+    /// What `cargo bench` passes.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Processor time per packet of one kind of work.
+struct Timing {
+    packets: u64,
+    best: Duration,
+}
+
+impl Timing {
+    fn nanoseconds(&self) -> f64 {
+        self.best.as_nanos() as f64 / self.packets.max(1) as f64
+    }
+
+    fn print(&self, name: &str, base: &Self) {
+        println!(
+            "{name:<28} {:>7.1} ns/packet  {:>6.2} M packets/s  {:>5.2} x",
+            self.nanoseconds(),
+            1_000.0 / self.nanoseconds(),
+            self.nanoseconds() / base.nanoseconds()
+        );
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let folder = tempfile::tempdir()?;
+    let path = match &arguments.file {
+        Some(path) => path.clone(),
+        None => generate(&arguments, folder.path())?,
+    };
+    let read = best_of(arguments.runs, || replay(&path, |_, _| {}))?;
+    let parsed = best_of(arguments.runs, || {
+        let tunnels = EngineConfig::default().tunnels;
+        let mut payload = 0u64;
+        let count = replay(&path, |at, frame| {
+            payload += wire::decode(at, frame, tunnels).map_or(0, |segment| u64::from(segment.payload_len));
+        })?;
+        anyhow::ensure!(payload > 0, "the trace carries no data");
+        Ok(count)
+    })?;
+    let mut engine = Engine::new(config());
+    let rebuilt = best_of(arguments.runs, || {
+        engine = Engine::new(config());
+        replay(&path, |at, frame| {
+            engine.handle_frame(at, frame);
+            while engine.poll_event().is_some() {}
+        })
+    })?;
+    read.print("read", &parsed);
+    parsed.print("read, parse", &parsed);
+    rebuilt.print("read, parse, reconstruct", &parsed);
+    println!("{} connections open at the end, {:?}", engine.connections(), engine.counters());
+    Ok(())
+}
+
+fn config() -> EngineConfig {
+    EngineConfig { limits: Limits::for_replay(), ..EngineConfig::default() }
+}
+
+fn generate(arguments: &Arguments, folder: &Path) -> anyhow::Result<PathBuf> {
+    let path = folder.join("trace.pcap");
+    let file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+    let config = TraceConfig {
+        packets: arguments.packets,
+        connections: arguments.connections,
+        loss: arguments.loss,
+        networks: 5_000,
+        snap_len: 96,
+        seed: 1,
+    };
+    let summary = write_trace(file, &config).context("the trace cannot be written")?;
+    println!("{summary:?}");
+    Ok(path)
+}
+
+fn best_of(runs: u32, mut run: impl FnMut() -> anyhow::Result<u64>) -> anyhow::Result<Timing> {
+    let mut timing = Timing { packets: 0, best: Duration::MAX };
+    for _ in 0..runs.max(1) {
+        let begun = thread_time()?;
+        timing.packets = run()?;
+        timing.best = timing.best.min(thread_time()?.saturating_sub(begun));
+    }
+    Ok(timing)
+}
+
+fn thread_time() -> anyhow::Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+}
+
+fn replay(path: &Path, mut take: impl FnMut(Timestamp, &Frame<'_>)) -> anyhow::Result<u64> {
+    let mut source = open_file(path)?;
+    let mut packets = 0;
+    loop {
+        match source.next_packet()? {
+            Next::Packet(packet) => {
+                packets += 1;
+                let frame =
+                    Frame { link_type: packet.link_type.0, wire_len: packet.wire_len, input: 0, data: packet.data };
+                take(packet.timestamp, &frame);
+            }
+            Next::End => return Ok(packets),
+            Next::Idle => bail!("a file is never idle"),
+        }
+    }
+}
