@@ -14,13 +14,13 @@ use spand_proto::units::Timestamp;
 use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
 use crate::event::{Event, StartImminent, Trigger};
-use crate::flow::connection::{Connection, Party, Place, Stage};
+use crate::flow::connection::{Connection, Place, Role, Stage};
 use crate::flow::findings::Context;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::ConnectionId;
 use crate::flow::shadow::Shadow;
-use crate::flow::table::{FlowTable, Key, Turning};
+use crate::flow::table::{FlowTable, Key, TICK_BITS, Turning};
 use crate::flow::tuple::{Side, Tuple};
 use crate::window::table::NetworkTable;
 use crate::wire::segment::{Endpoint, Flags, Segment};
@@ -67,7 +67,11 @@ impl Engine {
         if now < self.now {
             self.counters.ignore(Ignored::TimeBackwards);
         }
-        self.advance(now);
+        // Once per tick is as fine as the timers are.
+        if now.0 >> TICK_BITS != self.now.0 >> TICK_BITS {
+            self.advance(now);
+        }
+        self.now = self.now.max(now);
         self.expire_networks(NETWORKS_PER_FRAME);
         match wire::decode(now, frame, self.config.tunnels) {
             Ok(segment) => self.handle_segment(&segment, frame.input),
@@ -154,20 +158,15 @@ impl Engine {
     }
 
     fn take(&mut self, key: Key, side: Side, segment: &Segment, input: u32) {
-        let Self { config, flows, networks, ledger, counters, now, .. } = self;
+        let Self { config, prefixes, flows, networks, ledger, counters, now, .. } = self;
         let Some(connection) = flows.get_mut(key) else { return };
-        if segment.payload_len > 0 && connection.starts_transfer(side) {
-            let (host, remote) = (segment.source.address, segment.destination.address);
-            if ledger.take(host, remote, *now) {
-                connection.mark_advised(side);
-            }
-        }
         let place = Place { input, frame: counters.frames };
-        let mut context = Context { limits: &config.limits, counters, findings: networks, now: *now };
+        let mut context = Context { limits: &config.limits, prefixes, ledger, counters, findings: networks, now: *now };
         let reaction = connection.take(side, segment, place, &mut context);
         let idleness = connection.idleness();
         if let Some((host, trigger)) = reaction.imminent {
-            let (host, remote) = (connection.party(host).endpoint, connection.party(host.other()).endpoint);
+            let (sender, receiver) = (segment.source, segment.destination);
+            let (host, remote) = if host == side { (sender, receiver) } else { (receiver, sender) };
             self.announce(host, remote, trigger);
         }
         self.flows.touch(key, self.now, idleness);
@@ -178,8 +177,8 @@ impl Engine {
 
     /// Makes room and adds the connection that `segment` belongs to.
     fn open(&mut self, tuple: Tuple, side: Side, segment: &Segment) -> Option<Key> {
-        let from = self.party(segment.source, segment.destination);
-        let to = self.party(segment.destination, segment.source);
+        let from = self.role(segment.source.address);
+        let to = self.role(segment.destination.address);
         if !self.prefixes.is_bare() && !from.inside && !to.inside {
             self.counters.ignore(Ignored::NotInternal);
             return None;
@@ -196,24 +195,23 @@ impl Engine {
         self.next_connection += 1;
         self.counters.connections += 1;
         self.counters.connections_midstream += u64::from(!segment.flags.has(Flags::SYN));
-        let parties = match side {
+        let roles = match side {
             Side::Low => [from, to],
             Side::High => [to, from],
         };
-        self.flows.insert(tuple, Connection::new(id, parties, self.config.flow_reports), self.now)
+        self.flows.insert(tuple, Connection::new(id, roles, self.config.flow_reports), self.now)
     }
 
-    /// Who `endpoint` is, and whether its window is wanted.
-    fn party(&self, endpoint: Endpoint, peer: Endpoint) -> Party {
-        let inside = self.prefixes.is_internal(endpoint.address);
-        let follow = (inside || self.prefixes.is_bare()).then(|| self.prefixes.network_of(peer.address));
-        Party { endpoint, inside, follow }
+    /// Who `address` is to us.
+    fn role(&self, address: IpAddr) -> Role {
+        let inside = self.prefixes.is_internal(address);
+        Role { inside, follow: inside || self.prefixes.is_bare() }
     }
 
     fn look(&mut self, key: Key) {
-        let Self { config, flows, networks, counters, now, .. } = self;
+        let Self { config, prefixes, flows, networks, ledger, counters, now, .. } = self;
         let Some(connection) = flows.get_mut(key) else { return };
-        let mut context = Context { limits: &config.limits, counters, findings: networks, now: *now };
+        let mut context = Context { limits: &config.limits, prefixes, ledger, counters, findings: networks, now: *now };
         if let Some(deadline) = connection.look(*now, &mut context) {
             flows.arm(key, deadline);
         }
@@ -222,8 +220,8 @@ impl Engine {
     fn end(&mut self, key: Key) {
         let Some(connection) = self.flows.remove(key) else { return };
         self.counters.connections_ended += 1;
-        let Self { config, networks, counters, now, .. } = self;
-        let mut context = Context { limits: &config.limits, counters, findings: networks, now: *now };
+        let Self { config, prefixes, networks, ledger, counters, now, .. } = self;
+        let mut context = Context { limits: &config.limits, prefixes, ledger, counters, findings: networks, now: *now };
         for report in connection.finish(*now, &mut context).into_iter().flatten() {
             self.events.push_back(Event::DirectionEnded(report));
         }

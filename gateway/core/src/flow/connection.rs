@@ -1,12 +1,10 @@
 //! A connection: two senders, and how far opening and closing have come.
 
-use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use crate::counters::Ignored;
 use crate::event::Trigger;
 use crate::flow::findings::Context;
-use crate::flow::followed::Followed;
 use crate::flow::report::DirectionReport;
 use crate::flow::sample::ConnectionId;
 use crate::flow::sender::Sender;
@@ -26,15 +24,13 @@ pub(crate) enum Stage {
     Closed,
 }
 
-/// Who takes part, settled when a connection is first seen.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Party {
-    /// Address and port.
-    pub(crate) endpoint: Endpoint,
+/// Who a side of a connection is to us.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Role {
     /// Inside the organisation.
     pub(crate) inside: bool,
-    /// The network its peer lies in, where its window is wanted.
-    pub(crate) follow: Option<Network>,
+    /// Its window is wanted.
+    pub(crate) follow: bool,
 }
 
 /// Where the first packet of something stood.
@@ -50,7 +46,7 @@ pub(crate) struct Place {
 #[derive(Clone, Debug)]
 pub(crate) struct Connection {
     id: ConnectionId,
-    parties: [Party; 2],
+    roles: [Role; 2],
     senders: [Option<Sender>; 2],
     stage: Stage,
     reports: bool,
@@ -66,9 +62,9 @@ pub(crate) struct Reaction {
 }
 
 impl Connection {
-    /// A connection between `parties`, in the order of [`Side`].
-    pub(crate) fn new(id: ConnectionId, parties: [Party; 2], reports: bool) -> Self {
-        Self { id, parties, senders: [None, None], stage: Stage::Opening, reports }
+    /// A connection whose sides have `roles`, in the order of [`Side`].
+    pub(crate) fn new(id: ConnectionId, roles: [Role; 2], reports: bool) -> Self {
+        Self { id, roles, senders: [None, None], stage: Stage::Opening, reports }
     }
 
     /// How long it may be silent.
@@ -79,15 +75,6 @@ impl Connection {
     /// How far it has come.
     pub(crate) fn stage(&self) -> Stage {
         self.stage
-    }
-
-    /// Who takes part on `side`.
-    pub(crate) fn party(&self, side: Side) -> &Party {
-        let [low, high] = &self.parties;
-        match side {
-            Side::Low => low,
-            Side::High => high,
-        }
     }
 
     /// The replica of the window of the sender on `side`, where it is followed.
@@ -126,19 +113,21 @@ impl Connection {
         let imminent = if copy { None } else { Self::trigger(segment, peer.as_ref()) };
         if copy {
             context.counters.ignore(Ignored::DuplicateCopy);
-        } else if let Some(peer) = peer {
+        } else if let Some(peer) = peer.as_mut() {
             peer.acknowledge(segment, scale, context);
         }
         sender.send(segment, copy, context);
         if segment.flags.has(Flags::SYN)
-            && let Some(peer) = peer
+            && let Some(peer) = peer.as_mut()
             && let (Some(own), Some(other)) = (sender.syn, peer.syn)
         {
             sender.agree(&own, &other, segment.at);
             peer.agree(&other, &own, segment.at);
         }
-        self.advance_stage(segment);
-        let look_at = self.end_transfers(segment, context);
+        let look_at = peer.as_mut().and_then(|peer| peer.end_or_await_silence(segment.at, context));
+        if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) || self.stage != Stage::Established {
+            self.advance_stage(segment, context);
+        }
         let imminent = self.imminent(side, imminent);
         Reaction { imminent, look_at }
     }
@@ -154,18 +143,6 @@ impl Connection {
             }
         }
         next
-    }
-
-    /// The next transfer of `side` starts on our advice.
-    pub(crate) fn mark_advised(&mut self, side: Side) {
-        if let Some(sender) = self.sender_mut(side) {
-            sender.mark_advised();
-        }
-    }
-
-    /// Whether new data of `side` would start a transfer.
-    pub(crate) fn starts_transfer(&self, side: Side) -> bool {
-        self.sender(side).is_none_or(Sender::starts_transfer)
     }
 
     /// Ends the connection; gives the accounts of its directions, the side first seen first.
@@ -195,16 +172,14 @@ impl Connection {
     /// Makes the sender of `side`, and its peer where the segment acknowledges something of it.
     fn ensure_senders(&mut self, side: Side, segment: &Segment, place: Place) {
         if self.sender(side).is_none() {
-            let midstream = !segment.flags.has(Flags::SYN);
-            let sender = self.new_sender(side, segment.seq, segment.at, midstream);
+            let sender = self.new_sender(side, segment.seq, [segment.source, segment.destination], segment);
             self.put_sender(side, sender);
         }
         let other = side.other();
         if let Some(ack) = segment.ack
             && self.sender(other).is_none()
         {
-            let midstream = !segment.flags.has(Flags::SYN);
-            let sender = self.new_sender(other, ack, segment.at, midstream);
+            let sender = self.new_sender(other, ack, [segment.destination, segment.source], segment);
             self.put_sender(other, sender);
         }
         if let Some(sender) = self.sender_mut(side).filter(|sender| !sender.has_sent()) {
@@ -220,12 +195,18 @@ impl Connection {
         }
     }
 
-    fn new_sender(&self, side: Side, number: u32, at: Timestamp, midstream: bool) -> Sender {
-        let (own, peer) = (self.party(side), self.party(side.other()));
-        let followed =
-            own.follow.map(|network| Box::new(Followed::new(peer.endpoint.address, network, self.id, at, midstream)));
-        let report = self.reports.then(|| Box::new(DirectionReport::new(self.id, own.endpoint, peer.endpoint, at)));
-        Sender::new(number, followed, report)
+    fn new_sender(&self, side: Side, number: u32, [own, peer]: [Endpoint; 2], segment: &Segment) -> Sender {
+        let follow = self.role(side).follow.then_some(self.id);
+        let report = self.reports.then(|| Box::new(DirectionReport::new(self.id, own, peer, segment.at)));
+        Sender::new(number, follow, !segment.flags.has(Flags::SYN), report)
+    }
+
+    fn role(&self, side: Side) -> Role {
+        let [low, high] = self.roles;
+        match side {
+            Side::Low => low,
+            Side::High => high,
+        }
     }
 
     /// The shift of the window in `segment` (RFC 7323 section 2.2): none in a SYN; otherwise that of the sender's SYN where
@@ -245,28 +226,21 @@ impl Connection {
         }
     }
 
-    fn advance_stage(&mut self, segment: &Segment) {
-        let both_finished = self.senders.iter().flatten().filter(|sender| sender.has_finished()).count() == 2;
+    /// Follows opening and closing; what is over ends its transfers and gives its memory back.
+    fn advance_stage(&mut self, segment: &Segment, context: &mut Context<'_>) {
+        let count = |is: fn(&Sender) -> bool| self.senders.iter().flatten().filter(|sender| is(sender)).count();
+        let reset = segment.flags.has(Flags::RST);
         self.stage = match self.stage {
-            _ if segment.flags.has(Flags::RST) || both_finished => Stage::Closed,
+            _ if reset || count(Sender::has_finished) == 2 => Stage::Closed,
             Stage::Opening if !segment.flags.has(Flags::SYN) && segment.ack.is_some() => Stage::Established,
             stage => stage,
         };
-    }
-
-    /// Ends transfers that a reset or an acknowledged FIN closes; returns when silence would end the next one.
-    fn end_transfers(&mut self, segment: &Segment, context: &mut Context<'_>) -> Option<Timestamp> {
-        let reset = segment.flags.has(Flags::RST);
-        let mut next = None;
-        for sender in self.senders.iter_mut().flatten() {
-            if reset || sender.ends_by_fin() {
+        if reset || (self.stage == Stage::Closed && count(Sender::is_closed) == 2) {
+            for sender in self.senders.iter_mut().flatten() {
                 sender.end_transfer(segment.at, context);
-            }
-            if let Some(deadline) = sender.silence_ends_at() {
-                next = Some(next.map_or(deadline, |next: Timestamp| next.min(deadline)));
+                sender.release();
             }
         }
-        next
     }
 
     /// Whether `segment` announces that its sender (a SYN) or its receiver is about to start sending.
@@ -281,7 +255,7 @@ impl Connection {
     /// Turns what a segment of `side` announces into the start of an inside host.
     fn imminent(&self, side: Side, trigger: Option<Trigger>) -> Option<(Side, Trigger)> {
         let trigger = trigger?;
-        let (from_inside, to_inside) = (self.party(side).inside, self.party(side.other()).inside);
+        let (from_inside, to_inside) = (self.role(side).inside, self.role(side.other()).inside);
         match trigger {
             Trigger::ActiveOpen if from_inside => Some((side, Trigger::ActiveOpen)),
             Trigger::ActiveOpen if to_inside => Some((side.other(), Trigger::PassiveOpen)),

@@ -5,6 +5,8 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::Limits;
 use crate::counters::Counters;
+use crate::flow::prefixes::Prefixes;
+use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 
 /// Takes findings: the window per network in the engine.
@@ -23,6 +25,10 @@ pub(crate) trait Findings {
 pub(crate) struct Context<'a> {
     /// Limits of its tables.
     pub(crate) limits: &'a Limits,
+    /// Which network an address belongs to.
+    pub(crate) prefixes: &'a Prefixes,
+    /// Who was advised.
+    pub(crate) ledger: &'a mut PushLedger,
     /// Counters of the engine.
     pub(crate) counters: &'a mut Counters,
     /// The engine's time, which never runs backwards: findings carry it.

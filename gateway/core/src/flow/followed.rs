@@ -22,14 +22,10 @@ pub(crate) struct Followed {
     pub(crate) connection: ConnectionId,
     /// The transfer under way.
     pub(crate) transfer: Option<Transfer>,
-    /// The next transfer starts on our advice.
-    pub(crate) starts_advised: bool,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
     pub(crate) rounds: [u32; 4],
     /// The round trip under way ends when this position is acknowledged.
     pub(crate) round_end: u64,
-    /// The replica was told the segment size.
-    pub(crate) opened: bool,
 }
 
 /// New data from the first byte to everything acknowledged and silence.
@@ -56,10 +52,8 @@ impl Followed {
             network,
             connection,
             transfer: None,
-            starts_advised: false,
             rounds: [0; 4],
             round_end: 0,
-            opened: false,
         }
     }
 

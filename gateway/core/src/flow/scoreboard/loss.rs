@@ -9,9 +9,7 @@ impl Scoreboard {
     /// Takes a SACK block; returns the bytes not SACKed before.
     pub(crate) fn sack(&mut self, left: u64, right: u64, limit: usize) -> u64 {
         let (left, right) = (left.max(self.una), right.min(self.nxt));
-        if left >= right {
-            return 0;
-        }
+        let Some(left) = self.news_of(left, right) else { return 0 };
         self.sacked_to = self.sacked_to.max(right);
         let mut index = self.split_at(left, limit);
         let mut newly = 0;
@@ -94,5 +92,24 @@ impl Scoreboard {
         }
         self.lost += newly;
         self.lost_below = bound;
+    }
+
+    /// Blocks repeat and grow from one acknowledgement to the next: where the part of `left..right` begins that no block
+    /// taken lately covered, so that a long block is not walked again for each segment it grows by. `None` where there is
+    /// no such part.
+    fn news_of(&mut self, left: u64, right: u64) -> Option<u64> {
+        if left >= right {
+            return None;
+        }
+        if let Some(block) = self.blocks.iter_mut().find(|block| block.0 <= left && left <= block.1) {
+            let known = block.1;
+            block.1 = known.max(right);
+            return (known < right).then_some(known);
+        }
+        self.blocks.rotate_right(1);
+        if let Some(oldest) = self.blocks.first_mut() {
+            *oldest = (left, right);
+        }
+        Some(left)
     }
 }

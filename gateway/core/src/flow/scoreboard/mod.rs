@@ -34,6 +34,8 @@ pub(crate) struct Scoreboard {
     sacked_to: u64,
     /// The latest transmission among the acknowledged segments.
     acked_sent: Timestamp,
+    /// SACK blocks taken lately, newest first; empty ones where there were fewer.
+    blocks: [(u64, u64); 3],
 }
 
 /// What a cumulative acknowledgement did.
@@ -75,6 +77,7 @@ impl Scoreboard {
             lost_below: 0,
             sacked_to: 0,
             acked_sent: Timestamp(0),
+            blocks: [(0, 0); 3],
         }
     }
 
@@ -101,6 +104,13 @@ impl Scoreboard {
     /// Bytes SACKed above the cumulative acknowledgement.
     pub(crate) fn sacked(&self) -> u64 {
         self.sacked
+    }
+
+    /// Gives back memory where nothing is outstanding.
+    pub(crate) fn release(&mut self) {
+        if self.segments.is_empty() {
+            self.segments = VecDeque::new();
+        }
     }
 
     /// The last transmission of the outstanding byte at `position` and how many there were, where any was seen.

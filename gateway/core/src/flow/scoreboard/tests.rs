@@ -130,13 +130,18 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     /// The running sums must be what a recount of the segments gives, whatever happens in whatever order.
     #[test]
-    fn sums_agree_with_a_recount(steps in prop::collection::vec(step(), 1..120), limit in 1usize..40) {
+    fn sums_agree_with_a_recount(steps in prop::collection::vec(step(), 1..120), limit in prop_oneof![1usize..40, Just(100_000)]) {
         let mut board = Scoreboard::starting_at(0);
         for (i, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Send(start, end) => { board.send(start, end, sent_at(i as u64), limit); }
                 Step::Ack(ack) => { board.acknowledge(ack, ms(i as u64)); }
-                Step::Sack(left, right) => { board.sack(left, right, limit); }
+                Step::Sack(left, right) => {
+                    board.sack(left, right, limit);
+                    let inside = |s: &&Outstanding| s.start >= left && s.end <= right;
+                    let held = board.segments.iter().filter(inside).all(|s| s.marks.has(Mark::Sacked));
+                    prop_assert!(held || limit < 40, "a block leaves nothing inside it unmarked");
+                }
                 Step::DeemLost => board.deem_lost(),
                 Step::Timeout => board.deem_all_lost(),
                 Step::Forgive => board.forgive(),

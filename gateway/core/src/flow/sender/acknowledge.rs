@@ -2,11 +2,10 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::Sender;
+use super::{Announced, Sender};
 use crate::counters::Ignored;
 use crate::flow::findings::Context;
 use crate::flow::recovery::{AckKind, Progress};
-use crate::flow::sequence::SequenceSpace;
 use crate::flow::shadow::observation::{Acked, LossKind};
 use crate::wire::segment::{Flags, Segment};
 
@@ -20,9 +19,9 @@ impl Sender {
         let at = segment.at;
         if !self.has_sent() && !self.acknowledged {
             // Known by this acknowledgement alone: the space starts here.
-            self.space = SequenceSpace::starting_at(number);
+            self.start_at(number);
         }
-        let ack = self.space.position(number);
+        let ack = self.position(number);
         if self.has_sent() {
             self.highest_ack = self.highest_ack.max(Some(ack));
         }
@@ -31,9 +30,12 @@ impl Sender {
         }
         let window_moved = self.take_window(segment, scale);
         let outstanding = self.board.flight() > 0;
+        if !outstanding && ack == self.board.una() && self.acknowledged && segment.options.sack.is_empty() {
+            // Most of what the receiving side of a transfer hears: nothing is waited for, nothing is told.
+            return;
+        }
         let una_before = self.board.una();
         let cumulative = self.board.acknowledge(ack, at);
-        self.space.advance(ack);
         self.acknowledged = true;
         self.last_ack = Some(at);
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, context);
@@ -105,14 +107,12 @@ impl Sender {
     }
 
     /// Takes the announced window; returns whether it moved.
-    fn take_window(&mut self, segment: &Segment, scale: Option<u8>) -> bool {
-        let moved = self.peer_window_field != segment.window;
-        self.peer_window_field = segment.window;
+    fn take_window(&mut self, segment: &Segment, shift: Option<u8>) -> bool {
+        let before = self.peer_window;
         if !segment.flags.has(Flags::RST) {
-            self.peer_closed = segment.window == 0;
-            self.peer_window = scale.map(|shift| u64::from(segment.window) << shift.min(14));
+            self.peer_window = Some(Announced { field: segment.window, shift });
         }
-        moved
+        self.peer_window.map(|window| window.field) != before.map(|window| window.field)
     }
 
     /// Takes SACK blocks: bytes newly held, and whether the first block tells of a duplicate (RFC 2883 section 4).
@@ -120,7 +120,7 @@ impl Sender {
         let blocks = &segment.options.sack;
         let Some(first) = blocks.first() else { return (0, false) };
         let limit = context.segment_limit(true);
-        let position = |number| self.space.position(number);
+        let position = |number| self.position(number);
         let below = position(first.right) <= ack;
         let inside = blocks.get(1).is_some_and(|second| {
             position(second.left) <= position(first.left) && position(first.right) <= position(second.right)
@@ -128,7 +128,7 @@ impl Sender {
         let dsack = below || inside;
         let mut newly = 0;
         for block in blocks {
-            let (left, right) = (self.space.position(block.left), self.space.position(block.right));
+            let (left, right) = (self.position(block.left), self.position(block.right));
             newly += self.board.sack(left, right, limit);
         }
         if newly > 0 {
@@ -170,6 +170,7 @@ impl Sender {
             // The handshake's acknowledgement opens no window.
             return;
         }
+        let peer_window = self.peer_window_bytes();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.shadow.on_ack(
             at,
@@ -180,7 +181,7 @@ impl Sender {
                 ece: progress.ece,
                 pipe: self.board.pipe(),
                 flight: self.board.flight(),
-                peer_window: self.peer_window,
+                peer_window,
                 rtt,
                 srtt: self.rtt.smoothed(),
                 min_rtt: self.rtt.min(),

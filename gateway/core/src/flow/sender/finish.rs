@@ -11,13 +11,22 @@ impl Sender {
     /// When the transfer under way ends if nothing more comes: one timeout after everything was acknowledged. `None` where
     /// there is none, or something is outstanding.
     pub(crate) fn silence_ends_at(&self) -> Option<Timestamp> {
-        let waits = self.followed.as_deref()?.transfer.is_some() && self.board.flight() == 0;
-        self.last_activity().filter(|_| waits).map(|last| last.after(self.rtt.timeout()))
+        if self.board.flight() > 0 {
+            return None;
+        }
+        self.followed.as_deref()?.transfer?;
+        self.last_activity().map(|last| last.after(self.rtt.timeout()))
     }
 
-    /// Whether the transfer under way ends now: its FIN is acknowledged.
-    pub(crate) fn ends_by_fin(&self) -> bool {
-        self.is_closed() && self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some())
+    /// After an acknowledgement: ends the transfer under way where its FIN is acknowledged; else says when silence would
+    /// end it.
+    pub(crate) fn end_or_await_silence(&mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Timestamp> {
+        let deadline = self.silence_ends_at()?;
+        if self.is_closed() {
+            self.end_transfer(at, context);
+            return None;
+        }
+        Some(deadline)
     }
 
     /// Ends the transfer under way, where there is one.
@@ -38,6 +47,20 @@ impl Sender {
         }
     }
 
+    /// Gives back the memory of a closed connection's sender. What comes after all starts anew, in mid-stream.
+    pub(crate) fn release(&mut self) {
+        self.note_limiter();
+        self.followed = None;
+        self.midstream = true;
+        self.board.release();
+    }
+
+    fn note_limiter(&mut self) {
+        if let (Some(followed), Some(report)) = (&self.followed, &mut self.report) {
+            report.limited_by = followed.mostly_limited_by();
+        }
+    }
+
     /// Ends the sender: its last transfer, and the account of it where it sent anything.
     pub(crate) fn finish(mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
@@ -46,10 +69,8 @@ impl Sender {
         } else {
             self.end_transfer(at, context);
         }
-        let mut report = self.report?;
-        if let Some(followed) = self.followed.as_deref() {
-            report.limited_by = followed.mostly_limited_by();
-        }
+        self.note_limiter();
+        let report = self.report?;
         (report.packets > 0).then_some(report)
     }
 }

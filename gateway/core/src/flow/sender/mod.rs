@@ -18,10 +18,10 @@ use crate::flow::followed::Followed;
 use crate::flow::recovery::Recovery;
 use crate::flow::report::DirectionReport;
 use crate::flow::rtt::RttEstimator;
-use crate::flow::sample::SampleReason;
+use crate::flow::sample::{ConnectionId, SampleReason};
 use crate::flow::scoreboard::Scoreboard;
 use crate::flow::segment_size::SegmentSize;
-use crate::flow::sequence::SequenceSpace;
+use crate::flow::sequence::{first_position, position_near};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::timestamps::EchoTimer;
@@ -51,10 +51,23 @@ pub(crate) struct Offer {
     pub(crate) timestamps: bool,
 }
 
+/// A window field and its shift, where that is known.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Announced {
+    field: u16,
+    shift: Option<u8>,
+}
+
+impl Announced {
+    fn bytes(self) -> Option<u64> {
+        // RFC 7323 section 2.3: more than 14 is taken for 14.
+        self.shift.map(|shift| u64::from(self.field) << shift.min(14))
+    }
+}
+
 /// A sender, from its first segment or the first acknowledgement of it on.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
-    space: SequenceSpace,
     board: Scoreboard,
     /// Payload seen; none yet where only acknowledgements of it were.
     coverage: Option<Coverage>,
@@ -64,12 +77,8 @@ pub(crate) struct Sender {
     last_sent: Option<Timestamp>,
     /// When it was last acknowledged, advancing or not.
     last_ack: Option<Timestamp>,
-    /// The window its peer announces, scaled; `None` while the scale is not known.
-    peer_window: Option<u64>,
-    /// The peer's window is zero, scaled or not.
-    peer_closed: bool,
-    /// Unscaled window of the last acknowledgement.
-    peer_window_field: u16,
+    /// The window its peer announced last.
+    peer_window: Option<Announced>,
     /// The peer acknowledged something.
     acknowledged: bool,
     /// Highest acknowledgement since its first segment was seen, believable or not: what the largest flight is counted
@@ -89,24 +98,31 @@ pub(crate) struct Sender {
     fin_end: Option<u64>,
     /// The handshake's round trip.
     handshake_rtt: Option<Micros>,
+    /// Its connection, where its window is wanted.
+    follow: Option<ConnectionId>,
+    /// Its start was not seen.
+    midstream: bool,
+    /// From its first data on, where its window is wanted.
     followed: Option<Box<Followed>>,
     report: Option<Box<DirectionReport>>,
 }
 
 impl Sender {
-    /// A sender of which `number` is the first sequence number known.
-    pub(crate) fn new(number: u32, followed: Option<Box<Followed>>, report: Option<Box<DirectionReport>>) -> Self {
-        let space = SequenceSpace::starting_at(number);
+    /// A sender of which `number` is the first sequence number known; its window is wanted where `follow` names its
+    /// connection.
+    pub(crate) fn new(
+        number: u32,
+        follow: Option<ConnectionId>,
+        midstream: bool,
+        report: Option<Box<DirectionReport>>,
+    ) -> Self {
         Self {
-            space,
-            board: Scoreboard::starting_at(space.position(number)),
+            board: Scoreboard::starting_at(first_position(number)),
             coverage: None,
             last_packet: None,
             last_sent: None,
             last_ack: None,
             peer_window: None,
-            peer_closed: false,
-            peer_window_field: 0,
             acknowledged: false,
             highest_ack: None,
             sack_agreed: false,
@@ -118,7 +134,9 @@ impl Sender {
             syn: None,
             fin_end: None,
             handshake_rtt: None,
-            followed,
+            follow,
+            midstream,
+            followed: None,
             report,
         }
     }
@@ -132,25 +150,12 @@ impl Sender {
     pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
         if !self.acknowledged {
             // Until now it was known at most by an acknowledgement that was none of its own.
-            self.space = SequenceSpace::starting_at(segment.seq);
-            self.board = Scoreboard::starting_at(self.space.position(segment.seq));
+            self.start_at(segment.seq);
         }
         if let Some(report) = &mut self.report {
             report.input = place.input;
             report.first_frame = place.frame;
             report.first_at = segment.at;
-        }
-    }
-
-    /// Whether new data would start a transfer.
-    pub(crate) fn starts_transfer(&self) -> bool {
-        self.followed.as_deref().is_some_and(|followed| followed.transfer.is_none())
-    }
-
-    /// The next transfer starts on our advice.
-    pub(crate) fn mark_advised(&mut self) {
-        if let Some(followed) = self.followed.as_deref_mut() {
-            followed.starts_advised = true;
         }
     }
 
@@ -183,6 +188,26 @@ impl Sender {
         self.tell_segment_size(at);
     }
 
+    /// The position of a sequence number on the wire.
+    fn position(&self, number: u32) -> u64 {
+        position_near(self.board.nxt(), number)
+    }
+
+    /// Its sequence space starts at `number` after all.
+    fn start_at(&mut self, number: u32) {
+        self.board = Scoreboard::starting_at(first_position(number));
+    }
+
+    /// Whether the peer lets nothing be sent.
+    fn peer_is_closed(&self) -> bool {
+        self.peer_window.is_some_and(|window| window.field == 0)
+    }
+
+    /// The peer's window in bytes, where its scale is known.
+    fn peer_window_bytes(&self) -> Option<u64> {
+        self.peer_window.and_then(Announced::bytes)
+    }
+
     fn last_activity(&self) -> Option<Timestamp> {
         self.last_sent.max(self.last_ack)
     }
@@ -190,7 +215,6 @@ impl Sender {
     /// Tells the replica the segment size, once there is one.
     fn tell_segment_size(&mut self, at: Timestamp) {
         if let (Some(mss), Some(followed)) = (self.size.bytes(), self.followed.as_deref_mut()) {
-            followed.opened = true;
             followed.shadow.on_open(at, mss, self.handshake_rtt);
         }
     }

@@ -7,7 +7,7 @@ use crate::counters::Ignored;
 use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::findings::Context;
-use crate::flow::followed::Transfer;
+use crate::flow::followed::{Followed, Transfer};
 use crate::flow::recovery::Repeat;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::observation::{LossKind, Sent};
@@ -40,7 +40,7 @@ impl Sender {
         if segment.payload_len == 0 {
             return false;
         }
-        let start = self.space.position(segment.seq);
+        let start = self.position(segment.seq);
         start < self.board.nxt()
             && self.board.transmissions(start).is_some_and(|(stamp, _)| is_copy_of(&stamp, segment))
     }
@@ -51,7 +51,6 @@ impl Sender {
         self.note_packet(segment, copy);
         let inserted = self.cover(&extent, context);
         self.count(segment, &extent, &inserted, copy);
-        self.space.advance(extent.end);
         if copy {
             return;
         }
@@ -82,7 +81,7 @@ impl Sender {
     }
 
     fn extent(&self, segment: &Segment) -> Extent {
-        let start = self.space.position(segment.seq);
+        let start = self.position(segment.seq);
         let data = start + u64::from(segment.flags.has(Flags::SYN));
         let data_end = data + u64::from(segment.payload_len);
         let end = data_end + u64::from(segment.flags.has(Flags::FIN));
@@ -126,6 +125,11 @@ impl Sender {
 
     fn take_syn(&mut self, segment: &Segment) {
         let options = &segment.options;
+        if self.syn.is_none() && self.coverage.is_none() {
+            // What came before it, a reset of an old connection perhaps, had other numbers.
+            self.start_at(segment.seq);
+            self.acknowledged = false;
+        }
         self.syn.get_or_insert(Syn {
             isn: segment.seq,
             is_answer: segment.flags.has(Flags::ACK),
@@ -147,7 +151,7 @@ impl Sender {
             ts_value: timestamps.map_or(0, |timestamps| timestamps.value),
             ip_id: segment.ip_id.unwrap_or(0),
         };
-        let zero_window_probe = self.peer_closed && segment.payload_len > 0;
+        let zero_window_probe = self.peer_is_closed() && segment.payload_len > 0;
         let keep_alive = segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged;
         let is_new = extent.start >= self.board.nxt();
         let since_ack = self.last_ack.map(|last| at.since(last));
@@ -249,7 +253,8 @@ impl Sender {
     ) {
         let at = segment.at;
         let pushed = segment.flags.has(Flags::PSH);
-        if self.size.sent(segment.payload_len, pushed) || self.followed.as_deref().is_some_and(|one| !one.opened) {
+        self.follow(segment, context);
+        if self.size.sent(segment.payload_len, pushed) {
             self.tell_segment_size(at);
         }
         if segment.flags.has(Flags::CWR)
@@ -268,15 +273,26 @@ impl Sender {
             fin: segment.flags.has(Flags::FIN),
             pipe: self.board.pipe(),
             flight: self.board.flight(),
-            peer_window: self.peer_window,
+            peer_window: self.peer_window_bytes(),
             since_ack,
         };
         let Some(followed) = self.followed.as_deref_mut() else { return };
         if new_bytes > 0 {
-            let advised = &mut followed.starts_advised;
-            let start = || Transfer { bytes: 0, advised: std::mem::take(advised) };
+            let start = || Transfer {
+                bytes: 0,
+                advised: context.ledger.take(segment.source.address, segment.destination.address, context.now),
+            };
             followed.transfer.get_or_insert_with(start).bytes += u64::from(new_bytes);
         }
         followed.shadow.on_sent(at, &sent);
+    }
+
+    /// Starts to follow the sender with its first data, where its window is wanted.
+    fn follow(&mut self, segment: &Segment, context: &Context<'_>) {
+        let Some(connection) = self.follow.filter(|_| self.followed.is_none()) else { return };
+        let remote = segment.destination.address;
+        let network = context.prefixes.network_of(remote);
+        self.followed = Some(Box::new(Followed::new(remote, network, connection, segment.at, self.midstream)));
+        self.tell_segment_size(segment.at);
     }
 }

@@ -6,7 +6,9 @@ use super::*;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::flow::findings::Findings;
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::prefixes::Prefixes;
+use crate::flow::push_ledger::PushLedger;
+use crate::flow::sample::{Limiter, WindowSample};
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
 const MSS: u32 = 1_000;
@@ -34,18 +36,20 @@ struct Script {
     counters: Counters,
     heard: Heard,
     limits: Limits,
+    prefixes: Prefixes,
+    ledger: PushLedger,
     ip_id: u16,
 }
 
 impl Script {
     fn new() -> Self {
-        let remote = "198.51.100.7".parse().unwrap();
-        let followed = Followed::new(remote, Network::of(remote), ConnectionId(1), at(0), false);
         let mut script = Self {
-            sender: Sender::new(999, Some(Box::new(followed)), None),
+            sender: Sender::new(999, Some(ConnectionId(1)), false, None),
             counters: Counters::default(),
             heard: Heard::default(),
             limits: Limits::default(),
+            prefixes: Prefixes::new(&[], &[]),
+            ledger: PushLedger::new(0),
             ip_id: 0,
         };
         let mut syn = script.segment(0);
@@ -79,9 +83,13 @@ impl Script {
     }
 
     fn take_sent(&mut self, segment: &Segment) {
-        let Self { sender, counters, heard, limits, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, .. } = self;
         let copy = sender.is_copy(segment);
-        sender.send(segment, copy, &mut Context { limits, counters, now: segment.at, findings: heard });
+        sender.send(
+            segment,
+            copy,
+            &mut Context { limits, prefixes, ledger, counters, now: segment.at, findings: heard },
+        );
     }
 
     fn send(&mut self, ms: u64, segments: std::ops::Range<u32>) {
@@ -109,8 +117,12 @@ impl Script {
     }
 
     fn take_ack(&mut self, ack: &Segment) {
-        let Self { sender, counters, heard, limits, .. } = self;
-        sender.acknowledge(ack, Some(0), &mut Context { limits, counters, now: ack.at, findings: heard });
+        let Self { sender, counters, heard, limits, prefixes, ledger, .. } = self;
+        sender.acknowledge(
+            ack,
+            Some(0),
+            &mut Context { limits, prefixes, ledger, counters, now: ack.at, findings: heard },
+        );
     }
 
     /// Loss events, timeouts among them.

@@ -15,6 +15,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use self::entry::{Entry, Links};
 use self::slab::Slab;
+pub(crate) use self::wheel::TICK_BITS;
 use self::wheel::{Armed, Wheel};
 use crate::config::Limits;
 use crate::flow::connection::Connection;

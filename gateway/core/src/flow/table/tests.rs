@@ -3,7 +3,7 @@ use std::num::NonZeroUsize;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::*;
-use crate::flow::connection::{Connection, Party};
+use crate::flow::connection::{Connection, Role};
 use crate::flow::sample::ConnectionId;
 use crate::wire::segment::Endpoint;
 
@@ -16,8 +16,7 @@ fn tuple(port: u16) -> Tuple {
 }
 
 fn connection(id: u64) -> Connection {
-    let party = |port| Party { endpoint: endpoint(port), inside: false, follow: None };
-    Connection::new(ConnectionId(id), [party(1), party(443)], false)
+    Connection::new(ConnectionId(id), [Role::default(); 2], false)
 }
 
 fn at(ms: u64) -> Timestamp {

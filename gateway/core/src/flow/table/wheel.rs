@@ -8,7 +8,7 @@ use spand_proto::units::Timestamp;
 use super::entry::Links;
 
 /// Nanoseconds of a tick as a power of two: 16.8 ms.
-const TICK_BITS: u32 = 24;
+pub(crate) const TICK_BITS: u32 = 24;
 /// Slots; a deadline beyond the last one is looked at there and put back.
 const SLOTS: u64 = 256;
 
