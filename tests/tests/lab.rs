@@ -186,6 +186,16 @@ fn trace_agrees_with_packets(run: &Run) {
 
 fn rules_find_the_losses(run: &Run) {
     let samples = rules::samples(&run.rows);
+    if run.traced {
+        // Windows polled each millisecond are as good as those traced per ACK.
+        let polled: Vec<_> = run.rows.iter().copied().filter(|row| row.source == Source::Info).collect();
+        let polled = rules::samples(&polled);
+        assert_eq!(polled.len(), samples.len(), "samples without and with the trace");
+        for (polled, traced) in polled.iter().zip(&samples) {
+            let apart = (polled.segments - traced.segments).abs();
+            assert!(apart <= 1.0, "polled {polled:?}, traced {traced:?}");
+        }
+    }
     for flow in run.senders.keys() {
         let losses: Vec<_> = samples.iter().filter(|s| s.flow == *flow && s.reason == Reason::Loss).collect();
         assert!(!losses.is_empty(), "no loss in congestion avoidance in {STREAM:?}");

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -73,7 +73,7 @@ pub struct PathCounters {
 #[derive(Debug)]
 pub struct Emulator {
     counters: Vec<Arc<PathCounters>>,
-    real_time: Arc<AtomicBool>,
+    real_time: bool,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -83,19 +83,20 @@ impl Emulator {
     pub fn start(paths: Vec<PathEnds>) -> Result<Self> {
         let counters: Vec<_> = paths.iter().map(|_| Arc::new(PathCounters::default())).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        let real_time = Arc::new(AtomicBool::new(false));
+        let (tell, told) = mpsc::sync_channel(1);
         let paths: Vec<_> = paths.into_iter().zip(counters.iter().map(Arc::clone)).map(Path::new).collect();
         let thread = thread::Builder::new()
             .name("path".to_owned())
             .spawn({
                 let stop = Arc::clone(&stop);
-                let real_time = Arc::clone(&real_time);
                 move || {
-                    real_time.store(real_time_priority(10), Ordering::Relaxed);
-                    run(paths, &stop);
+                    if tell.send(real_time_priority(10)).is_ok() {
+                        run(paths, &stop);
+                    }
                 }
             })
             .context("cannot start the emulator's thread")?;
+        let real_time = told.recv().context("the emulator's thread did not begin")?;
         Ok(Self { counters, real_time, stop, thread: Some(thread) })
     }
 
@@ -106,7 +107,7 @@ impl Emulator {
 
     /// Whether the kernel let its thread run under `SCHED_FIFO`.
     pub fn is_real_time(&self) -> bool {
-        self.real_time.load(Ordering::Relaxed)
+        self.real_time
     }
 }
 
