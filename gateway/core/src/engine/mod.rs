@@ -40,6 +40,10 @@ pub struct Engine {
     next_connection: u64,
 }
 
+/// The latest time believed (the year 2262): a broken clock far ahead of it would leave no later time for a deadline, and
+/// what is due at once whenever it is looked at is never done.
+const LATEST: Timestamp = Timestamp(u64::MAX / 2);
+
 /// Networks looked at per frame where many are due at once: a thousand frames then share what one would stand still for.
 const NETWORKS_PER_FRAME: usize = 64;
 
@@ -64,6 +68,7 @@ impl Engine {
     pub fn handle_frame(&mut self, now: Timestamp, frame: &Frame<'_>) {
         self.counters.frames += 1;
         self.counters.wire_bytes += u64::from(frame.wire_len);
+        let now = now.min(LATEST);
         if now < self.now {
             self.counters.ignore(Ignored::TimeBackwards);
         }
@@ -82,7 +87,7 @@ impl Engine {
 
     /// Takes the time where no frame brings it: ends what silence ends. Earlier times change nothing.
     pub fn handle_timeout(&mut self, now: Timestamp) {
-        self.advance(now);
+        self.advance(now.min(LATEST));
         self.expire_networks(usize::MAX);
     }
 

@@ -125,6 +125,22 @@ fn starts_are_announced_to_the_host_inside() {
     assert_eq!(engine.counters().ignored(Ignored::NotInternal), 1);
 }
 
+/// Samples of a network at the end of time must not be looked at for ever (a capture of the corpus has such a clock).
+#[test]
+fn a_clock_at_the_end_of_time_leaves_something_to_wait_for() {
+    let mut engine = Engine::new(EngineConfig::default());
+    let end = Timestamp(u64::MAX);
+    engine.handle_timeout(end);
+    for segment in handshake(100) {
+        engine.handle_segment(&Segment { at: LATEST, ..segment }, 0);
+    }
+    assert!(!engine.networks(LATEST).is_empty(), "the handshake was timed");
+    engine.handle_timeout(end);
+    assert!(engine.poll_timeout().is_none_or(|due| due > LATEST));
+    engine.finish(end);
+    assert_eq!(engine.connections(), 0);
+}
+
 prop_compose! {
     fn any_segment()(
         step_us in 0u64..400_000,

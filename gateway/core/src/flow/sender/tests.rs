@@ -137,6 +137,12 @@ fn at(ms: u64) -> Timestamp {
 }
 
 #[test]
+fn the_handshake_is_timed_for_the_network_before_any_data() {
+    let script = Script::new();
+    assert_eq!(script.heard.rtts, [Micros(100_000)]);
+}
+
+#[test]
 fn one_window_of_losses_is_one_event() {
     let mut script = Script::new();
     script.send(100, 0..10);
