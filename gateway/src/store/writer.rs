@@ -149,8 +149,11 @@ impl StoreMeasures {
 
 impl Shared {
     fn run(&self, mut store: impl EstimateStore) {
+        let mut next_write = Instant::now() + self.interval;
         loop {
-            let (changes, stop) = self.next();
+            let (changes, stop) = self.next(next_write);
+            // From the beginning of one write to that of the next, so that the time of a write does not add to the lag.
+            next_write = Instant::now() + self.interval;
             if !changes.is_empty() {
                 self.write(&mut store, changes);
             }
@@ -161,8 +164,7 @@ impl Shared {
     }
 
     /// Waits for the next write's time, or the end, and takes what waits.
-    fn next(&self) -> (Vec<Change>, bool) {
-        let until = Instant::now() + self.interval;
+    fn next(&self, until: Instant) -> (Vec<Change>, bool) {
         let mut pending = self.measures.state.lock();
         while !pending.stop && !self.wake.wait_until(&mut pending, until).timed_out() {}
         pending.writing_oldest = pending.oldest.take();
