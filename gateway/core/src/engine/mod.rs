@@ -115,7 +115,7 @@ impl Engine {
     /// The input is over: every connection ends, and its report is there to be polled.
     pub fn finish(&mut self, now: Timestamp) {
         self.handle_timeout(now);
-        while let Some(key) = self.flows.idle_longest() {
+        while let Some(key) = self.flows.least_wanted() {
             self.end(key);
         }
         self.take_network_events();
@@ -190,7 +190,7 @@ impl Engine {
         }
         if self.flows.is_full() {
             self.counters.ignore(Ignored::NoRoom);
-            let oldest = self.flows.idle_longest()?;
+            let oldest = self.flows.least_wanted()?;
             let stage = self.flows.get_mut(oldest).map(|connection| connection.stage());
             self.counters.connections_evicted += 1;
             self.counters.established_evicted += u64::from(stage == Some(Stage::Established));

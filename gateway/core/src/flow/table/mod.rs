@@ -24,6 +24,9 @@ use crate::flow::tuple::Tuple;
 /// An entry stays where it is in its list for this long after it was put there.
 const REQUEUE: Micros = Micros(1_000_000);
 
+/// Established connections may fill the table but for one part in this many.
+const RESERVED: usize = 16;
+
 /// Which silence ends a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Idleness {
@@ -41,6 +44,7 @@ pub(crate) struct Key(u32);
 struct List {
     first: Option<u32>,
     last: Option<u32>,
+    len: usize,
 }
 
 /// The table.
@@ -157,10 +161,13 @@ impl FlowTable {
         )
     }
 
-    /// The connection idle longest.
-    pub(crate) fn idle_longest(&self) -> Option<Key> {
-        let last_at = |index: &u32| self.entries.get(*index).map(|entry| entry.last_at);
-        [self.other.first, self.established.first].into_iter().flatten().min_by_key(last_at).map(Key)
+    /// The connection to go where there is no room: of those opening or closing the one idle longest, so that a flood of
+    /// SYNs displaces itself and nothing established; of the established ones only while the others hold less than a
+    /// [`RESERVED`] part of the table, so that new connections keep room to open.
+    pub(crate) fn least_wanted(&self) -> Option<Key> {
+        let reserved = self.limit / RESERVED;
+        let first = if self.other.len > reserved { self.other.first } else { self.established.first };
+        first.or(self.other.first).or(self.established.first).map(Key)
     }
 
     /// Has the connection looked at soon after `deadline`, unless that is so already.
@@ -223,6 +230,8 @@ impl FlowTable {
         let Some(entry) = self.entries.get_mut(index) else { return };
         let idleness = entry.idleness;
         let Links { previous, next } = std::mem::take(&mut entry.idle);
+        let list = self.list_mut(idleness);
+        list.len = list.len.saturating_sub(1);
         match previous.and_then(|index| self.entries.get_mut(index)) {
             Some(entry) => entry.idle.next = next,
             None => self.list_mut(idleness).first = next,
@@ -236,6 +245,7 @@ impl FlowTable {
     fn link_last(&mut self, index: u32) {
         let Some(idleness) = self.entries.get(index).map(|entry| entry.idleness) else { return };
         let list = self.list_mut(idleness);
+        list.len += 1;
         let previous = list.last.replace(index);
         if previous.is_none() {
             list.first = Some(index);

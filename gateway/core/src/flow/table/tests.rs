@@ -48,14 +48,27 @@ fn what_is_put_in_is_found_until_it_is_taken_out() {
 fn the_one_idle_longest_is_known_after_any_order_of_packets() {
     let mut table = table(10);
     let keys = fill(&mut table, 4);
-    assert_eq!(table.idle_longest(), Some(keys[0]));
+    assert_eq!(table.least_wanted(), Some(keys[0]));
     table.touch(keys[0], at(5_000), Idleness::Established);
     table.touch(keys[2], at(6_000), Idleness::Other);
-    assert_eq!(table.idle_longest(), Some(keys[1]));
+    assert_eq!(table.least_wanted(), Some(keys[1]));
     for key in [keys[1], keys[3], keys[2]] {
         assert!(table.remove(key).is_some());
     }
-    assert_eq!(table.idle_longest(), Some(keys[0]));
+    assert_eq!(table.least_wanted(), Some(keys[0]));
+}
+
+#[test]
+fn a_flood_of_openings_displaces_itself_and_the_established_leave_it_room() {
+    let mut table = table(32);
+    let keys = fill(&mut table, 32);
+    for (n, key) in keys.iter().enumerate().take(29) {
+        table.touch(*key, at(1_000 + n as u64), Idleness::Established);
+    }
+    // Three opening ones, more than the reserved two: the oldest of them goes, however long others were silent.
+    assert_eq!(table.least_wanted(), Some(keys[29]));
+    table.touch(keys[29], at(2_000), Idleness::Established);
+    assert_eq!(table.least_wanted(), Some(keys[0]), "two are the reserved part: the established give way");
 }
 
 #[test]
