@@ -26,6 +26,10 @@ pub enum Ignored {
     NoRoom,
     /// Segment: its time was before the one seen last; clamped to it.
     TimeBackwards,
+    /// Segment: data or an acknowledgement beyond any window that its receiver announced; kept from the replica.
+    BeyondWindow,
+    /// Round-trip time: the answer bears an earlier time than the question, or one more than two minutes later.
+    Mistimed,
     /// Sample: only one direction of the connection is visible.
     OneSided,
     /// Sample: the connection was there before the capture, its window is not known yet.
@@ -56,7 +60,7 @@ pub enum Ignored {
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 26] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -68,6 +72,8 @@ impl Ignored {
         Self::DuplicateCopy,
         Self::NoRoom,
         Self::TimeBackwards,
+        Self::BeyondWindow,
+        Self::Mistimed,
         Self::OneSided,
         Self::Midstream,
         Self::AppLimited,
@@ -97,6 +103,8 @@ impl Ignored {
             Self::DuplicateCopy => "duplicate_copy",
             Self::NoRoom => "no_room",
             Self::TimeBackwards => "time_backwards",
+            Self::BeyondWindow => "beyond_window",
+            Self::Mistimed => "mistimed",
             Self::OneSided => "one_sided",
             Self::Midstream => "midstream",
             Self::AppLimited => "app_limited",

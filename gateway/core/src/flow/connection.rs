@@ -109,8 +109,11 @@ impl Connection {
             Side::High => (high, low),
         };
         let Some(sender) = sender else { return Reaction::default() };
+        for silent in [&mut *sender].into_iter().chain(peer.as_mut()) {
+            silent.end_by_silence(context.now, context);
+        }
         let copy = sender.is_copy(segment);
-        let imminent = if copy { None } else { Self::trigger(segment, peer.as_ref()) };
+        let imminent = if copy { None } else { Self::trigger(segment, context.now, peer.as_ref()) };
         if copy {
             context.counters.ignore(Ignored::DuplicateCopy);
         } else if let Some(peer) = peer.as_mut() {
@@ -244,11 +247,11 @@ impl Connection {
     }
 
     /// Whether `segment` announces that its sender (a SYN) or its receiver is about to start sending.
-    fn trigger(segment: &Segment, peer: Option<&Sender>) -> Option<Trigger> {
+    fn trigger(segment: &Segment, now: Timestamp, peer: Option<&Sender>) -> Option<Trigger> {
         if segment.flags.has(Flags::SYN) {
             return segment.ack.is_none().then_some(Trigger::ActiveOpen);
         }
-        let wakes = segment.payload_len > 0 && peer.is_some_and(|peer| peer.is_idle(segment.at));
+        let wakes = segment.payload_len > 0 && peer.is_some_and(|peer| peer.is_idle(now));
         wakes.then_some(Trigger::Idle)
     }
 

@@ -1,10 +1,9 @@
-//! To which pairs of hosts advice was pushed: the next start between them is partly our own output.
+//! To which pairs of hosts advice was pushed: starts between them are partly our own output for as long as it holds.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::tuple::SeededState;
@@ -14,7 +13,7 @@ const LIFETIME: Micros = Micros::from_secs(60);
 /// Pairs remembered; at the limit the oldest goes.
 const PAIRS: usize = 65_536;
 
-/// Pairs of host and remote address that were advised, until their next start or 60 s later.
+/// Pairs of host and remote address that were advised within the last 60 s.
 #[derive(Clone, Debug)]
 pub(crate) struct PushLedger {
     pairs: HashMap<(IpAddr, IpAddr), Timestamp, SeededState>,
@@ -39,15 +38,10 @@ impl PushLedger {
         full
     }
 
-    /// Whether `host` was told about `remote` within the advice's lifetime; the note is used up.
-    pub(crate) fn take(&mut self, host: IpAddr, remote: IpAddr, now: Timestamp) -> bool {
-        if self.pairs.is_empty() {
-            return false;
-        }
-        match self.pairs.entry((host, remote)) {
-            Entry::Occupied(noted) => now.since(noted.remove()) <= LIFETIME,
-            Entry::Vacant(_) => false,
-        }
+    /// Whether `host` was told about `remote` within the advice's lifetime. All connections of that time count: a browser
+    /// opens six at once on one announcement.
+    pub(crate) fn was_told(&self, host: IpAddr, remote: IpAddr, now: Timestamp) -> bool {
+        !self.pairs.is_empty() && self.pairs.get(&(host, remote)).is_some_and(|at| now.since(*at) <= LIFETIME)
     }
 
     fn forget_older(&mut self, now: Timestamp) {
@@ -74,15 +68,14 @@ mod tests {
     }
 
     #[test]
-    fn a_note_is_used_once_and_ages() {
+    fn a_note_serves_every_start_of_its_lifetime_and_ages() {
         let (host, remote): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "198.51.100.1".parse().unwrap());
         let mut ledger = PushLedger::new(1);
         ledger.note(host, remote, at(0));
-        assert!(!ledger.take(remote, host, at(1)), "the direction counts");
-        assert!(ledger.take(host, remote, at(1)));
-        assert!(!ledger.take(host, remote, at(1)));
-        ledger.note(host, remote, at(2));
-        assert!(!ledger.take(host, remote, at(63)));
+        assert!(!ledger.was_told(remote, host, at(1)), "the direction counts");
+        assert!(ledger.was_told(host, remote, at(1)));
+        assert!(ledger.was_told(host, remote, at(60)), "the second of several connections");
+        assert!(!ledger.was_told(host, remote, at(61)));
     }
 
     #[test]
@@ -92,7 +85,7 @@ mod tests {
         let mut ledger = PushLedger::new(1);
         let dropped = (0..70_000).filter(|n| ledger.note(host(*n), remote, at(1))).count();
         assert_eq!(dropped, 70_000 - PAIRS);
-        assert!(!ledger.take(host(0), remote, at(2)));
-        assert!(ledger.take(host(69_999), remote, at(2)));
+        assert!(!ledger.was_told(host(0), remote, at(2)));
+        assert!(ledger.was_told(host(69_999), remote, at(2)));
     }
 }

@@ -1,6 +1,6 @@
 //! A sender's round-trip time and retransmission timeout (RFC 6298), in whole microseconds.
 
-use spand_proto::units::Micros;
+use spand_proto::units::{Micros, Timestamp};
 
 /// Timeout before the first sample (RFC 6298 section 2, rule 2.1).
 const INITIAL_RTO: Micros = Micros(1_000_000);
@@ -8,6 +8,17 @@ const INITIAL_RTO: Micros = Micros(1_000_000);
 const MIN_ALLOWANCE_US: u64 = 200_000;
 /// Upper bound of the timeout (RFC 6298 section 2, rule 2.5).
 const MAX_RTO: Micros = Micros(60_000_000);
+
+/// What takes longer was not waiting for the network: no stack keeps asking for this long (RFC 9293 section 3.8.3 gives
+/// up after 100 s at the earliest, and BSD's longest timeout is 64 s).
+const LONGEST_ROUND_TRIP: Micros = Micros::from_secs(120);
+
+/// The time from `sent` to `answered`; `None` where it runs backwards (files merged with clocks apart, a damaged record) or
+/// is longer than any round trip.
+pub(crate) fn round_trip(sent: Timestamp, answered: Timestamp) -> Option<Micros> {
+    let rtt = answered.since(sent);
+    (answered >= sent && rtt <= LONGEST_ROUND_TRIP).then_some(rtt)
+}
 
 /// Smoothed round-trip time, its variation and its minimum.
 #[derive(Clone, Copy, Debug, Default)]

@@ -7,6 +7,7 @@
 use arrayvec::ArrayVec;
 use spand_proto::units::{Micros, Timestamp};
 
+use crate::flow::rtt::round_trip;
 use crate::flow::sequence::is_after;
 
 /// Values waiting for their echo at a time. With the table full no further value is timed until one is answered, which
@@ -43,7 +44,8 @@ impl EchoTimer {
         if self.waiting.is_empty() {
             return None;
         }
-        let rtt = self.waiting.iter().find(|(sent, _)| *sent == value).map(|(_, sent_at)| at.since(*sent_at));
+        let rtt =
+            self.waiting.iter().find(|(sent, _)| *sent == value).and_then(|(_, sent_at)| round_trip(*sent_at, at));
         // What lies before an echoed value will not be echoed any more.
         self.waiting.retain(|(sent, _)| is_after(*sent, value));
         rtt

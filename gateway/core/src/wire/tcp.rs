@@ -11,6 +11,9 @@ use crate::counters::Ignored;
 pub(super) const PROTOCOL: u8 = 6;
 
 const HEADER_LEN_MIN: usize = 20;
+/// Payload of the largest segment that an offload engine builds (BIG TCP, 512 KiB): where the IP header states no length,
+/// a frame's own length beyond that is damage.
+const PAYLOAD_LEN_MAX: u32 = 512 * 1_024;
 
 /// Builds the segment. Checksum and urgent pointer are not used, so a capture cut behind the window field is enough.
 #[inline]
@@ -18,7 +21,7 @@ pub(super) fn segment(at: Timestamp, ip: &IpHeader, octets: Octets<'_>) -> Resul
     let &[sp0, sp1, dp0, dp1, s0, s1, s2, s3, a0, a1, a2, a3, offset, flags, w0, w1] = octets.head::<16>()?;
     let header_len = usize::from(offset >> 4) * 4;
     let payload_len = u32::try_from(header_len).ok().and_then(|len| octets.wire_len().checked_sub(len));
-    let Some(payload_len) = payload_len.filter(|_| header_len >= HEADER_LEN_MIN) else {
+    let Some(payload_len) = payload_len.filter(|len| header_len >= HEADER_LEN_MIN && *len <= PAYLOAD_LEN_MAX) else {
         return Err(Ignored::Malformed);
     };
     let flags = Flags(flags);

@@ -12,6 +12,8 @@ use std::collections::VecDeque;
 
 use spand_proto::units::{Micros, Timestamp};
 
+use crate::flow::rtt::round_trip;
+
 pub(crate) use self::segment::{Mark, Outstanding, Stamp};
 
 /// A sender's outstanding segments in order of sequence.
@@ -49,6 +51,8 @@ pub(crate) struct CumulativeAck {
     pub(crate) rtt: Option<Micros>,
     /// The segment that ends there was sent more than once (Karn's rule).
     pub(crate) ambiguous: bool,
+    /// The times do not make a round trip ([`round_trip`]).
+    pub(crate) mistimed: bool,
 }
 
 /// How a segment met the scoreboard.
@@ -236,7 +240,10 @@ impl Scoreboard {
                 outcome.ambiguous = segment.transmissions > 1;
                 // A segment sent before a lower one waited for that one's acknowledgement, not for its own.
                 let in_order = self.acked_sent <= segment.stamp.at;
-                outcome.rtt = (segment.transmissions == 1 && in_order).then(|| at.since(segment.stamp.at));
+                if segment.transmissions == 1 && in_order {
+                    outcome.rtt = round_trip(segment.stamp.at, at);
+                    outcome.mistimed = outcome.rtt.is_none();
+                }
             }
             self.acked_sent = self.acked_sent.max(segment.stamp.at);
         }

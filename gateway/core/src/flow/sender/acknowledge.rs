@@ -9,9 +9,6 @@ use crate::flow::recovery::{AckKind, Progress};
 use crate::flow::shadow::observation::{Acked, LossKind};
 use crate::wire::segment::{Flags, Segment};
 
-/// The largest window there is (RFC 7323 section 2.3): an acknowledgement further ahead of what was sent is nonsense.
-const LARGEST_WINDOW: u64 = 65_535 << 14;
-
 impl Sender {
     /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
     pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut Context<'_>) {
@@ -26,6 +23,7 @@ impl Sender {
             self.highest_ack = self.highest_ack.max(Some(ack));
         }
         if self.is_nonsense(ack, segment) {
+            context.counters.ignore(Ignored::BeyondWindow);
             return;
         }
         let window_moved = self.take_window(segment, scale);
@@ -35,15 +33,22 @@ impl Sender {
             return;
         }
         let una_before = self.board.una();
+        // What the capture missed was sent, but how, and whether the window let it, is not known: it opens no window.
+        let missed = ack.saturating_sub(self.board.nxt());
         let cumulative = self.board.acknowledge(ack, at);
+        let seen_advance = cumulative.advanced.saturating_sub(missed);
         self.acknowledged = true;
         self.last_ack = Some(at);
+        self.last_active = Some(context.now);
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, context);
-        self.delivered += cumulative.advanced - cumulative.sacked_before.min(cumulative.advanced) + sacked_bytes;
+        self.delivered += seen_advance - cumulative.sacked_before.min(seen_advance) + sacked_bytes;
 
         let rtt = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
         if cumulative.ambiguous {
             context.counters.ignore(Ignored::Karn);
+        }
+        if cumulative.mistimed {
+            context.counters.ignore(Ignored::Mistimed);
         }
         let duplicate = outstanding
             && cumulative.advanced == 0
@@ -65,7 +70,7 @@ impl Sender {
             ece: segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN),
         };
         self.turn(&progress, pipe_before, at, context);
-        self.tell_acked(&progress, cumulative.advanced, sacked_bytes, rtt, at, context);
+        self.tell_acked(&progress, seen_advance, sacked_bytes, rtt, at, context);
     }
 
     /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the one to go by.
@@ -106,7 +111,7 @@ impl Sender {
     /// An acknowledgement of what was never sent: capture loss gives small ones, a forged reset any number.
     fn is_nonsense(&self, ack: u64, segment: &Segment) -> bool {
         let ahead = ack.saturating_sub(self.board.nxt());
-        ahead > LARGEST_WINDOW || (ahead > 0 && segment.flags.has(Flags::RST) && self.has_sent())
+        ahead > self.believable_reach() || (ahead > 0 && segment.flags.has(Flags::RST) && self.has_sent())
     }
 
     /// Takes the announced window; returns whether it moved.

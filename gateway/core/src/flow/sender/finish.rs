@@ -15,7 +15,14 @@ impl Sender {
             return None;
         }
         self.followed.as_deref()?.transfer?;
-        self.last_activity().map(|last| last.after(self.rtt.timeout()))
+        self.last_active.map(|last| last.after(self.rtt.timeout()))
+    }
+
+    /// Ends the transfer under way where silence has ended it by `now`, which the table's timer may not have told yet.
+    pub(crate) fn end_by_silence(&mut self, now: Timestamp, context: &mut Context<'_>) {
+        if self.silence_ends_at().is_some_and(|deadline| deadline <= now) {
+            self.end_transfer(now, context);
+        }
     }
 
     /// After an acknowledgement: ends the transfer under way where its FIN is acknowledged; else says when silence would

@@ -51,6 +51,9 @@ pub(crate) struct Offer {
     pub(crate) timestamps: bool,
 }
 
+/// The largest window there is (RFC 7323 section 2.3).
+const LARGEST_WINDOW: u64 = 65_535 << 14;
+
 /// A window field and its shift, where that is known.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Announced {
@@ -73,9 +76,9 @@ pub(crate) struct Sender {
     coverage: Option<Coverage>,
     /// Its last packet.
     last_packet: Option<LastPacket>,
-    /// When it last sent sequence space.
-    last_sent: Option<Timestamp>,
-    /// When it was last acknowledged, advancing or not.
+    /// When it last sent sequence space or was acknowledged, by the engine's clock: what silence is counted from.
+    last_active: Option<Timestamp>,
+    /// When it was last acknowledged, advancing or not, by the packet's own time.
     last_ack: Option<Timestamp>,
     /// The window its peer announced last.
     peer_window: Option<Announced>,
@@ -120,7 +123,7 @@ impl Sender {
             board: Scoreboard::starting_at(first_position(number)),
             coverage: None,
             last_packet: None,
-            last_sent: None,
+            last_active: None,
             last_ack: None,
             peer_window: None,
             acknowledged: false,
@@ -176,7 +179,7 @@ impl Sender {
 
     /// Whether it was silent, with nothing outstanding, for a timeout.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        self.board.flight() == 0 && self.last_activity().is_some_and(|last| now.since(last) > self.rtt.timeout())
+        self.board.flight() == 0 && self.last_active.is_some_and(|last| now.since(last) > self.rtt.timeout())
     }
 
     /// Both SYNs were seen: what they agree on holds.
@@ -208,8 +211,11 @@ impl Sender {
         self.peer_window.and_then(Announced::bytes)
     }
 
-    fn last_activity(&self) -> Option<Timestamp> {
-        self.last_sent.max(self.last_ack)
+    /// How far beyond the highest acknowledgement its data, or an acknowledgement of it, may lie: the window its peer
+    /// announces, twice over because acknowledgements may have been missed, or the largest there is while its scale is
+    /// not known. A spoofed or damaged number beyond that would make a window of up to 2 GiB.
+    fn believable_reach(&self) -> u64 {
+        self.peer_window_bytes().map_or(LARGEST_WINDOW, |window| 2 * window.max(u64::from(u16::MAX)))
     }
 
     /// Tells the replica the segment size, once there is one.

@@ -61,7 +61,9 @@ impl Sender {
         if segment.flags.has(Flags::RST) {
             return;
         }
-        if extent.end > extent.start {
+        if self.acknowledged && extent.end > self.board.una() + self.believable_reach() {
+            context.counters.ignore(Ignored::BeyondWindow);
+        } else if extent.end > extent.start {
             self.place(segment, &extent, &inserted, context);
         } else if let Some(timestamps) = segment.options.timestamps {
             self.echo.sent_untimed(timestamps.value);
@@ -170,7 +172,7 @@ impl Sender {
         if merged {
             context.counters.ignore(Ignored::Inexact);
         }
-        self.last_sent = Some(at);
+        self.last_active = Some(context.now);
         if zero_window_probe {
             self.board.forbid_timing(extent.start, extent.end);
         }
@@ -280,7 +282,7 @@ impl Sender {
         if new_bytes > 0 {
             let start = || Transfer {
                 bytes: 0,
-                advised: context.ledger.take(segment.source.address, segment.destination.address, context.now),
+                advised: context.ledger.was_told(segment.source.address, segment.destination.address, context.now),
             };
             followed.transfer.get_or_insert_with(start).bytes += u64::from(new_bytes);
         }

@@ -291,3 +291,61 @@ fn probes_of_a_closed_window_and_keep_alives_are_no_losses() {
     script.take_sent(&keep_alive);
     assert_eq!(script.losses(), (0, 0));
 }
+
+#[test]
+fn data_beyond_any_announced_window_is_kept_from_the_replica() {
+    let mut script = Script::new();
+    script.send(200, 0..4);
+    let mut damaged = script.segment(201);
+    damaged.seq = damaged.seq.wrapping_add(1 << 30);
+    damaged.ip_id = Some(9_999);
+    script.take_sent(&damaged);
+    assert_eq!(script.sender.board.flight(), u64::from(4 * MSS));
+    assert_eq!(script.counters.ignored(Ignored::BeyondWindow), 1);
+    script.send(202, 4..6);
+    assert_eq!(script.sender.board.flight(), u64::from(6 * MSS), "the stream goes on where it was");
+}
+
+#[test]
+fn acknowledgements_of_what_was_not_sent_open_no_window() {
+    let mut script = Script::new();
+    script.send(200, 0..10);
+    let mut optimistic = script.segment(250);
+    optimistic.payload_len = 0;
+    optimistic.ack = Some(1_000 + (1 << 29));
+    script.take_ack(&optimistic);
+    assert_eq!(script.counters.ignored(Ignored::BeyondWindow), 1);
+    assert_eq!(script.sender.board.flight(), u64::from(10 * MSS), "nonsense acknowledges nothing");
+    // Inside the window it may be a gap in the capture: taken as acknowledged, but not as delivered.
+    let before = script.sender.delivered;
+    script.ack(300, 40);
+    assert_eq!(script.sender.board.flight(), 0);
+    assert_eq!(script.sender.delivered - before, u64::from(10 * MSS));
+}
+
+#[test]
+fn times_that_make_no_round_trip_give_none() {
+    let mut script = Script::new();
+    script.send(1_000, 0..1);
+    let before = script.heard.rtts.len();
+    script.ack_with(900, 1, &[], 0);
+    script.send(2_000, 1..2);
+    script.ack_with(200_000, 2, &[], 0);
+    assert_eq!(script.heard.rtts.len(), before);
+    assert_eq!(script.counters.ignored(Ignored::Mistimed), 2);
+}
+
+#[test]
+fn data_after_silence_is_a_new_transfer_though_no_timer_told() {
+    let mut script = Script::new();
+    script.send(200, 0..2);
+    script.ack(300, 2);
+    let deadline = script.sender.silence_ends_at().unwrap();
+    let Script { sender, counters, heard, limits, prefixes, ledger, .. } = &mut script;
+    let mut end_at = |now| {
+        sender.end_by_silence(now, &mut Context { limits, prefixes, ledger, counters, now, findings: heard });
+        sender.followed.as_deref().unwrap().transfer.is_some()
+    };
+    assert!(end_at(Timestamp(deadline.0 - 1)), "not a nanosecond early");
+    assert!(!end_at(deadline));
+}
