@@ -29,3 +29,15 @@ lint: packages ## Format, clippy and documentation, each without a warning
 .PHONY: packages
 packages:
 	@./scripts/packages $(BUILD_PACKAGES) $(LAB_PACKAGES)
+
+.PHONY: bench
+bench: packages ## Replay speed on a generated trace, beside a bare walk and a bare parse of the same file
+	$(CARGO) bench -p spand-tests --bench replay_speed
+
+.PHONY: push-bench
+push-bench: packages ## From a SYN to the update at 100 subscribers: the 99th percentile
+	$(CARGO) run --release -p spand-tests --bin push-bench
+
+.PHONY: store-kills
+store-kills: packages ## 100 kills of a gateway's store at random moments, held against a twin and the clock
+	SPAND_KILLS=100 $(CARGO) test --release -p spand-tests --test store_kill -- --nocapture

@@ -127,7 +127,7 @@ fn workspace() -> PathBuf {
 /// the whole workspace, so it cannot tell that the core takes the contract without its gRPC half; `cargo tree` can.
 fn reachable(name: &str) -> BTreeSet<String> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--package", name, "--edges", "normal", "--prefix", "none", "--format", "{p}"])
+        .args(["tree", "--locked", "--package", name, "--edges", "normal", "--prefix", "none", "--format", "{p}"])
         .current_dir(workspace())
         .output()
         .expect("cargo runs");
