@@ -41,7 +41,7 @@ pub struct Tunnels {
     pub geneve: bool,
     /// GTP-U (3GPP TS 29.281) on UDP port 2152.
     pub gtp: bool,
-    /// IP in IP and IPv6 in IPv4 (RFC 2003, RFC 4213).
+    /// IP in IP and IPv6 in IPv4 (RFC 2003, RFC 4213); IPv6 in UDP by Teredo (RFC 4380, port 3544) and AYIYA (port 5072).
     pub ip_in_ip: bool,
 }
 

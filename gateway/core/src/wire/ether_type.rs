@@ -33,6 +33,14 @@ pub(super) fn next(ether_type: u16, octets: Octets<'_>) -> Next<'_> {
         MPLS_UNICAST | MPLS_MULTICAST => Ok((Layer::Mpls, octets)),
         PPPOE_SESSION => pppoe(octets),
         BRIDGED_ETHERNET => Ok((Layer::Ethernet, octets)),
+        // A provider's backbone bridge (802.1ah): its tag, then the customer's frame.
+        0x88e7 => Ok((Layer::Ethernet, octets.skip(4)?)),
+        // A virtual interface's tag (Cisco's VN-Tag).
+        0x8926 => {
+            let [.., high, low] = *octets.head::<6>()?;
+            Ok((Layer::EtherType(u16::from_be_bytes([high, low])), octets.skip(6)?))
+        }
+        0x894f => service_header(octets),
         _ => Err(Ignored::NotIp),
     }
 }
@@ -66,6 +74,18 @@ pub(super) fn mpls(octets: Octets<'_>) -> Next<'_> {
         }
     }
     Err(Ignored::TooDeep)
+}
+
+/// Network service header (RFC 8300): its length in words, and what it carries.
+fn service_header(octets: Octets<'_>) -> Next<'_> {
+    let [_, len, _, next] = *octets.head::<4>()?;
+    let octets = octets.skip(usize::from(len & 0x3f) * 4)?;
+    match next {
+        1 | 2 => Ok((Layer::Ip, octets)),
+        3 => Ok((Layer::Ethernet, octets)),
+        5 => Ok((Layer::Mpls, octets)),
+        _ => Err(Ignored::NotIp),
+    }
 }
 
 /// PPPoE session (RFC 2516): six octets before PPP's protocol; a code other than 0 is discovery.

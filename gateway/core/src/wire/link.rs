@@ -2,7 +2,7 @@
 
 use super::ip::{self, IpHeader};
 use super::octets::Octets;
-use super::{Frame, Layer, ether_type, ieee80211, tcp};
+use super::{Frame, Layer, capture_header, ether_type, ieee80211, tcp};
 use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
@@ -28,14 +28,21 @@ pub(super) fn first_layer(link_type: u16, octets: Octets<'_>) -> Next<'_> {
         // PPP_PPPD and PPP_WITH_DIR: one octet of direction before PPP.
         166 | 204 => Ok((Layer::Ppp, octets.skip(1)?)),
         104 => cisco_hdlc(octets),
+        107 => frame_relay(octets),
+        // C_HDLC and FRELAY with one octet of direction before them.
+        205 => cisco_hdlc(octets.skip(1)?),
+        206 => frame_relay(octets.skip(1)?),
+        6 => token_ring(octets),
         // FDDI: frame control and two addresses, then LLC.
         10 => Ok((Layer::Llc, octets.skip(13)?)),
+        // ATM by RFC 1483 (now RFC 2684).
+        100 => Ok((Layer::Llc, octets)),
+        // IP over IEEE 1394: two addresses of eight octets, then an EtherType.
+        138 => after_ether_type(octets.skip(16)?),
+        219 => Ok((Layer::Mpls, octets)),
         105 => Ok((Layer::Ieee80211, octets)),
         127 => ieee80211::radiotap(octets),
-        178 => juniper(octets, |packet| Ok((Layer::Ethernet, packet))),
-        181 => juniper(octets, cisco_hdlc),
-        239 => nflog(octets),
-        _ => Err(Ignored::LinkType),
+        other => capture_header::skip(other, octets),
     }
 }
 
@@ -96,21 +103,34 @@ fn hdlc_or_ppp(octets: Octets<'_>) -> Next<'_> {
 }
 
 /// Cisco HDLC (RFC 1547 section 4.3.1): address, control, EtherType.
-fn cisco_hdlc(octets: Octets<'_>) -> Next<'_> {
-    let [_, _, high, low] = *octets.head::<4>()?;
-    Ok((Layer::EtherType(u16::from_be_bytes([high, low])), octets.skip(4)?))
+pub(super) fn cisco_hdlc(octets: Octets<'_>) -> Next<'_> {
+    after_ether_type(octets.skip(2)?)
 }
 
-/// Juniper's header before the link's own: magic `MGC`, flags, and where bit 7 says so extensions behind their length.
-fn juniper<'a>(octets: Octets<'a>, link: impl Fn(Octets<'a>) -> Next<'a>) -> Next<'a> {
-    let [b'M', b'G', b'C', flags] = *octets.head::<4>()? else { return Err(Ignored::Malformed) };
-    let mut octets = octets.skip(4)?;
-    if flags & 0x80 != 0 {
-        let extensions = usize::from(u16::from_be_bytes(*octets.head::<2>()?));
-        octets = octets.skip(2)?.skip(extensions)?;
+/// Frame relay (RFC 2427): an address of two to four octets, then control and protocol, or Cisco's EtherType.
+fn frame_relay(octets: Octets<'_>) -> Next<'_> {
+    let [_, second, third, _] = *octets.head::<4>()?;
+    // The lowest bit ends the address.
+    let octets = octets.skip(if second & 1 == 1 { 2 } else { 3 + usize::from(third & 1 == 0) })?;
+    match *octets.head::<2>()? {
+        [0x03, 0xcc | 0x8e] => Ok((Layer::Ip, octets.skip(2)?)),
+        // Padded to an even length, SNAP: an organisation and an EtherType.
+        [0x03, 0x00] => after_ether_type(octets.skip(6)?),
+        [0x03, _] => Err(Ignored::NotIp),
+        _ => after_ether_type(octets),
     }
-    // Bit 1: the packet came without a link header, behind four octets of protocol family.
-    if flags & 0x02 != 0 { Ok((Layer::Ip, octets.skip(4)?)) } else { link(octets) }
+}
+
+/// Token ring (IEEE 802.5): access and frame control, two addresses, perhaps a source route, then LLC.
+fn token_ring(octets: Octets<'_>) -> Next<'_> {
+    let [_, _, _, _, _, _, _, _, source, ..] = *octets.head::<14>()?;
+    let octets = octets.skip(14)?;
+    let route = if source & 0x80 == 0 { 0 } else { usize::from(octets.first()? & 0x1f) };
+    Ok((Layer::Llc, octets.skip(route)?))
+}
+
+fn after_ether_type(octets: Octets<'_>) -> Next<'_> {
+    Ok((Layer::EtherType(u16::from_be_bytes(*octets.head()?)), octets.skip(2)?))
 }
 
 /// Linux cooked capture: the EtherType is the last field of 16 octets.
@@ -133,28 +153,4 @@ fn cooked(protocol: u16, octets: Octets<'_>) -> Next<'_> {
         0..ETHER_TYPE_MIN => Err(Ignored::NotIp),
         ether_type => Ok((Layer::EtherType(ether_type), octets)),
     }
-}
-
-/// Linux netfilter log: four octets, then type-length-values in the writer's byte order, padded to four.
-fn nflog(octets: Octets<'_>) -> Next<'_> {
-    const PAYLOAD: u16 = 9;
-    // A log record has at most 18 kinds of attributes (enum nfulnl_attr_type).
-    const ATTRIBUTES_MAX: usize = 32;
-    let mut octets = octets.skip(4)?;
-    for _ in 0..ATTRIBUTES_MAX {
-        let [len0, len1, kind0, kind1] = *octets.head::<4>()?;
-        // The type is below 256 and so shows the order; the two top bits are flags.
-        let (len, kind) = match kind1 & 0x3f {
-            0 => (u16::from_le_bytes([len0, len1]), u16::from(kind0)),
-            kind => (u16::from_be_bytes([len0, len1]), u16::from(kind)),
-        };
-        if len < 4 {
-            return Err(Ignored::Malformed);
-        }
-        if kind == PAYLOAD {
-            return Ok((Layer::Ip, octets.skip(4)?));
-        }
-        octets = octets.skip(usize::from(len).next_multiple_of(4))?;
-    }
-    Err(Ignored::NotIp)
 }

@@ -4,6 +4,7 @@
 //! layer per step and at most [`MAX_LAYERS`] of them. Keeps nothing between frames: does not reassemble fragments or
 //! streams, does not verify checksums (mirror ports see packets before the network card fills them in), does not decrypt.
 
+mod capture_header;
 mod ether_type;
 mod ieee80211;
 mod ip;

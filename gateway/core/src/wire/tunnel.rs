@@ -8,11 +8,13 @@ use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
 
-/// UDP ports (the destination's, except GTP-U, which both ends may use).
+/// UDP ports: the destination's, and for the last three those of either end.
 const VXLAN_PORT: u16 = 4789;
 const GENEVE_PORT: u16 = 6081;
 const GRE_PORT: u16 = 4754;
 const GTP_U_PORT: u16 = 2152;
+const TEREDO_PORT: u16 = 3544;
+const AYIYA_PORT: u16 = 5072;
 
 /// Enters the encapsulation that IP's `protocol` announces.
 pub(super) fn enter(protocol: u8, octets: Octets<'_>, tunnels: Tunnels) -> Next<'_> {
@@ -34,7 +36,9 @@ fn udp(octets: Octets<'_>, tunnels: Tunnels) -> Next<'_> {
         VXLAN_PORT if tunnels.vxlan => vxlan(payload),
         GENEVE_PORT if tunnels.geneve => geneve(payload),
         GRE_PORT if tunnels.gre => gre(payload),
-        _ if tunnels.gtp && (destination == GTP_U_PORT || source == GTP_U_PORT) => gtp_u(payload),
+        _ if tunnels.gtp && [source, destination].contains(&GTP_U_PORT) => gtp_u(payload),
+        _ if tunnels.ip_in_ip && [source, destination].contains(&TEREDO_PORT) => teredo(payload),
+        _ if tunnels.ip_in_ip && [source, destination].contains(&AYIYA_PORT) => ayiya(payload),
         _ => Err(Ignored::NotTcp),
     }
 }
@@ -90,6 +94,28 @@ fn gtp_u(octets: Octets<'_>) -> Next<'_> {
         octets = octets.skip(len)?;
     }
     Err(Ignored::TooDeep)
+}
+
+/// Teredo (RFC 4380 section 5.1.1): authentication and origin may stand before IPv6.
+fn teredo(octets: Octets<'_>) -> Next<'_> {
+    let mut octets = octets;
+    if let [0, 1, id_len, auth_len] = *octets.head::<4>()? {
+        octets = octets.skip(13 + usize::from(id_len) + usize::from(auth_len))?;
+    }
+    if let [0, 0] = *octets.head::<2>()? {
+        octets = octets.skip(8)?;
+    }
+    if octets.first()? >> 4 == 6 { Ok((Layer::Ip, octets)) } else { Err(Ignored::NotTcp) }
+}
+
+/// AYIYA (draft-massar-v6ops-ayiya-02): eight octets, an identity and a signature before a packet.
+fn ayiya(octets: Octets<'_>) -> Next<'_> {
+    let &[identity, signature, _, next, ..] = octets.head::<8>()?;
+    let len = 8 + (1 << (identity >> 4)) + usize::from(signature >> 4) * 4;
+    match next {
+        4 | 41 => Ok((Layer::Ip, octets.skip(len)?)),
+        _ => Err(Ignored::NotTcp),
+    }
 }
 
 /// GRE (RFC 2784, RFC 2890) and its PPTP variant (RFC 2637).

@@ -1,0 +1,221 @@
+//! Frames built by hand: one TCP segment in every encapsulation.
+
+use super::super::segment::Flags;
+
+pub(super) const ETHERNET: u16 = 1;
+pub(super) const RAW: u16 = 101;
+pub(super) const PAYLOAD: &[u8] = b"0123456789";
+
+/// A TCP segment 40000 -> 80 with timestamps and ten octets of payload.
+pub(super) fn tcp() -> Vec<u8> {
+    tcp_with(&[1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9], Flags::ACK | Flags::PSH)
+}
+
+pub(super) fn tcp_with(options: &[u8], flags: u8) -> Vec<u8> {
+    let words = u8::try_from(5 + options.len() / 4).unwrap();
+    let mut tcp = vec![0x9c, 0x40, 0, 80, 0, 0, 1, 0, 0, 0, 2, 0, words << 4, flags, 0x10, 0, 0, 0, 0, 0];
+    tcp.extend([options, PAYLOAD].concat());
+    tcp
+}
+
+pub(super) fn ipv4(protocol: u8, inner: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(20 + inner.len()).unwrap().to_be_bytes();
+    let head = [0x45, 2, high, low, 0, 77, 0x40, 0, 64, protocol, 0, 0, 192, 0, 2, 1, 198, 51, 100, 2];
+    [&head[..], inner].concat()
+}
+
+pub(super) fn ipv6(next_header: u8, inner: &[u8]) -> Vec<u8> {
+    let [high, low] = u16::try_from(inner.len()).unwrap().to_be_bytes();
+    let mut head = vec![0x60, 0x10, 0, 0, high, low, next_header, 64];
+    for last in [1, 2] {
+        head.extend([0x20, 1, 0x0d, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    [&head[..], inner].concat()
+}
+
+pub(super) fn packet() -> Vec<u8> {
+    ipv4(6, &tcp())
+}
+
+pub(super) fn ethernet(ether_type: u16, inner: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    frame.extend(ether_type.to_be_bytes());
+    [&frame[..], inner].concat()
+}
+
+pub(super) fn bridged() -> Vec<u8> {
+    ethernet(0x0800, &packet())
+}
+
+pub(super) fn udp(port: u16, inner: &[u8]) -> Vec<u8> {
+    let mut udp = vec![0xc0, 0];
+    udp.extend(port.to_be_bytes());
+    udp.extend([0, 0, 0, 0]);
+    ethernet(0x0800, &ipv4(17, &[&udp[..], inner].concat()))
+}
+
+pub(super) fn gre(flags: u16, protocol: u16, optional: &[u8], inner: &[u8]) -> Vec<u8> {
+    let head = [&flags.to_be_bytes()[..], &protocol.to_be_bytes(), optional, inner].concat();
+    ethernet(0x0800, &ipv4(47, &head))
+}
+
+pub(super) fn join(head: &[u8], inner: &[u8]) -> Vec<u8> {
+    [head, inner].concat()
+}
+
+/// A frame's name, its LINKTYPE and its octets.
+pub(super) type Named = (&'static str, u16, Vec<u8>);
+
+/// Every encapsulation around the same segment, by name.
+pub(super) fn encapsulations() -> Vec<Named> {
+    [tags(), tunnels(), extension_headers(), links(), capture_headers()].concat()
+}
+
+fn ppp() -> Vec<u8> {
+    join(&[0, 0x21], &packet())
+}
+
+fn pppoe() -> Vec<u8> {
+    join(&[0x11, 0, 0, 1, 0, 0], &ppp())
+}
+
+fn snap() -> Vec<u8> {
+    join(&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0], &packet())
+}
+
+fn wireless() -> Vec<u8> {
+    join(&[0x88, 0x01, 0, 0], &join(&[0; 20], &join(&[0, 0], &snap())))
+}
+
+/// Between Ethernet and IP.
+fn tags() -> Vec<Named> {
+    let (ip, snap, pppoe) = (packet(), snap(), pppoe());
+    let vlan = |outer: u16, inner: &[u8]| ethernet(outer, &join(&[0, 5], inner));
+    let tagged = join(&[0x08, 0x00], &ip);
+    vec![
+        ("ethernet", 1, bridged()),
+        ("ethernet, ipv6", 1, ethernet(0x86dd, &ipv6(6, &tcp()))),
+        ("ethernet, llc with snap", 1, ethernet(100, &snap)),
+        ("802.1q", 1, vlan(0x8100, &tagged)),
+        ("qinq", 1, vlan(0x88a8, &join(&[0x81, 0, 0, 6], &tagged))),
+        ("three tags", 1, vlan(0x9100, &join(&[0x91, 0, 0, 6, 0x81, 0, 0, 7], &tagged))),
+        ("mpls", 1, ethernet(0x8847, &join(&[0, 0, 0x10, 64, 0, 1, 1, 64], &ip))),
+        ("mpls pseudo-wire", 1, ethernet(0x8847, &join(&[0, 1, 1, 64, 0, 0, 0, 0], &bridged()))),
+        (
+            "mpls pseudo-wire without control word",
+            1,
+            ethernet(0x8848, &join(&[0, 1, 1, 64], &[&[0x82], &bridged()[1..]].concat())),
+        ),
+        ("pppoe", 1, ethernet(0x8864, &pppoe)),
+        ("pppoe in qinq", 1, vlan(0x8100, &join(&[0x81, 0, 0, 6, 0x88, 0x64], &pppoe))),
+        ("802.1ah", 1, ethernet(0x88e7, &join(&[0, 0, 0, 9], &bridged()))),
+        ("vn-tag", 1, ethernet(0x8926, &join(&[0, 0, 0, 9, 8, 0], &ip))),
+        ("nsh", 1, ethernet(0x894f, &join(&[0, 2, 1, 1, 0, 0, 0, 0], &ip))),
+        ("nsh, bridged", 1, ethernet(0x894f, &join(&[0, 2, 1, 3, 0, 0, 0, 0], &bridged()))),
+    ]
+}
+
+fn tunnels() -> Vec<Named> {
+    let (ip, ppp, wireless) = (packet(), ppp(), wireless());
+    let teredo = [&[0, 1, 1, 2], &[9; 3 + 9][..], &[0, 0, 9, 9, 9, 9, 9, 9]].concat();
+    let gtp_extended = join(&[0x34, 255, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0, 9, 0], &ip);
+    vec![
+        ("ip in ip", 1, ethernet(0x0800, &ipv4(4, &ip))),
+        ("6in4", 1, ethernet(0x0800, &ipv4(41, &ipv6(6, &tcp())))),
+        ("4in6", 1, ethernet(0x86dd, &ipv6(4, &ip))),
+        ("gre", 1, gre(0, 0x0800, &[], &ip)),
+        ("gre with checksum, key and sequence", 1, gre(0xb000, 0x0800, &[0; 12], &ip)),
+        ("gre, bridged", 1, gre(0x2000, 0x6558, &[0; 4], &bridged())),
+        ("gre, mpls", 1, gre(0, 0x8847, &[0, 1, 1, 64], &ip)),
+        ("gre, pptp", 1, gre(0x3081, 0x880b, &[0; 12], &join(&[0xff, 3], &ppp))),
+        ("gre, wccp 2", 1, gre(0, 0x883e, &[0; 4], &ip)),
+        ("gre, wccp 1", 1, gre(0, 0x883e, &[], &ip)),
+        ("gre, aruba", 1, gre(0, 0x8200, &[], &wireless)),
+        ("gre over udp", 1, udp(4754, &join(&[0, 0, 8, 0], &ip))),
+        ("erspan 1", 1, gre(0, 0x88be, &[], &bridged())),
+        ("erspan 2", 1, gre(0x1000, 0x88be, &[0; 12], &bridged())),
+        ("erspan 3", 1, gre(0x1000, 0x22eb, &[0; 16], &bridged())),
+        (
+            "erspan 3 with subheader",
+            1,
+            gre(0x1000, 0x22eb, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0], &bridged()),
+        ),
+        ("vxlan", 1, udp(4789, &join(&[8, 0, 0, 0, 0, 0, 1, 0], &bridged()))),
+        ("geneve", 1, udp(6081, &join(&[1, 0, 0x65, 0x58, 0, 0, 1, 0, 0, 0, 0, 0], &bridged()))),
+        ("geneve, ip", 1, udp(6081, &join(&[0, 0, 8, 0, 0, 0, 1, 0], &ip))),
+        ("gtp-u", 1, udp(2152, &join(&[0x30, 255, 0, 0, 0, 0, 0, 1], &ip))),
+        ("gtp-u with sequence", 1, udp(2152, &join(&[0x32, 255, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0], &ip))),
+        ("gtp-u with extension", 1, udp(2152, &gtp_extended)),
+        ("mpls in ip", 1, ethernet(0x0800, &ipv4(137, &join(&[0, 1, 1, 64], &ip)))),
+        ("teredo", 1, udp(3544, &ipv6(6, &tcp()))),
+        ("teredo with authentication and origin", 1, udp(3544, &join(&teredo, &ipv6(6, &tcp())))),
+        ("ayiya", 1, udp(5072, &join(&[0x42, 0x52, 0x11, 41], &join(&[0; 4 + 16 + 20], &ipv6(6, &tcp()))))),
+    ]
+}
+
+/// Between IP and TCP.
+fn extension_headers() -> Vec<Named> {
+    let hop_by_hop = ipv6(0, &join(&[6, 0, 1, 4, 0, 0, 0, 0], &tcp()));
+    let chain = join(&[60, 0, 0, 0, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 1], &tcp());
+    let authenticated = join(&[6, 4, 0, 0], &join(&[0; 20], &tcp()));
+    vec![
+        ("ipv6 hop-by-hop", RAW, hop_by_hop),
+        ("ipv6 routing, destination options, atomic fragment", RAW, ipv6(43, &chain)),
+        ("authentication header", RAW, ipv4(51, &authenticated)),
+    ]
+}
+
+fn links() -> Vec<Named> {
+    let (ip, ppp, pppoe, snap) = (packet(), ppp(), pppoe(), snap());
+    let tagged = join(&[0x08, 0x00], &ip);
+    vec![
+        ("raw", 101, ip.clone()),
+        ("raw, dlt 12", 12, ip.clone()),
+        ("ipv4", 228, ip.clone()),
+        ("ipv6", 229, ipv6(6, &tcp())),
+        ("null, little endian", 0, join(&[2, 0, 0, 0], &ip)),
+        ("loop, ipv6", 108, join(&[0, 0, 0, 24], &ipv6(6, &tcp()))),
+        ("sll", 113, join(&[0, 0, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0], &ip)),
+        ("sll2", 276, join(&[8, 0, 0, 0, 0, 0, 0, 1, 0, 1, 0, 6, 0, 0, 0, 0, 0, 0, 0, 0], &ip)),
+        ("ppp", 9, join(&[0xff, 3], &ppp)),
+        ("ppp, compressed", 9, join(&[0x21], &ip)),
+        ("ppp, hdlc", 50, join(&[0xff, 3], &ppp)),
+        ("ppp, cisco", 50, join(&[0x0f, 0, 8, 0], &ip)),
+        ("ppp, pppoe", 51, pppoe),
+        ("ppp with direction", 204, join(&[1, 0xff, 3], &ppp)),
+        ("cisco hdlc", 104, join(&[0x0f, 0, 8, 0], &ip)),
+        ("cisco hdlc with direction", 205, join(&[0, 0x0f, 0, 8, 0], &ip)),
+        ("frame relay", 107, join(&[0x18, 0x41, 3, 0xcc], &ip)),
+        ("frame relay, long address", 107, join(&[0x18, 0x40, 0, 1, 3, 0xcc], &ip)),
+        ("frame relay, snap", 107, join(&[0x18, 0x41, 3, 0, 0x80, 0, 0, 0, 8, 0], &ip)),
+        ("frame relay, cisco, with direction", 206, join(&[1, 0x18, 0x41, 8, 0], &ip)),
+        ("token ring", 6, join(&[0x10; 14], &snap)),
+        ("token ring with source route", 6, join(&[0x90; 14], &join(&[0x06, 0, 0, 0, 0, 0], &snap))),
+        ("atm", 100, snap.clone()),
+        ("ieee 1394", 138, join(&[0; 16], &tagged)),
+        ("mpls, bare", 219, join(&[0, 1, 1, 64], &ip)),
+    ]
+}
+
+/// What capture systems put before a frame, and 802.11, which comes with them.
+fn capture_headers() -> Vec<Named> {
+    let (ip, snap, wireless) = (packet(), snap(), wireless());
+    let aggregate = join(&[0x88, 0x02, 0, 0], &join(&[0; 20], &join(&[0x80, 0], &join(&[0; 14], &snap))));
+    let nflog_prefix = join(&[2, 0, 0, 0, 8, 0, 1, 0, 8, 0, 0, 0, 6, 0, 10, 0, b'a', 0, 0, 0], &[0x52, 0, 9, 0]);
+    vec![
+        ("openbsd ipsec", 109, join(&[0; 12], &ip)),
+        ("openbsd packet filter", 117, join(&[61; 64], &ip)),
+        ("prism", 119, join(&[0x44; 144], &wireless)),
+        ("avs", 163, join(&[0x80, 0x21, 0x10, 1, 0, 0, 0, 12, 0, 0, 0, 0], &wireless)),
+        ("ppi", 192, join(&[0, 0, 8, 0, 105, 0, 0, 0], &wireless)),
+        ("pktap", 258, join(&[16, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 9, 9, 9, 9], &bridged())),
+        ("juniper hdlc", 181, join(&[b'M', b'G', b'C', 0x80, 0, 2, 9, 9, 0x0f, 0, 8, 0], &ip)),
+        ("juniper ethernet", 178, join(&[b'M', b'G', b'C', 0], &bridged())),
+        ("juniper, no link header", 178, join(&[b'M', b'G', b'C', 2, 0, 0, 0, 2], &ip)),
+        ("fddi", 10, join(&[0x50; 13], &snap)),
+        ("802.11", 105, wireless.clone()),
+        ("802.11, aggregate", 105, aggregate),
+        ("radiotap", 127, join(&[0, 0, 9, 0, 0, 0, 0, 0, 0], &wireless)),
+        ("nflog", 239, join(&nflog_prefix, &ip)),
+    ]
+}

@@ -1,0 +1,154 @@
+//! Hand-built frames for every encapsulation, and arbitrary ones.
+
+mod frames;
+
+use proptest::prelude::*;
+
+use self::frames::{ETHERNET, RAW, bridged, encapsulations, ethernet, ipv4, ipv6, join, packet, tcp, tcp_with, udp};
+use super::segment::{Ecn, Flags, SackBlock, Timestamps};
+use super::*;
+
+fn decode_whole(link_type: u16, data: &[u8]) -> Result<Segment, Ignored> {
+    decode_tunnels(link_type, data, Tunnels::ALL)
+}
+
+fn decode_tunnels(link_type: u16, data: &[u8], tunnels: Tunnels) -> Result<Segment, Ignored> {
+    let frame = Frame { link_type, wire_len: u32::try_from(data.len()).unwrap(), input: 0, data };
+    decode(Timestamp(1), &frame, tunnels)
+}
+
+#[test]
+fn every_encapsulation_gives_the_segment_inside() {
+    for (name, link_type, data) in encapsulations() {
+        let segment = decode_whole(link_type, &data).unwrap_or_else(|reason| panic!("{name}: {}", reason.name()));
+        assert_eq!((segment.source.port, segment.destination.port), (40_000, 80), "{name}");
+        assert_eq!((segment.seq, segment.ack, segment.window), (0x100, Some(0x200), 0x1000), "{name}");
+        assert_eq!(segment.payload_len, 10, "{name}");
+        assert_eq!(segment.options.timestamps, Some(Timestamps { value: 7, echo: 9 }), "{name}");
+        assert_eq!((segment.options.len, segment.options.truncated), (12, false), "{name}");
+        if segment.source.address.is_ipv4() {
+            assert_eq!(segment.source.address.to_string(), "192.0.2.1", "{name}");
+            assert_eq!((segment.ip_id, segment.ecn), (Some(77), Ecn::Ect0), "{name}");
+        } else {
+            assert_eq!(segment.destination.address.to_string(), "2001:db8::2", "{name}");
+            assert_eq!((segment.ip_id, segment.ecn), (None, Ecn::Ect1), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_short_snap_length_is_told_apart_from_a_malformed_frame() {
+    for (name, link_type, data) in encapsulations() {
+        for len in 0..data.len() {
+            let wire_len = u32::try_from(data.len()).unwrap();
+            let frame = Frame { link_type, wire_len, input: 0, data: &data[..len] };
+            match decode(Timestamp(1), &frame, Tunnels::ALL) {
+                Ok(segment) => assert_eq!(segment.payload_len, 10, "{name}, {len} octets"),
+                Err(reason) => assert_eq!(reason, Ignored::Truncated, "{name}, {len} octets"),
+            }
+        }
+    }
+}
+
+#[test]
+fn tunnels_are_entered_only_where_configured() {
+    for (name, link_type, data) in encapsulations() {
+        let outer = decode_tunnels(link_type, &data, Tunnels::NONE);
+        let tunnelled =
+            ["ip in", "6in4", "4in6", "teredo", "ayiya", "gre", "erspan", "vxlan", "geneve", "gtp", "mpls in ip"];
+        assert_eq!(outer.is_err(), tunnelled.iter().any(|tunnel| name.starts_with(tunnel)), "{name}");
+    }
+}
+
+#[test]
+fn padding_is_no_payload_and_a_missing_length_is_the_frame_s() {
+    let bare = ipv4(6, &tcp_with(&[], Flags::ACK)[..20]);
+    let padded = join(&ethernet(0x0800, &bare), &[0; 6]);
+    assert_eq!(decode_whole(ETHERNET, &padded).unwrap().payload_len, 0);
+    let mut offloaded = bridged();
+    offloaded[16..18].fill(0);
+    assert_eq!(decode_whole(ETHERNET, &offloaded).unwrap().payload_len, 10);
+    let mut jumbo = ethernet(0x86dd, &ipv6(6, &tcp()));
+    jumbo[18..20].fill(0);
+    assert_eq!(decode_whole(ETHERNET, &jumbo).unwrap().payload_len, 10);
+}
+
+#[test]
+fn a_header_that_states_more_than_the_frame_is_believed_by_its_checksum() {
+    let whole = packet();
+    let mut sound = whole.clone();
+    sound[10..12].copy_from_slice(&[0x4e, 0x34]);
+    let mut damaged = sound.clone();
+    damaged[2] = 0x40;
+    for (packet, payload_len) in [(&whole, 6), (&sound, 10), (&damaged, 6)] {
+        assert_eq!(decode_whole(RAW, &packet[..whole.len() - 4]).unwrap().payload_len, payload_len);
+    }
+}
+
+#[test]
+fn options_of_a_syn() {
+    let options = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 200];
+    let syn = decode_whole(RAW, &ipv4(6, &tcp_with(&options, Flags::SYN))).unwrap();
+    assert_eq!((syn.options.mss, syn.options.window_scale, syn.options.sack_permitted), (Some(1_460), Some(14), true));
+    assert_eq!(syn.seq_len(), 11);
+    let ack = decode_whole(RAW, &ipv4(6, &tcp_with(&options, Flags::ACK))).unwrap();
+    assert_eq!((ack.options.mss, ack.options.window_scale, ack.options.sack_permitted), (None, None, false));
+}
+
+#[test]
+fn sack_blocks_and_options_that_end_early() {
+    let sack = [1, 1, 5, 18, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 9];
+    let segment = decode_whole(RAW, &ipv4(6, &tcp_with(&sack, Flags::ACK))).unwrap();
+    let blocks = [SackBlock { left: 1, right: 2 }, SackBlock { left: 5, right: 9 }];
+    assert_eq!(segment.options.sack.as_slice(), blocks);
+    for broken in [[5, 1, 0, 0], [5, 0, 0, 0], [8, 40, 0, 0], [0, 5, 4, 2]] {
+        let segment = decode_whole(RAW, &ipv4(6, &tcp_with(&broken, Flags::ACK))).unwrap();
+        assert!(segment.options.sack.is_empty() && segment.options.timestamps.is_none());
+    }
+}
+
+#[test]
+fn what_is_not_tcp_says_why() {
+    let mut fragment = bridged();
+    fragment[21] = 1;
+    let reason = |frame: &[u8]| decode_whole(ETHERNET, frame).unwrap_err();
+    assert_eq!(reason(&fragment), Ignored::Fragment);
+    assert_eq!(reason(&ethernet(0x0806, &[0; 28])), Ignored::NotIp);
+    assert_eq!(reason(&udp(53, &[0; 8])), Ignored::NotTcp);
+    assert_eq!(reason(&ethernet(0x0800, &ipv4(6, &[0; 20]))), Ignored::Malformed);
+    assert_eq!(reason(&join(&ethernet(0x8100, &[]), &[0, 1, 0x81, 0].repeat(30))), Ignored::TooDeep);
+    assert_eq!(decode_whole(4_242, &bridged()).unwrap_err(), Ignored::LinkType);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_octets_never_panic(
+        link_type in prop_oneof![0_u16..300, any::<u16>()],
+        wire_len: u32,
+        data in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let _any = decode(Timestamp(0), &Frame { link_type, wire_len, input: 0, data: &data }, Tunnels::ALL);
+    }
+
+    #[test]
+    fn damaged_frames_never_panic_and_a_segment_is_not_longer_than_ip_allows(
+        which: usize,
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut: prop::sample::Index,
+        wire_len in 0_u32..70_000,
+    ) {
+        let all = encapsulations();
+        let (_, link_type, mut data) = all[which % all.len()].clone();
+        for (index, value) in damage {
+            let index = index.index(data.len());
+            data[index] = value;
+        }
+        let frame = Frame { link_type, wire_len, input: 0, data: &data[..cut.index(data.len() + 1)] };
+        let decoded = decode(Timestamp(0), &frame, Tunnels::ALL);
+        prop_assert_eq!(&decoded, &walk(Timestamp(0), &frame, Tunnels::ALL), "the short way and the long one");
+        if let Ok(segment) = decoded {
+            prop_assert!(segment.payload_len <= wire_len.max(u32::from(u16::MAX)).max(200));
+            prop_assert!(segment.options.len <= 40);
+        }
+    }
+}
