@@ -25,6 +25,8 @@ pub(crate) struct Recovery {
     undo: Option<Undo>,
     /// Everything below was outstanding when congestion was last answered: echoes for it are no new event.
     answered_to: u64,
+    /// End of the highest repeat so far.
+    repeated_to: u64,
     ece_pending: bool,
 }
 
@@ -132,11 +134,13 @@ impl Recovery {
             self.count_for_undo();
             return None;
         }
+        let earlier_repeats = self.repeated_to > repeat.una;
+        self.repeated_to = self.repeated_to.max(repeat.end);
         let timed_out = repeat.is_after_silence();
         if self.episode.is_some_and(|episode| repeat.una < episode.point) {
             self.count_for_undo();
             let head_again = repeat.again && repeat.start <= repeat.una;
-            return (timed_out && head_again).then(|| self.begin(LossKind::Timeout, repeat));
+            return (timed_out && head_again).then(|| self.begin(LossKind::Timeout, repeat, earlier_repeats));
         }
         if !repeat.unseen && self.is_tail_probe(repeat) {
             self.probe = Some(Probe { high: repeat.nxt });
@@ -147,14 +151,14 @@ impl Recovery {
             || self.duplicates >= DUP_THRESH
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
         if timed_out {
-            Some(self.begin(LossKind::Timeout, repeat))
+            Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
         } else if hinted {
-            Some(self.begin(LossKind::FastRetransmit, repeat))
+            Some(self.begin(LossKind::FastRetransmit, repeat, earlier_repeats))
         } else if repeat.unseen {
             // Nothing says that it was missed: it only came late.
             None
         } else {
-            Some(self.begin(LossKind::Timeout, repeat))
+            Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
         }
     }
 
@@ -198,11 +202,14 @@ impl Recovery {
         turn
     }
 
-    fn begin(&mut self, kind: LossKind, repeat: &Repeat) -> LossKind {
+    /// `earlier_repeats`: some that were made before are not acknowledged yet. An acknowledgement then echoes their time,
+    /// earlier than this episode's first, and says nothing about it.
+    fn begin(&mut self, kind: LossKind, repeat: &Repeat, earlier_repeats: bool) -> LossKind {
         self.episode = Some(Episode { point: repeat.nxt });
         self.answered_to = repeat.nxt;
         self.probe = None;
-        self.undo = (!repeat.unseen).then_some(Undo { unconfirmed: 1, first_ts_value: repeat.ts_value });
+        let first_ts_value = repeat.ts_value.filter(|_| !earlier_repeats);
+        self.undo = (!repeat.unseen).then_some(Undo { unconfirmed: 1, first_ts_value });
         kind
     }
 
@@ -250,5 +257,52 @@ impl Repeat {
         let patience = Micros(self.timeout.0 * TIMEOUT_PERCENT / 100);
         let heard_nothing = self.since_ack.is_none_or(|since| since >= patience);
         heard_nothing && self.since_sent.is_some_and(|since| since >= patience)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn repeat(start: u64, una: u64, ts_value: u32) -> Repeat {
+        Repeat {
+            start,
+            end: start + 1_000,
+            una,
+            nxt: 20_000,
+            sacked: 3_000,
+            mss: 1_000,
+            unseen: false,
+            again: false,
+            since_sent: Some(Micros(150_000)),
+            since_ack: Some(Micros(10)),
+            timeout: Micros(300_000),
+            sack_permitted: true,
+            ts_value: Some(ts_value),
+        }
+    }
+
+    fn advance(una: u64, echo: u32) -> Progress {
+        Progress { una, kind: AckKind::Advance, dsack: false, echo: Some(echo), ece: false }
+    }
+
+    #[test]
+    fn an_echo_of_a_repeat_of_the_episode_before_takes_nothing_back() {
+        let mut recovery = Recovery::default();
+        assert_eq!(
+            recovery.repeated(&Repeat { nxt: 11_000, ..repeat(1_000, 1_000, 100) }),
+            Some(LossKind::FastRetransmit)
+        );
+        assert_eq!(recovery.repeated(&repeat(13_000, 1_000, 120)), None);
+        assert!(recovery.acknowledged(&advance(11_000, 100)).ended);
+        assert_eq!(recovery.repeated(&repeat(11_000, 11_000, 150)), Some(LossKind::FastRetransmit));
+        assert!(!recovery.acknowledged(&advance(12_000, 120)).undone);
+    }
+
+    #[test]
+    fn an_echo_older_than_the_only_repeat_takes_it_back() {
+        let mut recovery = Recovery::default();
+        assert_eq!(recovery.repeated(&repeat(1_000, 1_000, 100)), Some(LossKind::FastRetransmit));
+        assert!(recovery.acknowledged(&advance(20_000, 90)).undone);
     }
 }
