@@ -48,7 +48,7 @@ enum Layer {
     Ethernet,
     /// What follows an EtherType.
     EtherType(u16),
-    /// What follows a frame check of LLC (IEEE 802.2).
+    /// LLC (IEEE 802.2), with or without SNAP.
     Llc,
     /// MPLS label stack.
     Mpls,

@@ -46,10 +46,10 @@ struct Entry {
     network: Network,
     record: NetworkRecord,
     told: Option<Told>,
+    /// Samples came since it was told.
+    untold: bool,
     /// When it was last evaluated.
     considered: Option<Timestamp>,
-    /// Samples came since then.
-    untold: bool,
     /// Waits in the set of changes.
     changed: bool,
 }

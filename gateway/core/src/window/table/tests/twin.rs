@@ -212,6 +212,24 @@ proptest! {
     }
 
     #[test]
+    fn no_answer_depends_on_the_hash(history in history(), seeds: (u64, u64)) {
+        let run = |seed| {
+            // Room for two of the three networks, so that it is also about who has to go.
+            let two = NonZeroUsize::new(2).unwrap();
+            let mut table = NetworkTable::new(WindowConfig::default(), two, RuleKind::Spand, seed);
+            let (mut now, mut told_of) = (START, Vec::new());
+            for (gap_ms, n, told) in &history {
+                now = now.after(Micros::from_millis(*gap_ms));
+                table.expire(now, 1);
+                tell(&mut table, now, *n, *told);
+                told_of.extend(events(&mut table));
+            }
+            (told_of, table.views(now), table.changed_records(9), table.evicted())
+        };
+        prop_assert_eq!(run(seeds.0), run(seeds.1));
+    }
+
+    #[test]
     fn a_restart_answers_as_before_less_what_aged(history in history(), down_s in 0..400_u64, more in history()) {
         let (mut before, mut after, mut now) = (table(10), table(10), START);
         for (gap_ms, n, told) in history {
