@@ -26,6 +26,8 @@ pub enum Ignored {
     NoRoom,
     /// Segment: its time was before the one seen last; clamped to it.
     TimeBackwards,
+    /// Segment: its time was more than a day after the one seen last, and no second frame bore it out; clamped.
+    TimeForwards,
     /// Segment: data or an acknowledgement beyond any window that its receiver announced; kept from the replica.
     BeyondWindow,
     /// Round-trip time: the answer bears an earlier time than the question, or one more than two minutes later.
@@ -60,7 +62,7 @@ pub enum Ignored {
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -72,6 +74,7 @@ impl Ignored {
         Self::DuplicateCopy,
         Self::NoRoom,
         Self::TimeBackwards,
+        Self::TimeForwards,
         Self::BeyondWindow,
         Self::Mistimed,
         Self::OneSided,
@@ -103,6 +106,7 @@ impl Ignored {
             Self::DuplicateCopy => "duplicate_copy",
             Self::NoRoom => "no_room",
             Self::TimeBackwards => "time_backwards",
+            Self::TimeForwards => "time_forwards",
             Self::BeyondWindow => "beyond_window",
             Self::Mistimed => "mistimed",
             Self::OneSided => "one_sided",

@@ -127,6 +127,8 @@ impl Replay {
 
     fn packet(&mut self, at: Timestamp, frame: &Frame<'_>, sink: &mut dyn Sink) -> io::Result<()> {
         self.packets += 1;
+        let stamp = at;
+        let at = self.engine.clock_at(stamp);
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first, last.max(at)));
         let mut schedule = self.schedule.take().unwrap_or_else(|| Schedule::new(&self.moments, at));
@@ -138,7 +140,7 @@ impl Replay {
         }
         self.schedule = Some(schedule);
         self.pass_time(at);
-        self.engine.handle_frame(at, frame);
+        self.engine.handle_frame(stamp, frame);
         self.take_events();
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
@@ -37,6 +37,8 @@ pub struct Engine {
     counters: Counters,
     events: VecDeque<Event>,
     now: Timestamp,
+    /// Time of the last frame, where it lay too far ahead to be believed without another.
+    leap: Option<Timestamp>,
     next_connection: u64,
 }
 
@@ -46,6 +48,10 @@ const LATEST: Timestamp = Timestamp(u64::MAX / 2);
 
 /// Networks looked at per frame where many are due at once: a thousand frames then share what one would stand still for.
 const NETWORKS_PER_FRAME: usize = 64;
+
+/// A frame further ahead than this moves the clock only if the next one lies as near to it: a single broken stamp would
+/// age everything, and stop the clock until the real time gets there.
+const LEAP: Micros = Micros::from_secs(24 * 3_600);
 
 impl Engine {
     /// An engine that has seen nothing.
@@ -58,13 +64,15 @@ impl Engine {
             counters: Counters::default(),
             events: VecDeque::new(),
             now: Timestamp(0),
+            leap: None,
             next_connection: 0,
             config,
         }
     }
 
-    /// Takes a frame. A time before the one seen last is counted; timers and findings then go by that one, and the
-    /// frame's own time only measures differences inside its connection.
+    /// Takes a frame. A time before the one seen last is counted, and so is one more than a day after it, until a second
+    /// frame bears it out; timers and findings then go by the time seen last, and the frame's own time only measures
+    /// differences inside its connection.
     pub fn handle_frame(&mut self, now: Timestamp, frame: &Frame<'_>) {
         self.counters.frames += 1;
         self.counters.wire_bytes += u64::from(frame.wire_len);
@@ -72,11 +80,17 @@ impl Engine {
         if now < self.now {
             self.counters.ignore(Ignored::TimeBackwards);
         }
-        // Once per tick is as fine as the timers are.
-        if now.0 >> TICK_BITS != self.now.0 >> TICK_BITS {
-            self.advance(now);
+        let leaps = self.leaps(now);
+        if leaps {
+            self.counters.ignore(Ignored::TimeForwards);
         }
-        self.now = self.now.max(now);
+        let clock = self.clock_at(now);
+        // Once per tick is as fine as the timers are.
+        if clock.0 >> TICK_BITS != self.now.0 >> TICK_BITS {
+            self.advance(clock);
+        }
+        self.now = clock;
+        self.leap = leaps.then_some(now);
         self.expire_networks(NETWORKS_PER_FRAME);
         match wire::decode(now, frame, self.config.tunnels) {
             Ok(segment) => self.handle_segment(&segment, frame.input),
@@ -89,6 +103,18 @@ impl Engine {
     pub fn handle_timeout(&mut self, now: Timestamp) {
         self.advance(now.min(LATEST));
         self.expire_networks(usize::MAX);
+    }
+
+    /// What the clock will show with a frame of time `at`: never an earlier time than it shows, nor one that no second frame
+    /// has borne out yet. Before any frame, whatever the first one says.
+    pub fn clock_at(&self, at: Timestamp) -> Timestamp {
+        let at = at.min(LATEST);
+        if self.leaps(at) { self.now } else { self.now.max(at) }
+    }
+
+    fn leaps(&self, at: Timestamp) -> bool {
+        let near = |leap: Timestamp| at.since(leap).max(leap.since(at)) <= LEAP;
+        self.now > Timestamp(0) && at.since(self.now) > LEAP && !self.leap.is_some_and(near)
     }
 
     fn advance(&mut self, now: Timestamp) {

@@ -193,3 +193,20 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 }
+
+#[test]
+fn one_frame_from_the_far_future_does_not_move_the_clock() {
+    let frame = Frame { link_type: 1, wire_len: 0, input: 0, data: &[] };
+    let mut engine = Engine::new(EngineConfig::default());
+    feed(&mut engine, &handshake(100));
+    let far = ms(0).after(Micros::from_secs(46 * 365 * 86_400));
+    engine.handle_frame(far, &frame);
+    assert_eq!((engine.now, engine.connections()), (ms(41), 1));
+    engine.handle_frame(ms(100), &frame);
+    assert_eq!(engine.now, ms(100), "the clock goes on");
+    engine.handle_frame(far, &frame);
+    assert_eq!(engine.now, ms(100), "what lay between is no confirmation");
+    engine.handle_frame(far.after(Micros(5)), &frame);
+    assert_eq!((engine.now, engine.connections()), (far.after(Micros(5)), 0), "two in a row are believed");
+    assert_eq!(engine.counters().ignored(Ignored::TimeForwards), 2);
+}
