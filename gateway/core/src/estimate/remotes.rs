@@ -51,7 +51,11 @@ pub(super) fn average(remotes: &[Remote]) -> Option<Window> {
     if samples == 0 {
         return None;
     }
-    let largest = remotes.iter().max_by_key(|remote| remote.samples)?;
+    // The common rest is of many addresses: never capped as if it were one.
+    let named = remotes.iter().filter(|remote| remote.address.is_some());
+    let Some(largest) = named.max_by_key(|remote| remote.samples) else {
+        return Window::from_bytes(sum_bytes / samples as f64);
+    };
     let others = samples - largest.samples;
     if others == 0 || largest.samples <= others {
         return Window::from_bytes(sum_bytes / samples as f64);
@@ -62,9 +66,11 @@ pub(super) fn average(remotes: &[Remote]) -> Option<Window> {
 }
 
 /// The lower bound that may raise an estimate: the largest that two addresses attest, so that one host's fast line is not
-/// taken for everybody's. Where the window knows one address only, its own.
+/// taken for everybody's. Where the window knows one address only, its own. The common rest attests nothing: it may hold
+/// the same address.
 pub(super) fn lower_bound(remotes: &[Remote]) -> Option<Window> {
-    let mut bounds: SmallVec<[Window; 16]> = remotes.iter().filter_map(|remote| remote.bound).collect();
+    let mut bounds: SmallVec<[Window; 16]> =
+        remotes.iter().filter(|remote| remote.address.is_some()).filter_map(|remote| remote.bound).collect();
     bounds.sort_unstable_by(|a, b| b.bytes().total_cmp(&a.bytes()));
     bounds.get(usize::from(remotes.len() > 1)).copied()
 }

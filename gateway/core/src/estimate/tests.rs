@@ -117,6 +117,15 @@ fn no_address_gives_more_than_half() {
 }
 
 #[test]
+fn an_address_that_fills_a_bucket_first_gets_no_more_than_its_part() {
+    let mut path = spand(&[(End, 100.0, 1); 16]);
+    (2..86).for_each(|host| path.add_all(&[(End, 10.0, host)]));
+    assert_near(path.share(), (16.0 * 100.0 + 84.0 * 10.0) / 100.0);
+    let rest: Vec<_> = path.record.contributions.iter().filter(|place| place.source.is_none()).collect();
+    assert_eq!(rest.iter().map(|rest| rest.samples).collect::<Vec<_>>(), [84 - 15]);
+}
+
+#[test]
 fn a_lower_bound_raises_only_an_estimate_below_it() {
     let sampled = [(End, 10.0, 1), (End, 10.0, 2), (End, 10.0, 3)];
     let with = |bounds: &[(SampleReason, f64, u8)]| spand(&[&sampled, bounds].concat()).share();

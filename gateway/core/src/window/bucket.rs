@@ -42,7 +42,7 @@ pub struct RttSum {
 pub struct Contribution {
     /// The bucket's [`Bucket::index`].
     pub bucket: u64,
-    /// Which connection it was; `None` sums up those beyond the limit of a bucket, and counts as one address.
+    /// Which connection it was; `None` sums up those beyond the limit of a bucket, of any address.
     pub source: Option<Source>,
     /// Window samples.
     pub samples: u32,
@@ -147,6 +147,19 @@ impl Contribution {
         self.sum_bytes += admitted.bytes();
         self.squares += admitted.bytes() * admitted.bytes();
         self.mss = sample.mss;
+    }
+
+    /// Adds what another connection added to the same bucket.
+    pub(super) fn merge(&mut self, other: &Self) {
+        if self.samples == 0 {
+            self.mss = other.mss;
+        }
+        self.samples = self.samples.saturating_add(other.samples);
+        self.loss_samples = self.loss_samples.saturating_add(other.loss_samples);
+        self.sum_bytes += other.sum_bytes;
+        self.squares += other.squares;
+        self.lower_bounds = self.lower_bounds.saturating_add(other.lower_bounds);
+        self.largest_bound = other.largest_bound.map(|bound| larger(self.largest_bound, bound)).or(self.largest_bound);
     }
 }
 

@@ -8,11 +8,16 @@ use spand_proto::units::{Micros, Timestamp, Window};
 use super::bucket::{Bucket, Contribution, RttSum, Source, larger};
 use super::view::LimitCounts;
 use crate::config::WindowConfig;
-use crate::flow::sample::WindowSample;
+use crate::flow::sample::{ConnectionId, WindowSample};
 
 /// Connections kept apart in one bucket. A sample of a further one is added to another connection of the same remote
 /// address, or else to a common rest, and counted: sums stay exact, connections are then counted too low.
 pub const CONTRIBUTIONS_PER_BUCKET: usize = 16;
+
+/// No window sample is larger: four times the largest receive window (RFC 7323).
+const LARGEST_SAMPLE_BYTES: f64 = (1_u64 << 32) as f64;
+/// No gateway gets to count so many connections; a record that says so would leave no numbers for new ones.
+const FIRST_REFUSED: ConnectionId = ConnectionId(1 << 63);
 
 /// What is kept of one network. Plain data: the same record, given back, gives the same answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +124,14 @@ impl NetworkRecord {
         let (place, shared) = match own {
             Some(place) => (Some(place), false),
             None if has_room => (None, false),
-            None => (in_bucket.iter().position(|other| shares_place(other, source)), true),
+            None => (
+                in_bucket
+                    .iter()
+                    .position(|other| shares_place(other, source))
+                    .or_else(|| make_room(in_bucket, index, source))
+                    .or_else(|| in_bucket.iter().position(|other| other.source.is_none())),
+                true,
+            ),
         };
         if let Some(contribution) = place.and_then(|place| in_bucket.get_mut(place)) {
             contribution.add(sample, admitted);
@@ -162,12 +174,15 @@ impl NetworkRecord {
         let (mut before, mut in_bucket) = (0, 0);
         self.contributions.retain(|contribution| {
             let known = buckets.binary_search_by_key(&contribution.bucket, |bucket| bucket.index).is_ok();
-            let finite = contribution.sum_bytes.is_finite() && contribution.squares.is_finite();
+            let sums = [contribution.sum_bytes, contribution.squares];
+            let sensible = sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0)
+                && contribution.sum_bytes <= f64::from(contribution.samples) * LARGEST_SAMPLE_BYTES;
+            let numbered = contribution.source.is_none_or(|source| source.connection < FIRST_REFUSED);
             in_bucket = if contribution.bucket == before { in_bucket + 1 } else { 1 };
             // One more than the limit: the common rest.
             let fits = contribution.bucket >= before && in_bucket <= CONTRIBUTIONS_PER_BUCKET + 1;
             before = before.max(contribution.bucket);
-            known && finite && fits && contribution.sum_bytes >= 0.0
+            known && sensible && numbered && fits
         });
         let past = |at: Option<Timestamp>| at.filter(|at| *at <= now);
         (self.newest, self.newest_sample, self.raised) =
@@ -186,10 +201,23 @@ fn push_tight<T>(all: &mut Vec<T>, one: T) {
     all.push(one);
 }
 
-/// Whether a contribution takes a sample of `source` for which its bucket has no room: one of the same address, or the
-/// rest.
+/// Whether a contribution takes a sample of `source` for which its bucket has no room: one of the same address.
 fn shares_place(contribution: &Contribution, source: Source) -> bool {
-    contribution.source.is_none_or(|other| other.remote == source.remote)
+    contribution.source.is_some_and(|other| other.remote == source.remote)
+}
+
+/// Puts two connections of one address together where a full bucket has such, and gives `source` the place of the second.
+/// So an address that was first cannot push all others into the common rest.
+fn make_room(in_bucket: &mut [Contribution], index: u64, source: Source) -> Option<usize> {
+    let remote = |place: &Contribution| place.source.map(|source| source.remote);
+    let (kept, freed) = in_bucket.iter().enumerate().find_map(|(freed, place)| {
+        let own = remote(place)?;
+        let kept = in_bucket.iter().take(freed).position(|other| remote(other) == Some(own))?;
+        Some((kept, freed))
+    })?;
+    let gone = std::mem::replace(in_bucket.get_mut(freed)?, Contribution::new(index, Some(source)));
+    in_bucket.get_mut(kept)?.merge(&gone);
+    Some(freed)
 }
 
 fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {

@@ -61,9 +61,10 @@ impl NetworkTable {
     /// now and again for its round-trip time.
     pub(super) fn look_after(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get(slot) else { return };
-        let fresh = entry.considered.is_some_and(|at| entry.told.is_none() || now.since(at) < RTT_LOOK);
-        if !fresh {
-            self.consider(slot, now);
+        match entry.considered.map(|at| at.after(RTT_LOOK)) {
+            Some(_) if entry.told.is_none() => {}
+            Some(later) if later > now => self.slots.due_by(slot, later),
+            _ => self.consider(slot, now),
         }
     }
 

@@ -62,6 +62,17 @@ fn a_round_trip_time_that_moves_is_told_within_a_second() {
 }
 
 #[test]
+fn a_round_trip_time_after_a_look_is_looked_at_within_a_second() {
+    let mut table = told();
+    table.add_rtt(network(1), seconds(1), Micros(50_000));
+    assert_eq!(events(&mut table).len(), 1, "the first one is a move");
+    table.add_rtt(network(1), Timestamp::from_micros(1_700_000_006_100_000), Micros(80_000));
+    assert_eq!(events(&mut table), [], "looked at a moment ago");
+    assert!(table.expire(seconds(2), 10));
+    assert_eq!(events(&mut table).len(), 1, "moved by 30 %");
+}
+
+#[test]
 fn silence_expires_an_estimate_and_then_the_network() {
     let mut table = told();
     table.add_loss(network(1), seconds(100));
@@ -161,6 +172,10 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
     let mut table = told();
     let (_, record) = table.changed_records(1).remove(0);
     let record = record.unwrap();
+    let number_too_high = |record: &mut NetworkRecord| {
+        let source = record.contributions[0].source.as_mut().unwrap();
+        source.connection = ConnectionId(u64::MAX - 1);
+    };
     let restored = |change: fn(&mut NetworkRecord)| {
         let (mut other, mut record) = (super::table(10), record.clone());
         change(&mut record);
@@ -172,6 +187,9 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
     assert_eq!(restored(|record| record.buckets[0].index += 1), (None, None), "from the future");
     assert_eq!(restored(|record| record.buckets.clear()), (None, None));
     assert_eq!(restored(|record| record.contributions[0].sum_bytes = f64::NAN), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(restored(|record| record.contributions[0].squares = -1.0), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(restored(|record| record.contributions[0].sum_bytes = 1e300), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(restored(number_too_high), (Some(ConnectionId(4)), Some(2)));
     assert_eq!(restored(|record| record.contributions[2].bucket = 0), (Some(ConnectionId(3)), Some(2)));
     assert_eq!(restored(|record| record.contributions = vec![record.contributions[0].clone(); 99]).1, Some(17));
 }
