@@ -1,6 +1,6 @@
 //! What the gateway answers: gRPC for agents, JSON, metrics and health over HTTP for people and scripts.
 //!
-//! Both ask the same published state through the same functions ([`advice`], [`reports`]); they differ in words only.
+//! Both ask the same published state through the same functions (`advice`, `reports`); they differ in words only.
 //! Nothing a client sends ends more than its own request: messages, connections, streams and times are limited, and what
 //! is refused gets one sentence that says why.
 //!
@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use spand_proto::start::Mode;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 
 use crate::publisher::Published;
 use crate::store::StoreMeasures;
@@ -72,7 +72,12 @@ struct Shared {
     reports: Reports,
     measures: ApiMeasures,
     metrics: Metrics,
+    /// Lists of networks that may be made at a time: each holds a reference to every network while it sorts.
+    lists: Semaphore,
 }
+
+/// Further lists wait for a place, at most as long as a request may take.
+const LISTS: usize = 4;
 
 impl Api {
     /// An API on the published state. `store` where there is one.
@@ -80,7 +85,9 @@ impl Api {
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
         let metrics = Metrics::new(&published, store, &measures, reports.measures());
-        Self { shared: Arc::new(Shared { config, published, reports, measures, metrics }) }
+        Self {
+            shared: Arc::new(Shared { config, published, reports, measures, metrics, lists: Semaphore::new(LISTS) }),
+        }
     }
 
     /// Answers gRPC on `listener` until `stop` turns true or its sender is gone. The streams of subscribers end then.

@@ -193,7 +193,8 @@ impl Published {
         self.shared.gather.close();
     }
 
-    /// The longest published network that contains `address`.
+    /// The longest published network that contains `address`: what a host's routing table would choose among them. Where
+    /// a prefix list names a longer one of which nothing is known, that is the network around it.
     pub fn lookup(&self, address: IpAddr) -> Option<Arc<NetworkView>> {
         self.shared.networks.read().longest_match(address).cloned()
     }

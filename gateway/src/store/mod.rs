@@ -2,7 +2,7 @@
 //!
 //! Losing it costs a cold start and nothing else, and the code is built on that: a store that cannot be read is set
 //! aside with one clear line and never repaired. The database is sled 0.34 behind [`EstimateStore`]; the bytes inside
-//! are ours, with a version and a checksum ([`codec`]).
+//! are ours, with a version and a checksum (`codec`).
 //!
 //! Knows nothing about samples or estimates: records go in and come out as the engine gives them.
 

@@ -59,6 +59,8 @@ pub(super) async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<Networ
     let estimate = parameters.word("estimate", &[("yes", true), ("no", false)])?;
     let published = &api.shared.published;
 
+    // Never closed, so an error cannot come; without a place the list would be made all the same.
+    let _place = api.shared.lists.acquire().await.ok();
     let matches = |view: &NetworkView| {
         within.is_none_or(|within| within.prefix().contains(&view.network.prefix()))
             && estimate.is_none_or(|wanted| view.estimate.is_some() == wanted)
