@@ -58,7 +58,7 @@ impl HyStart {
             self.samples += 1;
         } else {
             let rise = (delay_min.0 / 8).clamp(RISE_LEAST.0, RISE_MOST.0);
-            self.found |= round_rtt.0 > delay_min.0 + rise;
+            self.found |= round_rtt.0 > delay_min.0.saturating_add(rise);
         }
         self.found
     }

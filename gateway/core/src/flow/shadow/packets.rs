@@ -62,7 +62,7 @@ impl Shadow {
         }
         if sent.new_bytes > 0 {
             let ahead = if self.phase() == Phase::SlowStart { self.packets(unknown) } else { 0 };
-            let filled = self.known && f64::from(pipe + ahead) >= self.best_segments().floor();
+            let filled = self.known && f64::from(pipe.saturating_add(ahead)) >= self.best_segments().floor();
             self.rounds.current.filled = (self.rounds.current.filled || filled) && !window_unknown;
             let (window, limiter, phase) = (self.best_segments(), self.limiter(), self.phase());
             self.transfer.on_sent(window, limiter, phase, sent.pipe.saturating_add(unknown));

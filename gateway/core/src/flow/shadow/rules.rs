@@ -20,8 +20,8 @@ const BBR_GIVEN_UP: f64 = 2.0;
 
 impl Shadow {
     pub(super) fn note_signs(&mut self, at: Timestamp, sent: &Sent, pipe: u32, idle: bool) {
-        let receiver_full =
-            sent.peer_window.is_some_and(|window| window < sent.flight + RECEIVER_ROOM * u64::from(self.mss));
+        let needed = sent.flight.saturating_add(RECEIVER_ROOM * u64::from(self.mss));
+        let receiver_full = sent.peer_window.is_some_and(|window| window < needed);
         let open = self.state == State::Open;
         if idle {
             self.first_flight = true;

@@ -1,4 +1,5 @@
 mod algorithms;
+mod nonsense;
 mod path;
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
