@@ -24,7 +24,7 @@ test: packages ## All tests; those that need root or the corpus say so where the
 lint: packages ## Format, clippy and documentation, each without a warning
 	$(CARGO) fmt --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --document-private-items
 
 .PHONY: packages
 packages:
