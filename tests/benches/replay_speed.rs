@@ -13,8 +13,9 @@ use clap::Parser;
 use nix::time::{ClockId, clock_gettime};
 use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits};
+use spand_core::counters::Counters;
 use spand_core::engine::Engine;
-use spand_core::wire::{self, Frame};
+use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::Timestamp;
 use spand_tests::trace::{TraceConfig, write_trace};
 
@@ -70,10 +71,13 @@ fn main() -> anyhow::Result<()> {
     };
     let read = best_of(arguments.runs, || replay(&path, |_, _| {}))?;
     let parsed = best_of(arguments.runs, || {
-        let tunnels = EngineConfig::default().tunnels;
+        let config = EngineConfig::default();
+        let mut decoder = Decoder::new(config.tunnels, config.limits.fragmented_packets, 0);
+        let mut counters = Counters::default();
         let mut payload = 0u64;
         let count = replay(&path, |at, frame| {
-            payload += wire::decode(at, frame, tunnels).map_or(0, |segment| u64::from(segment.payload_len));
+            let segment = decoder.decode(at, frame, &mut counters);
+            payload += segment.map_or(0, |segment| u64::from(segment.payload_len));
         })?;
         anyhow::ensure!(payload > 0, "the trace carries no data");
         Ok(count)

@@ -10,8 +10,16 @@ pub enum Ignored {
     NotIp,
     /// Frame: IP, but not TCP.
     NotTcp,
-    /// Frame: a later fragment of an IP packet, which has no ports.
+    /// Frame: a fragment of an IP packet that gives its segment with another one, if at all.
     Fragment,
+    /// IP packet: given up in fragments because there were more such packets, or parts of it, than are kept.
+    FragmentNoRoom,
+    /// IP packet: a fragment of it did not come within 30 s, or before the end of the capture.
+    FragmentTimeout,
+    /// IP packet: its fragments overlap or contradict each other.
+    FragmentOverlap,
+    /// IP packet: a fragment ends beyond the longest packet that there can be.
+    FragmentTooLarge,
     /// Frame: the snap length cut a header.
     Truncated,
     /// Frame: headers that contradict themselves.
@@ -62,11 +70,15 @@ pub enum Ignored {
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 31] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
         Self::Fragment,
+        Self::FragmentNoRoom,
+        Self::FragmentTimeout,
+        Self::FragmentOverlap,
+        Self::FragmentTooLarge,
         Self::Truncated,
         Self::Malformed,
         Self::TooDeep,
@@ -99,6 +111,10 @@ impl Ignored {
             Self::NotIp => "not_ip",
             Self::NotTcp => "not_tcp",
             Self::Fragment => "fragment",
+            Self::FragmentNoRoom => "fragment_no_room",
+            Self::FragmentTimeout => "fragment_timeout",
+            Self::FragmentOverlap => "fragment_overlap",
+            Self::FragmentTooLarge => "fragment_too_large",
             Self::Truncated => "truncated",
             Self::Malformed => "malformed",
             Self::TooDeep => "too_deep",

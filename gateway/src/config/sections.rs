@@ -104,6 +104,8 @@ pub struct Limits {
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of sequence space per sender.
     pub sequence_ranges: NonZeroU32,
+    /// IP packets in fragments at a time.
+    pub fragmented_packets: NonZeroUsize,
     /// Silence in seconds after which an established connection is forgotten.
     pub idle_established_s: NonZeroU64,
     /// The same for one that is opening or closing.
@@ -262,6 +264,7 @@ impl Default for Limits {
             networks: limits.networks,
             outstanding_segments: limits.outstanding_segments,
             sequence_ranges: limits.sequence_ranges,
+            fragmented_packets: limits.fragmented_packets,
             idle_established_s: whole_secs(limits.idle_established),
             idle_other_s: whole_secs(limits.idle_other),
             events: limits.events,

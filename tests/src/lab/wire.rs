@@ -9,9 +9,10 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use spand_capture::{Next, PacketSource, open_file};
-use spand_core::config::Tunnels;
+use spand_core::config::{Limits, Tunnels};
+use spand_core::counters::Counters;
 use spand_core::wire::segment::{Endpoint, Flags, Segment};
-use spand_core::wire::{Frame, decode};
+use spand_core::wire::{Decoder, Frame};
 
 use super::truth::FlowId;
 
@@ -40,13 +41,15 @@ pub struct Sender {
 pub fn read(file: &Path) -> Result<Vec<Segment>> {
     let mut source = open_file(file)?;
     let mut segments = Vec::new();
+    let mut decoder = Decoder::new(Tunnels::NONE, Limits::default().fragmented_packets, 0);
+    let mut counters = Counters::default();
     loop {
         match source.next_packet()? {
             Next::Packet(packet) => {
                 let link_type = packet.link_type.0;
                 let frame = Frame { link_type, wire_len: packet.wire_len, input: 0, data: packet.data };
                 // The tap's filter lets TCP through only; anything else is no concern of the lab's.
-                segments.extend(decode(packet.timestamp, &frame, Tunnels::NONE));
+                segments.extend(decoder.decode(packet.timestamp, &frame, &mut counters));
                 anyhow::ensure!(segments.len() <= PACKETS_MAX, "{} has over {PACKETS_MAX} packets", file.display());
             }
             Next::Idle => {}

@@ -24,12 +24,13 @@ use crate::flow::table::{FlowTable, Key, TICK_BITS, Turning};
 use crate::flow::tuple::{Side, Tuple};
 use crate::window::table::NetworkTable;
 use crate::wire::segment::{Endpoint, Flags, Segment};
-use crate::wire::{self, Frame};
+use crate::wire::{Decoder, Frame};
 
 /// The engine.
 #[derive(Debug)]
 pub struct Engine {
     config: EngineConfig,
+    decoder: Decoder,
     prefixes: Prefixes,
     flows: FlowTable,
     networks: NetworkTable,
@@ -57,6 +58,7 @@ impl Engine {
     /// An engine that has seen nothing.
     pub fn new(config: EngineConfig) -> Self {
         Self {
+            decoder: Decoder::new(config.tunnels, config.limits.fragmented_packets, config.hash_seed),
             prefixes: Prefixes::new(&config.internal, &config.prefixes),
             flows: FlowTable::new(&config.limits, config.hash_seed),
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed),
@@ -92,7 +94,7 @@ impl Engine {
         self.now = clock;
         self.leap = leaps.then_some(now);
         self.expire_networks(NETWORKS_PER_FRAME);
-        match wire::decode(now, frame, self.config.tunnels) {
+        match self.decoder.decode(now, frame, &mut self.counters) {
             Ok(segment) => self.handle_segment(&segment, frame.input),
             Err(reason) => self.counters.ignore(reason),
         }
@@ -119,6 +121,7 @@ impl Engine {
 
     fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
+        self.decoder.expire(self.now, &mut self.counters);
         let mut turning = Turning::default();
         while let Some(key) = self.flows.due(self.now, &mut turning) {
             self.look(key);
@@ -141,6 +144,7 @@ impl Engine {
     /// The input is over: every connection ends, and its report is there to be polled.
     pub fn finish(&mut self, now: Timestamp) {
         self.handle_timeout(now);
+        self.decoder.finish(&mut self.counters);
         while let Some(key) = self.flows.least_wanted() {
             self.end(key);
         }

@@ -4,7 +4,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Layer;
 use super::octets::Octets;
+use super::reassembly::Fragment;
 use super::segment::Ecn;
+use super::tcp;
 use crate::counters::Ignored;
 
 type Next<'a> = (Layer, Octets<'a>);
@@ -19,24 +21,54 @@ pub(super) struct IpHeader {
     pub(super) ecn: Ecn,
 }
 
+/// Fragment offset, in units of eight octets, and the flag that more follow, in IPv4's field of both.
+const OFFSET: u16 = 0x1fff;
+const MORE_FRAGMENTS: u16 = 0x2000;
+
 /// Takes the header that the version field announces.
 pub(super) fn header(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
+    if octets.first()? >> 4 == 4 {
+        let (header, protocol, place, octets) = ipv4(octets)?;
+        if place & (OFFSET | MORE_FRAGMENTS) != 0 {
+            let id = header.id.map_or(0, u32::from);
+            let (offset, more) = (u32::from(place & OFFSET) * 8, place & MORE_FRAGMENTS != 0);
+            return part(Fragment { header, protocol, id, offset, more }, octets);
+        }
+        return Ok((Layer::Protocol(header, protocol), octets));
+    }
     let (header, protocol, octets) = by_version(octets)?;
     Ok((Layer::Protocol(header, protocol), octets))
 }
 
-/// The header that the version field announces, the protocol that it announces and what follows it.
+/// The header that the version field announces, the protocol that it announces and what follows it. Fragments of IPv4 are
+/// left to [`header`].
 #[inline]
 pub(super) fn by_version(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>), Ignored> {
     match octets.first()? >> 4 {
-        4 => ipv4(octets),
+        4 => match ipv4(octets)? {
+            (header, protocol, place, octets) if place & (OFFSET | MORE_FRAGMENTS) == 0 => {
+                Ok((header, protocol, octets))
+            }
+            _ => Err(Ignored::Fragment),
+        },
         6 => ipv6(octets),
         _ => Err(Ignored::NotIp),
     }
 }
 
+/// Where a fragment leads: TCP is waited for, perhaps behind extension headers; anything else shows what is wanted of it in
+/// its first fragment.
+fn part(fragment: Fragment, octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
+    match fragment.protocol {
+        tcp::PROTOCOL | 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => Ok((Layer::Fragment(fragment), octets)),
+        protocol if fragment.offset == 0 => Ok((Layer::Protocol(fragment.header, protocol), octets)),
+        _ => Err(Ignored::Fragment),
+    }
+}
+
+/// Header, protocol, the field of fragment offset and flags, and what follows.
 #[inline]
-fn ipv4(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>), Ignored> {
+fn ipv4(octets: Octets<'_>) -> Result<(IpHeader, u8, u16, Octets<'_>), Ignored> {
     let &[version_ihl, tos, len0, len1, id0, id1, frag0, frag1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] =
         octets.head::<20>()?;
     let header_len = u16::from(version_ihl & 0xf) * 4;
@@ -51,16 +83,13 @@ fn ipv4(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>), Ignored> {
     if header_len < 20 || (total_len != 0 && total_len < header_len) {
         return Err(Ignored::Malformed);
     }
-    if u16::from_be_bytes([frag0, frag1]) & 0x1fff != 0 {
-        return Err(Ignored::Fragment);
-    }
     let header = IpHeader {
         source: IpAddr::V4(Ipv4Addr::new(s0, s1, s2, s3)),
         destination: IpAddr::V4(Ipv4Addr::new(d0, d1, d2, d3)),
         id: Some(u16::from_be_bytes([id0, id1])),
         ecn: Ecn::from_bits(tos),
     };
-    Ok((header, protocol, octets.skip(usize::from(header_len))?))
+    Ok((header, protocol, u16::from_be_bytes([frag0, frag1]), octets.skip(usize::from(header_len))?))
 }
 
 /// Whether the header's checksum is right (RFC 1071). Only asked where lengths disagree: mirror ports and senders with
@@ -112,13 +141,16 @@ pub(super) fn extension(header: IpHeader, protocol: u8, octets: Octets<'_>) -> R
             let &[next_header, units] = octets.head::<2>()?;
             (next_header, (usize::from(units) + 2) * 4)
         }
-        // Fragment. One with offset zero has the ports; one that is the whole packet is atomic (RFC 6946).
+        // Fragment; one that is the whole packet is atomic (RFC 6946).
         44 => {
-            let &[next_header, _, offset0, offset1] = octets.head::<4>()?;
-            if u16::from_be_bytes([offset0, offset1]) & 0xfff8 != 0 {
-                return Err(Ignored::Fragment);
+            let &[protocol, _, offset0, offset1, id0, id1, id2, id3] = octets.head::<8>()?;
+            let place = u16::from_be_bytes([offset0, offset1]);
+            if place & 0xfff9 != 0 {
+                let id = u32::from_be_bytes([id0, id1, id2, id3]);
+                let (offset, more) = (u32::from(place & 0xfff8), place & 1 != 0);
+                return part(Fragment { header, protocol, id, offset, more }, octets.skip(8)?).map(Some);
             }
-            (next_header, 8)
+            (protocol, 8)
         }
         _ => return Ok(None),
     };

@@ -1,8 +1,8 @@
 //! From captured bytes to a TCP segment.
 //!
 //! Walks from the link layer through VLAN tags, MPLS, PPPoE and the configured tunnels to the innermost TCP header, one
-//! layer per step and at most [`MAX_LAYERS`] of them. Keeps nothing between frames: does not reassemble fragments or
-//! streams, does not verify checksums (mirror ports see packets before the network card fills them in), does not decrypt.
+//! layer per step and at most [`MAX_LAYERS`] of them. Between frames it keeps nothing but IP packets in fragments. Does not
+//! reassemble streams, verify checksums (mirror ports see packets before the network card fills them in) or decrypt.
 
 mod capture_header;
 mod ether_type;
@@ -10,6 +10,7 @@ mod ieee80211;
 mod ip;
 mod link;
 mod octets;
+mod reassembly;
 pub mod segment;
 mod tcp;
 mod tunnel;
@@ -17,13 +18,16 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
+use std::num::NonZeroUsize;
+
 use spand_proto::units::Timestamp;
 
 use self::ip::IpHeader;
 use self::octets::Octets;
+use self::reassembly::{Fragment, Reassembly};
 use self::segment::Segment;
 use crate::config::Tunnels;
-use crate::counters::Ignored;
+use crate::counters::{Counters, Ignored};
 
 /// Layers followed in one frame, each VLAN tag, label stack and IPv6 extension header counting as one.
 pub const MAX_LAYERS: usize = 24;
@@ -60,44 +64,87 @@ enum Layer {
     Ip,
     /// What follows IPv4, IPv6 or an extension header of it.
     Protocol(IpHeader, u8),
+    /// A fragment of that.
+    Fragment(Fragment),
 }
 
-/// Finds the TCP segment in a frame.
-///
-/// `at` becomes the segment's time. Of several IP headers the innermost one that `tunnels` allows to be reached names the
-/// endpoints.
-///
-/// # Errors
-///
-/// The reason why the frame holds no usable segment.
-#[inline]
-pub fn decode(at: Timestamp, frame: &Frame<'_>, tunnels: Tunnels) -> Result<Segment, Ignored> {
-    // Nearly every frame of a mirror port takes this way, which keeps nothing but the IP header between its steps.
-    if let Some((header, octets)) = link::ethernet_to_tcp(frame) {
-        return tcp::segment(at, &header, octets);
-    }
-    walk(at, frame, tunnels)
+/// Finds the TCP segments in frames.
+#[derive(Debug)]
+pub struct Decoder {
+    tunnels: Tunnels,
+    fragments: Reassembly,
 }
 
-/// Takes the layers one by one, whatever they are.
-#[inline(never)]
-fn walk(at: Timestamp, frame: &Frame<'_>, tunnels: Tunnels) -> Result<Segment, Ignored> {
-    let (mut layer, mut octets) = link::first_layer(frame.link_type, Octets::new(frame.data, frame.wire_len))?;
-    for _ in 0..MAX_LAYERS {
-        (layer, octets) = match layer {
-            Layer::Ethernet => link::ethernet(octets)?,
-            Layer::EtherType(ether_type) => ether_type::next(ether_type, octets)?,
-            Layer::Llc => ether_type::llc(octets)?,
-            Layer::Mpls => ether_type::mpls(octets)?,
-            Layer::Ppp => link::ppp(octets)?,
-            Layer::Ieee80211 => ieee80211::data_frame(octets)?,
-            Layer::Ip => ip::header(octets)?,
-            Layer::Protocol(header, tcp::PROTOCOL) => return tcp::segment(at, &header, octets),
-            Layer::Protocol(header, protocol) => match ip::extension(header, protocol, octets)? {
-                Some(next) => next,
-                None => tunnel::enter(protocol, octets, tunnels)?,
-            },
-        };
+impl Decoder {
+    /// Looks into `tunnels`, and keeps at most `fragmented` IP packets in fragments at a time. No answer depends on
+    /// `hash_seed`.
+    pub fn new(tunnels: Tunnels, fragmented: NonZeroUsize, hash_seed: u64) -> Self {
+        Self { tunnels, fragments: Reassembly::new(fragmented, hash_seed) }
     }
-    Err(Ignored::TooDeep)
+
+    /// Finds the TCP segment in a frame, or in the IP packet of which it is the last fragment to come.
+    ///
+    /// `at` becomes the segment's time. Of several IP headers the innermost one that the tunnels allow to be reached names
+    /// the endpoints. IP packets that are given up on the way are counted.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the frame holds no usable segment.
+    #[inline]
+    pub fn decode(&mut self, at: Timestamp, frame: &Frame<'_>, counters: &mut Counters) -> Result<Segment, Ignored> {
+        // Nearly every frame of a mirror port takes this way, which keeps nothing but the IP header between its steps.
+        if let Some((header, octets)) = link::ethernet_to_tcp(frame) {
+            return tcp::segment(at, &header, octets);
+        }
+        self.walk(at, frame, counters)
+    }
+
+    /// Takes the time, which gives up IP packets that waited for 30 s for a fragment.
+    pub fn expire(&mut self, now: Timestamp, counters: &mut Counters) {
+        self.fragments.expire(now, counters);
+    }
+
+    /// Gives up the IP packets whose fragments will not come any more.
+    pub fn finish(&mut self, counters: &mut Counters) {
+        self.fragments.finish(counters);
+    }
+
+    /// Takes the layers one by one, whatever they are.
+    #[inline(never)]
+    fn walk(&mut self, at: Timestamp, frame: &Frame<'_>, counters: &mut Counters) -> Result<Segment, Ignored> {
+        let (layer, octets) = link::first_layer(frame.link_type, Octets::new(frame.data, frame.wire_len))?;
+        self.layers(at, layer, octets, MAX_LAYERS, counters)
+    }
+
+    fn layers(
+        &mut self,
+        at: Timestamp,
+        mut layer: Layer,
+        mut octets: Octets<'_>,
+        at_most: usize,
+        counters: &mut Counters,
+    ) -> Result<Segment, Ignored> {
+        for left in (0..at_most).rev() {
+            (layer, octets) = match layer {
+                Layer::Ethernet => link::ethernet(octets)?,
+                Layer::EtherType(ether_type) => ether_type::next(ether_type, octets)?,
+                Layer::Llc => ether_type::llc(octets)?,
+                Layer::Mpls => ether_type::mpls(octets)?,
+                Layer::Ppp => link::ppp(octets)?,
+                Layer::Ieee80211 => ieee80211::data_frame(octets)?,
+                Layer::Ip => ip::header(octets)?,
+                Layer::Fragment(fragment) => {
+                    let whole = self.fragments.take(at, &fragment, octets, counters)?;
+                    let layer = Layer::Protocol(whole.header, whole.protocol);
+                    return self.layers(at, layer, whole.octets(), left, counters);
+                }
+                Layer::Protocol(header, tcp::PROTOCOL) => return tcp::segment(at, &header, octets),
+                Layer::Protocol(header, protocol) => match ip::extension(header, protocol, octets)? {
+                    Some(next) => next,
+                    None => tunnel::enter(protocol, octets, self.tunnels)?,
+                },
+            };
+        }
+        Err(Ignored::TooDeep)
+    }
 }

@@ -1,5 +1,6 @@
 //! Hand-built frames for every encapsulation, and arbitrary ones.
 
+mod fragments;
 mod frames;
 
 use proptest::prelude::*;
@@ -14,7 +15,15 @@ fn decode_whole(link_type: u16, data: &[u8]) -> Result<Segment, Ignored> {
 
 fn decode_tunnels(link_type: u16, data: &[u8], tunnels: Tunnels) -> Result<Segment, Ignored> {
     let frame = Frame { link_type, wire_len: u32::try_from(data.len()).unwrap(), input: 0, data };
-    decode(Timestamp(1), &frame, tunnels)
+    decode(&frame, tunnels)
+}
+
+fn decode(frame: &Frame<'_>, tunnels: Tunnels) -> Result<Segment, Ignored> {
+    decoder(tunnels).decode(Timestamp(1), frame, &mut Counters::default())
+}
+
+fn decoder(tunnels: Tunnels) -> Decoder {
+    Decoder::new(tunnels, NonZeroUsize::MIN, 7)
 }
 
 #[test]
@@ -42,7 +51,7 @@ fn a_short_snap_length_is_told_apart_from_a_malformed_frame() {
         for len in 0..data.len() {
             let wire_len = u32::try_from(data.len()).unwrap();
             let frame = Frame { link_type, wire_len, input: 0, data: &data[..len] };
-            match decode(Timestamp(1), &frame, Tunnels::ALL) {
+            match decode(&frame, Tunnels::ALL) {
                 Ok(segment) => assert_eq!(segment.payload_len, 10, "{name}, {len} octets"),
                 Err(reason) => assert_eq!(reason, Ignored::Truncated, "{name}, {len} octets"),
             }
@@ -127,7 +136,7 @@ proptest! {
         wire_len: u32,
         data in prop::collection::vec(any::<u8>(), 0..200),
     ) {
-        let _any = decode(Timestamp(0), &Frame { link_type, wire_len, input: 0, data: &data }, Tunnels::ALL);
+        let _any = decode(&Frame { link_type, wire_len, input: 0, data: &data }, Tunnels::ALL);
     }
 
     #[test]
@@ -144,8 +153,9 @@ proptest! {
             data[index] = value;
         }
         let frame = Frame { link_type, wire_len, input: 0, data: &data[..cut.index(data.len() + 1)] };
-        let decoded = decode(Timestamp(0), &frame, Tunnels::ALL);
-        prop_assert_eq!(&decoded, &walk(Timestamp(0), &frame, Tunnels::ALL), "the short way and the long one");
+        let decoded = decode(&frame, Tunnels::ALL);
+        let walked = decoder(Tunnels::ALL).walk(Timestamp(1), &frame, &mut Counters::default());
+        prop_assert_eq!(&decoded, &walked, "the short way and the long one");
         if let Ok(segment) = decoded {
             prop_assert!(segment.payload_len <= wire_len.max(u32::from(u16::MAX)).max(200));
             prop_assert!(segment.options.len <= 40);
