@@ -6,7 +6,7 @@ use rand::rngs::StdRng;
 use rand::seq::index::sample;
 use rand::{RngExt, SeedableRng};
 use spand_core::flow::sample::ConnectionId;
-use spand_core::window::bucket::{Bucket, Contribution, RttSum, Source};
+use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
 use spand_core::window::record::NetworkRecord;
 use spand_gateway::store::Change;
 use spand_proto::network::Network;
@@ -59,10 +59,17 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
         lower_bounds: 0,
         largest_bound: None,
     };
+    let rtt = |n: u64| RemoteRtt {
+        bucket: now - buckets + n / 2,
+        remote: network(number).prefix().addr(),
+        count: 20,
+        sum: Micros(500_000),
+    };
     NetworkRecord {
         bucket: Micros::from_secs(10),
         buckets: (0..).zip(0..buckets).map(|(n, _)| bucket(n)).collect(),
         contributions: (0..2 * buckets).map(contribution).collect(),
+        rtts: (0..2 * buckets).map(rtt).collect(),
         newest_sample: Some(Timestamp(now * 10_000_000_000)),
         newest: Some(Timestamp(now * 10_000_000_000 + 1)),
         raised: None,

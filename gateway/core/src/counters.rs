@@ -167,6 +167,8 @@ pub struct Counters {
     pub networks_evicted: u64,
     /// Samples that were added to another connection's place because their bucket had no room for one more.
     pub contributions_shared: u64,
+    /// Round-trip times at which an address lost its place to another because their bucket had no room for one more.
+    pub rtts_shared: u64,
     /// Window samples taken.
     pub window_samples: u64,
     /// Lower bounds taken.
@@ -196,7 +198,7 @@ impl Counters {
     }
 
     /// Every count but those of ignored things, with its stable name, in the order of declaration.
-    pub fn named(&self) -> [(&'static str, u64); 17] {
+    pub fn named(&self) -> [(&'static str, u64); 18] {
         let Self {
             frames,
             wire_bytes,
@@ -209,6 +211,7 @@ impl Counters {
             connections_one_sided,
             networks_evicted,
             contributions_shared,
+            rtts_shared,
             window_samples,
             lower_bounds,
             rtt_samples,
@@ -229,6 +232,7 @@ impl Counters {
             ("connections_one_sided", connections_one_sided),
             ("networks_evicted", networks_evicted),
             ("contributions_shared", contributions_shared),
+            ("rtts_shared", rtts_shared),
             ("window_samples", window_samples),
             ("lower_bounds", lower_bounds),
             ("rtt_samples", rtt_samples),
@@ -252,6 +256,7 @@ impl Counters {
             connections_one_sided,
             networks_evicted,
             contributions_shared,
+            rtts_shared,
             window_samples,
             lower_bounds,
             rtt_samples,
@@ -271,6 +276,7 @@ impl Counters {
         self.connections_one_sided += connections_one_sided;
         self.networks_evicted += networks_evicted;
         self.contributions_shared += contributions_shared;
+        self.rtts_shared += rtts_shared;
         self.window_samples += window_samples;
         self.lower_bounds += lower_bounds;
         self.rtt_samples += rtt_samples;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! key    family (1 byte: 4 or 6), address (4 or 16 bytes, network order), prefix length (1 byte)
-//! value  format (1 byte: 1), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
+//! value  format (1 byte: 2), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
 //! ```
 //!
 //! Keys sort as networks do. The checksum takes the key in, so that a value that ended up under another network's key is
@@ -18,7 +18,7 @@ use super::octets::{Reader, Writer};
 use super::record;
 
 /// Format of what follows.
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 const CHECKSUM_LEN: usize = 4;
 
 /// Why an entry was left out.
@@ -30,7 +30,7 @@ pub(super) enum RecordError {
     /// Key, format and payload do not match the checksum.
     #[error("the entry's checksum is wrong")]
     Checksum,
-    /// A format of a newer gateway, or none at all.
+    /// A format of another gateway, or none at all.
     #[error("the entry has format {0}, which this gateway does not know")]
     Format(u8),
     /// The checksum is right and the payload still makes no record.
@@ -104,7 +104,7 @@ fn checksum(key: &[u8], checked: &[u8]) -> [u8; CHECKSUM_LEN] {
 mod tests {
     use proptest::prelude::*;
     use spand_core::flow::sample::ConnectionId;
-    use spand_core::window::bucket::{Bucket, Contribution, RttSum, Source};
+    use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
     use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
     use super::*;
@@ -156,12 +156,17 @@ mod tests {
             bucket: u64,
             buckets in prop::collection::vec(bucket(), 0..31),
             contributions in prop::collection::vec(contribution(), 0..40),
+            rtts in prop::collection::vec(any::<(u64, IpAddr, u64, u64)>(), 0..40),
             moments: (Option<u64>, Option<u64>, Option<u64>),
         ) -> NetworkRecord {
             NetworkRecord {
                 bucket: Micros(bucket),
                 buckets,
                 contributions,
+                rtts: rtts
+                    .into_iter()
+                    .map(|(bucket, remote, count, sum)| RemoteRtt { bucket, remote, count, sum: Micros(sum) })
+                    .collect(),
                 newest_sample: moments.0.map(Timestamp),
                 newest: moments.1.map(Timestamp),
                 raised: moments.2.map(Timestamp),
@@ -207,7 +212,7 @@ mod tests {
         #[test]
         fn nonsense_is_refused_and_allocates_nothing(payload in prop::collection::vec(any::<u8>(), 0..200)) {
             let key = key("192.0.2.0/24".parse().unwrap());
-            let mut entry = vec![1];
+            let mut entry = vec![FORMAT];
             entry.extend_from_slice(&payload);
             let sealed = |entry: &[u8]| {
                 let mut hasher = crc32fast::Hasher::new();
@@ -216,10 +221,10 @@ mod tests {
                 [entry, &hasher.finalize().to_le_bytes()].concat()
             };
             if let Ok(record) = record_of(&key, &sealed(&entry)) {
-                prop_assert!(record.buckets.len() + record.contributions.len() <= payload.len());
+                prop_assert!(record.buckets.len() + record.contributions.len() + record.rtts.len() <= payload.len());
             }
-            entry[0] = 2;
-            prop_assert_eq!(record_of(&key, &sealed(&entry)), Err(RecordError::Format(2)));
+            entry[0] = FORMAT + 1;
+            prop_assert_eq!(record_of(&key, &sealed(&entry)), Err(RecordError::Format(FORMAT + 1)));
         }
 
         #[test]

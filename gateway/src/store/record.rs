@@ -1,11 +1,13 @@
-//! The payload of a record, format 1.
+//! The payload of a record, format 2.
 //!
 //! ```text
-//! record        bucket length (µs), presence, [newest sample] [newest] [raised] (ns), buckets, contributions
+//! record        bucket length (µs), presence, [newest sample] [newest] [raised] (ns), buckets, contributions,
+//!               round trips
 //! buckets       count, then each: index less that of the one before, presence, RTT count, [RTT min] (µs), RTT sum
 //!               (µs), losses, limits (window, receiver, application), [largest carried window] (fraction)
 //! contributions count, then each: bucket index less that of the one before, family (0, 4 or 6), [address, connection],
 //!               samples, loss samples, sum, squares (fractions), MSS, lower bounds, presence, [largest bound] (fraction)
+//! round trips   count, then each: bucket index less that of the one before, family (4 or 6), address, count, sum (µs)
 //! ```
 //!
 //! Numbers are written as [`super::octets`] says; a presence byte has a bit, from the lowest, for each value in brackets
@@ -15,20 +17,21 @@
 use std::net::IpAddr;
 
 use spand_core::flow::sample::ConnectionId;
-use spand_core::window::bucket::{Bucket, Contribution, RttSum, Source};
+use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::codec::RecordError;
 use super::octets::{Reader, Writer};
 
-/// Fewest bytes of a bucket and of a contribution.
+/// Fewest bytes of a bucket, of a contribution and of the round trips to an address.
 const LEAST_BUCKET: usize = 8;
 const LEAST_CONTRIBUTION: usize = 22;
+const LEAST_ROUND_TRIPS: usize = 8;
 
 /// Writes a record after what `out` holds already.
 pub(super) fn write(record: &NetworkRecord, out: &mut Writer) {
-    let NetworkRecord { bucket, buckets, contributions, newest_sample, newest, raised } = record;
+    let NetworkRecord { bucket, buckets, contributions, rtts, newest_sample, newest, raised } = record;
     out.whole(bucket.0);
     optional(out, &[*newest_sample, *newest, *raised], |out, at| out.whole(at.0));
     out.whole(buckets.len() as u64);
@@ -44,6 +47,16 @@ pub(super) fn write(record: &NetworkRecord, out: &mut Writer) {
         out.whole(contribution.bucket.wrapping_sub(before));
         before = contribution.bucket;
         write_contribution(contribution, out);
+    }
+    out.whole(rtts.len() as u64);
+    let mut before = 0;
+    for RemoteRtt { bucket, remote, count, sum } in rtts {
+        out.whole(bucket.wrapping_sub(before));
+        before = *bucket;
+        out.byte(family(*remote));
+        out.address(*remote);
+        out.whole(*count);
+        out.whole(sum.0);
     }
 }
 
@@ -61,10 +74,16 @@ pub(super) fn read(input: &mut Reader<'_>) -> Result<NetworkRecord, RecordError>
         before = before.wrapping_add(input.whole()?);
         read_contribution(before, input)
     })?;
+    let mut before = 0u64;
+    let rtts = input.list(LEAST_ROUND_TRIPS, |input| {
+        before = before.wrapping_add(input.whole()?);
+        let remote = read_address(input)?.ok_or(RecordError::Nonsense)?;
+        Ok(RemoteRtt { bucket: before, remote, count: input.whole()?, sum: Micros(input.whole()?) })
+    })?;
     if !input.rest.is_empty() {
         return Err(RecordError::Nonsense);
     }
-    Ok(NetworkRecord { bucket, buckets, contributions, newest_sample, newest, raised })
+    Ok(NetworkRecord { bucket, buckets, contributions, rtts, newest_sample, newest, raised })
 }
 
 fn write_bucket(bucket: &Bucket, out: &mut Writer) {
@@ -102,7 +121,7 @@ fn write_contribution(contribution: &Contribution, out: &mut Writer) {
     match source {
         None => out.byte(0),
         Some(Source { remote, connection }) => {
-            out.byte(if remote.is_ipv4() { 4 } else { 6 });
+            out.byte(family(*remote));
             out.address(*remote);
             out.whole(connection.0);
         }
@@ -117,13 +136,7 @@ fn write_contribution(contribution: &Contribution, out: &mut Writer) {
 }
 
 fn read_contribution(bucket: u64, input: &mut Reader<'_>) -> Result<Contribution, RecordError> {
-    let remote = match input.byte()? {
-        0 => None,
-        4 => Some(IpAddr::from(input.array::<4>()?)),
-        6 => Some(IpAddr::from(input.array::<16>()?)),
-        _ => return Err(RecordError::Nonsense),
-    };
-    let source = match remote {
+    let source = match read_address(input)? {
         Some(remote) => Some(Source { remote, connection: ConnectionId(input.whole()?) }),
         None => None,
     };
@@ -133,6 +146,20 @@ fn read_contribution(bucket: u64, input: &mut Reader<'_>) -> Result<Contribution
     let lower_bounds = input.whole_u32()?;
     let [largest_bound] = read_optional(input, window)?;
     Ok(Contribution { bucket, source, samples, loss_samples, sum_bytes, squares, mss, lower_bounds, largest_bound })
+}
+
+fn family(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 4 } else { 6 }
+}
+
+/// An address after its family, or nothing after 0.
+fn read_address(input: &mut Reader<'_>) -> Result<Option<IpAddr>, RecordError> {
+    Ok(match input.byte()? {
+        0 => None,
+        4 => Some(IpAddr::from(input.array::<4>()?)),
+        6 => Some(IpAddr::from(input.array::<16>()?)),
+        _ => return Err(RecordError::Nonsense),
+    })
 }
 
 fn window(input: &mut Reader<'_>) -> Result<Window, RecordError> {

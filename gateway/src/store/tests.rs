@@ -30,6 +30,7 @@ fn empty() -> NetworkRecord {
         bucket: Micros::from_secs(10),
         buckets: Vec::new(),
         contributions: Vec::new(),
+        rtts: Vec::new(),
         newest_sample: None,
         newest: None,
         raised: None,

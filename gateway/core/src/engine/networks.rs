@@ -1,5 +1,7 @@
 //! The engine's side of the window: where findings go, and what is asked about networks.
 
+use std::net::IpAddr;
+
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
@@ -17,8 +19,8 @@ impl Findings for NetworkTable {
         self.add(sample);
     }
 
-    fn rtt(&mut self, network: Network, at: Timestamp, rtt: Micros, _: ConnectionId) {
-        self.add_rtt(network, at, rtt);
+    fn rtt(&mut self, network: Network, at: Timestamp, rtt: Micros, remote: IpAddr) {
+        self.add_rtt(network, at, remote, rtt);
     }
 
     fn loss(&mut self, network: Network, at: Timestamp, _: ConnectionId) {
@@ -78,5 +80,6 @@ impl Engine {
         }
         self.counters.networks_evicted = self.networks.evicted();
         self.counters.contributions_shared = self.networks.shared();
+        self.counters.rtts_shared = self.networks.rtts_shared();
     }
 }

@@ -90,13 +90,12 @@ pub fn estimate(
     let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
     let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
     let share = rule.share(slice).ok_or(NoEstimate::TooFewSamples)?;
-    let rtt = slice.rtt();
     Ok(Estimate {
         network,
         share,
         mss: median_mss(slice),
-        rtt_min: rtt.min,
-        rtt_mean: rtt.mean(),
+        rtt_min: slice.rtt().min,
+        rtt_mean: slice.rtt_mean(),
         samples: counts.samples,
         connections: counts.connections,
         loss_connections: counts.loss_connections,

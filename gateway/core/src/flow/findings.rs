@@ -1,5 +1,7 @@
 //! What reconstruction finds out about networks, and what it works with.
 
+use std::net::IpAddr;
+
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -13,8 +15,8 @@ use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 pub(crate) trait Findings {
     /// A window sample or lower bound.
     fn sample(&mut self, sample: &WindowSample);
-    /// A valid round-trip time.
-    fn rtt(&mut self, network: Network, at: Timestamp, rtt: Micros, connection: ConnectionId);
+    /// A valid round-trip time to an address of the network.
+    fn rtt(&mut self, network: Network, at: Timestamp, rtt: Micros, remote: IpAddr);
     /// A loss event, whether or not it gave a sample.
     fn loss(&mut self, network: Network, at: Timestamp, connection: ConnectionId);
     /// A round trip and what limited its sender.

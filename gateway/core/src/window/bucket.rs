@@ -37,6 +37,19 @@ pub struct RttSum {
     pub min: Option<Micros>,
 }
 
+/// Round-trip times to one remote address in one bucket; they are in the bucket's own sum too.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RemoteRtt {
+    /// The bucket's [`Bucket::index`].
+    pub bucket: u64,
+    /// Address of the remote end.
+    pub remote: IpAddr,
+    /// How many.
+    pub count: u64,
+    /// Their sum.
+    pub sum: Micros,
+}
+
 /// What one connection added to one bucket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Contribution {

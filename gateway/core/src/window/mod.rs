@@ -5,6 +5,7 @@
 //! estimate appeared, moved, was refreshed or went. Does not know connections, packets, hosts or who is told.
 
 pub mod bucket;
+pub(crate) mod majority;
 pub mod record;
 pub mod table;
 pub mod view;

@@ -3,9 +3,12 @@
 //! Only buckets in which something happened take room, in order of time. What is older than the window is passed over by
 //! every reader ([`NetworkRecord::slice`]) and dropped at the next write, so an idle network costs no work.
 
+use std::net::IpAddr;
+
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use super::bucket::{Bucket, Contribution, RttSum, Source, larger};
+use super::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source, larger};
+use super::majority;
 use super::view::LimitCounts;
 use crate::config::WindowConfig;
 use crate::flow::sample::{ConnectionId, WindowSample};
@@ -13,6 +16,10 @@ use crate::flow::sample::{ConnectionId, WindowSample};
 /// Connections kept apart in one bucket. A sample of a further one is added to another connection of the same remote
 /// address, or else to a common rest, and counted: sums stay exact, connections are then counted too low.
 pub const CONTRIBUTIONS_PER_BUCKET: usize = 16;
+
+/// Remote addresses whose round-trip times are kept apart in one bucket. Those of a further one take the place of the
+/// address with the fewest, whose times are then only in the bucket's sum, and counted.
+pub const REMOTES_PER_BUCKET: usize = 16;
 
 /// No window sample is larger: four times the largest receive window (RFC 7323).
 const LARGEST_SAMPLE_BYTES: f64 = (1_u64 << 32) as f64;
@@ -28,6 +35,8 @@ pub struct NetworkRecord {
     pub buckets: Vec<Bucket>,
     /// Contributions to them, in order of their bucket.
     pub contributions: Vec<Contribution>,
+    /// Round-trip times by remote address, in order of their bucket.
+    pub rtts: Vec<RemoteRtt>,
     /// When the newest window sample came.
     pub newest_sample: Option<Timestamp>,
     /// When the newest sample, lower bound or round-trip time came.
@@ -43,12 +52,37 @@ pub struct WindowSlice<'a> {
     pub buckets: &'a [Bucket],
     /// Contributions to them.
     pub contributions: &'a [Contribution],
+    /// Round-trip times by remote address, as far as they are kept apart.
+    pub rtts: &'a [RemoteRtt],
 }
 
 impl WindowSlice<'_> {
-    /// Round-trip times, summed up.
+    /// Round-trip times, summed up. Their smallest is that of the window, whoever gave it.
     pub fn rtt(self) -> RttSum {
         self.buckets.iter().fold(RttSum::default(), |sum, bucket| sum.with(bucket.rtt))
+    }
+
+    /// Mean round-trip time, to the nearest microsecond: every sample weighs the same, but those of an address that has more
+    /// than half weigh together as much as all others. Where there are no others, they count as they are.
+    pub fn rtt_mean(self) -> Option<Micros> {
+        let all = self.rtt();
+        let heaviest = majority::candidate(self.rtts.iter().map(|part| (part.remote, part.count)))?;
+        let own = self
+            .rtts
+            .iter()
+            .filter(|part| part.remote == heaviest)
+            .fold(RttSum::default(), |sum, part| sum.with(RttSum { count: part.count, sum: part.sum, min: None }));
+        let others = RttSum {
+            count: all.count.saturating_sub(own.count),
+            sum: Micros(all.sum.0.saturating_sub(own.sum.0)),
+            min: None,
+        };
+        match (own.mean(), others.mean()) {
+            (Some(own_mean), Some(mean)) if own.count > others.count => {
+                Some(Micros(own_mean.0.saturating_add(mean.0).saturating_add(1) / 2))
+            }
+            _ => all.mean(),
+        }
     }
 
     /// Loss events.
@@ -72,7 +106,15 @@ impl WindowSlice<'_> {
 
 impl NetworkRecord {
     pub(crate) fn new(bucket: Micros) -> Self {
-        Self { bucket, buckets: Vec::new(), contributions: Vec::new(), newest_sample: None, newest: None, raised: None }
+        Self {
+            bucket,
+            buckets: Vec::new(),
+            contributions: Vec::new(),
+            rtts: Vec::new(),
+            newest_sample: None,
+            newest: None,
+            raised: None,
+        }
     }
 
     /// What lies in the window at `now`.
@@ -80,9 +122,11 @@ impl NetworkRecord {
         let aged = |index| is_aged(index, now, config);
         let buckets = self.buckets.partition_point(|bucket| aged(bucket.index));
         let contributions = self.contributions.partition_point(|contribution| aged(contribution.bucket));
+        let rtts = self.rtts.partition_point(|part| aged(part.bucket));
         WindowSlice {
             buckets: self.buckets.get(buckets..).unwrap_or_default(),
             contributions: self.contributions.get(contributions..).unwrap_or_default(),
+            rtts: self.rtts.get(rtts..).unwrap_or_default(),
         }
     }
 
@@ -105,6 +149,29 @@ impl NetworkRecord {
         }
         self.newest = self.newest.max(Some(at));
         self.buckets.last_mut()
+    }
+
+    /// Adds a round-trip time to an address. Says whether another address lost its place to it.
+    pub(crate) fn add_rtt(&mut self, at: Timestamp, remote: IpAddr, rtt: Micros, config: &WindowConfig) -> bool {
+        let Some(bucket) = self.bucket_at(at, config) else { return false };
+        bucket.rtt.add(rtt);
+        let index = bucket.index;
+        let first = self.rtts.len() - self.rtts.iter().rev().take_while(|part| part.bucket == index).count();
+        let in_bucket = self.rtts.get_mut(first..).unwrap_or_default();
+        if let Some(part) = in_bucket.iter_mut().find(|part| part.remote == remote) {
+            part.count = part.count.saturating_add(1);
+            part.sum = Micros(part.sum.0.saturating_add(rtt.0));
+            return false;
+        }
+        let part = RemoteRtt { bucket: index, remote, count: 1, sum: rtt };
+        if in_bucket.len() < REMOTES_PER_BUCKET {
+            push_tight(&mut self.rtts, part);
+            return false;
+        }
+        if let Some(least) = in_bucket.iter_mut().min_by_key(|part| part.count) {
+            *least = part;
+        }
+        true
     }
 
     /// Adds a sample, with the value that the rule admitted for it, or a lower bound. Says whether it had to share the
@@ -146,12 +213,14 @@ impl NetworkRecord {
     /// Drops what lies before the window at `now`.
     pub(super) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
         let live = self.slice(now, config);
-        let (buckets, contributions) = (live.buckets.len(), live.contributions.len());
+        let (buckets, contributions, rtts) = (live.buckets.len(), live.contributions.len(), live.rtts.len());
         self.buckets.drain(..self.buckets.len() - buckets);
         self.contributions.drain(..self.contributions.len() - contributions);
+        self.rtts.drain(..self.rtts.len() - rtts);
         if self.buckets.is_empty() {
             self.buckets.shrink_to_fit();
             self.contributions.shrink_to_fit();
+            self.rtts.shrink_to_fit();
         }
     }
 
@@ -183,6 +252,24 @@ impl NetworkRecord {
             let fits = contribution.bucket >= before && in_bucket <= CONTRIBUTIONS_PER_BUCKET + 1;
             before = before.max(contribution.bucket);
             known && sensible && numbered && fits
+        });
+        let (mut before, mut in_bucket, mut sum) = (0, 0, RttSum::default());
+        self.rtts.retain(|part| {
+            if part.bucket != before {
+                (in_bucket, sum) = (0, RttSum::default());
+            }
+            let with = sum.with(RttSum { count: part.count, sum: part.sum, min: None });
+            let whole = buckets.binary_search_by_key(&part.bucket, |bucket| bucket.index).ok();
+            let whole = whole.and_then(|place| buckets.get(place)).map(|bucket| bucket.rtt);
+            // Not more than the bucket has in all.
+            let part_of_it =
+                part.count > 0 && whole.is_some_and(|whole| with.count <= whole.count && with.sum <= whole.sum);
+            let fits = part_of_it && part.bucket >= before && in_bucket < REMOTES_PER_BUCKET;
+            before = before.max(part.bucket);
+            if fits {
+                (in_bucket, sum) = (in_bucket + 1, with);
+            }
+            fits
         });
         let past = |at: Option<Timestamp>| at.filter(|at| *at <= now);
         (self.newest, self.newest_sample, self.raised) =

@@ -21,7 +21,7 @@ pub struct NetworkView {
     pub why_not: Option<NoEstimate>,
     /// Smallest round-trip time in the window.
     pub rtt_min: Option<Micros>,
-    /// Mean round-trip time in the window.
+    /// Mean round-trip time in the window, in which no remote address has more than half of the weight.
     pub rtt_mean: Option<Micros>,
     /// Window samples in the window.
     pub samples: u32,
@@ -60,7 +60,7 @@ impl NetworkView {
             estimate,
             why_not,
             rtt_min: rtt.min,
-            rtt_mean: rtt.mean(),
+            rtt_mean: slice.rtt_mean(),
             samples: counts.samples,
             lower_bounds: counts.lower_bounds,
             connections: counts.connections_in_all,

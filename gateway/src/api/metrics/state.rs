@@ -53,6 +53,8 @@ impl Collector for EngineState {
         scrape.counter("engine_connections_one_sided", help, counters.connections_one_sided)?;
         let help = "Samples added to another connection's place in a full bucket";
         scrape.counter("engine_contributions_shared", help, counters.contributions_shared)?;
+        let help = "Round-trip times at which an address lost its place in a full bucket to another";
+        scrape.counter("engine_rtts_shared", help, counters.rtts_shared)?;
         let help = "Networks that went because the table was full";
         scrape.counter("engine_networks_evicted", help, counters.networks_evicted)?;
         scrape.counter("engine_window_samples", "Window samples taken", counters.window_samples)?;

@@ -95,11 +95,11 @@ impl Sender {
         let rtt = by_sequence.or(by_timestamp.filter(|_| advanced))?;
         self.rtt.add(rtt);
         context.counters.rtt_samples += 1;
-        if let Some(connection) = self.follow {
+        if self.follow.is_some() {
             // Before the first data, the handshake's: whom it acknowledges is not followed yet.
             let network = self.followed.as_deref().map(|followed| followed.network);
             let network = network.unwrap_or_else(|| context.prefixes.network_of(segment.source.address));
-            context.findings.rtt(network, context.now, rtt, connection);
+            context.findings.rtt(network, context.now, rtt, segment.source.address);
         }
         if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
             self.handshake_rtt = by_sequence.or(self.handshake_rtt);

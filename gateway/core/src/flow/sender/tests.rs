@@ -1,5 +1,7 @@
 //! Scripts of one sender: what it sends and hears, and what is made of it.
 
+use std::net::IpAddr;
+
 use spand_proto::network::Network;
 
 use super::*;
@@ -21,7 +23,7 @@ struct Heard {
 
 impl Findings for Heard {
     fn sample(&mut self, _: &WindowSample) {}
-    fn rtt(&mut self, _: Network, _: Timestamp, rtt: Micros, _: ConnectionId) {
+    fn rtt(&mut self, _: Network, _: Timestamp, rtt: Micros, _: IpAddr) {
         self.rtts.push(rtt);
     }
     fn loss(&mut self, _: Network, _: Timestamp, _: ConnectionId) {

@@ -8,6 +8,7 @@ mod slots;
 mod tests;
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use spand_proto::estimate::{Estimate, RuleKind};
@@ -38,6 +39,7 @@ pub struct NetworkTable {
     events: VecDeque<Event>,
     evicted: u64,
     shared: u64,
+    rtts_shared: u64,
 }
 
 /// One network in the table.
@@ -67,6 +69,7 @@ impl NetworkTable {
             events: VecDeque::new(),
             evicted: 0,
             shared: 0,
+            rtts_shared: 0,
         }
     }
 
@@ -90,19 +93,23 @@ impl NetworkTable {
         self.consider(slot, sample.at);
     }
 
-    /// Takes a round-trip time. Cheap: the estimate that it may move is evaluated at most once a second.
-    pub fn add_rtt(&mut self, network: Network, at: Timestamp, rtt: Micros) {
-        self.with_bucket(network, at, |bucket| bucket.rtt.add(rtt));
+    /// Takes a round-trip time to an address of the network. Cheap: the estimate that it may move is evaluated at most once a
+    /// second.
+    pub fn add_rtt(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtt: Micros) {
+        let shared = self.with_record(network, at, |record, config| record.add_rtt(at, remote, rtt, config));
+        self.rtts_shared += u64::from(shared.unwrap_or_default());
     }
 
     /// Takes a loss event.
     pub fn add_loss(&mut self, network: Network, at: Timestamp) {
-        self.with_bucket(network, at, Bucket::add_loss);
+        self.with_record(network, at, |record, config| record.bucket_at(at, config).map(Bucket::add_loss));
     }
 
     /// Takes a round trip and what limited it.
     pub fn add_limiter(&mut self, network: Network, at: Timestamp, limiter: Limiter) {
-        self.with_bucket(network, at, |bucket| bucket.add_limiter(limiter));
+        self.with_record(network, at, |record, config| {
+            record.bucket_at(at, config).map(|bucket| bucket.add_limiter(limiter))
+        });
     }
 
     /// Looks at networks that are due at `now`, at most so many; `false` where more wait. A caller with packets at hand
@@ -166,6 +173,11 @@ impl NetworkTable {
     /// Samples that shared the place of another connection because their bucket was full.
     pub fn shared(&self) -> u64 {
         self.shared
+    }
+
+    /// Round-trip times at which an address lost its place in its bucket, so that its own are not told apart any more.
+    pub fn rtts_shared(&self) -> u64 {
+        self.rtts_shared
     }
 
     /// At most `limit` networks that changed since they were last returned here, with what is kept of them, or `None`
@@ -232,14 +244,18 @@ impl NetworkTable {
         Some(slot)
     }
 
-    fn with_bucket(&mut self, network: Network, at: Timestamp, add: impl FnOnce(&mut Bucket)) {
-        let Some(slot) = self.slot(network, at) else { return };
-        let Some(entry) = self.slots.get_mut(slot) else { return };
-        if let Some(bucket) = entry.record.bucket_at(at, &self.config) {
-            add(bucket);
-        }
+    fn with_record<T>(
+        &mut self,
+        network: Network,
+        at: Timestamp,
+        add: impl FnOnce(&mut NetworkRecord, &WindowConfig) -> T,
+    ) -> Option<T> {
+        let slot = self.slot(network, at)?;
+        let entry = self.slots.get_mut(slot)?;
+        let added = add(&mut entry.record, &self.config);
         self.note_change(slot);
         self.look_after(slot, at);
+        Some(added)
     }
 
     fn note_change(&mut self, slot: Slot) {

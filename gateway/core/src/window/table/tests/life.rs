@@ -1,7 +1,10 @@
 //! Events, limits and the account for the store.
 
 use super::*;
-use crate::window::record::CONTRIBUTIONS_PER_BUCKET;
+use crate::window::bucket::{RemoteRtt, RttSum};
+use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
+
+const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
 fn shares(events: &[Event]) -> Vec<Result<f64, Withdrawal>> {
     events
@@ -46,13 +49,13 @@ fn an_estimate_appears_moves_and_is_refreshed() {
 #[test]
 fn a_round_trip_time_that_moves_is_told_within_a_second() {
     let mut table = told();
-    table.add_rtt(network(1), seconds(1), Micros(50_000));
+    table.add_rtt(network(1), seconds(1), HOST, Micros(50_000));
     assert!(table.expire(seconds(2), 10));
     assert_eq!(events(&mut table).len(), 1, "the first one is a move");
-    table.add_rtt(network(1), seconds(3), Micros(58_000));
+    table.add_rtt(network(1), seconds(3), HOST, Micros(58_000));
     assert!(table.expire(seconds(4), 10));
     assert_eq!(events(&mut table), [], "54 ms are 8 % more");
-    table.add_rtt(network(1), seconds(5), Micros(60_000));
+    table.add_rtt(network(1), seconds(5), HOST, Micros(60_000));
     assert!(table.expire(seconds(6), 10));
     let rtt = events(&mut table).into_iter().map(|event| match event {
         Event::Estimate(estimate) => estimate.rtt_mean,
@@ -64,12 +67,46 @@ fn a_round_trip_time_that_moves_is_told_within_a_second() {
 #[test]
 fn a_round_trip_time_after_a_look_is_looked_at_within_a_second() {
     let mut table = told();
-    table.add_rtt(network(1), seconds(1), Micros(50_000));
+    table.add_rtt(network(1), seconds(1), HOST, Micros(50_000));
     assert_eq!(events(&mut table).len(), 1, "the first one is a move");
-    table.add_rtt(network(1), Timestamp::from_micros(1_700_000_006_100_000), Micros(80_000));
+    table.add_rtt(network(1), Timestamp::from_micros(1_700_000_006_100_000), HOST, Micros(80_000));
     assert_eq!(events(&mut table), [], "looked at a moment ago");
     assert!(table.expire(seconds(2), 10));
     assert_eq!(events(&mut table).len(), 1, "moved by 30 %");
+}
+
+#[test]
+fn no_address_has_more_than_half_of_the_mean_round_trip_time() {
+    let host = |n: u8| IpAddr::from([198, 51, 1, n]);
+    let mean = |rtts: &[(u8, u64, u32)]| {
+        let mut table = told();
+        for (n, ms, times) in rtts {
+            (0..*times).for_each(|_| table.add_rtt(network(1), seconds(1), host(*n), Micros::from_millis(*ms)));
+        }
+        let view = table.view(network(1), seconds(1)).unwrap();
+        assert_eq!(view.estimate.unwrap().rtt_mean, view.rtt_mean);
+        (view.rtt_min.map(|min| min.0 / 1_000), view.rtt_mean.map(|mean| mean.0))
+    };
+    assert_eq!(mean(&[(1, 10, 1_000), (2, 100, 1), (3, 200, 1)]), (Some(10), Some(80_000)));
+    assert_eq!(mean(&[(1, 10, 1_000)]), (Some(10), Some(10_000)), "alone");
+    assert_eq!(mean(&[(1, 10, 2), (2, 100, 2)]), (Some(10), Some(55_000)), "half is not more than half");
+    let many: Vec<_> = (2..100).map(|n| (n, 100, 1)).chain([(1, 10, 500)]).collect();
+    let (_, crowded) = mean(&many);
+    assert!(crowded.is_some_and(|mean| (54_000..56_000).contains(&mean)), "last of 100 in one bucket: {crowded:?}");
+}
+
+#[test]
+fn addresses_that_lose_their_place_in_a_bucket_are_counted() {
+    let mut table = table(10);
+    for n in 0..20 {
+        table.add_rtt(network(1), START, [198, 51, 1, n].into(), Micros(1_000));
+        table.add_rtt(network(1), START, HOST, Micros(1_000));
+    }
+    assert_eq!(table.rtts_shared(), 5, "HOST and 15 of 20 have a place");
+    let (_, record) = table.changed_records(1).remove(0);
+    let record = record.unwrap();
+    assert_eq!((record.rtts.len(), record.buckets[0].rtt.count), (REMOTES_PER_BUCKET, 40));
+    assert_eq!(record.rtts.iter().map(|part| part.count).max(), Some(20), "who has most stays");
 }
 
 #[test]
@@ -116,9 +153,9 @@ fn a_full_table_drops_the_network_refreshed_longest_ago() {
     for (n, at) in [(1, 0), (2, 10)] {
         (1..=3).for_each(|connection| table.add(&end(n, seconds(at), 10.0, connection)));
     }
-    table.add_rtt(network(1), seconds(20), Micros(1));
+    table.add_rtt(network(1), seconds(20), HOST, Micros(1));
     events(&mut table);
-    table.add_rtt(network(3), seconds(30), Micros(1));
+    table.add_rtt(network(3), seconds(30), HOST, Micros(1));
     assert_eq!(shares(&events(&mut table)), [Err(Withdrawal::Evicted)]);
     let left: Vec<_> = table.views(seconds(30)).into_iter().map(|view| view.network).collect();
     assert_eq!((left, table.evicted(), table.len()), (vec![network(1), network(3)], 1, 2));
@@ -127,7 +164,7 @@ fn a_full_table_drops_the_network_refreshed_longest_ago() {
 #[test]
 fn due_networks_are_looked_at_in_portions() {
     let mut table = table(100);
-    (0..100).for_each(|n| table.add_rtt(network(n), START, Micros(1)));
+    (0..100).for_each(|n| table.add_rtt(network(n), START, HOST, Micros(1)));
     assert!(!table.expire(seconds(400), 30));
     assert_eq!((table.len(), table.views(seconds(400)).len()), (70, 0));
     assert!(!table.expire(seconds(400), 69));
@@ -158,9 +195,9 @@ fn the_store_is_told_what_changed_in_turn() {
     let names = |portion: Vec<(Network, Option<NetworkRecord>)>| -> Vec<(Network, bool)> {
         portion.into_iter().map(|(network, record)| (network, record.is_some())).collect()
     };
-    (1..=3).for_each(|n| table.add_rtt(network(n), START, Micros(1)));
+    (1..=3).for_each(|n| table.add_rtt(network(n), START, HOST, Micros(1)));
     assert_eq!(names(table.changed_records(2)), [(network(1), true), (network(2), true)]);
-    table.add_rtt(network(1), seconds(1), Micros(1));
+    table.add_rtt(network(1), seconds(1), HOST, Micros(1));
     assert_eq!(names(table.changed_records(9)), [(network(3), true), (network(1), true)]);
     assert_eq!(table.changed_records(9), []);
     assert!(table.expire(seconds(305), 10));
@@ -191,6 +228,20 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
     assert_eq!(restored(|record| record.contributions[0].sum_bytes = 1e300), (Some(ConnectionId(4)), Some(2)));
     assert_eq!(restored(number_too_high), (Some(ConnectionId(4)), Some(2)));
     assert_eq!(restored(|record| record.contributions[2].bucket = 0), (Some(ConnectionId(3)), Some(2)));
+    let rtts = |change: fn(&mut NetworkRecord)| {
+        let (mut other, mut record) = (super::table(10), record.clone());
+        let part = RemoteRtt { bucket: record.buckets[0].index, remote: HOST, count: 2, sum: Micros(20) };
+        record.rtts = vec![part, part];
+        record.buckets[0].rtt = RttSum { count: 4, sum: Micros(40), min: None };
+        change(&mut record);
+        assert!(other.restore(network(1), record, START).is_some());
+        other.changed_records(1).remove(0).1.map(|record| record.rtts.len())
+    };
+    assert_eq!(rtts(|_| ()), Some(2));
+    assert_eq!(rtts(|record| record.rtts[1].count = 3), Some(1), "more than there were");
+    assert_eq!(rtts(|record| record.rtts[1].sum = Micros(21)), Some(1));
+    assert_eq!(rtts(|record| record.rtts[1].bucket -= 1), Some(1), "no such bucket");
+    assert_eq!(rtts(|record| record.rtts = vec![RemoteRtt { count: 0, ..record.rtts[0] }; 99]), Some(0));
     assert_eq!(restored(|record| record.contributions = vec![record.contributions[0].clone(); 99]).1, Some(17));
 }
 
@@ -212,7 +263,7 @@ fn a_probe_is_admitted_once_per_round_trip_across_a_restart() {
     let share = |table: &NetworkTable| table.estimate(network(1), START).unwrap().share.bytes() / 1_000.0;
     let advised = |connection| WindowSample { advised: true, ..end(1, START, 12.0, connection) };
     let mut before = new();
-    before.add_rtt(network(1), START, Micros(100_000));
+    before.add_rtt(network(1), START, HOST, Micros(100_000));
     for (connection, segments) in [(1, 10.0), (2, 20.0), (3, 30.0)] {
         before.add(&sample(1, START, segments, connection, SampleReason::Loss));
     }
