@@ -5,11 +5,11 @@ use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
+use spand_proto::operator::{ConfigError, Failure};
 
 use crate::apply::route::guard;
 use crate::commands;
-use crate::config::{Config, ConfigError, DEFAULT_PATH};
-use crate::exit::Failure;
+use crate::config::{Config, DEFAULT_PATH};
 
 /// The host agent: asks the performance gateway how to start TCP connections, explains its advice and applies it.
 ///

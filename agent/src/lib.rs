@@ -11,7 +11,6 @@ mod clock;
 mod commands;
 pub mod config;
 pub mod control;
-pub mod exit;
 pub mod ledger;
 pub mod policy;
 mod probe;

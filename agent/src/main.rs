@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use spand_agent::cli::{self, Cli};
-use spand_agent::exit::USAGE;
+use spand_proto::operator::USAGE;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

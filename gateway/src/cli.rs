@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
+use spand_proto::operator::Failure;
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions};
-use crate::exit::Failure;
 use crate::replay;
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.

@@ -5,7 +5,6 @@
 pub mod api;
 pub mod cli;
 pub mod config;
-pub mod exit;
 pub mod publisher;
 pub mod replay;
 pub mod run;

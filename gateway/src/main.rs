@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use spand_gateway::cli::{self, Cli};
-use spand_gateway::exit::USAGE;
+use spand_proto::operator::USAGE;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

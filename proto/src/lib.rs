@@ -4,7 +4,8 @@
 //! packets, flows, sockets, files, clocks or how advice is applied: everything here is a value or a pure function.
 //!
 //! The messages on the wire and their conversions come with the feature `grpc`. Without it no dependency here can do IO;
-//! the engine and the packet sources take it that way.
+//! the engine and the packet sources take it that way. What both programs owe their operator comes with the feature
+//! `operator`.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +15,8 @@ pub mod convert;
 pub mod estimate;
 pub mod model;
 pub mod network;
+#[cfg(feature = "operator")]
+pub mod operator;
 pub mod push;
 pub mod query;
 pub mod report;

@@ -11,7 +11,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
 /// Direct dependencies that a crate may name, apart from those of its tests.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("spand-proto", &["ipnet", "prost", "serde", "thiserror", "tonic", "tonic-prost"]),
+    ("spand-proto", &["ipnet", "prost", "serde", "thiserror", "toml", "tonic", "tonic-prost"]),
     ("spand-core", &["arrayvec", "hashbrown", "ipnet", "prefix-trie", "smallvec", "spand-proto", "thiserror"]),
     ("spand-capture", &["flate2", "libc", "nix", "pcap", "spand-proto", "thiserror", "zstd"]),
 ];
@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     (
         "spand-core",
-        &["tokio", "tonic", "prost", "libc", "pcap", "sled", "spand-capture", "spand-gateway", "spand-agent"],
+        &["tokio", "tonic", "prost", "toml", "libc", "pcap", "sled", "spand-capture", "spand-gateway", "spand-agent"],
         "the core does no IO",
     ),
     ("spand-capture", &["tokio", "tonic", "sled", "spand-core"], "a packet source knows nothing of flows"),

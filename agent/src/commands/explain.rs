@@ -1,10 +1,11 @@
 //! `explain`: what the running agent decides for a destination.
 
+use spand_proto::operator::Failure;
+
 use super::{print, print_json};
 use crate::cli::Explain;
 use crate::config::Config;
 use crate::control::{Explained, Reply, Request, ask};
-use crate::exit::Failure;
 
 pub(crate) fn explain(config: &Config, question: &Explain) -> Result<(), Failure> {
     let request = Request::Explain {

@@ -6,6 +6,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use serde::Serialize;
+use spand_proto::operator::Failure;
 
 mod explain;
 mod probe;
@@ -20,7 +21,6 @@ pub(crate) use status::status;
 pub(crate) use undo::undo;
 
 use crate::config::Config;
-use crate::exit::Failure;
 
 pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
     let config = Config::load(path)?;

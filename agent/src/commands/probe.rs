@@ -1,9 +1,10 @@
 //! `probe`: what this host supports.
 
+use spand_proto::operator::Failure;
+
 use super::{print, print_json};
 use crate::cli::Format;
 use crate::config::Config;
-use crate::exit::Failure;
 use crate::probe::{Finding, look};
 
 pub(crate) fn probe(_config: &Config, format: Format) -> Result<(), Failure> {

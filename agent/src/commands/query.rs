@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use spand_proto::convert::answers_from_wire;
+use spand_proto::operator::Failure;
 use spand_proto::query::{Advice, Answer, Query as Questions, Question};
 use spand_proto::units::{Bytes, Micros, Segments};
 use spand_proto::v1;
@@ -11,7 +12,6 @@ use super::{print, print_json};
 use crate::cli::Query;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::exit::Failure;
 use crate::subscriber;
 
 pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {

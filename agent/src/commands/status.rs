@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use spand_proto::operator::Failure;
+
 use super::{print, print_json};
 use crate::cli::Format;
 use crate::config::Config;
 use crate::control::{Reply, Request, Status, ask};
-use crate::exit::Failure;
 
 /// Networks listed one by one for people.
 const LISTED: usize = 20;

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 use spand_proto::network::Network;
+use spand_proto::operator::Failure;
 
 use super::{print, print_json};
 use crate::apply::route::{Netlink, clean_up, undo_command};
 use crate::cli::Undo;
 use crate::config::Config;
-use crate::exit::Failure;
 use crate::ledger::{self, Entry, Recorded};
 
 /// What there is to take back.

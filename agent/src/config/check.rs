@@ -7,6 +7,7 @@ use spand_proto::push::MAX_ADDRESSES;
 use spand_proto::start::{Floor, Mode, RttBounds, StartPolicy, TransferSize};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tonic::transport::Endpoint;
+use tracing_subscriber::EnvFilter;
 
 use super::{Config, Way};
 use crate::policy::{Holdout, Policy, Scope};
@@ -33,6 +34,12 @@ impl Config {
         if let Some(address) = self.addresses.iter().find(|a| a.is_unspecified() || a.is_loopback() || a.is_multicast())
         {
             return Err(format!("addresses: {address} is not an address that others reach this host by"));
+        }
+        if let Err(error) = EnvFilter::builder().parse(&self.log.filter) {
+            return Err(format!(
+                "log.filter `{}` is no log filter ({error}): write a level such as info",
+                self.log.filter
+            ));
         }
         let (low, high) = (self.policy.rtt_ratio_min, self.policy.rtt_ratio_max);
         if !(low > 0.0 && low <= 1.0 && high >= 1.0 && high.is_finite()) {

@@ -7,7 +7,6 @@
 //! Does not: reach the gateway, the kernel or the state directory. What only the environment can tell is found by `run`.
 
 mod check;
-mod parse;
 mod sections;
 
 use std::fs;
@@ -15,9 +14,10 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use spand_proto::operator::{self, ConfigError, Log};
 use spand_proto::start::Mode;
 
-pub use sections::{Destinations, Gateway, Holdout, Limits, Log, LogFormat, Policy, Route, Way};
+pub use sections::{Destinations, Gateway, Holdout, Limits, Policy, Route, Way};
 
 /// Where every command looks unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/spand/agent.toml";
@@ -52,37 +52,6 @@ pub struct Config {
     pub log: Log,
 }
 
-/// A configuration that cannot be used. All but `Unreadable` are faults in the text, exit code 64.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read at all.
-    #[error("cannot read the configuration {}: {source}; name another one with --config", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Not TOML, an unknown key, or a value of the wrong kind.
-    #[error("{}, line {line}: {message}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// Values that are each fine but not together, or that nothing can work with.
-    #[error("{}: {message}", path.display())]
-    Contradiction {
-        /// The file.
-        path: PathBuf,
-        /// Which keys, and what to do.
-        message: String,
-    },
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -114,7 +83,7 @@ impl Config {
 
     /// Reads and checks the text of a configuration; `path` only names it in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let config = parse::parse(text, path)?;
+        let config: Self = operator::parse(text, path)?;
         config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
         Ok(config)
     }

@@ -134,27 +134,6 @@ pub struct Limits {
     pub applied: NonZeroUsize,
 }
 
-/// `[log]`: what is logged, always on standard error.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// Level, or a filter such as `info,spand_agent::apply=debug`. Default `info`.
-    pub filter: String,
-    /// Form of a line. Default `text`.
-    pub format: LogFormat,
-}
-
-/// Form of a log line.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
 impl Default for Gateway {
     fn default() -> Self {
         Self {
@@ -211,12 +190,6 @@ impl Default for Limits {
             networks: const { NonZeroUsize::new(65_536).unwrap() },
             applied: const { NonZeroUsize::new(1_024).unwrap() },
         }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { filter: "info".to_owned(), format: LogFormat::Text }
     }
 }
 

@@ -5,8 +5,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use spand_proto::operator::Failure;
+
 use super::{Reply, Request};
-use crate::exit::Failure;
 
 /// Largest reply that is read, in bytes.
 const MOST_REPLY_BYTES: u64 = 64 << 20;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use spand_proto::operator::Failure;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -14,7 +15,6 @@ use tokio::task::JoinHandle;
 use tracing::debug;
 
 use super::{MOST_REQUEST_BYTES, Reply, Request};
-use crate::exit::Failure;
 
 /// Connections at one time; more wait to be accepted.
 const CONNECTIONS: usize = 16;

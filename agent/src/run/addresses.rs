@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use spand_proto::operator::Failure;
 use spand_proto::push::MAX_ADDRESSES;
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -10,7 +11,6 @@ use tracing::{info, warn};
 use super::is_reachable;
 use crate::apply::route::Netlink;
 use crate::config::Config;
-use crate::exit::Failure;
 
 /// How often they are looked at where they are not configured.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);

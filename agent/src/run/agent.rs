@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use spand_proto::contract::HostName;
 use spand_proto::network::Network;
+use spand_proto::operator::Failure;
 use spand_proto::push::UpdateEvent;
 use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::watch;
@@ -16,7 +17,6 @@ use crate::apply::{Applier, Grounds, Outcome, Wish, Wishes};
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::control::{GatewayStatus, Pending, Reply, Request};
-use crate::exit::Failure;
 use crate::policy::{Connection, Policy, Question, Verdict, decide};
 use crate::subscriber::{Holdings, Signal};
 

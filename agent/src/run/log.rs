@@ -1,18 +1,18 @@
 //! Where log lines go.
 
+use std::io::stderr;
+
+use spand_proto::operator::{Log, LogFormat};
 use tracing_subscriber::EnvFilter;
 
-use crate::config::{Log, LogFormat};
-use crate::exit::Failure;
-
-/// Starts to log to standard error.
-pub(super) fn start(log: &Log) -> Result<(), Failure> {
-    let filter = EnvFilter::try_new(&log.filter)
-        .map_err(|error| Failure::Usage(format!("log.filter `{}`: {error}", log.filter)))?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+/// Starts to log to standard error. A second start in one process changes nothing.
+pub(super) fn start(log: &Log) {
+    // The filter was checked with the configuration.
+    let filter = EnvFilter::builder().parse_lossy(&log.filter);
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
     let started = match log.format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().try_init(),
+        LogFormat::Text => lines.with_ansi(false).try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-    started.map_err(|error| Failure::Environment(format!("cannot start the log: {error}")))
+    drop(started);
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use spand_proto::contract::HostName;
+use spand_proto::operator::Failure;
 use spand_proto::report::PushCount;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -26,7 +27,6 @@ use crate::apply::{Applier, DryRun};
 use crate::clock::Clock;
 use crate::config::{Config, Way};
 use crate::control::{Pending, Server};
-use crate::exit::Failure;
 use crate::subscriber::{QUEUE, Reporter, Subscriber};
 
 /// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
@@ -37,7 +37,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Runs until SIGTERM, SIGINT or SIGHUP.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
-    log::start(&config.log)?;
+    log::start(&config.log);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
     runtime.block_on(serve(config))
 }

@@ -9,7 +9,7 @@ use spand_proto::units::Micros;
 use crate::api::ApiConfig;
 use crate::publisher::PublisherConfig;
 
-use super::{Config, ConfigError, Tunnel, load_prefix_list};
+use super::{Config, PrefixListError, Tunnel, load_prefix_list};
 
 /// What a caller of the engine adds to the file.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -22,7 +22,7 @@ pub struct EngineOptions {
 
 impl Config {
     /// The engine's configuration; reads the prefix list where one is named.
-    pub fn engine(&self, options: EngineOptions) -> Result<EngineConfig, ConfigError> {
+    pub fn engine(&self, options: EngineOptions) -> Result<EngineConfig, PrefixListError> {
         let prefixes = match &self.traffic.prefix_list {
             Some(path) => load_prefix_list(path)?,
             None => Vec::new(),

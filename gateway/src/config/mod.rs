@@ -8,20 +8,20 @@
 
 mod check;
 mod convert;
-mod parse;
+mod listen;
 mod prefix_list;
 mod sections;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use spand_proto::operator::{self, ConfigError, Log};
 
 pub use convert::EngineOptions;
+pub use listen::{Listen, NotAListenAddress};
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
-pub use sections::{
-    Api, Capture, Estimate, Limits, Listen, Log, LogFormat, NotAListenAddress, Publish, Store, Traffic, Tunnel,
-};
+pub use sections::{Api, Capture, Estimate, Limits, Publish, Store, Traffic, Tunnel};
 
 /// Where `run` and `check-config` look unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/spand/gateway.toml";
@@ -48,40 +48,6 @@ pub struct Config {
     pub log: Log,
 }
 
-/// A configuration that cannot be used. All but `Unreadable` are faults in the text, exit code 64.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read at all.
-    #[error("cannot read the configuration {}: {source}; name another one with --config", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Not TOML, an unknown key, or a value of the wrong kind.
-    #[error("{}, line {line}: {message}", path.display())]
-    Syntax {
-        /// The file.
-        path: PathBuf,
-        /// The line, counted from 1.
-        line: usize,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// Values that are each fine but not together, or that nothing can work with.
-    #[error("{}: {message}", path.display())]
-    Contradiction {
-        /// The file.
-        path: PathBuf,
-        /// Which keys, and what to do.
-        message: String,
-    },
-    /// The prefix list it names.
-    #[error(transparent)]
-    PrefixList(#[from] PrefixListError),
-}
-
 impl Config {
     /// Reads and checks `path`; relative paths inside become relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
@@ -94,7 +60,7 @@ impl Config {
 
     /// Reads and checks the text of a configuration; `path` only names it in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let config = parse::parse(text, path)?;
+        let config: Self = operator::parse(text, path)?;
         config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
         Ok(config)
     }

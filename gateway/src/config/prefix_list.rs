@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use ipnet::IpNet;
 use spand_proto::network::{Network, NotANetwork};
+use spand_proto::operator::Failure;
 
 /// Most prefixes that are taken: four times today's full table of routes. Each costs about 100 bytes.
 pub const MAX_PREFIXES: usize = 4_000_000;
@@ -16,7 +17,7 @@ pub const MAX_PREFIXES: usize = 4_000_000;
 #[derive(Debug, thiserror::Error)]
 pub enum PrefixListError {
     /// The file cannot be read (exit code 1).
-    #[error("cannot read the prefix list {}: {source}", path.display())]
+    #[error("cannot read the prefix list {}: {source}; name another one (traffic.prefix_list, --prefix-list)", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -39,6 +40,15 @@ pub enum PrefixListError {
         /// The file.
         path: PathBuf,
     },
+}
+
+impl From<PrefixListError> for Failure {
+    fn from(error: PrefixListError) -> Self {
+        match error {
+            PrefixListError::Unreadable { .. } => Self::environment(error),
+            PrefixListError::Line { .. } | PrefixListError::TooLong { .. } => Self::Usage(error.to_string()),
+        }
+    }
 }
 
 /// Reads the list in `path`: sorted, host bits cleared, each prefix once.

@@ -2,11 +2,9 @@
 //!
 //! Every field is one key. Limits are types that cannot be zero, so a zero is refused with its line.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use spand_core::config::{Limits as EngineLimits, WindowConfig};
@@ -15,7 +13,7 @@ use spand_proto::network::Network;
 use spand_proto::start::Mode;
 use spand_proto::units::Micros;
 
-use super::parse::from_text;
+use super::Listen;
 use crate::api::ApiConfig;
 use crate::publisher::PublisherConfig;
 
@@ -143,10 +141,8 @@ pub struct Publish {
 #[serde(default, deny_unknown_fields)]
 pub struct Api {
     /// Address and port of gRPC, for agents. Default 127.0.0.1:7400.
-    #[serde(deserialize_with = "from_text")]
     pub grpc_listen: Listen,
     /// Address and port of JSON, metrics and health. Default 127.0.0.1:7480.
-    #[serde(deserialize_with = "from_text")]
     pub http_listen: Listen,
     /// Mode of an answer where the question names none. Default `careful`.
     pub mode: Mode,
@@ -170,51 +166,6 @@ pub struct Store {
     pub directory: PathBuf,
     /// How often changed networks are saved, in milliseconds. Default 1000.
     pub save_interval_ms: NonZeroU64,
-}
-
-/// `[log]`: what is logged, always on standard error.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Log {
-    /// Level, or a filter such as `info,spand_gateway::run=debug`. Default `info`.
-    pub filter: String,
-    /// Form of a line. Default `text`.
-    pub format: LogFormat,
-}
-
-/// Form of a log line.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum LogFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// One JSON object a line.
-    Json,
-}
-
-/// An address to listen on.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct Listen(pub SocketAddr);
-
-/// A text that names no address to listen on.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`{0}` is no address to listen on: write one with a port, such as 127.0.0.1:7400 or [::1]:7400")]
-pub struct NotAListenAddress(String);
-
-impl FromStr for Listen {
-    type Err = NotAListenAddress;
-
-    fn from_str(text: &str) -> Result<Self, NotAListenAddress> {
-        text.parse().map(Self).map_err(|_| NotAListenAddress(text.to_owned()))
-    }
-}
-
-impl fmt::Display for Listen {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
 }
 
 impl Default for Capture {
@@ -313,12 +264,6 @@ impl Default for Store {
             directory: PathBuf::from("/var/lib/spand/gateway"),
             save_interval_ms: const { NonZeroU64::new(1_000).unwrap() },
         }
-    }
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { filter: "info".to_owned(), format: LogFormat::default() }
     }
 }
 

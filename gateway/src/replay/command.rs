@@ -9,6 +9,7 @@ use spand_capture::Progress;
 use spand_core::config::{EngineConfig, Limits};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
+use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Micros};
 
 use super::moments::parse_interval;
@@ -16,7 +17,6 @@ use super::output::{Output, ignored};
 use super::progress::Bar;
 use super::{Moment, Moments, Options, Report, Sink, State, replay};
 use crate::config::{Config, EngineOptions};
-use crate::exit::Failure;
 
 /// Arguments of `replay`.
 #[derive(Args, Clone, Debug)]

@@ -2,9 +2,8 @@
 
 use std::io::stderr;
 
+use spand_proto::operator::{Log, LogFormat};
 use tracing_subscriber::EnvFilter;
-
-use crate::config::{Log, LogFormat};
 
 /// Starts logging. A second start in one process (tests) changes nothing.
 pub(super) fn start(log: &Log) {

@@ -32,6 +32,7 @@ use spand_capture::{LiveCapture, LiveError, LiveOptions};
 use spand_core::engine::Engine;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
+use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use self::capture::Captures;
@@ -40,7 +41,6 @@ use self::queue::FrameQueue;
 use self::serve::Servers;
 use crate::api::Api;
 use crate::config::{Capture, Config, EngineOptions};
-use crate::exit::Failure;
 use crate::publisher::{MonotonicClock, Part, Published};
 use crate::store::{Change, SledStore, StoreWriter};
 

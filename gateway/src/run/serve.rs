@@ -4,6 +4,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
+use spand_proto::operator::Failure;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
@@ -11,7 +12,6 @@ use tokio::task::JoinSet;
 
 use crate::api::Api;
 use crate::config::{Config, Listen};
-use crate::exit::Failure;
 use crate::publisher::Published;
 
 /// Requests that are being answered at a stop may take this long.

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use spand_proto::network::Network;
+use spand_proto::operator::Failure;
 use spand_proto::units::{Micros, Segments, Timestamp};
 use tracing::{debug, info, warn};
 
 use crate::apply::{Applier, ApplyCounts, Lack, Outcome, Wishes};
 use crate::config::{Config, Way};
-use crate::exit::Failure;
 use crate::ledger::{self, Ledger};
 
 use super::cleanup::clean_up;

@@ -10,12 +10,12 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
+use spand_proto::operator::Failure;
 use tokio::process::{Child, ChildStdin, Command};
 use tracing::{error, info};
 
 use super::cleanup::clean_up;
 use super::netlink::Netlink;
-use crate::exit::Failure;
 use crate::ledger;
 
 /// Attempts to clean up, and the pause between them: together well under 5 s.

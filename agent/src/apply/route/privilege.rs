@@ -4,7 +4,7 @@ use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-use crate::exit::Failure;
+use spand_proto::operator::Failure;
 
 /// Bit of `CAP_NET_ADMIN` in a capability set (capability.h).
 const CAP_NET_ADMIN_BIT: u32 = 12;

@@ -1,16 +1,42 @@
-//! From text to a [`Config`], with errors an operator can act on.
+//! From the text of a TOML file to a configuration, with errors an operator can act on.
 
-use std::fmt::Display;
-use std::path::Path;
-use std::str::FromStr;
+use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde::de::{Deserializer, Error};
+use serde::de::DeserializeOwned;
 
-use super::{Config, ConfigError};
+/// A configuration that cannot be used. All but `Unreadable` are faults in the text.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read at all.
+    #[error("cannot read the configuration {}: {source}; name another one with --config", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not TOML, an unknown key, or a value of the wrong kind.
+    #[error("{}, line {line}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// Values that are each fine but not together, or that nothing can work with.
+    #[error("{}: {message}", path.display())]
+    Contradiction {
+        /// The file.
+        path: PathBuf,
+        /// Which keys, and what to do.
+        message: String,
+    },
+}
 
-/// Parses `text`; the first fault is given with its line, and its key where it has one.
-pub(super) fn parse(text: &str, path: &Path) -> Result<Config, ConfigError> {
+/// Parses `text`; the first fault is given with its line, and its key where it has one. `path` only names it.
+pub fn parse<C: DeserializeOwned>(text: &str, path: &Path) -> Result<C, ConfigError> {
     toml::from_str(text).map_err(|mut error| {
         let offset = error.span().map_or(0, |span| span.start);
         let line = 1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count();
@@ -47,13 +73,4 @@ fn in_plain_words(what: &str) -> String {
         ("f64", "a number"),
     ];
     words.iter().fold(what.to_owned(), |what, (from, to)| what.replace(from, to))
-}
-
-/// A value written as text, such as a network, whose own error names it.
-pub(super) fn from_text<'de, D, T>(deserializer: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: Display>,
-{
-    String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
 }

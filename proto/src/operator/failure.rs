@@ -1,9 +1,9 @@
-//! How the program ends: 0, or one sentence on standard error and one of two codes.
+//! How a program ends: 0, or one sentence on standard error and one of two codes.
 
 use std::fmt;
 use std::process::ExitCode;
 
-use crate::config::ConfigError;
+use super::ConfigError;
 
 /// Exit code of a fault in the command line or the configuration (`EX_USAGE` of sysexits.h).
 pub const USAGE: u8 = 64;
@@ -11,11 +11,12 @@ pub const USAGE: u8 = 64;
 pub const ENVIRONMENT: u8 = 1;
 
 /// Why a command failed.
-#[derive(Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure {
     /// The command line or the configuration is wrong: exit code 64.
     Usage(String),
-    /// The world is: no gateway, no running agent, a missing privilege, a file that cannot be written. Exit code 1.
+    /// The world is: a file or interface that cannot be read, a port in use, a program that does not run, a missing
+    /// privilege. Exit code 1.
     Environment(String),
 }
 
@@ -47,7 +48,7 @@ impl std::error::Error for Failure {}
 impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         match error {
-            ConfigError::Unreadable { .. } => Self::Environment(error.to_string()),
+            ConfigError::Unreadable { .. } => Self::environment(error),
             ConfigError::Syntax { .. } | ConfigError::Contradiction { .. } => Self::Usage(error.to_string()),
         }
     }
