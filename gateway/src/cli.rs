@@ -1,5 +1,6 @@
 //! The command line.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
@@ -61,6 +62,12 @@ fn check(path: &Path) -> Result<(), Failure> {
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     let prefixes = engine.prefixes.len();
-    println!("# In force with {}; the prefix list holds {prefixes} prefixes.\n{text}", path.display());
-    Ok(())
+    let text = format!("# In force with {}; the prefix list holds {prefixes} prefixes.\n{text}", path.display());
+    match writeln!(io::stdout().lock(), "{text}") {
+        // Whoever reads the output has seen enough, as in `check-config | head`.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Environment(format!("cannot print the configuration: {error}")))
+        }
+        _ => Ok(()),
+    }
 }

@@ -47,7 +47,9 @@ pub enum OpenError {
     #[error("{0} holds files that are no store: name an empty or a new directory as the store")]
     NotAStore(PathBuf),
     /// The file system said no.
-    #[error("the store {path} cannot be used: {action} failed: {error}")]
+    #[error(
+        "the store {path} cannot be used: {action} failed: {error}; make it writable or choose another store.directory"
+    )]
     Io {
         /// The store.
         path: PathBuf,

@@ -66,7 +66,7 @@ pub enum LiveError {
     },
     /// The process may not capture.
     #[error(
-        "capturing on {interface} needs the capabilities CAP_NET_RAW and CAP_NET_ADMIN: \
+        "capturing on {interface} needs the capability CAP_NET_RAW: \
          run as root or with AmbientCapabilities= in the systemd unit ({message})"
     )]
     NoPrivilege {
