@@ -105,6 +105,8 @@ struct Replay {
     moments: Moments,
     /// Made at the first packet, whose time it counts from.
     schedule: Option<Schedule>,
+    /// The last moment of the schedule had no network.
+    nothing_shown: bool,
     span: Option<(Timestamp, Timestamp)>,
     packets: u64,
     flows: Vec<DirectionReport>,
@@ -118,6 +120,7 @@ impl Replay {
             engine: Engine::new(options.engine),
             moments: options.moments,
             schedule: None,
+            nothing_shown: false,
             span: None,
             packets: 0,
             flows: Vec::new(),
@@ -133,9 +136,15 @@ impl Replay {
         self.span = Some((first, last.max(at)));
         let mut schedule = self.schedule.take().unwrap_or_else(|| Schedule::new(&self.moments, at));
         while let Some(moment) = schedule.next_before(at) {
-            if self.show(moment, sink)? == 0 {
-                // Nothing is known any more, and nothing will be until the next packet.
-                schedule.skip_to(at);
+            let state = self.state(moment);
+            let nothing = state.networks.is_empty();
+            if !(nothing && self.nothing_shown && schedule.is_periodic()) {
+                sink.state(&state)?;
+            }
+            self.nothing_shown = nothing;
+            if nothing {
+                // Nothing will be known before a packet comes or the end of a transfer is due.
+                schedule.skip_to(self.engine.poll_timeout().map_or(at, |due| due.min(at)));
             }
         }
         self.schedule = Some(schedule);
@@ -145,12 +154,10 @@ impl Replay {
         Ok(())
     }
 
-    /// Shows the networks at `moment` and says how many there are.
-    fn show(&mut self, moment: Timestamp, sink: &mut dyn Sink) -> io::Result<usize> {
+    /// The networks at `moment`.
+    fn state(&mut self, moment: Timestamp) -> State {
         self.pass_time(moment);
-        let state = State { at: moment, networks: self.engine.networks(moment) };
-        sink.state(&state)?;
-        Ok(state.networks.len())
+        State { at: moment, networks: self.engine.networks(moment) }
     }
 
     /// Lets what was due before `now` happen at its own time.
@@ -184,7 +191,7 @@ impl Replay {
         self.take_events();
         let end = State { at: last, networks: self.engine.networks(last) };
         for moment in self.schedule.take().map(Schedule::after_the_end).unwrap_or_default() {
-            self.show(moment, sink)?;
+            sink.state(&self.state(moment))?;
         }
         for view in end.networks.iter().filter(|view| view.estimate.is_some()) {
             self.estimated.remove(&view.network);

@@ -1,7 +1,7 @@
 //! At which moments of capture time the state is shown: `--at` and `--every`.
 
 use std::str::FromStr;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use spand_proto::units::{Micros, Timestamp};
 
@@ -22,7 +22,8 @@ pub enum Moments {
     End,
     /// These, and the end.
     At(Vec<Moment>),
-    /// Each time this much of capture time has passed since the first packet, and the end.
+    /// Each time this much of capture time has passed since the first packet (at least [`SHORTEST`]), and the end. Of
+    /// moments in a row at which no network is known only the first is shown.
     Every(Micros),
 }
 
@@ -44,10 +45,13 @@ impl FromStr for Moment {
     }
 }
 
-/// Reads the duration of `--every`: at least a millisecond, so that the output stays in proportion to the capture.
+/// Shortest time between two periodic moments, so that the output stays in proportion to the capture.
+const SHORTEST: Micros = Micros::from_millis(1);
+
+/// Reads the duration of `--every`.
 pub(super) fn parse_interval(text: &str) -> Result<Micros, String> {
     match humantime::parse_duration(text) {
-        Ok(interval) if interval >= Duration::from_millis(1) => Ok(Micros::from(interval)),
+        Ok(interval) if Micros::from(interval) >= SHORTEST => Ok(Micros::from(interval)),
         Ok(_) => Err("shorter than 1 ms: choose a longer one".to_owned()),
         Err(_) => Err("write a number with a unit, such as 10s or 5m".to_owned()),
     }
@@ -77,7 +81,10 @@ impl Schedule {
                 listed.dedup();
                 Self::Listed(listed)
             }
-            Moments::Every(interval) => Self::Periodic(start.after(*interval), *interval),
+            Moments::Every(interval) => {
+                let interval = SHORTEST.max(*interval);
+                Self::Periodic(start.after(interval), interval)
+            }
         }
     }
 
@@ -98,12 +105,17 @@ impl Schedule {
         }
     }
 
-    /// Passes over the periodic moments before `packet`, since nothing is known until it comes.
-    pub(super) fn skip_to(&mut self, packet: Timestamp) {
+    /// Passes over the periodic moments before `change`, since nothing is known until then.
+    pub(super) fn skip_to(&mut self, change: Timestamp) {
         if let Self::Periodic(next, interval) = self {
-            let behind = packet.since(*next).0.checked_div(interval.0).unwrap_or(0);
+            let step_ns = interval.0.saturating_mul(1_000);
+            let behind = change.0.saturating_sub(next.0).div_ceil(step_ns);
             *next = next.after(Micros(interval.0.saturating_mul(behind)));
         }
+    }
+
+    pub(super) fn is_periodic(&self) -> bool {
+        matches!(self, Self::Periodic(..))
     }
 
     /// The listed moments that lie at or after the last packet; a period ends with the capture.
@@ -156,6 +168,16 @@ mod tests {
         let mut schedule = Schedule::new(&Moments::Every(Micros::from_secs(10)), seconds(100));
         assert_eq!(drain(&mut schedule, 125), vec![110, 120]);
         schedule.skip_to(seconds(1_000_000_003));
-        assert_eq!(drain(&mut schedule, 1_000_000_013), vec![1_000_000_000, 1_000_000_010]);
+        assert_eq!(drain(&mut schedule, 1_000_000_023), vec![1_000_000_010, 1_000_000_020]);
+        schedule.skip_to(seconds(1_000_000_040));
+        assert_eq!(drain(&mut schedule, 1_000_000_041), vec![1_000_000_040], "what comes at a moment belongs to it");
+    }
+
+    #[test]
+    fn no_period_is_too_short_to_get_on() {
+        let mut schedule = Schedule::new(&Moments::Every(Micros(0)), seconds(0));
+        assert_eq!(schedule.next_before(seconds(1)), Some(Timestamp(1_000_000)));
+        schedule.skip_to(Timestamp(u64::MAX));
+        assert_eq!(schedule.next_before(Timestamp(u64::MAX)), None);
     }
 }

@@ -33,8 +33,13 @@ impl Json {
         report: &Report,
         mss: Option<Bytes>,
         flows: bool,
+        moments: bool,
     ) -> io::Result<()> {
-        writer.write_all(if self.states == 0 { b"{\"networks\":" } else { b"\n],\n\"networks\":" })?;
+        writer.write_all(match (self.states, moments) {
+            (0, false) => b"{\"networks\":".as_slice(),
+            (0, true) => b"{\"states\":[],\n\"networks\":",
+            _ => b"\n],\n\"networks\":",
+        })?;
         array(writer, networks(&report.end, mss))?;
         if flows {
             writer.write_all(b",\n\"flows\":")?;

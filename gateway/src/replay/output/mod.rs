@@ -57,7 +57,7 @@ impl<W: Write> Output<W> {
     pub fn end(&mut self, report: &Report) -> io::Result<()> {
         match &mut self.form {
             Form::Table => table::end(&mut self.writer, report, self.mss, self.flows, !self.moments)?,
-            Form::Json(json) => json.end(&mut self.writer, report, self.mss, self.flows)?,
+            Form::Json(json) => json.end(&mut self.writer, report, self.mss, self.flows, self.moments)?,
             Form::Csv { .. } if self.flows => csv::flows(&mut self.writer, report)?,
             Form::Csv { header_written: false } if self.moments => csv::no_state(&mut self.writer)?,
             Form::Csv { .. } if self.moments => {}

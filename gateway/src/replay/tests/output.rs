@@ -1,11 +1,7 @@
-//! The output to the letter, and what becomes of files that are not sound.
+//! The output to the letter.
 
-use std::fs;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
 
-use spand_capture::{LinkType, PcapWriter};
-use spand_core::config::EngineConfig;
 use spand_core::flow::report::RttSummary;
 use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
 use spand_core::window::view::{LimitCounts, NoEstimate};
@@ -14,27 +10,14 @@ use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Window};
 
-use super::*;
+use super::NOW;
+use crate::replay::*;
 
 const FLOW_COLUMNS: &str = "file,src,sport,dst,dport,pkts,data_pkts,payload_bytes,unique_bytes,retx_pkts,retx_bytes,\
 synfin_retx_pkts,holefill_pkts,rtt_seqack_n,rtt_seqack_min_ms,rtt_seqack_mean_ms,rtt_seqack_max_ms,rtt_ts_n,\
 rtt_ts_min_ms,rtt_ts_mean_ms,flight_max_bytes,limited_by,window_samples";
 const NETWORK_COLUMNS: &str = "prefix,wc_segments,wc_bytes,mss,rtt_min_ms,rtt_mean_ms,samples,connections,losses,\
 age_s,confidence,rule";
-
-const NOW: Timestamp = Timestamp(1_500_000_100_000_000_000);
-
-#[derive(Default)]
-struct States(Vec<State>);
-
-impl Sink for States {
-    fn state(&mut self, state: &State) -> io::Result<()> {
-        self.0.push(state.clone());
-        Ok(())
-    }
-
-    fn progress(&mut self, _: Progress) {}
-}
 
 fn network(text: &str) -> Network {
     text.parse().unwrap()
@@ -226,73 +209,4 @@ fn the_table_says_what_is_not_known() {
     for part in ["10.0.0.1:80", "Networks at 2017-07-14T02:41:40", "14480", "too few samples", "Nothing was ignored."] {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
-}
-
-fn options(files: &[&Path]) -> Options {
-    let files = files.iter().map(|&path| PathBuf::from(path)).collect();
-    Options { files, engine: EngineConfig::default(), moments: Moments::End }
-}
-
-/// A capture of `packets` frames that are no TCP, one a second.
-fn capture(path: &Path, packets: u64) {
-    let file = fs::File::create(path).unwrap();
-    let mut writer = PcapWriter::new(file, LinkType::ETHERNET, 65_535).unwrap();
-    for second in 0..packets {
-        writer.write(Timestamp(NOW.0 + second * 1_000_000_000), 60, &[0; 60]).unwrap();
-    }
-}
-
-#[test]
-fn what_stands_before_the_damage_counts_and_other_files_go_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let (sound, cut, text) = (folder.path().join("a"), folder.path().join("b"), folder.path().join("c"));
-    capture(&sound, 3);
-    capture(&cut, 5);
-    let whole = fs::read(&cut).unwrap();
-    fs::write(&cut, &whole[..whole.len() - 7]).unwrap();
-    fs::write(&text, "no capture").unwrap();
-    let report = replay(options(&[&cut, &text, &sound]), &mut States::default()).unwrap();
-    assert_eq!(report.counters.frames, 4 + 3);
-    let packets: Vec<_> = report.files.iter().map(|file| file.stats.packets).collect();
-    assert_eq!(packets, [4, 0, 3]);
-    assert!(matches!(report.files[0].outcome, Outcome::Damaged(_)) && !report.files[0].gave_nothing());
-    assert!(matches!(report.files[1].outcome, Outcome::Unreadable(_)) && report.files[1].gave_nothing());
-    assert!(report.files[2].fault().is_none());
-}
-
-#[test]
-fn an_empty_but_sound_capture_is_no_failure() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("empty");
-    capture(&path, 0);
-    let report = replay(options(&[&path]), &mut States::default()).unwrap();
-    assert!(report.span.is_none() && !report.files[0].gave_nothing());
-}
-
-#[test]
-fn moments_that_were_asked_for_are_shown() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a");
-    capture(&path, 5);
-    let mut states = States::default();
-    let moments = Moments::At(vec!["1500ms".parse().unwrap(), "1h".parse().unwrap()]);
-    replay(Options { moments, ..options(&[&path]) }, &mut states).unwrap();
-    let at: Vec<_> = states.0.iter().map(|state| state.at.since(NOW)).collect();
-    assert_eq!(at, [Micros::from_millis(1_500), Micros::from_secs(3_600)]);
-}
-
-#[test]
-fn a_year_without_packets_is_passed_over() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a");
-    let mut writer = PcapWriter::new(fs::File::create(&path).unwrap(), LinkType::ETHERNET, 65_535).unwrap();
-    let year = 365 * 24 * 3_600;
-    // The second frame after the gap bears out the first, which alone could be a damaged record.
-    for second in [0, year, year] {
-        writer.write(Timestamp(NOW.0 + second * 1_000_000_000), 60, &[0; 60]).unwrap();
-    }
-    let mut states = States::default();
-    replay(Options { moments: Moments::Every(Micros::from_secs(1)), ..options(&[&path]) }, &mut states).unwrap();
-    let at: Vec<_> = states.0.iter().map(|state| state.at.since(NOW).0 / 1_000_000).collect();
-    assert_eq!(at, [1], "one state without networks says as much as a year of them");
 }
