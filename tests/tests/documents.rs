@@ -1,0 +1,89 @@
+//! The documents name only what is there: files they link to, paths of this repository, targets of the Makefile, and ways
+//! to build or run it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+#[test]
+fn links_lead_somewhere() {
+    let documents = documents();
+    let checked = documents.iter().map(|document| {
+        let folder = document.path.parent().expect("a folder");
+        let links = document.text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next());
+        let files: Vec<_> = links.filter(|link| !link.is_empty() && !link.contains("://")).collect();
+        for link in &files {
+            assert!(folder.join(link).exists(), "{} links to {link}", document.path.display());
+        }
+        files.len()
+    });
+    assert!(checked.sum::<usize>() > 10, "the links were not found");
+}
+
+#[test]
+fn paths_of_this_repository_exist() {
+    let roots = ["gateway/", "agent/", "proto/", "tests/", "docs/", "scripts/"];
+    let mut checked = 0;
+    for document in documents() {
+        for code in document.text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
+            let is_path = roots.iter().any(|root| code.starts_with(root)) && !code.contains([' ', '*', '<', '{']);
+            if is_path {
+                assert!(workspace().join(code).exists(), "{} names `{code}`", document.path.display());
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 30, "only {checked} paths found");
+}
+
+#[test]
+fn commands_are_those_of_the_makefile() {
+    let makefile = fs::read_to_string(workspace().join("Makefile")).expect("the Makefile");
+    let mut checked = 0;
+    for document in documents() {
+        // Commands stand in code: between backquotes, or indented.
+        let inline = document.text.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+        let blocks = document.text.lines().filter_map(|line| line.strip_prefix("    "));
+        for target in inline.chain(blocks).filter_map(|code| code.strip_prefix("make ")) {
+            let target = target.split_whitespace().next().unwrap_or_default();
+            let there = makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
+            assert!(there, "{} names `make {target}`", document.path.display());
+            checked += 1;
+        }
+    }
+    assert!(checked >= 5, "only {checked} commands found");
+}
+
+#[test]
+fn no_container_is_promised_before_there_is_one() {
+    let there = workspace().join("Dockerfile").exists();
+    for document in documents() {
+        let words = document.text.to_lowercase();
+        let promised = ["dockerfile", "docker run", "docker build"].iter().any(|word| words.contains(word));
+        assert!(there || !promised, "{} names a container image", document.path.display());
+    }
+}
+
+struct Document {
+    path: PathBuf,
+    text: String,
+}
+
+/// Every document at the root and below `docs`.
+fn documents() -> Vec<Document> {
+    let mut documents = Vec::new();
+    for folder in ["", "docs", "docs/decisions", "docs/results"] {
+        for entry in fs::read_dir(workspace().join(folder)).expect("a folder of documents") {
+            let path = entry.expect("an entry of it").path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                let text = fs::read_to_string(&path).expect("a document");
+                documents.push(Document { path, text });
+            }
+        }
+    }
+    assert!(documents.len() > 10, "only {} documents found", documents.len());
+    documents
+}
+
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests crate lies in the workspace")
+}
