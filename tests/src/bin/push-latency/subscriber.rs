@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use spand_proto::contract::ContractVersion;
 use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::update::Event;
@@ -34,7 +34,11 @@ pub(super) fn start(namespace: &Namespace, count: usize, networks: usize, ledger
         runtime.block_on(async move {
             let mut tasks = tokio::task::JoinSet::new();
             for index in 0..count {
-                tasks.spawn(subscribe(index, networks, Arc::clone(&ledger), Arc::clone(&counting), stopped.clone()));
+                let subscriber =
+                    subscribe(index, networks, Arc::clone(&ledger), Arc::clone(&counting), stopped.clone());
+                tasks.spawn(async move {
+                    subscriber.await.with_context(|| format!("subscriber {index} of {count} ({})", host(index)))
+                });
             }
             while let Some(ended) = tasks.join_next().await {
                 ended??;
@@ -44,8 +48,13 @@ pub(super) fn start(namespace: &Namespace, count: usize, networks: usize, ledger
     })?;
     let deadline = Instant::now() + Duration::from_secs(60);
     while ready.load(Ordering::Acquire) < count {
-        if thread.is_finished() || Instant::now() > deadline {
-            bail!("only {} of {count} subscribers have their snapshot", ready.load(Ordering::Acquire));
+        let short = || format!("only {} of {count} subscribers have their snapshot", ready.load(Ordering::Acquire));
+        if thread.is_finished() {
+            thread.join().map_err(|_| anyhow!("{}: their thread panicked", short()))?.with_context(short)?;
+            bail!("{}, and all have ended", short());
+        }
+        if Instant::now() > deadline {
+            bail!("{} after a minute", short());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -69,22 +78,26 @@ async fn subscribe(
     ready: Arc<AtomicUsize>,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<()> {
-    let mut client = SpandClient::connect(format!("http://{GRPC}")).await.context("cannot reach the gateway")?;
+    let mut client =
+        SpandClient::connect(format!("http://{GRPC}")).await.context("cannot reach the gateway's gRPC port")?;
     let request = SubscribeRequest {
         contract_version: ContractVersion::CURRENT.number(),
         host_name: format!("host{index}"),
         addresses: vec![IpAddr::V4(host(index)).to_string()],
     };
-    let mut stream = client.subscribe(request).await?.into_inner();
+    let mut stream = client.subscribe(request).await.context("the gateway refused the subscription")?.into_inner();
     loop {
         let update = tokio::select! {
-            update = stream.message() => update?,
+            update = stream.message() => update.context("the stream of updates broke")?,
             _ = stopped.wait_for(|stop| *stop) => return Ok(()),
         };
         let Some(Update { event: Some(event), .. }) = update else { bail!("the gateway ended the stream") };
         match event {
             Event::ImminentStart(start) => {
-                let remote: Ipv4Addr = start.remote_address.parse()?;
+                let remote: Ipv4Addr = start
+                    .remote_address
+                    .parse()
+                    .with_context(|| format!("a start for `{}`, which is no IPv4 address", start.remote_address))?;
                 ledger.note(&ledger.received, super::number_of(remote, networks));
             }
             Event::SnapshotEnd(end) if end.networks as usize >= networks => {
