@@ -87,7 +87,7 @@ fn main() -> Result<()> {
     ensure!((0.0..=1.0).contains(&arguments.loss), "a loss of {} is outside 0 to 1", arguments.loss);
     std::fs::create_dir_all(&arguments.out).with_context(|| format!("cannot make {}", arguments.out.display()))?;
     let mut path = PathConfig::bottleneck(arguments.rate, arguments.delay, Queue::Packets(arguments.queue));
-    path.down.loss = arguments.loss;
+    path.down.impairments.loss = arguments.loss;
     path.seed = arguments.seed;
     let prefix = if arguments.ipv6 { "2001:db8:1::/48" } else { "198.51.100.0/24" }.parse()?;
     let network = NetworkPlan { prefix, clients: arguments.flows, path };

@@ -26,8 +26,23 @@ impl End<'_> {
     }
 }
 
-/// Joins two ends by a veth pair, offloads off (one segment is one packet, checksums are real), both up.
+/// What a link's ends do with several segments at a time.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Offloads {
+    /// One segment is one packet, checksums are real.
+    #[default]
+    Off,
+    /// TSO and GSO, GRO and checksums left to the device: a packet on the link, and at a tap on it, is up to 64 KB.
+    On,
+}
+
+/// Joins two ends by a veth pair, offloads off, both up.
 pub fn veth(a: End<'_>, b: End<'_>) -> Result<()> {
+    veth_with(a, b, Offloads::Off)
+}
+
+/// The same with offloads as given.
+pub fn veth_with(a: End<'_>, b: End<'_>, offloads: Offloads) -> Result<()> {
     let peer_namespace = b.namespace.path();
     a.namespace.ip(&[&format!(
         "link add {} address {} type veth peer name {} address {} netns {}",
@@ -38,7 +53,7 @@ pub fn veth(a: End<'_>, b: End<'_>) -> Result<()> {
         peer_namespace.display()
     )])?;
     for end in [a, b] {
-        end.namespace.enter(|| offloads_off(end.device))?;
+        end.namespace.enter(|| set_offloads(end.device, offloads))?;
         end.namespace.ip(&[&format!("link set {} up", end.device)])?;
     }
     Ok(())
@@ -74,18 +89,24 @@ struct EthtoolValue {
     data: u32,
 }
 
-/// Turns segmentation, receive and checksum offload off on `device` of the calling thread's namespace.
-fn offloads_off(device: &str) -> Result<()> {
+/// Switches segmentation, receive and checksum offload on `device` of the calling thread's namespace.
+fn set_offloads(device: &str, offloads: Offloads) -> Result<()> {
+    let data = u32::from(offloads == Offloads::On);
+    // GSO needs checksums, and TSO needs GSO: that is the order to switch them on in.
+    let mut commands = [ETHTOOL_SET_TSO, ETHTOOL_SET_GSO, ETHTOOL_SET_GRO, ETHTOOL_SET_TX_CHECKSUM];
+    if offloads == Offloads::On {
+        commands.reverse();
+    }
     let control = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
         .context("cannot open a socket to set offloads")?;
-    for command in [ETHTOOL_SET_TSO, ETHTOOL_SET_GSO, ETHTOOL_SET_GRO, ETHTOOL_SET_TX_CHECKSUM] {
-        let mut value = EthtoolValue { command, data: 0 };
+    for command in commands {
+        let mut value = EthtoolValue { command, data };
         let mut request = request_for(device)?;
         request.ifr_ifru.ifru_data = (&raw mut value).cast();
         // SAFETY: SIOCETHTOOL reads an ifreq whose data points to an ethtool_value; both live until the call returns.
         let answer = unsafe { libc::ioctl(control.as_raw_fd(), SIOCETHTOOL, &raw mut request) };
         nix::errno::Errno::result(answer)
-            .with_context(|| format!("cannot turn offload {command:#x} off on {device}"))?;
+            .with_context(|| format!("cannot set offload {command:#x} of {device} to {data}"))?;
     }
     Ok(())
 }

@@ -3,13 +3,14 @@
 //! Addresses are those reserved for documentation (RFC 5737, RFC 3849), so nothing here can be mistaken for a real network.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ipnet::IpNet;
 
-use super::link::{self, End};
+use super::link::{self, End, Offloads};
 use super::namespace::Namespace;
-use super::path::{Emulator, PathConfig, PathEnds};
+use super::path::{Emulator, Hop, LinkConfig, PathConfig, PathEnds, Queue};
 
 /// The server's IPv4 address.
 pub const SERVER_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 2);
@@ -49,6 +50,15 @@ pub struct ClientNetwork {
     pub addresses: Vec<IpAddr>,
 }
 
+/// What lies between the server and the mirror port.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Access {
+    /// One-way delay from the server to the tap. Zero: a cable.
+    pub tap_distance: Duration,
+    /// Offloads on the server's cable and on the mirror's.
+    pub offloads: Offloads,
+}
+
 /// A lab that stands. Dropping it takes everything down.
 #[derive(Debug)]
 pub struct Topology {
@@ -60,15 +70,22 @@ pub struct Topology {
     pub gateway: Namespace,
     /// Client networks, in the order given.
     pub networks: Vec<ClientNetwork>,
-    /// What carries the paths, in the same order.
+    /// What carries the paths, in the same order; the way to a distant tap comes last.
     pub emulator: Emulator,
     /// A port for the server that two labs on one machine do not share, so that their traces can be told apart.
     pub port: u16,
+    /// The router between the server and a tap that is not beside it.
+    _near: Option<Namespace>,
 }
 
 impl Topology {
-    /// Builds everything.
+    /// Builds everything, the tap beside the server and offloads off.
     pub fn build(plans: &[NetworkPlan]) -> Result<Self> {
+        Self::build_with(plans, Access::default())
+    }
+
+    /// Builds everything, with `access` between server and tap.
+    pub fn build_with(plans: &[NetworkPlan], access: Access) -> Result<Self> {
         ensure!(plans.len() <= NETWORKS_MAX, "a lab has at most {NETWORKS_MAX} client networks");
         let server = Namespace::create("server")?;
         let edge = Namespace::create("edge")?;
@@ -78,18 +95,21 @@ impl Topology {
         for namespace in [&server, &edge, &gateway] {
             quiet_ipv6(namespace)?;
         }
-        wire_server(&server, &edge, &gateway)?;
-        let (networks, ends): (Vec<_>, Vec<_>) = plans
+        let near = wire_server(&server, &edge, access)?;
+        wire_gateway(&server, &edge, &gateway, access.offloads)?;
+        let (networks, mut ends): (Vec<_>, Vec<_>) = plans
             .iter()
             .enumerate()
-            .map(|(index, plan)| client_network(&edge, index, *plan))
+            .map(|(index, plan)| client_network(&edge, index, plan))
             .collect::<Result<Vec<_>>>()?
             .into_iter()
             .unzip();
+        let (near, near_ends) = near.unzip();
+        ends.extend(near_ends);
         let emulator = Emulator::start(ends)?;
         // Above the usual services, below the ports that clients get by themselves.
         let port = 10_000 + u16::try_from(std::process::id() % 20_000)?;
-        Ok(Self { server, edge, gateway, networks, emulator, port })
+        Ok(Self { server, edge, gateway, networks, emulator, port, _near: near })
     }
 
     /// The server's address in the family of `prefix`.
@@ -109,32 +129,70 @@ fn quiet_ipv6(namespace: &Namespace) -> Result<()> {
     Ok(())
 }
 
-fn wire_server(server: &Namespace, edge: &Namespace, gateway: &Namespace) -> Result<()> {
-    let on_server = End { namespace: server, device: SERVER_DEVICE, station: 0x02 };
+/// Joins the server to the edge: by a cable, or over an emulated way and a router beside the edge.
+fn wire_server(server: &Namespace, edge: &Namespace, access: Access) -> Result<Option<(Namespace, PathEnds)>> {
     let on_edge = End { namespace: edge, device: "lan0", station: 0x01 };
-    link::veth(on_server, on_edge)?;
-    edge.ip(&["address add 192.0.2.1/24 dev lan0", "address add 2001:db8:ffff::1/64 dev lan0 nodad"])?;
-    server.ip(&[
-        &format!("address add {SERVER_V4}/24 dev {SERVER_DEVICE}"),
-        &format!("address add {SERVER_V6}/64 dev {SERVER_DEVICE} nodad"),
-        "route add default via 192.0.2.1",
-        "route add default via 2001:db8:ffff::1",
-    ])?;
-    let edge_v4 = IpAddr::from([192, 0, 2, 1]);
-    let edge_v6 = IpAddr::from([0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1]);
-    for address in [edge_v4, edge_v6] {
-        link::static_neighbour(on_server, on_edge, address)?;
-    }
-    for address in [IpAddr::V4(SERVER_V4), IpAddr::V6(SERVER_V6)] {
-        link::static_neighbour(on_edge, on_server, address)?;
-    }
     edge.sysctl("ipv4/ip_forward", "1")?;
     edge.sysctl("ipv6/conf/all/forwarding", "1")?;
+    let near = if access.tap_distance.is_zero() { None } else { Some(Namespace::create("near")?) };
+    let on_lan = End { namespace: near.as_ref().unwrap_or(server), device: SERVER_DEVICE, station: 0x02 };
+    if let Some(near) = &near {
+        quiet_ipv6(near)?;
+        near.sysctl("ipv4/ip_forward", "1")?;
+        near.sysctl("ipv6/conf/all/forwarding", "1")?;
+    }
+    link::veth_with(on_lan, on_edge, access.offloads)?;
+    edge.ip(&["address add 192.0.2.1/24 dev lan0", "address add 2001:db8:ffff::1/64 dev lan0 nodad"])?;
+    let defaults = ["route add default via 192.0.2.1", "route add default via 2001:db8:ffff::1"];
+    let addresses = |device| {
+        let v4 = format!("address add {SERVER_V4}/24 dev {device}");
+        [v4, format!("address add {SERVER_V6}/64 dev {device} nodad")]
+    };
+    let way = match &near {
+        None => {
+            let [v4, v6] = addresses(SERVER_DEVICE);
+            server.ip(&[&v4, &v6, defaults[0], defaults[1]])?;
+            None
+        }
+        Some(near) => {
+            let server_side = server.enter(|| link::tun(SERVER_DEVICE))?;
+            let near_side = near.enter(|| link::tun("host0"))?;
+            let [v4, v6] = addresses(SERVER_DEVICE);
+            server.ip(&[
+                &format!("link set {SERVER_DEVICE} up"),
+                &v4,
+                &v6,
+                &format!("route add default dev {SERVER_DEVICE}"),
+                &format!("route add ::/0 dev {SERVER_DEVICE}"),
+            ])?;
+            near.ip(&[
+                &format!("address add 192.0.2.3/24 dev {SERVER_DEVICE}"),
+                &format!("address add 2001:db8:ffff::3/64 dev {SERVER_DEVICE} nodad"),
+                "link set host0 up",
+                &format!("route add {SERVER_V4}/32 dev host0"),
+                &format!("route add {SERVER_V6}/128 dev host0"),
+                defaults[0],
+                defaults[1],
+            ])?;
+            let hop = Hop::new(None, Queue::Packets(1), access.tap_distance);
+            let config = PathConfig { down: LinkConfig::new(hop), up: LinkConfig::new(hop), seed: 1 };
+            Some(PathEnds { server: server_side, clients: near_side, config })
+        }
+    };
+    for address in [IpAddr::from([192, 0, 2, 1]), IpAddr::from([0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1])] {
+        link::static_neighbour(on_lan, on_edge, address)?;
+    }
+    for address in [IpAddr::V4(SERVER_V4), IpAddr::V6(SERVER_V6)] {
+        // Where a router stands between them, it takes what is for the server.
+        link::static_neighbour(on_edge, on_lan, address)?;
+    }
+    Ok(near.zip(way))
+}
 
-    link::veth(
-        End { namespace: edge, device: "span0", station: 0x11 },
-        End { namespace: gateway, device: MIRROR_DEVICE, station: 0x12 },
-    )?;
+/// Joins the gateway to the edge's mirror port, and to the server for management.
+fn wire_gateway(server: &Namespace, edge: &Namespace, gateway: &Namespace, offloads: Offloads) -> Result<()> {
+    let span = End { namespace: edge, device: "span0", station: 0x11 };
+    link::veth_with(span, End { namespace: gateway, device: MIRROR_DEVICE, station: 0x12 }, offloads)?;
     for (namespace, device) in [(edge, "span0"), (gateway, MIRROR_DEVICE)] {
         namespace.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1")?;
     }
@@ -146,7 +204,7 @@ fn wire_server(server: &Namespace, edge: &Namespace, gateway: &Namespace) -> Res
     server.ip(&[&format!("address add {SERVER_MANAGEMENT}/30 dev mgmt0")])
 }
 
-fn client_network(edge: &Namespace, index: usize, plan: NetworkPlan) -> Result<(ClientNetwork, PathEnds)> {
+fn client_network(edge: &Namespace, index: usize, plan: &NetworkPlan) -> Result<(ClientNetwork, PathEnds)> {
     let namespace = Namespace::create(&format!("clients{index}"))?;
     quiet_ipv6(&namespace)?;
     let device = format!("wan{index}");
@@ -170,7 +228,7 @@ fn client_network(edge: &Namespace, index: usize, plan: NetworkPlan) -> Result<(
     lines.push(format!("route add {everywhere} dev wan0"));
     namespace.ip(&lines.iter().map(String::as_str).collect::<Vec<_>>())?;
     let ends = PathEnds { server: server_side, clients: client_side, config: plan.path };
-    Ok((ClientNetwork { plan, namespace, addresses }, ends))
+    Ok((ClientNetwork { plan: *plan, namespace, addresses }, ends))
 }
 
 /// The `n`th client of a network: its last byte counts up from 11.

@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use spand_proto::units::BytesPerSecond;
 
+use super::impairments::{Cross, Impairments};
+
 /// How much may wait before the bottleneck; the packet in service counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Queue {
@@ -14,17 +16,57 @@ pub enum Queue {
     Bytes(u64),
 }
 
-/// One direction of a path.
+/// A bottleneck and what follows it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LinkConfig {
-    /// Rate of the bottleneck in IP bytes; `None`: no bottleneck and no queue.
+pub struct Hop {
+    /// Its rate in IP bytes; `None`: no bottleneck and no queue.
     pub rate: Option<BytesPerSecond>,
     /// The queue before it, drop-tail.
     pub queue: Queue,
-    /// Time from the bottleneck's end to the other side.
+    /// Time from its end to the next, or to the other side.
     pub delay: Duration,
-    /// Chance that a packet is lost at random, 0 to 1, before it reaches the queue.
-    pub loss: f64,
+    /// A packet of an ECN-capable sender that finds this many or more before it is marked (CE, RFC 3168).
+    pub mark_above: Option<u32>,
+    /// Traffic that shares it.
+    pub cross: Option<Cross>,
+}
+
+impl Hop {
+    /// A bottleneck that marks nothing and that nobody shares.
+    pub const fn new(rate: Option<BytesPerSecond>, queue: Queue, delay: Duration) -> Self {
+        Self { rate, queue, delay, mark_above: None, cross: None }
+    }
+}
+
+/// Most bottlenecks that follow the first.
+pub const FURTHER_MAX: usize = 2;
+
+/// One direction of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// What happens to packets, bottlenecks apart.
+    pub impairments: Impairments,
+    /// The first bottleneck.
+    pub hop: Hop,
+    /// Those in a row after it.
+    pub further: [Option<Hop>; FURTHER_MAX],
+}
+
+impl LinkConfig {
+    /// One bottleneck without impairments.
+    pub fn new(hop: Hop) -> Self {
+        Self { impairments: Impairments::default(), hop, further: [None; FURTHER_MAX] }
+    }
+
+    /// Delay of an empty direction, transmission times left out.
+    pub fn delay(&self) -> Duration {
+        self.hops().map(|hop| hop.delay).sum()
+    }
+
+    /// Bottlenecks in order.
+    pub fn hops(&self) -> impl Iterator<Item = Hop> {
+        std::iter::once(self.hop).chain(self.further.into_iter().flatten())
+    }
 }
 
 /// Both directions of a path, as the server sees it.
@@ -34,25 +76,26 @@ pub struct PathConfig {
     pub down: LinkConfig,
     /// From the clients to the server.
     pub up: LinkConfig,
-    /// Seed of the random losses.
+    /// Seed of everything random in it.
     pub seed: u64,
 }
 
 impl PathConfig {
     /// A path with its bottleneck downwards and `delay` each way.
     pub fn bottleneck(rate: BytesPerSecond, delay: Duration, queue: Queue) -> Self {
-        let down = LinkConfig { rate: Some(rate), queue, delay, loss: 0.0 };
-        Self { down, up: LinkConfig { rate: None, ..down }, seed: 1 }
+        let link = |rate| LinkConfig::new(Hop::new(rate, queue, delay));
+        Self { down: link(Some(rate)), up: link(None), seed: 1 }
     }
 
     /// Round trip of an empty path, transmission times left out.
     pub fn base_rtt(&self) -> Duration {
-        self.down.delay + self.up.delay
+        self.down.delay() + self.up.delay()
     }
 
     /// Bandwidth-delay product downwards in bytes, where there is a bottleneck.
     pub fn bdp_bytes(&self) -> Option<f64> {
-        self.down.rate.map(|rate| rate.0 as f64 * self.base_rtt().as_secs_f64())
+        let narrowest = self.down.hops().filter_map(|hop| hop.rate).min()?;
+        Some(narrowest.0 as f64 * self.base_rtt().as_secs_f64())
     }
 }
 

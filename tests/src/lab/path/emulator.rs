@@ -1,6 +1,7 @@
 //! The thread that carries packets between TUN devices when their time has come.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,11 +14,10 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
 
 use super::config::PathConfig;
-use super::link::{Drop as LinkDrop, Link};
+use super::ip;
+use super::link::{Arrival, Drop as LinkDrop, Link, Packet};
 
 /// Packets that one direction may hold at a time, in queue and delay together.
 const IN_FLIGHT_LIMIT: usize = 200_000;
@@ -48,8 +48,16 @@ pub struct LinkCounters {
     pub delivered_bytes: AtomicU64,
     /// Packets dropped at the full queue.
     pub tail_drops: AtomicU64,
-    /// Packets lost at random.
+    /// Packets lost at random, singly or in bursts.
     pub random_drops: AtomicU64,
+    /// Packets lost in outages.
+    pub outage_drops: AtomicU64,
+    /// Packets marked (CE).
+    pub marked: AtomicU64,
+    /// Packets that were overtaken.
+    pub overtaken: AtomicU64,
+    /// Copies delivered beside their originals.
+    pub duplicates: AtomicU64,
     /// Packets the emulator itself had no room for, or could not write: zero, or the run means nothing.
     pub emulator_drops: AtomicU64,
     /// Packets delivered over a millisecond late.
@@ -131,77 +139,87 @@ pub(in crate::lab) fn real_time_priority(priority: libc::c_int) -> bool {
     }
 }
 
+/// A packet on its way, in order of arrival and then of sending.
+#[derive(Debug, Eq, Ord, PartialEq, PartialOrd)]
+struct OnItsWay {
+    due_ns: u64,
+    number: u64,
+    packet: Vec<u8>,
+}
+
 /// One direction: its arithmetic, and the packets on their way.
 struct Carrier {
     link: Link,
-    in_flight: VecDeque<(u64, Vec<u8>)>,
+    in_flight: BinaryHeap<Reverse<OnItsWay>>,
+    taken: u64,
 }
 
 struct Path {
     ends: PathEnds,
     down: Carrier,
     up: Carrier,
-    dice: SmallRng,
     counters: Arc<PathCounters>,
 }
 
 impl Path {
     fn new((ends, counters): (PathEnds, Arc<PathCounters>)) -> Self {
-        let carrier = |config| Carrier { link: Link::new(config), in_flight: VecDeque::new() };
-        Self {
-            down: carrier(ends.config.down),
-            up: carrier(ends.config.up),
-            dice: SmallRng::seed_from_u64(ends.config.seed),
-            ends,
-            counters,
-        }
+        let carrier =
+            |config: &_, seed| Carrier { link: Link::new(config, seed), in_flight: BinaryHeap::new(), taken: 0 };
+        let PathConfig { down, up, seed } = &ends.config;
+        let seed = *seed;
+        // The two directions throw dice of their own.
+        Self { down: carrier(down, seed), up: carrier(up, !seed), ends, counters }
     }
 
     fn carry(&mut self, buffer: &mut [u8], spare: &mut Vec<Vec<u8>>) {
-        let dice = &mut self.dice;
-        self.down.take(&self.ends.server, &self.counters.down, dice, buffer, spare);
-        self.up.take(&self.ends.clients, &self.counters.up, dice, buffer, spare);
+        self.down.take(&self.ends.server, &self.counters.down, buffer, spare);
+        self.up.take(&self.ends.clients, &self.counters.up, buffer, spare);
         self.down.deliver(&self.ends.clients, &self.counters.down, spare);
         self.up.deliver(&self.ends.server, &self.counters.up, spare);
     }
 
     fn next_due_ns(&self) -> Option<u64> {
-        [&self.down, &self.up].iter().filter_map(|c| c.in_flight.front().map(|(due_ns, _)| *due_ns)).min()
+        [&self.down, &self.up].iter().filter_map(|c| c.in_flight.peek().map(|next| next.0.due_ns)).min()
     }
 }
 
 impl Carrier {
-    fn take(
-        &mut self,
-        from: &OwnedFd,
-        counters: &LinkCounters,
-        dice: &mut SmallRng,
-        buffer: &mut [u8],
-        spare: &mut Vec<Vec<u8>>,
-    ) {
+    fn take(&mut self, from: &OwnedFd, counters: &LinkCounters, buffer: &mut [u8], spare: &mut Vec<Vec<u8>>) {
         for _ in 0..BATCH {
             let Ok(length) = nix::unistd::read(from, buffer) else { return };
-            let Some(packet) = buffer.get(..length) else { return };
-            let wire_length = u32::try_from(length).unwrap_or(u32::MAX);
-            match self.link.offer(monotonic_ns(), wire_length, dice.random()) {
+            let Some(packet) = buffer.get_mut(..length) else { return };
+            let length = u32::try_from(length).unwrap_or(u32::MAX);
+            let offered = Packet { length, ecn: ip::is_ecn_capable(packet), push: ip::has_push(packet) };
+            match self.link.offer(monotonic_ns(), offered) {
                 Err(LinkDrop::Tail) => count(&counters.tail_drops),
                 Err(LinkDrop::Random) => count(&counters.random_drops),
+                Err(LinkDrop::Outage) => count(&counters.outage_drops),
                 Ok(_) if self.in_flight.len() >= IN_FLIGHT_LIMIT => count(&counters.emulator_drops),
-                Ok(due_ns) => {
-                    let mut copy = spare.pop().unwrap_or_default();
-                    copy.clear();
-                    copy.extend_from_slice(packet);
-                    self.in_flight.push_back((due_ns, copy));
-                }
+                Ok(arrival) => self.send(packet, arrival, counters, spare),
             }
         }
     }
 
+    fn send(&mut self, packet: &mut [u8], arrival: Arrival, counters: &LinkCounters, spare: &mut Vec<Vec<u8>>) {
+        if arrival.marked {
+            ip::mark(packet);
+            count(&counters.marked);
+        }
+        counters.overtaken.fetch_add(u64::from(arrival.overtaken), Ordering::Relaxed);
+        counters.duplicates.fetch_add(u64::from(arrival.duplicated), Ordering::Relaxed);
+        for _ in 0..=u8::from(arrival.duplicated) {
+            let mut copy = spare.pop().unwrap_or_default();
+            copy.clear();
+            copy.extend_from_slice(packet);
+            self.taken += 1;
+            self.in_flight.push(Reverse(OnItsWay { due_ns: arrival.due_ns, number: self.taken, packet: copy }));
+        }
+    }
+
     fn deliver(&mut self, to: &OwnedFd, counters: &LinkCounters, spare: &mut Vec<Vec<u8>>) {
-        while let Some((due_ns, _)) = self.in_flight.front() {
-            let now_ns = monotonic_ns();
-            let Some(late_ns) = now_ns.checked_sub(*due_ns) else { return };
-            let Some((_, packet)) = self.in_flight.pop_front() else { return };
+        while let Some(Reverse(next)) = self.in_flight.peek() {
+            let Some(late_ns) = monotonic_ns().checked_sub(next.due_ns) else { return };
+            let Some(Reverse(OnItsWay { packet, .. })) = self.in_flight.pop() else { return };
             match nix::unistd::write(to, &packet) {
                 Ok(written) => {
                     count(&counters.delivered);

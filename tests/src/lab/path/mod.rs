@@ -1,12 +1,19 @@
-//! A wide-area path in user space: per direction a bottleneck rate, a drop-tail queue, a fixed delay, random loss.
+//! A wide-area path in user space, both directions apart: bottlenecks in a row with drop-tail queues, delay, losses single
+//! and in bursts, reordering, jitter, duplicates, congestion marks, outages and cross traffic.
 //!
-//! One thread carries all paths of a lab between pairs of TUN devices. Rates count IP bytes, without link headers. It
-//! has no jitter, reordering, duplication or marks yet. Use it up to 100 Mbit/s: above, the thread is the bottleneck.
+//! One thread carries all paths of a lab between pairs of TUN devices. Rates count IP bytes, without link headers. Use it
+//! up to 100 Mbit/s: above, the thread is the bottleneck. What happens to a packet is arithmetic ([`link`], [`hop`],
+//! [`cross`]) on its time of arrival and dice thrown from the path's seed: the same arrivals meet the same fate.
 
 mod config;
+mod cross;
 mod emulator;
+mod hop;
+mod impairments;
+mod ip;
 mod link;
 
-pub use config::{LinkConfig, PathConfig, Queue, parse_delay, parse_rate};
+pub use config::{FURTHER_MAX, Hop, LinkConfig, PathConfig, Queue, parse_delay, parse_rate};
 pub use emulator::{Emulator, LinkCounters, PathCounters, PathEnds};
 pub(in crate::lab) use emulator::{nanoseconds, real_time_priority};
+pub use impairments::{Burst, Cross, Episodes, Impairments, Reorder};

@@ -1,0 +1,76 @@
+//! A bottleneck as arithmetic: a rate, the drop-tail queue before it, marks, and the traffic that shares it.
+
+use std::collections::VecDeque;
+
+use super::config::{Hop, Queue};
+use super::cross::CrossTraffic;
+use super::link::{Drop, Packet, nanoseconds};
+
+/// A packet that got through.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Passed {
+    /// When it is at the next bottleneck or the other side.
+    pub(super) at_ns: u64,
+    /// The queue was long enough for a mark.
+    pub(super) marked: bool,
+}
+
+/// The state of one bottleneck. It must be offered packets in order of time.
+#[derive(Debug)]
+pub(super) struct Bottleneck {
+    config: Hop,
+    cross: Option<CrossTraffic>,
+    /// Departure and size of every packet waiting or in service.
+    waiting: VecDeque<(u64, u32)>,
+    waiting_bytes: u64,
+    free_at_ns: u64,
+}
+
+impl Bottleneck {
+    pub(super) fn new(config: Hop, seed: u64) -> Self {
+        let cross = config.cross.map(|cross| CrossTraffic::new(cross, seed));
+        Self { config, cross, waiting: VecDeque::new(), waiting_bytes: 0, free_at_ns: 0 }
+    }
+
+    /// Offers a packet at `now_ns`; before it come the packets of others.
+    pub(super) fn pass(&mut self, now_ns: u64, packet: Packet) -> Result<Passed, Drop> {
+        let length = self.config.cross.map_or(0, |cross| cross.packet_bytes);
+        while let Some(at_ns) = self.cross.as_mut().and_then(|cross| cross.next_until(now_ns)) {
+            // What becomes of it concerns nobody here.
+            self.enqueue(at_ns, length).ok();
+        }
+        let found = self.waiting_at(now_ns);
+        let departure_ns = self.enqueue(now_ns, packet.length)?;
+        let marked = packet.ecn && self.config.mark_above.is_some_and(|above| found >= above as usize);
+        Ok(Passed { at_ns: departure_ns.saturating_add(nanoseconds(self.config.delay)), marked })
+    }
+
+    /// Packets waiting or in service.
+    fn waiting_at(&mut self, now_ns: u64) -> usize {
+        while let Some(&(departure_ns, bytes)) = self.waiting.front()
+            && departure_ns <= now_ns
+        {
+            self.waiting.pop_front();
+            self.waiting_bytes -= u64::from(bytes);
+        }
+        self.waiting.len()
+    }
+
+    fn enqueue(&mut self, now_ns: u64, length: u32) -> Result<u64, Drop> {
+        let Some(rate) = self.config.rate else { return Ok(now_ns) };
+        let waiting = self.waiting_at(now_ns);
+        let room = match self.config.queue {
+            Queue::Packets(limit) => waiting < limit as usize,
+            Queue::Bytes(limit) => self.waiting_bytes + u64::from(length) <= limit,
+        };
+        if !room {
+            return Err(Drop::Tail);
+        }
+        let service_ns = u64::from(length).saturating_mul(1_000_000_000) / rate.0.max(1);
+        let departure_ns = self.free_at_ns.max(now_ns).saturating_add(service_ns);
+        self.free_at_ns = departure_ns;
+        self.waiting.push_back((departure_ns, length));
+        self.waiting_bytes += u64::from(length);
+        Ok(departure_ns)
+    }
+}
