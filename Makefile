@@ -2,7 +2,7 @@
 # installs the packages it lacks (scripts/packages) and says which.
 
 # What the programs link and what the lab runs.
-BUILD_PACKAGES := gcc libc6-dev libpcap-dev pkg-config
+BUILD_PACKAGES := clang gcc libc6-dev libelf-dev libpcap-dev linux-libc-dev make pkg-config zlib1g-dev
 LAB_PACKAGES   := iproute2
 
 CARGO ?= cargo

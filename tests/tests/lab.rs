@@ -18,7 +18,7 @@ use spand_tests::lab::tap::Tap;
 use spand_tests::lab::topology::{MIRROR_DEVICE, NetworkPlan, Topology};
 use spand_tests::lab::traffic::{Client, Plan, Server, Step, Transfer};
 use spand_tests::lab::truth::rules::{self, Reason};
-use spand_tests::lab::truth::{FlowId, Poller, Record, Row, Source, Trace};
+use spand_tests::lab::truth::{FlowId, Poller, Record, Row, SegmentTruth, Source, Trace};
 use spand_tests::lab::wire::{self, Sender};
 
 /// 10 Mbit/s in IP bytes.
@@ -54,6 +54,7 @@ fn run() -> Result<Run> {
             None
         }
     };
+    let per_segment = SegmentTruth::start(record.clone(), lab.port)?;
     let tap = Tap::start(&lab.gateway, MIRROR_DEVICE, &file)?;
     let server = Server::start(&lab.server, lab.port, "cubic", &poller)?;
 
@@ -61,7 +62,7 @@ fn run() -> Result<Run> {
     for network in &lab.networks {
         let target = lab.server_address(network.plan.prefix);
         let from = *network.addresses.first().context("a network without a client")?;
-        let plan = Plan { congestion_control: "cubic".to_owned(), steps: vec![Step::Stream(STREAM)] };
+        let plan = Plan::new("cubic", vec![Step::Stream(STREAM)]);
         workers.push(network.namespace.spawn("client", move || Client::connect(from, target)?.ask(&plan))?);
     }
     let mut bulk = Vec::new();
@@ -75,6 +76,7 @@ fn run() -> Result<Run> {
     if let Some(trace) = trace {
         assert_eq!(trace.finish()?, 0, "events lost by the trace");
     }
+    assert_eq!(per_segment.finish()?, 0, "segments without room in the truth");
     drop(poller);
     assert_eq!(tap.finish()?.dropped, 0, "packets lost by the tap");
     assert_eq!(record.dropped(), 0, "rows lost by the record");
@@ -99,8 +101,39 @@ fn the_lab_is_what_it_claims_to_be() -> Result<()> {
     if run.traced {
         trace_agrees_with_packets(&run);
     }
+    every_segment_is_in_the_truth(&run);
     rules_find_the_losses(&run);
     Ok(())
+}
+
+/// A row for everything that came in and for everything the sender handed down (several segments at a time: the device
+/// cuts them), with its sequence numbers and at its time, up to the last: the server closes first, so the end of the stream
+/// is acknowledged outside `ESTABLISHED`.
+fn every_segment_is_in_the_truth(run: &Run) {
+    for flow in run.senders.keys() {
+        let rows = |source| run.rows.iter().filter(move |row| row.source == source && row.flow() == *flow);
+        let from_client = |s: &&Segment| s.source.port == flow.remote.port() && s.source.address == flow.remote.ip();
+        let received = run.segments.iter().filter(from_client).count();
+        let back = rows(Source::SegmentIn).count();
+        // The handshake and what comes after the socket is closed have no row.
+        assert!(back <= received && back + 4 >= received, "{back} rows of {received} segments in");
+        let mut delays_us = Vec::new();
+        for row in rows(Source::SegmentOut).filter(|row| row.notsent_bytes > Some(1)) {
+            let sent = |s: &&Segment| s.destination.port == flow.remote.port() && Some(s.seq) == row.snd_nxt;
+            let segment = run.segments.iter().filter(sent).find(|s| s.payload_len > 0 && s.at.0 >= row.time_ns);
+            let segment = segment.unwrap_or_else(|| panic!("nobody captured what follows {:?}", row.snd_nxt));
+            delays_us.push((segment.at.0 - row.time_ns) / 1_000);
+        }
+        delays_us.sort_unstable();
+        assert!(delays_us.len() > 200, "only {} rows of new data", delays_us.len());
+        let median_us = delays_us[delays_us.len() / 2];
+        assert!(median_us < 1_000, "the tap is {median_us} us behind");
+        let last = rows(Source::SegmentIn).next_back().expect("a row");
+        assert_eq!(last.notsent_bytes, Some(0), "the last row of {flow:?} is not from the end");
+        let probes = run.rows.iter().filter(|row| row.source == Source::Probe && row.flow() == *flow);
+        let last_probe = probes.max_by_key(|row| row.time_ns).map_or(0, |row| row.time_ns);
+        assert!(last.time_ns > last_probe, "nothing was seen outside ESTABLISHED");
+    }
 }
 
 /// A floor is exact, since nothing may be faster than the path; a ceiling is generous, since the machine may be busy.
@@ -190,7 +223,7 @@ fn rules_find_the_losses(run: &Run) {
         // Windows polled each millisecond are as good as those traced per ACK.
         let polled: Vec<_> = run.rows.iter().copied().filter(|row| row.source == Source::Info).collect();
         let polled = rules::samples(&polled);
-        assert_eq!(polled.len(), samples.len(), "samples without and with the trace");
+        assert_eq!(polled.len(), samples.len(), "samples of the poll alone and of everything");
         for (polled, traced) in polled.iter().zip(&samples) {
             let apart = (polled.segments - traced.segments).abs();
             assert!(apart <= 1.0, "polled {polled:?}, traced {traced:?}");

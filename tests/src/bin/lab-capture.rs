@@ -15,7 +15,7 @@ use spand_tests::lab::path::{PathConfig, Queue, parse_delay, parse_rate};
 use spand_tests::lab::tap::Tap;
 use spand_tests::lab::topology::{ClientNetwork, MIRROR_DEVICE, NetworkPlan, Topology};
 use spand_tests::lab::traffic::{Client, Plan, Server, Step, Transfer};
-use spand_tests::lab::truth::{Poller, Record, Trace};
+use spand_tests::lab::truth::{Poller, Record, SegmentTruth, Trace};
 
 #[derive(Debug, Parser)]
 #[command(
@@ -101,8 +101,9 @@ fn main() -> Result<()> {
 
     let record = Record::default();
     let poller = Arc::new(Poller::start(record.clone())?);
-    let trace = Trace::start(record.clone(), lab.port)
-        .inspect_err(|error| eprintln!("no per-ACK truth, only TCP_INFO each millisecond: {error:#}"))
+    let trace = Trace::start(record.clone(), lab.port).inspect_err(|error| eprintln!("no tracepoints: {error:#}")).ok();
+    let per_segment = SegmentTruth::start(record.clone(), lab.port)
+        .inspect_err(|error| eprintln!("no truth per segment, only TCP_INFO each millisecond: {error:#}"))
         .ok();
     let tap = Tap::start(&lab.gateway, MIRROR_DEVICE, &arguments.out.join("capture.pcap"))?;
     let server = Server::start(&lab.server, lab.port, &arguments.congestion_control, &poller)?;
@@ -117,6 +118,7 @@ fn main() -> Result<()> {
 
     drop(server);
     let trace_lost = trace.map(Trace::finish).transpose()?;
+    let segments_lost = per_segment.map(SegmentTruth::finish).transpose()?;
     drop(poller);
     let tap = tap.finish()?;
     let rows = record.write_csv(&arguments.out.join("truth.csv"))?;
@@ -133,6 +135,7 @@ fn main() -> Result<()> {
     println!("{} packets captured ({} dropped by the kernel)", tap.packets, tap.dropped);
     println!("{rows} rows of truth ({} without room)", record.dropped());
     println!("events the trace lost: {}", trace_lost.map_or("no trace".to_owned(), |lost| lost.to_string()));
+    println!("segments without room: {}", segments_lost.map_or("no account".to_owned(), |lost| lost.to_string()));
     println!("{:.1} s; results in {}", begin.elapsed().as_secs_f64(), arguments.out.display());
     Ok(())
 }
@@ -165,7 +168,7 @@ fn plans(arguments: &Arguments) -> Vec<Plan> {
     let run = Duration::from_secs(arguments.seconds.into());
     match arguments.mode {
         Mode::Bulk => {
-            vec![Plan { congestion_control: arguments.congestion_control.clone(), steps: vec![Step::Stream(run)] }]
+            vec![Plan::new(&arguments.congestion_control, vec![Step::Stream(run)])]
         }
         Mode::Transfers => {
             vec![Plan::transfer(&arguments.congestion_control, arguments.bytes); arguments.count.into()]
@@ -199,7 +202,7 @@ fn app(arguments: &Arguments, run: Duration) -> Plan {
         steps.extend([Step::Send(piece), Step::Pause(period)]);
         time += period;
     }
-    Plan { congestion_control: arguments.congestion_control.clone(), steps }
+    Plan::new(&arguments.congestion_control, steps)
 }
 
 fn plan_text(arguments: &Arguments, plans: &[Plan]) -> String {

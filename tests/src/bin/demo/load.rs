@@ -90,7 +90,7 @@ pub(crate) fn learn(lab: &Topology, look: &mut dyn FnMut() -> Result<()>) -> Res
             let (from, server) = (site.client(n)?, site.server);
             workers.push(namespace.spawn("stream", move || {
                 let steps = vec![Step::Stream(LEARNING)];
-                let plan = Plan { congestion_control: CONGESTION_CONTROL.to_owned(), steps };
+                let plan = Plan::new(CONGESTION_CONTROL, steps);
                 Client::connect(from, server)?.ask(&plan).map(drop)
             })?);
         }

@@ -1,6 +1,6 @@
 //! A client: connects from a given address, asks, reads the answer and times it.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
@@ -66,7 +66,12 @@ impl Client {
         let mut buffer = vec![0; 256 * 1024];
         let mut bytes = 0_u64;
         while plan.bytes().is_none_or(|expected| bytes < expected) {
-            let length = self.stream.read(&mut buffer).context("the answer stalled")?;
+            let length = match self.stream.read(&mut buffer) {
+                Ok(length) => length,
+                // A read with a time limit is not resumed by the kernel after an interruption.
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error).context("the answer stalled"),
+            };
             if length == 0 {
                 break;
             }

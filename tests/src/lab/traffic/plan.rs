@@ -33,12 +33,22 @@ pub struct Plan {
     pub congestion_control: String,
     /// In order.
     pub steps: Vec<Step>,
+    /// Most bytes that the application writes at a time.
+    pub write_bytes: u32,
 }
 
+/// Bytes of one write where a plan does not say.
+pub const WRITE_BYTES: u32 = 64 * 1024;
+
 impl Plan {
+    /// These steps, in writes of the usual size.
+    pub fn new(congestion_control: &str, steps: Vec<Step>) -> Self {
+        Self { congestion_control: congestion_control.to_owned(), steps, write_bytes: WRITE_BYTES }
+    }
+
     /// One answer of `bytes`.
     pub fn transfer(congestion_control: &str, bytes: u64) -> Self {
-        Self { congestion_control: congestion_control.to_owned(), steps: vec![Step::Send(bytes)] }
+        Self::new(congestion_control, vec![Step::Send(bytes)])
     }
 
     /// Bytes it sends in all; `None` where that depends on time.
@@ -54,6 +64,9 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.congestion_control)?;
+        if self.write_bytes != WRITE_BYTES {
+            write!(f, " %{}", self.write_bytes)?;
+        }
         for step in &self.steps {
             match step {
                 Step::Send(bytes) => write!(f, " {bytes}")?,
@@ -69,7 +82,7 @@ impl FromStr for Plan {
     type Err = anyhow::Error;
 
     fn from_str(line: &str) -> Result<Self> {
-        let mut words = line.split_whitespace();
+        let mut words = line.split_whitespace().peekable();
         let congestion_control = words.next().context("an empty request")?.to_owned();
         ensure!(congestion_control.len() < 16, "`{congestion_control}` is no congestion control");
         let time = |word: &str| -> Result<Duration> {
@@ -77,6 +90,14 @@ impl FromStr for Plan {
             ensure!(time <= TIME_MAX, "a step of {time:?} is longer than {TIME_MAX:?}");
             Ok(time)
         };
+        let write_bytes = match words.next_if(|word| word.starts_with('%')) {
+            Some(word) => word.trim_start_matches('%').parse().with_context(|| format!("`{word}` is no size"))?,
+            None => WRITE_BYTES,
+        };
+        ensure!(
+            (1..=WRITE_BYTES).contains(&write_bytes),
+            "a write of {write_bytes} bytes is outside 1 to {WRITE_BYTES}"
+        );
         let steps = words
             .take(STEPS_MAX + 1)
             .map(|word| match word.split_at_checked(1) {
@@ -92,7 +113,7 @@ impl FromStr for Plan {
         if steps.is_empty() || steps.len() > STEPS_MAX {
             bail!("a request has 1 to {STEPS_MAX} steps");
         }
-        Ok(Self { congestion_control, steps })
+        Ok(Self { congestion_control, steps, write_bytes })
     }
 }
 
@@ -107,6 +128,14 @@ mod tests {
         assert_eq!(plan.to_string(), line);
         assert_eq!(plan.bytes(), None);
         assert_eq!(Plan::transfer("reno", 7).to_string().parse::<Plan>().unwrap().bytes(), Some(7));
+    }
+
+    #[test]
+    fn the_size_of_writes_travels_with_it() {
+        let line = "reno %1448 30000";
+        let plan: Plan = line.parse().unwrap();
+        assert_eq!((plan.write_bytes, plan.to_string().as_str()), (1_448, line));
+        assert!("reno %0 1".parse::<Plan>().is_err());
     }
 
     #[test]

@@ -19,8 +19,6 @@ use crate::lab::truth::{FlowId, Poller};
 const CONNECTIONS_MAX: usize = 128;
 /// A peer that takes nothing for this long is given up.
 const STALL_MAX: Duration = Duration::from_secs(60);
-/// Bytes per write while streaming.
-const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The running server; it stops accepting when this is dropped.
 #[derive(Debug)]
@@ -140,14 +138,15 @@ fn answer(mut stream: &TcpStream, plan: &Plan) -> Result<()> {
     if socket::getsockopt(&stream, sockopt::TcpCongestion)? != *plan.congestion_control {
         set_congestion_control(&stream, &plan.congestion_control)?;
     }
-    let chunk = vec![b'x'; CHUNK_BYTES];
+    let chunk_bytes = usize::try_from(plan.write_bytes)?;
+    let chunk = vec![b'x'; chunk_bytes];
     for step in &plan.steps {
         match *step {
             Step::Send(bytes) => {
                 let mut left = bytes;
                 while left > 0 {
-                    let length = usize::try_from(left).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
-                    let Some(part) = chunk.get(..length) else { bail!("a chunk is {CHUNK_BYTES} bytes") };
+                    let length = usize::try_from(left).unwrap_or(chunk_bytes).min(chunk_bytes);
+                    let Some(part) = chunk.get(..length) else { bail!("a chunk is {chunk_bytes} bytes") };
                     stream.write_all(part)?;
                     left -= length as u64;
                 }

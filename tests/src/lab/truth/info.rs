@@ -1,4 +1,4 @@
-//! `TCP_INFO` of the watched sockets, every millisecond.
+//! `TCP_INFO` of the watched sockets, at intervals.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::lab::path::real_time_priority;
 
 /// Sockets watched at a time.
 const WATCH_LIMIT: usize = 256;
-/// Time between two looks.
+/// Time between two looks where nobody says otherwise.
 const PERIOD: Duration = Duration::from_millis(1);
 
 /// `struct tcp_info` of include/uapi/linux/tcp.h up to `tcpi_rcv_wnd` (Linux 6.2); an older kernel fills less of it.
@@ -117,6 +117,7 @@ impl TcpInfo {
             busy_us: Some(self.busy_time),
             rwnd_limited_us: Some(self.rwnd_limited),
             sndbuf_limited_us: Some(self.sndbuf_limited),
+            delivery_rate: Some(self.delivery_rate),
             pacing_rate: Some(self.pacing_rate),
             ..Row::new(time_ns, Source::Info, flow)
         }
@@ -196,6 +197,11 @@ pub struct Watch {
 impl Poller {
     /// Starts looking; rows go to `record`.
     pub fn start(record: Record) -> Result<Self> {
+        Self::start_every(PERIOD, record)
+    }
+
+    /// The same with a time between looks of one's own: long where [`super::SegmentTruth`] sees every segment.
+    pub fn start_every(period: Duration, record: Record) -> Result<Self> {
         let list = Arc::new(Mutex::new(List::default()));
         let stop = Arc::new(AtomicBool::new(false));
         let thread = thread::Builder::new()
@@ -208,7 +214,7 @@ impl Poller {
                         for watched in &mut list.lock().unwrap_or_else(PoisonError::into_inner).sockets {
                             watched.look(&record);
                         }
-                        thread::sleep(PERIOD);
+                        thread::sleep(period);
                     }
                 }
             })

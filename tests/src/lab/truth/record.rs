@@ -31,6 +31,38 @@ pub enum Source {
     Probe,
     /// Tracepoint `tcp:tcp_cong_state_set`: the state being entered.
     CongestionState,
+    /// A segment for the socket, in any state of it: the values *before* it is processed.
+    SegmentIn,
+    /// A segment of the socket: the values before it counts as sent.
+    SegmentOut,
+}
+
+impl Source {
+    /// Whether it gives the window, the congestion state and what is outstanding together.
+    pub const fn is_full(self) -> bool {
+        matches!(self, Self::Info | Self::SegmentIn | Self::SegmentOut)
+    }
+}
+
+/// What the kernel's clocks count at the moment (`enum tcp_chrono`, include/linux/tcp.h).
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// Nothing outstanding.
+    Idle,
+    /// Data outstanding, and neither of the next two.
+    Busy,
+    /// The receiver's window holds it back.
+    Receiver,
+    /// The send buffer does.
+    SendBuffer,
+}
+
+impl Limit {
+    /// From the kernel's number; `None` where it has no such clock.
+    pub fn from_kernel(number: u8) -> Option<Self> {
+        [Self::Idle, Self::Busy, Self::Receiver, Self::SendBuffer].get(usize::from(number)).copied()
+    }
 }
 
 /// The kernel's `enum tcp_ca_state` (include/uapi/linux/tcp.h).
@@ -136,6 +168,12 @@ pub struct Row {
     pub rwnd_limited_us: Option<u64>,
     /// Microseconds of those limited by the send buffer.
     pub sndbuf_limited_us: Option<u64>,
+    /// The clock that runs.
+    pub limit: Option<Limit>,
+    /// The window was found full when the kernel last looked (`tcp_cwnd_validate`).
+    pub cwnd_limited: Option<bool>,
+    /// Last delivery-rate sample in bytes per second.
+    pub delivery_rate: Option<u64>,
     /// Pacing rate in bytes per second.
     pub pacing_rate: Option<u64>,
     /// Next sequence number to send.
@@ -173,6 +211,9 @@ impl Row {
             busy_us: None,
             rwnd_limited_us: None,
             sndbuf_limited_us: None,
+            limit: None,
+            cwnd_limited: None,
+            delivery_rate: None,
             pacing_rate: None,
             snd_nxt: None,
             snd_una: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::record::{CongestionState, FlowId, Row, Source};
+use super::record::{CongestionState, FlowId, Limit, Row, Source};
 
 /// Why the kernel's window counted at that moment (definitions, "Samples").
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -30,8 +30,8 @@ pub struct KernelSample {
     pub reason: Reason,
 }
 
-/// Samples of all flows in `rows` (sorted by time), in order of flow and time. Needs the rows of `Source::Info`;
-/// `Source::Probe` makes the windows exact to the ACK.
+/// Samples of all flows in `rows` (sorted by time), in order of flow and time. Needs rows that are full
+/// ([`Source::is_full`]); those of segments, or `Source::Probe`, make the windows exact to the ACK.
 pub fn samples(rows: &[Row]) -> Vec<KernelSample> {
     let mut flows: BTreeMap<FlowId, Vec<&Row>> = BTreeMap::new();
     for row in rows {
@@ -56,7 +56,7 @@ fn of_flow(flow: FlowId, rows: &[&Row]) -> Vec<KernelSample> {
         let mut lost = false;
         let mut before: Option<Before> = None;
         for row in transfer {
-            if let Some(state) = row.ca_state.filter(|_| row.source == Source::Info) {
+            if let Some(state) = row.ca_state.filter(|_| row.source.is_full()) {
                 let entered = before.is_some_and(|b| !b.state.is_reduced()) && state.is_reduced();
                 lost |= entered;
                 if let Some(b) = before.filter(|b| entered && b.cwnd >= b.ssthresh && state != CongestionState::Loss) {
@@ -66,7 +66,7 @@ fn of_flow(flow: FlowId, rows: &[&Row]) -> Vec<KernelSample> {
             }
             before = Before::after(before, row);
         }
-        let Some(last) = transfer.iter().rev().find(|row| row.source == Source::Info) else { continue };
+        let Some(last) = transfer.iter().rev().find(|row| row.source.is_full()) else { continue };
         let (sent, retransmitted) = (last.data_segs_out.unwrap_or(0), last.total_retrans.unwrap_or(0));
         if !lost && retransmitted == retransmitted_before && sent > sent_before {
             out.extend(end_of(flow, transfer));
@@ -88,7 +88,7 @@ struct Before {
 impl Before {
     fn after(before: Option<Self>, row: &Row) -> Option<Self> {
         match row.source {
-            Source::Info => {
+            Source::Info | Source::SegmentIn | Source::SegmentOut => {
                 Some(Self { state: row.ca_state?, cwnd: row.cwnd?, ssthresh: row.ssthresh?, mss: row.mss? })
             }
             // Its threshold is not the real one, and its window is that of the state before.
@@ -128,7 +128,7 @@ fn transfers<'a, 'b>(rows: &'b [&'a Row]) -> Vec<&'b [&'a Row]> {
 }
 
 fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
-    let info: Vec<&Row> = transfer.iter().copied().filter(|row| row.source == Source::Info).collect();
+    let info: Vec<&Row> = transfer.iter().copied().filter(|row| row.source.is_full()).collect();
     let last = info.last()?;
     let total = last.data_segs_out?;
     let last_sent = info.iter().find(|row| row.data_segs_out == Some(total) && row.notsent_bytes == Some(0))?;
@@ -137,8 +137,9 @@ fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
     let in_last_round: Vec<&&Row> =
         info.iter().filter(|row| (begin_ns..=last_sent.time_ns).contains(&row.time_ns)).collect();
     let by_window = in_last_round.iter().any(|row| row.in_flight() >= row.cwnd);
-    let receiver_us = |row: Option<&&&Row>| row.and_then(|row| row.rwnd_limited_us);
-    let by_receiver = receiver_us(in_last_round.first()) != receiver_us(in_last_round.last());
+    let receiver_us = || in_last_round.iter().filter_map(|row| row.rwnd_limited_us);
+    let by_receiver = receiver_us().next() != receiver_us().next_back()
+        || in_last_round.iter().any(|row| row.limit == Some(Limit::Receiver));
     // The last acknowledgements of a slow start open the window to twice what was ever in flight: that is no sample.
     let avoidance = last_sent.cwnd? >= last_sent.ssthresh?;
     let (reason, segments) = if by_window && !by_receiver {

@@ -39,22 +39,32 @@ pub struct Trace {
 impl Trace {
     /// Starts tracing senders on `port`; rows go to `record`. Fails where the kernel has no tracefs or tracepoints.
     pub fn start(record: Record, port: u16) -> Result<Self> {
+        Self::start_events(record, port, &["tcp_probe", "tcp_cong_state_set"])
+    }
+
+    /// The same with changes of the congestion state only: the windows come from [`super::SegmentTruth`].
+    pub fn start_states(record: Record, port: u16) -> Result<Self> {
+        Self::start_events(record, port, &["tcp_cong_state_set"])
+    }
+
+    fn start_events(record: Record, port: u16, events: &'static [&'static str]) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let (tell, told) = std::sync::mpsc::sync_channel::<Result<()>>(1);
         let stopped = Arc::clone(&stop);
-        let thread = thread::Builder::new().name("trace".to_owned()).spawn(move || match Instance::create(port) {
-            Ok(instance) => {
-                // The other side waits for exactly one word; if it is gone there is nobody to read the trace either.
-                tell.send(Ok(())).context("nobody waits for the trace")?;
-                drop(tell);
-                instance.read(&record, &stopped)
-            }
-            Err(error) => {
-                let text = format!("{error:#}");
-                tell.send(Err(error)).context("nobody waits for the trace")?;
-                Err(anyhow!(text))
-            }
-        })?;
+        let thread =
+            thread::Builder::new().name("trace".to_owned()).spawn(move || match Instance::create(port, events) {
+                Ok(instance) => {
+                    // The other side waits for exactly one word; if it is gone there is nobody to read the trace either.
+                    tell.send(Ok(())).context("nobody waits for the trace")?;
+                    drop(tell);
+                    instance.read(&record, &stopped)
+                }
+                Err(error) => {
+                    let text = format!("{error:#}");
+                    tell.send(Err(error)).context("nobody waits for the trace")?;
+                    Err(anyhow!(text))
+                }
+            })?;
         told.recv().context("the trace's thread ended before it began")??;
         Ok(Self { stop, thread: Some(thread) })
     }
@@ -85,7 +95,7 @@ struct Instance {
 }
 
 impl Instance {
-    fn create(port: u16) -> Result<Self> {
+    fn create(port: u16, events: &[&str]) -> Result<Self> {
         if !Path::new(TRACEFS).join("instances").is_dir() {
             mount_tracefs()?;
         }
@@ -96,7 +106,7 @@ impl Instance {
         let mut instance = Self { directory, pipe: None, tai_ahead_ns: tai_ahead_ns()? };
         instance.set("trace_clock", "tai")?;
         instance.set("buffer_size_kb", BUFFER_KB)?;
-        for event in ["tcp_probe", "tcp_cong_state_set"] {
+        for event in events {
             instance.set(&format!("events/tcp/{event}/filter"), &format!("sport == {port}"))?;
             instance.set(&format!("events/tcp/{event}/enable"), "1")?;
         }
