@@ -71,7 +71,8 @@ pub struct Limits {
     pub idle_established: Micros,
     /// Silence after which a connection that is closing, or never finished its handshake, is forgotten. Default 2 minutes.
     pub idle_other: Micros,
-    /// Events waiting to be polled. At the limit the oldest goes, counted; the caller then reads the full state anew. Default 65,536.
+    /// Events waiting to be polled. At the limit the oldest goes, counted; the caller then reads the full state anew. From 16
+    /// on, a caller that takes them all after every call loses none. Default 65,536.
     pub events: NonZeroUsize,
 }
 

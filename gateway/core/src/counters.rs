@@ -66,11 +66,14 @@ pub enum Ignored {
     NoRoomNetwork,
     /// Event: the queue was full and the oldest went.
     EventQueueFull,
+    /// Advice: more pairs of hosts were told than are remembered, and the oldest went before its lifetime was over; starts
+    /// between them count as not advised.
+    AdviceForgotten,
 }
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -102,6 +105,7 @@ impl Ignored {
         Self::Karn,
         Self::NoRoomNetwork,
         Self::EventQueueFull,
+        Self::AdviceForgotten,
     ];
 
     /// Its stable name.
@@ -138,6 +142,7 @@ impl Ignored {
             Self::Karn => "karn",
             Self::NoRoomNetwork => "no_room_network",
             Self::EventQueueFull => "event_queue_full",
+            Self::AdviceForgotten => "advice_forgotten",
         }
     }
 }

@@ -137,7 +137,7 @@ impl EngineThread {
         self.report_store();
     }
 
-    /// Where events were lost (a whole table expiring at once can do that), what they said is read from the engine.
+    /// Where events were lost, what they said is read from the engine.
     fn publish_anew_after_loss(&mut self, now: Timestamp) {
         let lost = self.engine.counters().ignored(Ignored::EventQueueFull);
         if lost != self.events_lost {

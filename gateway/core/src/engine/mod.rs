@@ -41,6 +41,8 @@ pub struct Engine {
     /// Time of the last frame, where it lay too far ahead to be believed without another.
     leap: Option<Timestamp>,
     next_connection: u64,
+    /// The input is over, and connections are still to be ended.
+    finishing: bool,
 }
 
 /// The latest time believed (the year 2262): a broken clock far ahead of it would leave no later time for a deadline, and
@@ -49,6 +51,9 @@ const LATEST: Timestamp = Timestamp(u64::MAX / 2);
 
 /// Networks looked at per frame where many are due at once: a thousand frames then share what one would stand still for.
 const NETWORKS_PER_FRAME: usize = 64;
+
+/// No frame and no end of a connection gives more events.
+const EVENTS_PER_STEP: usize = 16;
 
 /// A frame further ahead than this moves the clock only if the next one lies as near to it: a single broken stamp would
 /// age everything, and stop the clock until the real time gets there.
@@ -68,6 +73,7 @@ impl Engine {
             now: Timestamp(0),
             leap: None,
             next_connection: 0,
+            finishing: false,
             config,
         }
     }
@@ -125,8 +131,11 @@ impl Engine {
         let mut turning = Turning::default();
         while let Some(key) = self.flows.due(self.now, &mut turning) {
             self.look(key);
+            self.take_network_events();
         }
-        while let Some(key) = self.flows.expired(self.now) {
+        while self.has_room_for_reports()
+            && let Some(key) = self.flows.expired(self.now)
+        {
             self.end(key);
         }
     }
@@ -136,19 +145,24 @@ impl Engine {
         self.flows.next_due().into_iter().chain(self.networks.poll_timeout()).min()
     }
 
-    /// The oldest event not taken yet.
+    /// The oldest event not taken yet; after [`Engine::finish`], also what the next connection to end has to tell. Take
+    /// them all after every call: at the limit the oldest goes, counted.
     pub fn poll_event(&mut self) -> Option<Event> {
+        while self.finishing && self.events.is_empty() {
+            match self.flows.least_wanted() {
+                Some(key) => self.end(key),
+                None => self.finishing = false,
+            }
+        }
         self.events.pop_front()
     }
 
-    /// The input is over: every connection ends, and its report is there to be polled.
+    /// The input is over. Connections end as [`Engine::poll_event`] comes to them, so that their reports need no more room
+    /// than events have; when it gives `None`, all have ended, and counters and networks are complete.
     pub fn finish(&mut self, now: Timestamp) {
         self.handle_timeout(now);
         self.decoder.finish(&mut self.counters);
-        while let Some(key) = self.flows.least_wanted() {
-            self.end(key);
-        }
-        self.take_network_events();
+        self.finishing = true;
     }
 
     /// The network that `address` belongs to.
@@ -158,7 +172,9 @@ impl Engine {
 
     /// Notes that `host` was told what to do towards `remote`: the next transfer between them counts as advised.
     pub fn note_advised(&mut self, host: IpAddr, remote: IpAddr, at: Timestamp) {
-        self.ledger.note(host, remote, at);
+        if self.ledger.note(host, remote, at) {
+            self.counters.ignore(Ignored::AdviceForgotten);
+        }
     }
 
     /// What was seen and what was ignored.
@@ -257,9 +273,18 @@ impl Engine {
         self.counters.connections_ended += 1;
         let Self { config, prefixes, networks, ledger, counters, now, .. } = self;
         let mut context = Context { limits: &config.limits, prefixes, ledger, counters, findings: networks, now: *now };
-        for report in connection.finish(*now, &mut context).into_iter().flatten() {
-            self.events.push_back(Event::DirectionEnded(report));
+        let reports = connection.finish(*now, &mut context);
+        for report in reports.into_iter().flatten() {
+            self.tell(Event::DirectionEnded(report));
         }
+        self.take_network_events();
+    }
+
+    /// Whether a connection may end of silence now. Those that may not wait for the next call.
+    fn has_room_for_reports(&self) -> bool {
+        !self.config.flow_reports
+            || self.events.is_empty()
+            || self.events.len() + EVENTS_PER_STEP <= self.config.limits.events.get()
     }
 
     fn announce(&mut self, host: Endpoint, remote: Endpoint, trigger: Trigger) {

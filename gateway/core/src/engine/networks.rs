@@ -64,9 +64,11 @@ impl Engine {
         self.take_network_events();
     }
 
-    /// Looks at networks that are due, at most so many.
+    /// Looks at networks that are due, at most so many and at most as many as there is room for their events: the others
+    /// stay due.
     pub(super) fn expire_networks(&mut self, at_most: usize) {
-        self.networks.expire(self.now, at_most);
+        let room = self.config.limits.events.get().saturating_sub(self.events.len());
+        self.networks.expire(self.now, at_most.min(room));
         self.take_network_events();
     }
 

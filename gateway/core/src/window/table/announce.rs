@@ -13,27 +13,36 @@ use crate::window::view::NoEstimate;
 /// Shortest time between two evaluations of a network to which only round-trip times come.
 const RTT_LOOK: Micros = Micros::from_secs(1);
 
-/// What was last told of a network.
+/// What was told of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Told {
-    share: Window,
-    rtt: Option<Micros>,
+    /// Last, as a move or a refresh.
+    last: Values,
+    /// Last as a move, or at first: refreshes in between do not hide that the estimate drifts away from it.
+    moved: Values,
     at: Timestamp,
 }
 
-impl Told {
-    fn of(estimate: &Estimate, at: Timestamp) -> Self {
-        Self { share: estimate.share, rtt: estimate.rtt_mean, at }
+/// What an estimate is compared by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Values {
+    share: Window,
+    rtt: Option<Micros>,
+}
+
+impl Values {
+    fn of(estimate: &Estimate) -> Self {
+        Self { share: estimate.share, rtt: estimate.rtt_mean }
     }
 
-    /// Whether the share or the round-trip time is off by at least the part `change` of what was told.
-    fn moved_to(&self, estimate: &Estimate, change: f64) -> bool {
+    /// Whether the share or the round-trip time is off by at least the part `change` of these.
+    fn moved_to(&self, now: &Self, change: f64) -> bool {
         let off = |told: f64, now: f64| (now - told).abs() >= change * told && now.to_bits() != told.to_bits();
-        let rtt_moved = match (self.rtt, estimate.rtt_mean) {
+        let rtt_moved = match (self.rtt, now.rtt) {
             (Some(told), Some(now)) => off(told.0 as f64, now.0 as f64),
             (told, now) => told != now,
         };
-        rtt_moved || off(self.share.bytes(), estimate.share.bytes())
+        rtt_moved || off(self.share.bytes(), now.share.bytes())
     }
 }
 
@@ -89,15 +98,19 @@ impl NetworkTable {
 
 impl Entry {
     fn tell(&mut self, estimate: Estimate, now: Timestamp, config: &WindowConfig) -> Option<Event> {
-        let worth_it = self.told.is_none_or(|told| {
-            let stale = self.untold && now.since(told.at) >= config.refresh;
-            stale || told.moved_to(&estimate, config.change)
-        });
-        worth_it.then(|| {
-            self.told = Some(Told::of(&estimate, now));
-            self.untold = false;
-            Event::Estimate(estimate)
-        })
+        let last = Values::of(&estimate);
+        let moved = match self.told {
+            Some(told) if [told.last, told.moved].iter().all(|told| !told.moved_to(&last, config.change)) => {
+                if !self.untold || now.since(told.at) < config.refresh {
+                    return None;
+                }
+                told.moved
+            }
+            _ => last,
+        };
+        self.told = Some(Told { last, moved, at: now });
+        self.untold = false;
+        Some(Event::Estimate(estimate))
     }
 
     fn withdraw(&mut self, reason: Withdrawal) -> Option<Event> {

@@ -47,6 +47,28 @@ fn an_estimate_appears_moves_and_is_refreshed() {
 }
 
 #[test]
+fn a_slow_drift_is_a_move_in_spite_of_refreshes() {
+    let mut table = table(10);
+    (1..=3).for_each(|connection| table.add(&end(1, START, 100.0, connection)));
+    assert_eq!(shares(&events(&mut table)), [Ok(100.0)]);
+    // Each sample moves the average to what is told, or would be.
+    let mut told = |at, segments| {
+        table.add(&end(1, seconds(at), segments, 3 + at));
+        shares(&events(&mut table))
+    };
+    assert_eq!(told(20, 116.0), [Ok(104.0)], "a refresh");
+    assert_eq!(told(40, 124.0), [Ok(108.0)], "a refresh");
+    assert_eq!(told(50, 126.0), [Ok(111.0)], "a move of 11 % in all, 3 % from the refresh");
+    assert_eq!(told(52, 118.0), [], "112, and 111 is told");
+    let mut table = self::table(10);
+    (1..=3).for_each(|connection| table.add(&end(1, START, 100.0, connection)));
+    table.add(&end(1, seconds(20), 136.0, 4));
+    assert_eq!(shares(&events(&mut table)), [Ok(100.0), Ok(109.0)], "and a refresh");
+    table.add(&end(1, seconds(21), 54.0, 5));
+    assert_eq!(shares(&events(&mut table)), [Ok(98.0)], "a move from the refresh, 2 % from where it began");
+}
+
+#[test]
 fn a_round_trip_time_that_moves_is_told_within_a_second() {
     let mut table = told();
     table.add_rtt(network(1), seconds(1), HOST, Micros(50_000));
