@@ -31,7 +31,6 @@ pub(super) fn confidence(slice: WindowSlice<'_>, age: Micros, max_age: Micros) -
     let deviation = (squares / count - mean * mean).max(0.0).sqrt();
     let agreement = if mean > 0.0 { 1.0 / (1.0 + deviation / mean) } else { 0.0 };
     let freshness = 1.0 - (age.0 as f64 / max_age.0.max(1) as f64).min(1.0);
-    let addresses = remotes::remotes(slice).iter().filter(|remote| remote.samples > 0).count();
-    let breadth = if addresses > 1 { 1.0 } else { ONE_ADDRESS };
+    let breadth = if remotes::several_gave_samples(slice) { 1.0 } else { ONE_ADDRESS };
     Confidence::new(count / (count + HALF_TRUST_SAMPLES) * agreement * freshness * breadth)
 }

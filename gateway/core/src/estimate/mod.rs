@@ -124,47 +124,44 @@ pub(crate) struct Counts {
 impl Counts {
     pub(crate) fn of(slice: WindowSlice<'_>) -> Self {
         let mut counts = Self::default();
-        let mut sampled = SmallVec::<[u64; 32]>::new();
-        let mut lossy = SmallVec::<[u64; 32]>::new();
-        let mut all = SmallVec::<[u64; 32]>::new();
+        let mut connections = SmallVec::<[(u64, bool, bool); 32]>::new();
         for contribution in slice.contributions {
             counts.samples = counts.samples.saturating_add(contribution.samples);
             counts.lower_bounds = counts.lower_bounds.saturating_add(contribution.lower_bounds);
             let Some(source) = contribution.source else { continue };
-            all.push(source.connection.0);
-            if contribution.samples > 0 {
-                sampled.push(source.connection.0);
-            }
-            if contribution.loss_samples > 0 {
-                lossy.push(source.connection.0);
-            }
+            connections.push((source.connection.0, contribution.samples > 0, contribution.loss_samples > 0));
         }
-        counts.connections = distinct(&mut sampled);
-        counts.connections_in_all = distinct(&mut all);
-        counts.loss_connections = distinct(&mut lossy);
+        connections.sort_unstable();
+        for same in connections.chunk_by(|(one, ..), (next, ..)| one == next) {
+            counts.connections_in_all = counts.connections_in_all.saturating_add(1);
+            let sampled = same.iter().any(|(_, sampled, _)| *sampled);
+            let lossy = same.iter().any(|(_, _, lossy)| *lossy);
+            counts.connections = counts.connections.saturating_add(sampled.into());
+            counts.loss_connections = counts.loss_connections.saturating_add(lossy.into());
+        }
         counts
     }
 }
 
-fn distinct(ids: &mut SmallVec<[u64; 32]>) -> u32 {
-    ids.sort_unstable();
-    ids.dedup();
-    u32::try_from(ids.len()).unwrap_or(u32::MAX)
-}
-
 /// The segment size that half of the samples reach.
 fn median_mss(slice: WindowSlice<'_>) -> Bytes {
-    let mut sizes: SmallVec<[(Bytes, u32); 32]> = slice
-        .contributions
-        .iter()
-        .filter(|contribution| contribution.samples > 0)
-        .map(|contribution| (contribution.mss, contribution.samples))
-        .collect();
+    // A network has a few sizes; where it has many, they are put in order without looking for equal ones.
+    const FEW: usize = 8;
+    let mut sizes = SmallVec::<[(Bytes, u64); 32]>::new();
+    let mut total = 0;
+    for contribution in slice.contributions {
+        let (mss, samples) = (contribution.mss, u64::from(contribution.samples));
+        total += samples;
+        match sizes.iter_mut().take(FEW).find(|(size, _)| *size == mss) {
+            Some((_, count)) => *count += samples,
+            None if samples > 0 => sizes.push((mss, samples)),
+            None => {}
+        }
+    }
     sizes.sort_unstable();
-    let total: u64 = sizes.iter().map(|(_, samples)| u64::from(*samples)).sum();
     let mut below = 0;
     let median = sizes.iter().find(|(_, samples)| {
-        below += u64::from(*samples);
+        below += *samples;
         2 * below >= total
     });
     median.map_or(Bytes(0), |(mss, _)| *mss)

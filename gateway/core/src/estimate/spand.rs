@@ -22,8 +22,7 @@ impl Rule for SpandRule {
     }
 
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        let remotes = remotes::remotes(slice);
-        let average = remotes::average(&remotes)?;
-        Some(remotes::lower_bound(&remotes).filter(|bound| *bound > average).unwrap_or(average))
+        let average = remotes::average(slice)?;
+        Some(remotes::lower_bound(slice).filter(|bound| *bound > average).unwrap_or(average))
     }
 }

@@ -154,12 +154,18 @@ fn too_little_is_no_estimate_and_says_why() {
 
 #[test]
 fn the_segment_size_is_the_median_of_the_samples() {
-    let mut path = Path::new(RuleKind::Spand);
-    for mss in [536, 1_448, 1_448, 1_220] {
-        let sample = path.sample(End, 10.0, 1);
-        path.add(&WindowSample { mss: Bytes(mss), ..sample });
-    }
-    assert_eq!(path.estimate().unwrap().mss, Bytes(1_220));
+    let median = |sizes: &[u64]| {
+        let mut path = Path::new(RuleKind::Spand);
+        for mss in sizes {
+            let sample = path.sample(End, 10.0, 1);
+            path.add(&WindowSample { mss: Bytes(*mss), ..sample });
+        }
+        path.estimate().unwrap().mss
+    };
+    assert_eq!(median(&[536, 1_448, 1_448, 1_220]), Bytes(1_220));
+    assert_eq!(median(&[1_448, 536, 536, 1_448, 1_448]), Bytes(1_448));
+    let many: Vec<u64> = (1..=12).rev().map(|n| 100 * n).chain([1_200, 100, 100]).collect();
+    assert_eq!(median(&many), Bytes(600), "100 three times, 1,200 twice");
 }
 
 #[test]

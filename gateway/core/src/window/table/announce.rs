@@ -12,6 +12,9 @@ use crate::window::view::NoEstimate;
 
 /// Shortest time between two evaluations of a network to which only round-trip times come.
 const RTT_LOOK: Micros = Micros::from_secs(1);
+/// Shortest time between an evaluation of a network whose estimate was told and the next for a sample: what many transfers that
+/// end together change is told once.
+const SAMPLE_LOOK: Micros = Micros::from_millis(100);
 
 /// What was told of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -63,6 +66,15 @@ impl NetworkTable {
         let due = self.slots.get(slot).and_then(|entry| entry.due(&self.config)).filter(|due| *due > now);
         if let Some(due) = due {
             self.slots.due_by(slot, due);
+        }
+    }
+
+    /// Evaluates a network to which a sample was added: at once while it has no estimate, and then now and again.
+    pub(super) fn consider_sample(&mut self, slot: Slot, now: Timestamp) {
+        let Some(entry) = self.slots.get(slot) else { return };
+        match entry.considered.map(|at| at.after(SAMPLE_LOOK)) {
+            Some(later) if entry.told.is_some() && later > now => self.slots.due_by(slot, later),
+            _ => self.consider(slot, now),
         }
     }
 

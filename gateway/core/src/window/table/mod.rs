@@ -28,8 +28,9 @@ use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 
 /// Windows of all networks.
 ///
-/// Adding costs a look-up; a sample costs one evaluation of its own network besides. Nothing else is evaluated but what
-/// [`Self::expire`] finds due: a network whose oldest bucket leaves the window, or whose estimate is to be told again.
+/// Adding costs a look-up, and an evaluation of its own network where the last one is some time ago. Nothing else is evaluated
+/// but what [`Self::expire`] finds due: a network whose last additions wait for that, whose oldest bucket leaves the window, or
+/// whose estimate is to be told again.
 #[derive(Debug)]
 pub struct NetworkTable {
     config: WindowConfig,
@@ -90,7 +91,7 @@ impl NetworkTable {
         };
         self.shared += u64::from(shared);
         self.note_change(slot);
-        self.consider(slot, sample.at);
+        self.consider_sample(slot, sample.at);
     }
 
     /// Takes a round-trip time to an address of the network. Cheap: the estimate that it may move is evaluated at most once a

@@ -47,6 +47,20 @@ fn an_estimate_appears_moves_and_is_refreshed() {
 }
 
 #[test]
+fn samples_that_come_together_are_told_together() {
+    let mut table = told();
+    let ms = |n| START.after(Micros::from_millis(n));
+    (4..10).for_each(|connection| table.add(&end(1, ms(connection), 40.0, connection)));
+    assert_eq!(shares(&events(&mut table)), [], "evaluated less than 100 ms ago");
+    assert_eq!(table.estimate(network(1), ms(9)).map(|estimate| estimate.samples), Some(9), "whoever asks is told all");
+    assert!(table.poll_timeout().is_some_and(|due| due == ms(100)));
+    assert!(table.expire(ms(100), 10));
+    assert_eq!(shares(&events(&mut table)), [Ok(30.0)]);
+    table.add(&end(1, ms(200), 90.0, 10));
+    assert_eq!(shares(&events(&mut table)), [Ok(36.0)], "at once where the last one is 100 ms ago");
+}
+
+#[test]
 fn a_slow_drift_is_a_move_in_spite_of_refreshes() {
     let mut table = table(10);
     (1..=3).for_each(|connection| table.add(&end(1, START, 100.0, connection)));
