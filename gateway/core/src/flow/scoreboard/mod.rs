@@ -38,6 +38,8 @@ pub(crate) struct Scoreboard {
     acked_sent: Timestamp,
     /// SACK blocks taken lately, newest first; empty ones where there were fewer.
     blocks: [(u64, u64); 3],
+    /// Borders that found no room since [`Scoreboard::take_unsplit`] last asked.
+    unsplit: u32,
 }
 
 /// What a cumulative acknowledgement did.
@@ -82,6 +84,7 @@ impl Scoreboard {
             sacked_to: 0,
             acked_sent: Timestamp(0),
             blocks: [(0, 0); 3],
+            unsplit: 0,
         }
     }
 
@@ -280,7 +283,11 @@ impl Scoreboard {
     fn split_at(&mut self, position: u64, limit: usize) -> usize {
         let index = self.first_after(position);
         let Some(segment) = self.segments.get_mut(index) else { return index };
-        if segment.start >= position || self.segments.len() >= limit {
+        if segment.start >= position {
+            return index;
+        }
+        if self.segments.len() >= limit {
+            self.unsplit = self.unsplit.saturating_add(1);
             return index;
         }
         let Some(segment) = self.segments.get_mut(index) else { return index };
@@ -290,6 +297,11 @@ impl Scoreboard {
         lower.marks.set(Mark::Untimed);
         self.segments.insert(index, lower);
         index + 1
+    }
+
+    /// How many borders found no room since this was asked last: what lies around one is marked as a whole or not at all.
+    pub(crate) fn take_unsplit(&mut self) -> u32 {
+        std::mem::take(&mut self.unsplit)
     }
 
     fn forget(&mut self, segment: &Outstanding) {

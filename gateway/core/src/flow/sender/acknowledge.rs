@@ -139,10 +139,18 @@ impl Sender {
             let (left, right) = (self.position(block.left), self.position(block.right));
             newly += self.board.sack(left, right, limit);
         }
+        self.count_unsplit(context);
         if newly > 0 {
             self.board.deem_lost();
         }
         (newly, dsack)
+    }
+
+    /// Counts what the scoreboard had no room to tell apart.
+    pub(super) fn count_unsplit(&mut self, context: &mut Context<'_>) {
+        for _ in 0..self.board.take_unsplit() {
+            context.counters.ignore(Ignored::Inexact);
+        }
     }
 
     /// Lets recovery take the acknowledgement and follows its turn.

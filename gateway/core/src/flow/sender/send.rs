@@ -169,6 +169,7 @@ impl Sender {
         }
         let limit = context.segment_limit(self.acknowledged);
         let Placed { merged, .. } = self.board.send(extent.start, extent.end, stamp, limit);
+        self.count_unsplit(context);
         if merged {
             context.counters.ignore(Ignored::Inexact);
         }

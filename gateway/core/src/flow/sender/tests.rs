@@ -194,6 +194,19 @@ fn a_tail_probe_is_no_loss_until_later_data_is_acknowledged_without_a_dsack() {
 }
 
 #[test]
+fn a_sack_block_that_finds_no_room_on_the_scoreboard_is_counted() {
+    let mut script = Script::new();
+    script.limits.outstanding_segments = std::num::NonZeroU32::new(2).unwrap();
+    script.send(100, 0..4);
+    assert_eq!(script.counters.ignored(Ignored::Inexact), 2, "two of four were merged");
+    script.ack_with(200, 0, &[(2, 3)], 100);
+    assert_eq!(script.sender.board.sacked(), 0);
+    assert_eq!(script.counters.ignored(Ignored::Inexact), 4, "either end of the block lies inside a merged segment");
+    script.send(300, 2..3);
+    assert_eq!(script.counters.ignored(Ignored::Inexact), 6, "and of the repeat");
+}
+
+#[test]
 fn a_tail_probe_answered_by_a_dsack_was_needless() {
     let mut script = Script::new();
     script.send(100, 0..4);
