@@ -63,7 +63,7 @@ pub struct Limits {
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of seen sequence space per sender. At the limit the lowest hole is taken as seen, counted. Default 1,024.
     pub sequence_ranges: NonZeroU32,
-    /// IP packets in fragments at a time, about 250 bytes each. At the limit the oldest is given up, counted. Default 4,096.
+    /// IP packets in fragments at a time, about half a KiB each. At the limit the oldest is given up, counted. Default 4,096.
     pub fragmented_packets: NonZeroUsize,
     /// Window samples kept per flow report; later ones are counted only. Default 10,000.
     pub report_samples: NonZeroU32,
