@@ -13,7 +13,7 @@ help: ## Say what can be made
 
 .PHONY: demo
 demo: packages ## Real TCP over a real path: estimates against the kernel's truth, and what a host does with them
-	$(CARGO) build --release -p spand-gateway -p spand-agent -p spand-tests
+	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin demo
 	./target/release/demo
 
 .PHONY: test

@@ -8,6 +8,7 @@
 //! Knows nothing about packets, sockets, gRPC or JSON, and never decides an estimate. No lock here is held across IO or
 //! an await.
 
+mod batch;
 mod change;
 mod clock;
 mod config;
@@ -23,7 +24,6 @@ mod tests;
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use parking_lot::{Mutex, RwLock};
 use spand_core::event::{Event, StartImminent, Withdrawal};
@@ -37,6 +37,7 @@ use self::mailbox::Subscribers;
 use self::networks::{Networks, Put};
 use self::pace::Pace;
 
+pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
 pub use self::config::PublisherConfig;
 pub use self::mailbox::SubscribeError;
@@ -48,34 +49,6 @@ pub use self::subscription::Subscription;
 #[derive(Clone, Debug)]
 pub struct Published {
     shared: Arc<Shared>,
-}
-
-/// What the engine's thread hands over at a time.
-#[derive(Clone, Debug)]
-pub struct Batch {
-    /// When the engine gave it, to time the hop to the publisher.
-    pub polled: Instant,
-    /// Events in the order polled. `DirectionEnded` is of no interest here.
-    pub events: Vec<Event>,
-    /// Networks whose state changed otherwise, as they are now.
-    pub views: Vec<NetworkView>,
-    /// Networks that left the table without an event: they had no estimate.
-    pub gone: Vec<Network>,
-    /// The engine's numbers, where they are renewed with this batch.
-    pub engine: Option<EngineStatus>,
-}
-
-impl Batch {
-    /// A batch of nothing, polled now.
-    pub fn new() -> Self {
-        Self { polled: Instant::now(), events: Vec::new(), views: Vec::new(), gone: Vec::new(), engine: None }
-    }
-}
-
-impl Default for Batch {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 struct Shared {

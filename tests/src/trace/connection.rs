@@ -7,36 +7,7 @@ use arrayvec::ArrayVec;
 use rand::RngExt;
 use rand::rngs::StdRng;
 
-/// Payload of a full-sized segment: 1,500 less headers and timestamps.
-pub const MSS: u32 = 1_448;
-
-/// Addresses and ports, the server's first.
-#[derive(Clone, Copy, Debug)]
-pub struct Tuple {
-    /// Server, inside.
-    pub server: (Ipv4Addr, u16),
-    /// Client, outside.
-    pub client: (Ipv4Addr, u16),
-}
-
-/// A packet to be written.
-#[derive(Clone, Debug)]
-pub struct Packet {
-    /// From the server (data), else from the client (acknowledgements).
-    pub from_server: bool,
-    /// First sequence number.
-    pub seq: u32,
-    /// Acknowledgement.
-    pub ack: u32,
-    /// TCP flags.
-    pub flags: u8,
-    /// Payload bytes.
-    pub payload_len: u32,
-    /// SACK blocks.
-    pub sack: ArrayVec<(u32, u32), 3>,
-    /// The sender sent these bytes before.
-    pub is_retransmission: bool,
-}
+use super::packet::{ACK, FIN, MSS, PSH, Packet, SYN, Tuple, control};
 
 /// State of a connection between its packets.
 #[derive(Debug)]
@@ -78,10 +49,6 @@ enum Stage {
     Closed,
 }
 
-const SYN: u8 = 0x02;
-const FIN: u8 = 0x01;
-const ACK: u8 = 0x10;
-const PSH: u8 = 0x08;
 const SERVER_ISN: u32 = 1_000_000;
 const CLIENT_ISN: u32 = 5_000_000;
 
@@ -318,8 +285,4 @@ impl Connection {
             self.at_ns = now_ns + 50_000;
         }
     }
-}
-
-fn control(from_server: bool, seq: u32, ack: u32, flags: u8, payload_len: u32) -> Packet {
-    Packet { from_server, seq, ack, flags, payload_len, sack: ArrayVec::new(), is_retransmission: false }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::connection::{Packet, Tuple};
+use super::packet::{Packet, Tuple};
 
 /// Writes frames, cut at the snap length.
 #[derive(Debug)]

@@ -7,6 +7,7 @@
 
 pub mod connection;
 pub mod frame;
+pub mod packet;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

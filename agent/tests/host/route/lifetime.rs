@@ -1,0 +1,146 @@
+//! How long a start stays: set, changed, aged, removed at every end of the agent.
+
+use super::*;
+
+#[test]
+fn a_start_is_set_changed_withdrawn_and_removed_at_the_stop() {
+    in_namespace("set_changed_withdrawn", || async {
+        two_uplinks();
+        let before = ip("route show") + &ip("-6 route show");
+        let mut gateway = Gateway::start().await;
+        let (mut agent, mut stream) =
+            agent_with(&mut gateway, &["192.0.2.0/24", "198.51.100.0/24", "2001:db8:77::/48"]).await;
+        let routes = ours();
+        // Half of the share of 40: the way cannot pace.
+        assert!(routes.contains("192.0.2.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 20"), "{routes}");
+        assert!(routes.contains("2001:db8:77::/48 via 2001:db8:1::1 dev up0 metric 21328 initcwnd 20"), "{routes}");
+
+        stream.send(UpdateEvent::Estimate(estimate("192.0.2.0/24", 60, 60))).await;
+        eventually(SOON, "the window moves", || {
+            ours().contains("192.0.2.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 30")
+        })
+        .await;
+
+        let network = "198.51.100.0/24".parse().unwrap();
+        stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Expired }).await;
+        eventually(SOON, "the withdrawn one goes", || !ours().contains("198.51.100.0/24")).await;
+        assert!(ours().contains("192.0.2.0/24"));
+
+        let status = agent.json(&["status", "--json"]);
+        assert_eq!(status["in_force"].as_array().unwrap().len(), 2, "{status}");
+        assert_eq!(agent.stop(), Some(0));
+        assert_eq!(ip("route show") + &ip("-6 route show"), before);
+    });
+}
+
+#[test]
+fn advice_ages_out_when_the_gateway_is_lost() {
+    in_namespace("ages_out", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let agent = Agent::start(&gateway, ROUTE, "");
+        let stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 2)]).await;
+        eventually(SOON, "the route is set", || ours().contains("192.0.2.0/24")).await;
+        drop((stream, gateway));
+        eventually(Duration::from_secs(5), "the route ages out", || ours().is_empty()).await;
+        let status = agent.json(&["status", "--json"]);
+        assert_eq!(status["gateway"]["connected"], false);
+        assert_eq!(status["advice"]["expired"], 1);
+    });
+}
+
+#[test]
+fn a_killed_agent_leaves_nothing_within_five_seconds() {
+    in_namespace("killed", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
+        agent.kill();
+        eventually(Duration::from_secs(5), "the guard removes the routes", || ours().is_empty()).await;
+    });
+}
+
+#[test]
+fn the_next_start_removes_what_a_dead_agent_and_guard_left() {
+    in_namespace("next_start", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        kill_both(&mut agent);
+        assert!(ours().contains("192.0.2.0/24"), "both are dead, so the route stays");
+
+        agent.run();
+        let _stream = gateway.snapshot(&[]).await;
+        eventually(SOON, "the next start cleans up", || ours().is_empty()).await;
+    });
+}
+
+#[test]
+fn a_damaged_ledger_is_set_aside_and_the_routes_marks_decide() {
+    in_namespace("damaged_ledger", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        kill_both(&mut agent);
+        std::fs::write(agent.ledger(), "\0\0rubbish\n\0\n").unwrap();
+        ip("route add 203.0.113.0/24 via 10.1.0.1 proto 83");
+
+        agent.run();
+        let _stream = gateway.snapshot(&[]).await;
+        eventually(SOON, "ours is removed", || !ours().contains("192.0.2.0/24")).await;
+        assert!(ours().contains("203.0.113.0/24"), "it has our number but not our metric: someone else's");
+        assert!(agent.ledger().with_extension("damaged").exists());
+    });
+}
+
+#[test]
+fn a_route_with_our_marks_that_is_not_in_the_ledger_is_left_alone() {
+    in_namespace("not_in_the_ledger", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        kill_both(&mut agent);
+        ip("route add 203.0.113.0/24 via 10.1.0.1 proto 83 metric 21328 initcwnd 7");
+
+        agent.run();
+        let _stream = gateway.snapshot(&[estimate("203.0.113.0/24", 40, 60)]).await;
+        eventually(SOON, "ours is removed", || !ours().contains("192.0.2.0/24")).await;
+        eventually(SOON, "refused", || agent.json(&["status", "--json"])["applied"]["administrator"] == 1).await;
+        assert!(ours().contains("203.0.113.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 7"));
+    });
+}
+
+#[test]
+fn undo_prints_commands_that_work_and_runs_them() {
+    in_namespace("undo", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
+        assert!(text(&agent.ledger()).contains("careful: share 40, clipped by fraction"));
+        kill_both(&mut agent);
+
+        let printed = String::from_utf8(agent.output(&["undo"]).stdout).unwrap();
+        let commands: Vec<&str> = printed.lines().filter_map(|line| line.strip_prefix("ip ")).collect();
+        assert_eq!(commands.len(), 2, "{printed}");
+        ip(commands[0]);
+        assert_eq!(ours().lines().count(), 1);
+        let done = agent.json(&["undo", "--run", "--json"]);
+        assert_eq!(done["removed"].as_array().unwrap().len(), 1, "{done}");
+        assert_eq!(ours(), "");
+    });
+}
+
+#[test]
+fn a_guard_that_ends_is_started_again() {
+    in_namespace("guard_restart", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        let first = agent.guard();
+        kill(first, Signal::SIGKILL).unwrap();
+        eventually(SOON, "a new guard", || agent.json(&["status", "--json"])["applied"]["guard_restarts"] == 1).await;
+        assert_ne!(agent.guard(), first);
+        agent.kill();
+        eventually(Duration::from_secs(5), "the new guard removes the route", || ours().is_empty()).await;
+    });
+}

@@ -1,0 +1,138 @@
+//! What others do to routes, links and rules, and what the agent may not do.
+
+use super::*;
+
+#[test]
+fn a_new_next_hop_removes_ours_first_and_brings_it_back_by_the_new_one() {
+    in_namespace("next_hop", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
+        ip("route replace default via 10.2.0.1");
+        eventually(SOON, "the stale copy goes", || !ours().contains("192.0.2.0/24 via 10.1.0.1")).await;
+        eventually(SOON, "it comes back", || ours().contains("192.0.2.0/24 via 10.2.0.1 dev up1")).await;
+        assert!(ours().contains("2001:db8:77::/48 via 2001:db8:1::1"), "the other family did not change");
+        let applied = agent.json(&["status", "--json"])["applied"].clone();
+        assert_eq!(applied["removed_for_change"], 1, "{applied}");
+        assert!(applied["stepped_back"].is_null(), "{applied}");
+    });
+}
+
+#[test]
+fn a_link_that_goes_down_and_up_is_not_taken_for_an_administrator() {
+    in_namespace("link_down", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        ip("link set up0 down");
+        eventually(SOON, "it is gone", || ours().is_empty()).await;
+        ip("link set up0 up");
+        ip("route replace default via 10.1.0.1");
+        eventually(SOON, "it comes back", || ours().contains("192.0.2.0/24 via 10.1.0.1")).await;
+        let applied = agent.json(&["status", "--json"])["applied"].clone();
+        assert!(applied["stepped_back"].is_null(), "{applied}");
+    });
+}
+
+#[test]
+fn what_cannot_be_copied_faithfully_is_refused_with_its_reason() {
+    in_namespace("refused", || async {
+        two_uplinks();
+        ip("route add 198.51.0.0/16 nexthop via 10.1.0.1 nexthop via 10.2.0.1");
+        ip("route add 100.64.0.0/16 dev up0");
+        ip("route add 203.0.113.0/24 via 10.1.0.1 proto static");
+        ip("route add 192.0.2.128/25 via 10.2.0.1");
+        ip("route add blackhole 198.18.0.0/15");
+        ip("route add 172.16.0.0/12 via 10.1.0.1 initcwnd 15");
+        ip("-6 route add 2001:db8:aa00::/40 nexthop via 2001:db8:1::1 dev up0 nexthop via 2001:db8:2::1 dev up1");
+        let before = ip("route show") + &ip("-6 route show");
+        let cases = [
+            ("198.51.100.0/24", "198.51.100.1", "multipath"),
+            ("100.64.7.0/24", "100.64.7.1", "on_link"),
+            ("203.0.113.0/24", "203.0.113.1", "administrator"),
+            ("192.0.2.0/24", "192.0.2.1", "more_specific"),
+            ("198.18.5.0/24", "198.18.5.1", "not_copyable"),
+            ("172.16.9.0/24", "172.16.9.1", "administrator"),
+            ("10.1.0.0/24", "10.1.0.9", "administrator"),
+            ("2001:db8:aa11::/48", "2001:db8:aa11::1", "multipath"),
+        ];
+        let mut gateway = Gateway::start().await;
+        let agent = Agent::start(&gateway, ROUTE, "");
+        let estimates: Vec<_> = cases.iter().map(|(network, ..)| estimate(network, 40, 60)).collect();
+        let _stream = gateway.snapshot(&estimates).await;
+        for (network, destination, reason) in cases {
+            let explained = || agent.json(&["explain", destination, "--json"]);
+            eventually(SOON, network, || explained()["outcome"] == reason).await;
+        }
+        assert_eq!(ip("route show") + &ip("-6 route show"), before);
+        assert_eq!(ours(), "");
+    });
+}
+
+#[test]
+fn policy_rules_of_someone_else_keep_that_family_plain() {
+    in_namespace("policy_rules", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
+        // What a VPN does: a route in `main` more specific than the default would take traffic out of the tunnel.
+        ip("rule add table main suppress_prefixlength 0 priority 100");
+        eventually(SOON, "the IPv4 route goes", || !ours().contains("192.0.2.0/24")).await;
+        eventually(SOON, "the IPv6 route comes back", || ours().contains("2001:db8:77::/48")).await;
+        assert_eq!(agent.json(&["explain", "192.0.2.1", "--json"])["outcome"], "policy_routing");
+    });
+}
+
+#[test]
+fn the_agent_steps_back_where_an_administrator_acts() {
+    in_namespace("steps_back", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let networks = ["192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"];
+        let (mut agent, _stream) = agent_with(&mut gateway, &networks).await;
+
+        ip("route add 192.0.2.0/24 via 10.2.0.1");
+        eventually(SOON, "ours gives way", || !ours().contains("192.0.2.0/24")).await;
+        ip("route del 198.51.100.0/24");
+        ip("route change 203.0.113.0/24 via 10.1.0.1 proto 83 metric 21328 initcwnd 7");
+        eventually(SOON, "both are noticed", || agent.json(&["status", "--json"])["applied"]["stepped_back"] == 2)
+            .await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(ours().trim(), "203.0.113.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 7");
+        assert_eq!(agent.json(&["explain", "198.51.100.1", "--json"])["outcome"], "stepped_back");
+        assert_eq!(agent.stop(), Some(0));
+        assert!(ip("route show").contains("192.0.2.0/24 via 10.2.0.1 dev up1"));
+        assert!(ours().contains("203.0.113.0/24"), "what an administrator changed is his");
+    });
+}
+
+#[test]
+fn a_second_agent_in_the_same_namespace_is_refused() {
+    in_namespace("second_agent", || async {
+        two_uplinks();
+        let mut gateway = Gateway::start().await;
+        let (_agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
+        let mut second = Agent::start(&gateway, ROUTE, "");
+        assert_eq!(second.ended(), Some(1));
+        assert!(ours().contains("192.0.2.0/24"));
+    });
+}
+
+#[test]
+fn without_the_right_to_change_routes_it_says_so_and_ends() {
+    in_namespace("no_right", || async {
+        let gateway = Gateway::start().await;
+        let agent = Agent::stopped();
+        agent.configure(&gateway, ROUTE, "");
+        // Of util-linux, as is `unshare`.
+        let output = std::process::Command::new("setpriv")
+            .args(["--bounding-set=-net_admin", "--inh-caps=-net_admin", env!("CARGO_BIN_EXE_spand-agent")])
+            .args(["run", "--config"])
+            .arg(agent.config())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with("error: apply = \"route\" needs the capability CAP_NET_ADMIN"), "{said}");
+    });
+}

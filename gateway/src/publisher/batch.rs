@@ -1,0 +1,37 @@
+//! What the engine hands over.
+
+use std::time::Instant;
+
+use spand_core::event::Event;
+use spand_core::window::view::NetworkView;
+use spand_proto::network::Network;
+
+use super::EngineStatus;
+
+/// What the engine's thread hands over at a time.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// When the engine gave it, to time the hop to the publisher.
+    pub polled: Instant,
+    /// Events in the order polled. `DirectionEnded` is of no interest here.
+    pub events: Vec<Event>,
+    /// Networks whose state changed otherwise, as they are now.
+    pub views: Vec<NetworkView>,
+    /// Networks that left the table without an event: they had no estimate.
+    pub gone: Vec<Network>,
+    /// The engine's numbers, where they are renewed with this batch.
+    pub engine: Option<EngineStatus>,
+}
+
+impl Batch {
+    /// A batch of nothing, polled now.
+    pub fn new() -> Self {
+        Self { polled: Instant::now(), events: Vec::new(), views: Vec::new(), gone: Vec::new(), engine: None }
+    }
+}
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self::new()
+    }
+}

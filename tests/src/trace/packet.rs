@@ -1,0 +1,46 @@
+//! A packet of a generated connection, as the tap sees it.
+
+use std::net::Ipv4Addr;
+
+use arrayvec::ArrayVec;
+
+/// Payload of a full-sized segment: 1,500 less headers and timestamps.
+pub const MSS: u32 = 1_448;
+
+/// Addresses and ports, the server's first.
+#[derive(Clone, Copy, Debug)]
+pub struct Tuple {
+    /// Server, inside.
+    pub server: (Ipv4Addr, u16),
+    /// Client, outside.
+    pub client: (Ipv4Addr, u16),
+}
+
+/// A packet to be written.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    /// From the server (data), else from the client (acknowledgements).
+    pub from_server: bool,
+    /// First sequence number.
+    pub seq: u32,
+    /// Acknowledgement.
+    pub ack: u32,
+    /// TCP flags.
+    pub flags: u8,
+    /// Payload bytes.
+    pub payload_len: u32,
+    /// SACK blocks.
+    pub sack: ArrayVec<(u32, u32), 3>,
+    /// The sender sent these bytes before.
+    pub is_retransmission: bool,
+}
+
+pub(super) const SYN: u8 = 0x02;
+pub(super) const FIN: u8 = 0x01;
+pub(super) const ACK: u8 = 0x10;
+pub(super) const PSH: u8 = 0x08;
+
+/// A packet without new data.
+pub(super) fn control(from_server: bool, seq: u32, ack: u32, flags: u8, payload_len: u32) -> Packet {
+    Packet { from_server, seq, ack, flags, payload_len, sack: ArrayVec::new(), is_retransmission: false }
+}
