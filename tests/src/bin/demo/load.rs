@@ -1,6 +1,8 @@
 //! The demo's transfers: the same timed set before and after, and the load from which the gateway learns.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,8 @@ pub(crate) const REPEATS: usize = 5;
 pub(crate) const LEARNING: Duration = Duration::from_secs(16);
 /// Time between two looks at what was learnt.
 const LOOK_PERIOD: Duration = Duration::from_secs(4);
+/// Time between two counts of the timed transfers.
+const COUNT_PERIOD: Duration = Duration::from_secs(2);
 /// Size of the short transfers beside the streams.
 const SHORT_BYTES: u64 = 150_000;
 /// Pause between them.
@@ -62,13 +66,23 @@ fn sites(lab: &Topology) -> impl Iterator<Item = (&Namespace, Site)> {
     })
 }
 
-/// The timed set: networks side by side, one transfer at a time on each path, a new connection for each.
-pub(crate) fn timed_set(lab: &Topology) -> Result<Vec<Timed>> {
-    let workers = sites(lab).map(|(namespace, site)| namespace.spawn("client", move || timed_site(&site)));
-    Ok(gather(workers.collect::<Result<_>>()?, &mut || Ok(()))?.concat())
+/// The timed set: networks side by side, one transfer at a time on each path, a new connection for each. `look` hears
+/// every few seconds how many are done of how many.
+pub(crate) fn timed_set(lab: &Topology, look: &dyn Fn(usize, usize)) -> Result<Vec<Timed>> {
+    let all = lab.networks.len() * TIMED_BYTES.len() * REPEATS;
+    let done = Arc::new(AtomicUsize::new(0));
+    let workers = sites(lab).map(|(namespace, site)| {
+        let done = Arc::clone(&done);
+        namespace.spawn("client", move || timed_site(&site, &done))
+    });
+    let mut looks = || {
+        look(done.load(Ordering::Relaxed), all);
+        Ok(())
+    };
+    Ok(gather(workers.collect::<Result<_>>()?, COUNT_PERIOD, &mut looks)?.concat())
 }
 
-fn timed_site(site: &Site) -> Result<Vec<Timed>> {
+fn timed_site(site: &Site, done: &AtomicUsize) -> Result<Vec<Timed>> {
     let mut timed = Vec::new();
     for repeat in 0..REPEATS {
         let from = site.client(repeat)?;
@@ -76,6 +90,7 @@ fn timed_site(site: &Site) -> Result<Vec<Timed>> {
             let transfer = Client::connect(from, site.server)?.ask(&Plan::transfer(CONGESTION_CONTROL, bytes))?;
             let flow = FlowId { local: site.server, remote: transfer.local };
             timed.push(Timed { network: site.network, bytes, completion: transfer.completion, flow });
+            done.fetch_add(1, Ordering::Relaxed);
         }
     }
     Ok(timed)
@@ -104,17 +119,21 @@ pub(crate) fn learn(lab: &Topology, look: &mut dyn FnMut() -> Result<()>) -> Res
             Ok(())
         })?);
     }
-    gather(workers, look).map(drop)
+    gather(workers, LOOK_PERIOD, look).map(drop)
 }
 
 /// Waits for all workers, but no longer than until the user interrupts: what they still do ends with the process.
-fn gather<T>(workers: Vec<JoinHandle<Result<T>>>, look: &mut dyn FnMut() -> Result<()>) -> Result<Vec<T>> {
+fn gather<T>(
+    workers: Vec<JoinHandle<Result<T>>>,
+    period: Duration,
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<Vec<T>> {
     let mut looked = Instant::now();
     while workers.iter().any(|worker| !worker.is_finished()) {
         if interrupt::came() {
             bail!("interrupted");
         }
-        if looked.elapsed() >= LOOK_PERIOD {
+        if looked.elapsed() >= period {
             looked = Instant::now();
             look()?;
         }

@@ -93,8 +93,8 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut product = Product::start_gateway(&lab, &program(arguments.gateway.as_deref(), "spand-gateway")?, folder)?;
     say(&format!("spand-gateway runs and listens on {MIRROR_DEVICE}"));
 
-    let before = timed_set(&lab, &folder.join("before.pcap"))?;
-    say(&format!("{} transfers timed, plain TCP ({CONGESTION_CONTROL})", before.timed.len()));
+    let how = format!("timed, plain TCP ({CONGESTION_CONTROL})");
+    let before = timed_set(&lab, &folder.join("before.pcap"), &how, &say)?;
     recorded(&lab, &folder.join("learning.pcap"), || {
         load::learn(&lab, &mut || {
             product.check()?;
@@ -113,8 +113,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     product.start_agent(&lab, &program(arguments.agent.as_deref(), "spand-agent")?)?;
     let granted = product.wait_for_routes(&lab, &networks)?;
     say(&format!("spand-agent runs (careful, apply = route, nothing held out) and has set {} routes", granted.len()));
-    let after = timed_set(&lab, &folder.join("after.pcap"))?;
-    say(&format!("{} transfers timed, started on advice", after.timed.len()));
+    let after = timed_set(&lab, &folder.join("after.pcap"), "timed, started on advice", &say)?;
 
     println!("\nInitial window really used, counted on the wire (1 MB transfers: segments before the first ACK)\n");
     outcome::print_first_flights(&networks, &before, &after, &granted);
@@ -123,11 +122,12 @@ fn run(arguments: &Arguments) -> Result<()> {
     let advised = compared(&product, &networks, &record)?;
     println!("\nThe shares again, now that advised connections are among those that were watched\n");
     compare::print(&advised);
-    println!(
-        "\nAsk the gateway yourself{}\n",
-        if arguments.keep { "" } else { " (with --keep it stays up until Ctrl-C)" }
-    );
-    product.print_addresses();
+    if arguments.keep {
+        println!("\nAsk the gateway yourself\n");
+        product.print_addresses();
+    } else {
+        println!("\nTo ask the gateway and the agent yourself: ./target/release/demo --keep\n");
+    }
     product.check()?;
     if arguments.out.is_some() {
         record.write_csv(&folder.join("truth.csv"))?;
@@ -166,9 +166,11 @@ fn plans() -> Result<Vec<NetworkPlan>> {
     NETWORKS.into_iter().map(plan).collect()
 }
 
-/// The timed set with its packets.
-fn timed_set(lab: &Topology, file: &Path) -> Result<Set> {
-    let timed: Vec<Timed> = recorded(lab, file, || load::timed_set(lab))?;
+/// The timed set with its packets; `say` hears how far it is.
+fn timed_set(lab: &Topology, file: &Path, how: &str, say: &dyn Fn(&str)) -> Result<Set> {
+    let count = |done: usize, all: usize| say(&format!("{done} of {all} transfers {how}"));
+    let timed: Vec<Timed> = recorded(lab, file, || load::timed_set(lab, &count))?;
+    say(&format!("{} transfers {how}", timed.len()));
     Ok(Set { timed, senders: wire::senders(&wire::read(file)?, lab.port)? })
 }
 
