@@ -30,6 +30,11 @@ lint: packages ## Format, clippy and documentation, each without a warning
 packages:
 	@./scripts/packages $(BUILD_PACKAGES) $(LAB_PACKAGES)
 
+.PHONY: accuracy
+accuracy: packages ## The reconstruction against real kernels over a covering design, resumable: ARGS="--minutes 55 --cell N"
+	$(CARGO) build --release -p spand-tests --bin accuracy
+	./target/release/accuracy $(ARGS)
+
 .PHONY: bench
 bench: packages ## Replay speed on a generated trace, beside a bare walk and a bare parse of the same file
 	$(CARGO) bench -p spand-tests --bench replay_speed

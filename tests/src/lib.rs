@@ -1,5 +1,6 @@
 //! The lab, scenarios, replay cases and benchmarks of spand.
 
+pub mod accuracy;
 pub mod corpus;
 pub mod lab;
 pub mod networks;

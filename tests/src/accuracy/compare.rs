@@ -1,0 +1,287 @@
+//! Holds the engine's word against the kernel's, for one cell.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::Result;
+use spand_core::flow::sample::{Limiter, SampleReason, WindowSample};
+use spand_core::window::view::NoEstimate;
+
+use super::cell::Recording;
+use super::engine::{Moment, Seen, View, replay};
+use super::factors::Cell;
+use super::result::{CellResult, Found, NetworkResult, Worst};
+use super::truth::{FlowTruth, Held, Kind, flows};
+use crate::lab::truth::rules::{self, KernelSample, Reason};
+use crate::lab::truth::{CongestionState, FlowId};
+
+/// Time between two looks at a window.
+const PERIOD_NS: u64 = 100_000_000;
+/// A sample's partner lies this close: an end is told by the kernel at its last acknowledgement and by the engine perhaps
+/// only after a timeout.
+const LOSS_APART_NS: u64 = 300_000_000;
+const END_APART_NS: u64 = 3_000_000_000;
+/// Events are one within this or so many round trips, whichever is longer.
+const EVENT_APART_NS: u64 = 50_000_000;
+const EVENT_APART_ROUNDS: f64 = 0.6;
+/// How much later a tap beside the sender has seen what the sender did.
+const TAP_BEHIND_NS: u64 = 300_000;
+/// Part of the packets that the tap loses in the second replay.
+const TAP_LOSS: f64 = 0.01;
+/// A congestion control can be found out from this many loss events or this long.
+const TELLING_EVENTS: usize = 3;
+const TELLING_NS: u64 = 5_000_000_000;
+
+/// Replays `capture` and compares.
+pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<CellResult> {
+    let truth = flows(&recording.rows);
+    let (moments, last_bytes) = moments(cell, &truth);
+    let seen = replay(capture, &moments, None)?;
+    let holed = replay(capture, &moments, Some((TAP_LOSS, cell.seed)))?;
+    let mut result = CellResult {
+        cell: Some(cell.clone()),
+        health: recording.health,
+        fault: recording.health.fault(),
+        flows: truth.len() as u64,
+        ..CellResult::default()
+    };
+    let begin_ns = moments.first().map_or(0, |moment| moment.time_ns);
+    for ((moment, view), holed) in moments.iter().zip(&seen.views).zip(&holed.views) {
+        if let Some(flow) = truth.get(&moment.flow) {
+            let last_byte = last_bytes.get(&moment.flow) == Some(&moment.time_ns);
+            at_moment(&mut result, cell, flow, moment, *view, *holed, last_byte, begin_ns);
+        }
+    }
+    let kernel = rules::samples(&recording.rows);
+    let same_instants = windows(&mut result, cell, &truth, &kernel, &seen);
+    events(&mut result, &truth, &seen);
+    flavours(&mut result, &truth, &moments, &seen);
+    for (flow, truth) in &truth {
+        of_flow(&mut result, truth, seen.reports.get(flow));
+    }
+    result.network = network(recording, &kernel, &seen, &same_instants);
+    Ok(result)
+}
+
+/// Every moment to look at: each period with data outstanding, and just after the last new byte.
+fn moments(cell: &Cell, truth: &BTreeMap<FlowId, FlowTruth>) -> (Vec<Moment>, BTreeMap<FlowId, u64>) {
+    let distance_ms: u64 = cell.level("tap").trim_end_matches("ms").parse().unwrap_or(0);
+    let mut moments = Vec::new();
+    let mut last_bytes = BTreeMap::new();
+    for (flow, truth) in truth {
+        let (first_ns, last_ns) = truth.span_ns();
+        let grid = (1..).map(|n| first_ns + n * PERIOD_NS).take_while(|time_ns| *time_ns < last_ns);
+        moments.extend(grid.filter(|at| truth.at(*at).is_some()).map(|time_ns| Moment { time_ns, flow: *flow }));
+        if let Some(sent_ns) = truth.last_new_byte_ns() {
+            let time_ns = sent_ns + TAP_BEHIND_NS + distance_ms * 1_000_000;
+            if truth.held(time_ns) == Some(Held::Window) {
+                last_bytes.insert(*flow, time_ns);
+                moments.push(Moment { time_ns, flow: *flow });
+            }
+        }
+    }
+    moments.sort();
+    moments.dedup();
+    (moments, last_bytes)
+}
+
+#[expect(clippy::too_many_arguments, reason = "one look at everything known of a moment")]
+fn at_moment(
+    result: &mut CellResult,
+    cell: &Cell,
+    flow: &FlowTruth,
+    moment: &Moment,
+    view: Option<View>,
+    holed: Option<View>,
+    last_byte: bool,
+    begin_ns: u64,
+) {
+    let Some(row) = flow.at(moment.time_ns) else { return };
+    let (Some(cwnd), Some(mss)) = (row.cwnd.map(f64::from), row.mss.map(f64::from)) else { return };
+    let segments = |view: Option<View>| view.and_then(|view| view.window).map(|bytes| bytes / mss);
+    let bulk = matches!(cell.level("work"), "bulk" | "receiver");
+    let periodic = if bulk { "window_bulk" } else { "window_app" };
+    let quiet = matches!(row.ca_state, Some(CongestionState::Open | CongestionState::Disorder));
+    let kind = if last_byte { "window_last_byte" } else { periodic };
+    match segments(view) {
+        Some(window) => {
+            result.errors(kind).add(window, cwnd);
+            if quiet && !last_byte {
+                result.errors(&format!("{periodic}_open")).add(window, cwnd);
+            }
+            result.note(Worst {
+                kind: kind.to_owned(),
+                remote: moment.flow.remote.to_string(),
+                at_s: moment.time_ns.saturating_sub(begin_ns) as f64 / 1e9,
+                kernel: cwnd,
+                engine: (window * 100.0).round() / 100.0,
+                state: row.ca_state.map_or("?", CongestionState::name).to_owned(),
+            });
+        }
+        None => result.count_limit("(window not known)", kind),
+    }
+    if let Some(window) = segments(holed) {
+        result.errors(&format!("{kind}_tap_loss")).add(window, cwnd);
+    }
+    if !last_byte && let (Some(held), Some(view)) = (flow.held(moment.time_ns), view) {
+        result.count_limit(held.name(), view.limiter.name());
+    }
+}
+
+/// Joins the window samples by flow, kind and time. Gives the kernel's value for each of the engine's that count: its
+/// partner's, or where it has none the window just before.
+fn windows(
+    result: &mut CellResult,
+    cell: &Cell,
+    truth: &BTreeMap<FlowId, FlowTruth>,
+    kernel: &[KernelSample],
+    seen: &Seen,
+) -> Vec<f64> {
+    let mut same_instants = Vec::new();
+    for (flow, report) in &seen.reports {
+        let mut open: Vec<&WindowSample> = report.samples.iter().collect();
+        for sample in kernel.iter().filter(|sample| sample.flow == *flow) {
+            let apart_ns = if sample.reason == Reason::Loss { LOSS_APART_NS } else { END_APART_NS };
+            let partner = open
+                .iter()
+                .enumerate()
+                .filter(|(_, seen)| class(seen.reason) == sample.reason)
+                .map(|(at, seen)| (seen.at.0.abs_diff(sample.time_ns), at))
+                .min()
+                .filter(|(distance_ns, _)| *distance_ns <= apart_ns);
+            let found = result.samples.entry(name(sample.reason).to_owned()).or_default();
+            found.truth += 1;
+            let Some((_, at)) = partner else { continue };
+            found.joined += 1;
+            let engine = open.swap_remove(at);
+            same_instants.extend((sample.reason != Reason::LowerBound).then_some(sample.segments));
+            // BBR's window is no share: its samples are held against the share below.
+            if !cell.is("cc", "bbr") {
+                let segments = engine.window.bytes() / f64::from(sample.mss.max(1));
+                result.errors(&format!("sample_{}", engine.reason.name())).add(segments, sample.segments);
+            }
+        }
+        let truth = truth.get(flow);
+        for sample in open.iter().filter(|sample| !sample.reason.is_lower_bound()) {
+            let window = truth.and_then(|truth| truth.window_before(sample.at.0)).map(f64::from);
+            // The rule takes one segment off at a loss (definitions, "Samples").
+            let off = if sample.reason.is_loss() { 1.0 } else { 0.0 };
+            same_instants.extend(window.map(|window| (window - off).max(1.0)));
+        }
+        for sample in &report.samples {
+            result.samples.entry(name(class(sample.reason)).to_owned()).or_default().seen += 1;
+            let share = truth.filter(|_| cell.is("cc", "bbr")).and_then(|truth| truth.share(sample.at.0));
+            if let Some(share) = share.filter(|_| !sample.reason.is_lower_bound()) {
+                result.errors("share_bbr").add(sample.window.segments_f64(sample.mss), share);
+            }
+        }
+    }
+    same_instants
+}
+
+fn class(reason: SampleReason) -> Reason {
+    if reason.is_lower_bound() {
+        Reason::LowerBound
+    } else if reason.is_loss() {
+        Reason::Loss
+    } else {
+        Reason::End
+    }
+}
+
+fn name(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Loss => "loss",
+        Reason::End => "end",
+        Reason::LowerBound => "lower bound",
+    }
+}
+
+/// Joins the congestion events by flow and time. The engine counts marks as loss events: it finds a reduction with any event
+/// that is no timeout.
+fn events(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, seen: &Seen) {
+    for (flow, truth) in truth {
+        let mut open: Vec<(u64, Kind)> =
+            seen.events.iter().filter(|(_, of, _)| of == flow).map(|(at_ns, _, kind)| (*at_ns, *kind)).collect();
+        for (at_ns, kind) in truth.events() {
+            let rounds_ns = truth.mean_srtt_us().unwrap_or(0.0) * 1e3 * EVENT_APART_ROUNDS;
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a round trip")]
+            let apart_ns = EVENT_APART_NS.max(rounds_ns as u64);
+            let like = |seen: Kind| (seen == Kind::Timeout) == (kind == Kind::Timeout);
+            let partner = open
+                .iter()
+                .enumerate()
+                .filter(|(_, (_, seen))| like(*seen))
+                .map(|(index, (seen_ns, _))| (seen_ns.abs_diff(at_ns), index))
+                .min()
+                .filter(|(distance_ns, _)| *distance_ns <= apart_ns);
+            let found = result.events.entry(kind.name().to_owned()).or_default();
+            found.truth += 1;
+            if let Some((_, index)) = partner {
+                found.joined += 1;
+                open.swap_remove(index);
+            }
+        }
+        for (_, kind) in open {
+            let name = if kind == Kind::Timeout { "false timeout" } else { "false recovery or reduction" };
+            result.events.entry(name.to_owned()).or_default().seen += 1;
+        }
+    }
+}
+
+/// The engine's word at each flow's last moment, where the flow was long enough to tell.
+fn flavours(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, moments: &[Moment], seen: &Seen) {
+    let mut last: BTreeMap<FlowId, View> = BTreeMap::new();
+    for (moment, view) in moments.iter().zip(&seen.views) {
+        if let Some(view) = view {
+            last.insert(moment.flow, *view);
+        }
+    }
+    for (flow, view) in last {
+        let Some(truth) = truth.get(&flow) else { continue };
+        let (first_ns, last_ns) = truth.span_ns();
+        if truth.events().len() >= TELLING_EVENTS || last_ns - first_ns >= TELLING_NS {
+            *result.flavours.entry(view.flavour.name().to_owned()).or_default() += 1;
+        }
+    }
+}
+
+fn of_flow(result: &mut CellResult, truth: &FlowTruth, report: Option<&spand_core::flow::report::DirectionReport>) {
+    let Some(report) = report else { return };
+    if let Some(retransmissions) = truth.retransmissions() {
+        result.retransmissions.truth += 1;
+        let counted = report.retransmitted_packets + report.hole_fill_packets + report.synfin_retransmitted_packets;
+        result.retransmissions.joined += u64::from(counted == u64::from(retransmissions));
+    }
+    if let (Some(engine), Some(kernel)) = (report.rtt_seqack.mean_us(), truth.mean_srtt_us()) {
+        result.errors("rtt_mean").add_relative(engine / kernel - 1.0);
+    }
+    if let (Some(engine), Some(kernel)) = (report.rtt_seqack.min, truth.min_rtt_us()) {
+        result.errors("rtt_min").add_relative(engine.0 as f64 / f64::from(kernel.max(1)) - 1.0);
+    }
+    if report.limited_by != Limiter::Unknown {
+        result.count_limit("(flows by engine)", report.limited_by.name());
+    }
+}
+
+fn network(recording: &Recording, kernel: &[KernelSample], seen: &Seen, same_instants: &[f64]) -> NetworkResult {
+    let view = seen.networks.iter().find(|view| view.network.prefix() == recording.network);
+    let estimate = view.and_then(|view| view.estimate.as_ref());
+    let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+    NetworkResult {
+        estimate: estimate.map(|estimate| estimate.share.segments_f64(estimate.mss)),
+        why_not: view.and_then(|view| view.why_not).map(|why| NoEstimate::name(why).to_owned()),
+        samples: view.map_or(0, |view| view.samples),
+        same_instants: mean(same_instants),
+        perfect: rules::mean_window(kernel),
+    }
+}
+
+/// How often something was found, of all cells together.
+pub fn sum<'a>(all: impl IntoIterator<Item = &'a Found>) -> Found {
+    all.into_iter().fold(Found::default(), |sum, found| Found {
+        truth: sum.truth + found.truth,
+        seen: sum.seen + found.seen,
+        joined: sum.joined + found.joined,
+    })
+}

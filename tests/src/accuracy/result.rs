@@ -1,0 +1,235 @@
+//! What is kept of a cell.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::factors::Cell;
+
+/// Errors kept of one kind and cell; beyond, every second one goes, again and again.
+const VALUES_MOST: usize = 2_000;
+/// Worst single errors kept.
+const WORST_MOST: usize = 12;
+/// A path is off when more than this part of its packets were over a millisecond late, or the mean lateness is above this.
+const LATE_PART_MOST: f64 = 0.01;
+const LATE_MEAN_MOST_US: f64 = 300.0;
+
+/// Whether the lab did what it was told.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Health {
+    /// Transfers that were complete.
+    pub transfers: u64,
+    /// Transfers that broke.
+    pub failed: u64,
+    /// Packets that the path delivered, both ways.
+    pub delivered: u64,
+    /// Packets lost at full queues.
+    pub queue_drops: u64,
+    /// Packets lost by chance and in outages.
+    pub other_drops: u64,
+    /// Packets the emulator lost itself.
+    pub emulator_drops: u64,
+    /// Packets over a millisecond late.
+    pub late_1ms: u64,
+    /// Mean lateness in microseconds.
+    pub late_mean_us: f64,
+    /// Largest lateness in milliseconds.
+    pub late_max_ms: f64,
+    /// The emulator ran under `SCHED_FIFO`.
+    pub real_time: bool,
+    /// Packets at the tap.
+    pub captured: u64,
+    /// Packets the tap lost.
+    pub tap_dropped: u64,
+    /// Rows of the kernel's account that were lost.
+    pub truth_lost: u64,
+    /// The machine's load at the end.
+    pub load: f64,
+}
+
+impl Health {
+    /// Why the cell means nothing and must run again; `None` where it is sound.
+    pub fn fault(&self) -> Option<String> {
+        let late_part = self.late_1ms as f64 / self.delivered.max(1) as f64;
+        if self.emulator_drops > 0 {
+            Some(format!("the emulator lost {} packets", self.emulator_drops))
+        } else if self.tap_dropped > 0 {
+            Some(format!("the tap lost {} packets", self.tap_dropped))
+        } else if self.truth_lost > 0 {
+            Some(format!("{} rows of truth were lost", self.truth_lost))
+        } else if late_part > LATE_PART_MOST || self.late_mean_us > LATE_MEAN_MOST_US {
+            Some(format!("the path was off: {:.1} % late, {:.0} us on average", late_part * 100.0, self.late_mean_us))
+        } else if self.captured == 0 || self.transfers == 0 {
+            Some(format!("{} transfers, {} packets captured", self.transfers, self.captured))
+        } else {
+            None
+        }
+    }
+}
+
+/// Relative errors of one kind. An error below one segment is kept as 0.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Errors {
+    /// How many there were.
+    pub count: u64,
+    /// Those kept, signed, in order of time.
+    pub values: Vec<f32>,
+    /// One in so many is kept.
+    #[serde(default)]
+    stride: u64,
+}
+
+impl Errors {
+    /// Adds one: `seen` against `truth`, in units of which one is the least that counts.
+    pub fn add(&mut self, seen: f64, truth: f64) {
+        let relative = if (seen - truth).abs() < 1.0 { 0.0 } else { (seen - truth) / truth.max(1.0) };
+        self.add_relative(relative);
+    }
+
+    /// Adds a relative error.
+    pub fn add_relative(&mut self, relative: f64) {
+        self.stride = self.stride.max(1);
+        if self.count.is_multiple_of(self.stride) {
+            #[expect(clippy::cast_possible_truncation, reason = "a few digits are enough")]
+            self.values.push(((relative * 1e5).round() / 1e5) as f32);
+            if self.values.len() > VALUES_MOST {
+                let kept = self.values.iter().copied().step_by(2).collect();
+                self.values = kept;
+                self.stride *= 2;
+            }
+        }
+        self.count += 1;
+    }
+}
+
+/// How often something was there and was seen.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+pub struct Found {
+    /// In the kernel's account.
+    pub truth: u64,
+    /// Seen by the engine.
+    pub seen: u64,
+    /// Both, joined.
+    pub joined: u64,
+}
+
+/// A single error worth a look.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Worst {
+    /// What of.
+    pub kind: String,
+    /// Which receiver.
+    pub remote: String,
+    /// Seconds since the cell's first packet.
+    pub at_s: f64,
+    /// The kernel's value in segments.
+    pub kernel: f64,
+    /// The engine's.
+    pub engine: f64,
+    /// The kernel's congestion state.
+    pub state: String,
+}
+
+/// A network at a cell's end, in segments.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct NetworkResult {
+    /// The estimate of the rule `spand`.
+    pub estimate: Option<f64>,
+    /// Why there is none.
+    pub why_not: Option<String>,
+    /// Samples behind it.
+    pub samples: u32,
+    /// Mean of the kernel's windows at the same instants.
+    pub same_instants: Option<f64>,
+    /// Mean of what a perfect observer would have sampled.
+    pub perfect: Option<f64>,
+}
+
+/// Everything kept of a cell.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct CellResult {
+    /// The cell.
+    pub cell: Option<Cell>,
+    /// Wall time of the run in seconds.
+    pub seconds: f64,
+    /// The lab's own account.
+    pub health: Health,
+    /// Why it means nothing, where it does.
+    pub fault: Option<String>,
+    /// Connections of the senders.
+    pub flows: u64,
+    /// Errors by kind.
+    pub errors: BTreeMap<String, Errors>,
+    /// Window samples by kind: kernel's and engine's.
+    pub samples: BTreeMap<String, Found>,
+    /// Loss events by kind.
+    pub events: BTreeMap<String, Found>,
+    /// Congestion control found out: by the engine's word for it, in flows long enough to tell.
+    pub flavours: BTreeMap<String, u64>,
+    /// Flows whose retransmissions were counted, and those counted as the kernel does.
+    pub retransmissions: Found,
+    /// What held senders: the kernel's word, then the engine's.
+    pub limits: BTreeMap<String, BTreeMap<String, u64>>,
+    /// The clients' network.
+    pub network: NetworkResult,
+    /// The worst errors.
+    pub worst: Vec<Worst>,
+}
+
+impl CellResult {
+    /// The errors of a kind, made where there are none yet.
+    pub fn errors(&mut self, kind: &str) -> &mut Errors {
+        self.errors.entry(kind.to_owned()).or_default()
+    }
+
+    /// Counts what the engine said held a sender, under the kernel's word for it.
+    pub fn count_limit(&mut self, kernel: &str, engine: &str) {
+        *self.limits.entry(kernel.to_owned()).or_default().entry(engine.to_owned()).or_default() += 1;
+    }
+
+    /// Keeps `worst` if it is among the worst.
+    pub fn note(&mut self, worst: Worst) {
+        let size =
+            |w: &Worst| if (w.engine - w.kernel).abs() < 1.0 { 0.0 } else { (w.engine / w.kernel.max(1.0)).ln().abs() };
+        self.worst.push(worst);
+        self.worst.sort_by(|a, b| size(b).total_cmp(&size(a)));
+        self.worst.truncate(WORST_MOST);
+    }
+}
+
+/// Median and 95th percentile of absolute errors; `None` where there is none.
+pub fn quantiles(values: impl IntoIterator<Item = f32>) -> Option<(f64, f64)> {
+    let mut sizes: Vec<f64> = values.into_iter().map(|value| f64::from(value.abs())).collect();
+    sizes.sort_by(f64::total_cmp);
+    let at = |percent: usize| sizes.get(sizes.len().saturating_sub(1) * percent / 100).copied();
+    Some((at(50)?, at(95)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn less_than_a_segment_is_no_error_and_long_rows_are_thinned() {
+        let mut errors = Errors::default();
+        errors.add(10.9, 10.0);
+        errors.add(12.0, 10.0);
+        assert_eq!(errors.values, [0.0, 0.2]);
+        for _ in 0..10_000 {
+            errors.add(5.0, 10.0);
+        }
+        assert_eq!(errors.count, 10_002);
+        assert!(errors.values.len() <= VALUES_MOST + 1 && errors.values.len() > 1_000);
+        assert_eq!(quantiles(errors.values), Some((0.5, 0.5)));
+        assert_eq!(quantiles([]), None);
+    }
+
+    #[test]
+    fn a_late_path_is_a_fault() {
+        let sound = Health { transfers: 1, captured: 9, delivered: 1_000, ..Health::default() };
+        assert_eq!(sound.fault(), None);
+        assert!(Health { late_1ms: 11, ..sound }.fault().is_some());
+        assert!(Health { tap_dropped: 1, ..sound }.fault().is_some());
+        assert!(Health { transfers: 0, ..sound }.fault().is_some());
+    }
+}

@@ -1,0 +1,85 @@
+//! Plots without a library: what a results page needs, in a few lines of SVG.
+
+use std::fmt::Write as _;
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 380.0;
+const LEFT: f64 = 60.0;
+const BOTTOM: f64 = 40.0;
+const TOP: f64 = 24.0;
+const COLOURS: [&str; 6] = ["#1b6ca8", "#c44536", "#3a7d44", "#8e5ea2", "#b8860b", "#555555"];
+
+/// Shares of values at or below x, x from 0.1 to 1,000 % on a logarithmic axis: one line for each series.
+pub fn distribution(title: &str, series: &[(String, Vec<f64>)]) -> String {
+    let x = |percent: f64| LEFT + (percent.clamp(0.1, 1_000.0).log10() + 1.0) / 4.0 * (WIDTH - LEFT - 180.0);
+    let y = |part: f64| TOP + (1.0 - part) * (HEIGHT - TOP - BOTTOM);
+    let mut svg = begin(title);
+    for percent in [0.1, 1.0, 5.0, 15.0, 100.0, 1_000.0] {
+        line(&mut svg, (x(percent), y(0.0)), (x(percent), y(1.0)));
+        label(&mut svg, (x(percent), y(0.0) + 16.0), "middle", &format!("{percent} %"));
+    }
+    for part in [0.0, 0.5, 0.95, 1.0] {
+        line(&mut svg, (x(0.1), y(part)), (x(1_000.0), y(part)));
+        label(&mut svg, (LEFT - 6.0, y(part) + 4.0), "end", &format!("{:.0} %", part * 100.0));
+    }
+    for ((name, values), (colour, n)) in series.iter().zip(COLOURS.iter().zip(0_u8..)) {
+        let mut sorted = values.clone();
+        sorted.sort_by(f64::total_cmp);
+        let mut points = String::new();
+        // A few hundred points show what there is.
+        let step = (sorted.len() / 300).max(1);
+        for (index, value) in sorted.iter().enumerate().step_by(step) {
+            let part = (index + 1) as f64 / sorted.len() as f64;
+            write!(points, "{:.1},{:.1} ", x(*value), y(part)).ok();
+        }
+        writeln!(svg, r#"<polyline fill="none" stroke="{colour}" stroke-width="1.6" points="{points}"/>"#).ok();
+        let at = (WIDTH - 170.0, TOP + 16.0 + 18.0 * f64::from(n));
+        writeln!(svg, r#"<rect x="{}" y="{}" width="10" height="10" fill="{colour}"/>"#, at.0, at.1 - 9.0).ok();
+        label(&mut svg, (at.0 + 16.0, at.1), "start", &format!("{name} ({})", values.len()));
+    }
+    svg + "</svg>\n"
+}
+
+/// Points by two values, both on logarithmic axes from 1 to 10,000, with the diagonal.
+pub fn scatter(title: &str, axes: (&str, &str), points: &[(f64, f64, usize)], names: &[&str]) -> String {
+    let x = |value: f64| LEFT + value.clamp(1.0, 1e4).log10() / 4.0 * (WIDTH - LEFT - 180.0);
+    let y = |value: f64| HEIGHT - BOTTOM - value.clamp(1.0, 1e4).log10() / 4.0 * (HEIGHT - TOP - BOTTOM);
+    let mut svg = begin(title);
+    for value in [1.0, 10.0, 100.0, 1_000.0, 10_000.0] {
+        line(&mut svg, (x(value), y(1.0)), (x(value), y(1e4)));
+        line(&mut svg, (x(1.0), y(value)), (x(1e4), y(value)));
+        label(&mut svg, (x(value), y(1.0) + 16.0), "middle", &value.to_string());
+        label(&mut svg, (LEFT - 6.0, y(value) + 4.0), "end", &value.to_string());
+    }
+    line(&mut svg, (x(1.0), y(1.0)), (x(1e4), y(1e4)));
+    for (a, b, series) in points {
+        let colour = COLOURS.get(*series % COLOURS.len()).unwrap_or(&"#000");
+        writeln!(svg, r#"<circle cx="{:.1}" cy="{:.1}" r="3" fill="{colour}" fill-opacity="0.7"/>"#, x(*a), y(*b)).ok();
+    }
+    for ((name, colour), n) in names.iter().zip(COLOURS).zip(0_u8..) {
+        let at = (WIDTH - 170.0, TOP + 16.0 + 18.0 * f64::from(n));
+        writeln!(svg, r#"<rect x="{}" y="{}" width="10" height="10" fill="{colour}"/>"#, at.0, at.1 - 9.0).ok();
+        label(&mut svg, (at.0 + 16.0, at.1), "start", name);
+    }
+    label(&mut svg, (f64::midpoint(LEFT, WIDTH - 180.0), HEIGHT - 6.0), "middle", axes.0);
+    label(&mut svg, (LEFT + 6.0, TOP + 12.0), "start", axes.1);
+    svg + "</svg>\n"
+}
+
+fn begin(title: &str) -> String {
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+         font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+    );
+    label(&mut svg, (LEFT, 15.0), "start", title);
+    svg
+}
+
+fn line(svg: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
+    writeln!(svg, r##"<line x1="{x1:.1}" y1="{y1:.1}" x2="{x2:.1}" y2="{y2:.1}" stroke="#dddddd"/>"##).ok();
+}
+
+fn label(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
+    let text = text.replace('&', "&amp;").replace('<', "&lt;");
+    writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#).ok();
+}

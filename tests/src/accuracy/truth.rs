@@ -1,0 +1,236 @@
+//! The kernel's account of each flow, made ready to be asked: what was the window at this moment, what held the sender, when
+//! did it see congestion?
+
+use std::collections::BTreeMap;
+
+use crate::lab::truth::{CongestionState, FlowId, Limit, Row, Source};
+
+/// What held a sender, by the kernel's own clocks and flags.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Held {
+    /// Its congestion window was full.
+    Window,
+    /// The receiver's window was.
+    Receiver,
+    /// The application had nothing more, or the send buffer took no more.
+    Application,
+    /// Its pacing: unsent data, a window with room.
+    Pacing,
+}
+
+impl Held {
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Window => "window",
+            Self::Receiver => "receiver",
+            Self::Application => "application",
+            Self::Pacing => "pacing",
+        }
+    }
+}
+
+/// A kind of congestion event.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Kind {
+    /// Entry into fast recovery.
+    Recovery,
+    /// A retransmission timeout.
+    Timeout,
+    /// A reduction after a mark, or after a tail loss probe that repaired a loss.
+    Reduction,
+}
+
+impl Kind {
+    /// Its name in results.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Recovery => "recovery",
+            Self::Timeout => "timeout",
+            Self::Reduction => "reduction",
+        }
+    }
+}
+
+/// One flow.
+#[derive(Debug, Default)]
+pub struct FlowTruth {
+    /// A row for every segment, by time.
+    rows: Vec<Row>,
+    /// States entered, by time.
+    states: Vec<(u64, CongestionState)>,
+    /// Rows of `TCP_INFO`, by time.
+    infos: Vec<Row>,
+}
+
+/// All flows of `rows`, which are sorted by time.
+pub fn flows(rows: &[Row]) -> BTreeMap<FlowId, FlowTruth> {
+    let mut flows: BTreeMap<FlowId, FlowTruth> = BTreeMap::new();
+    for row in rows {
+        let flow = flows.entry(row.flow()).or_default();
+        match row.source {
+            Source::SegmentIn | Source::SegmentOut => flow.rows.push(*row),
+            Source::Info => flow.infos.push(*row),
+            Source::CongestionState => flow.states.extend(row.ca_state.map(|state| (row.time_ns, state))),
+            Source::Probe => {}
+        }
+    }
+    // A connection that never sent is no sender.
+    flows.retain(|_, flow| !flow.rows.is_empty() && !flow.infos.is_empty());
+    flows
+}
+
+impl FlowTruth {
+    /// First and last segment.
+    pub fn span_ns(&self) -> (u64, u64) {
+        let first = self.rows.first().map_or(0, |row| row.time_ns);
+        (first, self.rows.last().map_or(first, |row| row.time_ns))
+    }
+
+    /// The state at `time_ns`, with data outstanding: the first row after it, whose values are those before its segment.
+    /// `None` where nothing is outstanding, or a timer changed the state in between.
+    pub fn at(&self, time_ns: u64) -> Option<&Row> {
+        let row = self.rows.get(self.rows.partition_point(|row| row.time_ns < time_ns))?;
+        let next_state = self.states.get(self.states.partition_point(|(at_ns, _)| *at_ns < time_ns));
+        let moved = next_state.is_some_and(|(at_ns, _)| *at_ns <= row.time_ns);
+        (row.unacked? > 0 && !moved).then_some(row)
+    }
+
+    /// What held the sender in the round trip before `time_ns`. A full window beats an application without data, as in the
+    /// kernel (`tcp_cwnd_validate`); the receiver counts where it was the limit at half of the segments or more.
+    pub fn held(&self, time_ns: u64) -> Option<Held> {
+        let round_ns = u64::from(self.at(time_ns)?.srtt_us?) * 1_000;
+        let from = self.rows.partition_point(|row| row.time_ns < time_ns.saturating_sub(round_ns));
+        let to = self.rows.partition_point(|row| row.time_ns < time_ns);
+        let round = self.rows.get(from..to).filter(|round| !round.is_empty())?;
+        let count = |what: fn(&Row) -> bool| round.iter().filter(|row| what(row)).count();
+        // After a segment is sent its successor's row shows it; what came in found everything sent that could be.
+        let full = |row: &Row| row.source == Source::SegmentIn && row.in_flight() >= row.cwnd;
+        if count(|row| row.limit == Some(Limit::Receiver)) * 2 >= round.len() {
+            Some(Held::Receiver)
+        } else if count(full) > 0 {
+            Some(Held::Window)
+        } else if count(|row| row.limit == Some(Limit::Receiver)) > 0 {
+            Some(Held::Receiver)
+        } else if count(|row| row.source == Source::SegmentIn && row.notsent_bytes == Some(0)) > 0 {
+            Some(Held::Application)
+        } else if round.iter().any(|row| row.notsent_bytes > Some(0)) {
+            Some(Held::Pacing)
+        } else {
+            Some(Held::Application)
+        }
+    }
+
+    /// When the last new byte was sent.
+    pub fn last_new_byte_ns(&self) -> Option<u64> {
+        // A FIN counts as a byte not sent.
+        let row = self.rows.iter().rev().find(|row| row.source == Source::SegmentOut && row.notsent_bytes > Some(1))?;
+        Some(row.time_ns)
+    }
+
+    /// Congestion events by time.
+    pub fn events(&self) -> Vec<(u64, Kind)> {
+        let mut events = Vec::new();
+        let mut before = CongestionState::Open;
+        for (at_ns, state) in &self.states {
+            let kind = match state {
+                CongestionState::Recovery => Some(Kind::Recovery),
+                CongestionState::Loss => Some(Kind::Timeout),
+                CongestionState::Reduced => Some(Kind::Reduction),
+                CongestionState::Open | CongestionState::Disorder => None,
+            };
+            if *state != before {
+                events.extend(kind.map(|kind| (*at_ns, kind)));
+            }
+            before = *state;
+        }
+        events
+    }
+
+    /// BBR's share in segments at `time_ns`: the highest delivery rate of the last ten round trips that the application did
+    /// not limit, times the smallest round trip.
+    pub fn share(&self, time_ns: u64) -> Option<f64> {
+        let to = self.infos.partition_point(|row| row.time_ns <= time_ns);
+        let last = self.infos.get(..to)?.last()?;
+        let (min_rtt_us, mss) = (last.min_rtt_us?, last.mss?);
+        let since_ns = time_ns.saturating_sub(u64::from(last.srtt_us?) * 10_000);
+        let from = self.infos.partition_point(|row| row.time_ns < since_ns);
+        let recent = self.infos.get(from..to)?.iter().filter(|row| row.app_limited != Some(true));
+        let rate = recent.filter_map(|row| row.delivery_rate).max().filter(|rate| *rate > 0)?;
+        Some(rate as f64 * f64::from(min_rtt_us) / 1e6 / f64::from(mss.max(1)))
+    }
+
+    /// Mean of the smoothed round trips, one for every segment that came in, in microseconds.
+    pub fn mean_srtt_us(&self) -> Option<f64> {
+        let times: Vec<f64> = self
+            .rows
+            .iter()
+            .filter(|row| row.source == Source::SegmentIn)
+            .filter_map(|row| row.srtt_us.map(f64::from))
+            .collect();
+        (times.len() >= 5).then(|| times.iter().sum::<f64>() / times.len() as f64)
+    }
+
+    /// Smallest round trip in microseconds.
+    pub fn min_rtt_us(&self) -> Option<u32> {
+        self.infos.iter().filter_map(|row| row.min_rtt_us).min()
+    }
+
+    /// Retransmissions ever.
+    pub fn retransmissions(&self) -> Option<u32> {
+        self.infos.last()?.total_retrans
+    }
+
+    /// The window just before `time_ns`.
+    pub fn window_before(&self, time_ns: u64) -> Option<u32> {
+        let to = self.rows.partition_point(|row| row.time_ns < time_ns);
+        self.rows.get(..to)?.last()?.cwnd
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(ms: u64, source: Source, cwnd: u32, unacked: u32, notsent: u32) -> Row {
+        let flow = FlowId { local: "192.0.2.2:80".parse().unwrap(), remote: "198.51.100.1:9".parse().unwrap() };
+        Row {
+            cwnd: Some(cwnd),
+            unacked: Some(unacked),
+            sacked: Some(0),
+            lost: Some(0),
+            retrans: Some(0),
+            notsent_bytes: Some(notsent),
+            srtt_us: Some(10_000),
+            limit: Some(Limit::Busy),
+            ..Row::new(ms * 1_000_000, source, flow)
+        }
+    }
+
+    #[test]
+    fn the_state_at_a_moment_is_that_before_the_next_segment() {
+        let rows = vec![row(10, Source::SegmentIn, 10, 10, 5_000), row(20, Source::SegmentIn, 11, 11, 5_000)];
+        let mut flow = FlowTruth { rows, ..FlowTruth::default() };
+        assert_eq!(flow.at(11_000_000).and_then(|row| row.cwnd), Some(11));
+        assert_eq!(flow.held(20_000_000), Some(Held::Window));
+        // A timeout fires before it.
+        flow.states = vec![(15_000_000, CongestionState::Loss)];
+        assert!(flow.at(11_000_000).is_none());
+        assert_eq!(flow.events(), [(15_000_000, Kind::Timeout)]);
+    }
+
+    #[test]
+    fn what_holds_a_sender_is_told_apart() {
+        let mut flow = FlowTruth::default();
+        let held = |rows: Vec<Row>, flow: &mut FlowTruth| {
+            flow.rows = rows;
+            flow.held(20_000_000)
+        };
+        let end = row(20, Source::SegmentIn, 20, 3, 0);
+        let receiver = Row { limit: Some(Limit::Receiver), ..row(15, Source::SegmentIn, 20, 3, 9_000) };
+        assert_eq!(held(vec![receiver, end], &mut flow), Some(Held::Receiver));
+        assert_eq!(held(vec![row(15, Source::SegmentIn, 20, 3, 0), end], &mut flow), Some(Held::Application));
+        assert_eq!(held(vec![row(15, Source::SegmentIn, 20, 3, 9_000), end], &mut flow), Some(Held::Pacing));
+        assert_eq!(held(vec![row(15, Source::SegmentIn, 20, 20, 0), end], &mut flow), Some(Held::Window));
+    }
+}
