@@ -63,18 +63,25 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
     Ok(result)
 }
 
-/// Every moment to look at: each period with data outstanding, and just after the last new byte.
+/// How long what passes the tap takes to the sender. The window follows acknowledgements, so what the gateway says at a
+/// moment is about the sender so much later.
+fn distance_ns(cell: &Cell) -> u64 {
+    cell.level("tap").trim_end_matches("ms").parse::<u64>().unwrap_or(0) * 1_000_000
+}
+
+/// Every moment to look at, by the tap's clock: each period with data outstanding, and just after the last new byte.
 fn moments(cell: &Cell, truth: &BTreeMap<FlowId, FlowTruth>) -> (Vec<Moment>, BTreeMap<FlowId, u64>) {
-    let distance_ms: u64 = cell.level("tap").trim_end_matches("ms").parse().unwrap_or(0);
+    let distance_ns = distance_ns(cell);
     let mut moments = Vec::new();
     let mut last_bytes = BTreeMap::new();
     for (flow, truth) in truth {
         let (first_ns, last_ns) = truth.span_ns();
-        let grid = (1..).map(|n| first_ns + n * PERIOD_NS).take_while(|time_ns| *time_ns < last_ns);
-        moments.extend(grid.filter(|at| truth.at(*at).is_some()).map(|time_ns| Moment { time_ns, flow: *flow }));
+        let grid = (1..).map(|n| first_ns + n * PERIOD_NS).take_while(|time_ns| *time_ns + distance_ns < last_ns);
+        let outstanding = grid.filter(|at| truth.at(*at + distance_ns).is_some());
+        moments.extend(outstanding.map(|time_ns| Moment { time_ns, flow: *flow }));
         if let Some(sent_ns) = truth.last_new_byte_ns() {
-            let time_ns = sent_ns + TAP_BEHIND_NS + distance_ms * 1_000_000;
-            if truth.held(time_ns) == Some(Held::Window) {
+            let time_ns = sent_ns + TAP_BEHIND_NS + distance_ns;
+            if truth.held(time_ns + distance_ns) == Some(Held::Window) {
                 last_bytes.insert(*flow, time_ns);
                 moments.push(Moment { time_ns, flow: *flow });
             }
@@ -96,7 +103,8 @@ fn at_moment(
     last_byte: bool,
     begin_ns: u64,
 ) {
-    let Some(row) = flow.at(moment.time_ns) else { return };
+    let at_ns = moment.time_ns + distance_ns(cell);
+    let Some(row) = flow.at(at_ns) else { return };
     let (Some(cwnd), Some(mss)) = (row.cwnd.map(f64::from), row.mss.map(f64::from)) else { return };
     let segments = |view: Option<View>| view.and_then(|view| view.window).map(|bytes| bytes / mss);
     let bulk = matches!(cell.level("work"), "bulk" | "receiver");
@@ -108,6 +116,11 @@ fn at_moment(
             result.errors(kind).add(window, cwnd);
             if quiet && !last_byte {
                 result.errors(&format!("{periodic}_open")).add(window, cwnd);
+            }
+            let state = row.ca_state.map_or("?", CongestionState::name);
+            result.errors(&format!("in_{state}")).add(window, cwnd);
+            if let Some(held) = flow.held(at_ns) {
+                result.errors(&format!("held_by_{}", held.name())).add(window, cwnd);
             }
             result.note(Worst {
                 kind: kind.to_owned(),
@@ -123,7 +136,7 @@ fn at_moment(
     if let Some(window) = segments(holed) {
         result.errors(&format!("{kind}_tap_loss")).add(window, cwnd);
     }
-    if !last_byte && let (Some(held), Some(view)) = (flow.held(moment.time_ns), view) {
+    if !last_byte && let (Some(held), Some(view)) = (flow.held(at_ns), view) {
         result.count_limit(held.name(), view.limiter.name());
     }
 }
@@ -250,7 +263,10 @@ fn of_flow(result: &mut CellResult, truth: &FlowTruth, report: Option<&spand_cor
     let Some(report) = report else { return };
     if let Some(retransmissions) = truth.retransmissions() {
         result.retransmissions.truth += 1;
-        let counted = report.retransmitted_packets + report.hole_fill_packets + report.synfin_retransmitted_packets;
+        let packets = report.retransmitted_packets + report.hole_fill_packets + report.synfin_retransmitted_packets;
+        // A packet of several segments at a tap behind offloads: the kernel counts segments.
+        let segments = truth.mss().map_or(0, |mss| report.retransmitted.0.div_ceil(u64::from(mss.max(1))));
+        let counted = packets.max(segments);
         result.retransmissions.joined += u64::from(counted == u64::from(retransmissions));
     }
     if let (Some(engine), Some(kernel)) = (report.rtt_seqack.mean_us(), truth.mean_srtt_us()) {

@@ -23,6 +23,10 @@ pub struct Plan {
     pub covered_after: usize,
 }
 
+/// In cells that no pair asks for, the first levels outside the heart weigh this many times as much: about one difficulty in
+/// each, so that a miss can be laid to one.
+const CALM: u32 = 4;
+
 /// A level of a factor.
 type Level = (usize, u8);
 
@@ -33,7 +37,7 @@ pub fn plan(seed: u64, least: usize) -> Plan {
     let mut impossible = Vec::new();
     let mut chosen: Vec<Levels> = Vec::new();
     while let Some((a, b)) = open.first().copied() {
-        let candidates: Vec<Levels> = (0..TRIES).filter_map(|_| draw(&mut dice, &[a, b])).take(CANDIDATES).collect();
+        let candidates: Vec<Levels> = (0..TRIES).filter_map(|_| draw(&mut dice, &[a, b], 1)).take(CANDIDATES).collect();
         let best = candidates.into_iter().max_by_key(|levels| open.iter().filter(|pair| meets(levels, **pair)).count());
         if let Some(levels) = best {
             open.retain(|pair| !meets(&levels, *pair));
@@ -46,7 +50,7 @@ pub fn plan(seed: u64, least: usize) -> Plan {
     let covered_after = chosen.len();
     let mut met: std::collections::BTreeSet<_> = chosen.iter().flat_map(triples).collect();
     while chosen.len() < least {
-        let candidates = (0..CANDIDATES).filter_map(|_| draw(&mut dice, &[]));
+        let candidates = (0..CANDIDATES).filter_map(|_| draw(&mut dice, &[], CALM));
         let fresh = |levels: &Levels| triples(levels).filter(|triple| !met.contains(triple)).count();
         let Some(levels) = candidates.max_by_key(fresh) else { continue };
         met.extend(triples(&levels));
@@ -80,22 +84,25 @@ fn meets(levels: &Levels, (a, b): (Level, Level)) -> bool {
     has(levels, a) && has(levels, b)
 }
 
-/// Levels by weight, those given forced; `None` where they contradict each other.
-fn draw(dice: &mut StdRng, forced: &[Level]) -> Option<Levels> {
+/// Levels by weight, those given forced; `None` where they contradict each other. Outside the heart the first level weighs
+/// `calm` times as much as it says.
+fn draw(dice: &mut StdRng, forced: &[Level], calm: u32) -> Option<Levels> {
     let mut levels = [0; FACTORS];
     for ((index, factor), level) in ALL.iter().enumerate().zip(&mut levels) {
         *level = match forced.iter().find(|(forced, _)| *forced == index) {
             Some((_, level)) => *level,
-            None => weighted(dice, factor.levels),
+            None => weighted(dice, factor.levels, if index < CORE { 1 } else { calm }),
         };
     }
     Numbers::of_levels(&levels).seconds.map(|_| levels)
 }
 
-fn weighted(dice: &mut StdRng, levels: &[(&str, u32)]) -> u8 {
-    let mut left = dice.random_range(0..levels.iter().map(|(_, weight)| weight).sum());
-    for (index, (_, weight)) in (0..).zip(levels) {
-        if left < *weight {
+fn weighted(dice: &mut StdRng, levels: &[(&str, u32)], first: u32) -> u8 {
+    let weight = |index: u8, weight: u32| if index == 0 { weight * first } else { weight };
+    let weights = || (0..).zip(levels).map(|(index, (_, w))| (index, weight(index, *w)));
+    let mut left = dice.random_range(0..weights().map(|(_, weight)| weight).sum());
+    for (index, weight) in weights() {
+        if left < weight {
             return index;
         }
         left -= weight;

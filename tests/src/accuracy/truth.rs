@@ -105,7 +105,11 @@ impl FlowTruth {
         let round = self.rows.get(from..to).filter(|round| !round.is_empty())?;
         let count = |what: fn(&Row) -> bool| round.iter().filter(|row| what(row)).count();
         // After a segment is sent its successor's row shows it; what came in found everything sent that could be.
-        let full = |row: &Row| row.source == Source::SegmentIn && row.in_flight() >= row.cwnd;
+        // The kernel also calls it full where the rest of it is too small for a packet worth sending (`tcp_tso_should_defer`).
+        let full = |row: &Row| {
+            let flagged = row.cwnd_limited == Some(true) && row.notsent_bytes > Some(1);
+            row.source == Source::SegmentIn && (row.in_flight() >= row.cwnd || flagged)
+        };
         if count(|row| row.limit == Some(Limit::Receiver)) * 2 >= round.len() {
             Some(Held::Receiver)
         } else if count(full) > 0 {
@@ -139,7 +143,8 @@ impl FlowTruth {
                 CongestionState::Reduced => Some(Kind::Reduction),
                 CongestionState::Open | CongestionState::Disorder => None,
             };
-            if *state != before {
+            // Each timeout is told, also one after another.
+            if *state != before || *state == CongestionState::Loss {
                 events.extend(kind.map(|kind| (*at_ns, kind)));
             }
             before = *state;
@@ -174,6 +179,11 @@ impl FlowTruth {
     /// Smallest round trip in microseconds.
     pub fn min_rtt_us(&self) -> Option<u32> {
         self.infos.iter().filter_map(|row| row.min_rtt_us).min()
+    }
+
+    /// Payload of a full segment.
+    pub fn mss(&self) -> Option<u32> {
+        self.rows.last()?.mss
     }
 
     /// Retransmissions ever.
@@ -216,7 +226,9 @@ mod tests {
         // A timeout fires before it.
         flow.states = vec![(15_000_000, CongestionState::Loss)];
         assert!(flow.at(11_000_000).is_none());
-        assert_eq!(flow.events(), [(15_000_000, Kind::Timeout)]);
+        flow.states.push((35_000_000, CongestionState::Loss));
+        flow.states.push((45_000_000, CongestionState::Open));
+        assert_eq!(flow.events(), [(15_000_000, Kind::Timeout), (35_000_000, Kind::Timeout)]);
     }
 
     #[test]
