@@ -108,7 +108,7 @@ impl CongestionState {
 fn transfers<'a, 'b>(rows: &'b [&'a Row]) -> Vec<&'b [&'a Row]> {
     let mut cuts = vec![0];
     let mut quiet_since_ns: Option<u64> = None;
-    for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.source == Source::Info) {
+    for (at, row) in rows.iter().enumerate().filter(|(_, row)| row.source.is_full()) {
         let quiet = row.unacked == Some(0) && row.notsent_bytes == Some(0);
         // Linux: the timeout is at least 200 ms above the smoothed round trip.
         let timeout_ns = 200_000_000 + u64::from(row.srtt_us.unwrap_or(0)) * 1_000;
@@ -148,7 +148,9 @@ fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
         // What was in the network at most: the path carried that much, whatever the window allowed.
         (Reason::LowerBound, info.iter().filter_map(|row| row.in_flight()).max()?)
     };
-    Some(KernelSample { time_ns: last.time_ns, flow, segments: f64::from(segments), mss: last.mss?, reason })
+    // The last row may be that of the next request.
+    let done = info.iter().find(|row| row.data_segs_out == Some(total) && row.unacked == Some(0)).unwrap_or(last);
+    Some(KernelSample { time_ns: done.time_ns, flow, segments: f64::from(segments), mss: last.mss?, reason })
 }
 
 #[cfg(test)]
@@ -199,6 +201,23 @@ mod tests {
         assert_eq!(unfilled.iter().map(|s| s.reason).collect::<Vec<_>>(), [Reason::LowerBound]);
         assert_eq!(mean_window(&unfilled), None);
         assert_eq!(mean_window(&filled), Some(26.0));
+    }
+
+    /// The poll sees the second transfer only when it is on its way; what goes out belongs to it all the same.
+    #[test]
+    fn a_transfer_begins_with_its_first_segment() {
+        use CongestionState::Open;
+        let out = |row: Row| Row { source: Source::SegmentOut, notsent_bytes: Some(9_000), ..row };
+        let rows = [
+            out(row(1, Open, 25, 0, 0)),
+            row(2, Open, 25, 25, 25),
+            row(90, Open, 26, 0, 25),
+            out(row(900, Open, 26, 0, 25)),
+            out(row(901, Open, 26, 20, 45)),
+            row(905, Open, 26, 26, 51),
+            row(990, Open, 27, 0, 51),
+        ];
+        assert_eq!(samples(&rows).iter().map(|s| s.segments).collect::<Vec<_>>(), [26.0, 27.0]);
     }
 
     #[test]
