@@ -45,7 +45,7 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
         flows: truth.len() as u64,
         ..CellResult::default()
     };
-    let begin_ns = moments.first().map_or(0, |moment| moment.time_ns);
+    let begin_ns = truth.values().map(|flow| flow.span_ns().0).min().unwrap_or(0);
     for ((moment, view), holed) in moments.iter().zip(&seen.views).zip(&holed.views) {
         if let Some(flow) = truth.get(&moment.flow) {
             let last_byte = last_bytes.get(&moment.flow) == Some(&moment.time_ns);

@@ -95,6 +95,14 @@ impl Cell {
         core.chain(rest).collect::<Vec<_>>().join(" ")
     }
 
+    /// What makes it difficult: the factors after the seventh that are not at their first level. How often a receiver
+    /// acknowledges (the seventh) is none.
+    pub fn difficulties(&self) -> Vec<String> {
+        let usual = |factor: &&Factor| factor.levels.first().is_none_or(|(first, _)| self.is(factor.name, first));
+        let unusual = ALL.iter().skip(7).filter(|factor| !usual(factor));
+        unusual.map(|factor| format!("{} {}", factor.name, self.level(factor.name))).collect()
+    }
+
     /// What its levels mean.
     pub fn numbers(&self) -> Numbers {
         Numbers::of(|factor| self.level(factor))

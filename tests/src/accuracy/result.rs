@@ -120,7 +120,7 @@ pub struct Worst {
     pub kind: String,
     /// Which receiver.
     pub remote: String,
-    /// Seconds since the cell's first packet.
+    /// Seconds since the cell's first segment.
     pub at_s: f64,
     /// The kernel's value in segments.
     pub kernel: f64,

@@ -1,0 +1,88 @@
+//! Networks' estimates, and the plots.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::figures::TARGETS;
+use super::{LOSS_BASED, cc, pooled, title};
+use crate::accuracy::result::CellResult;
+use crate::accuracy::svg;
+
+pub(super) fn networks(text: &mut String, results: &[&CellResult]) -> Result<()> {
+    writeln!(
+        text,
+        "\n## Networks\n\nThe rule `spand` at each cell's end, in segments, against the mean of the kernel's windows at the same instants and against what a perfect observer would have sampled. BBR left out: its window is no share.\n"
+    )?;
+    writeln!(
+        text,
+        "| cell | what | estimate | same instants | off | perfect | off | samples |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
+    )?;
+    let off = |estimate: f64, truth: Option<f64>| truth.map(|truth| estimate / truth - 1.0);
+    let percent = |off: Option<f64>| off.map_or("-".to_owned(), |off| format!("{:+.1} %", off * 100.0));
+    let with = results.iter().filter(|r| cc(r) != "bbr");
+    let mut rows: Vec<_> = with.filter_map(|r| r.network.estimate.map(|estimate| (estimate, *r))).collect();
+    rows.sort_by(|a, b| {
+        let size = |(estimate, r): &(f64, &CellResult)| off(*estimate, r.network.same_instants).unwrap_or(0.0).abs();
+        size(b).total_cmp(&size(a))
+    });
+    let within = |limit: f64| {
+        rows.iter().filter(|(e, r)| off(*e, r.network.same_instants).is_some_and(|off| off.abs() <= limit)).count()
+    };
+    let count = rows.len();
+    for (estimate, result) in rows.iter().take(20) {
+        let network = &result.network;
+        let number = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.1}"));
+        writeln!(
+            text,
+            "| {} | {estimate:.1} | {} | {} | {} | {} | {} |",
+            title(result),
+            number(network.same_instants),
+            percent(off(*estimate, network.same_instants)),
+            number(network.perfect),
+            percent(off(*estimate, network.perfect)),
+            network.samples
+        )?;
+    }
+    writeln!(text, "\nThe worst 20 of {count}; within 5 % of the same instants: {} of {count}.", within(0.05))?;
+    Ok(())
+}
+
+pub(super) fn plots(text: &mut String, directory: &Path, results: &[&CellResult]) -> Result<()> {
+    let series = |of: &'static [&'static str]| -> Vec<(String, Vec<f64>)> {
+        TARGETS
+            .iter()
+            .filter(|target| target.of == of)
+            .take(6)
+            .map(|target| {
+                let name = target.name.split(',').next().unwrap_or_default();
+                let all = pooled(results, target).into_iter().map(|value| f64::from(value.abs()) * 100.0).collect();
+                (name.chars().take(24).collect(), all)
+            })
+            .collect()
+    };
+    let write = |name: &str, svg: String| {
+        let file = directory.join(name);
+        std::fs::write(&file, svg).with_context(|| format!("cannot write {}", file.display()))
+    };
+    write(
+        "accuracy-loss-based.svg",
+        svg::distribution("Errors of reno and cubic: share of samples at or below", &series(LOSS_BASED)),
+    )?;
+    write("accuracy-bbr.svg", svg::distribution("Errors of bbr: share of samples at or below", &series(&["bbr"])))?;
+    let points: Vec<(f64, f64, usize)> = results
+        .iter()
+        .filter_map(|r| {
+            let series = LOSS_BASED.iter().position(|name| *name == cc(r))?;
+            Some((r.network.same_instants?, r.network.estimate?, series))
+        })
+        .collect();
+    let axes = ("mean of the kernel's windows at the same instants (segments)", "the estimate (segments)");
+    write("accuracy-networks.svg", svg::scatter("Each network's estimate", axes, &points, LOSS_BASED))?;
+    writeln!(
+        text,
+        "\n## Plots\n\n![errors of reno and cubic](accuracy-loss-based.svg)\n\n![errors of bbr](accuracy-bbr.svg)\n\n![networks](accuracy-networks.svg)"
+    )?;
+    Ok(())
+}

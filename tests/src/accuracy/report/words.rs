@@ -1,0 +1,91 @@
+//! What the gateway calls by a name: congestion events, what limits a sender, its congestion control.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::{EVERY, LOSS_BASED, cc, share};
+use crate::accuracy::compare::sum;
+use crate::accuracy::result::{CellResult, Found};
+
+pub(super) fn events(text: &mut String, results: &[&CellResult]) -> Result<()> {
+    writeln!(
+        text,
+        "\n## Congestion events\n\n| cc | recovery: recall | timeout: recall | reduction (marks, repaired tails): recall | false recoveries or reductions | false timeouts |\n| --- | --- | --- | --- | --- | --- |"
+    )?;
+    for name in EVERY {
+        let of = |kind: &str| {
+            let found: Vec<Found> =
+                results.iter().filter(|r| cc(r) == *name).filter_map(|r| r.events.get(kind).copied()).collect();
+            sum(&found)
+        };
+        let recall = |kind: &str| {
+            let found = of(kind);
+            format!("{} of {}", share(found.joined, found.truth), found.truth)
+        };
+        let right = of("recovery").joined + of("reduction").joined;
+        let wrong = of("false recovery or reduction").seen;
+        let (right_timeouts, wrong_timeouts) = (of("timeout").joined, of("false timeout").seen);
+        writeln!(
+            text,
+            "| {name} | {} | {} | {} | {wrong} (precision {}) | {wrong_timeouts} (precision {}) |",
+            recall("recovery"),
+            recall("timeout"),
+            recall("reduction"),
+            share(right, right + wrong),
+            share(right_timeouts, right_timeouts + wrong_timeouts),
+        )?;
+    }
+    writeln!(text, "\n| window samples | the kernel's | joined | the gateway's |\n| --- | --- | --- | --- |")?;
+    for kind in ["loss", "end", "lower bound"] {
+        let found = sum(results.iter().filter_map(|result| result.samples.get(kind)));
+        writeln!(text, "| {kind} | {} | {} | {} |", found.truth, found.joined, found.seen)?;
+    }
+    Ok(())
+}
+
+pub(super) fn limits(text: &mut String, results: &[&CellResult]) -> Result<()> {
+    writeln!(
+        text,
+        "\n## What limits the sender\n\nEvery 100 ms with data in flight, over the round trip before: the kernel's clocks and flags (rows) against the gateway's word.\n"
+    )?;
+    let columns = ["window", "receiver", "application", "unknown"];
+    for (heading, ccs) in [("reno and cubic", LOSS_BASED), ("bbr", &["bbr"] as &[&str])] {
+        writeln!(
+            text,
+            "| {heading}: kernel | {} | recall |\n| --- | --- | --- | --- | --- | --- |",
+            columns.join(" | ")
+        )?;
+        for row in ["window", "receiver", "application", "pacing"] {
+            let count = |column: &str| -> u64 {
+                let of = results.iter().filter(|result| ccs.contains(&cc(result)));
+                of.filter_map(|result| result.limits.get(row)?.get(column)).sum()
+            };
+            let counts = columns.map(count);
+            // A paced sender's limit is its congestion control: the gateway has no word of its own for it.
+            let right = if row == "pacing" { count("window") } else { count(row) };
+            let cells = counts.map(|count| count.to_string()).join(" | ");
+            writeln!(text, "| {row} | {cells} | {} |", share(right, counts.iter().sum()))?;
+        }
+        writeln!(text)?;
+    }
+    Ok(())
+}
+
+pub(super) fn flavours(text: &mut String, results: &[&CellResult]) -> Result<()> {
+    let names = ["reno", "cubic", "bbr", "unknown"];
+    writeln!(
+        text,
+        "## Congestion control found out\n\nFlows with three events or five seconds, at their last moment.\n\n| kernel | {} | right |\n| --- | --- | --- | --- | --- | --- |",
+        names.join(" | ")
+    )?;
+    for kernel in EVERY {
+        let count = |name: &str| -> u64 {
+            results.iter().filter(|r| cc(r) == *kernel).filter_map(|r| r.flavours.get(name)).sum()
+        };
+        let counts = names.map(count);
+        let cells = counts.map(|count| count.to_string()).join(" | ");
+        writeln!(text, "| {kernel} | {cells} | {} |", share(count(kernel), counts.iter().sum()))?;
+    }
+    Ok(())
+}
