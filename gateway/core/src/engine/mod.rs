@@ -40,6 +40,8 @@ pub struct Engine {
     now: Timestamp,
     /// Time of the last frame, where it lay too far ahead to be believed without another.
     leap: Option<Timestamp>,
+    /// More networks were due than one frame looks at.
+    networks_wait: bool,
     next_connection: u64,
     /// The input is over, and connections are still to be ended.
     finishing: bool,
@@ -72,6 +74,7 @@ impl Engine {
             events: VecDeque::new(),
             now: Timestamp(0),
             leap: None,
+            networks_wait: false,
             next_connection: 0,
             finishing: false,
             config,
@@ -94,12 +97,12 @@ impl Engine {
         }
         let clock = self.clock_at(now);
         // Once per tick is as fine as the timers are.
-        if clock.0 >> TICK_BITS != self.now.0 >> TICK_BITS {
+        if clock.0 >> TICK_BITS != self.now.0 >> TICK_BITS || self.networks_wait {
             self.advance(clock);
+            self.expire_networks(NETWORKS_PER_FRAME);
         }
         self.now = clock;
         self.leap = leaps.then_some(now);
-        self.expire_networks(NETWORKS_PER_FRAME);
         match self.decoder.decode(now, frame, &mut self.counters) {
             Ok(segment) => self.handle_segment(&segment, frame.input),
             Err(reason) => self.counters.ignore(reason),

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::Timestamp;
 
 use super::Engine;
 use crate::counters::Ignored;
 use crate::flow::findings::Findings;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::window::bucket::RttSum;
 use crate::window::record::NetworkRecord;
 use crate::window::table::NetworkTable;
 use crate::window::view::NetworkView;
@@ -19,16 +20,12 @@ impl Findings for NetworkTable {
         self.add(sample);
     }
 
-    fn rtt(&mut self, network: Network, at: Timestamp, rtt: Micros, remote: IpAddr) {
-        self.add_rtt(network, at, remote, rtt);
+    fn round(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limiter: Option<Limiter>) {
+        self.add_round(network, at, remote, rtts, limiter);
     }
 
     fn loss(&mut self, network: Network, at: Timestamp, _: ConnectionId) {
         self.add_loss(network, at);
-    }
-
-    fn limiter(&mut self, network: Network, at: Timestamp, limiter: Limiter) {
-        self.add_limiter(network, at, limiter);
     }
 }
 
@@ -68,7 +65,7 @@ impl Engine {
     /// stay due.
     pub(super) fn expire_networks(&mut self, at_most: usize) {
         let room = self.config.limits.events.get().saturating_sub(self.events.len());
-        self.networks.expire(self.now, at_most.min(room));
+        self.networks_wait = !self.networks.expire(self.now, at_most.min(room));
         self.take_network_events();
     }
 

@@ -93,6 +93,20 @@ fn the_handshake_is_timed_on_both_sides() {
 }
 
 #[test]
+fn a_network_is_told_every_round_trip_by_the_end_of_the_transfer() {
+    let mut engine = Engine::new(EngineConfig::default());
+    feed(&mut engine, &handshake(100));
+    let data = |n: u32| segment(ms(100 + u64::from(n)), true, Flags::ACK, 5_001 + n * 1_460, 101, 1_460);
+    let ack = |n: u32| segment(ms(200 + u64::from(n)), false, Flags::ACK, 101, 5_001 + (n + 1) * 1_460, 0);
+    feed(&mut engine, &[data(0), data(1), data(2), ack(0), ack(1)]);
+    feed(&mut engine, &[ack(2)]);
+    engine.handle_timeout(ms(5_000));
+    let view = engine.network(engine.network_of(CLIENT.parse().unwrap()), ms(5_000)).unwrap();
+    assert_eq!(view.rtt_min, Some(Micros(40_000)), "the client's answer to the SYN");
+    assert_eq!(view.rtt_mean, Some(Micros(85_000)), "of that and of three segments, 100 ms each");
+}
+
+#[test]
 fn a_full_table_lets_the_one_idle_longest_go() {
     let limits = Limits { connections: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
     let mut engine = with_reports(EngineConfig { limits, ..EngineConfig::default() });

@@ -241,7 +241,7 @@ impl Connection {
         if reset || (self.stage == Stage::Closed && count(Sender::is_closed) == 2) {
             for sender in self.senders.iter_mut().flatten() {
                 sender.end_transfer(segment.at, context);
-                sender.release();
+                sender.release(context);
             }
         }
     }

@@ -3,24 +3,23 @@
 use std::net::IpAddr;
 
 use spand_proto::network::Network;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::Timestamp;
 
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::window::bucket::RttSum;
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait Findings {
     /// A window sample or lower bound.
     fn sample(&mut self, sample: &WindowSample);
-    /// A valid round-trip time to an address of the network.
-    fn rtt(&mut self, network: Network, at: Timestamp, rtt: Micros, remote: IpAddr);
+    /// Valid round-trip times to an address of the network, and what limited its sender where a round trip ended.
+    fn round(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limiter: Option<Limiter>);
     /// A loss event, whether or not it gave a sample.
     fn loss(&mut self, network: Network, at: Timestamp, connection: ConnectionId);
-    /// A round trip and what limited its sender.
-    fn limiter(&mut self, network: Network, at: Timestamp, limiter: Limiter);
 }
 
 /// What a connection works with while it takes a segment.

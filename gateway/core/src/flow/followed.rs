@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
+use crate::flow::findings::Context;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::ShadowSample;
+use crate::window::bucket::RttSum;
 
 /// A followed sender.
 #[derive(Clone, Debug)]
@@ -24,6 +26,8 @@ pub(crate) struct Followed {
     pub(crate) transfer: Option<Transfer>,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
     pub(crate) rounds: [u32; 4],
+    /// Round-trip times that its network has not been told: a round trip's go together.
+    pub(crate) rtts: RttSum,
     /// The round trip under way ends when this position is acknowledged.
     pub(crate) round_end: u64,
 }
@@ -53,6 +57,7 @@ impl Followed {
             connection,
             transfer: None,
             rounds: [0; 4],
+            rtts: RttSum::default(),
             round_end: 0,
         }
     }
@@ -64,6 +69,14 @@ impl Followed {
             *count = count.saturating_add(1);
         }
         limiter
+    }
+
+    /// Tells its network the round-trip times that came together, and what limited the sender where a round trip ended.
+    pub(crate) fn tell_round(&mut self, limiter: Option<Limiter>, context: &mut Context<'_>) {
+        let rtts = std::mem::take(&mut self.rtts);
+        if rtts.count > 0 || limiter.is_some() {
+            context.findings.round(self.network, context.now, self.remote, rtts, limiter);
+        }
     }
 
     /// What limited most round trips; not known where none is known.

@@ -112,8 +112,13 @@ impl Bucket {
 }
 
 impl RttSum {
+    /// One alone.
+    pub const fn of(rtt: Micros) -> Self {
+        Self { count: 1, sum: rtt, min: Some(rtt) }
+    }
+
     pub(crate) fn add(&mut self, rtt: Micros) {
-        *self = self.with(Self { count: 1, sum: rtt, min: Some(rtt) });
+        *self = self.with(Self::of(rtt));
     }
 
     /// Both together.
@@ -122,7 +127,10 @@ impl RttSum {
         Self {
             count: self.count.saturating_add(other.count),
             sum: Micros(self.sum.0.saturating_add(other.sum.0)),
-            min: self.min.into_iter().chain(other.min).min(),
+            min: match (self.min, other.min) {
+                (Some(own), Some(other)) => Some(own.min(other)),
+                (own, other) => own.or(other),
+            },
         }
     }
 

@@ -151,19 +151,19 @@ impl NetworkRecord {
         self.buckets.last_mut()
     }
 
-    /// Adds a round-trip time to an address. Says whether another address lost its place to it.
-    pub(crate) fn add_rtt(&mut self, at: Timestamp, remote: IpAddr, rtt: Micros, config: &WindowConfig) -> bool {
+    /// Adds round-trip times to an address. Says whether another address lost its place to it.
+    pub(crate) fn add_rtts(&mut self, at: Timestamp, remote: IpAddr, rtts: RttSum, config: &WindowConfig) -> bool {
         let Some(bucket) = self.bucket_at(at, config) else { return false };
-        bucket.rtt.add(rtt);
+        bucket.rtt = bucket.rtt.with(rtts);
         let index = bucket.index;
         let first = self.rtts.len() - self.rtts.iter().rev().take_while(|part| part.bucket == index).count();
         let in_bucket = self.rtts.get_mut(first..).unwrap_or_default();
         if let Some(part) = in_bucket.iter_mut().find(|part| part.remote == remote) {
-            part.count = part.count.saturating_add(1);
-            part.sum = Micros(part.sum.0.saturating_add(rtt.0));
+            part.count = part.count.saturating_add(rtts.count);
+            part.sum = Micros(part.sum.0.saturating_add(rtts.sum.0));
             return false;
         }
-        let part = RemoteRtt { bucket: index, remote, count: 1, sum: rtt };
+        let part = RemoteRtt { bucket: index, remote, count: rtts.count, sum: rtts.sum };
         if in_bucket.len() < REMOTES_PER_BUCKET {
             push_tight(&mut self.rtts, part);
             return false;

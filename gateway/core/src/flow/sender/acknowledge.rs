@@ -7,6 +7,7 @@ use crate::counters::Ignored;
 use crate::flow::findings::Context;
 use crate::flow::recovery::{AckKind, Progress};
 use crate::flow::shadow::observation::{Acked, LossKind};
+use crate::window::bucket::RttSum;
 use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
@@ -95,11 +96,13 @@ impl Sender {
         let rtt = by_sequence.or(by_timestamp.filter(|_| advanced))?;
         self.rtt.add(rtt);
         context.counters.rtt_samples += 1;
-        if self.follow.is_some() {
-            // Before the first data, the handshake's: whom it acknowledges is not followed yet.
-            let network = self.followed.as_deref().map(|followed| followed.network);
-            let network = network.unwrap_or_else(|| context.prefixes.network_of(segment.source.address));
-            context.findings.rtt(network, context.now, rtt, segment.source.address);
+        if let Some(followed) = self.followed.as_deref_mut() {
+            followed.rtts.add(rtt);
+        } else if self.follow.is_some() {
+            // The handshake's: before the first data, whom it acknowledges is not followed yet.
+            let remote = segment.source.address;
+            let network = context.prefixes.network_of(remote);
+            context.findings.round(network, context.now, remote, RttSum::of(rtt), None);
         }
         if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
             self.handshake_rtt = by_sequence.or(self.handshake_rtt);
@@ -205,10 +208,8 @@ impl Sender {
             },
         );
         if acked_bytes > 0 && progress.una >= followed.round_end {
-            if followed.round_end > 0 {
-                let limiter = followed.count_round();
-                context.findings.limiter(followed.network, context.now, limiter);
-            }
+            let limiter = (followed.round_end > 0).then(|| followed.count_round());
+            followed.tell_round(limiter, context);
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
         }
     }

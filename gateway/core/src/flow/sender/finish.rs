@@ -55,11 +55,19 @@ impl Sender {
     }
 
     /// Gives back the memory of a closed connection's sender. What comes after all starts anew, in mid-stream.
-    pub(crate) fn release(&mut self) {
+    pub(crate) fn release(&mut self, context: &mut Context<'_>) {
+        self.tell_last_round(context);
         self.note_limiter();
         self.followed = None;
         self.midstream = true;
         self.board.release();
+    }
+
+    /// Tells what is not told yet of a sender that goes.
+    fn tell_last_round(&mut self, context: &mut Context<'_>) {
+        if let Some(followed) = self.followed.as_deref_mut() {
+            followed.tell_round(None, context);
+        }
     }
 
     fn note_limiter(&mut self) {
@@ -76,6 +84,7 @@ impl Sender {
         } else {
             self.end_transfer(at, context);
         }
+        self.tell_last_round(context);
         self.note_limiter();
         let report = self.report?;
         (report.packets > 0).then_some(report)

@@ -241,7 +241,9 @@ impl Sender {
 
     /// Passes a sample on, or counts why there is none.
     fn give_sample(&mut self, said: Result<ShadowSample, Ignored>, context: &mut Context<'_>) {
-        let Some(followed) = self.followed.as_deref() else { return };
+        let Some(followed) = self.followed.as_deref_mut() else { return };
+        // The estimate is evaluated with the sample: it should know these.
+        followed.tell_round(None, context);
         let said = match said {
             Ok(said) => said,
             Err(reason) => return context.counters.ignore(reason),

@@ -11,6 +11,7 @@ use crate::flow::findings::Findings;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::{Limiter, WindowSample};
+use crate::window::bucket::RttSum;
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
 const MSS: u32 = 1_000;
@@ -18,18 +19,17 @@ const MSS: u32 = 1_000;
 #[derive(Default)]
 struct Heard {
     losses: u32,
-    rtts: Vec<Micros>,
+    rtts: RttSum,
 }
 
 impl Findings for Heard {
     fn sample(&mut self, _: &WindowSample) {}
-    fn rtt(&mut self, _: Network, _: Timestamp, rtt: Micros, _: IpAddr) {
-        self.rtts.push(rtt);
+    fn round(&mut self, _: Network, _: Timestamp, _: IpAddr, rtts: RttSum, _: Option<Limiter>) {
+        self.rtts = self.rtts.with(rtts);
     }
     fn loss(&mut self, _: Network, _: Timestamp, _: ConnectionId) {
         self.losses += 1;
     }
-    fn limiter(&mut self, _: Network, _: Timestamp, _: Limiter) {}
 }
 
 /// A sender whose handshake took 100 ms; sequence numbers count segments from its first byte of data, time is in ms.
@@ -44,6 +44,11 @@ struct Script {
 }
 
 impl Script {
+    /// Round-trip times told, and those still to be told.
+    fn rtts(&self) -> u64 {
+        self.heard.rtts.count + self.sender.followed.as_deref().map_or(0, |followed| followed.rtts.count)
+    }
+
     fn new() -> Self {
         let mut script = Self {
             sender: Sender::new(999, Some(ConnectionId(1)), false, None),
@@ -141,7 +146,7 @@ fn at(ms: u64) -> Timestamp {
 #[test]
 fn the_handshake_is_timed_for_the_network_before_any_data() {
     let script = Script::new();
-    assert_eq!(script.heard.rtts, [Micros(100_000)]);
+    assert_eq!(script.heard.rtts, RttSum::of(Micros(100_000)));
 }
 
 #[test]
@@ -297,10 +302,10 @@ fn probes_of_a_closed_window_and_keep_alives_are_no_losses() {
         (probe.seq, probe.payload_len) = (1_000 + MSS, 1);
         script.take_sent(&probe);
     }
-    let before = script.heard.rtts.len();
+    let before = script.rtts();
     (closed.at, closed.ack, closed.window) = (at(2_900), Some(1_001 + MSS), 60_000);
     script.take_ack(&closed);
-    assert_eq!(script.heard.rtts.len(), before, "a probe is not timed");
+    assert_eq!(script.rtts(), before, "a probe is not timed");
     let mut keep_alive = script.segment(9_000);
     (keep_alive.seq, keep_alive.payload_len) = (1_000 + MSS, 1);
     script.take_sent(&keep_alive);
@@ -342,11 +347,11 @@ fn acknowledgements_of_what_was_not_sent_open_no_window() {
 fn times_that_make_no_round_trip_give_none() {
     let mut script = Script::new();
     script.send(1_000, 0..1);
-    let before = script.heard.rtts.len();
+    let before = script.rtts();
     script.ack_with(900, 1, &[], 0);
     script.send(2_000, 1..2);
     script.ack_with(200_000, 2, &[], 0);
-    assert_eq!(script.heard.rtts.len(), before);
+    assert_eq!(script.rtts(), before);
     assert_eq!(script.counters.ignored(Ignored::Mistimed), 2);
 }
 

@@ -11,18 +11,22 @@ use super::entry::Links;
 pub(crate) const TICK_BITS: u32 = 24;
 /// Slots; a deadline beyond the last one is looked at there and put back.
 const SLOTS: u64 = 256;
+/// Words of 64 bits, one for each slot.
+const OCCUPIED_WORDS: usize = 4;
 
 /// The wheel: the first entry of each slot.
 #[derive(Debug)]
 pub(super) struct Wheel {
     heads: Vec<Option<u32>>,
+    /// Bit by bit, which slots hold a timer.
+    occupied: [u64; OCCUPIED_WORDS],
     tick: Option<u64>,
     armed: usize,
 }
 
 impl Wheel {
     pub(super) fn new() -> Self {
-        Self { heads: (0..SLOTS).map(|_| None).collect(), tick: None, armed: 0 }
+        Self { heads: (0..SLOTS).map(|_| None).collect(), occupied: [0; OCCUPIED_WORDS], tick: None, armed: 0 }
     }
 
     /// Slot for `deadline`, at least one tick ahead.
@@ -38,6 +42,10 @@ impl Wheel {
     pub(super) fn set_head(&mut self, slot: usize, head: Option<u32>) {
         if let Some(place) = self.heads.get_mut(slot) {
             *place = head;
+        }
+        if let Some(word) = self.occupied.get_mut(slot / 64) {
+            let bit = 1 << (slot % 64);
+            *word = if head.is_some() { *word | bit } else { *word & !bit };
         }
     }
 
@@ -65,9 +73,23 @@ impl Wheel {
     /// The end of the next slot that holds a timer.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let tick = self.tick.filter(|_| self.armed > 0)?;
-        (tick + 1..tick + SLOTS)
-            .find(|candidate| self.head(slot(*candidate)).is_some())
-            .map(|due| Timestamp(due << TICK_BITS))
+        let first = slot(tick + 1);
+        let ahead = self.occupied_after(first)?;
+        Some(Timestamp((tick + 1 + ahead) << TICK_BITS))
+    }
+
+    /// Slots from `first` on, round the wheel, to the next one that holds a timer.
+    fn occupied_after(&self, first: usize) -> Option<u64> {
+        let (word, bit) = (first / 64, first % 64);
+        // The word that `first` lies in comes first without its lower bits, and again with them after all others.
+        (0..=OCCUPIED_WORDS).find_map(|step| {
+            let mut bits = *self.occupied.get((word + step) % OCCUPIED_WORDS)?;
+            if step == 0 {
+                bits &= u64::MAX << bit;
+            }
+            let ahead = (step * 64 + bits.trailing_zeros() as usize).checked_sub(bit)?;
+            (bits != 0).then_some(ahead as u64)
+        })
     }
 }
 
@@ -84,4 +106,32 @@ fn slot(tick: u64) -> usize {
 pub(super) struct Armed {
     pub(super) slot: usize,
     pub(super) links: Links,
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_next_timer_is_found_wherever_the_wheel_stands(
+            tick in 0..1_000_u64,
+            taken in prop::collection::btree_set(1..SLOTS, 0..5),
+            given_back in prop::collection::btree_set(1..SLOTS, 0..5),
+        ) {
+            let mut wheel = Wheel::new();
+            wheel.turn(Timestamp(tick << TICK_BITS));
+            wheel.count_armed();
+            for ahead in &taken {
+                wheel.set_head(slot(tick + ahead), Some(1));
+            }
+            for ahead in &given_back {
+                wheel.set_head(slot(tick + ahead), None);
+            }
+            let expected = taken.difference(&given_back).next().map(|ahead| Timestamp((tick + ahead) << TICK_BITS));
+            prop_assert_eq!(wheel.next_due(), expected);
+        }
+    }
 }

@@ -13,12 +13,12 @@ use std::num::NonZeroUsize;
 
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::Timestamp;
 
 use self::announce::Told;
 use self::changes::Changes;
 use self::slots::{Slot, Slots};
-use super::bucket::Bucket;
+use super::bucket::{Bucket, RttSum};
 use super::record::NetworkRecord;
 use super::view::NetworkView;
 use crate::config::WindowConfig;
@@ -94,23 +94,28 @@ impl NetworkTable {
         self.consider_sample(slot, sample.at);
     }
 
-    /// Takes a round-trip time to an address of the network. Cheap: the estimate that it may move is evaluated at most once a
-    /// second.
-    pub fn add_rtt(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtt: Micros) {
-        let shared = self.with_record(network, at, |record, config| record.add_rtt(at, remote, rtt, config));
+    /// Takes round-trip times to an address of the network, and what limited its sender where a round trip ended. Cheap:
+    /// the estimate that they may move is evaluated at most once a second.
+    pub fn add_round(
+        &mut self,
+        network: Network,
+        at: Timestamp,
+        remote: IpAddr,
+        rtts: RttSum,
+        limiter: Option<Limiter>,
+    ) {
+        let shared = self.with_record(network, at, |record, config| {
+            if let (Some(limiter), Some(bucket)) = (limiter, record.bucket_at(at, config)) {
+                bucket.add_limiter(limiter);
+            }
+            rtts.count > 0 && record.add_rtts(at, remote, rtts, config)
+        });
         self.rtts_shared += u64::from(shared.unwrap_or_default());
     }
 
     /// Takes a loss event.
     pub fn add_loss(&mut self, network: Network, at: Timestamp) {
         self.with_record(network, at, |record, config| record.bucket_at(at, config).map(Bucket::add_loss));
-    }
-
-    /// Takes a round trip and what limited it.
-    pub fn add_limiter(&mut self, network: Network, at: Timestamp, limiter: Limiter) {
-        self.with_record(network, at, |record, config| {
-            record.bucket_at(at, config).map(|bucket| bucket.add_limiter(limiter))
-        });
     }
 
     /// Looks at networks that are due at `now`, at most so many; `false` where more wait. A caller with packets at hand

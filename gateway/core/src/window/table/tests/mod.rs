@@ -6,7 +6,7 @@ mod twin;
 use std::net::IpAddr;
 
 use spand_proto::estimate::RuleKind;
-use spand_proto::units::{Bytes, Window};
+use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
 use crate::flow::sample::{Phase, SampleReason};

@@ -157,9 +157,13 @@ fn assert_same(table: &NetworkTable, twin: &Twin, now: Timestamp) {
 fn tell(table: &mut NetworkTable, at: Timestamp, n: u8, told: Told) {
     match told {
         Told::Sample { segments, connection, reason } => table.add(&sample(n, at, segments, connection, reason)),
-        Told::Rtt { us, host } => table.add_rtt(network(n), at, [198, 51, n, host].into(), Micros(us)),
+        Told::Rtt { us, host } => {
+            table.add_round(network(n), at, [198, 51, n, host].into(), RttSum::of(Micros(us)), None);
+        }
         Told::Loss => table.add_loss(network(n), at),
-        Told::Limiter(limiter) => table.add_limiter(network(n), at, limiter),
+        Told::Limiter(limiter) => {
+            table.add_round(network(n), at, [198, 51, n, 1].into(), RttSum::default(), Some(limiter));
+        }
     }
 }
 
