@@ -101,14 +101,15 @@ impl FlowTruth {
     pub fn held(&self, time_ns: u64) -> Option<Held> {
         let round_ns = u64::from(self.at(time_ns)?.srtt_us?) * 1_000;
         let from = self.rows.partition_point(|row| row.time_ns < time_ns.saturating_sub(round_ns));
-        let to = self.rows.partition_point(|row| row.time_ns < time_ns);
+        // The next row shows how things stood at the moment; where little is sent it may be the only one to do so.
+        let to = self.rows.partition_point(|row| row.time_ns < time_ns) + 1;
         let round = self.rows.get(from..to).filter(|round| !round.is_empty())?;
         let count = |what: fn(&Row) -> bool| round.iter().filter(|row| what(row)).count();
-        // After a segment is sent its successor's row shows it; what came in found everything sent that could be.
+        // What came in found everything sent that could be.
         // The kernel also calls it full where the rest of it is too small for a packet worth sending (`tcp_tso_should_defer`).
         let full = |row: &Row| {
             let flagged = row.cwnd_limited == Some(true) && row.notsent_bytes > Some(1);
-            row.source == Source::SegmentIn && (row.in_flight() >= row.cwnd || flagged)
+            row.in_flight() >= row.cwnd || (row.source == Source::SegmentIn && flagged)
         };
         if count(|row| row.limit == Some(Limit::Receiver)) * 2 >= round.len() {
             Some(Held::Receiver)
@@ -118,10 +119,11 @@ impl FlowTruth {
             Some(Held::Receiver)
         } else if count(|row| row.source == Source::SegmentIn && row.notsent_bytes == Some(0)) > 0 {
             Some(Held::Application)
-        } else if round.iter().any(|row| row.notsent_bytes > Some(0)) {
+        } else if count(|row| row.source == Source::SegmentIn) > 0 {
             Some(Held::Pacing)
         } else {
-            Some(Held::Application)
+            // Only timers were at work.
+            None
         }
     }
 
@@ -238,7 +240,7 @@ mod tests {
             flow.rows = rows;
             flow.held(20_000_000)
         };
-        let end = row(20, Source::SegmentIn, 20, 3, 0);
+        let end = row(20, Source::SegmentOut, 20, 3, 9_000);
         let receiver = Row { limit: Some(Limit::Receiver), ..row(15, Source::SegmentIn, 20, 3, 9_000) };
         assert_eq!(held(vec![receiver, end], &mut flow), Some(Held::Receiver));
         assert_eq!(held(vec![row(15, Source::SegmentIn, 20, 3, 0), end], &mut flow), Some(Held::Application));
