@@ -58,7 +58,9 @@ pub enum Ignored {
     Unfinished,
     /// Sample: the segment size is not known.
     NoMss,
-    /// Sample: the scoreboard ran out of room, so the window is not exact.
+    /// Sample: a loss told while an earlier one was being repaired belongs to that one.
+    LossInRecovery,
+    /// Sequence range: the scoreboard or the interval count had no room to keep it apart; what rests on it is not exact.
     Inexact,
     /// Round-trip time: a retransmitted segment was acknowledged (Karn's rule).
     Karn,
@@ -73,7 +75,7 @@ pub enum Ignored {
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 33] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -101,6 +103,7 @@ impl Ignored {
         Self::EndAfterLoss,
         Self::Unfinished,
         Self::NoMss,
+        Self::LossInRecovery,
         Self::Inexact,
         Self::Karn,
         Self::NoRoomNetwork,
@@ -138,6 +141,7 @@ impl Ignored {
             Self::EndAfterLoss => "end_after_loss",
             Self::Unfinished => "unfinished",
             Self::NoMss => "no_mss",
+            Self::LossInRecovery => "loss_in_recovery",
             Self::Inexact => "inexact",
             Self::Karn => "karn",
             Self::NoRoomNetwork => "no_room_network",
@@ -186,20 +190,30 @@ pub struct Counters {
     pub timeouts: u64,
     /// Imminent starts told.
     pub imminent_starts: u64,
-    ignored: [u64; Ignored::ALL.len()],
+    ignored: PerReason,
+}
+
+/// One count for each reason.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct PerReason([u64; Ignored::ALL.len()]);
+
+impl Default for PerReason {
+    fn default() -> Self {
+        Self([0; Ignored::ALL.len()])
+    }
 }
 
 impl Counters {
     /// Counts one ignored thing.
     pub fn ignore(&mut self, reason: Ignored) {
-        if let Some(count) = self.ignored.get_mut(usize::from(reason as u8)) {
+        if let Some(count) = self.ignored.0.get_mut(usize::from(reason as u8)) {
             *count += 1;
         }
     }
 
     /// How often `reason` occurred.
     pub fn ignored(&self, reason: Ignored) -> u64 {
-        self.ignored.get(usize::from(reason as u8)).copied().unwrap_or(0)
+        self.ignored.0.get(usize::from(reason as u8)).copied().unwrap_or(0)
     }
 
     /// Every count but those of ignored things, with its stable name, in the order of declaration.
@@ -288,7 +302,7 @@ impl Counters {
         self.loss_events += loss_events;
         self.timeouts += timeouts;
         self.imminent_starts += imminent_starts;
-        for (mine, theirs) in self.ignored.iter_mut().zip(ignored) {
+        for (mine, theirs) in self.ignored.0.iter_mut().zip(ignored.0) {
             *mine += theirs;
         }
     }

@@ -27,7 +27,7 @@ impl Sender {
             context.counters.ignore(Ignored::BeyondWindow);
             return;
         }
-        let window_moved = self.take_window(segment, scale);
+        let window_moved = self.take_window(segment, ack, scale);
         let outstanding = self.board.flight() > 0;
         if !outstanding && ack == self.board.una() && self.acknowledged && segment.options.sack.is_empty() {
             // Most of what the receiving side of a transfer hears: nothing is waited for, nothing is told.
@@ -118,9 +118,11 @@ impl Sender {
     }
 
     /// Takes the announced window; returns whether it moved.
-    fn take_window(&mut self, segment: &Segment, shift: Option<u8>) -> bool {
+    fn take_window(&mut self, segment: &Segment, ack: u64, shift: Option<u8>) -> bool {
         let before = self.peer_window;
-        if !segment.flags.has(Flags::RST) {
+        // An acknowledgement that was overtaken announces what holds no more (RFC 9293 section 3.10.7.4, SND.WL2).
+        let overtaken = self.acknowledged && ack < self.board.una();
+        if !segment.flags.has(Flags::RST) && !overtaken {
             self.peer_window = Some(Announced { field: segment.window, shift });
         }
         self.peer_window.map(|window| window.field) != before.map(|window| window.field)

@@ -327,6 +327,20 @@ fn data_beyond_any_announced_window_is_kept_from_the_replica() {
 }
 
 #[test]
+fn an_overtaken_acknowledgement_announces_no_window() {
+    let mut script = Script::new();
+    script.send(200, 0..10);
+    script.ack(300, 6);
+    let mut late = script.segment(301);
+    (late.payload_len, late.ack, late.window) = (0, Some(1_000 + 2 * MSS), 0);
+    script.take_ack(&late);
+    assert_eq!(script.sender.peer_window_bytes(), Some(60_000));
+    (late.ack, late.window) = (Some(1_000 + 6 * MSS), 500);
+    script.take_ack(&late);
+    assert_eq!(script.sender.peer_window_bytes(), Some(500), "one for the same segment is an update");
+}
+
+#[test]
 fn acknowledgements_of_what_was_not_sent_open_no_window() {
     let mut script = Script::new();
     script.send(200, 0..10);

@@ -93,7 +93,7 @@ impl Shadow {
         let phase = self.phase();
         match phase {
             Phase::SlowStart => Err(Ignored::SlowStartLoss),
-            Phase::Recovery => Err(Ignored::Inexact),
+            Phase::Recovery => Err(Ignored::LossInRecovery),
             Phase::CongestionAvoidance => {
                 let window = match self.contradictions.best() {
                     Flavour::Bbr => self.share_segments(),
