@@ -11,6 +11,7 @@ use clap::Parser;
 use nix::time::{ClockId, clock_gettime};
 use spand_core::config::WindowConfig;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::window::bucket::RttSum;
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -71,7 +72,8 @@ fn measure(networks: u32, addresses: u64, samples: u64) -> anyhow::Result<[(&'st
         for number in 0..networks {
             for n in 0..samples {
                 let rtt = Micros(40_000 + (n * 977) % 20_000);
-                table.add_rtt(network(number), at, address(number, n % addresses), rtt);
+                let rtts = RttSum::of(rtt);
+                table.add_round(network(number), at, address(number, n % addresses), rtts, None);
                 while table.poll_event().is_some() {}
             }
         }
