@@ -35,6 +35,11 @@ accuracy: packages ## The reconstruction against real kernels over a covering de
 	$(CARGO) build --release -p spand-tests --bin accuracy
 	./target/release/accuracy $(ARGS)
 
+.PHONY: cases
+cases: packages ## Record the small truth cases that are missing or named, and write their figures: ARGS="NAME" or ARGS="--write"
+	$(CARGO) build --release -p spand-tests --bin cases
+	./target/release/cases $(ARGS)
+
 .PHONY: bench
 bench: packages ## Replay speed on a generated trace, beside a bare walk and a bare parse of the same file
 	$(CARGO) bench -p spand-tests --bench replay_speed

@@ -216,6 +216,7 @@ impl Work {
             "30kb" => (vec![Step::Send(whole_bytes(whole(30_000.0)))], true),
             "200kb" => (vec![Step::Send(whole_bytes(whole(200_000.0)))], true),
             "reqresp" => (messages(&mut dice, numbers, seconds, whole), false),
+            "steady" => (steady(numbers, seconds, whole), false),
             _ => (stream, false),
         };
         let mut plan = Plan::new(cell.level("cc"), steps);
@@ -264,6 +265,14 @@ fn messages(dice: &mut StdRng, numbers: &Numbers, seconds: f64, whole: impl Fn(f
         time += bytes / share + pause;
     }
     steps
+}
+
+/// A constant 40 % of the path in pieces of 100 ms. No level of the design, which has its pauses: one of the small cases.
+fn steady(numbers: &Numbers, seconds: f64, whole: impl Fn(f64) -> f64) -> Vec<Step> {
+    let period = Duration::from_millis(100);
+    let piece = whole(numbers.rate.0 as f64 / f64::from(numbers.flows) * 0.4 * period.as_secs_f64());
+    let pieces = (0..125).take_while(|n| f64::from(*n) * period.as_secs_f64() < seconds);
+    pieces.flat_map(|_| [Step::Send(whole_bytes(piece)), Step::Pause(period)]).collect()
 }
 
 /// Payload of a full segment: 1500 bytes less headers and options.

@@ -1,0 +1,105 @@
+//! Records the small truth cases of `tests/cases` (`make cases`), and writes what was measured of them.
+//!
+//! One after the other, so that none disturbs another's path. A recording on which the path was late, or that does not show
+//! what the case is for, is thrown away and made again.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use spand_tests::accuracy::cell;
+use spand_tests::accuracy::compare::compare;
+use spand_tests::cases::judge::{Verdict, facts, judge};
+use spand_tests::cases::keep::{self, Recorded};
+use spand_tests::cases::list::{Case, List};
+use spand_tests::cases::page;
+
+/// Tries before a case is given up.
+const TRIES: usize = 4;
+
+#[derive(Debug, Parser)]
+#[command(about = "Records the small truth cases (needs root), and writes down how far the engine is off in each")]
+struct Arguments {
+    /// Record these again, and show where the window is furthest off; without a name: record those never recorded
+    names: Vec<String>,
+    /// Record nothing, only replay and write the figures and the page
+    #[arg(long)]
+    write: bool,
+}
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let list = List::read()?;
+    let mut recorded = keep::read_recorded()?;
+    let mut given_up = 0;
+    for case in list.cases.iter().filter(|_| !arguments.write) {
+        let named = arguments.names.contains(&case.name);
+        if named || (arguments.names.is_empty() && !recorded.contains_key(&case.name)) {
+            match record(&list, case)? {
+                Some(done) => {
+                    recorded.insert(case.name.clone(), done);
+                    keep::write_recorded(&recorded)?;
+                }
+                None => given_up += 1,
+            }
+        }
+    }
+    recorded.retain(|name, _| list.cases.iter().any(|case| case.name == *name));
+    keep::write_recorded(&recorded)?;
+    let mut verdicts = Vec::new();
+    for case in &list.cases {
+        let Some(recorded) = recorded.get(&case.name) else { continue };
+        let verdict = judge(&list, case, recorded).with_context(|| format!("replaying {}", case.name))?;
+        say(case, &verdict);
+        if arguments.names.contains(&case.name) {
+            for worst in &verdict.worst {
+                println!("  {worst:?}");
+            }
+        }
+        verdicts.push(verdict);
+    }
+    if verdicts.len() == list.cases.len() {
+        page::write(&list, &recorded, &verdicts)?;
+    } else {
+        println!("{} of {} cases are recorded: nothing is written yet", verdicts.len(), list.cases.len());
+    }
+    Ok(if given_up == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn record(list: &List, case: &Case) -> Result<Option<Recorded>> {
+    let cell = list.cell(case);
+    for _ in 0..TRIES {
+        let folder = tempfile::tempdir()?;
+        let capture = folder.path().join("capture.pcap");
+        let recording = cell::run(&cell, &capture).with_context(|| format!("recording {}", case.name))?;
+        let result = compare(&cell, &recording, &capture)?;
+        let facts = facts(&recording.rows, &result);
+        let lacking = case.needs.iter().find(|(fact, least)| facts.get(*fact).copied().unwrap_or(0) < **least);
+        if let Some(fault) = recording.health.fault() {
+            println!("{}: again, {fault}", case.name);
+        } else if let Some((fact, least)) = lacking {
+            println!("{}: again, fewer than {least} of {fact}: {facts:?}", case.name);
+        } else {
+            println!("{}: {} packets, {facts:?}", case.name, recording.health.captured);
+            keep::keep(&case.name, &capture, &recording)?;
+            return Ok(Some(Recorded { network: recording.network, health: recording.health }));
+        }
+    }
+    println!("{}: given up after {TRIES} tries", case.name);
+    Ok(None)
+}
+
+fn say(case: &Case, verdict: &Verdict) {
+    for figure in verdict.figures.iter().filter(|figure| !figure.is_within()) {
+        let known = case.known_error(&figure.name).is_some();
+        println!(
+            "{}{}: {} is {:.4} of {} samples, above {:.4}",
+            case.name,
+            if known { " (known)" } else { "" },
+            figure.name,
+            figure.error,
+            figure.count,
+            figure.bound
+        );
+    }
+}
