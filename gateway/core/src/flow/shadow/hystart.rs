@@ -41,12 +41,16 @@ pub(super) struct HyStart {
 impl HyStart {
     /// One round-trip time; true where slow start ends here.
     pub(super) fn observe(&mut self, progress: &Progress, rtt: Micros, delay_min: Micros, cwnd: &Cwnd) -> bool {
-        if self.found || self.refuted || !cwnd.in_slow_start() || cwnd.whole() < LOW_WINDOW {
+        if self.found || self.refuted || !cwnd.in_slow_start() {
             return false;
         }
         let at = progress.at;
+        // In every window, so that rounds begin where flights do (Linux from 6.14 on).
         if progress.una > self.round_end {
             *self = Self { round_start: at, last_ack: at, round_end: progress.nxt, ..Self::default() };
+        }
+        if cwnd.whole() < LOW_WINDOW {
+            return false;
         }
         if at.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = at;
@@ -80,5 +84,30 @@ impl HyStart {
         let claimed = std::mem::take(&mut self.found);
         self.refuted |= claimed;
         claimed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds_begin_with_flights_from_the_first_one_on() {
+        let delay_min = Micros(100_000);
+        let mut hystart = HyStart::default();
+        let mut cwnd = Cwnd::new(10);
+        // Each flight begins with the smallest round-trip time and ends with a queue of its own: no sign of a full path.
+        for flight in 0_u32..6 {
+            let segments = 10_u64 << flight;
+            let sent = 10 * ((1_u64 << flight) - 1);
+            for n in 0..segments {
+                let at = Timestamp::from_micros(u64::from(flight) * 100_000 + n * 100);
+                let una = sent + n + 1;
+                let progress = Progress { at, delivered_segments: 1.0, una, nxt: una + segments + n, rtt: None };
+                let rtt = Micros(100_000 + if n >= segments / 4 { 30_000 } else { 0 });
+                assert!(!hystart.observe(&progress, rtt, delay_min, &cwnd), "flight {flight}, segment {n}");
+                cwnd.slow_start(1.0);
+            }
+        }
     }
 }
