@@ -1,5 +1,7 @@
 //! What the receiver holds and what counts as lost (RFC 6675 sections 4 and 5).
 
+use spand_proto::units::{Micros, Timestamp};
+
 use super::{Mark, Scoreboard};
 
 /// Segments that must be SACKed above one before it counts as lost (RFC 6675 section 2, `DupThresh`).
@@ -7,10 +9,18 @@ const DUP_THRESH: usize = 3;
 
 impl Scoreboard {
     /// Takes a SACK block; returns the bytes not SACKed before.
-    pub(crate) fn sack(&mut self, left: u64, right: u64, limit: usize) -> u64 {
+    /// `at` is the acknowledgement's time.
+    pub(crate) fn sack(
+        &mut self,
+        (left, right): (u64, u64),
+        at: Timestamp,
+        min_rtt: Option<Micros>,
+        limit: usize,
+    ) -> u64 {
         let (left, right) = (left.max(self.una), right.min(self.nxt));
         let Some(left) = self.news_of(left, right) else { return 0 };
-        self.sacked_to = self.sacked_to.max(right);
+        let sacked_to = self.sacked_to;
+        self.sacked_to = sacked_to.max(right);
         let mut index = self.split_at(left, limit);
         let mut newly = 0;
         while let Some(segment) = self.segments.get(index).copied().filter(|segment| segment.start < right) {
@@ -24,6 +34,7 @@ impl Scoreboard {
             let Some(segment) = self.segments.get_mut(index) else { break };
             if segment.start >= left && segment.end <= right {
                 let before = *segment;
+                self.rack.arrived(&before, at, sacked_to, min_rtt);
                 segment.marks.set(Mark::Sacked);
                 segment.marks.clear(Mark::Lost);
                 segment.marks.clear(Mark::Retransmitted);

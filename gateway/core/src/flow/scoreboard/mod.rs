@@ -4,6 +4,7 @@
 //! bytes are in the network (`pipe`). Judges nothing: what a retransmission means is [`super::recovery`]'s.
 
 mod loss;
+mod rack;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,8 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::rtt::round_trip;
 
+pub(crate) use self::rack::PathTimes;
+use self::rack::Rack;
 pub(crate) use self::segment::{Mark, Outstanding, Stamp};
 
 /// A sender's outstanding segments in order of sequence.
@@ -40,6 +43,7 @@ pub(crate) struct Scoreboard {
     blocks: [(u64, u64); 3],
     /// Borders that found no room since [`Scoreboard::take_unsplit`] last asked.
     unsplit: u32,
+    rack: Rack,
 }
 
 /// What a cumulative acknowledgement did.
@@ -85,6 +89,7 @@ impl Scoreboard {
             acked_sent: Timestamp(0),
             blocks: [(0, 0); 3],
             unsplit: 0,
+            rack: Rack::default(),
         }
     }
 
@@ -211,7 +216,8 @@ impl Scoreboard {
                     placed.was_sacked |= segment.marks.has(Mark::Sacked);
                     segment.stamp = stamp;
                     segment.transmissions = segment.transmissions.saturating_add(1);
-                    if !segment.marks.has(Mark::Sacked) && !segment.marks.has(Mark::Retransmitted) {
+                    // What is sent again without being deemed lost is a tail loss probe, which no sender counts twice.
+                    if segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted) {
                         segment.marks.set(Mark::Retransmitted);
                         self.retransmitted += segment.len();
                     }
@@ -226,7 +232,7 @@ impl Scoreboard {
     }
 
     /// Takes a cumulative acknowledgement of everything below `ack`, seen at `at`.
-    pub(crate) fn acknowledge(&mut self, ack: u64, at: Timestamp) -> CumulativeAck {
+    pub(crate) fn acknowledge(&mut self, ack: u64, at: Timestamp, min_rtt: Option<Micros>) -> CumulativeAck {
         let mut outcome = CumulativeAck { advanced: ack.saturating_sub(self.una), ..CumulativeAck::default() };
         if outcome.advanced == 0 {
             return outcome;
@@ -238,6 +244,8 @@ impl Scoreboard {
             self.forget(&segment);
             if segment.marks.has(Mark::Sacked) {
                 outcome.sacked_before += segment.len();
+            } else {
+                self.rack.arrived(&segment, at, self.sacked_to, min_rtt);
             }
             if segment.end == ack && !segment.marks.has(Mark::Untimed) {
                 outcome.ambiguous = segment.transmissions > 1;

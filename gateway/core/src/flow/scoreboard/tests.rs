@@ -25,14 +25,14 @@ fn ten_segments() -> Scoreboard {
 #[test]
 fn an_acknowledgement_of_a_segments_end_times_it() {
     let mut board = ten_segments();
-    let first = board.acknowledge(100, ms(50));
+    let first = board.acknowledge(100, ms(50), None);
     assert_eq!((first.advanced, first.rtt), (100, Some(Micros(50_000))));
-    let two = board.acknowledge(300, ms(60));
+    let two = board.acknowledge(300, ms(60), None);
     assert_eq!((two.advanced, two.rtt), (200, Some(Micros(58_000))));
-    assert_eq!(board.acknowledge(300, ms(70)).rtt, None, "a duplicate times nothing");
-    assert_eq!(board.acknowledge(350, ms(80)).rtt, None, "inside a segment");
-    assert_eq!(board.acknowledge(400, ms(90)).rtt, None, "that segment was acknowledged in part");
-    assert_eq!(board.acknowledge(500, ms(95)).rtt, Some(Micros(91_000)));
+    assert_eq!(board.acknowledge(300, ms(70), None).rtt, None, "a duplicate times nothing");
+    assert_eq!(board.acknowledge(350, ms(80), None).rtt, None, "inside a segment");
+    assert_eq!(board.acknowledge(400, ms(90), None).rtt, None, "that segment was acknowledged in part");
+    assert_eq!(board.acknowledge(500, ms(95), None).rtt, Some(Micros(91_000)));
 }
 
 #[test]
@@ -40,35 +40,35 @@ fn karns_rule_and_the_one_behind_it() {
     let mut board = ten_segments();
     let placed = board.send(0, 100, sent_at(40), LIMIT);
     assert_eq!(placed.repeats, Some(sent_at(0)));
-    let ack = board.acknowledge(100, ms(90));
+    let ack = board.acknowledge(100, ms(90), None);
     assert_eq!((ack.rtt, ack.ambiguous), (None, true));
-    let behind = board.acknowledge(500, ms(91));
+    let behind = board.acknowledge(500, ms(91), None);
     assert_eq!((behind.rtt, behind.ambiguous), (None, false), "sent before the retransmission it waited for");
     board.send(1_000, 1_100, sent_at(95), LIMIT);
-    assert_eq!(board.acknowledge(1_100, ms(150)).rtt, Some(Micros(55_000)), "sent after it");
+    assert_eq!(board.acknowledge(1_100, ms(150), None).rtt, Some(Micros(55_000)), "sent after it");
 }
 
 #[test]
 fn a_needless_retransmission_spoils_what_was_sent_before_it() {
     let mut board = ten_segments();
-    board.acknowledge(500, ms(40));
+    board.acknowledge(500, ms(40), None);
     board.send(0, 100, sent_at(41), LIMIT);
-    assert_eq!(board.acknowledge(600, ms(60)).rtt, None);
+    assert_eq!(board.acknowledge(600, ms(60), None).rtt, None);
     assert_eq!(board.pipe(), 400);
 }
 
 #[test]
 fn the_pipe_follows_sack_loss_and_retransmission() {
     let mut board = ten_segments();
-    assert_eq!(board.sack(300, 500, LIMIT), 200);
+    assert_eq!(board.sack((300, 500), ms(90), None, LIMIT), 200);
     board.deem_lost();
     assert_eq!((board.pipe(), board.lost), (800, 0), "two SACKed segments prove nothing");
-    assert_eq!(board.sack(300, 600, LIMIT), 100);
+    assert_eq!(board.sack((300, 600), ms(90), None, LIMIT), 100);
     board.deem_lost();
     assert_eq!((board.pipe(), board.lost), (400, 300));
     board.send(0, 100, sent_at(50), LIMIT);
     assert_eq!(board.pipe(), 500);
-    let ack = board.acknowledge(600, ms(90));
+    let ack = board.acknowledge(600, ms(90), None);
     assert_eq!(ack.sacked_before, 300);
     assert_eq!((board.pipe(), board.lost, board.sacked()), (400, 0, 0));
 }
@@ -76,7 +76,7 @@ fn the_pipe_follows_sack_loss_and_retransmission() {
 #[test]
 fn a_timeout_leaves_only_what_is_sent_again() {
     let mut board = ten_segments();
-    board.sack(900, 1_000, LIMIT);
+    board.sack((900, 1_000), ms(90), None, LIMIT);
     board.deem_all_lost();
     assert_eq!(board.pipe(), 0);
     board.send(0, 100, sent_at(300), LIMIT);
@@ -92,9 +92,9 @@ fn bytes_never_seen_count_in_flight_and_are_never_timed() {
     assert_eq!(board.pipe(), 300);
     let fill = board.send(0, 100, sent_at(5), LIMIT);
     assert_eq!(fill.repeats, None, "it fills what was not seen");
-    assert_eq!(board.acknowledge(100, ms(9)).rtt, Some(Micros(4_000)));
-    assert_eq!(board.acknowledge(200, ms(9)).rtt, None);
-    assert_eq!(board.acknowledge(300, ms(9)).rtt, None, "sent before the fill");
+    assert_eq!(board.acknowledge(100, ms(9), None).rtt, Some(Micros(4_000)));
+    assert_eq!(board.acknowledge(200, ms(9), None).rtt, None);
+    assert_eq!(board.acknowledge(300, ms(9), None).rtt, None, "sent before the fill");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn at_the_limit_segments_merge_untimed() {
     board.send(0, 100, sent_at(0), 1);
     assert!(board.send(100, 200, sent_at(1), 1).merged);
     assert_eq!(board.segments.len(), 1);
-    assert_eq!(board.acknowledge(200, ms(5)), CumulativeAck { advanced: 200, ..CumulativeAck::default() });
+    assert_eq!(board.acknowledge(200, ms(5), None), CumulativeAck { advanced: 200, ..CumulativeAck::default() });
 }
 
 #[derive(Clone, Debug)]
@@ -135,9 +135,9 @@ proptest! {
         for (i, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Send(start, end) => { board.send(start, end, sent_at(i as u64), limit); }
-                Step::Ack(ack) => { board.acknowledge(ack, ms(i as u64)); }
+                Step::Ack(ack) => { board.acknowledge(ack, ms(i as u64), None); }
                 Step::Sack(left, right) => {
-                    board.sack(left, right, limit);
+                    board.sack((left, right), ms(90), None, limit);
                     let inside = |s: &&Outstanding| s.start >= left && s.end <= right;
                     let held = board.segments.iter().filter(inside).all(|s| s.marks.has(Mark::Sacked));
                     prop_assert!(held || limit < 40, "a block leaves nothing inside it unmarked");

@@ -6,6 +6,7 @@ use super::{Announced, Sender};
 use crate::counters::Ignored;
 use crate::flow::findings::Context;
 use crate::flow::recovery::{AckKind, Progress};
+use crate::flow::scoreboard::PathTimes;
 use crate::flow::shadow::observation::{Acked, LossKind};
 use crate::window::bucket::RttSum;
 use crate::wire::segment::{Flags, Segment};
@@ -36,12 +37,19 @@ impl Sender {
         let una_before = self.board.una();
         // What the capture missed was sent, but how, and whether the window let it, is not known: it opens no window.
         let missed = ack.saturating_sub(self.board.nxt());
-        let cumulative = self.board.acknowledge(ack, at);
+        let min_rtt = self.rtt.min();
+        let cumulative = self.board.acknowledge(ack, at, min_rtt);
         let seen_advance = cumulative.advanced.saturating_sub(missed);
         self.acknowledged = true;
         self.last_ack = Some(at);
         self.last_active = Some(context.now);
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, context);
+        if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
+            let path = PathTimes { min_rtt, srtt: self.rtt.smoothed(), recovering: self.recovery.is_active() };
+            self.board.deem_lost_by_time(at, &path);
+        } else if sacked_bytes > 0 {
+            self.board.deem_lost();
+        }
         self.delivered += seen_advance - cumulative.sacked_before.min(seen_advance) + sacked_bytes;
 
         let rtt = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
@@ -139,15 +147,12 @@ impl Sender {
             position(second.left) <= position(first.left) && position(first.right) <= position(second.right)
         });
         let dsack = below || inside;
-        let mut newly = 0;
+        let (mut newly, min_rtt) = (0, self.rtt.min());
         for block in blocks {
             let (left, right) = (self.position(block.left), self.position(block.right));
-            newly += self.board.sack(left, right, limit);
+            newly += self.board.sack((left, right), segment.at, min_rtt, limit);
         }
         self.count_unsplit(context);
-        if newly > 0 {
-            self.board.deem_lost();
-        }
         (newly, dsack)
     }
 

@@ -1,0 +1,182 @@
+//! What counts as lost by time (RACK, RFC 8985 section 6, as Linux does it in `tcp_recovery.c`): whatever was sent a while
+//! before something that has arrived.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::segment::Outstanding;
+use super::{Mark, Scoreboard};
+use crate::flow::rtt::round_trip;
+
+/// SACKed segments from which on no reordering is waited for, while none was ever seen.
+const DUP_THRESH: usize = 3;
+
+/// The segment sent last among those that have arrived.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rack {
+    sent: Timestamp,
+    end: u64,
+    rtt: Micros,
+    /// Something arrived after what was sent behind it, and not because it was sent again.
+    reordered: bool,
+}
+
+/// What is known of the path, for judging by time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathTimes {
+    /// Smallest round-trip time.
+    pub(crate) min_rtt: Option<Micros>,
+    /// Smoothed round-trip time.
+    pub(crate) srtt: Option<Micros>,
+    /// A loss is being repaired.
+    pub(crate) recovering: bool,
+}
+
+impl Rack {
+    /// `segment` arrived, as an acknowledgement at `at` says; `sacked_to` is the highest byte that had before.
+    pub(super) fn arrived(&mut self, segment: &Outstanding, at: Timestamp, sacked_to: u64, min_rtt: Option<Micros>) {
+        if segment.marks.has(Mark::Unseen) {
+            return;
+        }
+        let again = segment.transmissions > 1;
+        self.reordered |= !again && segment.end < sacked_to;
+        let Some(rtt) = round_trip(segment.stamp.at, at) else { return };
+        // Sooner than the path allows: it was an earlier transmission that arrived.
+        if again && min_rtt.is_some_and(|least| rtt < least) {
+            return;
+        }
+        if (segment.stamp.at, segment.end) > (self.sent, self.end) {
+            (self.sent, self.end, self.rtt) = (segment.stamp.at, segment.end, rtt);
+        }
+    }
+
+    fn patience(&self, path: &PathTimes, sacked_segments: usize) -> Micros {
+        if !self.reordered && (path.recovering || sacked_segments >= DUP_THRESH) {
+            return Micros(0);
+        }
+        let quarter = Micros(path.min_rtt.unwrap_or_default().0 / 4);
+        path.srtt.map_or(quarter, |srtt| quarter.min(srtt))
+    }
+}
+
+impl Scoreboard {
+    /// Marks as lost what was sent before something that has arrived by `at`, by more than reordering explains; what was sent
+    /// again and is lost again, too.
+    pub(crate) fn deem_lost_by_time(&mut self, at: Timestamp, path: &PathTimes) {
+        let rack = self.rack;
+        if rack.sent == Timestamp(0) || self.segments.front().is_none_or(|front| front.stamp.at > rack.sent) {
+            return;
+        }
+        let sacked_segments = self.segments.iter().rev().filter(|segment| segment.marks.has(Mark::Sacked));
+        let patience = rack.patience(path, sacked_segments.take(DUP_THRESH).count());
+        let overdue = Micros(rack.rtt.0.saturating_add(patience.0));
+        for segment in &mut self.segments {
+            let sent_before = (segment.stamp.at, segment.end) < (rack.sent, rack.end);
+            if !sent_before && segment.transmissions == 1 {
+                // First transmissions are in order of time.
+                break;
+            }
+            let waiting = segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted);
+            let known = segment.marks.has(Mark::Sacked) || waiting;
+            if !sent_before || known || at.since(segment.stamp.at) < overdue {
+                continue;
+            }
+            if segment.marks.has(Mark::Retransmitted) {
+                segment.marks.clear(Mark::Retransmitted);
+                self.retransmitted = self.retransmitted.saturating_sub(segment.len());
+            }
+            if !segment.marks.has(Mark::Lost) {
+                segment.marks.set(Mark::Lost);
+                self.lost += segment.len();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::scoreboard::Stamp;
+
+    const LIMIT: usize = 100;
+    const MIN_RTT: Option<Micros> = Some(Micros(40_000));
+
+    fn ms(n: u64) -> Timestamp {
+        Timestamp((n + 1) * 1_000_000)
+    }
+
+    /// Segments of 100 bytes, sent at these times in milliseconds.
+    fn sent(times: &[u64]) -> Scoreboard {
+        let mut board = Scoreboard::starting_at(0);
+        for (n, at) in (0..).zip(times) {
+            send(&mut board, n, *at);
+        }
+        board
+    }
+
+    fn send(board: &mut Scoreboard, n: u64, at: u64) {
+        board.send(n * 100, n * 100 + 100, Stamp { at: ms(at), ..Stamp::default() }, LIMIT);
+    }
+
+    fn sack(board: &mut Scoreboard, n: u64, at: u64) {
+        board.sack((n * 100, n * 100 + 100), ms(at), MIN_RTT, LIMIT);
+    }
+
+    fn judge(board: &mut Scoreboard, at: u64, recovering: bool) {
+        board.deem_lost_by_time(ms(at), &PathTimes { min_rtt: MIN_RTT, srtt: Some(Micros(50_000)), recovering });
+    }
+
+    #[test]
+    fn one_arrival_loses_what_was_sent_long_before_it() {
+        let mut board = sent(&[0, 0, 0, 50]);
+        sack(&mut board, 3, 100);
+        judge(&mut board, 100, false);
+        assert_eq!((board.lost, board.pipe()), (300, 0));
+    }
+
+    #[test]
+    fn what_was_sent_just_before_may_come_yet() {
+        let mut board = sent(&[0, 11, 20]);
+        sack(&mut board, 2, 60);
+        judge(&mut board, 60, false);
+        assert_eq!(board.lost, 100, "a quarter of the smallest round trip is waited for");
+        judge(&mut board, 60, true);
+        assert_eq!(board.lost, 200, "but not while a loss is being repaired");
+    }
+
+    #[test]
+    fn three_arrivals_end_the_wait_unless_the_path_reorders() {
+        let arrive = |board: &mut Scoreboard| {
+            for n in [2, 3, 4] {
+                sack(board, n, 41 + n);
+            }
+            judge(board, 45, false);
+        };
+        let mut board = sent(&[0, 1, 2, 3, 4]);
+        arrive(&mut board);
+        assert_eq!(board.lost, 200);
+        let mut board = sent(&[0, 1, 2, 3, 4]);
+        sack(&mut board, 4, 44);
+        arrive(&mut board);
+        assert_eq!(board.lost, 0, "the last one came before two that were sent ahead of it");
+    }
+
+    #[test]
+    fn what_is_sent_again_can_be_lost_again() {
+        let mut board = sent(&[0, 0, 50]);
+        sack(&mut board, 2, 100);
+        judge(&mut board, 100, false);
+        send(&mut board, 0, 101);
+        assert_eq!(board.pipe(), 100);
+        send(&mut board, 3, 130);
+        sack(&mut board, 3, 180);
+        judge(&mut board, 180, true);
+        assert_eq!((board.lost, board.retransmitted, board.pipe()), (200, 0, 0));
+    }
+
+    #[test]
+    fn a_tail_loss_probe_is_counted_once() {
+        let mut board = sent(&[0, 0]);
+        send(&mut board, 1, 100);
+        assert_eq!(board.pipe(), 200);
+    }
+}
