@@ -18,6 +18,8 @@ const UNDERWAY: usize = 12;
 /// A sender's own time to answer varies by so much.
 const JITTER_US: i64 = 100;
 const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
+/// Longest time kept between two acknowledgements of a flight: what is spaced more widely is no train.
+const TRAIN_GAP_MOST_US: u32 = 1_000_000;
 /// A longer reaction than this part of the round-trip time is the application's, not the distance's.
 const REACTION_PART: u64 = 4;
 
@@ -68,7 +70,12 @@ pub(super) struct AckClock {
     known: Option<Ack>,
     /// Smoothed time between acknowledgements of new data.
     gap: Option<Micros>,
+    /// The same inside a flight, in microseconds; 0 before the first. What is longer than twice the usual lies
+    /// between two flights.
+    train_gap_us: u32,
     last_ack: Option<Timestamp>,
+    /// Since it was last asked, more acknowledgements were on their way than are kept apart.
+    crowded: bool,
     answered: bool,
     run: u8,
     run_pipe_segments: u32,
@@ -88,6 +95,9 @@ impl AckClock {
         if let Some(last) = self.last_ack {
             let gap = at.since(last);
             self.gap = Some(self.gap.map_or(gap, |smoothed| Micros((smoothed.0 * 7 + gap.0) / 8)));
+            let gap_us = u32::try_from(gap.0).unwrap_or(u32::MAX).clamp(1, TRAIN_GAP_MOST_US);
+            let usual_us = if self.train_gap_us == 0 { gap_us } else { self.train_gap_us };
+            self.train_gap_us = (usual_us * 3 + gap_us.min(usual_us * 2)).div_ceil(4);
         }
         self.last_ack = Some(at);
         let ack = Ack::new(at, delivered_bytes);
@@ -95,7 +105,16 @@ impl AckClock {
             && let Some(newest) = self.underway.last_mut()
         {
             *newest = ack;
+            self.crowded = true;
         }
+    }
+
+    /// Whether the answers since this was last asked can be told from what was only sent: it is known how long they take, no
+    /// acknowledgement was lost sight of, and from afar they are not spaced more closely than a sender is punctual.
+    pub(super) fn take_telling(&mut self) -> bool {
+        let crowded = std::mem::take(&mut self.crowded);
+        let spaced = u64::from(self.train_gap_us) >= 4 * JITTER.0;
+        !crowded && self.reaction.is_some_and(|reaction| spaced || reaction <= JITTER)
     }
 
     /// Brings acknowledgements to the sender by `at`; returns the pipe where a run of answered ones makes it the window.
@@ -235,5 +254,25 @@ mod tests {
         assert_eq!(clock.unknown_bytes(3_000), 2_000);
         clock.arrive(Timestamp::from_micros(9_000), 3_000);
         assert_eq!(clock.unknown_bytes(3_000), 0);
+    }
+
+    #[test]
+    fn from_afar_closely_spaced_acknowledgements_tell_nothing() {
+        let told = |reaction_us: u64, gap_us: u64| {
+            let mut clock = AckClock::default();
+            clock.on_ack(Timestamp::from_micros(0), 1_000, true);
+            clock.learn_reaction(Timestamp::from_micros(reaction_us), SRTT);
+            for n in 1..=20 {
+                let at = Timestamp::from_micros(n * gap_us);
+                clock.arrive(at, n * 1_000);
+                clock.on_ack(at, (n + 1) * 1_000, false);
+            }
+            clock.take_telling()
+        };
+        assert!(told(50, 120), "beside the sender");
+        assert!(!told(2_000, 240));
+        assert!(told(2_000, 480));
+        assert!(!told(20_000, 480), "more on their way than are kept apart");
+        assert!(!AckClock::default().take_telling(), "the reaction is not known");
     }
 }

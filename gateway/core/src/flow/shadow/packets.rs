@@ -110,6 +110,7 @@ impl Shadow {
         }
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
             self.weigh_clocking(at, ended);
+            self.weigh_filling(ended);
         }
     }
 

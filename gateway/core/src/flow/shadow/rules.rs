@@ -15,6 +15,14 @@ const RECEIVER_ROOM: u64 = 2;
 const CLOCKING_LEAST: u16 = 8;
 /// Contradiction of a round trip clocked, or not clocked, by acknowledgements.
 const CLOCKING_WEIGHT: f64 = 0.25;
+/// Full-sized segments in a round trip from which on the largest pipe of it says something.
+const FILLING_LEAST: u16 = 3;
+/// Part by which, and segments by how many, a full window may look smaller than it is: what it grew by since, and what waits
+/// to go out in one burst.
+const FILLING_SLACK: f64 = 0.1;
+const BURST_HELD_BACK: f64 = 2.0;
+/// Contradiction of a round trip whose pipe is off by as much as it is large.
+const FILLING_WEIGHT: f64 = 0.5;
 /// Lead at which BBR is given up until its rivals are contradicted again.
 const BBR_GIVEN_UP: f64 = 2.0;
 
@@ -70,7 +78,8 @@ impl Shadow {
     /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace. An application that writes at a steady rate
     /// does neither.
     pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
-        let judged = ended.full_sized >= CLOCKING_LEAST && !ended.ran_dry && !ended.receiver_full;
+        let telling = self.clock.take_telling();
+        let judged = telling && ended.full_sized >= CLOCKING_LEAST && !ended.ran_dry && !ended.receiver_full;
         if self.state != State::Open || !judged || self.bbr.as_ref().is_some_and(|bbr| bbr.probing()) {
             return;
         }
@@ -91,6 +100,29 @@ impl Shadow {
                 self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, min_rtt)));
             }
         }
+    }
+
+    /// Rule 4: a sender that its window holds back fills it. BBR has at least its share of the path in the network, and at
+    /// most its window.
+    pub(super) fn weigh_filling(&mut self, ended: Signs) {
+        let judged = ended.full_sized >= FILLING_LEAST && !ended.ran_dry && !ended.receiver_full;
+        if self.state != State::Open || !judged {
+            return;
+        }
+        let pipe = f64::from(ended.pipe_max_segments);
+        let outside = |least: f64, most: f64| {
+            let (least, most) = (least * (1.0 - FILLING_SLACK) - BURST_HELD_BACK, most * (1.0 + FILLING_SLACK));
+            FILLING_WEIGHT * (least - pipe).max(pipe - most).max(0.0) / pipe.max(1.0)
+        };
+        let (reno, cubic) = (self.reno.cwnd.segments(), self.cubic.cwnd.segments());
+        let (reno, cubic) = (outside(reno, reno), outside(cubic, cubic));
+        let bbr = match &self.bbr {
+            Some(bbr) if !bbr.starting() && !bbr.probing() => outside(self.share_segments(), bbr.segments()),
+            _ => 0.0,
+        };
+        // A pipe that fills neither window speaks for an application at a steady rate no less than for BBR.
+        let both = reno.min(cubic);
+        self.contradict(reno - both, cubic - both, (bbr - both).max(0.0));
     }
 
     pub(super) fn contradict(&mut self, reno: f64, cubic: f64, bbr: f64) {

@@ -6,6 +6,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use self::algorithms::{Algorithm, BbrState, CubicState};
 use self::path::{Demand, Path};
+use super::limiter::Signs;
 use super::observation::{Acked, LossKind, Sent};
 use super::*;
 use crate::counters::Ignored;
@@ -48,6 +49,23 @@ fn opened() -> Shadow {
 
 fn whole(shadow: &Shadow) -> u32 {
     shadow.window().unwrap().segments(Bytes(MSS)).0
+}
+
+#[test]
+fn the_pipe_after_a_loss_speaks_for_the_control_whose_window_it_fills() {
+    let after_loss = |pipe_segments: u32, ran_dry: bool| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+        let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 80 * MSS, 80 * MSS);
+        shadow.on_recovery_end(at, 0);
+        let signs = Signs { full_sized: 30, pipe_max_segments: pipe_segments, ran_dry, ..Signs::default() };
+        (0..4).for_each(|_| shadow.weigh_filling(signs));
+        shadow.contradictions().best()
+    };
+    assert_eq!(after_loss(40, false), Flavour::Reno);
+    assert_eq!(after_loss(56, false), Flavour::Cubic);
+    assert_eq!(after_loss(40, true), Flavour::Cubic, "the application had no more: the usual one");
+    assert_eq!(after_loss(20, false), Flavour::Reno, "nearer to it");
 }
 
 #[test]
