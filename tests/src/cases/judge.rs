@@ -101,16 +101,17 @@ fn figures(cell: &Cell, result: &CellResult) -> Vec<Figure> {
         let figure =
             |what: &str, error, bound| Figure { name: format!("{kind} {what}"), count: errors.count, error, bound };
         figures.push(figure("median", median, bounds.0));
-        // Of few, the largest is no percentile.
-        if errors.count >= TAIL_FROM {
-            figures.push(figure("p95", tail, bounds.1));
+        // Of few, the largest is no percentile, and what holes do to one is chance.
+        if errors.count < TAIL_FROM {
+            return;
         }
+        figures.push(figure("p95", tail, bounds.1));
         if let Some(holed) = result.errors.get(&format!("{kind}_tap_loss"))
             && let Some((holed_median, _)) = quantiles(holed.values.iter().copied())
         {
             let bound = (median * 2.0).max(median + 0.02).max(bounds.0);
-            figures
-                .push(Figure { count: holed.count, ..figure("median with 1 % lost at the tap", holed_median, bound) });
+            let figure = figure("median with 1 % lost at the tap", holed_median, bound);
+            figures.push(Figure { count: holed.count, ..figure });
         }
     };
     median_and_tail("window_bulk", if bbr { (0.04, 0.15) } else { (0.01, 0.05) });

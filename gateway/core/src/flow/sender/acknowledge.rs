@@ -197,6 +197,7 @@ impl Sender {
             return;
         }
         let peer_window = self.peer_window_bytes();
+        let (pipe, flight) = self.pipe_and_flight();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.shadow.on_ack(
             at,
@@ -205,8 +206,8 @@ impl Sender {
                 sacked_bytes,
                 duplicate: progress.kind == AckKind::Duplicate,
                 ece: progress.ece,
-                pipe: self.board.pipe(),
-                flight: self.board.flight(),
+                pipe,
+                flight,
                 peer_window,
                 rtt,
                 srtt: self.rtt.smoothed(),

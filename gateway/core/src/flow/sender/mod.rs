@@ -172,6 +172,13 @@ impl Sender {
         self.fin_end.is_some_and(|end| self.board.una() >= end)
     }
 
+    /// Bytes in the network and bytes outstanding, of data alone: a FIN takes a place in the sequence, but a segment that it
+    /// ends is no larger for it.
+    fn pipe_and_flight(&self) -> (u64, u64) {
+        let fin = u64::from(self.has_finished() && !self.is_closed());
+        (self.board.pipe().saturating_sub(fin), self.board.flight().saturating_sub(fin))
+    }
+
     /// Whether it sent a FIN.
     pub(crate) fn has_finished(&self) -> bool {
         self.fin_end.is_some()

@@ -268,14 +268,15 @@ impl Sender {
             self.lose(kind, pipe, flight, at, context);
         }
         let new_bytes = u32::try_from(inserted.new_bytes).unwrap_or(u32::MAX);
+        let (pipe, flight) = self.pipe_and_flight();
         let sent = Sent {
             new_bytes,
             retransmitted_bytes: segment.payload_len - new_bytes.min(segment.payload_len),
             full_sized: self.size.is_full(segment.payload_len),
             psh: pushed,
             fin: segment.flags.has(Flags::FIN),
-            pipe: self.board.pipe(),
-            flight: self.board.flight(),
+            pipe,
+            flight,
             peer_window: self.peer_window_bytes(),
             since_ack,
         };

@@ -383,3 +383,15 @@ fn data_after_silence_is_a_new_transfer_though_no_timer_told() {
     assert!(end_at(Timestamp(deadline.0 - 1)), "not a nanosecond early");
     assert!(!end_at(deadline));
 }
+
+#[test]
+fn a_fin_makes_no_flight_larger_than_the_window() {
+    let mut script = Script::new();
+    script.send(100, 0..9);
+    let mut last = script.segment(100);
+    last.seq = 1_000 + 9 * MSS;
+    last.flags = Flags(Flags::ACK | Flags::FIN);
+    script.take_sent(&last);
+    let window = script.sender.replica().and_then(Shadow::window);
+    assert_eq!(window.map(|window| window.segments(Bytes(u64::from(MSS))).0), Some(10));
+}
