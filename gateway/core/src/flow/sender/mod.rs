@@ -97,6 +97,8 @@ pub(crate) struct Sender {
     delivered: u64,
     /// Its own SYN.
     pub(crate) syn: Option<Syn>,
+    /// How often it was sent.
+    syns: u8,
     /// Position after its FIN.
     fin_end: Option<u64>,
     /// The handshake's round trip.
@@ -135,6 +137,7 @@ impl Sender {
             recovery: Recovery::default(),
             delivered: 0,
             syn: None,
+            syns: 0,
             fin_end: None,
             handshake_rtt: None,
             follow,

@@ -17,6 +17,10 @@ use crate::wire::segment::{Flags, Segment};
 /// that Wireshark uses).
 const REORDERED_WITHIN: Micros = Micros(3_000);
 
+/// Transmissions of a SYN from which on its sender begins with a window of one segment: RFC 5681 section 3.1 says from the
+/// second on, Linux (`tcp_init_transfer`) forgives one, its first timeout being so short.
+const LOST_HANDSHAKE: u8 = 3;
+
 /// Where a segment lies in the sender's sequence space.
 #[derive(Clone, Copy, Debug)]
 struct Extent {
@@ -132,6 +136,7 @@ impl Sender {
             self.start_at(segment.seq);
             self.acknowledged = false;
         }
+        self.syns = self.syns.saturating_add(1);
         self.syn.get_or_insert(Syn {
             isn: segment.seq,
             is_answer: segment.flags.has(Flags::ACK),
@@ -297,6 +302,11 @@ impl Sender {
         let remote = segment.destination.address;
         let network = context.prefixes.network_of(remote);
         self.followed = Some(Box::new(Followed::new(remote, network, connection, segment.at, self.midstream)));
+        if self.syns >= LOST_HANDSHAKE
+            && let Some(followed) = self.followed.as_deref_mut()
+        {
+            followed.shadow.on_lost_handshake();
+        }
         self.tell_segment_size(segment.at);
     }
 }

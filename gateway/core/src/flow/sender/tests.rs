@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use spand_proto::network::Network;
+use spand_proto::units::Window;
 
 use super::*;
 use crate::config::Limits;
@@ -324,6 +325,23 @@ fn data_beyond_any_announced_window_is_kept_from_the_replica() {
     assert_eq!(script.counters.ignored(Ignored::BeyondWindow), 1);
     script.send(202, 4..6);
     assert_eq!(script.sender.board.flight(), u64::from(6 * MSS), "the stream goes on where it was");
+}
+
+#[test]
+fn a_handshake_repeated_twice_leaves_a_window_of_one() {
+    let window = |repeats: u64| {
+        let mut script = Script::new();
+        for n in 1..=repeats {
+            script.ip_id += 1;
+            let mut syn = script.segment(n);
+            (syn.flags, syn.seq, syn.payload_len) = (Flags(Flags::SYN), 999, 0);
+            script.take_sent(&syn);
+        }
+        script.send(200, 0..1);
+        script.sender.replica().and_then(Shadow::window).map(Window::bytes)
+    };
+    // Without the option the segment size is 524, and what is sent makes two packets.
+    assert_eq!((window(0), window(1), window(2)), (Some(5_240.0), Some(5_240.0), Some(1_048.0)));
 }
 
 #[test]

@@ -122,6 +122,12 @@ impl Shadow {
         self.min_rtt = self.min_rtt.or(handshake_rtt.map(|rtt| (rtt, at)));
     }
 
+    /// The handshake had to be repeated: the sender begins with a window of one segment.
+    pub fn on_lost_handshake(&mut self) {
+        self.reno.cwnd.set(1);
+        self.cubic.cwnd.set(1);
+    }
+
     /// The window, in bytes with fraction; `None` while nothing is known of it.
     pub fn window(&self) -> Option<Window> {
         (self.known && self.mss > 0).then(|| self.bytes(self.best_segments())).flatten()
