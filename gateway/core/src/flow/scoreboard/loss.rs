@@ -71,9 +71,23 @@ impl Scoreboard {
         self.mark_lost_below(end);
     }
 
+    /// Without SACK: a duplicate acknowledgement says that one more segment of `mss` bytes arrived (`tcp_add_reno_sack`).
+    pub(crate) fn duplicate_arrived(&mut self, mss: u64) {
+        let most = self.flight().saturating_sub(self.sacked + self.lost);
+        self.duplicated = self.duplicated.saturating_add(mss).min(most);
+    }
+
+    /// Without SACK: the acknowledgement advanced by `advanced` bytes. While a loss is being repaired, all but one segment of
+    /// them had been counted by duplicates (`tcp_remove_reno_sacks`); otherwise everything had.
+    pub(crate) fn forget_duplicates(&mut self, advanced: u64, mss: u64, recovering: bool) {
+        let counted = if recovering { advanced.saturating_sub(mss) } else { u64::MAX };
+        self.duplicated = self.duplicated.saturating_sub(counted);
+    }
+
     /// A timeout: everything not SACKed is lost and nothing of it was retransmitted yet (RFC 6675 section 5.1).
     pub(crate) fn deem_all_lost(&mut self) {
         self.retransmitted = 0;
+        self.duplicated = 0;
         for segment in &mut self.segments {
             segment.marks.clear(Mark::Retransmitted);
         }

@@ -29,6 +29,8 @@ pub(crate) struct Scoreboard {
     una: u64,
     /// Bytes in segments marked SACKed.
     sacked: u64,
+    /// Bytes that duplicate acknowledgements say have arrived, where the peers did not agree on SACK.
+    duplicated: u64,
     /// Bytes in segments marked lost and not SACKed.
     lost: u64,
     /// Bytes in segments retransmitted and not SACKed since.
@@ -82,6 +84,7 @@ impl Scoreboard {
             nxt: position,
             una: position,
             sacked: 0,
+            duplicated: 0,
             lost: 0,
             retransmitted: 0,
             lost_below: 0,
@@ -110,7 +113,12 @@ impl Scoreboard {
 
     /// Bytes in the network: outstanding, less SACKed, less deemed lost, plus retransmitted (RFC 6675 section 2).
     pub(crate) fn pipe(&self) -> u64 {
-        (self.flight() + self.retransmitted).saturating_sub(self.sacked + self.lost)
+        (self.flight() + self.retransmitted).saturating_sub(self.arrived() + self.lost)
+    }
+
+    /// Bytes that arrived above the cumulative acknowledgement, as far as the peer says.
+    pub(crate) fn arrived(&self) -> u64 {
+        self.sacked + self.duplicated
     }
 
     /// Bytes SACKed above the cumulative acknowledgement.

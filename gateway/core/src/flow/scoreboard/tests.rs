@@ -86,6 +86,23 @@ fn a_timeout_leaves_only_what_is_sent_again() {
 }
 
 #[test]
+fn without_sack_duplicates_say_what_arrived() {
+    let mut board = ten_segments();
+    (0..4).for_each(|_| board.duplicate_arrived(100));
+    board.deem_lost_below(100);
+    assert_eq!(board.pipe(), 500, "four arrived and one is lost");
+    board.send(0, 100, sent_at(50), LIMIT);
+    board.acknowledge(300, ms(90), None);
+    board.forget_duplicates(300, 100, true);
+    assert_eq!((board.arrived(), board.pipe()), (200, 500), "the first filled a hole, two more had been counted");
+    (0..20).for_each(|_| board.duplicate_arrived(100));
+    assert_eq!(board.pipe(), 0, "no more arrive than are out");
+    board.acknowledge(900, ms(95), None);
+    board.forget_duplicates(600, 100, false);
+    assert_eq!(board.pipe(), 100);
+}
+
+#[test]
 fn bytes_never_seen_count_in_flight_and_are_never_timed() {
     let mut board = Scoreboard::starting_at(0);
     board.send(200, 300, sent_at(0), LIMIT);

@@ -70,7 +70,15 @@ impl Sender {
             0 if duplicate || sacked_bytes > 0 => AckKind::Duplicate,
             0 => AckKind::Other,
         };
-        let pipe_before = self.board.flight().saturating_sub(self.board.sacked());
+        if self.syn.is_some() && !self.sack_agreed {
+            let mss = self.size.bytes_or_usual();
+            if duplicate {
+                self.board.duplicate_arrived(mss);
+            } else if cumulative.advanced > 0 {
+                self.board.forget_duplicates(cumulative.advanced, mss, self.recovery.is_active());
+            }
+        }
+        let pipe_before = self.pipe_without_losses();
         let progress = Progress {
             una: self.board.una(),
             kind,

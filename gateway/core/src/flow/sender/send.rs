@@ -195,8 +195,8 @@ impl Sender {
     }
 
     /// Bytes in the network, where nothing of it is deemed lost yet: what the sender had out before it learnt of a loss.
-    fn pipe_without_losses(&self) -> u64 {
-        self.board.flight().saturating_sub(self.board.sacked())
+    pub(super) fn pipe_without_losses(&self) -> u64 {
+        self.board.flight().saturating_sub(self.board.arrived())
     }
 
     fn judge(
