@@ -81,6 +81,8 @@ pub struct Shadow {
     clock: AckClock,
     rounds: Rounds,
     transfer: Transfer,
+    /// Largest pipe in segments before a loss, until a round trip after it has shown what the sender made of it; else 0.
+    pipe_at_loss: u16,
     /// Windows in segments just after and just before the last reduction.
     tooth: Option<(f64, f64)>,
 }
@@ -107,6 +109,7 @@ impl Shadow {
             clock: AckClock::default(),
             rounds: Rounds::default(),
             transfer: Transfer::default(),
+            pipe_at_loss: 0,
             tooth: None,
         }
     }

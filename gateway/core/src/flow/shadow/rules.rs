@@ -21,6 +21,11 @@ const FILLING_LEAST: u16 = 3;
 /// to go out in one burst.
 const FILLING_SLACK: f64 = 0.1;
 const BURST_HELD_BACK: f64 = 2.0;
+/// A sender with a pipe of at least so many segments at a loss, and of at most this part of them in a round trip after it,
+/// which is what Reno or CUBIC would make of it, backed off: BBR does not.
+const BACK_OFF_LEAST: f64 = 8.0;
+const BACK_OFF_PART: f64 = 0.85;
+const BACK_OFF_WEIGHT: f64 = 0.2;
 /// Contradiction of a round trip whose pipe is off by as much as it is large.
 const FILLING_WEIGHT: f64 = 0.5;
 /// Lead at which BBR is given up until its rivals are contradicted again.
@@ -122,7 +127,10 @@ impl Shadow {
         };
         // A pipe that fills neither window speaks for an application at a steady rate no less than for BBR.
         let both = reno.min(cubic);
-        self.contradict(reno - both, cubic - both, (bbr - both).max(0.0));
+        let at_loss = f64::from(std::mem::take(&mut self.pipe_at_loss));
+        let backed_off = at_loss >= BACK_OFF_LEAST && pipe <= at_loss * BACK_OFF_PART && both <= 0.0;
+        let bbr = (bbr - both).max(0.0) + if backed_off { BACK_OFF_WEIGHT } else { 0.0 };
+        self.contradict(reno - both, cubic - both, bbr);
     }
 
     pub(super) fn contradict(&mut self, reno: f64, cubic: f64, bbr: f64) {

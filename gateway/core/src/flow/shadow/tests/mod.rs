@@ -60,12 +60,16 @@ fn the_pipe_after_a_loss_speaks_for_the_control_whose_window_it_fills() {
         shadow.on_recovery_end(at, 0);
         let signs = Signs { full_sized: 30, pipe_max_segments: pipe_segments, ran_dry, ..Signs::default() };
         (0..4).for_each(|_| shadow.weigh_filling(signs));
-        shadow.contradictions().best()
+        (shadow.contradictions().best(), shadow.flavour())
     };
-    assert_eq!(after_loss(40, false), Flavour::Reno);
-    assert_eq!(after_loss(56, false), Flavour::Cubic);
-    assert_eq!(after_loss(40, true), Flavour::Cubic, "the application had no more: the usual one");
-    assert_eq!(after_loss(20, false), Flavour::Reno, "nearer to it");
+    assert_eq!(after_loss(40, false), (Flavour::Reno, Flavour::Reno));
+    assert_eq!(after_loss(56, false), (Flavour::Cubic, Flavour::Cubic));
+    assert_eq!(after_loss(40, true), (Flavour::Cubic, Flavour::Unknown), "the application had no more: the usual one");
+    assert_eq!(
+        after_loss(20, false),
+        (Flavour::Reno, Flavour::Unknown),
+        "nearer to it, but it should have filled its window"
+    );
 }
 
 #[test]
