@@ -46,6 +46,8 @@ pub(crate) struct Scoreboard {
     /// Borders that found no room since [`Scoreboard::take_unsplit`] last asked.
     unsplit: u32,
     rack: Rack,
+    /// Nothing that waits for its arrival, and is not deemed lost, was sent before.
+    unsettled_since: Timestamp,
 }
 
 /// What a cumulative acknowledgement did.
@@ -93,6 +95,7 @@ impl Scoreboard {
             blocks: [(0, 0); 3],
             unsplit: 0,
             rack: Rack::default(),
+            unsettled_since: Timestamp(0),
         }
     }
 
@@ -149,6 +152,7 @@ impl Scoreboard {
     /// Puts a transmission of `start..end` down. Above everything sent it becomes a segment of its own, after a stand-in
     /// for what was never seen below it; elsewhere it marks the segments it repeats.
     pub(crate) fn send(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
+        self.unsettled_since = self.unsettled_since.min(stamp.at);
         if start >= self.nxt {
             let merged = self.push_new(start, end, stamp, limit);
             return Placed { merged, ..Placed::default() };
@@ -168,6 +172,7 @@ impl Scoreboard {
         let seen_from = self.nxt.max(self.una);
         self.nxt = end;
         if start > seen_from {
+            self.unsettled_since = Timestamp(0);
             self.push_back(Outstanding::unseen(seen_from, start), limit);
         }
         self.push_back(Outstanding::new(start, end, stamp), limit)

@@ -1,5 +1,6 @@
 //! What a sender is told: acknowledgements, SACK blocks, windows, echoes.
 
+use arrayvec::ArrayVec;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::{Announced, Sender};
@@ -156,9 +157,13 @@ impl Sender {
         });
         let dsack = below || inside;
         let (mut newly, min_rtt) = (0, self.rtt.min());
-        for block in blocks {
-            let (left, right) = (self.position(block.left), self.position(block.right));
-            newly += self.board.sack((left, right), segment.at, min_rtt, limit);
+        // Upwards, as Linux takes them: the newest block comes first, and an older one that is news because an acknowledgement
+        // was lost is no sign of reordering.
+        let mut upwards: ArrayVec<_, 4> =
+            blocks.iter().map(|block| (self.position(block.left), self.position(block.right))).collect();
+        upwards.sort_unstable();
+        for block in upwards {
+            newly += self.board.sack(block, segment.at, min_rtt, limit);
         }
         self.count_unsplit(context);
         (newly, dsack)
