@@ -188,6 +188,8 @@ impl NetworkRecord {
         let in_bucket = self.contributions.get_mut(first..).unwrap_or_default();
         let own = in_bucket.iter().position(|contribution| contribution.source == Some(source));
         let has_room = in_bucket.len() < CONTRIBUTIONS_PER_BUCKET;
+        // The common rest is opened when all addresses differ, and they stay: there is nothing to put together any more.
+        let rest = in_bucket.iter().rposition(|contribution| contribution.source.is_none());
         let (place, shared) = match own {
             Some(place) => (Some(place), false),
             None if has_room => (None, false),
@@ -195,8 +197,8 @@ impl NetworkRecord {
                 in_bucket
                     .iter()
                     .position(|other| shares_place(other, source))
-                    .or_else(|| make_room(in_bucket, index, source))
-                    .or_else(|| in_bucket.iter().position(|other| other.source.is_none())),
+                    .or(rest)
+                    .or_else(|| make_room(in_bucket, index, source)),
                 true,
             ),
         };

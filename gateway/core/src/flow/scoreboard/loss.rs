@@ -98,7 +98,7 @@ impl Scoreboard {
     pub(crate) fn forgive(&mut self) {
         self.lost = 0;
         self.lost_below = 0;
-        self.unsettled_since = Timestamp(0);
+        (self.settled_to, self.repeats_unsettled_since) = (self.una, Timestamp(0));
         for segment in &mut self.segments {
             segment.marks.clear(Mark::Lost);
         }

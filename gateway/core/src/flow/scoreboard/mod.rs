@@ -46,8 +46,10 @@ pub(crate) struct Scoreboard {
     /// Borders that found no room since [`Scoreboard::take_unsplit`] last asked.
     unsplit: u32,
     rack: Rack,
-    /// Nothing that waits for its arrival, and is not deemed lost, was sent before.
-    unsettled_since: Timestamp,
+    /// Below, what was sent once has arrived or is deemed lost: a long window is not walked again for every acknowledgement.
+    settled_to: u64,
+    /// What was sent again, and neither arrived nor is deemed lost once more, was sent no earlier.
+    repeats_unsettled_since: Timestamp,
 }
 
 /// What a cumulative acknowledgement did.
@@ -95,7 +97,8 @@ impl Scoreboard {
             blocks: [(0, 0); 3],
             unsplit: 0,
             rack: Rack::default(),
-            unsettled_since: Timestamp(0),
+            settled_to: position,
+            repeats_unsettled_since: Timestamp(u64::MAX),
         }
     }
 
@@ -152,7 +155,6 @@ impl Scoreboard {
     /// Puts a transmission of `start..end` down. Above everything sent it becomes a segment of its own, after a stand-in
     /// for what was never seen below it; elsewhere it marks the segments it repeats.
     pub(crate) fn send(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
-        self.unsettled_since = self.unsettled_since.min(stamp.at);
         if start >= self.nxt {
             let merged = self.push_new(start, end, stamp, limit);
             return Placed { merged, ..Placed::default() };
@@ -172,7 +174,6 @@ impl Scoreboard {
         let seen_from = self.nxt.max(self.una);
         self.nxt = end;
         if start > seen_from {
-            self.unsettled_since = Timestamp(0);
             self.push_back(Outstanding::unseen(seen_from, start), limit);
         }
         self.push_back(Outstanding::new(start, end, stamp), limit)
@@ -202,6 +203,7 @@ impl Scoreboard {
 
     fn send_again(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
         let mut placed = Placed::default();
+        self.repeats_unsettled_since = self.repeats_unsettled_since.min(stamp.at);
         if start < self.una {
             // Acknowledged already, so nothing waits for it; but what was sent before it can no longer be timed.
             self.acked_sent = self.acked_sent.max(stamp.at);

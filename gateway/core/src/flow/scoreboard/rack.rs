@@ -49,6 +49,11 @@ impl Rack {
         }
     }
 
+    /// Whether it was sent after `segment`.
+    fn is_after(&self, segment: &Outstanding) -> bool {
+        (segment.stamp.at, segment.end) < (self.sent, self.end)
+    }
+
     fn patience(&self, path: &PathTimes, sacked_segments: usize) -> Micros {
         if !self.reordered && (path.recovering || sacked_segments >= DUP_THRESH) {
             return Micros(0);
@@ -63,7 +68,9 @@ impl Scoreboard {
     /// again and is lost again, too.
     pub(crate) fn deem_lost_by_time(&mut self, at: Timestamp, path: &PathTimes) {
         let rack = self.rack;
-        if self.unsettled_since > rack.sent {
+        let all = self.repeats_unsettled_since <= rack.sent;
+        let from = if all { 0 } else { self.first_after(self.settled_to) };
+        if !all && self.segments.get(from).is_none_or(|first| is_first(first) && !rack.is_after(first)) {
             return;
         }
         let sacked_segments = self.segments.iter().rev().filter(|segment| segment.marks.has(Mark::Sacked));
@@ -71,21 +78,28 @@ impl Scoreboard {
             if path.recovering || self.sacked == 0 { 0 } else { sacked_segments.take(DUP_THRESH).count() };
         let patience = rack.patience(path, sacked_segments);
         let overdue = Micros(rack.rtt.0.saturating_add(patience.0));
-        let mut unsettled_since = rack.sent.after(Micros(1));
-        for segment in &mut self.segments {
-            let sent_before = (segment.stamp.at, segment.end) < (rack.sent, rack.end);
-            if !sent_before && segment.transmissions == 1 {
+        let mut settled_to = None;
+        let mut repeats = if all { Timestamp(u64::MAX) } else { self.repeats_unsettled_since };
+        for segment in self.segments.range_mut(from..) {
+            let sent_before = rack.is_after(segment);
+            if !sent_before && is_first(segment) {
                 // First transmissions are in order of time.
-                unsettled_since = unsettled_since.min(segment.stamp.at);
-                break;
+                settled_to = settled_to.or(Some(segment.start));
+                if !all {
+                    break;
+                }
+                continue;
             }
             let waiting = segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted);
-            let known = segment.marks.has(Mark::Sacked) || waiting;
-            if known {
+            if segment.marks.has(Mark::Sacked) || waiting {
                 continue;
             }
             if !sent_before || at.since(segment.stamp.at) < overdue {
-                unsettled_since = unsettled_since.min(segment.stamp.at);
+                if is_first(segment) {
+                    settled_to = settled_to.or(Some(segment.start));
+                } else {
+                    repeats = repeats.min(segment.stamp.at);
+                }
                 continue;
             }
             if segment.marks.has(Mark::Retransmitted) {
@@ -97,10 +111,14 @@ impl Scoreboard {
                 self.lost += segment.len();
             }
         }
-        // Until something sent later than this has arrived, there is nothing to find: a long window is not walked through
-        // again at every acknowledgement.
-        self.unsettled_since = unsettled_since;
+        self.settled_to = settled_to.unwrap_or(self.nxt);
+        self.repeats_unsettled_since = repeats;
     }
+}
+
+/// Sent once, as far as was seen.
+fn is_first(segment: &Outstanding) -> bool {
+    segment.transmissions == 1
 }
 
 #[cfg(test)]
@@ -215,7 +233,7 @@ mod tests {
                     _ => board.forgive(),
                 }
                 let mut whole = board.clone();
-                whole.unsettled_since = Timestamp(0);
+                (whole.settled_to, whole.repeats_unsettled_since) = (0, Timestamp(0));
                 judge(&mut board, at, n % 2 == 0);
                 judge(&mut whole, at, n % 2 == 0);
                 prop_assert_eq!((board.lost, board.retransmitted), (whole.lost, whole.retransmitted));
