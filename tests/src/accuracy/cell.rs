@@ -174,6 +174,7 @@ fn impairments(cell: &Cell, numbers: &Numbers) -> Impairments {
             _ => 0.0,
         },
         burst: cell.is("loss", "bursts").then_some(Burst { begin: 0.001, end: 0.25, loss: 1.0 }),
+        single: None,
         tail_loss: match cell.level("disturbance") {
             "tails" if transfers => 0.3,
             "tails" => 0.02,

@@ -29,12 +29,26 @@ pub struct Hop {
     pub mark_above: Option<u32>,
     /// Traffic that shares it.
     pub cross: Option<Cross>,
+    /// When its rate changes, in order of time.
+    pub changes: [Option<RateChange>; CHANGES_MAX],
+}
+
+/// Most changes of one bottleneck's rate.
+pub const CHANGES_MAX: usize = 2;
+
+/// A bottleneck's new rate. What waits already leaves as it would have.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RateChange {
+    /// Time from the path's first packet.
+    pub after: Duration,
+    /// In IP bytes.
+    pub rate: BytesPerSecond,
 }
 
 impl Hop {
     /// A bottleneck that marks nothing and that nobody shares.
     pub const fn new(rate: Option<BytesPerSecond>, queue: Queue, delay: Duration) -> Self {
-        Self { rate, queue, delay, mark_above: None, cross: None }
+        Self { rate, queue, delay, mark_above: None, cross: None, changes: [None; CHANGES_MAX] }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use spand_proto::units::BytesPerSecond;
+
 use super::config::{Hop, Queue};
 use super::cross::CrossTraffic;
 use super::link::{Drop, Packet, nanoseconds};
@@ -24,12 +26,13 @@ pub(super) struct Bottleneck {
     waiting: VecDeque<(u64, u32)>,
     waiting_bytes: u64,
     free_at_ns: u64,
+    first_ns: Option<u64>,
 }
 
 impl Bottleneck {
     pub(super) fn new(config: Hop, seed: u64) -> Self {
         let cross = config.cross.map(|cross| CrossTraffic::new(cross, seed));
-        Self { config, cross, waiting: VecDeque::new(), waiting_bytes: 0, free_at_ns: 0 }
+        Self { config, cross, waiting: VecDeque::new(), waiting_bytes: 0, free_at_ns: 0, first_ns: None }
     }
 
     /// Offers a packet at `now_ns`; before it come the packets of others.
@@ -56,8 +59,16 @@ impl Bottleneck {
         self.waiting.len()
     }
 
+    /// Its rate for a packet that comes now.
+    fn rate_at(&mut self, now_ns: u64) -> Option<BytesPerSecond> {
+        let since_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
+        let changes = self.config.changes.iter().flatten();
+        let changed = changes.take_while(|change| nanoseconds(change.after) <= since_ns).last();
+        changed.map(|change| change.rate).or(self.config.rate)
+    }
+
     fn enqueue(&mut self, now_ns: u64, length: u32) -> Result<u64, Drop> {
-        let Some(rate) = self.config.rate else { return Ok(now_ns) };
+        let Some(rate) = self.rate_at(now_ns) else { return Ok(now_ns) };
         let waiting = self.waiting_at(now_ns);
         let room = match self.config.queue {
             Queue::Packets(limit) => waiting < limit as usize,

@@ -70,6 +70,8 @@ pub struct Impairments {
     pub burst: Option<Burst>,
     /// Chance that a TCP segment with PSH is lost there: that is where an application's write ends, so its tail.
     pub tail_loss: f64,
+    /// The first full packet (1,000 bytes or more) after this time from the path's first is lost, and no other.
+    pub single: Option<Duration>,
     /// Everything that arrives in these stretches is lost.
     pub outage: Option<Episodes>,
     /// Everything that arrives in these stretches waits for their end.

@@ -13,7 +13,7 @@ mod impairments;
 mod ip;
 mod link;
 
-pub use config::{FURTHER_MAX, Hop, LinkConfig, PathConfig, Queue, parse_delay, parse_rate};
+pub use config::{CHANGES_MAX, FURTHER_MAX, Hop, LinkConfig, PathConfig, Queue, RateChange, parse_delay, parse_rate};
 pub use emulator::{Emulator, LinkCounters, PathCounters, PathEnds};
 pub(in crate::lab) use emulator::{nanoseconds, real_time_priority};
 pub use impairments::{Burst, Cross, Episodes, Impairments, Reorder};

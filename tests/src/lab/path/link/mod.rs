@@ -9,6 +9,9 @@ use super::config::LinkConfig;
 use super::hop::Bottleneck;
 use super::impairments::{Episodes, Impairments};
 
+/// The one packet of [`Impairments::single`] is at least so long: data, no acknowledgement.
+const SINGLE_LEAST_BYTES: u32 = 1_000;
+
 /// Why a packet does not arrive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Drop {
@@ -64,6 +67,8 @@ pub(super) struct Link {
     /// The chain of [`super::impairments::Burst`] is in its bad state.
     bad: bool,
     first_ns: Option<u64>,
+    /// The one packet of [`Impairments::single`] is lost.
+    singled: bool,
     /// Latest arrival in order: jitter overtakes nobody.
     last_due_ns: u64,
 }
@@ -74,7 +79,7 @@ impl Link {
         let dice =
             Dice { loss: die(1), burst: die(2), tail: die(3), jitter: die(4), reorder: die(5), duplicate: die(6) };
         let hops = (100..).zip(config.hops()).map(|(n, hop)| Bottleneck::new(hop, seed ^ (n << 32))).collect();
-        Self { impairments: config.impairments, hops, dice, bad: false, first_ns: None, last_due_ns: 0 }
+        Self { impairments: config.impairments, hops, dice, bad: false, first_ns: None, singled: false, last_due_ns: 0 }
     }
 
     /// Offers a packet at `now_ns`. Returns when and how it arrives.
@@ -82,6 +87,11 @@ impl Link {
         let since_first_ns = now_ns.saturating_sub(*self.first_ns.get_or_insert(now_ns));
         if self.impairments.outage.is_some_and(|outage| left_of(outage, since_first_ns).is_some()) {
             return Err(Drop::Outage);
+        }
+        let single = self.impairments.single.is_some_and(|at| nanoseconds(at) <= since_first_ns);
+        if single && !self.singled && packet.length >= SINGLE_LEAST_BYTES {
+            self.singled = true;
+            return Err(Drop::Random);
         }
         if self.loses(packet) {
             return Err(Drop::Random);

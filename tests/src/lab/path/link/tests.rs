@@ -1,6 +1,6 @@
 use spand_proto::units::BytesPerSecond;
 
-use super::super::config::{Hop, Queue};
+use super::super::config::{CHANGES_MAX, Hop, Queue, RateChange};
 use super::super::impairments::{Burst, Cross, Reorder};
 use super::*;
 
@@ -182,4 +182,25 @@ fn cross_traffic_takes_its_share_of_a_bottleneck() {
     }
     assert!((9_000..27_000).contains(&waited), "{waited} of 30,000 waited");
     assert!(lost > 100, "{lost} lost although both together offer more than the rate for stretches");
+}
+
+#[test]
+fn a_bottleneck_changes_its_rate_when_it_is_told_to() {
+    let mut changes = [None; CHANGES_MAX];
+    for (change, (after, rate)) in changes.iter_mut().zip([(1, 500_000), (2, 2_000_000)]) {
+        *change = Some(RateChange { after: Duration::from_secs(after), rate: BytesPerSecond(rate) });
+    }
+    let mut link = Link::new(&LinkConfig::new(Hop { changes, ..hop(Queue::Packets(9)) }), 1);
+    // Counted from the first packet.
+    for (at, service) in [(7_000, MS), (7_998, MS), (8_000, 2 * MS), (8_997, 2 * MS), (9_000, MS / 2)] {
+        assert_eq!(due(&mut link, at * MS, FULL), Ok(at * MS + service + 50 * MS), "{at} ms");
+    }
+}
+
+#[test]
+fn a_single_loss_takes_one_full_packet() {
+    let mut link = impaired(Impairments { single: Some(Duration::from_millis(10)), ..Impairments::default() });
+    let lost: Vec<u64> =
+        (0..30).filter(|n| link.offer(n * MS, sized(if n % 2 == 0 { 60 } else { 1_000 })).is_err()).collect();
+    assert_eq!(lost, [11]);
 }
