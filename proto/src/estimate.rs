@@ -75,17 +75,20 @@ pub enum RuleKind {
     /// The average with end samples `max(end window, Wc + 1)`, so that advice does not ratchet down on its own output.
     #[default]
     Probe,
+    /// A bounded average of the newest samples in which no source, no single value and no own advice decides.
+    Robust,
 }
 
 impl RuleKind {
     /// Every rule, in the order of their introduction.
-    pub const ALL: [Self; 2] = [Self::Spand, Self::Probe];
+    pub const ALL: [Self; 3] = [Self::Spand, Self::Probe, Self::Robust];
 
     /// Its name in configuration and output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Spand => "spand",
             Self::Probe => "probe",
+            Self::Robust => "robust",
         }
     }
 }
@@ -98,7 +101,7 @@ impl fmt::Display for RuleKind {
 
 /// A name that is no rule's.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`{0}` is not an estimation rule: choose spand or probe")]
+#[error("`{0}` is not an estimation rule: choose spand, probe or robust")]
 pub struct NotARule(pub String);
 
 impl FromStr for RuleKind {

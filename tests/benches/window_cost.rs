@@ -55,7 +55,7 @@ fn main() -> anyhow::Result<()> {
 /// Nanoseconds per sample, per round-trip time and per evaluation, with `networks` networks.
 fn measure(networks: u32, addresses: u64, samples: u64) -> anyhow::Result<[(&'static str, f64); 3]> {
     let room = NonZeroUsize::new(1_000_000).unwrap_or(NonZeroUsize::MIN);
-    let mut table = NetworkTable::new(WindowConfig::default(), room, RuleKind::Probe, 7);
+    let mut table = NetworkTable::new(WindowConfig::default(), room, RuleKind::Robust, 7);
     let (mut added, mut timed) = (Duration::ZERO, Duration::ZERO);
     let mut connection = 0;
     for bucket in 0..BUCKETS {

@@ -46,7 +46,6 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
         window_limited: n,
         receiver_limited: 1,
         application_limited: 7,
-        carried: Window::from_bytes(share),
     };
     let contribution = |n: u64| Contribution {
         bucket: now - buckets + n / 2,
@@ -54,7 +53,9 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
         samples: 3,
         loss_samples: 1,
         sum_bytes: 3.0 * share,
+        loss_bytes: share,
         squares: 3.0 * share * share,
+        carried: Window::from_bytes(share),
         mss: Bytes(1_448),
         lower_bounds: 0,
         largest_bound: None,

@@ -83,7 +83,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ("[api]\ngrpc_listen = \"localhost\"", "line 2: api.grpc_listen: `localhost` is no address to listen on"),
         (
             "[estimate]\nrule = \"median\"",
-            "line 2: estimate.rule: unknown variant `median`, expected `spand` or `probe`",
+            "line 2: estimate.rule: unknown variant `median`, expected one of `spand`, `probe`, `robust`",
         ),
         ("[traffic]\ntunnels = [\"l2tp\"]", "line 2: traffic.tunnels: unknown variant `l2tp`, expected one of `gre`"),
         ("[capture\n", "gateway.toml, line 1: "),

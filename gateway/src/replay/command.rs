@@ -42,7 +42,7 @@ pub struct Arguments {
     /// Networks instead of /24 and /48: one prefix a line, the longest match wins
     #[arg(long, value_name = "FILE")]
     pub prefix_list: Option<PathBuf>,
-    /// Rule that makes an estimate of the samples: spand or probe
+    /// Rule that makes an estimate of the samples: spand, probe or robust
     #[arg(long)]
     pub rule: Option<RuleKind>,
     /// Count shares in segments of this many bytes instead of the size of the samples

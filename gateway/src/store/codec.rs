@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! key    family (1 byte: 4 or 6), address (4 or 16 bytes, network order), prefix length (1 byte)
-//! value  format (1 byte: 2), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
+//! value  format (1 byte: 3), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
 //! ```
 //!
 //! Keys sort as networks do. The checksum takes the key in, so that a value that ended up under another network's key is
@@ -18,7 +18,7 @@ use super::octets::{Reader, Writer};
 use super::record;
 
 /// Format of what follows.
-const FORMAT: u8 = 2;
+const FORMAT: u8 = 3;
 const CHECKSUM_LEN: usize = 4;
 
 /// Why an entry was left out.
@@ -120,11 +120,10 @@ mod tests {
             min: Option<u64>,
             sum: u64,
             counts: (u32, u32, u32, u32),
-            carried in prop::option::of(window()),
         ) -> Bucket {
             let rtt = RttSum { count, min: min.map(Micros), sum: Micros(sum) };
             let (losses, window_limited, receiver_limited, application_limited) = counts;
-            Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited, carried }
+            Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited }
         }
     }
 
@@ -133,9 +132,10 @@ mod tests {
             bucket: u64,
             source: Option<(IpAddr, u64)>,
             counts: (u32, u32, u32),
-            sums in (0.0..1e15, 0.0..1e30),
+            sums in (0.0..1e15, 0.0..1e15, 0.0..1e30),
             mss: u64,
             largest_bound in prop::option::of(window()),
+            carried in prop::option::of(window()),
         ) -> Contribution {
             Contribution {
                 bucket,
@@ -143,7 +143,9 @@ mod tests {
                 samples: counts.0,
                 loss_samples: counts.1,
                 sum_bytes: sums.0,
-                squares: sums.1,
+                loss_bytes: sums.1,
+                squares: sums.2,
+                carried,
                 mss: Bytes(mss),
                 lower_bounds: counts.2,
                 largest_bound,

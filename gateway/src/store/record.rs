@@ -1,12 +1,13 @@
-//! The payload of a record, format 2.
+//! The payload of a record, format 3.
 //!
 //! ```text
 //! record        bucket length (µs), presence, [newest sample] [newest] [raised] (ns), buckets, contributions,
 //!               round trips
 //! buckets       count, then each: index less that of the one before, presence, RTT count, [RTT min] (µs), RTT sum
-//!               (µs), losses, limits (window, receiver, application), [largest carried window] (fraction)
+//!               (µs), losses, limits (window, receiver, application)
 //! contributions count, then each: bucket index less that of the one before, family (0, 4 or 6), [address, connection],
-//!               samples, loss samples, sum, squares (fractions), MSS, lower bounds, presence, [largest bound] (fraction)
+//!               samples, loss samples, sum, sum by losses, squares (fractions), MSS, lower bounds, presence, [largest bound]
+//!               [largest sample] (fractions)
 //! round trips   count, then each: bucket index less that of the one before, family (4 or 6), address, count, sum (µs)
 //! ```
 //!
@@ -26,7 +27,7 @@ use super::octets::{Reader, Writer};
 
 /// Fewest bytes of a bucket, of a contribution and of the round trips to an address.
 const LEAST_BUCKET: usize = 8;
-const LEAST_CONTRIBUTION: usize = 22;
+const LEAST_CONTRIBUTION: usize = 30;
 const LEAST_ROUND_TRIPS: usize = 8;
 
 /// Writes a record after what `out` holds already.
@@ -87,8 +88,8 @@ pub(super) fn read(input: &mut Reader<'_>) -> Result<NetworkRecord, RecordError>
 }
 
 fn write_bucket(bucket: &Bucket, out: &mut Writer) {
-    let Bucket { index: _, rtt, losses, window_limited, receiver_limited, application_limited, carried } = bucket;
-    out.byte(bits([rtt.min.is_some(), carried.is_some()]));
+    let Bucket { index: _, rtt, losses, window_limited, receiver_limited, application_limited } = bucket;
+    out.byte(bits([rtt.min.is_some()]));
     out.whole(rtt.count);
     if let Some(min) = rtt.min {
         out.whole(min.0);
@@ -97,27 +98,34 @@ fn write_bucket(bucket: &Bucket, out: &mut Writer) {
     for number in [losses, window_limited, receiver_limited, application_limited] {
         out.whole((*number).into());
     }
-    if let Some(carried) = carried {
-        out.fraction(carried.bytes());
-    }
 }
 
 fn read_bucket(index: u64, input: &mut Reader<'_>) -> Result<Bucket, RecordError> {
-    let [has_min, has_carried] = flags(input.byte()?)?;
+    let [has_min] = flags(input.byte()?)?;
     let count = input.whole()?;
     let min = has_min.then(|| input.whole().map(Micros)).transpose()?;
     let sum = Micros(input.whole()?);
     let losses = input.whole_u32()?;
     let (window_limited, receiver_limited) = (input.whole_u32()?, input.whole_u32()?);
     let application_limited = input.whole_u32()?;
-    let carried = has_carried.then(|| window(input)).transpose()?;
     let rtt = RttSum { count, sum, min };
-    Ok(Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited, carried })
+    Ok(Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited })
 }
 
 fn write_contribution(contribution: &Contribution, out: &mut Writer) {
-    let Contribution { bucket: _, source, samples, loss_samples, sum_bytes, squares, mss, lower_bounds, largest_bound } =
-        contribution;
+    let Contribution {
+        bucket: _,
+        source,
+        samples,
+        loss_samples,
+        sum_bytes,
+        loss_bytes,
+        squares,
+        carried,
+        mss,
+        lower_bounds,
+        largest_bound,
+    } = contribution;
     match source {
         None => out.byte(0),
         Some(Source { remote, connection }) => {
@@ -129,10 +137,11 @@ fn write_contribution(contribution: &Contribution, out: &mut Writer) {
     out.whole((*samples).into());
     out.whole((*loss_samples).into());
     out.fraction(*sum_bytes);
+    out.fraction(*loss_bytes);
     out.fraction(*squares);
     out.whole(mss.0);
     out.whole((*lower_bounds).into());
-    optional(out, &[*largest_bound], |out, window| out.fraction(window.bytes()));
+    optional(out, &[*largest_bound, *carried], |out, window| out.fraction(window.bytes()));
 }
 
 fn read_contribution(bucket: u64, input: &mut Reader<'_>) -> Result<Contribution, RecordError> {
@@ -141,11 +150,23 @@ fn read_contribution(bucket: u64, input: &mut Reader<'_>) -> Result<Contribution
         None => None,
     };
     let (samples, loss_samples) = (input.whole_u32()?, input.whole_u32()?);
-    let (sum_bytes, squares) = (input.fraction()?, input.fraction()?);
+    let (sum_bytes, loss_bytes, squares) = (input.fraction()?, input.fraction()?, input.fraction()?);
     let mss = Bytes(input.whole()?);
     let lower_bounds = input.whole_u32()?;
-    let [largest_bound] = read_optional(input, window)?;
-    Ok(Contribution { bucket, source, samples, loss_samples, sum_bytes, squares, mss, lower_bounds, largest_bound })
+    let [largest_bound, carried] = read_optional(input, window)?;
+    Ok(Contribution {
+        bucket,
+        source,
+        samples,
+        loss_samples,
+        sum_bytes,
+        loss_bytes,
+        squares,
+        carried,
+        mss,
+        lower_bounds,
+        largest_bound,
+    })
 }
 
 fn family(address: IpAddr) -> u8 {

@@ -5,8 +5,11 @@
 
 mod confidence;
 mod probe;
+mod recent;
 mod remotes;
+mod robust;
 mod spand;
+mod votes;
 
 #[cfg(test)]
 mod tests;
@@ -19,9 +22,11 @@ use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 pub use self::probe::ProbeRule;
+pub use self::robust::RobustRule;
 pub use self::spand::SpandRule;
 use crate::config::WindowConfig;
 use crate::flow::sample::WindowSample;
+use crate::window::bucket::larger;
 use crate::window::record::{NetworkRecord, WindowSlice};
 use crate::window::view::NoEstimate;
 
@@ -35,6 +40,11 @@ pub trait Rule: fmt::Debug + Send + Sync {
 
     /// The share `Wc` that the window shows; `None` without samples.
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window>;
+
+    /// The largest window that counts as carried without loss.
+    fn carried(&self, slice: WindowSlice<'_>) -> Option<Window> {
+        slice.contributions.iter().filter_map(|part| part.carried).reduce(|most, carried| larger(Some(most), carried))
+    }
 }
 
 /// What is known of a network just before a sample is admitted.
@@ -64,6 +74,7 @@ pub fn rule(kind: RuleKind) -> &'static dyn Rule {
     match kind {
         RuleKind::Spand => &SpandRule,
         RuleKind::Probe => &ProbeRule,
+        RuleKind::Robust => &RobustRule::DEFAULT,
     }
 }
 

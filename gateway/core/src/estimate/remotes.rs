@@ -46,10 +46,18 @@ pub(super) fn average(slice: WindowSlice<'_>) -> Option<Window> {
 /// The lower bound that may raise an estimate: the largest that two addresses attest, so that one host's fast line is not
 /// taken for everybody's. Where the window knows one address only, its own. The common rest attests nothing: it may hold
 /// the same address.
-pub(super) fn lower_bound(slice: WindowSlice<'_>) -> Option<Window> {
+pub(super) fn lower_bound(contributions: &[Contribution]) -> Option<Window> {
+    attested(contributions, |part| part.largest_bound)
+}
+
+/// The largest value that two addresses attest; where only one is known, its own.
+pub(super) fn attested(
+    contributions: &[Contribution],
+    value: impl Fn(&Contribution) -> Option<Window>,
+) -> Option<Window> {
     let mut first: Option<(IpAddr, Window)> = None;
     let mut second = None;
-    let named = slice.contributions.iter().filter_map(|part| address(part).zip(part.largest_bound));
+    let named = contributions.iter().filter_map(|part| address(part).zip(value(part)));
     for (address, bound) in named {
         first = match first {
             Some((holder, most)) if holder == address => Some((holder, larger(Some(most), bound))),
@@ -64,7 +72,7 @@ pub(super) fn lower_bound(slice: WindowSlice<'_>) -> Option<Window> {
             None => Some((address, bound)),
         };
     }
-    if are_several(slice.contributions.iter()) { second } else { first.map(|(_, bound)| bound) }
+    if are_several(contributions.iter()) { second } else { first.map(|(_, bound)| bound) }
 }
 
 /// Whether samples came from more than one address.
@@ -72,7 +80,7 @@ pub(super) fn several_gave_samples(slice: WindowSlice<'_>) -> bool {
     are_several(slice.contributions.iter().filter(|contribution| contribution.samples > 0))
 }
 
-fn are_several<'a>(contributions: impl Iterator<Item = &'a Contribution>) -> bool {
+pub(super) fn are_several<'a>(contributions: impl Iterator<Item = &'a Contribution>) -> bool {
     let mut addresses = contributions.map(address);
     let first = addresses.next();
     addresses.any(|address| Some(address) != first)

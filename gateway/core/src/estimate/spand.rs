@@ -7,8 +7,8 @@ use super::{Admitted, Known, Rule, remotes};
 use crate::flow::sample::WindowSample;
 use crate::window::record::WindowSlice;
 
-/// Averages samples as they were measured. The paper's one addition here: no remote address gives more than half, and a
-/// lower bound above the average raises the share to itself (definitions, "Samples").
+/// Averages samples as they were measured. One addition to the paper: no remote address gives more than half. Lower bounds
+/// are no windows that were reached, so they do not count (docs/decisions/robust-rule.md).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SpandRule;
 
@@ -22,7 +22,6 @@ impl Rule for SpandRule {
     }
 
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        let average = remotes::average(slice)?;
-        Some(remotes::lower_bound(slice).filter(|bound| *bound > average).unwrap_or(average))
+        remotes::average(slice)
     }
 }

@@ -22,8 +22,6 @@ pub struct Bucket {
     pub receiver_limited: u32,
     /// Round trips that the application limited.
     pub application_limited: u32,
-    /// Largest window among its samples: the path carried that much without loss.
-    pub carried: Option<Window>,
 }
 
 /// Round-trip times summed up.
@@ -63,8 +61,12 @@ pub struct Contribution {
     pub loss_samples: u32,
     /// Sum of the samples in bytes, as the rule admitted them.
     pub sum_bytes: f64,
+    /// The part of that sum that a loss or mark gave.
+    pub loss_bytes: f64,
     /// Sum of their squares.
     pub squares: f64,
+    /// The largest of them as measured: the path carried that much without loss.
+    pub carried: Option<Window>,
     /// Effective segment size of the newest of them.
     pub mss: Bytes,
     /// Lower bounds.
@@ -149,7 +151,9 @@ impl Contribution {
             samples: 0,
             loss_samples: 0,
             sum_bytes: 0.0,
+            loss_bytes: 0.0,
             squares: 0.0,
+            carried: None,
             mss: Bytes(0),
             lower_bounds: 0,
             largest_bound: None,
@@ -164,8 +168,12 @@ impl Contribution {
             return;
         }
         self.samples = self.samples.saturating_add(1);
-        self.loss_samples = self.loss_samples.saturating_add(u32::from(sample.reason.is_loss()));
+        if sample.reason.is_loss() {
+            self.loss_samples = self.loss_samples.saturating_add(1);
+            self.loss_bytes += admitted.bytes();
+        }
         self.sum_bytes += admitted.bytes();
+        self.carried = Some(larger(self.carried, sample.window));
         self.squares += admitted.bytes() * admitted.bytes();
         self.mss = sample.mss;
     }
@@ -178,7 +186,9 @@ impl Contribution {
         self.samples = self.samples.saturating_add(other.samples);
         self.loss_samples = self.loss_samples.saturating_add(other.loss_samples);
         self.sum_bytes += other.sum_bytes;
+        self.loss_bytes += other.loss_bytes;
         self.squares += other.squares;
+        self.carried = other.carried.map(|carried| larger(self.carried, carried)).or(self.carried);
         self.lower_bounds = self.lower_bounds.saturating_add(other.lower_bounds);
         self.largest_bound = other.largest_bound.map(|bound| larger(self.largest_bound, bound)).or(self.largest_bound);
     }

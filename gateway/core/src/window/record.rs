@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use spand_proto::units::{Micros, Timestamp, Window};
 
-use super::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source, larger};
+use super::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
 use super::majority;
 use super::view::LimitCounts;
 use crate::config::WindowConfig;
@@ -94,14 +94,6 @@ impl WindowSlice<'_> {
     pub fn limits(self) -> LimitCounts {
         self.buckets.iter().fold(LimitCounts::default(), |sum, bucket| sum.with(bucket.limits()))
     }
-
-    /// Largest window that was carried without loss.
-    pub fn carried(self) -> Option<Window> {
-        self.buckets
-            .iter()
-            .filter_map(|bucket| bucket.carried)
-            .fold(None, |largest, window| Some(larger(largest, window)))
-    }
 }
 
 impl NetworkRecord {
@@ -180,7 +172,6 @@ impl NetworkRecord {
         let Some(bucket) = self.bucket_at(sample.at, config) else { return false };
         let index = bucket.index;
         if !sample.reason.is_lower_bound() {
-            bucket.carried = Some(larger(bucket.carried, sample.window));
             self.newest_sample = self.newest_sample.max(Some(sample.at));
         }
         let source = Source { remote: sample.remote, connection: sample.connection };
@@ -245,9 +236,12 @@ impl NetworkRecord {
         let (mut before, mut in_bucket) = (0, 0);
         self.contributions.retain(|contribution| {
             let known = buckets.binary_search_by_key(&contribution.bucket, |bucket| bucket.index).is_ok();
-            let sums = [contribution.sum_bytes, contribution.squares];
+            let sums = [contribution.sum_bytes, contribution.loss_bytes, contribution.squares];
+            let most = |samples: u32| f64::from(samples) * LARGEST_SAMPLE_BYTES;
             let sensible = sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0)
-                && contribution.sum_bytes <= f64::from(contribution.samples) * LARGEST_SAMPLE_BYTES;
+                && contribution.loss_samples <= contribution.samples
+                && contribution.sum_bytes <= most(contribution.samples)
+                && contribution.loss_bytes <= contribution.sum_bytes.min(most(contribution.loss_samples));
             let numbered = contribution.source.is_none_or(|source| source.connection < FIRST_REFUSED);
             in_bucket = if contribution.bucket == before { in_bucket + 1 } else { 1 };
             // One more than the limit: the common rest.

@@ -61,9 +61,14 @@ impl NetworkTable {
     /// An empty table for at most `limit` networks. `hash_seed` keeps outsiders from aiming networks at one place of it;
     /// no answer depends on it.
     pub fn new(config: WindowConfig, limit: NonZeroUsize, rule: RuleKind, hash_seed: u64) -> Self {
+        Self::with_rule(config, limit, estimate::rule(rule), hash_seed)
+    }
+
+    /// The same with a rule that has no name, for experiments.
+    pub fn with_rule(config: WindowConfig, limit: NonZeroUsize, rule: &'static dyn Rule, hash_seed: u64) -> Self {
         Self {
             config,
-            rule: estimate::rule(rule),
+            rule,
             slots: Slots::new(limit, hash_seed),
             // As many again for networks that went: they too have to be told to the store.
             changes: Changes::new(limit.get().saturating_mul(2)),
@@ -284,7 +289,7 @@ impl Entry {
         Known {
             share: estimate.as_ref().map(|estimate| estimate.share),
             rtt: estimate.and_then(|estimate| estimate.rtt_mean),
-            carried: self.record.slice(sample.at, config).carried(),
+            carried: rule.carried(self.record.slice(sample.at, config)),
             raised: self.record.raised,
         }
     }

@@ -72,7 +72,7 @@ impl Twin {
         } else if connections(&sampled) < 2 {
             Err(NoEstimate::TooFewConnections)
         } else {
-            Ok(share(&sampled, &all))
+            Ok(share(&sampled))
         };
         Some(Answer {
             loss_connections: share.is_ok().then(|| connections(&lossy)),
@@ -107,8 +107,8 @@ fn mean_rtt(rtts: &[(u64, u8)]) -> u64 {
     mean(&|_| true).1
 }
 
-/// The weighted average, raised by lower bounds; one weight per sample.
-fn share(sampled: &[(f64, u64, SampleReason)], all: &[(f64, u64, SampleReason)]) -> f64 {
+/// The weighted average; one weight per sample.
+fn share(sampled: &[(f64, u64, SampleReason)]) -> f64 {
     let host = |connection: u64| connection % 200;
     let of_host = |h: u64| sampled.iter().filter(|(_, connection, _)| host(*connection) == h).count();
     let weight = |connection: u64| {
@@ -116,17 +116,7 @@ fn share(sampled: &[(f64, u64, SampleReason)], all: &[(f64, u64, SampleReason)])
         if others > 0 && own > others { others as f64 / own as f64 } else { 1.0 }
     };
     let total: f64 = sampled.iter().map(|(_, connection, _)| weight(*connection)).sum();
-    let average = sampled.iter().map(|(segments, connection, _)| segments * weight(*connection)).sum::<f64>() / total;
-    let hosts: BTreeSet<u64> = all.iter().map(|(_, connection, _)| host(*connection)).collect();
-    let mut bounds: Vec<f64> = hosts
-        .iter()
-        .filter_map(|h| {
-            let own = all.iter().filter(|(_, connection, reason)| host(*connection) == *h && reason.is_lower_bound());
-            own.map(|(segments, _, _)| *segments).reduce(f64::max)
-        })
-        .collect();
-    bounds.sort_by(|a, b| b.total_cmp(a));
-    bounds.get(usize::from(hosts.len() > 1)).map_or(average, |bound| bound.max(average))
+    sampled.iter().map(|(segments, connection, _)| segments * weight(*connection)).sum::<f64>() / total
 }
 
 fn answer(view: &NetworkView) -> Answer {
@@ -220,7 +210,7 @@ proptest! {
             ..WindowConfig::default()
         };
         let config = if usual { WindowConfig::default() } else { odd };
-        let mut table = NetworkTable::new(config, NonZeroUsize::new(2).unwrap(), RuleKind::Probe, 0);
+        let mut table = NetworkTable::new(config, NonZeroUsize::new(2).unwrap(), RuleKind::Robust, 0);
         for (at, near, told) in history {
             let near_base = near & 1 == 0;
             let at = Timestamp(if near_base { base.saturating_add(near.into()) } else { at });

@@ -1,0 +1,176 @@
+//! The bounded average: what one loss, one connection, one address, an application that sends little or our own advice can
+//! do to the share is limited, and an old state of the path is left behind once there is enough of the new one.
+
+use smallvec::SmallVec;
+use spand_proto::estimate::RuleKind;
+use spand_proto::units::Window;
+
+use super::votes::{Vote, balance};
+use super::{Admitted, Known, ProbeRule, Rule, recent, remotes};
+use crate::flow::sample::{SampleReason, WindowSample};
+use crate::window::bucket::Contribution;
+use crate::window::record::WindowSlice;
+
+/// The rule; its numbers were chosen by figures (docs/decisions/robust-rule.md).
+///
+/// 1. Only the newest buckets that hold [`Self::enough`] samples together count ([`recent`]).
+/// 2. A connection weighs as much as [`Self::per_connection`] samples at most, an address [`Self::per_address`] of all where
+///    there are others.
+/// 3. The share is where values balance, each pulling at most [`Self::reach`] of it ([`balance`]).
+/// 4. A loss shows a peak of the sawtooth, which is what the share is about; the end of a transfer stands anywhere in it,
+///    and those that lost something on the way give none. The more losses there are, the less ends count.
+/// 5. A lower bound that two addresses attest raises a share below it, by the part [`Self::lift`] of that at most.
+/// 6. A transfer that started on our advice and lost nothing says nothing against that advice: it counts at least as the
+///    share in force, and probes upwards as under [`ProbeRule`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RobustRule {
+    /// Samples that are enough for a share.
+    pub enough: u32,
+    /// Most samples of one connection that count.
+    pub per_connection: u32,
+    /// Largest part of all weight that one address has, where that is more than one connection may have.
+    pub per_address: f64,
+    /// Furthest distance at which a value pulls harder, as part of the share.
+    pub reach: f64,
+    /// Losses at which an end weighs half as much as one of them.
+    pub half: f64,
+    /// Most that lower bounds add, as part of the share.
+    pub lift: f64,
+    /// Whether an advised end counts at least as the share in force.
+    pub holds: bool,
+}
+
+impl RobustRule {
+    /// The numbers in use.
+    pub const DEFAULT: Self =
+        Self { enough: 48, per_connection: 8, per_address: 0.25, reach: 0.4, half: 10.0, lift: 0.1, holds: true };
+}
+
+impl Rule for RobustRule {
+    fn kind(&self) -> RuleKind {
+        RuleKind::Robust
+    }
+
+    fn admit(&self, sample: &WindowSample, known: &Known) -> Admitted {
+        let probing = ProbeRule.admit(sample, known);
+        if probing.raised || !self.holds || !sample.advised || sample.reason != SampleReason::End {
+            return probing;
+        }
+        // Never above what was carried: a share that fell behind a path that got worse must not hold itself up.
+        let held = known.share.zip(known.carried).map(|(share, carried)| if share < carried { share } else { carried });
+        let window = held.filter(|held| *held > sample.window).unwrap_or(sample.window);
+        Admitted { window, raised: false }
+    }
+
+    fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
+        let newest = recent::newest(slice, self.enough);
+        let parts = self.weigh(newest);
+        let end = self.end_weight(&parts);
+        let mut votes = SmallVec::<[Vote; 128]>::new();
+        for Part { of, weight, .. } in &parts {
+            let ends = of.samples - of.loss_samples.min(of.samples);
+            if of.loss_samples > 0 {
+                let losses = f64::from(of.loss_samples);
+                votes.push(Vote { value: of.loss_bytes / losses, weight: weight * losses });
+            }
+            if ends > 0 {
+                let ends = f64::from(ends);
+                let value = (of.sum_bytes - of.loss_bytes).max(0.0) / ends;
+                votes.push(Vote { value, weight: weight * ends * end });
+            }
+        }
+        let share = balance(&votes, self.reach)?;
+        let bound = remotes::lower_bound(newest).map_or(0.0, Window::bytes);
+        Window::from_bytes(share.max(bound.min(share * (1.0 + self.lift))))
+    }
+
+    fn carried(&self, slice: WindowSlice<'_>) -> Option<Window> {
+        remotes::attested(slice.contributions, |part| part.carried)
+    }
+}
+
+/// A contribution and the weight of each of its samples.
+struct Part<'a> {
+    of: &'a Contribution,
+    weight: f64,
+}
+
+impl Part<'_> {
+    fn remote(&self) -> Option<std::net::IpAddr> {
+        self.of.source.map(|source| source.remote)
+    }
+}
+
+impl RobustRule {
+    /// Contributions with samples, by address and connection, weighed.
+    fn weigh<'a>(&self, newest: &'a [Contribution]) -> SmallVec<[Part<'a>; 64]> {
+        let sampled = newest.iter().filter(|of| of.samples > 0);
+        let mut parts: SmallVec<[Part<'a>; 64]> = sampled.map(|of| Part { of, weight: 1.0 }).collect();
+        parts.sort_unstable_by_key(|part| (part.of.source, part.of.bucket));
+        let mut addresses = SmallVec::<[f64; 64]>::new();
+        for address in parts.chunk_by_mut(|one, next| one.remote() == next.remote()) {
+            let mut sum = 0.0;
+            for connection in address.chunk_by_mut(|one, next| one.of.source == next.of.source) {
+                let samples = connection.iter().fold(0_u32, |sum, part| sum.saturating_add(part.of.samples));
+                let named = connection.first().is_some_and(|part| part.of.source.is_some());
+                // The common rest is of many connections.
+                let counted = if named { samples.min(self.per_connection) } else { samples };
+                let weight = f64::from(counted) / f64::from(samples.max(1));
+                for part in connection {
+                    part.weight = weight;
+                }
+                sum += f64::from(counted);
+            }
+            if address.first().is_some_and(|part| part.of.source.is_some()) {
+                addresses.push(sum);
+            }
+        }
+        let all: f64 = parts.iter().map(|part| part.weight * f64::from(part.of.samples)).sum();
+        let most = cap(&mut addresses, all, self.per_address, self.per_connection.into());
+        for address in parts.chunk_by_mut(|one, next| one.remote() == next.remote()) {
+            let sum: f64 = address.iter().map(|part| part.weight * f64::from(part.of.samples)).sum();
+            if sum > most && address.first().is_some_and(|part| part.of.source.is_some()) {
+                for part in address {
+                    part.weight *= most / sum;
+                }
+            }
+        }
+        parts
+    }
+
+    /// Weight of an end against a loss. The losses of one address alone do not make it smaller: it could have made them up.
+    fn end_weight(&self, parts: &[Part<'_>]) -> f64 {
+        let (mut all, mut most, mut addresses) = (0.0_f64, 0.0_f64, 0_u32);
+        for address in parts.chunk_by(|one, next| one.remote() == next.remote()) {
+            let losses: f64 = address.iter().map(|part| part.weight * f64::from(part.of.loss_samples)).sum();
+            all += losses;
+            most = most.max(losses);
+            addresses += 1;
+        }
+        let attested = if addresses > 1 { all - most } else { all };
+        self.half / (self.half + attested)
+    }
+}
+
+/// The most that one address may weigh: the part `part` of all, but not less than one connection may, so that an address
+/// with a single sample is not made as heavy as those with many; and never more than all others together. `all` is the sum
+/// of `addresses` and of what is of no single one.
+fn cap(addresses: &mut [f64], all: f64, part: f64, connection: f64) -> f64 {
+    addresses.sort_unstable_by(|one, next| next.total_cmp(one));
+    let (mut rest, mut most) = (all, 0.0_f64);
+    // With so many capped, all weigh so much; `rest` is of the others.
+    for (capped, weight) in (0_u32..).zip(addresses.iter()) {
+        let room = 1.0 - f64::from(capped) * part;
+        most = if room > f64::EPSILON { rest / room * part } else { 0.0 };
+        if *weight <= most {
+            break;
+        }
+        rest -= weight;
+        most = 0.0;
+    }
+    let most = most.max(connection);
+    let Some((heaviest, lighter)) = addresses.split_first() else { return most };
+    let named: f64 = addresses.iter().sum();
+    let others = lighter.iter().map(|weight| weight.min(most)).sum::<f64>() + (all - named).max(0.0);
+    if others > 0.0 && heaviest.min(most) > others { others } else { most }
+}
