@@ -54,7 +54,7 @@ fn few_long_flows_do_not_outvote_many_short_ones() {
     let [plain, robust] = both().map(|mut path| {
         let long = path.sample(Loss, 6.0, 1);
         for n in 0..80 {
-            path.add(&WindowSample { at: path.now, ..long.clone() });
+            path.add(&WindowSample { at: path.now, ..long });
             if n % 2 == 0 {
                 give(&mut path, &[(End, 30.0, 1)]);
             }
