@@ -148,22 +148,24 @@ impl NetworkRecord {
         let Some(bucket) = self.bucket_at(at, config) else { return false };
         bucket.rtt = bucket.rtt.with(rtts);
         let index = bucket.index;
-        let first = self.rtts.len() - self.rtts.iter().rev().take_while(|part| part.bucket == index).count();
-        let in_bucket = self.rtts.get_mut(first..).unwrap_or_default();
-        if let Some(part) = in_bucket.iter_mut().find(|part| part.remote == remote) {
-            part.count = part.count.saturating_add(rtts.count);
-            part.sum = Micros(part.sum.0.saturating_add(rtts.sum.0));
-            return false;
+        let (mut in_bucket, mut least) = (0, None::<&mut RemoteRtt>);
+        for part in self.rtts.iter_mut().rev().take_while(|part| part.bucket == index) {
+            if part.remote == remote {
+                part.count = part.count.saturating_add(rtts.count);
+                part.sum = Micros(part.sum.0.saturating_add(rtts.sum.0));
+                return false;
+            }
+            in_bucket += 1;
+            if least.as_ref().is_none_or(|least| part.count <= least.count) {
+                least = Some(part);
+            }
         }
         let part = RemoteRtt { bucket: index, remote, count: rtts.count, sum: rtts.sum };
-        if in_bucket.len() < REMOTES_PER_BUCKET {
-            push_tight(&mut self.rtts, part);
-            return false;
+        match least.filter(|_| in_bucket >= REMOTES_PER_BUCKET) {
+            Some(least) => *least = part,
+            None => push_tight(&mut self.rtts, part),
         }
-        if let Some(least) = in_bucket.iter_mut().min_by_key(|part| part.count) {
-            *least = part;
-        }
-        true
+        in_bucket >= REMOTES_PER_BUCKET
     }
 
     /// Adds a sample, with the value that the rule admitted for it, or a lower bound. Says whether it had to share the

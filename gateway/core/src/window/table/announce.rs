@@ -8,6 +8,7 @@ use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
 use crate::estimate;
 use crate::event::{Event, Withdrawal};
+use crate::flow::sample::WindowSample;
 use crate::window::view::NoEstimate;
 
 /// Shortest time between two evaluations of a network to which only round-trip times come.
@@ -69,12 +70,14 @@ impl NetworkTable {
         }
     }
 
-    /// Evaluates a network to which a sample was added: at once while it has no estimate, and then now and again.
-    pub(super) fn consider_sample(&mut self, slot: Slot, now: Timestamp) {
+    /// Evaluates a network to which `sample` was added: at once while it has no estimate, and then now and again. A lower
+    /// bound moves an estimate, but never makes one.
+    pub(super) fn consider_sample(&mut self, slot: Slot, sample: &WindowSample) {
         let Some(entry) = self.slots.get(slot) else { return };
         match entry.considered.map(|at| at.after(SAMPLE_LOOK)) {
-            Some(later) if entry.told.is_some() && later > now => self.slots.due_by(slot, later),
-            _ => self.consider(slot, now),
+            Some(later) if entry.told.is_some() && later > sample.at => self.slots.due_by(slot, later),
+            Some(_) if entry.told.is_none() && sample.reason.is_lower_bound() => {}
+            _ => self.consider(slot, sample.at),
         }
     }
 

@@ -96,7 +96,7 @@ impl NetworkTable {
         };
         self.shared += u64::from(shared);
         self.note_change(slot);
-        self.consider_sample(slot, sample.at);
+        self.consider_sample(slot, sample);
     }
 
     /// Takes round-trip times to an address of the network, and what limited its sender where a round trip ended. Cheap:
