@@ -295,6 +295,29 @@ proptest! {
         };
         prop_assert_eq!(run(), run());
     }
+
+    /// Hosts outside are rebuilt only for their reports: what is said of networks and starts is the same without.
+    #[test]
+    fn what_is_not_wanted_of_hosts_outside_changes_nothing(segments in prop::collection::vec(any_segment(), 1..200)) {
+        let run = |flow_reports| {
+            let internal = vec!["192.0.2.0/24".parse().unwrap()];
+            let mut engine = Engine::new(EngineConfig { internal, flow_reports, ..EngineConfig::default() });
+            feed(&mut engine, &handshake(100));
+            let mut at = ms(41);
+            for (step_us, segment) in &segments {
+                at = at.after(Micros(*step_us));
+                // A second SYN in mid-stream starts a sender anew, but not one whose data is accounted for.
+                let flags = Flags(segment.flags.0 & !Flags::SYN);
+                feed(&mut engine, &[Segment { at, flags, ..segment.clone() }]);
+            }
+            engine.finish(at);
+            let events: Vec<_> = std::iter::from_fn(|| engine.poll_event())
+                .filter(|event| !matches!(event, Event::DirectionEnded(_)))
+                .collect();
+            (events, engine.networks(at), engine.counters().window_samples, engine.counters().connections)
+        };
+        prop_assert_eq!(run(true), run(false));
+    }
 }
 
 #[test]

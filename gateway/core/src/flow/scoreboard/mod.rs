@@ -162,6 +162,11 @@ impl Scoreboard {
         self.send_again(start, end, stamp, limit)
     }
 
+    /// Everything below `end` was sent, and nothing of it is wanted.
+    pub(crate) fn pass_to(&mut self, end: u64) {
+        self.nxt = self.nxt.max(end);
+    }
+
     /// Marks `start..end` as never to be timed: zero-window probes, whose answer waits for the receiver's application.
     pub(crate) fn forbid_timing(&mut self, start: u64, end: u64) {
         let first = self.first_after(start);

@@ -30,6 +30,11 @@ impl Sender {
             return;
         }
         let window_moved = self.take_window(segment, ack, scale);
+        if !self.is_rebuilt() {
+            self.board.acknowledge(ack, segment.at, None);
+            self.acknowledged = true;
+            return;
+        }
         let outstanding = self.board.flight() > 0;
         if !outstanding && ack == self.board.una() && self.acknowledged && segment.options.sack.is_empty() {
             // Most of what the receiving side of a transfer hears: nothing is waited for, nothing is told.

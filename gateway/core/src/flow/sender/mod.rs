@@ -152,6 +152,12 @@ impl Sender {
         self.last_packet.is_some()
     }
 
+    /// Whether anything is wanted of it. Of the others, hosts outside, only what their peers' senders need is kept up:
+    /// what they announce, how far they are, and whether they have closed.
+    fn is_rebuilt(&self) -> bool {
+        self.follow.is_some() || self.report.is_some()
+    }
+
     /// Notes where its first packet stood.
     pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
         if !self.acknowledged {

@@ -52,6 +52,9 @@ impl Sender {
     /// Takes a segment of this sender. `copy` where it is a second copy, which only counts.
     pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut Context<'_>) {
         let extent = self.extent(segment);
+        if !self.is_rebuilt() {
+            return self.pass(segment, &extent, copy, context);
+        }
         self.note_packet(segment, copy);
         let inserted = self.cover(&extent, context);
         self.count(segment, &extent, &inserted, copy);
@@ -71,6 +74,28 @@ impl Sender {
             self.place(segment, &extent, &inserted, context);
         } else if let Some(timestamps) = segment.options.timestamps {
             self.echo.sent_untimed(timestamps.value);
+        }
+    }
+
+    /// Follows what a sender that is not rebuilt sends: how far it came, and its SYN and FIN.
+    fn pass(&mut self, segment: &Segment, extent: &Extent, copy: bool, context: &mut Context<'_>) {
+        if copy {
+            return;
+        }
+        self.last_packet = Some(LastPacket::of(segment));
+        if segment.flags.has(Flags::SYN) {
+            self.take_syn(segment);
+        }
+        if segment.flags.has(Flags::FIN) {
+            self.fin_end = Some(extent.end);
+        }
+        if segment.flags.has(Flags::RST) {
+            return;
+        }
+        if self.acknowledged && extent.end > self.board.una() + self.believable_reach() {
+            context.counters.ignore(Ignored::BeyondWindow);
+        } else if extent.end > extent.start {
+            self.board.pass_to(extent.end);
         }
     }
 
