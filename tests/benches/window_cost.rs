@@ -13,6 +13,7 @@ use spand_core::config::WindowConfig;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::bucket::RttSum;
 use spand_core::window::table::NetworkTable;
+use spand_core::window::view::LimitCounts;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
@@ -73,7 +74,7 @@ fn measure(networks: u32, addresses: u64, samples: u64) -> anyhow::Result<[(&'st
             for n in 0..samples {
                 let rtt = Micros(40_000 + (n * 977) % 20_000);
                 let rtts = RttSum::of(rtt);
-                table.add_round(network(number), at, address(number, n % addresses), rtts, None);
+                table.add_rounds(network(number), at, address(number, n % addresses), rtts, LimitCounts::default());
                 while table.poll_event().is_some() {}
             }
         }

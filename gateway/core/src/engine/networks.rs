@@ -9,19 +9,19 @@ use spand_proto::units::Timestamp;
 use super::Engine;
 use crate::counters::Ignored;
 use crate::flow::findings::Findings;
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::window::bucket::RttSum;
 use crate::window::record::NetworkRecord;
 use crate::window::table::NetworkTable;
-use crate::window::view::NetworkView;
+use crate::window::view::{LimitCounts, NetworkView};
 
 impl Findings for NetworkTable {
     fn sample(&mut self, sample: &WindowSample) {
         self.add(sample);
     }
 
-    fn round(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limiter: Option<Limiter>) {
-        self.add_round(network, at, remote, rtts, limiter);
+    fn rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts) {
+        self.add_rounds(network, at, remote, rtts, limits);
     }
 
     fn loss(&mut self, network: Network, at: Timestamp, _: ConnectionId) {

@@ -9,15 +9,16 @@ use crate::config::Limits;
 use crate::counters::Counters;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::window::bucket::RttSum;
+use crate::window::view::LimitCounts;
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait Findings {
     /// A window sample or lower bound.
     fn sample(&mut self, sample: &WindowSample);
-    /// Valid round-trip times to an address of the network, and what limited its sender where a round trip ended.
-    fn round(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limiter: Option<Limiter>);
+    /// Valid round-trip times to an address of the network, and round trips of its sender by what limited them.
+    fn rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts);
     /// A loss event, whether or not it gave a sample.
     fn loss(&mut self, network: Network, at: Timestamp, connection: ConnectionId);
 }

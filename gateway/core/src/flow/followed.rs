@@ -10,6 +10,11 @@ use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::ShadowSample;
 use crate::window::bucket::RttSum;
+use crate::window::view::LimitCounts;
+
+/// Shortest time between two occasions at which a sender tells its network of round trips alone: as often as an estimate
+/// is looked at for them. The end of a transfer and every sample tell what there is.
+const TELL: Micros = Micros::from_secs(1);
 
 /// A followed sender.
 #[derive(Clone, Debug)]
@@ -26,8 +31,11 @@ pub(crate) struct Followed {
     pub(crate) transfer: Option<Transfer>,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
     pub(crate) rounds: [u32; 4],
-    /// Round-trip times that its network has not been told: a round trip's go together.
+    /// Round-trip times that its network has not been told, and round trips by what limited them.
     pub(crate) rtts: RttSum,
+    limits: LimitCounts,
+    /// When the network was told last.
+    told_at: Timestamp,
     /// The round trip under way ends when this position is acknowledged.
     pub(crate) round_end: u64,
 }
@@ -58,24 +66,34 @@ impl Followed {
             transfer: None,
             rounds: [0; 4],
             rtts: RttSum::default(),
+            limits: LimitCounts::default(),
+            told_at: at,
             round_end: 0,
         }
     }
 
     /// A round trip ended.
-    pub(crate) fn count_round(&mut self) -> Limiter {
+    pub(crate) fn count_round(&mut self) {
         let limiter = self.shadow.limiter();
+        self.limits.add(limiter);
         if let Some(count) = self.rounds.get_mut(limiter as usize) {
             *count = count.saturating_add(1);
         }
-        limiter
     }
 
-    /// Tells its network the round-trip times that came together, and what limited the sender where a round trip ended.
-    pub(crate) fn tell_round(&mut self, limiter: Option<Limiter>, context: &mut Context<'_>) {
-        let rtts = std::mem::take(&mut self.rtts);
-        if rtts.count > 0 || limiter.is_some() {
-            context.findings.round(self.network, context.now, self.remote, rtts, limiter);
+    /// Tells its network of its round trips, where the last time is a while ago.
+    pub(crate) fn tell_rounds_now_and_again(&mut self, context: &mut Context<'_>) {
+        if context.now.since(self.told_at) >= TELL {
+            self.tell_rounds(context);
+        }
+    }
+
+    /// Tells its network of the round trips that came together.
+    pub(crate) fn tell_rounds(&mut self, context: &mut Context<'_>) {
+        let (rtts, limits) = (std::mem::take(&mut self.rtts), std::mem::take(&mut self.limits));
+        self.told_at = context.now;
+        if rtts.count > 0 || limits != LimitCounts::default() {
+            context.findings.rounds(self.network, context.now, self.remote, rtts, limits);
         }
     }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use spand_proto::units::{Bytes, Micros, Window};
 
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::window::view::LimitCounts;
 
 /// Aggregates of one network over one bucket. Every bucket in which anything happened has one.
@@ -93,14 +93,11 @@ impl Bucket {
         self.losses = self.losses.saturating_add(1);
     }
 
-    pub(super) fn add_limiter(&mut self, limiter: Limiter) {
-        let count = match limiter {
-            Limiter::Unknown => return,
-            Limiter::Window => &mut self.window_limited,
-            Limiter::Receiver => &mut self.receiver_limited,
-            Limiter::Application => &mut self.application_limited,
-        };
-        *count = count.saturating_add(1);
+    pub(super) fn add_limits(&mut self, limits: LimitCounts) {
+        let counts = [&mut self.window_limited, &mut self.receiver_limited, &mut self.application_limited];
+        for (count, more) in counts.into_iter().zip([limits.window, limits.receiver, limits.application]) {
+            *count = count.saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+        }
     }
 
     /// What limited the senders.

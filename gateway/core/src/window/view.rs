@@ -9,6 +9,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::record::NetworkRecord;
 use crate::config::WindowConfig;
 use crate::estimate::{self, Counts, Rule};
+use crate::flow::sample::Limiter;
 
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,6 +89,16 @@ pub struct LimitCounts {
 }
 
 impl LimitCounts {
+    /// One round trip.
+    pub(crate) fn add(&mut self, limiter: Limiter) {
+        match limiter {
+            Limiter::Unknown => {}
+            Limiter::Window => self.window += 1,
+            Limiter::Receiver => self.receiver += 1,
+            Limiter::Application => self.application += 1,
+        }
+    }
+
     /// Both summed up.
     #[must_use]
     pub fn with(self, other: Self) -> Self {

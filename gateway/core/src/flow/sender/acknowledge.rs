@@ -10,6 +10,7 @@ use crate::flow::recovery::{AckKind, Progress};
 use crate::flow::scoreboard::PathTimes;
 use crate::flow::shadow::observation::{Acked, LossKind};
 use crate::window::bucket::RttSum;
+use crate::window::view::LimitCounts;
 use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
@@ -124,7 +125,7 @@ impl Sender {
             // The handshake's: before the first data, whom it acknowledges is not followed yet.
             let remote = segment.source.address;
             let network = context.prefixes.network_of(remote);
-            context.findings.round(network, context.now, remote, RttSum::of(rtt), None);
+            context.findings.rounds(network, context.now, remote, RttSum::of(rtt), LimitCounts::default());
         }
         if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
             self.handshake_rtt = by_sequence.or(self.handshake_rtt);
@@ -234,8 +235,10 @@ impl Sender {
             },
         );
         if acked_bytes > 0 && progress.una >= followed.round_end {
-            let limiter = (followed.round_end > 0).then(|| followed.count_round());
-            followed.tell_round(limiter, context);
+            if followed.round_end > 0 {
+                followed.count_round();
+            }
+            followed.tell_rounds_now_and_again(context);
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
         }
     }

@@ -66,7 +66,7 @@ impl Sender {
     /// Tells what is not told yet of a sender that goes.
     fn tell_last_round(&mut self, context: &mut Context<'_>) {
         if let Some(followed) = self.followed.as_deref_mut() {
-            followed.tell_round(None, context);
+            followed.tell_rounds(context);
         }
     }
 

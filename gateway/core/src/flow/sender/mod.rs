@@ -259,7 +259,7 @@ impl Sender {
     fn give_sample(&mut self, said: Result<ShadowSample, Ignored>, context: &mut Context<'_>) {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample: it should know these.
-        followed.tell_round(None, context);
+        followed.tell_rounds(context);
         let said = match said {
             Ok(said) => said,
             Err(reason) => return context.counters.ignore(reason),

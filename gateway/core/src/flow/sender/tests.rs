@@ -11,8 +11,9 @@ use crate::counters::Counters;
 use crate::flow::findings::Findings;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
-use crate::flow::sample::{Limiter, WindowSample};
+use crate::flow::sample::WindowSample;
 use crate::window::bucket::RttSum;
+use crate::window::view::LimitCounts;
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
 const MSS: u32 = 1_000;
@@ -25,7 +26,7 @@ struct Heard {
 
 impl Findings for Heard {
     fn sample(&mut self, _: &WindowSample) {}
-    fn round(&mut self, _: Network, _: Timestamp, _: IpAddr, rtts: RttSum, _: Option<Limiter>) {
+    fn rounds(&mut self, _: Network, _: Timestamp, _: IpAddr, rtts: RttSum, _: LimitCounts) {
         self.rtts = self.rtts.with(rtts);
     }
     fn loss(&mut self, _: Network, _: Timestamp, _: ConnectionId) {

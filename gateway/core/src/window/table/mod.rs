@@ -20,11 +20,11 @@ use self::changes::Changes;
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, RttSum};
 use super::record::NetworkRecord;
-use super::view::NetworkView;
+use super::view::{LimitCounts, NetworkView};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Known, Rule};
 use crate::event::{Event, Withdrawal};
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::sample::{ConnectionId, WindowSample};
 
 /// Windows of all networks.
 ///
@@ -99,19 +99,12 @@ impl NetworkTable {
         self.consider_sample(slot, sample);
     }
 
-    /// Takes round-trip times to an address of the network, and what limited its sender where a round trip ended. Cheap:
-    /// the estimate that they may move is evaluated at most once a second.
-    pub fn add_round(
-        &mut self,
-        network: Network,
-        at: Timestamp,
-        remote: IpAddr,
-        rtts: RttSum,
-        limiter: Option<Limiter>,
-    ) {
+    /// Takes round-trip times to an address of the network, and round trips of its sender by what limited them. Cheap: the
+    /// estimate that they may move is evaluated at most once a second.
+    pub fn add_rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts) {
         let shared = self.with_record(network, at, |record, config| {
-            if let (Some(limiter), Some(bucket)) = (limiter, record.bucket_at(at, config)) {
-                bucket.add_limiter(limiter);
+            if let Some(bucket) = record.bucket_at(at, config) {
+                bucket.add_limits(limits);
             }
             rtts.count > 0 && record.add_rtts(at, remote, rtts, config)
         });

@@ -3,6 +3,7 @@
 use super::*;
 use crate::window::bucket::{RemoteRtt, RttSum};
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
+use crate::window::view::LimitCounts;
 
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -85,13 +86,13 @@ fn a_slow_drift_is_a_move_in_spite_of_refreshes() {
 #[test]
 fn a_round_trip_time_that_moves_is_told_within_a_second() {
     let mut table = told();
-    table.add_round(network(1), seconds(1), HOST, RttSum::of(Micros(50_000)), None);
+    table.add_rounds(network(1), seconds(1), HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
     assert!(table.expire(seconds(2), 10));
     assert_eq!(events(&mut table).len(), 1, "the first one is a move");
-    table.add_round(network(1), seconds(3), HOST, RttSum::of(Micros(58_000)), None);
+    table.add_rounds(network(1), seconds(3), HOST, RttSum::of(Micros(58_000)), LimitCounts::default());
     assert!(table.expire(seconds(4), 10));
     assert_eq!(events(&mut table), [], "54 ms are 8 % more");
-    table.add_round(network(1), seconds(5), HOST, RttSum::of(Micros(60_000)), None);
+    table.add_rounds(network(1), seconds(5), HOST, RttSum::of(Micros(60_000)), LimitCounts::default());
     assert!(table.expire(seconds(6), 10));
     let rtt = events(&mut table).into_iter().map(|event| match event {
         Event::Estimate(estimate) => estimate.rtt_mean,
@@ -103,9 +104,15 @@ fn a_round_trip_time_that_moves_is_told_within_a_second() {
 #[test]
 fn a_round_trip_time_after_a_look_is_looked_at_within_a_second() {
     let mut table = told();
-    table.add_round(network(1), seconds(1), HOST, RttSum::of(Micros(50_000)), None);
+    table.add_rounds(network(1), seconds(1), HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
     assert_eq!(events(&mut table).len(), 1, "the first one is a move");
-    table.add_round(network(1), Timestamp::from_micros(1_700_000_006_100_000), HOST, RttSum::of(Micros(80_000)), None);
+    table.add_rounds(
+        network(1),
+        Timestamp::from_micros(1_700_000_006_100_000),
+        HOST,
+        RttSum::of(Micros(80_000)),
+        LimitCounts::default(),
+    );
     assert_eq!(events(&mut table), [], "looked at a moment ago");
     assert!(table.expire(seconds(2), 10));
     assert_eq!(events(&mut table).len(), 1, "moved by 30 %");
@@ -118,7 +125,13 @@ fn no_address_has_more_than_half_of_the_mean_round_trip_time() {
         let mut table = told();
         for (n, ms, times) in rtts {
             for _ in 0..*times {
-                table.add_round(network(1), seconds(1), host(*n), RttSum::of(Micros::from_millis(*ms)), None);
+                table.add_rounds(
+                    network(1),
+                    seconds(1),
+                    host(*n),
+                    RttSum::of(Micros::from_millis(*ms)),
+                    LimitCounts::default(),
+                );
             }
         }
         let view = table.view(network(1), seconds(1)).unwrap();
@@ -137,8 +150,8 @@ fn no_address_has_more_than_half_of_the_mean_round_trip_time() {
 fn addresses_that_lose_their_place_in_a_bucket_are_counted() {
     let mut table = table(10);
     for n in 0..20 {
-        table.add_round(network(1), START, [198, 51, 1, n].into(), RttSum::of(Micros(1_000)), None);
-        table.add_round(network(1), START, HOST, RttSum::of(Micros(1_000)), None);
+        table.add_rounds(network(1), START, [198, 51, 1, n].into(), RttSum::of(Micros(1_000)), LimitCounts::default());
+        table.add_rounds(network(1), START, HOST, RttSum::of(Micros(1_000)), LimitCounts::default());
     }
     assert_eq!(table.rtts_shared(), 5, "HOST and 15 of 20 have a place");
     let (_, record) = table.changed_records(1).remove(0);
@@ -191,9 +204,9 @@ fn a_full_table_drops_the_network_refreshed_longest_ago() {
     for (n, at) in [(1, 0), (2, 10)] {
         (1..=3).for_each(|connection| table.add(&end(n, seconds(at), 10.0, connection)));
     }
-    table.add_round(network(1), seconds(20), HOST, RttSum::of(Micros(1)), None);
+    table.add_rounds(network(1), seconds(20), HOST, RttSum::of(Micros(1)), LimitCounts::default());
     events(&mut table);
-    table.add_round(network(3), seconds(30), HOST, RttSum::of(Micros(1)), None);
+    table.add_rounds(network(3), seconds(30), HOST, RttSum::of(Micros(1)), LimitCounts::default());
     assert_eq!(shares(&events(&mut table)), [Err(Withdrawal::Evicted)]);
     let left: Vec<_> = table.views(seconds(30)).into_iter().map(|view| view.network).collect();
     assert_eq!((left, table.evicted(), table.len()), (vec![network(1), network(3)], 1, 2));
@@ -202,7 +215,7 @@ fn a_full_table_drops_the_network_refreshed_longest_ago() {
 #[test]
 fn due_networks_are_looked_at_in_portions() {
     let mut table = table(100);
-    (0..100).for_each(|n| table.add_round(network(n), START, HOST, RttSum::of(Micros(1)), None));
+    (0..100).for_each(|n| table.add_rounds(network(n), START, HOST, RttSum::of(Micros(1)), LimitCounts::default()));
     assert!(!table.expire(seconds(400), 30));
     assert_eq!((table.len(), table.views(seconds(400)).len()), (70, 0));
     assert!(!table.expire(seconds(400), 69));
@@ -233,9 +246,9 @@ fn the_store_is_told_what_changed_in_turn() {
     let names = |portion: Vec<(Network, Option<NetworkRecord>)>| -> Vec<(Network, bool)> {
         portion.into_iter().map(|(network, record)| (network, record.is_some())).collect()
     };
-    (1..=3).for_each(|n| table.add_round(network(n), START, HOST, RttSum::of(Micros(1)), None));
+    (1..=3).for_each(|n| table.add_rounds(network(n), START, HOST, RttSum::of(Micros(1)), LimitCounts::default()));
     assert_eq!(names(table.changed_records(2)), [(network(1), true), (network(2), true)]);
-    table.add_round(network(1), seconds(1), HOST, RttSum::of(Micros(1)), None);
+    table.add_rounds(network(1), seconds(1), HOST, RttSum::of(Micros(1)), LimitCounts::default());
     assert_eq!(names(table.changed_records(9)), [(network(3), true), (network(1), true)]);
     assert_eq!(table.changed_records(9), []);
     assert!(table.expire(seconds(305), 10));
@@ -301,7 +314,7 @@ fn a_probe_is_admitted_once_per_round_trip_across_a_restart() {
     let share = |table: &NetworkTable| table.estimate(network(1), START).unwrap().share.bytes() / 1_000.0;
     let advised = |connection| WindowSample { advised: true, ..end(1, START, 12.0, connection) };
     let mut before = new();
-    before.add_round(network(1), START, HOST, RttSum::of(Micros(100_000)), None);
+    before.add_rounds(network(1), START, HOST, RttSum::of(Micros(100_000)), LimitCounts::default());
     for (connection, segments) in [(1, 10.0), (2, 20.0), (3, 30.0)] {
         before.add(&sample(1, START, segments, connection, SampleReason::Loss));
     }

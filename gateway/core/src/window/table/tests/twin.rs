@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
+use crate::flow::sample::Limiter;
 use crate::window::view::{LimitCounts, NoEstimate};
 
 /// What one network was told, and the answers that follow.
@@ -148,11 +149,13 @@ fn tell(table: &mut NetworkTable, at: Timestamp, n: u8, told: Told) {
     match told {
         Told::Sample { segments, connection, reason } => table.add(&sample(n, at, segments, connection, reason)),
         Told::Rtt { us, host } => {
-            table.add_round(network(n), at, [198, 51, n, host].into(), RttSum::of(Micros(us)), None);
+            table.add_rounds(network(n), at, [198, 51, n, host].into(), RttSum::of(Micros(us)), LimitCounts::default());
         }
         Told::Loss => table.add_loss(network(n), at),
         Told::Limiter(limiter) => {
-            table.add_round(network(n), at, [198, 51, n, 1].into(), RttSum::default(), Some(limiter));
+            let mut limits = LimitCounts::default();
+            limits.add(limiter);
+            table.add_rounds(network(n), at, [198, 51, n, 1].into(), RttSum::default(), limits);
         }
     }
 }
