@@ -7,41 +7,71 @@ use crate::window::bucket::Contribution;
 use crate::window::record::WindowSlice;
 
 /// Most samples of one connection and bucket that count towards the number asked for.
-pub(super) const COUNTED_PER_PLACE: u32 = 4;
+const COUNTED_PER_PLACE: u32 = 4;
 
-/// Contributions of the newest buckets that hold `enough` samples together, whole buckets only; all there are where they
-/// do not.
+/// The newest part of a window.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newest<'a> {
+    /// Contributions of the buckets that hold enough samples together.
+    pub(super) contributions: &'a [Contribution],
+    /// Part of the oldest of these buckets that is still wanted, so that one sample more never swaps a whole bucket.
+    pub(super) of_oldest: f64,
+}
+
+/// The newest buckets: those of the last `span`, and as many more as hold `enough` samples together.
 ///
 /// What one address gave beyond as much as all others counts for nothing here: else a single busy one could push
 /// everybody else's out of sight.
-pub(super) fn newest(slice: WindowSlice<'_>, enough: u32) -> &[Contribution] {
+pub(super) fn newest(slice: WindowSlice<'_>, enough: u32, span: u64) -> Newest<'_> {
     let all = slice.contributions;
+    let last = all.last().map_or(0, |part| part.bucket);
     let several = remotes::are_several(all.iter().filter(|part| part.samples > 0));
-    // Weights of different addresses cancel each other out; what one has beyond all others is at most the rest.
-    let mut ahead: Option<(IpAddr, u32)> = None;
-    let (mut total, mut from) = (0_u32, all.len());
+    let (mut tally, mut from, mut of_oldest) = (Tally::default(), all.len(), 1.0);
+    let mut before = 0;
     for bucket in all.chunk_by(|one, next| one.bucket == next.bucket).rev() {
-        from -= bucket.len();
-        for part in bucket {
-            let (samples, remote) = match part.source {
-                Some(source) => (part.samples.min(COUNTED_PER_PLACE), Some(source.remote)),
-                None => (part.samples, None),
-            };
-            total = total.saturating_add(samples);
-            ahead = match (ahead, remote) {
-                (held, None) => held.map(|(holder, lead)| (holder, lead.saturating_sub(samples))),
-                (Some((holder, lead)), Some(remote)) if holder == remote => {
-                    Some((holder, lead.saturating_add(samples)))
-                }
-                (Some((holder, lead)), Some(_)) if lead >= samples => Some((holder, lead - samples)),
-                (Some((_, lead)), Some(remote)) => Some((remote, samples - lead)),
-                (None, Some(remote)) => Some((remote, samples)),
-            };
-        }
-        let lead = ahead.filter(|_| several).map_or(0, |(_, lead)| lead);
-        if total - lead >= enough {
+        let old = bucket.first().is_some_and(|part| last.saturating_sub(part.bucket) >= span);
+        if old && before >= enough {
             break;
         }
+        from -= bucket.len();
+        for part in bucket {
+            tally.add(part);
+        }
+        let counted = if several { tally.total - tally.lead() } else { tally.total };
+        if old && counted >= enough {
+            of_oldest = f64::from(enough - before) / f64::from(counted - before);
+            break;
+        }
+        before = counted;
     }
-    all.get(from..).unwrap_or_default()
+    Newest { contributions: all.get(from..).unwrap_or_default(), of_oldest }
+}
+
+/// Samples so far, and what one address has of them beyond all others.
+#[derive(Default)]
+struct Tally {
+    total: u32,
+    /// Weights of different addresses cancel each other out: what is left over is at least what any has beyond all others.
+    ahead: Option<(IpAddr, u32)>,
+}
+
+impl Tally {
+    fn add(&mut self, part: &Contribution) {
+        let (samples, remote) = match part.source {
+            Some(source) => (part.samples.min(COUNTED_PER_PLACE), Some(source.remote)),
+            // Of many addresses.
+            None => (part.samples, None),
+        };
+        self.total = self.total.saturating_add(samples);
+        self.ahead = match (self.ahead, remote) {
+            (Some((holder, lead)), Some(remote)) if holder == remote => Some((holder, lead.saturating_add(samples))),
+            (Some((_, lead)), Some(remote)) if lead < samples => Some((remote, samples - lead)),
+            (Some((holder, lead)), _) => Some((holder, lead.saturating_sub(samples))),
+            (None, remote) => remote.map(|remote| (remote, samples)),
+        };
+    }
+
+    fn lead(&self) -> u32 {
+        self.ahead.map_or(0, |(_, lead)| lead)
+    }
 }

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Window;
 
+use super::recent::Newest;
 use super::votes::{Vote, balance};
 use super::{Admitted, Known, ProbeRule, Rule, recent, remotes};
 use crate::flow::sample::{SampleReason, WindowSample};
@@ -13,7 +14,7 @@ use crate::window::record::WindowSlice;
 
 /// The rule; its numbers were chosen by figures (docs/decisions/robust-rule.md).
 ///
-/// 1. Only the newest buckets that hold [`Self::enough`] samples together count ([`recent`]).
+/// 1. Only the last [`Self::span`] buckets count, and as many before as hold [`Self::enough`] samples together ([`recent`]).
 /// 2. A connection weighs as much as [`Self::per_connection`] samples at most, an address [`Self::per_address`] of all where
 ///    there are others.
 /// 3. The share is where values balance, each pulling at most [`Self::reach`] of it ([`balance`]).
@@ -26,6 +27,8 @@ use crate::window::record::WindowSlice;
 pub struct RobustRule {
     /// Samples that are enough for a share.
     pub enough: u32,
+    /// Buckets that count even where fewer hold enough: 4 are the last 30 to 40 s.
+    pub span: u64,
     /// Most samples of one connection that count.
     pub per_connection: u32,
     /// Largest part of all weight that one address has, where that is more than one connection may have.
@@ -42,8 +45,16 @@ pub struct RobustRule {
 
 impl RobustRule {
     /// The numbers in use.
-    pub const DEFAULT: Self =
-        Self { enough: 48, per_connection: 8, per_address: 0.25, reach: 0.4, half: 10.0, lift: 0.1, holds: true };
+    pub const DEFAULT: Self = Self {
+        enough: 48,
+        span: 4,
+        per_connection: 12,
+        per_address: 0.125,
+        reach: 0.5,
+        half: 30.0,
+        lift: 0.1,
+        holds: true,
+    };
 }
 
 impl Rule for RobustRule {
@@ -63,7 +74,7 @@ impl Rule for RobustRule {
     }
 
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        let newest = recent::newest(slice, self.enough);
+        let newest = recent::newest(slice, self.enough, self.span);
         let parts = self.weigh(newest);
         let end = self.end_weight(&parts);
         let mut votes = SmallVec::<[Vote; 128]>::new();
@@ -80,7 +91,7 @@ impl Rule for RobustRule {
             }
         }
         let share = balance(&votes, self.reach)?;
-        let bound = remotes::lower_bound(newest).map_or(0.0, Window::bytes);
+        let bound = remotes::lower_bound(newest.contributions).map_or(0.0, Window::bytes);
         Window::from_bytes(share.max(bound.min(share * (1.0 + self.lift))))
     }
 
@@ -103,33 +114,35 @@ impl Part<'_> {
 
 impl RobustRule {
     /// Contributions with samples, by address and connection, weighed.
-    fn weigh<'a>(&self, newest: &'a [Contribution]) -> SmallVec<[Part<'a>; 64]> {
-        let sampled = newest.iter().filter(|of| of.samples > 0);
-        let mut parts: SmallVec<[Part<'a>; 64]> = sampled.map(|of| Part { of, weight: 1.0 }).collect();
-        parts.sort_unstable_by_key(|part| (part.of.source, part.of.bucket));
+    fn weigh<'a>(&self, newest: Newest<'a>) -> SmallVec<[Part<'a>; 64]> {
+        let oldest = newest.contributions.first().map(|part| part.bucket);
+        let wanted = |of: &Contribution| if Some(of.bucket) == oldest { newest.of_oldest } else { 1.0 };
+        let sampled = newest.contributions.iter().filter(|of| of.samples > 0);
+        let mut parts: SmallVec<[Part<'a>; 64]> = sampled.map(|of| Part { of, weight: wanted(of) }).collect();
+        parts.sort_unstable_by_key(|part| part.of.source);
         let mut addresses = SmallVec::<[f64; 64]>::new();
+        // The common rest is of many connections and addresses: it is no source.
+        let named = |parts: &[Part<'_>]| parts.first().is_some_and(|part| part.of.source.is_some());
+        let (mut all, per_connection) = (0.0, f64::from(self.per_connection));
         for address in parts.chunk_by_mut(|one, next| one.remote() == next.remote()) {
             let mut sum = 0.0;
             for connection in address.chunk_by_mut(|one, next| one.of.source == next.of.source) {
-                let samples = connection.iter().fold(0_u32, |sum, part| sum.saturating_add(part.of.samples));
-                let named = connection.first().is_some_and(|part| part.of.source.is_some());
-                // The common rest is of many connections.
-                let counted = if named { samples.min(self.per_connection) } else { samples };
-                let weight = f64::from(counted) / f64::from(samples.max(1));
+                let samples = weight_of(connection, |of| of.samples);
+                let counted = if named(connection) { samples.min(per_connection) } else { samples };
                 for part in connection {
-                    part.weight = weight;
+                    part.weight *= counted / samples;
                 }
-                sum += f64::from(counted);
+                sum += counted;
             }
-            if address.first().is_some_and(|part| part.of.source.is_some()) {
+            all += sum;
+            if named(address) {
                 addresses.push(sum);
             }
         }
-        let all: f64 = parts.iter().map(|part| part.weight * f64::from(part.of.samples)).sum();
-        let most = cap(&mut addresses, all, self.per_address, self.per_connection.into());
+        let most = cap(&mut addresses, all, self.per_address, per_connection);
         for address in parts.chunk_by_mut(|one, next| one.remote() == next.remote()) {
-            let sum: f64 = address.iter().map(|part| part.weight * f64::from(part.of.samples)).sum();
-            if sum > most && address.first().is_some_and(|part| part.of.source.is_some()) {
+            let sum = weight_of(address, |of| of.samples);
+            if sum > most && named(address) {
                 for part in address {
                     part.weight *= most / sum;
                 }
@@ -138,18 +151,21 @@ impl RobustRule {
         parts
     }
 
-    /// Weight of an end against a loss. The losses of one address alone do not make it smaller: it could have made them up.
+    /// Weight of an end against a loss. The losses of one source alone do not make it smaller: it could have made them up.
+    /// That is an address; or, where all share one, a connection.
     fn end_weight(&self, parts: &[Part<'_>]) -> f64 {
-        let (mut all, mut most, mut addresses) = (0.0_f64, 0.0_f64, 0_u32);
-        for address in parts.chunk_by(|one, next| one.remote() == next.remote()) {
-            let losses: f64 = address.iter().map(|part| part.weight * f64::from(part.of.loss_samples)).sum();
-            all += losses;
-            most = most.max(losses);
-            addresses += 1;
-        }
-        let attested = if addresses > 1 { all - most } else { all };
-        self.half / (self.half + attested)
+        let one_address = parts.windows(2).all(|pair| matches!(pair, [one, next] if one.remote() == next.remote()));
+        let same = |one: &Part<'_>, next: &Part<'_>| {
+            if one_address { one.of.source == next.of.source } else { one.remote() == next.remote() }
+        };
+        let losses = parts.chunk_by(same).map(|source| weight_of(source, |of| of.loss_samples));
+        let (all, most) = losses.fold((0.0, 0.0_f64), |(all, most), losses| (all + losses, most.max(losses)));
+        self.half / (self.half + all - most)
     }
+}
+
+fn weight_of(parts: &[Part<'_>], count: impl Fn(&Contribution) -> u32) -> f64 {
+    parts.iter().map(|part| part.weight * f64::from(count(part.of))).sum()
 }
 
 /// The most that one address may weigh: the part `part` of all, but not less than one connection may, so that an address

@@ -63,7 +63,7 @@ fn few_long_flows_do_not_outvote_many_short_ones() {
         path.share()
     });
     assert!(plain < 15.0, "80 losses at 6 against 40 ends at 30: {plain}");
-    assert!(robust > 24.0, "{robust}");
+    assert!(robust > 20.0, "{robust}");
 }
 
 #[test]
@@ -187,14 +187,14 @@ fn a_lying_receiver_moves_it_little() {
         let [plain, robust] = both().map(|mut path| {
             spread(&mut path, reason, &honest, &HOSTS, SECOND);
             let before = path.share();
-            for _ in 0..20 {
+            for n in 0..20 {
                 give(&mut path, &[(End, 5_000.0, 66), (Loss, 5_000.0, 66), (EndReceiverLimited, 9_000.0, 66)]);
-                spread(&mut path, reason, &honest[..2], &HOSTS, SECOND);
+                spread(&mut path, reason, &honest[2 * n..2 * n + 2], &HOSTS[2 * n % 10..], SECOND);
             }
             moved(before, path.share())
         });
         assert!(plain > 10.0, "the plain average goes up {plain} times");
-        assert!((-0.05..0.25).contains(&robust), "{reason:?}: {robust}");
+        assert!((-0.05..0.2).contains(&robust), "{reason:?}: {robust}");
     }
 }
 
