@@ -35,6 +35,11 @@ accuracy: packages ## The reconstruction against real kernels over a covering de
 	$(CARGO) build --release -p spand-tests --bin accuracy
 	./target/release/accuracy $(ARGS)
 
+.PHONY: rules
+rules: packages ## Estimation rules on recordings of real kernels, resumable, an hour: ARGS="--report" to judge them anew
+	$(CARGO) build --release -p spand-tests --bin rules
+	./target/release/rules $(ARGS)
+
 .PHONY: cases
 cases: packages ## Record the small truth cases that are missing or named, and write their figures: ARGS="NAME" or ARGS="--write"
 	$(CARGO) build --release -p spand-tests --bin cases

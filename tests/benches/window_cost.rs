@@ -26,6 +26,9 @@ struct Arguments {
     /// Networks of 256 remote addresses, each with a full window of samples from all of them.
     #[arg(long, default_value_t = 500)]
     busy: u32,
+    /// The rule.
+    #[arg(long, default_value_t = RuleKind::default())]
+    rule: RuleKind,
     /// Given by `cargo bench`.
     #[arg(long, hide = true)]
     bench: bool,
@@ -42,8 +45,8 @@ const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let quiet = measure(arguments.networks, 1, 2)?;
-    let busy = measure(arguments.busy, 256, SAMPLES)?;
+    let quiet = measure(arguments.rule, arguments.networks, 1, 2)?;
+    let busy = measure(arguments.rule, arguments.busy, 256, SAMPLES)?;
     let base = quiet[2].1;
     for (kind, costs) in [("1 address", &quiet), ("256 addresses", &busy)] {
         for (name, nanoseconds) in costs {
@@ -54,9 +57,9 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// Nanoseconds per sample, per round-trip time and per evaluation, with `networks` networks.
-fn measure(networks: u32, addresses: u64, samples: u64) -> anyhow::Result<[(&'static str, f64); 3]> {
+fn measure(rule: RuleKind, networks: u32, addresses: u64, samples: u64) -> anyhow::Result<[(&'static str, f64); 3]> {
     let room = NonZeroUsize::new(1_000_000).unwrap_or(NonZeroUsize::MIN);
-    let mut table = NetworkTable::new(WindowConfig::default(), room, RuleKind::Robust, 7);
+    let mut table = NetworkTable::new(WindowConfig::default(), room, rule, 7);
     let (mut added, mut timed) = (Duration::ZERO, Duration::ZERO);
     let mut connection = 0;
     for bucket in 0..BUCKETS {

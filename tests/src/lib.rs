@@ -5,4 +5,5 @@ pub mod cases;
 pub mod corpus;
 pub mod lab;
 pub mod networks;
+pub mod rules;
 pub mod trace;

@@ -66,6 +66,36 @@ pub fn scatter(title: &str, axes: (&str, &str), points: &[(f64, f64, usize)], na
     svg + "</svg>\n"
 }
 
+/// Values over time from 0 on, both axes linear: one line for each series.
+pub fn lines(title: &str, axes: (&str, &str), series: &[(String, Vec<(f64, f64)>)]) -> String {
+    let points = || series.iter().flat_map(|(_, points)| points);
+    let most = |of: fn(&(f64, f64)) -> f64| points().map(of).fold(1.0, f64::max);
+    let (last, highest) = (most(|point| point.0), most(|point| point.1) * 1.1);
+    let x = |time: f64| LEFT + time / last * (WIDTH - LEFT - 180.0);
+    let y = |value: f64| HEIGHT - BOTTOM - value / highest * (HEIGHT - TOP - BOTTOM);
+    let mut svg = begin(title);
+    for tenth in 0..=4 {
+        let (time, value) = (last * f64::from(tenth) / 4.0, highest * f64::from(tenth) / 4.0);
+        line(&mut svg, (x(time), y(0.0)), (x(time), y(highest)));
+        label(&mut svg, (x(time), y(0.0) + 16.0), "middle", &format!("{time:.0}"));
+        line(&mut svg, (x(0.0), y(value)), (x(last), y(value)));
+        label(&mut svg, (LEFT - 6.0, y(value) + 4.0), "end", &format!("{value:.0}"));
+    }
+    for ((name, values), (colour, n)) in series.iter().zip(COLOURS.iter().zip(0_u8..)) {
+        let mut points = String::new();
+        for (time, value) in values {
+            write!(points, "{:.1},{:.1} ", x(*time), y(*value)).ok();
+        }
+        writeln!(svg, r#"<polyline fill="none" stroke="{colour}" stroke-width="1.6" points="{points}"/>"#).ok();
+        let at = (WIDTH - 170.0, TOP + 16.0 + 18.0 * f64::from(n));
+        writeln!(svg, r#"<rect x="{}" y="{}" width="10" height="10" fill="{colour}"/>"#, at.0, at.1 - 9.0).ok();
+        label(&mut svg, (at.0 + 16.0, at.1), "start", name);
+    }
+    label(&mut svg, (f64::midpoint(LEFT, WIDTH - 180.0), HEIGHT - 6.0), "middle", axes.0);
+    label(&mut svg, (LEFT + 6.0, TOP + 12.0), "start", axes.1);
+    svg + "</svg>\n"
+}
+
 fn begin(title: &str) -> String {
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
