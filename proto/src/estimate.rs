@@ -73,9 +73,9 @@ pub enum RuleKind {
     /// The paper's plain average of all samples of the window (TCP/SPAND section 5).
     Spand,
     /// The average with end samples `max(end window, Wc + 1)`, so that advice does not ratchet down on its own output.
-    #[default]
     Probe,
     /// A bounded average of the newest samples in which no source, no single value and no own advice decides.
+    #[default]
     Robust,
 }
 

@@ -16,7 +16,7 @@ pub struct EngineConfig {
     pub prefixes: Vec<IpNet>,
     /// Encapsulations to look into besides VLAN, MPLS and PPPoE.
     pub tunnels: Tunnels,
-    /// Rule that makes an estimate of a window. Default `probe`.
+    /// Rule that makes an estimate of a window. Default `robust`.
     pub rule: RuleKind,
     /// Limits of every table.
     pub limits: Limits,

@@ -72,7 +72,7 @@ pub enum Tunnel {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Estimate {
-    /// The rule. Default `probe`.
+    /// The rule. Default `robust`.
     pub rule: RuleKind,
     /// Buckets of the sliding window. Default 30.
     pub buckets: NonZeroU32,

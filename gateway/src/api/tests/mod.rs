@@ -119,7 +119,7 @@ fn estimate(network: &str, wc_segments: f64) -> Estimate {
         losses: 5,
         refreshed: Timestamp(9_000_000_000),
         confidence: Confidence::new(0.9),
-        rule: RuleKind::Probe,
+        rule: RuleKind::Robust,
     }
 }
 
