@@ -10,6 +10,7 @@ use spand_core::estimate::Rule;
 use spand_core::flow::sample::WindowSample;
 use spand_core::window::bucket::RttSum;
 use spand_core::window::table::NetworkTable;
+use spand_core::window::view::LimitCounts;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -90,7 +91,7 @@ impl Series {
             while let Some(sample) = samples.next_if(|sample| sample.window.at <= now) {
                 // What probing waits for; the recording's own round trips are as even as these.
                 let rtt = sample.window.rtt_min.map_or(RttSum::default(), RttSum::of);
-                table.add_round(network, sample.window.at, sample.window.remote, rtt, None);
+                table.add_rounds(network, sample.window.at, sample.window.remote, rtt, LimitCounts::default());
                 table.add(&sample.window);
                 count += usize::from(!sample.window.reason.is_lower_bound());
                 while table.poll_event().is_some() {}
