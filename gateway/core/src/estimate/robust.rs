@@ -173,20 +173,45 @@ fn weight_of(parts: &[Part<'_>], count: impl Fn(&Contribution) -> u32) -> f64 {
 /// of `addresses` and of what is of no single one.
 fn cap(addresses: &mut [f64], all: f64, part: f64, connection: f64) -> f64 {
     addresses.sort_unstable_by(|one, next| next.total_cmp(one));
-    let (mut rest, mut most) = (all, 0.0_f64);
-    // With so many capped, all weigh so much; `rest` is of the others.
-    for (capped, weight) in (0_u32..).zip(addresses.iter()) {
-        let room = 1.0 - f64::from(capped) * part;
-        most = if room > f64::EPSILON { rest / room * part } else { 0.0 };
-        if *weight <= most {
-            break;
+    // With so many capped, `rest` is of the others.
+    let (mut capped, mut rest) = (0.0, all);
+    let mut heaviest = addresses.iter();
+    let most = loop {
+        let room = 1.0 - capped * part;
+        let most = if room > f64::EPSILON && rest > f64::EPSILON * all { rest / room * part } else { 0.0 };
+        match heaviest.next() {
+            Some(weight) if *weight > most => (capped, rest) = (capped + 1.0, rest - weight),
+            _ => break most,
         }
-        rest -= weight;
-        most = 0.0;
-    }
+    };
     let most = most.max(connection);
     let Some((heaviest, lighter)) = addresses.split_first() else { return most };
     let named: f64 = addresses.iter().sum();
     let others = lighter.iter().map(|weight| weight.min(most)).sum::<f64>() + (all - named).max(0.0);
     if others > 0.0 && heaviest.min(most) > others { others } else { most }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_weighs_an_eighth_or_as_a_connection_and_never_more_than_the_others() {
+        let most = |addresses: &[f64], rest: f64| {
+            let all = addresses.iter().sum::<f64>() + rest;
+            cap(&mut addresses.to_vec(), all, 0.125, 12.0)
+        };
+        let near =
+            |value: f64, expected: f64| assert!((value - expected).abs() < 1e-9, "{value} instead of {expected}");
+        // 20 others of 7 weigh 140: a seventh of that is an eighth of all.
+        near(most(&[[900.0].as_slice(), &[7.0; 20]].concat(), 0.0), 20.0);
+        near(most(&[900.0, 900.0], 180.0), 30.0);
+        // Few others: as a connection.
+        near(most(&[900.0, 8.0, 7.0], 0.0), 12.0);
+        // Fewer than that: as all of them.
+        near(most(&[900.0, 3.0, 2.0], 0.0), 5.0);
+        near(most(&[900.0], 1.0), 1.0);
+        // Nobody weighs too much.
+        assert!(most(&[5.0; 30], 0.0) >= 5.0);
+    }
 }

@@ -229,3 +229,16 @@ fn a_path_that_changed_is_followed_within_a_minute() {
         assert!(robust < 0.15, "{robust}");
     }
 }
+
+#[test]
+fn one_sample_more_never_swaps_a_whole_bucket() {
+    // 40 samples at 10 long ago, 47 at 30 since: what the 48th still takes of the old bucket is one sample, not all.
+    let mut path = robust();
+    for host in 0..10 {
+        give(&mut path, &[(Loss, 10.0, host); 4]);
+    }
+    path.wait(Micros::from_secs(200));
+    spread(&mut path, Loss, &[30.0; 47], &HOSTS, SECOND);
+    let share = path.share();
+    assert!((29.0..30.0).contains(&share), "{share}");
+}
