@@ -23,11 +23,15 @@ pub(crate) struct Recovery {
     duplicates: u16,
     probe: Option<Probe>,
     undo: Option<Undo>,
-    /// Everything below was outstanding when congestion was last answered: echoes for it are no new event.
+    /// Everything up to here was outstanding when congestion was last answered: an echo is no new event until more is
+    /// acknowledged.
     answered_to: u64,
     /// End of the highest repeat so far.
     repeated_to: u64,
-    ece_pending: bool,
+    /// Something counts as lost and nothing of it was repeated yet: what had been sent when that began.
+    suspected: Option<u64>,
+    /// It sends ECN-capable segments, so it heeds echoes.
+    ecn_capable: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +104,8 @@ pub(crate) enum AckKind {
 pub(crate) struct Progress {
     /// `SND.UNA` after it.
     pub(crate) una: u64,
+    /// Highest position sent.
+    pub(crate) nxt: u64,
     /// What it did to the cumulative acknowledgement.
     pub(crate) kind: AckKind,
     /// Its first SACK block reports a duplicate segment (RFC 2883).
@@ -108,6 +114,10 @@ pub(crate) struct Progress {
     pub(crate) echo: Option<u32>,
     /// It carries an ECN echo.
     pub(crate) ece: bool,
+    /// Bytes that count as lost after it, those repeated already among them; 0 without SACK.
+    pub(crate) lost: u64,
+    /// Of them, bytes repeated.
+    pub(crate) repeated: u64,
 }
 
 /// What became of recovery by an acknowledgement.
@@ -119,6 +129,9 @@ pub(crate) struct Turn {
     pub(crate) undone: bool,
     /// The recovery point is acknowledged.
     pub(crate) ended: bool,
+    /// What the sender reacts to with this acknowledgement: an ECN echo, or more losses above the recovery point that it
+    /// repeated already.
+    pub(crate) began: Option<LossKind>,
 }
 
 impl Recovery {
@@ -148,6 +161,7 @@ impl Recovery {
         }
         let small_flight = repeat.nxt.saturating_sub(repeat.una) < SMALL_FLIGHT * repeat.mss.max(1);
         let hinted = repeat.sacked > 0
+            || self.suspected.is_some()
             || self.duplicates >= DUP_THRESH
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
         if timed_out {
@@ -162,20 +176,14 @@ impl Recovery {
         }
     }
 
-    /// The sender says that it reduced its window for an ECN echo (RFC 3168 section 6.1.2).
-    pub(crate) fn reduced(&mut self, una: u64, nxt: u64) -> Option<LossKind> {
-        if !std::mem::take(&mut self.ece_pending) || self.is_active() || una < self.answered_to {
-            return None;
-        }
-        self.answered_to = nxt;
-        self.undo = None;
-        Some(LossKind::Ecn)
+    /// The sender sent an ECN-capable segment.
+    pub(crate) fn note_ecn_capable(&mut self) {
+        self.ecn_capable = true;
     }
 
     /// Takes an acknowledgement.
     pub(crate) fn acknowledged(&mut self, progress: &Progress) -> Turn {
         let mut turn = Turn::default();
-        self.ece_pending |= progress.ece;
         match progress.kind {
             AckKind::Advance => {
                 self.duplicates = 0;
@@ -199,15 +207,57 @@ impl Recovery {
             self.duplicates = 0;
             turn.ended = !turn.undone;
         }
+        if self.episode.is_none() {
+            self.suspect(progress);
+            if turn.ended && self.suspected.is_some() && progress.repeated > 0 {
+                self.start(progress.nxt);
+                self.undo = None;
+                turn.began = Some(LossKind::FastRetransmit);
+            }
+        }
+        if progress.ece && self.heed_echo(progress) {
+            turn.began = Some(LossKind::Ecn);
+        }
         turn
+    }
+
+    /// A sender that recognises losses by SACK and time begins recovery at the acknowledgement that shows one
+    /// (`tcp_time_to_recover`), even where pacing holds the repeat back.
+    fn suspect(&mut self, progress: &Progress) {
+        self.suspected = (progress.lost > 0).then(|| self.suspected.unwrap_or(progress.nxt));
+    }
+
+    /// Recovery begins, and ends when everything up to `point` is acknowledged.
+    fn start(&mut self, point: u64) {
+        self.episode = Some(Episode { point });
+        // Once it is repaired an echo counts at once.
+        self.answered_to = point.saturating_sub(1);
+        self.probe = None;
+        self.suspected = None;
+    }
+
+    /// A segment from `start` says that the sender reduced (CWR): what it had sent by then, which a tap some way off sees late,
+    /// belongs to the echo that was answered.
+    pub(crate) fn note_reduced(&mut self, start: u64) {
+        self.answered_to = self.answered_to.max(start);
+    }
+
+    /// RFC 3168 section 6.1.2, as Linux does it (`tcp_enter_cwr`): the sender reduces at the echo itself, whether or not it has
+    /// anything to send that could carry CWR, and again when something it sent after that is acknowledged with an echo.
+    fn heed_echo(&mut self, progress: &Progress) -> bool {
+        let heeded = self.ecn_capable && !self.is_active() && progress.una > self.answered_to;
+        if heeded {
+            self.answered_to = progress.nxt;
+            self.undo = None;
+        }
+        heeded
     }
 
     /// `earlier_repeats`: some that were made before are not acknowledged yet. An acknowledgement then echoes their time,
     /// earlier than this episode's first, and says nothing about it.
     fn begin(&mut self, kind: LossKind, repeat: &Repeat, earlier_repeats: bool) -> LossKind {
-        self.episode = Some(Episode { point: repeat.nxt });
-        self.answered_to = repeat.nxt;
-        self.probe = None;
+        let point = self.suspected.filter(|_| kind == LossKind::FastRetransmit).unwrap_or(repeat.nxt);
+        self.start(point.max(repeat.una + 1));
         let first_ts_value = repeat.ts_value.filter(|_| !earlier_repeats);
         self.undo = (!repeat.unseen).then_some(Undo { unconfirmed: 1, first_ts_value });
         kind
@@ -283,7 +333,16 @@ mod tests {
     }
 
     fn advance(una: u64, echo: u32) -> Progress {
-        Progress { una, kind: AckKind::Advance, dsack: false, echo: Some(echo), ece: false }
+        Progress {
+            una,
+            nxt: 20_000,
+            kind: AckKind::Advance,
+            dsack: false,
+            echo: Some(echo),
+            ece: false,
+            lost: 0,
+            repeated: 0,
+        }
     }
 
     #[test]
@@ -304,5 +363,35 @@ mod tests {
         let mut recovery = Recovery::default();
         assert_eq!(recovery.repeated(&repeat(1_000, 1_000, 100)), Some(LossKind::FastRetransmit));
         assert!(recovery.acknowledged(&advance(20_000, 90)).undone);
+    }
+
+    #[test]
+    fn a_loss_begins_where_the_acknowledgements_show_it() {
+        let show = |una: u64, nxt: u64, lost: u64, repeated: u64| Progress { nxt, lost, repeated, ..advance(una, 300) };
+        let mut recovery = Recovery::default();
+        recovery.acknowledged(&show(1_000, 11_000, 1_000, 0));
+        // Pacing holds the repeat back, and more goes out before it; nothing is SACKed any more that would hint at it.
+        let paced = Repeat { nxt: 15_000, sacked: 0, ..repeat(1_000, 1_000, 100) };
+        assert_eq!(recovery.repeated(&paced), Some(LossKind::FastRetransmit), "no timeout");
+        assert!(
+            recovery.acknowledged(&show(11_000, 16_000, 0, 0)).ended,
+            "at what had been sent by the acknowledgement"
+        );
+
+        assert_eq!(
+            recovery.repeated(&Repeat { nxt: 16_000, ..repeat(12_000, 12_000, 220) }),
+            Some(LossKind::FastRetransmit)
+        );
+        assert!(
+            recovery.acknowledged(&show(16_000, 19_000, 2_000, 0)).began.is_none(),
+            "nothing of it was repeated yet"
+        );
+        assert_eq!(
+            recovery.repeated(&Repeat { nxt: 20_000, ..repeat(17_000, 16_000, 240) }),
+            Some(LossKind::FastRetransmit)
+        );
+        let turn = recovery.acknowledged(&show(19_000, 23_000, 1_000, 1_000));
+        assert!(turn.ended && turn.began.is_some() && recovery.is_active(), "its repeat left before the end");
+        assert!(recovery.acknowledged(&show(23_000, 24_000, 0, 0)).ended);
     }
 }

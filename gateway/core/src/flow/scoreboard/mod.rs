@@ -132,6 +132,11 @@ impl Scoreboard {
         self.sacked
     }
 
+    /// Bytes deemed lost above the cumulative acknowledgement, and of what was sent again those not SACKed since.
+    pub(crate) fn lost_and_repeated(&self) -> (u64, u64) {
+        (self.lost, self.retransmitted)
+    }
+
     /// Gives back memory where nothing is outstanding.
     pub(crate) fn release(&mut self) {
         if self.segments.is_empty() {

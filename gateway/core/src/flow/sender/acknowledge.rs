@@ -86,8 +86,12 @@ impl Sender {
             }
         }
         let pipe_before = self.pipe_without_losses();
+        let (lost, repeated) = if self.sack_agreed { self.board.lost_and_repeated() } else { (0, 0) };
         let progress = Progress {
+            lost,
+            repeated,
             una: self.board.una(),
+            nxt: self.board.nxt(),
             kind,
             dsack,
             echo: segment.options.timestamps.map(|timestamps| timestamps.echo),
@@ -197,8 +201,12 @@ impl Sender {
         if turn.undone {
             followed.shadow.on_undo(at);
         }
-        if turn.ended {
+        if turn.ended || turn.began.is_some() {
             followed.shadow.on_recovery_end(at, pipe);
+        }
+        if let Some(kind) = turn.began {
+            let flight = self.board.flight();
+            self.lose(kind, pipe_before, flight, at, context);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::flow::followed::{Followed, Transfer};
 use crate::flow::recovery::Repeat;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::observation::{LossKind, Sent};
-use crate::wire::segment::{Flags, Segment};
+use crate::wire::segment::{Ecn, Flags, Segment};
 
 /// Without a round trip to compare with, what comes within this time after its overtaker was only overtaken (the bound
 /// that Wireshark uses).
@@ -290,14 +290,13 @@ impl Sender {
         if self.size.sent(segment.payload_len, pushed) {
             self.tell_segment_size(at);
         }
-        if segment.flags.has(Flags::CWR)
-            && inserted.repeated_bytes == 0
-            && let Some(kind) = self.recovery.reduced(self.board.una(), self.board.nxt())
-        {
-            let (pipe, flight) = (self.board.pipe(), self.board.flight());
-            self.lose(kind, pipe, flight, at, context);
+        if segment.ecn != Ecn::NotEct {
+            self.recovery.note_ecn_capable();
         }
         let new_bytes = u32::try_from(inserted.new_bytes).unwrap_or(u32::MAX);
+        if segment.flags.has(Flags::CWR) && new_bytes == segment.payload_len {
+            self.recovery.note_reduced(self.board.nxt().saturating_sub(inserted.new_bytes));
+        }
         let (pipe, flight) = self.pipe_and_flight();
         let sent = Sent {
             new_bytes,

@@ -43,6 +43,7 @@ struct Script {
     prefixes: Prefixes,
     ledger: PushLedger,
     ip_id: u16,
+    ecn: Ecn,
 }
 
 impl Script {
@@ -60,6 +61,7 @@ impl Script {
             prefixes: Prefixes::new(&[], &[]),
             ledger: PushLedger::new(0),
             ip_id: 0,
+            ecn: Ecn::NotEct,
         };
         let mut syn = script.segment(0);
         syn.flags = Flags(Flags::SYN);
@@ -86,7 +88,7 @@ impl Script {
             window: 60_000,
             payload_len: MSS,
             ip_id: Some(self.ip_id),
-            ecn: Ecn::NotEct,
+            ecn: self.ecn,
             options: Options { timestamps: Some(Timestamps { value: clock, echo: clock }), ..Options::default() },
         }
     }
@@ -113,6 +115,14 @@ impl Script {
     /// An acknowledgement of the first `segments`, with an echo of 100 ms ago.
     fn ack(&mut self, ms: u64, segments: u32) {
         self.ack_with(ms, segments, &[], ms.saturating_sub(100));
+    }
+
+    /// An acknowledgement of the first `segments` that echoes a mark.
+    fn echo(&mut self, ms: u64, segments: u32) {
+        let mut ack = self.segment(ms);
+        (ack.payload_len, ack.ack) = (0, Some(1_000 + segments * MSS));
+        ack.flags = Flags(Flags::ACK | Flags::ECE);
+        self.take_ack(&ack);
     }
 
     fn ack_with(&mut self, ms: u64, segments: u32, sack: &[(u32, u32)], echo_ms: u64) {
@@ -273,23 +283,31 @@ fn a_second_copy_by_the_mirror_port_is_no_retransmission() {
 
 #[test]
 fn one_congestion_echo_per_window_counts() {
-    let mut script = Script::new();
-    script.send(100, 0..4);
-    let mut ack = script.segment(200);
-    ack.payload_len = 0;
-    ack.ack = Some(1_000 + MSS);
-    ack.flags = Flags(Flags::ACK | Flags::ECE);
-    script.take_ack(&ack);
-    let mut reduced = script.segment(201);
-    reduced.seq = 1_000 + 4 * MSS;
-    reduced.flags = Flags(Flags::ACK | Flags::CWR);
-    script.take_sent(&reduced);
-    assert_eq!(script.losses(), (1, 0));
-    ack.ack = Some(1_000 + 2 * MSS);
-    script.take_ack(&ack);
-    reduced.seq = 1_000 + 5 * MSS;
-    script.take_sent(&reduced);
-    assert_eq!(script.losses(), (1, 0), "the echo is about the same window");
+    let losses = |ecn: Ecn, cwr_at: Option<u32>| {
+        let mut script = Script::new();
+        script.ecn = ecn;
+        script.send(100, 0..4);
+        script.echo(200, 1);
+        let first = script.losses();
+        script.echo(201, 2);
+        script.echo(202, 4);
+        assert_eq!(script.losses(), first, "the echo is about the same window");
+        script.send(203, 4..6);
+        if let Some(n) = cwr_at {
+            let mut reduced = script.segment(203);
+            (reduced.seq, reduced.flags) = (1_000 + n * MSS, Flags(Flags::ACK | Flags::CWR));
+            script.take_sent(&reduced);
+        }
+        script.echo(303, 5);
+        (first, script.losses())
+    };
+    assert_eq!(losses(Ecn::Ect0, None), ((1, 0), (2, 0)), "nothing needs to be sent for it");
+    assert_eq!(
+        losses(Ecn::Ect0, Some(6)),
+        ((1, 0), (1, 0)),
+        "the sender had sent so far when the first echo reached it"
+    );
+    assert_eq!(losses(Ecn::NotEct, None), ((0, 0), (0, 0)), "a sender without ECN heeds no echo");
 }
 
 #[test]
