@@ -71,11 +71,13 @@ pub enum Ignored {
     /// Advice: more pairs of hosts were told than are remembered, and the oldest went before its lifetime was over; starts
     /// between them count as not advised.
     AdviceForgotten,
+    /// Congestion control: no room for one more host; its connections are named by their own packets alone.
+    NoRoomHost,
 }
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -109,6 +111,7 @@ impl Ignored {
         Self::NoRoomNetwork,
         Self::EventQueueFull,
         Self::AdviceForgotten,
+        Self::NoRoomHost,
     ];
 
     /// Its stable name.
@@ -147,6 +150,7 @@ impl Ignored {
             Self::NoRoomNetwork => "no_room_network",
             Self::EventQueueFull => "event_queue_full",
             Self::AdviceForgotten => "advice_forgotten",
+            Self::NoRoomHost => "no_room_host",
         }
     }
 }

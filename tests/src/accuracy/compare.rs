@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use spand_core::flow::sample::{Limiter, SampleReason, WindowSample};
+use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::window::view::NoEstimate;
 
 use super::cell::Recording;
@@ -133,6 +134,12 @@ fn at_moment(
         }
         None => result.count_limit("(window not known)", kind),
     }
+    if !last_byte
+        && let (Some(view), Some(kernel)) = (view, row.srtt_us)
+        && let Some(srtt_us) = view.srtt_us
+    {
+        result.errors("srtt").add_relative(srtt_us as f64 / f64::from(kernel.max(1)) - 1.0);
+    }
     if let Some(window) = segments(holed) {
         result.errors(&format!("{kind}_tap_loss")).add(window, cwnd);
     }
@@ -254,7 +261,14 @@ fn flavours(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, moment
         let Some(truth) = truth.get(&flow) else { continue };
         let (first_ns, last_ns) = truth.span_ns();
         if truth.events().len() >= TELLING_EVENTS || last_ns - first_ns >= TELLING_NS {
-            *result.flavours.entry(view.flavour.name().to_owned()).or_default() += 1;
+            let count = |names: &mut BTreeMap<String, u64>, flavour: Flavour| {
+                *names.entry(flavour.name().to_owned()).or_default() += 1;
+            };
+            count(&mut result.flavours, view.flavour);
+            count(&mut result.own_flavours, view.own_flavour);
+            if truth.tells_its_control() {
+                count(&mut result.telling_flavours, view.flavour);
+            }
         }
     }
 }

@@ -42,8 +42,12 @@ pub struct View {
     pub window: Option<f64>,
     /// What held the sender.
     pub limiter: Limiter,
-    /// Its congestion control.
+    /// Its congestion control, by its own packets or else by what other flows of its host told.
     pub flavour: Flavour,
+    /// The same, by its own packets alone.
+    pub own_flavour: Flavour,
+    /// Its smoothed round trip in microseconds.
+    pub srtt_us: Option<u64>,
 }
 
 /// Everything the engine said.
@@ -123,6 +127,8 @@ impl Replay {
                 window: replica.window().map(Window::bytes),
                 limiter: replica.limiter(),
                 flavour: replica.flavour(),
+                srtt_us: replica.srtt().map(|srtt| srtt.0),
+                own_flavour: replica.leaning().own(),
             }));
         }
     }

@@ -166,6 +166,13 @@ pub struct CellResult {
     pub events: BTreeMap<String, Found>,
     /// Congestion control found out: by the engine's word for it, in flows long enough to tell.
     pub flavours: BTreeMap<String, u64>,
+    /// The same, by each flow's own packets alone.
+    #[serde(default)]
+    pub own_flavours: BTreeMap<String, u64>,
+    /// As `flavours`, of the flows that an observer can tell: they backed off, or did not, from a window large enough, and
+    /// had more to send then.
+    #[serde(default)]
+    pub telling_flavours: BTreeMap<String, u64>,
     /// Flows whose retransmissions were counted, and those counted as the kernel does.
     pub retransmissions: Found,
     /// What held senders: the kernel's word, then the engine's.

@@ -16,6 +16,7 @@ use crate::counters::{Counters, Ignored};
 use crate::event::{Event, StartImminent, Trigger};
 use crate::flow::connection::{Connection, Place, Role, Stage};
 use crate::flow::findings::Context;
+use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::ConnectionId;
@@ -35,6 +36,7 @@ pub struct Engine {
     flows: FlowTable,
     networks: NetworkTable,
     ledger: PushLedger,
+    hosts: Hosts,
     counters: Counters,
     events: VecDeque<Event>,
     now: Timestamp,
@@ -70,6 +72,7 @@ impl Engine {
             flows: FlowTable::new(&config.limits, config.hash_seed),
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed),
             ledger: PushLedger::new(config.hash_seed),
+            hosts: Hosts::new(config.hash_seed),
             counters: Counters::default(),
             events: VecDeque::new(),
             now: Timestamp(0),
@@ -212,10 +215,11 @@ impl Engine {
     }
 
     fn take(&mut self, key: Key, side: Side, segment: &Segment, input: u32) {
-        let Self { config, prefixes, flows, networks, ledger, counters, now, .. } = self;
+        let Self { config, prefixes, flows, networks, ledger, hosts, counters, now, .. } = self;
         let Some(connection) = flows.get_mut(key) else { return };
         let place = Place { input, frame: counters.frames };
-        let mut context = Context { limits: &config.limits, prefixes, ledger, counters, findings: networks, now: *now };
+        let mut context =
+            Context { limits: &config.limits, prefixes, ledger, hosts, counters, findings: networks, now: *now };
         let reaction = connection.take(side, segment, place, &mut context);
         let idleness = connection.idleness();
         if let Some((host, trigger)) = reaction.imminent {
@@ -263,9 +267,10 @@ impl Engine {
     }
 
     fn look(&mut self, key: Key) {
-        let Self { config, prefixes, flows, networks, ledger, counters, now, .. } = self;
+        let Self { config, prefixes, flows, networks, ledger, hosts, counters, now, .. } = self;
         let Some(connection) = flows.get_mut(key) else { return };
-        let mut context = Context { limits: &config.limits, prefixes, ledger, counters, findings: networks, now: *now };
+        let mut context =
+            Context { limits: &config.limits, prefixes, ledger, hosts, counters, findings: networks, now: *now };
         if let Some(deadline) = connection.look(*now, &mut context) {
             flows.arm(key, deadline);
         }
@@ -274,8 +279,9 @@ impl Engine {
     fn end(&mut self, key: Key) {
         let Some(connection) = self.flows.remove(key) else { return };
         self.counters.connections_ended += 1;
-        let Self { config, prefixes, networks, ledger, counters, now, .. } = self;
-        let mut context = Context { limits: &config.limits, prefixes, ledger, counters, findings: networks, now: *now };
+        let Self { config, prefixes, networks, ledger, hosts, counters, now, .. } = self;
+        let mut context =
+            Context { limits: &config.limits, prefixes, ledger, hosts, counters, findings: networks, now: *now };
         let reports = connection.finish(*now, &mut context);
         for report in reports.into_iter().flatten() {
             self.tell(Event::DirectionEnded(report));

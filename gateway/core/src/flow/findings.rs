@@ -7,6 +7,7 @@ use spand_proto::units::Timestamp;
 
 use crate::config::Limits;
 use crate::counters::Counters;
+use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::{ConnectionId, WindowSample};
@@ -31,6 +32,8 @@ pub(crate) struct Context<'a> {
     pub(crate) prefixes: &'a Prefixes,
     /// Who was advised.
     pub(crate) ledger: &'a mut PushLedger,
+    /// What the connections of a host agree on.
+    pub(crate) hosts: &'a mut Hosts,
     /// Counters of the engine.
     pub(crate) counters: &'a mut Counters,
     /// The engine's time, which never runs backwards: findings carry it.

@@ -5,9 +5,11 @@ use std::net::IpAddr;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
+use crate::counters::Ignored;
 use crate::flow::findings::Context;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::flow::shadow::Shadow;
+use crate::flow::shadow::flavour::Flavour;
 use crate::flow::shadow::observation::ShadowSample;
 use crate::window::bucket::RttSum;
 use crate::window::view::LimitCounts;
@@ -21,12 +23,16 @@ const TELL: Micros = Micros::from_secs(1);
 pub(crate) struct Followed {
     /// The replica of its window.
     pub(crate) shadow: Shadow,
+    /// Its own address.
+    pub(crate) host: IpAddr,
     /// Whom it sends to.
     pub(crate) remote: IpAddr,
     /// The network of `remote`.
     pub(crate) network: Network,
     /// The connection.
     pub(crate) connection: ConnectionId,
+    /// What it told for its host's congestion control.
+    vote: Flavour,
     /// The transfer under way.
     pub(crate) transfer: Option<Transfer>,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
@@ -52,7 +58,7 @@ pub(crate) struct Transfer {
 impl Followed {
     /// A sender first seen at `at`.
     pub(crate) fn new(
-        remote: IpAddr,
+        [host, remote]: [IpAddr; 2],
         network: Network,
         connection: ConnectionId,
         at: Timestamp,
@@ -60,9 +66,11 @@ impl Followed {
     ) -> Self {
         Self {
             shadow: Shadow::new(at, midstream),
+            host,
             remote,
             network,
             connection,
+            vote: Flavour::Unknown,
             transfer: None,
             rounds: [0; 4],
             rtts: RttSum::default(),
@@ -70,6 +78,23 @@ impl Followed {
             told_at: at,
             round_end: 0,
         }
+    }
+
+    /// Tells its host what its own packets make clear, and asks what the others of the host told.
+    pub(crate) fn compare_notes(&mut self, context: &mut Context<'_>) {
+        let own = self.shadow.leaning().own();
+        if own != self.vote {
+            if !context.hosts.vote(self.host, self.vote, own) {
+                context.counters.ignore(Ignored::NoRoomHost);
+            }
+            self.vote = own;
+        }
+        self.shadow.presume(context.now, context.hosts.agreed(self.host));
+    }
+
+    /// Whether its own packets made clear something that it has not told yet.
+    pub(crate) fn has_news(&self) -> bool {
+        self.shadow.leaning().own() != self.vote
     }
 
     /// A round trip ended.

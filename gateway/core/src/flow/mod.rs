@@ -6,6 +6,7 @@ pub mod shadow;
 
 pub(crate) mod connection;
 pub(crate) mod findings;
+pub(crate) mod hosts;
 pub(crate) mod prefixes;
 pub(crate) mod push_ledger;
 pub(crate) mod table;

@@ -57,6 +57,7 @@ pub(super) const TARGETS: &[Target] = &[
         p95: 0.15,
         ranks: true,
     },
+    Target { name: "smoothed RTT every 100 ms", kinds: &["srtt"], of: EVERY, median: 0.01, p95: 0.05, ranks: true },
     Target { name: "mean RTT of a flow", kinds: &["rtt_mean"], of: EVERY, median: 0.01, p95: 0.05, ranks: false },
     Target { name: "smallest RTT of a flow", kinds: &["rtt_min"], of: EVERY, median: 0.01, p95: 0.05, ranks: false },
     Target {

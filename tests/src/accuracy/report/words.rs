@@ -1,5 +1,6 @@
 //! What the gateway calls by a name: congestion events, what limits a sender, its congestion control.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use anyhow::Result;
@@ -81,16 +82,30 @@ pub(super) fn flavours(text: &mut String, results: &[&CellResult]) -> Result<()>
     let names = ["reno", "cubic", "bbr", "unknown"];
     writeln!(
         text,
-        "## Congestion control found out\n\nFlows with three events or five seconds, at their last moment.\n\n| kernel | {} | right |\n| --- | --- | --- | --- | --- | --- |",
+        "## Congestion control found out\n\nFlows with three events or five seconds, at their last moment. Right: by the flow's own packets or else by what other flows of its host told; by its own packets alone; the first, of the flows that can be told: a loss or mark met a window of five segments or more, and in the open state after it there was more to send.\n\n| kernel | {} | right | own | of those to be told |\n| --- | --- | --- | --- | --- | --- | --- | --- |",
         names.join(" | ")
     )?;
     for kernel in EVERY {
-        let count = |name: &str| -> u64 {
-            results.iter().filter(|r| cc(r) == *kernel).filter_map(|r| r.flavours.get(name)).sum()
+        let of = |which: fn(&CellResult) -> &BTreeMap<String, u64>| {
+            names.map(|name| -> u64 {
+                results.iter().filter(|r| cc(r) == *kernel).filter_map(|r| which(r).get(name)).sum()
+            })
         };
-        let counts = names.map(count);
+        let right = |counts: [u64; 4]| {
+            let right = names.iter().zip(counts).filter(|(name, _)| *name == kernel).map(|(_, count)| count).sum();
+            share(right, counts.iter().sum())
+        };
+        let counts = of(|r| &r.flavours);
+        let telling = of(|r| &r.telling_flavours);
         let cells = counts.map(|count| count.to_string()).join(" | ");
-        writeln!(text, "| {kernel} | {cells} | {} |", share(count(kernel), counts.iter().sum()))?;
+        writeln!(
+            text,
+            "| {kernel} | {cells} | {} | {} | {} of {} |",
+            right(counts),
+            right(of(|r| &r.own_flavours)),
+            right(telling),
+            telling.iter().sum::<u64>()
+        )?;
     }
     Ok(())
 }

@@ -247,6 +247,9 @@ impl Sender {
                 followed.count_round();
             }
             followed.tell_rounds_now_and_again(context);
+            if followed.has_news() {
+                followed.compare_notes(context);
+            }
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
         }
     }

@@ -252,6 +252,7 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         context.findings.loss(followed.network, context.now, followed.connection);
         let said = followed.shadow.on_loss(at, kind, pipe_before, flight_before);
+        followed.compare_notes(context);
         self.give_sample(said, context);
     }
 

@@ -321,16 +321,17 @@ impl Sender {
     }
 
     /// Starts to follow the sender with its first data, where its window is wanted.
-    fn follow(&mut self, segment: &Segment, context: &Context<'_>) {
+    fn follow(&mut self, segment: &Segment, context: &mut Context<'_>) {
         let Some(connection) = self.follow.filter(|_| self.followed.is_none()) else { return };
         let remote = segment.destination.address;
         let network = context.prefixes.network_of(remote);
-        self.followed = Some(Box::new(Followed::new(remote, network, connection, segment.at, self.midstream)));
-        if self.syns >= LOST_HANDSHAKE
-            && let Some(followed) = self.followed.as_deref_mut()
-        {
+        let ends = [segment.source.address, remote];
+        let mut followed = Box::new(Followed::new(ends, network, connection, segment.at, self.midstream));
+        if self.syns >= LOST_HANDSHAKE {
             followed.shadow.on_lost_handshake();
         }
+        followed.compare_notes(context);
+        self.followed = Some(followed);
         self.tell_segment_size(segment.at);
     }
 }

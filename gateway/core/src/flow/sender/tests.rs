@@ -9,6 +9,7 @@ use super::*;
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::flow::findings::Findings;
+use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::WindowSample;
@@ -42,6 +43,7 @@ struct Script {
     limits: Limits,
     prefixes: Prefixes,
     ledger: PushLedger,
+    hosts: Hosts,
     ip_id: u16,
     ecn: Ecn,
 }
@@ -60,6 +62,7 @@ impl Script {
             limits: Limits::default(),
             prefixes: Prefixes::new(&[], &[]),
             ledger: PushLedger::new(0),
+            hosts: Hosts::new(0),
             ip_id: 0,
             ecn: Ecn::NotEct,
         };
@@ -94,12 +97,12 @@ impl Script {
     }
 
     fn take_sent(&mut self, segment: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, .. } = self;
         let copy = sender.is_copy(segment);
         sender.send(
             segment,
             copy,
-            &mut Context { limits, prefixes, ledger, counters, now: segment.at, findings: heard },
+            &mut Context { limits, prefixes, ledger, hosts, counters, now: segment.at, findings: heard },
         );
     }
 
@@ -136,11 +139,11 @@ impl Script {
     }
 
     fn take_ack(&mut self, ack: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, .. } = self;
         sender.acknowledge(
             ack,
             Some(0),
-            &mut Context { limits, prefixes, ledger, counters, now: ack.at, findings: heard },
+            &mut Context { limits, prefixes, ledger, hosts, counters, now: ack.at, findings: heard },
         );
     }
 
@@ -412,9 +415,9 @@ fn data_after_silence_is_a_new_transfer_though_no_timer_told() {
     script.send(200, 0..2);
     script.ack(300, 2);
     let deadline = script.sender.silence_ends_at().unwrap();
-    let Script { sender, counters, heard, limits, prefixes, ledger, .. } = &mut script;
+    let Script { sender, counters, heard, limits, prefixes, ledger, hosts, .. } = &mut script;
     let mut end_at = |now| {
-        sender.end_by_silence(now, &mut Context { limits, prefixes, ledger, counters, now, findings: heard });
+        sender.end_by_silence(now, &mut Context { limits, prefixes, ledger, hosts, counters, now, findings: heard });
         sender.followed.as_deref().unwrap().transfer.is_some()
     };
     assert!(end_at(Timestamp(deadline.0 - 1)), "not a nanosecond early");

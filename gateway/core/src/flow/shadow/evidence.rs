@@ -18,6 +18,10 @@ const UNDERWAY: usize = 12;
 /// A sender's own time to answer varies by so much.
 const JITTER_US: i64 = 100;
 const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
+/// A shorter reaction is the sender's own: what the tap saw acknowledged, it knows.
+const NEAR: Micros = Micros(500);
+/// As is this part of a round trip.
+const NEAR_PART: u64 = 16;
 /// Longest time kept between two acknowledgements of a flight: what is spaced more widely is no train.
 const TRAIN_GAP_MOST_US: u32 = 1_000_000;
 /// A longer reaction than this part of the round-trip time is the application's, not the distance's.
@@ -85,6 +89,12 @@ impl AckClock {
     /// Time from an acknowledgement at the tap to its answer there; zero while not known.
     pub(super) fn reaction(&self) -> Micros {
         self.reaction.unwrap_or_default()
+    }
+
+    /// Whether the tap is known to stand so near the sender that what is on its way to it hardly counts.
+    pub(super) fn is_near(&self, srtt: Option<Micros>) -> bool {
+        let near = srtt.map_or(NEAR, |srtt| NEAR.max(Micros(srtt.0 / NEAR_PART)));
+        self.reaction.is_some_and(|reaction| reaction <= near)
     }
 
     /// An acknowledgement of new data. `ends_flight`: the first one for a flight that filled the window.

@@ -1,4 +1,4 @@
-//! Which congestion control a sender runs: the replica with the fewest contradictions wins.
+//! Which congestion control a sender runs, by what its packets said so far.
 
 /// The congestion controls that are told apart.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -26,54 +26,89 @@ impl Flavour {
     }
 }
 
-/// A contradiction counts for at most this, and the lead of the best is kept below three of them: a wrong verdict can turn.
-const CONTRADICTION_MOST: f64 = 1.0;
-const LEAD_MOST: f64 = 3.0;
-/// Lead from which a flavour is named.
-const LEAD_TO_NAME: f64 = 0.15;
+/// One observation counts for at most this, and what was gathered is kept below three of them: a wrong verdict can turn.
+const OBSERVATION_MOST: f32 = 1.0;
+const LEANING_MOST: f32 = 3.0;
+/// Leaning from which a flavour is named.
+const CLEAR: f32 = 0.15;
+/// BBR holds on where Reno backs off most: what speaks for Reno against CUBIC by this much speaks against BBR, too.
+const CLEARLY_RENO: f32 = 1.0;
 
-/// Contradictions so far, relative to the replica with the fewest: 0 is the best.
+/// What the packets speak for, on two scales: Reno against CUBIC, by the windows that each should have; BBR against both, by
+/// whether the sender paces and whether it backs off. That both windows are wrong alike is on neither: it speaks of the
+/// replicas, not of the sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Contradictions {
-    /// Against Reno.
-    pub reno: f64,
-    /// Against CUBIC.
-    pub cubic: f64,
-    /// Against BBR.
-    pub bbr: f64,
+pub struct Leaning {
+    /// Towards Reno; below 0, towards CUBIC.
+    reno: f32,
+    /// Towards BBR; below 0, towards either of the others.
+    bbr: f32,
+    /// What the flows of the same host speak for: holds while this one's own packets say nothing.
+    prior: Flavour,
 }
 
-impl Contradictions {
-    /// Adds to each.
-    pub(super) fn add(&mut self, reno: f64, cubic: f64, bbr: f64) {
-        self.reno += reno.min(CONTRADICTION_MOST);
-        self.cubic += cubic.min(CONTRADICTION_MOST);
-        self.bbr += bbr.min(CONTRADICTION_MOST);
-        let least = self.reno.min(self.cubic).min(self.bbr);
-        self.reno = (self.reno - least).min(LEAD_MOST);
-        self.cubic = (self.cubic - least).min(LEAD_MOST);
-        self.bbr = (self.bbr - least).min(LEAD_MOST);
+impl Leaning {
+    /// The flows of the same host speak for `prior`.
+    pub(super) fn presume(&mut self, prior: Flavour) {
+        self.prior = prior;
+    }
+
+    /// How much of its window each replica was wrong by: what sets Reno and CUBIC apart counts.
+    pub(super) fn compare(&mut self, reno: f64, cubic: f64) {
+        self.reno = gather(self.reno, cubic.min(1.0) - reno.min(1.0));
+    }
+
+    /// Something that BBR does and the others do not; below 0, the other way round.
+    pub(super) fn lean_to_bbr(&mut self, by: f64) {
+        self.bbr = gather(self.bbr, by);
+    }
+
+    /// How far it leans towards BBR; below 0, away from it.
+    pub(super) fn bbr(&self) -> f64 {
+        f64::from(self.bbr)
+    }
+
+    /// What its own packets make clear.
+    pub fn own(&self) -> Flavour {
+        if self.bbr >= CLEAR {
+            Flavour::Bbr
+        } else if self.reno.abs() < CLEAR || (self.bbr > -CLEAR && self.reno < CLEARLY_RENO) {
+            Flavour::Unknown
+        } else {
+            self.loss_based()
+        }
+    }
+
+    /// What is clear, by its own packets or else by its host, where they do not speak against that.
+    pub fn verdict(&self) -> Flavour {
+        let denied = match self.prior {
+            Flavour::Unknown => true,
+            Flavour::Reno => self.reno <= -CLEAR,
+            Flavour::Cubic => self.reno >= CLEAR,
+            Flavour::Bbr => self.bbr <= -CLEAR,
+        };
+        match self.own() {
+            Flavour::Unknown if denied => Flavour::Unknown,
+            Flavour::Unknown => self.prior,
+            own => own,
+        }
     }
 
     /// The flavour to go by: on a tie CUBIC, the default of Linux, Windows and macOS; never unknown.
     pub(super) fn best(&self) -> Flavour {
-        if self.cubic <= self.reno && self.cubic <= self.bbr {
-            Flavour::Cubic
-        } else if self.reno <= self.bbr {
-            Flavour::Reno
-        } else {
-            Flavour::Bbr
+        match self.verdict() {
+            Flavour::Unknown => self.loss_based(),
+            clear => clear,
         }
     }
 
-    /// The flavour that is clear.
-    pub(super) fn verdict(&self) -> Flavour {
-        let best = self.best();
-        let next = match best {
-            Flavour::Reno => self.cubic.min(self.bbr),
-            Flavour::Cubic => self.reno.min(self.bbr),
-            Flavour::Bbr | Flavour::Unknown => self.reno.min(self.cubic),
-        };
-        if next >= LEAD_TO_NAME { best } else { Flavour::Unknown }
+    fn loss_based(&self) -> Flavour {
+        if self.reno > 0.0 { Flavour::Reno } else { Flavour::Cubic }
     }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a few digits are enough")]
+fn gather(so_far: f32, by: f64) -> f32 {
+    let by = (by as f32).clamp(-OBSERVATION_MOST, OBSERVATION_MOST);
+    (so_far + by).clamp(-LEANING_MOST, LEANING_MOST)
 }

@@ -2,8 +2,8 @@
 //!
 //! Three windows grow and back off side by side as Reno, CUBIC and BBR would ([`reno`], [`cubic`], [`bbr`] on
 //! [`replica`]). What the packets show corrects them ([`evidence`]): a pipe above a window raises it, a pipe that stays
-//! below it although every acknowledgement is answered at once lowers it. Each correction is a contradiction, and the
-//! flavour with the fewest wins ([`flavour`]). What held the sender back in its last round trip is said beside every
+//! below it although every acknowledgement is answered at once lowers it. Which of them needed the fewer corrections, and
+//! whether the sender paces and backs off, tells its congestion control ([`flavour`]). What held the sender back in its last round trip is said beside every
 //! value ([`limiter`]). Packets come in by [`packets`], the rules by which they speak are in [`rules`], what is said at
 //! losses and ends in [`sampling`].
 //!
@@ -37,7 +37,7 @@ use self::bbr::Bbr;
 use self::cubic::Cubic;
 use self::cwnd::INITIAL;
 use self::evidence::AckClock;
-use self::flavour::{Contradictions, Flavour};
+use self::flavour::{Flavour, Leaning};
 use self::limiter::Rounds;
 use self::reno::Reno;
 use self::replica::Replica;
@@ -77,7 +77,7 @@ pub struct Shadow {
     reno: Replica<Reno>,
     cubic: Replica<Cubic>,
     bbr: Option<Box<Bbr>>,
-    contradictions: Contradictions,
+    leaning: Leaning,
     clock: AckClock,
     rounds: Rounds,
     transfer: Transfer,
@@ -105,7 +105,7 @@ impl Shadow {
             reno: Replica::new(initial, Reno),
             cubic: Replica::new(initial, Cubic::default()),
             bbr: None,
-            contradictions: Contradictions::default(),
+            leaning: Leaning::default(),
             clock: AckClock::default(),
             rounds: Rounds::default(),
             transfer: Transfer::default(),
@@ -141,7 +141,7 @@ impl Shadow {
         if let State::Recovery(_) = self.state {
             return Phase::Recovery;
         }
-        let slow_start = match (self.contradictions.best(), &self.bbr) {
+        let slow_start = match (self.leaning.best(), &self.bbr) {
             (Flavour::Bbr, Some(bbr)) => bbr.starting(),
             (Flavour::Reno, _) => self.reno.in_slow_start(),
             _ => self.cubic.in_slow_start(),
@@ -151,7 +151,12 @@ impl Shadow {
 
     /// What held the sender back in the last full round trip and the current one.
     pub fn limiter(&self) -> Limiter {
-        self.rounds.limiter(self.contradictions.best() == Flavour::Bbr)
+        self.rounds.limiter(self.leaning.best() == Flavour::Bbr)
+    }
+
+    /// The sender's smoothed round trip: what lies between tap and sender is added where it is known.
+    pub fn srtt(&self) -> Option<Micros> {
+        self.rto.srtt().map(|srtt| Micros(srtt.0.saturating_add(self.clock.reaction().0)))
     }
 
     /// Where in the sawtooth the window is; see [`crate::flow::sample::WindowSample::sawtooth`].
@@ -162,12 +167,20 @@ impl Shadow {
 
     /// The congestion control that the packets speak for.
     pub fn flavour(&self) -> Flavour {
-        self.contradictions.verdict()
+        self.leaning.verdict()
     }
 
-    /// How badly each flavour fits.
-    pub fn contradictions(&self) -> Contradictions {
-        self.contradictions
+    /// The flows of the same host speak for `prior`: that holds while this one's own packets say nothing.
+    pub fn presume(&mut self, at: Timestamp, prior: Flavour) {
+        self.leaning.presume(prior);
+        if self.leaning.best() == Flavour::Bbr {
+            self.follow_as_bbr(at);
+        }
+    }
+
+    /// What its packets speak for.
+    pub fn leaning(&self) -> Leaning {
+        self.leaning
     }
 
     /// Packets that `bytes` of what is outstanding make.
@@ -181,7 +194,7 @@ impl Shadow {
     }
 
     fn best_segments(&self) -> f64 {
-        match (self.contradictions.best(), &self.bbr) {
+        match (self.leaning.best(), &self.bbr) {
             (Flavour::Bbr, Some(bbr)) => bbr.segments(),
             (Flavour::Reno, _) => self.reno.cwnd.segments(),
             _ => self.cubic.cwnd.segments(),

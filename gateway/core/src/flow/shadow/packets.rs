@@ -40,6 +40,10 @@ impl Shadow {
             State::Recovery(_) => {
                 self.reno.follow_pipe(pipe);
                 self.cubic.follow_pipe(pipe);
+                // Neither lets more into the network than it had before.
+                if self.pipe_at_loss > 0 && pipe > u32::from(self.pipe_at_loss) + 1 {
+                    self.weigh_back_off(at, pipe);
+                }
             }
             State::Open | State::Loss(_) => {}
         }
@@ -110,7 +114,7 @@ impl Shadow {
         }
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
             self.weigh_clocking(at, ended);
-            self.weigh_filling(ended);
+            self.weigh_filling(at, ended);
         }
     }
 
@@ -129,6 +133,7 @@ impl Shadow {
             bbr.leave_recovery();
         }
         self.state = State::Open;
+        self.pipe_at_loss = 0;
         self.rounds.forget(self.nxt);
         self.clock.break_run();
     }
@@ -176,7 +181,7 @@ impl Shadow {
         };
         let reno = self.reno.grow(&progress);
         let cubic = self.cubic.grow(&progress);
-        let earned = match self.contradictions.best() {
+        let earned = match self.leaning.best() {
             Flavour::Reno => reno,
             Flavour::Cubic => cubic,
             Flavour::Bbr | Flavour::Unknown => 0.0,

@@ -21,11 +21,19 @@ const FILLING_LEAST: u16 = 3;
 /// to go out in one burst.
 const FILLING_SLACK: f64 = 0.1;
 const BURST_HELD_BACK: f64 = 2.0;
-/// A sender with a pipe of at least so many segments at a loss, and of at most this part of them in a round trip after it,
-/// which is what Reno or CUBIC would make of it, backed off: BBR does not.
-const BACK_OFF_LEAST: f64 = 8.0;
-const BACK_OFF_PART: f64 = 0.85;
+/// A sender with a pipe of at least so many segments at a loss, and of at most the first part of them in a round trip after
+/// it, which is what Reno or CUBIC would make of it, backed off; with the second part or more it did not.
+const BACK_OFF_LEAST: f64 = 5.0;
+const BACK_OFF_PART: f64 = 0.82;
+const STAYED_PART: f64 = 0.9;
+/// Up to so many segments Reno and CUBIC back off to the same window; from so many on their windows differ by two or more.
+const ALIKE_UP_TO: f64 = 2.0;
+const TELLING_FROM: f64 = 10.0;
+/// Segments that a filled window may lack where nothing is held back for a burst.
+const FILLED_NEARLY: f64 = 1.0;
+const FILLED_PART: f64 = 0.05;
 const BACK_OFF_WEIGHT: f64 = 0.2;
+const STAYED_WEIGHT: f64 = 0.15;
 /// Contradiction of a round trip whose pipe is off by as much as it is large.
 const FILLING_WEIGHT: f64 = 0.5;
 /// Lead at which BBR is given up until its rivals are contradicted again.
@@ -64,10 +72,16 @@ impl Shadow {
         };
         let probe = late && f64::from(pipe) < self.best_segments() + 2.0;
         if !probe {
-            let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
-            let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
-            self.contradict(reno, cubic, bbr);
+            self.weigh_raise(pipe);
         }
+    }
+
+    /// Both replicas wrong alike says something of the replicas, not of the sender: only what sets them apart counts.
+    pub(super) fn weigh_raise(&mut self, pipe: u32) {
+        let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
+        let bbr = self.bbr.as_mut().map_or(0.0, |bbr| bbr.raise(pipe));
+        self.compare(reno, cubic);
+        self.lean_to_bbr(-(bbr - reno.min(cubic)).max(0.0));
     }
 
     /// Rule 2: a pipe that stays below a window although every acknowledgement is answered at once lowers it.
@@ -77,7 +91,7 @@ impl Shadow {
         let (reno, cubic) = (self.reno.lower(pipe, ahead, srtt), self.cubic.lower(pipe, ahead, srtt));
         self.cubic.law.stayed_within();
         self.known = true;
-        self.contradict(reno, cubic, reno.min(cubic));
+        self.compare(reno, cubic);
     }
 
     /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace. An application that writes at a steady rate
@@ -90,52 +104,90 @@ impl Shadow {
         }
         let share = f64::from(ended.clocked) / f64::from(ended.full_sized);
         if share > 0.7 {
-            self.contradict(0.0, 0.0, CLOCKING_WEIGHT);
-            if self.contradictions.bbr >= BBR_GIVEN_UP {
+            self.lean_to_bbr(-CLOCKING_WEIGHT);
+            if self.leaning.bbr() <= -BBR_GIVEN_UP {
                 self.bbr = None;
             }
         } else if share < 0.4 && self.rounds.still() {
-            self.contradict(0.0, 0.0, CLOCKING_WEIGHT);
+            self.lean_to_bbr(-CLOCKING_WEIGHT);
         } else if share < 0.4 && self.rounds.searching() {
-            self.contradict(CLOCKING_WEIGHT, CLOCKING_WEIGHT, 0.0);
-            if self.bbr.is_none() {
-                let window = self.best_segments();
-                let reaction = self.clock.reaction().0;
-                let min_rtt = self.min_rtt.map(|(rtt, since)| (Micros(rtt.0.saturating_add(reaction)), since));
-                self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, min_rtt)));
-            }
+            self.lean_to_bbr(CLOCKING_WEIGHT);
+            self.follow_as_bbr(at);
+        }
+    }
+
+    /// From here on a replica of BBR runs beside the others.
+    pub(super) fn follow_as_bbr(&mut self, at: Timestamp) {
+        if self.bbr.is_none() {
+            let window = self.best_segments();
+            let reaction = self.clock.reaction().0;
+            let min_rtt = self.min_rtt.map(|(rtt, since)| (Micros(rtt.0.saturating_add(reaction)), since));
+            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, min_rtt)));
         }
     }
 
     /// Rule 4: a sender that its window holds back fills it. BBR has at least its share of the path in the network, and at
     /// most its window.
-    pub(super) fn weigh_filling(&mut self, ended: Signs) {
+    pub(super) fn weigh_filling(&mut self, at: Timestamp, ended: Signs) {
         let judged = ended.full_sized >= FILLING_LEAST && !ended.ran_dry && !ended.receiver_full;
         if self.state != State::Open || !judged {
             return;
         }
         let pipe = f64::from(ended.pipe_max_segments);
-        let outside = |least: f64, most: f64| {
-            let (least, most) = (least * (1.0 - FILLING_SLACK) - BURST_HELD_BACK, most * (1.0 + FILLING_SLACK));
+        let outside = |least: f64, most: f64, slack: f64, held_back: f64| {
+            let (least, most) = (least * (1.0 - slack) - held_back, most * (1.0 + slack));
             FILLING_WEIGHT * (least - pipe).max(pipe - most).max(0.0) / pipe.max(1.0)
         };
-        let (reno, cubic) = (self.reno.cwnd.segments(), self.cubic.cwnd.segments());
-        let (reno, cubic) = (outside(reno, reno), outside(cubic, cubic));
+        let (reno, cubic) = (f64::from(self.reno.cwnd.whole()), f64::from(self.cubic.cwnd.whole()));
+        // Where one of them is filled to the segment, the other has no excuse.
+        let near = reno.min(cubic) - pipe <= FILLED_NEARLY;
+        let (slack, held_back) = if near { (0.0, FILLED_NEARLY) } else { (FILLING_SLACK, BURST_HELD_BACK) };
+        let (reno, cubic) = (outside(reno, reno, slack, held_back), outside(cubic, cubic, slack, held_back));
         let bbr = match &self.bbr {
-            Some(bbr) if !bbr.starting() && !bbr.probing() => outside(self.share_segments(), bbr.segments()),
+            Some(bbr) if !bbr.starting() && !bbr.probing() => {
+                outside(self.share_segments(), bbr.segments(), FILLING_SLACK, BURST_HELD_BACK)
+            }
             _ => 0.0,
         };
-        // A pipe that fills neither window speaks for an application at a steady rate no less than for BBR.
-        let both = reno.min(cubic);
-        let at_loss = f64::from(std::mem::take(&mut self.pipe_at_loss));
-        let backed_off = at_loss >= BACK_OFF_LEAST && pipe <= at_loss * BACK_OFF_PART && both <= 0.0;
-        let bbr = (bbr - both).max(0.0) + if backed_off { BACK_OFF_WEIGHT } else { 0.0 };
-        self.contradict(reno - both, cubic - both, bbr);
+        // A pipe that fills neither window speaks for an application at a steady rate as for anything else.
+        let neither = reno.min(cubic);
+        if neither <= 0.0 {
+            self.compare(reno, cubic);
+        }
+        self.lean_to_bbr(-(bbr - neither).max(0.0));
+        self.weigh_back_off(at, ended.pipe_max_segments);
     }
 
-    pub(super) fn contradict(&mut self, reno: f64, cubic: f64, bbr: f64) {
+    /// Rule 5: Reno and CUBIC back off at a loss or mark, BBR does not. `pipe_segments`: the largest pipe since.
+    pub(super) fn weigh_back_off(&mut self, at: Timestamp, pipe_segments: u32) {
+        let (before, after) = (f64::from(std::mem::take(&mut self.pipe_at_loss)), f64::from(pipe_segments));
+        if before < BACK_OFF_LEAST || !self.clock.is_near(self.rto.srtt()) {
+            return;
+        }
+        let (reno, cubic) = (f64::from(self.reno.cwnd.whole()), f64::from(self.cubic.cwnd.whole()));
+        let fills = |window: f64| (0.0..=FILLED_NEARLY + window * FILLED_PART).contains(&(window - after));
+        let filled = fills(reno) || fills(cubic);
+        if after <= before * BACK_OFF_PART && filled {
+            self.lean_to_bbr(-BACK_OFF_WEIGHT);
+        } else if after >= before * STAYED_PART {
+            self.lean_to_bbr(STAYED_WEIGHT);
+            self.follow_as_bbr(at);
+        }
+    }
+
+    /// Takes by how much of them the replicas of Reno and CUBIC were wrong. Where windows are small the two hardly differ, and a
+    /// segment more or less says little.
+    pub(super) fn compare(&mut self, reno: f64, cubic: f64) {
         if self.known {
-            self.contradictions.add(reno, cubic, bbr);
+            let window = f64::from(self.reno.cwnd.whole().max(self.cubic.cwnd.whole()));
+            let weight = ((window - ALIKE_UP_TO) / (TELLING_FROM - ALIKE_UP_TO)).clamp(0.0, 1.0);
+            self.leaning.compare(reno * weight, cubic * weight);
+        }
+    }
+
+    fn lean_to_bbr(&mut self, by: f64) {
+        if self.known {
+            self.leaning.lean_to_bbr(by);
         }
     }
 }

@@ -19,7 +19,7 @@ impl Shadow {
     /// sample, for the caller to count.
     pub fn on_loss(
         &mut self,
-        _at: Timestamp,
+        at: Timestamp,
         kind: LossKind,
         pipe_before: u64,
         _flight_before: u64,
@@ -29,7 +29,7 @@ impl Shadow {
         }
         let was_known = self.known;
         if self.state == State::Open && kind != LossKind::Timeout {
-            self.settle_before_loss(pipe_before);
+            self.settle_before_loss(at, pipe_before);
         }
         let sample = if was_known { self.loss_sample(kind) } else { Err(Ignored::Midstream) };
         self.transfer.lost = true;
@@ -53,7 +53,7 @@ impl Shadow {
             return Err(Ignored::EndAfterLoss);
         }
         let Some(end) = transfer.end else { return Err(Ignored::AppLimited) };
-        let reached = match self.contradictions.best() {
+        let reached = match self.leaning.best() {
             Flavour::Bbr => self.share_segments(),
             _ => end.window_segments,
         };
@@ -67,12 +67,13 @@ impl Shadow {
     }
 
     /// What the last round trips show corrects the replicas before they back off.
-    fn settle_before_loss(&mut self, pipe_before: u64) {
+    fn settle_before_loss(&mut self, at: Timestamp, pipe_before: u64) {
         let recent = self.rounds.recent();
         let unknown = self.clock.unknown_bytes(self.delivered_bytes);
         let ahead = self.packets(unknown);
         let pipe = self.recent_pipe(pipe_before.saturating_add(unknown));
-        let (mut reno, mut cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
+        self.weigh_raise(pipe);
+        let (mut reno, mut cubic) = (0.0, 0.0);
         let clocked = f64::from(recent.clocked) >= CLOCKED_BEFORE_LOSS * f64::from(recent.full_sized);
         if clocked && recent.full_sized > 0 && !recent.receiver_full && !recent.ran_dry {
             let srtt = self.rto.srtt();
@@ -80,8 +81,10 @@ impl Shadow {
             cubic += self.cubic.lower(pipe, ahead, srtt);
             self.known = true;
         }
-        let bbr = self.bbr.as_mut().map_or(reno.min(cubic), |bbr| bbr.raise(pipe));
-        self.contradict(reno, cubic, bbr);
+        self.compare(reno, cubic);
+        if !recent.ran_dry && !recent.receiver_full && recent.pipe_max_segments > 0 {
+            self.weigh_back_off(at, pipe);
+        }
     }
 
     fn loss_sample(&self, kind: LossKind) -> Result<ShadowSample, Ignored> {
@@ -95,7 +98,7 @@ impl Shadow {
             Phase::SlowStart => Err(Ignored::SlowStartLoss),
             Phase::Recovery => Err(Ignored::LossInRecovery),
             Phase::CongestionAvoidance => {
-                let window = match self.contradictions.best() {
+                let window = match self.leaning.best() {
                     Flavour::Bbr => self.share_segments(),
                     _ => self.best_segments(),
                 };
@@ -123,7 +126,10 @@ impl Shadow {
             self.pipe_at_loss = u16::try_from(self.recent_pipe(pipe_before)).unwrap_or(u16::MAX);
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
-            if let Some(bbr) = &mut self.bbr {
+            // To a mark BBR does not react.
+            if let Some(bbr) = &mut self.bbr
+                && kind != LossKind::Ecn
+            {
                 bbr.enter_recovery(pipe_before as f64 / f64::from(self.mss));
             }
             self.state = State::Recovery(self.nxt);
@@ -132,7 +138,7 @@ impl Shadow {
                 self.leave_recovery();
             }
         }
-        let after = match self.contradictions.best() {
+        let after = match self.leaning.best() {
             Flavour::Reno => f64::from(self.reno.cwnd.threshold()),
             Flavour::Cubic => f64::from(self.cubic.cwnd.threshold()),
             Flavour::Bbr | Flavour::Unknown => before,

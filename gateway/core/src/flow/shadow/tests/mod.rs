@@ -56,20 +56,65 @@ fn the_pipe_after_a_loss_speaks_for_the_control_whose_window_it_fills() {
     let after_loss = |pipe_segments: u32, ran_dry: bool| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
         rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+        // The tap stands beside the sender.
+        shadow.clock.on_ack(at, delivered, true);
+        shadow.clock.learn_reaction(at, Some(RTT));
         let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 80 * MSS, 80 * MSS);
         shadow.on_recovery_end(at, 0);
         let signs = Signs { full_sized: 30, pipe_max_segments: pipe_segments, ran_dry, ..Signs::default() };
-        (0..4).for_each(|_| shadow.weigh_filling(signs));
-        (shadow.contradictions().best(), shadow.flavour())
+        (0..4).for_each(|_| shadow.weigh_filling(at, signs));
+        (shadow.leaning().best(), shadow.flavour())
     };
     assert_eq!(after_loss(40, false), (Flavour::Reno, Flavour::Reno));
     assert_eq!(after_loss(56, false), (Flavour::Cubic, Flavour::Cubic));
+    assert_eq!(after_loss(80, false), (Flavour::Bbr, Flavour::Bbr), "it did not back off");
     assert_eq!(after_loss(40, true), (Flavour::Cubic, Flavour::Unknown), "the application had no more: the usual one");
     assert_eq!(
         after_loss(20, false),
-        (Flavour::Reno, Flavour::Unknown),
-        "nearer to it, but it should have filled its window"
+        (Flavour::Cubic, Flavour::Unknown),
+        "nearer to Reno's, but that should have been filled"
     );
+}
+
+#[test]
+fn what_other_flows_of_the_host_tell_holds_until_its_own_packets_speak_against_it() {
+    let mut shadow = opened();
+    shadow.presume(Timestamp(0), Flavour::Bbr);
+    assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Bbr, Flavour::Unknown));
+    assert!(shadow.bbr.is_some(), "and is followed from the start");
+    shadow.leaning.lean_to_bbr(-0.2);
+    assert_eq!(shadow.flavour(), Flavour::Unknown);
+    shadow.leaning.compare(0.0, 0.3);
+    assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Reno, Flavour::Reno));
+}
+
+#[test]
+fn both_windows_wrong_alike_name_nobody() {
+    let mut shadow = opened();
+    for _ in 0..9 {
+        shadow.leaning.compare(0.9, 0.9);
+    }
+    assert_eq!(shadow.leaning().own(), Flavour::Unknown);
+    // A window of four hardly tells the two apart, one of forty does.
+    for (window, named) in [(4, Flavour::Unknown), (40, Flavour::Cubic)] {
+        let mut shadow = opened();
+        shadow.leaning.lean_to_bbr(-1.0);
+        (shadow.reno.cwnd.set(window), shadow.cubic.cwnd.set(window));
+        shadow.compare(0.3, 0.0);
+        assert_eq!(shadow.flavour(), named, "{window}");
+    }
+}
+
+#[test]
+fn a_mark_is_nothing_to_bbr() {
+    let mut shadow = opened();
+    shadow.presume(Timestamp(0), Flavour::Bbr);
+    let (mut at, mut delivered) = (Timestamp(0), 0);
+    rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+    let before = whole(&shadow);
+    let _sample = shadow.on_loss(at, LossKind::Ecn, 9 * MSS, 9 * MSS);
+    assert_eq!(whole(&shadow), before);
+    let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 9 * MSS, 9 * MSS);
 }
 
 #[test]
