@@ -124,8 +124,9 @@ impl Connection {
             && let Some(peer) = peer.as_mut()
             && let (Some(own), Some(other)) = (sender.syn, peer.syn)
         {
-            sender.agree(&own, &other, segment.at);
-            peer.agree(&other, &own, segment.at);
+            let (reaction, peer_reaction) = (peer.handshake_rtt(), sender.handshake_rtt());
+            sender.agree(&own, &other, reaction, segment.at);
+            peer.agree(&other, &own, peer_reaction, segment.at);
         }
         let look_at = peer.as_mut().and_then(|peer| peer.end_or_await_silence(segment.at, context));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) || self.stage != Stage::Established {

@@ -61,6 +61,9 @@ pub(crate) struct CumulativeAck {
     pub(crate) sacked_before: u64,
     /// Time since the segment that ends exactly there was sent, where that is a valid sample.
     pub(crate) rtt: Option<Micros>,
+    /// Time since the lowest segment acknowledged was sent, where nothing of it all was sent again or SACKed before: what a
+    /// sender smooths, so with the wait for a delayed acknowledgement (`tcp_clean_rtx_queue`).
+    pub(crate) oldest_rtt: Option<Micros>,
     /// The segment that ends there was sent more than once (Karn's rule).
     pub(crate) ambiguous: bool,
     /// The times do not make a round trip ([`round_trip`]).
@@ -264,9 +267,12 @@ impl Scoreboard {
         }
         self.una = ack;
         self.nxt = self.nxt.max(ack);
+        let oldest = self.segments.front().map(|segment| segment.stamp.at);
+        let mut sent_once = true;
         while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end <= ack) {
             self.segments.pop_front();
             self.forget(&segment);
+            sent_once &= segment.transmissions == 1;
             if segment.marks.has(Mark::Sacked) {
                 outcome.sacked_before += segment.len();
             } else {
@@ -284,6 +290,9 @@ impl Scoreboard {
             self.acked_sent = self.acked_sent.max(segment.stamp.at);
         }
         self.acknowledge_part_of_head(ack, &mut outcome);
+        if sent_once && outcome.rtt.is_some() && outcome.sacked_before == 0 {
+            outcome.oldest_rtt = oldest.and_then(|sent| round_trip(sent, at));
+        }
         if self.segments.is_empty() && self.segments.capacity() > 64 {
             self.segments.shrink_to(32);
         }

@@ -29,6 +29,7 @@ fn an_acknowledgement_of_a_segments_end_times_it() {
     assert_eq!((first.advanced, first.rtt), (100, Some(Micros(50_000))));
     let two = board.acknowledge(300, ms(60), None);
     assert_eq!((two.advanced, two.rtt), (200, Some(Micros(58_000))));
+    assert_eq!(two.oldest_rtt, Some(Micros(59_000)), "its sender times the first of them");
     assert_eq!(board.acknowledge(300, ms(70), None).rtt, None, "a duplicate times nothing");
     assert_eq!(board.acknowledge(350, ms(80), None).rtt, None, "inside a segment");
     assert_eq!(board.acknowledge(400, ms(90), None).rtt, None, "that segment was acknowledged in part");

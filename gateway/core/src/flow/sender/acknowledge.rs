@@ -51,12 +51,15 @@ impl Sender {
         self.last_ack = Some(at);
         self.last_active = Some(context.now);
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, context);
+        let (lost_before, _) = self.board.lost_and_repeated();
         if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
             let path = PathTimes { min_rtt, srtt: self.rtt.smoothed(), recovering: self.recovery.is_active() };
             self.board.deem_lost_by_time(at, &path);
         } else if sacked_bytes > 0 {
             self.board.deem_lost();
         }
+        let (lost, repeated) = self.board.lost_and_repeated();
+        let lost_bytes = lost.saturating_sub(lost_before);
         self.delivered += seen_advance - cumulative.sacked_before.min(seen_advance) + sacked_bytes;
 
         let rtt = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
@@ -86,7 +89,9 @@ impl Sender {
             }
         }
         let pipe_before = self.pipe_without_losses();
-        let (lost, repeated) = if self.sack_agreed { self.board.lost_and_repeated() } else { (0, 0) };
+        // A tap some way off does not know what the sender had sent when it heard of the loss.
+        let afar = || self.followed.as_deref().is_some_and(|followed| followed.shadow.is_afar());
+        let (lost, repeated) = if lost > 0 && self.sack_agreed && !afar() { (lost, repeated) } else { (0, 0) };
         let progress = Progress {
             lost,
             repeated,
@@ -98,7 +103,8 @@ impl Sender {
             ece: segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN),
         };
         self.turn(&progress, pipe_before, at, context);
-        self.tell_acked(&progress, seen_advance, sacked_bytes, rtt, at, context);
+        let rtts = [rtt, cumulative.oldest_rtt];
+        self.tell_acked(&progress, [seen_advance, sacked_bytes, lost_bytes], rtts, at, context);
     }
 
     /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the one to go by.
@@ -213,9 +219,8 @@ impl Sender {
     fn tell_acked(
         &mut self,
         progress: &Progress,
-        acked_bytes: u64,
-        sacked_bytes: u64,
-        rtt: Option<Micros>,
+        [acked_bytes, sacked_bytes, lost_bytes]: [u64; 3],
+        [rtt, oldest_rtt]: [Option<Micros>; 2],
         at: Timestamp,
         context: &mut Context<'_>,
     ) {
@@ -237,9 +242,11 @@ impl Sender {
                 flight,
                 peer_window,
                 rtt,
+                oldest_rtt,
                 srtt: self.rtt.smoothed(),
                 min_rtt: self.rtt.min(),
                 delivered_bytes: self.delivered,
+                lost_bytes,
             },
         );
         if acked_bytes > 0 && progress.una >= followed.round_end {

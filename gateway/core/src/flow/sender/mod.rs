@@ -103,6 +103,8 @@ pub(crate) struct Sender {
     fin_end: Option<u64>,
     /// The handshake's round trip.
     handshake_rtt: Option<Micros>,
+    /// How long its answer to the peer's SYN took.
+    reaction: Option<Micros>,
     /// Its connection, where its window is wanted.
     follow: Option<ConnectionId>,
     /// Its start was not seen.
@@ -140,6 +142,7 @@ impl Sender {
             syns: 0,
             fin_end: None,
             handshake_rtt: None,
+            reaction: None,
             follow,
             midstream,
             followed: None,
@@ -198,8 +201,14 @@ impl Sender {
         self.board.flight() == 0 && self.last_active.is_some_and(|last| now.since(last) > self.rtt.timeout())
     }
 
-    /// Both SYNs were seen: what they agree on holds.
-    pub(crate) fn agree(&mut self, own: &Syn, peer: &Syn, at: Timestamp) {
+    /// The handshake's round trip, as far as it is the tap's from here.
+    pub(crate) fn handshake_rtt(&self) -> Option<Micros> {
+        self.handshake_rtt
+    }
+
+    /// Both SYNs were seen: what they agree on holds. `reaction`: how long after the peer's SYN the answer passed the tap.
+    pub(crate) fn agree(&mut self, own: &Syn, peer: &Syn, reaction: Option<Micros>, at: Timestamp) {
+        self.reaction = self.reaction.or(reaction.filter(|_| own.is_answer));
         if let (Some(own), Some(peer)) = (own.offer, peer.offer) {
             self.sack_agreed = own.sack_permitted && peer.sack_permitted;
             self.size.agree(own.mss, peer.mss, own.timestamps && peer.timestamps);

@@ -330,6 +330,9 @@ impl Sender {
         if self.syns >= LOST_HANDSHAKE {
             followed.shadow.on_lost_handshake();
         }
+        if let Some(reaction) = self.reaction {
+            followed.shadow.on_reaction(reaction);
+        }
         followed.compare_notes(context);
         self.followed = Some(followed);
         self.tell_segment_size(segment.at);

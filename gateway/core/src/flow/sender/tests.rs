@@ -73,7 +73,7 @@ impl Script {
         syn.options.sack_permitted = true;
         script.take_sent(&syn);
         let own = script.sender.syn.unwrap();
-        script.sender.agree(&own, &own, at(0));
+        script.sender.agree(&own, &own, None, at(0));
         script.ack(100, 0);
         script
     }

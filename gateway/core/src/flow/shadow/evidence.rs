@@ -97,6 +97,16 @@ impl AckClock {
         self.reaction.is_some_and(|reaction| reaction <= near)
     }
 
+    /// Whether it is known to stand farther off.
+    pub(super) fn is_afar(&self, srtt: Option<Micros>) -> bool {
+        self.reaction.is_some() && !self.is_near(srtt)
+    }
+
+    /// A first idea of how long an answer takes; a shorter one that is seen holds.
+    pub(super) fn presume_reaction(&mut self, reaction: Micros) {
+        self.reaction = self.reaction.or(Some(reaction));
+    }
+
     /// An acknowledgement of new data. `ends_flight`: the first one for a flight that filled the window.
     pub(super) fn on_ack(&mut self, at: Timestamp, delivered_bytes: u64, ends_flight: bool) {
         if ends_flight {
@@ -264,6 +274,17 @@ mod tests {
         assert_eq!(clock.unknown_bytes(3_000), 2_000);
         clock.arrive(Timestamp::from_micros(9_000), 3_000);
         assert_eq!(clock.unknown_bytes(3_000), 0);
+    }
+
+    #[test]
+    fn the_handshake_gives_a_first_idea_of_the_distance() {
+        let mut clock = AckClock::default();
+        assert!(!clock.is_near(SRTT) && !clock.is_afar(SRTT), "not known");
+        clock.presume_reaction(Micros(10_000));
+        assert!(clock.is_afar(SRTT));
+        clock.on_ack(Timestamp::from_micros(0), 1_000, true);
+        clock.learn_reaction(Timestamp::from_micros(4_000), SRTT);
+        assert!(clock.is_near(SRTT), "an answer came sooner, in less than a sixteenth of the round trip");
     }
 
     #[test]

@@ -46,6 +46,8 @@ const STILL_ROUNDS: u8 = 24;
 pub(super) struct Rounds {
     pub(super) current: Signs,
     last: Option<Signs>,
+    /// A round trip ended ever.
+    any: bool,
     /// Largest pipe of the round trip in which it last changed, in segments; 0 before the first.
     changed_pipe_segments: u32,
     /// Round trips since.
@@ -63,6 +65,7 @@ impl Rounds {
         self.end = nxt;
         let ended = std::mem::take(&mut self.current);
         self.last = Some(ended);
+        self.any = true;
         self.note_change(ended.pipe_max_segments);
         Some(ended)
     }
@@ -90,8 +93,13 @@ impl Rounds {
 
     /// Forgets what was before a change of the window.
     pub(super) fn forget(&mut self, nxt: u64) {
-        *self =
-            Self { end: nxt, changed_pipe_segments: self.changed_pipe_segments, still: self.still, ..Self::default() };
+        *self = Self {
+            end: nxt,
+            any: self.any,
+            changed_pipe_segments: self.changed_pipe_segments,
+            still: self.still,
+            ..Self::default()
+        };
     }
 
     /// The last full round trip and the current one together.
@@ -99,12 +107,12 @@ impl Rounds {
         self.last.map_or(self.current, |last| last.with(self.current))
     }
 
-    /// What held the sender in them. `paced`: the sender's window is not meant to be filled (BBR).
+    /// What held the sender in them. `paced`: the sender's window is not meant to be filled, nor changed by losses (BBR).
     pub(super) fn limiter(&self, paced: bool) -> Limiter {
         let recent = self.recent();
         if self.current.receiver_full && !self.current.filled {
             Limiter::Receiver
-        } else if recent.filled || (paced && !recent.ran_dry && !recent.receiver_full && self.last.is_some()) {
+        } else if recent.filled || (paced && !recent.ran_dry && !recent.receiver_full && self.any) {
             Limiter::Window
         } else if recent.receiver_full {
             Limiter::Receiver
@@ -160,6 +168,15 @@ mod tests {
         let mut shadow = opened();
         send(&mut shadow, 10, 1_000_000);
         assert_eq!(shadow.on_transfer_end(Timestamp(0)).unwrap().reason, SampleReason::End);
+    }
+
+    #[test]
+    fn a_paced_sender_is_held_by_its_window_right_after_a_loss() {
+        let mut rounds = Rounds::default();
+        assert_eq!(rounds.limiter(true), Limiter::Unknown);
+        rounds.on_ack(0, 1_000);
+        rounds.forget(2_000);
+        assert_eq!((rounds.limiter(true), rounds.limiter(false)), (Limiter::Window, Limiter::Unknown));
     }
 
     #[test]

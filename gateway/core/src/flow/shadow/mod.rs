@@ -64,6 +64,8 @@ pub struct Shadow {
     /// Some evidence stands behind the window: always, but for a sender met in mid-stream.
     known: bool,
     state: State,
+    /// A mark began the reduction under way: BBR does not react to it.
+    by_mark: bool,
     /// Position in the stream of new bytes: all that were sent.
     nxt: u64,
     delivered_bytes: u64,
@@ -95,6 +97,7 @@ impl Shadow {
             mss: 0,
             known: !midstream,
             state: State::Open,
+            by_mark: false,
             nxt: 1 << 32,
             delivered_bytes: 0,
             small: SmallSegments::default(),
@@ -123,6 +126,16 @@ impl Shadow {
             self.rto.add(rtt, self.nxt, self.nxt);
         }
         self.min_rtt = self.min_rtt.or(handshake_rtt.map(|rtt| (rtt, at)));
+    }
+
+    /// The handshake showed how long an answer of the sender takes to the tap.
+    pub fn on_reaction(&mut self, reaction: Micros) {
+        self.clock.presume_reaction(reaction);
+    }
+
+    /// Whether the tap is known to stand some way off the sender.
+    pub fn is_afar(&self) -> bool {
+        self.clock.is_afar(self.rto.srtt())
     }
 
     /// The handshake had to be repeated: the sender begins with a window of one segment.

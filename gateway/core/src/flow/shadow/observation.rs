@@ -46,12 +46,16 @@ pub struct Acked {
     pub peer_window: Option<u64>,
     /// The round-trip time this acknowledgement measured.
     pub rtt: Option<Micros>,
+    /// The time that its sender smooths: since the oldest segment it acknowledges was sent.
+    pub oldest_rtt: Option<Micros>,
     /// Smoothed round-trip time.
     pub srtt: Option<Micros>,
     /// Smallest round-trip time so far.
     pub min_rtt: Option<Micros>,
     /// Bytes acknowledged or SACKed so far, each once.
     pub delivered_bytes: u64,
+    /// Bytes that it shows to be lost.
+    pub lost_bytes: u64,
 }
 
 /// How the sender learnt of congestion.

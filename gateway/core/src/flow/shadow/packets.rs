@@ -80,7 +80,7 @@ impl Shadow {
         }
         let una = self.nxt.saturating_sub(acked.flight);
         if let Some(rtt) = acked.rtt {
-            self.take_rtt(at, rtt, una);
+            self.take_rtt(at, rtt, acked.oldest_rtt.unwrap_or(rtt), una);
         }
         let small_bytes = self.small.acked(una);
         let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
@@ -109,7 +109,8 @@ impl Shadow {
                 pipe_bytes: acked.pipe,
                 rtt: acked.rtt.map(|rtt| Micros(rtt.0.saturating_add(self.clock.reaction().0))),
                 mss: self.mss,
-                recovering: self.state != State::Open,
+                recovering: self.state != State::Open && !self.by_mark,
+                lost_bytes: acked.lost_bytes,
             });
         }
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
@@ -129,17 +130,14 @@ impl Shadow {
     pub fn on_undo(&mut self, _at: Timestamp) {
         self.reno.cwnd.undo();
         self.cubic.cwnd.undo();
-        if let Some(bbr) = &mut self.bbr {
-            bbr.leave_recovery();
-        }
         self.state = State::Open;
         self.pipe_at_loss = 0;
         self.rounds.forget(self.nxt);
         self.clock.break_run();
     }
 
-    fn take_rtt(&mut self, at: Timestamp, rtt: Micros, una: u64) {
-        self.rto.add(rtt, una, self.nxt);
+    fn take_rtt(&mut self, at: Timestamp, rtt: Micros, smoothed: Micros, una: u64) {
+        self.rto.add(smoothed, una, self.nxt);
         if self.min_rtt.is_none_or(|(least, _)| rtt < least) {
             self.min_rtt = Some((rtt, at));
         }
@@ -193,9 +191,6 @@ impl Shadow {
         if let State::Recovery(_) = self.state {
             self.reno.leave_recovery();
             self.cubic.leave_recovery();
-        }
-        if let Some(bbr) = &mut self.bbr {
-            bbr.leave_recovery();
         }
         self.state = State::Open;
         self.rounds.forget(self.nxt);

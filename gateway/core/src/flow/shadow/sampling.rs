@@ -114,6 +114,7 @@ impl Shadow {
 
     fn back_off(&mut self, kind: LossKind, pipe_before: u64) {
         let before = self.best_segments();
+        self.by_mark = kind == LossKind::Ecn;
         if kind == LossKind::Timeout {
             let anew = self.state == State::Open;
             self.reno.time_out(anew);
@@ -126,11 +127,8 @@ impl Shadow {
             self.pipe_at_loss = u16::try_from(self.recent_pipe(pipe_before)).unwrap_or(u16::MAX);
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
-            // To a mark BBR does not react.
-            if let Some(bbr) = &mut self.bbr
-                && kind != LossKind::Ecn
-            {
-                bbr.enter_recovery(pipe_before as f64 / f64::from(self.mss));
+            if let Some(bbr) = &mut self.bbr {
+                bbr.lose();
             }
             self.state = State::Recovery(self.nxt);
             if kind == LossKind::TailLossProbe {

@@ -38,7 +38,10 @@ pub(in super::super) struct Delivery {
     pub(in super::super) pipe_bytes: u64,
     pub(in super::super) rtt: Option<Micros>,
     pub(in super::super) mss: u32,
+    /// Losses are being repaired; a reduction for a mark is none.
     pub(in super::super) recovering: bool,
+    /// Newly deemed lost.
+    pub(in super::super) lost_bytes: u64,
 }
 
 /// A packet sent, with the delivery account of that moment.

@@ -55,6 +55,8 @@ pub(super) struct Bbr {
     segments: f64,
     /// Window before a loss or a probe cut it.
     prior_segments: f64,
+    /// Losses were being repaired at the acknowledgement before.
+    was_recovering: bool,
     /// In the first round trip of a recovery.
     conserving: bool,
 }
@@ -76,6 +78,7 @@ impl Bbr {
             mode: Mode::Startup,
             segments,
             prior_segments: segments,
+            was_recovering: false,
             conserving: false,
         }
     }
@@ -176,9 +179,13 @@ impl Bbr {
         let mss = f64::from(delivery.mss.max(1));
         let acked = delivery.newly_bytes as f64 / mss;
         let target = self.target(delivery.mss);
-        if delivery.recovering && self.conserving {
-            self.segments = delivery.pipe_bytes as f64 / mss + acked;
-        } else if self.full() {
+        let in_network = delivery.pipe_bytes as f64 / mss + acked;
+        self.follow_recovery(delivery, in_network);
+        if self.conserving {
+            self.segments = self.segments.max(in_network);
+            return;
+        }
+        if self.full() {
             self.segments = (self.segments + acked).min(target);
         } else if self.segments < target || delivery.delivered_bytes < u64::from(INITIAL) * u64::from(delivery.mss) {
             self.segments += acked;
@@ -189,28 +196,37 @@ impl Bbr {
         }
     }
 
+    /// Losses take from the window; at the beginning of a recovery it is what is in the network, and at the end what it was
+    /// (`bbr_set_cwnd_to_recover_or_restore`). A recovery that follows another one at once is no new one.
+    fn follow_recovery(&mut self, delivery: &Delivery, in_network: f64) {
+        let lost = delivery.lost_bytes as f64 / f64::from(delivery.mss.max(1));
+        self.segments = (self.segments - lost).max(1.0);
+        if delivery.recovering && !self.was_recovering {
+            self.conserving = true;
+            self.rate.start_round();
+            self.segments = in_network;
+        } else if self.was_recovering && !delivery.recovering {
+            self.conserving = false;
+            self.segments = self.segments.max(self.prior_segments);
+        }
+        self.was_recovering = delivery.recovering;
+    }
+
     /// Keeps the window for after a loss or a probe; while either cuts it, the larger one.
     fn save(&mut self, cut: bool) {
         self.prior_segments = if cut { self.prior_segments.max(self.segments) } else { self.segments };
     }
 
-    /// A loss: for one round trip only as much is sent as was delivered.
-    pub(super) fn enter_recovery(&mut self, pipe_segments: f64) {
-        self.save(self.probing());
-        self.conserving = true;
-        self.rate.start_round();
-        self.segments = pipe_segments.max(1.0);
-    }
-
-    /// Recovery is over: the window is what it was.
-    pub(super) fn leave_recovery(&mut self) {
-        self.conserving = false;
-        self.segments = self.segments.max(self.prior_segments);
+    /// A loss or mark: what follows of it shows at the acknowledgements.
+    pub(super) fn lose(&mut self) {
+        self.save(self.was_recovering || self.probing());
     }
 
     /// A timeout.
     pub(super) fn time_out(&mut self) {
-        self.save(self.probing());
+        self.lose();
+        self.was_recovering = true;
+        self.conserving = false;
         self.full_rate = 0.0;
         self.segments = 1.0;
     }
@@ -224,5 +240,37 @@ impl Bbr {
         let wrong = ((pipe - self.segments) / self.segments.max(1.0)).max(0.0);
         self.segments = self.segments.max(pipe);
         wrong
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ack(bbr: &mut Bbr, pipe: u64, lost: u64, recovering: bool) -> String {
+        bbr.on_ack(&Delivery {
+            at: Timestamp::from_micros(1_000),
+            edge: 0,
+            delivered_bytes: 20_000,
+            newly_bytes: 1_000,
+            pipe_bytes: pipe * 1_000,
+            rtt: None,
+            mss: 1_000,
+            recovering,
+            lost_bytes: lost * 1_000,
+        });
+        bbr.segments.to_string()
+    }
+
+    #[test]
+    fn a_recovery_conserves_and_one_right_after_it_does_not_begin_anew() {
+        let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+        assert_eq!(ack(&mut bbr, 40, 0, false), "41");
+        bbr.lose();
+        let during = [(20, 5), (15, 2), (9, 0)].map(|(pipe, lost)| ack(&mut bbr, pipe, lost, true));
+        assert_eq!(during, ["21", "19", "19"], "what is in the network and was just delivered; less what is lost");
+        bbr.lose();
+        assert_eq!(ack(&mut bbr, 9, 0, true), "19", "more losses above the recovery point are the same recovery");
+        assert_eq!(ack(&mut bbr, 10, 0, false), "42", "afterwards it is what it was");
     }
 }

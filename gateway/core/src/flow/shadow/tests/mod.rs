@@ -99,7 +99,8 @@ fn both_windows_wrong_alike_name_nobody() {
     for (window, named) in [(4, Flavour::Unknown), (40, Flavour::Cubic)] {
         let mut shadow = opened();
         shadow.leaning.lean_to_bbr(-1.0);
-        (shadow.reno.cwnd.set(window), shadow.cubic.cwnd.set(window));
+        shadow.reno.cwnd.set(window);
+        shadow.cubic.cwnd.set(window);
         shadow.compare(0.3, 0.0);
         assert_eq!(shadow.flavour(), named, "{window}");
     }
