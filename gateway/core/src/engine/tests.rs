@@ -145,10 +145,14 @@ fn a_clock_at_the_end_of_time_leaves_something_to_wait_for() {
     let mut engine = Engine::new(EngineConfig::default());
     let end = Timestamp(u64::MAX);
     engine.handle_timeout(end);
-    for segment in handshake(100) {
+    let transfer = [
+        segment(LATEST, true, Flags::ACK | Flags::FIN, 5_001, 101, 1_000),
+        segment(LATEST, false, Flags::ACK, 101, 6_002, 0),
+    ];
+    for segment in handshake(100).into_iter().chain(transfer) {
         engine.handle_segment(&Segment { at: LATEST, ..segment }, 0);
     }
-    assert!(!engine.networks(LATEST).is_empty(), "the handshake was timed");
+    assert!(!engine.networks(LATEST).is_empty(), "a transfer ended");
     engine.handle_timeout(end);
     assert!(engine.poll_timeout().is_none_or(|due| due > LATEST));
     engine.finish(end);

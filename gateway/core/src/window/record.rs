@@ -177,7 +177,9 @@ impl NetworkRecord {
             self.newest_sample = self.newest_sample.max(Some(sample.at));
         }
         let source = Source { remote: sample.remote, connection: sample.connection };
-        let first = self.contributions.partition_point(|contribution| contribution.bucket < index);
+        // A few at the end: a search by halves would fetch what lies before them.
+        let before = self.contributions.iter().rposition(|contribution| contribution.bucket < index);
+        let first = before.map_or(0, |before| before + 1);
         let in_bucket = self.contributions.get_mut(first..).unwrap_or_default();
         let own = in_bucket.iter().position(|contribution| contribution.source == Some(source));
         let has_room = in_bucket.len() < CONTRIBUTIONS_PER_BUCKET;

@@ -317,7 +317,11 @@ impl Scoreboard {
 
     /// Index of the first segment that ends after `position`.
     fn first_after(&self, position: u64) -> usize {
-        self.segments.partition_point(|segment| segment.end <= position)
+        // Most look for the first one, and a search by halves would fetch what lies behind it.
+        match self.segments.front() {
+            Some(first) if first.end <= position => self.segments.partition_point(|segment| segment.end <= position),
+            _ => 0,
+        }
     }
 
     /// Makes `position` a border between segments where it lies inside one and the limit allows; returns the index of the

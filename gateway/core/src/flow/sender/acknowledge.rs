@@ -9,8 +9,6 @@ use crate::flow::findings::Context;
 use crate::flow::recovery::{AckKind, Progress};
 use crate::flow::scoreboard::PathTimes;
 use crate::flow::shadow::observation::{Acked, LossKind};
-use crate::window::bucket::RttSum;
-use crate::window::view::LimitCounts;
 use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
@@ -131,11 +129,6 @@ impl Sender {
         context.counters.rtt_samples += 1;
         if let Some(followed) = self.followed.as_deref_mut() {
             followed.rtts.add(rtt);
-        } else if self.follow.is_some() {
-            // The handshake's: before the first data, whom it acknowledges is not followed yet.
-            let remote = segment.source.address;
-            let network = context.prefixes.network_of(remote);
-            context.findings.rounds(network, context.now, remote, RttSum::of(rtt), LimitCounts::default());
         }
         if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
             self.handshake_rtt = by_sequence.or(self.handshake_rtt);

@@ -330,6 +330,10 @@ impl Sender {
         if self.syns >= LOST_HANDSHAKE {
             followed.shadow.on_lost_handshake();
         }
+        // The handshake's round trip is told with those of its data: a look-up of the network less per connection.
+        if let Some(rtt) = self.handshake_rtt.filter(|_| !self.midstream) {
+            followed.rtts.add(rtt);
+        }
         if let Some(reaction) = self.reaction {
             followed.shadow.on_reaction(reaction);
         }

@@ -159,9 +159,10 @@ fn at(ms: u64) -> Timestamp {
 }
 
 #[test]
-fn the_handshake_is_timed_for_the_network_before_any_data() {
-    let script = Script::new();
-    assert_eq!(script.heard.rtts, RttSum::of(Micros(100_000)));
+fn the_handshake_is_timed_for_the_network_with_the_first_data() {
+    let mut script = Script::new();
+    script.send(100, 0..1);
+    assert_eq!(script.sender.followed.as_deref().unwrap().rtts, RttSum::of(Micros(100_000)));
 }
 
 #[test]

@@ -13,10 +13,10 @@ mod wheel;
 use hashbrown::HashTable;
 use spand_proto::units::{Micros, Timestamp};
 
-use self::entry::{Entry, Links};
+use self::entry::{Chain, Entry, Links, Neighbour};
 use self::slab::Slab;
 pub(crate) use self::wheel::TICK_BITS;
-use self::wheel::{Armed, Wheel};
+use self::wheel::Wheel;
 use crate::config::Limits;
 use crate::flow::connection::Connection;
 use crate::flow::tuple::Tuple;
@@ -52,6 +52,8 @@ struct List {
 pub(crate) struct FlowTable {
     index: HashTable<u32>,
     entries: Slab<Entry>,
+    /// One for each place of `entries`.
+    chains: Vec<Chain>,
     established: List,
     other: List,
     wheel: Wheel,
@@ -67,6 +69,7 @@ impl FlowTable {
         Self {
             index: HashTable::new(),
             entries: Slab::new(),
+            chains: Vec::new(),
             established: List::default(),
             other: List::default(),
             wheel: Wheel::new(),
@@ -114,21 +117,23 @@ impl FlowTable {
             last_at: at,
             queued_at: at,
             idleness: Idleness::Other,
-            idle: Links::default(),
-            timer: None,
             connection,
         })?;
+        let place = place(index);
+        if self.chains.len() <= place {
+            self.chains.resize(place + 1, Chain::default());
+        }
         let entries = &self.entries;
         self.index.insert_unique(hash, index, |index| entries.get(*index).map_or(0, |entry| entry.hash));
-        self.link_last(index);
+        self.link_last(index, Idleness::Other);
         Some(Key(index))
     }
 
     /// Takes a connection out.
     pub(crate) fn remove(&mut self, key: Key) -> Option<Connection> {
         self.disarm(key);
-        self.unlink(key.0);
         let entry = self.entries.remove(key.0)?;
+        self.unlink(key.0, entry.idleness);
         if let Ok(found) = self.index.find_entry(entry.hash, |index| *index == key.0) {
             found.remove();
         }
@@ -142,12 +147,10 @@ impl FlowTable {
         if entry.idleness == idleness && at.since(entry.queued_at) < REQUEUE {
             return;
         }
-        self.unlink(key.0);
-        if let Some(entry) = self.entries.get_mut(key.0) {
-            entry.idleness = idleness;
-            entry.queued_at = at;
-        }
-        self.link_last(key.0);
+        entry.queued_at = at;
+        let before = std::mem::replace(&mut entry.idleness, idleness);
+        self.unlink(key.0, before);
+        self.link_last(key.0, idleness);
     }
 
     /// A connection silent for longer than it may be.
@@ -174,10 +177,11 @@ impl FlowTable {
     pub(crate) fn arm(&mut self, key: Key, deadline: Timestamp) {
         let slot = self.wheel.slot_for(deadline);
         let head = self.wheel.head(slot);
-        let Some(entry) = self.entries.get_mut(key.0).filter(|entry| entry.timer.is_none()) else { return };
-        entry.timer = Some(Armed { slot, links: Links { previous: None, next: head } });
-        if let Some(next) = head.and_then(|head| self.entries.get_mut(head)).and_then(|entry| entry.timer.as_mut()) {
-            next.links.previous = Some(key.0);
+        let Some(chain) = self.chain_mut(Some(key.0)).filter(|chain| chain.slot.is_none()) else { return };
+        chain.slot = Some(slot);
+        chain.timer = Links { previous: Neighbour::default(), next: head.into() };
+        if let Some(next) = self.chain_mut(head) {
+            next.timer.previous = Some(key.0).into();
         }
         self.wheel.set_head(slot, Some(key.0));
         self.wheel.count_armed();
@@ -207,16 +211,21 @@ impl FlowTable {
     }
 
     fn disarm(&mut self, key: Key) {
-        let Some(armed) = self.entries.get_mut(key.0).and_then(|entry| entry.timer.take()) else { return };
-        let Links { previous, next } = armed.links;
-        match previous.and_then(|index| self.entries.get_mut(index)).and_then(|entry| entry.timer.as_mut()) {
-            Some(previous) => previous.links.next = next,
-            None => self.wheel.set_head(armed.slot, next),
+        let Some(chain) = self.chain_mut(Some(key.0)) else { return };
+        let Some(slot) = chain.slot.take() else { return };
+        let Links { previous, next } = std::mem::take(&mut chain.timer);
+        match self.chain_mut(previous.get()) {
+            Some(previous) => previous.timer.next = next,
+            None => self.wheel.set_head(slot, next.get()),
         }
-        if let Some(next) = next.and_then(|index| self.entries.get_mut(index)).and_then(|entry| entry.timer.as_mut()) {
-            next.links.previous = previous;
+        if let Some(next) = self.chain_mut(next.get()) {
+            next.timer.previous = previous;
         }
         self.wheel.count_disarmed();
+    }
+
+    fn chain_mut(&mut self, index: Option<u32>) -> Option<&mut Chain> {
+        self.chains.get_mut(place(index?))
     }
 
     fn list_mut(&mut self, idleness: Idleness) -> &mut List {
@@ -226,41 +235,43 @@ impl FlowTable {
         }
     }
 
-    fn unlink(&mut self, index: u32) {
-        let Some(entry) = self.entries.get_mut(index) else { return };
-        let idleness = entry.idleness;
-        let Links { previous, next } = std::mem::take(&mut entry.idle);
+    fn unlink(&mut self, index: u32, idleness: Idleness) {
+        let Some(chain) = self.chain_mut(Some(index)) else { return };
+        let Links { previous, next } = std::mem::take(&mut chain.idle);
         let list = self.list_mut(idleness);
         list.len = list.len.saturating_sub(1);
-        match previous.and_then(|index| self.entries.get_mut(index)) {
-            Some(entry) => entry.idle.next = next,
-            None => self.list_mut(idleness).first = next,
+        match self.chain_mut(previous.get()) {
+            Some(chain) => chain.idle.next = next,
+            None => self.list_mut(idleness).first = next.get(),
         }
-        match next.and_then(|index| self.entries.get_mut(index)) {
-            Some(entry) => entry.idle.previous = previous,
-            None => self.list_mut(idleness).last = previous,
+        match self.chain_mut(next.get()) {
+            Some(chain) => chain.idle.previous = previous,
+            None => self.list_mut(idleness).last = previous.get(),
         }
     }
 
-    fn link_last(&mut self, index: u32) {
-        let Some(idleness) = self.entries.get(index).map(|entry| entry.idleness) else { return };
+    fn link_last(&mut self, index: u32, idleness: Idleness) {
         let list = self.list_mut(idleness);
         list.len += 1;
         let previous = list.last.replace(index);
         if previous.is_none() {
             list.first = Some(index);
         }
-        if let Some(entry) = previous.and_then(|index| self.entries.get_mut(index)) {
-            entry.idle.next = Some(index);
+        if let Some(chain) = self.chain_mut(previous) {
+            chain.idle.next = Some(index).into();
         }
-        if let Some(entry) = self.entries.get_mut(index) {
-            entry.idle = Links { previous, next: None };
+        if let Some(chain) = self.chain_mut(Some(index)) {
+            chain.idle = Links { previous: previous.into(), next: Neighbour::default() };
         }
     }
+}
+
+fn place(index: u32) -> usize {
+    usize::try_from(index).unwrap_or(usize::MAX)
 }
 
 /// How far one call's turn of the wheel has come.
 #[derive(Debug, Default)]
 pub(crate) struct Turning {
-    slot: Option<usize>,
+    slot: Option<u16>,
 }

@@ -5,8 +5,6 @@
 
 use spand_proto::units::Timestamp;
 
-use super::entry::Links;
-
 /// Nanoseconds of a tick as a power of two: 16.8 ms.
 pub(crate) const TICK_BITS: u32 = 24;
 /// Slots; a deadline beyond the last one is looked at there and put back.
@@ -30,16 +28,17 @@ impl Wheel {
     }
 
     /// Slot for `deadline`, at least one tick ahead.
-    pub(super) fn slot_for(&self, deadline: Timestamp) -> usize {
+    pub(super) fn slot_for(&self, deadline: Timestamp) -> u16 {
         let now = self.tick.unwrap_or(0);
         slot((tick_of(deadline) + 1).clamp(now + 1, now + SLOTS - 1))
     }
 
-    pub(super) fn head(&self, slot: usize) -> Option<u32> {
-        self.heads.get(slot).copied().flatten()
+    pub(super) fn head(&self, slot: u16) -> Option<u32> {
+        self.heads.get(usize::from(slot)).copied().flatten()
     }
 
-    pub(super) fn set_head(&mut self, slot: usize, head: Option<u32>) {
+    pub(super) fn set_head(&mut self, slot: u16, head: Option<u32>) {
+        let slot = usize::from(slot);
         if let Some(place) = self.heads.get_mut(slot) {
             *place = head;
         }
@@ -58,7 +57,7 @@ impl Wheel {
     }
 
     /// Turns by one slot towards `now`; `None` once it is there.
-    pub(super) fn turn(&mut self, now: Timestamp) -> Option<usize> {
+    pub(super) fn turn(&mut self, now: Timestamp) -> Option<u16> {
         let target = tick_of(now);
         let tick = *self.tick.get_or_insert(target);
         if tick >= target {
@@ -73,7 +72,7 @@ impl Wheel {
     /// The end of the next slot that holds a timer.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let tick = self.tick.filter(|_| self.armed > 0)?;
-        let first = slot(tick + 1);
+        let first = usize::from(slot(tick + 1));
         let ahead = self.occupied_after(first)?;
         Some(Timestamp((tick + 1 + ahead) << TICK_BITS))
     }
@@ -97,15 +96,8 @@ fn tick_of(at: Timestamp) -> u64 {
     at.0 >> TICK_BITS
 }
 
-fn slot(tick: u64) -> usize {
-    usize::try_from(tick % SLOTS).unwrap_or(0)
-}
-
-/// Where an entry hangs in the wheel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Armed {
-    pub(super) slot: usize,
-    pub(super) links: Links,
+fn slot(tick: u64) -> u16 {
+    u16::try_from(tick % SLOTS).unwrap_or(0)
 }
 
 #[cfg(test)]
