@@ -121,6 +121,31 @@ fn a_full_table_lets_the_one_idle_longest_go() {
 }
 
 #[test]
+fn a_connection_that_is_over_leaves_its_place_to_the_next() {
+    let mut engine = Engine::new(EngineConfig::default());
+    let (server, client) = (endpoint(SERVER, 80), endpoint(CLIENT, 40_000));
+    feed(&mut engine, &handshake(100));
+    feed(&mut engine, &[segment(ms(50), true, Flags::ACK, 5_001, 101, 1_460)]);
+    assert!(engine.replica(server, client).is_some());
+    let fins = [
+        segment(ms(90), true, Flags::ACK | Flags::FIN, 6_461, 101, 0),
+        segment(ms(130), false, Flags::ACK | Flags::FIN, 101, 6_462, 0),
+        segment(ms(131), true, Flags::ACK, 6_462, 102, 0),
+    ];
+    feed(&mut engine, &fins);
+    feed(&mut engine, &fins);
+    assert!(engine.replica(server, client).is_none());
+    assert_eq!((engine.connections(), engine.counters().connections), (1, 1), "its last words open nothing");
+    feed(&mut engine, &[segment(ms(140), true, Flags::ACK, 5_001, 102, 1_460)]);
+    assert!(engine.replica(server, client).is_none(), "nor does what is sent again of its data");
+    feed(&mut engine, &handshake(900_000));
+    assert_eq!((engine.connections(), engine.counters().connections), (1, 2));
+    engine.finish(ms(500));
+    while engine.poll_event().is_some() {}
+    assert_eq!(engine.counters().connections_one_sided, 0);
+}
+
+#[test]
 fn starts_are_announced_to_the_host_inside() {
     let internal = vec!["192.0.2.0/24".parse().unwrap()];
     let mut engine = Engine::new(EngineConfig { internal, ..EngineConfig::default() });
@@ -310,8 +335,8 @@ proptest! {
             let mut at = ms(41);
             for (step_us, segment) in &segments {
                 at = at.after(Micros(*step_us));
-                // A second SYN in mid-stream starts a sender anew, but not one whose data is accounted for.
-                let flags = Flags(segment.flags.0 & !Flags::SYN);
+                // A second SYN starts anew a sender whose bytes nobody counts, and a reset may be none.
+                let flags = Flags(segment.flags.0 & !(Flags::SYN | Flags::RST));
                 feed(&mut engine, &[Segment { at, flags, ..segment.clone() }]);
             }
             engine.finish(at);

@@ -47,8 +47,11 @@ pub(crate) struct Place {
 pub(crate) struct Connection {
     id: ConnectionId,
     roles: [Role; 2],
-    senders: [Option<Sender>; 2],
+    /// Boxed: what a connection that is over leaves in the table is small.
+    senders: [Option<Box<Sender>>; 2],
     stage: Stage,
+    /// How many of its sides sent anything, of those whose senders are gone.
+    sent: usize,
     reports: bool,
 }
 
@@ -64,7 +67,7 @@ pub(crate) struct Reaction {
 impl Connection {
     /// A connection whose sides have `roles`, in the order of [`Side`].
     pub(crate) fn new(id: ConnectionId, roles: [Role; 2], reports: bool) -> Self {
-        Self { id, roles, senders: [None, None], stage: Stage::Opening, reports }
+        Self { id, roles, senders: [None, None], stage: Stage::Opening, sent: 0, reports }
     }
 
     /// How long it may be silent.
@@ -95,40 +98,48 @@ impl Connection {
         match sender.syn {
             Some(syn) if syn.isn == segment.seq => false,
             Some(_) => !segment.flags.has(Flags::ACK) || self.stage == Stage::Closed,
-            None => !segment.flags.has(Flags::ACK) && sender.has_sent(),
+            None => !segment.flags.has(Flags::ACK) && (sender.has_sent() || self.stage == Stage::Closed),
         }
     }
 
     /// Takes a segment sent by `side`.
     pub(crate) fn take(&mut self, side: Side, segment: &Segment, place: Place, context: &mut Context<'_>) -> Reaction {
+        if self.is_over() {
+            // Its last words, once more.
+            return Reaction::default();
+        }
         self.ensure_senders(side, segment, place);
         let scale = self.window_shift(side, segment);
         let [low, high] = &mut self.senders;
-        let (sender, peer) = match side {
-            Side::Low => (low, high),
-            Side::High => (high, low),
+        let (sender, mut peer) = match side {
+            Side::Low => (low.as_deref_mut(), high.as_deref_mut()),
+            Side::High => (high.as_deref_mut(), low.as_deref_mut()),
         };
         let Some(sender) = sender else { return Reaction::default() };
-        for silent in [&mut *sender].into_iter().chain(peer.as_mut()) {
+        for silent in [&mut *sender].into_iter().chain(peer.as_deref_mut()) {
             silent.end_by_silence(context.now, context);
         }
         let copy = sender.is_copy(segment);
-        let imminent = if copy { None } else { Self::trigger(segment, context.now, peer.as_ref()) };
+        let imminent = if copy || self.stage == Stage::Closed {
+            None
+        } else {
+            Self::trigger(segment, context.now, peer.as_deref())
+        };
         if copy {
             context.counters.ignore(Ignored::DuplicateCopy);
-        } else if let Some(peer) = peer.as_mut() {
+        } else if let Some(peer) = peer.as_deref_mut() {
             peer.acknowledge(segment, scale, context);
         }
         sender.send(segment, copy, context);
         if segment.flags.has(Flags::SYN)
-            && let Some(peer) = peer.as_mut()
+            && let Some(peer) = peer.as_deref_mut()
             && let (Some(own), Some(other)) = (sender.syn, peer.syn)
         {
             let (reaction, peer_reaction) = (peer.handshake_rtt(), sender.handshake_rtt());
             sender.agree(&own, &other, reaction, segment.at);
             peer.agree(&other, &own, peer_reaction, segment.at);
         }
-        let look_at = peer.as_mut().and_then(|peer| peer.end_or_await_silence(segment.at, context));
+        let look_at = peer.and_then(|peer| peer.end_or_await_silence(segment.at, context));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) || self.stage != Stage::Established {
             self.advance_stage(segment, context);
         }
@@ -151,25 +162,34 @@ impl Connection {
 
     /// Ends the connection; gives the accounts of its directions, the side first seen first.
     pub(crate) fn finish(self, at: Timestamp, context: &mut Context<'_>) -> [Option<Box<DirectionReport>>; 2] {
-        if self.senders.iter().flatten().filter(|sender| sender.has_sent()).count() < 2 {
+        if self.sides_that_sent() < 2 {
             context.counters.connections_one_sided += 1;
         }
-        self.senders.map(|sender| sender.and_then(|sender| sender.finish(at, context)))
+        self.senders.map(|sender| sender?.finish(at, context))
+    }
+
+    fn sides_that_sent(&self) -> usize {
+        self.sent.max(self.senders.iter().flatten().filter(|sender| sender.has_sent()).count())
+    }
+
+    /// Whether it is closed and its senders are gone.
+    fn is_over(&self) -> bool {
+        self.stage == Stage::Closed && self.senders.iter().all(Option::is_none)
     }
 
     fn sender(&self, side: Side) -> Option<&Sender> {
         let [low, high] = &self.senders;
         match side {
-            Side::Low => low.as_ref(),
-            Side::High => high.as_ref(),
+            Side::Low => low.as_deref(),
+            Side::High => high.as_deref(),
         }
     }
 
     fn sender_mut(&mut self, side: Side) -> Option<&mut Sender> {
         let [low, high] = &mut self.senders;
         match side {
-            Side::Low => low.as_mut(),
-            Side::High => high.as_mut(),
+            Side::Low => low.as_deref_mut(),
+            Side::High => high.as_deref_mut(),
         }
     }
 
@@ -191,7 +211,7 @@ impl Connection {
         }
     }
 
-    fn put_sender(&mut self, side: Side, sender: Sender) {
+    fn put_sender(&mut self, side: Side, sender: Box<Sender>) {
         let [low, high] = &mut self.senders;
         match side {
             Side::Low => *low = Some(sender),
@@ -199,10 +219,10 @@ impl Connection {
         }
     }
 
-    fn new_sender(&self, side: Side, number: u32, [own, peer]: [Endpoint; 2], segment: &Segment) -> Sender {
+    fn new_sender(&self, side: Side, number: u32, [own, peer]: [Endpoint; 2], segment: &Segment) -> Box<Sender> {
         let follow = self.role(side).follow.then_some(self.id);
         let report = self.reports.then(|| Box::new(DirectionReport::new(self.id, own, peer, segment.at)));
-        Sender::new(number, follow, !segment.flags.has(Flags::SYN), report)
+        Box::new(Sender::new(number, follow, !segment.flags.has(Flags::SYN), report))
     }
 
     fn role(&self, side: Side) -> Role {
@@ -243,6 +263,14 @@ impl Connection {
             for sender in self.senders.iter_mut().flatten() {
                 sender.end_transfer(segment.at, context);
                 sender.release(context);
+                // After a reset, which may be forged, data is taken in mid-stream; nothing comes after both ends have closed.
+                if !reset {
+                    sender.unfollow();
+                }
+            }
+            if !self.reports && !reset {
+                self.sent = self.sides_that_sent();
+                self.senders = [None, None];
             }
         }
     }

@@ -63,6 +63,11 @@ impl Sender {
         self.board.release();
     }
 
+    /// Nothing more is wanted of it but the report.
+    pub(crate) fn unfollow(&mut self) {
+        self.follow = None;
+    }
+
     /// Tells what is not told yet of a sender that goes.
     fn tell_last_round(&mut self, context: &mut Context<'_>) {
         if let Some(followed) = self.followed.as_deref_mut() {
@@ -77,7 +82,7 @@ impl Sender {
     }
 
     /// Ends the sender: its last transfer, and the account of it where it sent anything.
-    pub(crate) fn finish(mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
+    pub(crate) fn finish(&mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
         if in_transfer && self.acknowledged && self.board.flight() > 0 {
             context.counters.ignore(Ignored::Unfinished);
@@ -86,7 +91,7 @@ impl Sender {
         }
         self.tell_last_round(context);
         self.note_limiter();
-        let report = self.report?;
+        let report = self.report.take()?;
         (report.packets > 0).then_some(report)
     }
 }
