@@ -1,10 +1,19 @@
-//! The gateway's estimates beside the kernel's own windows.
+//! The gateway's estimates beside what the same rule makes of the kernel's own windows.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroUsize;
 
 use anyhow::{Context, Result, bail};
 use ipnet::IpNet;
 use serde_json::Value;
+use spand_core::config::WindowConfig;
+use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::window::table::NetworkTable;
+use spand_proto::estimate::RuleKind;
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Timestamp, Window};
 use spand_tests::lab::truth::rules::{self, KernelSample, Reason};
-use spand_tests::lab::truth::{Row, Source};
+use spand_tests::lab::truth::{FlowId, Row, Source};
 
 /// Further apart than this, the demo fails.
 const APART_MAX: f64 = 0.25;
@@ -103,11 +112,45 @@ fn truth(network: IpNet, samples: &[KernelSample], rows: &[Row]) -> Option<Truth
         .filter_map(|row| row.min_rtt_us)
         .min();
     Some(Truth {
-        segments: rules::mean_window(here.iter().copied())?,
+        segments: share(network, &here)?,
         losses: count(Reason::Loss),
         ends: count(Reason::End),
         rtt_min_ms: rtt_min_us.map(|us| f64::from(us) / 1e3),
     })
+}
+
+/// What the gateway's rule makes of the kernel's own windows. Ends count as the kernel has them, also those that started on
+/// advice, which at the gateway may probe.
+fn share(network: IpNet, samples: &[&KernelSample]) -> Option<f64> {
+    let mut by_time = samples.to_vec();
+    by_time.sort_by_key(|sample| sample.time_ns);
+    let flows: BTreeSet<FlowId> = by_time.iter().map(|sample| sample.flow).collect();
+    let mut table = NetworkTable::new(WindowConfig::default(), NonZeroUsize::MIN, RuleKind::default(), 0);
+    let network = Network::new(network);
+    for sample in &by_time {
+        let (reason, phase) = match sample.reason {
+            Reason::Loss => (SampleReason::Loss, Phase::CongestionAvoidance),
+            Reason::End => (SampleReason::End, Phase::CongestionAvoidance),
+            Reason::LowerBound => (SampleReason::EndAppLimited, Phase::SlowStart),
+        };
+        table.add(&WindowSample {
+            at: Timestamp(sample.time_ns),
+            network,
+            remote: sample.flow.remote.ip(),
+            connection: ConnectionId(flows.iter().position(|flow| *flow == sample.flow)? as u64),
+            window: Window::from_bytes(sample.segments * f64::from(sample.mss))?,
+            mss: Bytes(sample.mss.into()),
+            reason,
+            sawtooth: None,
+            phase,
+            transfer: Bytes(0),
+            advised: false,
+            rtt_min: None,
+        });
+        while table.poll_event().is_some() {}
+    }
+    let estimate = table.estimate(network, Timestamp(by_time.last()?.time_ns))?;
+    Some(estimate.share.segments_f64(estimate.mss))
 }
 
 /// Prints the table.

@@ -1,7 +1,7 @@
 //! The demonstration: real kernel TCP across emulated paths, the real gateway on a mirror port, the real agent applying
 //! routes, and the kernel's own windows beside what the gateway says.
 //!
-//! Fails where an estimate is over 25 % from the kernel's truth. Every number printed was measured in this run.
+//! Fails where an estimate is over 25 % from what the same rule makes of the kernel's windows. Every number printed was measured in this run.
 
 mod advice;
 mod api;
@@ -104,7 +104,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     })?;
     say(&format!("{} s of load on every path: the gateway has watched", load::LEARNING.as_secs()));
     let learnt = compared(&product, &networks, &record)?;
-    println!("\nShare of the path in segments: the gateway's estimate beside the kernel's own windows, worst first\n");
+    println!(
+        "\nShare of the path in segments: the gateway's estimate beside the same rule on the kernel's own windows, worst first\n"
+    );
     compare::print(&learnt);
 
     println!("\nAdvice by transfer size\n");
@@ -145,7 +147,7 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     compare::verdict("after the load", &learnt)?;
     compare::verdict("after the advised transfers", &advised)?;
-    say("passed: every estimate is within 25 % of the kernel's own windows");
+    say("passed: every estimate is within 25 % of the same rule's on the kernel's own windows");
     Ok(())
 }
 
