@@ -209,9 +209,10 @@ impl FlowTruth {
         self.rows.last()?.mss
     }
 
-    /// Retransmissions ever.
+    /// Retransmissions ever. The socket may close after its last `tcp_info`, and its FIN be sent again after that: each segment
+    /// tells the count too.
     pub fn retransmissions(&self) -> Option<u32> {
-        self.infos.last()?.total_retrans
+        self.rows.iter().chain(&self.infos).filter_map(|row| row.total_retrans).max()
     }
 
     /// The window just before `time_ns`.
@@ -238,6 +239,17 @@ mod tests {
             limit: Some(Limit::Busy),
             ..Row::new(ms * 1_000_000, source, flow)
         }
+    }
+
+    #[test]
+    fn a_fin_sent_again_after_the_socket_closed_is_counted() {
+        let counted = |ms, source, total| Row { total_retrans: Some(total), ..row(ms, source, 10, 1, 0) };
+        let flow = FlowTruth {
+            rows: vec![counted(10, Source::SegmentIn, 3), counted(300, Source::SegmentOut, 4)],
+            infos: vec![counted(50, Source::Info, 3)],
+            ..FlowTruth::default()
+        };
+        assert_eq!(flow.retransmissions(), Some(4));
     }
 
     #[test]
