@@ -85,6 +85,8 @@ pub struct Shadow {
     transfer: Transfer,
     /// Largest pipe in segments before a loss, until a round trip after it has shown what the sender made of it; else 0.
     pipe_at_loss: u16,
+    /// Round trips since that loss was repaired.
+    rounds_since_loss: u8,
     /// Windows in segments just after and just before the last reduction.
     tooth: Option<(f64, f64)>,
 }
@@ -113,6 +115,7 @@ impl Shadow {
             rounds: Rounds::default(),
             transfer: Transfer::default(),
             pipe_at_loss: 0,
+            rounds_since_loss: 0,
             tooth: None,
         }
     }

@@ -116,6 +116,9 @@ impl Shadow {
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
             self.weigh_clocking(at, ended);
             self.weigh_filling(at, ended);
+            if self.state == State::Open {
+                self.rounds_since_loss = self.rounds_since_loss.saturating_add(1);
+            }
         }
     }
 

@@ -26,6 +26,8 @@ const BURST_HELD_BACK: f64 = 2.0;
 const BACK_OFF_LEAST: f64 = 5.0;
 const BACK_OFF_PART: f64 = 0.82;
 const STAYED_PART: f64 = 0.9;
+/// Round trips, as part of the window in segments, in which neither of them grows back that far: they need about twice as many.
+const GROWN_BACK: f64 = 0.2;
 /// Up to so many segments Reno and CUBIC back off to the same window; from so many on their windows differ by two or more.
 const ALIKE_UP_TO: f64 = 2.0;
 const TELLING_FROM: f64 = 10.0;
@@ -169,7 +171,7 @@ impl Shadow {
         let filled = fills(reno) || fills(cubic);
         if after <= before * BACK_OFF_PART && filled {
             self.lean_to_bbr(-BACK_OFF_WEIGHT);
-        } else if after >= before * STAYED_PART {
+        } else if after >= before * STAYED_PART && f64::from(self.rounds_since_loss) <= before * GROWN_BACK {
             self.lean_to_bbr(STAYED_WEIGHT);
             self.follow_as_bbr(at);
         }

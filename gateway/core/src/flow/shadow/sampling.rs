@@ -125,6 +125,7 @@ impl Shadow {
             self.state = State::Loss(self.nxt);
         } else if self.state == State::Open {
             self.pipe_at_loss = u16::try_from(self.recent_pipe(pipe_before)).unwrap_or(u16::MAX);
+            self.rounds_since_loss = 0;
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
             if let Some(bbr) = &mut self.bbr {

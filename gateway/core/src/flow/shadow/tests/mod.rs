@@ -77,6 +77,25 @@ fn the_pipe_after_a_loss_speaks_for_the_control_whose_window_it_fills() {
 }
 
 #[test]
+fn a_window_that_grew_back_unseen_is_no_sign_of_bbr() {
+    let later = |unseen_rounds: usize| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+        shadow.clock.on_ack(at, delivered, true);
+        shadow.clock.learn_reaction(at, Some(RTT));
+        let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 80 * MSS, 80 * MSS);
+        shadow.on_recovery_end(at, 0);
+        // Round trips of two segments are too few to judge.
+        rounds(&mut shadow, &mut at, &mut delivered, &vec![2; unseen_rounds]);
+        shadow.weigh_filling(at, Signs { full_sized: 30, pipe_max_segments: 80, ..Signs::default() });
+        shadow.leaning().own()
+    };
+    assert_eq!(later(0), Flavour::Bbr);
+    assert_eq!(later(8), Flavour::Bbr);
+    assert_eq!(later(30), Flavour::Unknown);
+}
+
+#[test]
 fn what_other_flows_of_the_host_tell_holds_until_its_own_packets_speak_against_it() {
     let mut shadow = opened();
     shadow.presume(Timestamp(0), Flavour::Bbr);
