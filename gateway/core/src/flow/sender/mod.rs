@@ -1,10 +1,12 @@
 //! One direction's sender, rebuilt from its segments and the acknowledgements that come back.
 //!
-//! [`send`] takes what it sends, [`acknowledge`] what it is told, [`finish`] ends its transfers. Sequence positions are
-//! those of [`super::sequence`]; what is only reported, not needed to rebuild, goes into the [`DirectionReport`].
+//! [`send`] takes what it sends, [`judge`] its repeats, [`acknowledge`] what it is told, [`finish`] ends its transfers.
+//! Sequence positions are those of [`super::sequence`]; what is only reported, not needed to rebuild, goes into the
+//! [`DirectionReport`].
 
 mod acknowledge;
 mod finish;
+mod judge;
 mod send;
 
 use spand_proto::units::{Bytes, Micros, Timestamp};

@@ -1,4 +1,4 @@
-//! What a sender sends: counted, put on the scoreboard, and judged where it repeats.
+//! What a sender sends: counted and put on the scoreboard.
 
 use spand_proto::units::{Bytes, Micros};
 
@@ -8,14 +8,9 @@ use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::findings::Context;
 use crate::flow::followed::{Followed, Transfer};
-use crate::flow::recovery::Repeat;
 use crate::flow::scoreboard::{Placed, Stamp};
-use crate::flow::shadow::observation::{LossKind, Sent};
+use crate::flow::shadow::observation::Sent;
 use crate::wire::segment::{Ecn, Flags, Segment};
-
-/// Without a round trip to compare with, what comes within this time after its overtaker was only overtaken (the bound
-/// that Wireshark uses).
-const REORDERED_WITHIN: Micros = Micros(3_000);
 
 /// Transmissions of a SYN from which on its sender begins with a window of one segment: RFC 5681 section 3.1 says from the
 /// second on, Linux (`tcp_init_transfer`) forgives one, its first timeout being so short.
@@ -23,15 +18,15 @@ const LOST_HANDSHAKE: u8 = 3;
 
 /// Where a segment lies in the sender's sequence space.
 #[derive(Clone, Copy, Debug)]
-struct Extent {
+pub(super) struct Extent {
     /// First position, that of the SYN where there is one.
-    start: u64,
+    pub(super) start: u64,
     /// First payload byte.
     data: u64,
     /// After the last payload byte.
     data_end: u64,
     /// After everything, the FIN included.
-    end: u64,
+    pub(super) end: u64,
 }
 
 impl Sender {
@@ -222,59 +217,6 @@ impl Sender {
     /// Bytes in the network, where nothing of it is deemed lost yet: what the sender had out before it learnt of a loss.
     pub(super) fn pipe_without_losses(&self) -> u64 {
         self.board.flight().saturating_sub(self.board.arrived())
-    }
-
-    fn judge(
-        &mut self,
-        stamp: &Stamp,
-        extent: &Extent,
-        inserted: &Inserted,
-        since_ack: Option<Micros>,
-        ts_value: Option<u32>,
-    ) -> Option<LossKind> {
-        if !self.acknowledged {
-            return None;
-        }
-        let before = self.board.transmissions(extent.start.max(self.board.una()));
-        let unseen = inserted.repeated_bytes == 0 && inserted.new_bytes > 0;
-        if unseen && self.came_late(extent, stamp) {
-            return None;
-        }
-        let repeat = Repeat {
-            start: extent.start,
-            end: extent.end,
-            una: self.board.una(),
-            nxt: self.board.nxt(),
-            sacked: self.board.sacked(),
-            mss: self.size.bytes_or_usual(),
-            unseen,
-            again: before.is_some_and(|(_, transmissions)| transmissions > 1),
-            since_sent: before.map(|(last, _)| stamp.at.since(last.at)),
-            since_ack,
-            timeout: self.rtt.timeout(),
-            sack_permitted: self.sack_agreed,
-            ts_value,
-        };
-        self.recovery.repeated(&repeat)
-    }
-
-    /// Whether bytes never seen before were only overtaken: sent before what came ahead of them, or too soon after it for
-    /// the sender to know that they were missed.
-    fn came_late(&self, extent: &Extent, stamp: &Stamp) -> bool {
-        let Some(overtaker) = self.board.first_sent_after(extent.end) else { return false };
-        stamp.was_sent_before(&overtaker).unwrap_or_else(|| {
-            let soon = self.rtt.min().map_or(REORDERED_WITHIN, |rtt| Micros(rtt.0 / 2));
-            stamp.at.since(overtaker.at) < soon
-        })
-    }
-
-    /// Marks on the scoreboard what the sender, by what it repeats, deems lost.
-    fn mark_losses(&mut self, judged: Option<LossKind>, extent: &Extent, is_no_repeat: bool) {
-        match judged {
-            Some(LossKind::Timeout) => self.board.deem_all_lost(),
-            None if is_no_repeat || !self.recovery.is_active() => {}
-            Some(_) | None => self.board.deem_lost_below(extent.end),
-        }
     }
 
     fn tell_sent(

@@ -1,0 +1,70 @@
+//! What a sender's repeats say: lost, overtaken, or nothing.
+
+use spand_proto::units::Micros;
+
+use super::Sender;
+use super::send::Extent;
+use crate::flow::coverage::Inserted;
+use crate::flow::recovery::Repeat;
+use crate::flow::scoreboard::Stamp;
+use crate::flow::shadow::observation::LossKind;
+
+/// Without a round trip to compare with, what comes within this time after its overtaker was only overtaken (the bound
+/// that Wireshark uses).
+const REORDERED_WITHIN: Micros = Micros(3_000);
+
+impl Sender {
+    /// Whether a repeat tells of a loss, and of which kind.
+    pub(super) fn judge(
+        &mut self,
+        stamp: &Stamp,
+        extent: &Extent,
+        inserted: &Inserted,
+        since_ack: Option<Micros>,
+        ts_value: Option<u32>,
+    ) -> Option<LossKind> {
+        if !self.acknowledged {
+            return None;
+        }
+        let before = self.board.transmissions(extent.start.max(self.board.una()));
+        let unseen = inserted.repeated_bytes == 0 && inserted.new_bytes > 0;
+        if unseen && self.came_late(extent, stamp) {
+            return None;
+        }
+        let repeat = Repeat {
+            start: extent.start,
+            end: extent.end,
+            una: self.board.una(),
+            nxt: self.board.nxt(),
+            sacked: self.board.sacked(),
+            mss: self.size.bytes_or_usual(),
+            unseen,
+            again: before.is_some_and(|(_, transmissions)| transmissions > 1),
+            since_sent: before.map(|(last, _)| stamp.at.since(last.at)),
+            since_ack,
+            timeout: self.rtt.timeout(),
+            sack_permitted: self.sack_agreed,
+            ts_value,
+        };
+        self.recovery.repeated(&repeat)
+    }
+
+    /// Whether bytes never seen before were only overtaken: sent before what came ahead of them, or too soon after it for
+    /// the sender to know that they were missed.
+    fn came_late(&self, extent: &Extent, stamp: &Stamp) -> bool {
+        let Some(overtaker) = self.board.first_sent_after(extent.end) else { return false };
+        stamp.was_sent_before(&overtaker).unwrap_or_else(|| {
+            let soon = self.rtt.min().map_or(REORDERED_WITHIN, |rtt| Micros(rtt.0 / 2));
+            stamp.at.since(overtaker.at) < soon
+        })
+    }
+
+    /// Marks on the scoreboard what the sender, by what it repeats, deems lost.
+    pub(super) fn mark_losses(&mut self, judged: Option<LossKind>, extent: &Extent, is_no_repeat: bool) {
+        match judged {
+            Some(LossKind::Timeout) => self.board.deem_all_lost(),
+            None if is_no_repeat || !self.recovery.is_active() => {}
+            Some(_) | None => self.board.deem_lost_below(extent.end),
+        }
+    }
+}
