@@ -71,7 +71,7 @@ pub enum Ignored {
     /// Advice: more pairs of hosts were told than are remembered, and the oldest went before its lifetime was over; starts
     /// between them count as not advised.
     AdviceForgotten,
-    /// Congestion control: no room for one more host; its connections are named by their own packets alone.
+    /// Congestion control: more hosts spoke than are remembered, and this one had not for longest; it is asked anew.
     NoRoomHost,
 }
 

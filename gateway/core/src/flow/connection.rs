@@ -91,6 +91,10 @@ impl Connection {
         if !segment.flags.has(Flags::SYN) {
             return false;
         }
+        if self.is_over() {
+            // An answer, too: the tap may have missed the SYN before it.
+            return true;
+        }
         let Some(sender) = self.sender(side) else {
             // Its peer was seen alone so far: a SYN that answers belongs to it, another one to it only while it opens.
             return !segment.flags.has(Flags::ACK) && self.stage == Stage::Closed;

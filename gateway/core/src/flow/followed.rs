@@ -84,7 +84,7 @@ impl Followed {
     pub(crate) fn compare_notes(&mut self, context: &mut Context<'_>) {
         let own = self.shadow.leaning().own();
         if own != self.vote {
-            if !context.hosts.vote(self.host, self.vote, own) {
+            for _ in 0..context.hosts.vote(self.host, self.vote, own) {
                 context.counters.ignore(Ignored::NoRoomHost);
             }
             self.vote = own;

@@ -10,7 +10,8 @@ use hashbrown::HashMap;
 use crate::flow::shadow::flavour::Flavour;
 use crate::flow::tuple::SeededState;
 
-/// Hosts remembered; at the limit no more are taken in.
+/// Hosts remembered, half of them those heard of lately: when that half is full, the other one is forgotten. So hosts that
+/// are gone, and addresses of a day (RFC 8981), do not fill it for good.
 const HOSTS: usize = 65_536;
 /// Connections that must agree, and how many of them for each that does not.
 const AGREE_LEAST: u16 = 3;
@@ -41,22 +42,30 @@ impl Votes {
 /// The congestion control of hosts, as far as their connections agree.
 #[derive(Clone, Debug)]
 pub(crate) struct Hosts {
-    votes: HashMap<IpAddr, Votes, SeededState>,
+    lately: HashMap<IpAddr, Votes, SeededState>,
+    before: HashMap<IpAddr, Votes, SeededState>,
 }
 
 impl Hosts {
     /// No host known.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { votes: HashMap::with_hasher(SeededState(seed)) }
+        let none = HashMap::with_hasher(SeededState(seed));
+        Self { lately: none.clone(), before: none }
     }
 
-    /// A connection of `host` that spoke for `before` speaks for `now`; false where there was no room for the host.
-    pub(crate) fn vote(&mut self, host: IpAddr, before: Flavour, now: Flavour) -> bool {
-        let known = self.votes.contains_key(&host);
-        if !known && self.votes.len() >= HOSTS {
-            return false;
+    /// A connection of `host` that spoke for `before` speaks for `now`; gives how many hosts were forgotten for it.
+    pub(crate) fn vote(&mut self, host: IpAddr, before: Flavour, now: Flavour) -> u64 {
+        let mut forgotten = 0;
+        if !self.lately.contains_key(&host) {
+            let votes = self.before.remove(&host).unwrap_or_default();
+            if self.lately.len() >= HOSTS / 2 {
+                forgotten = self.before.len() as u64;
+                self.before.clear();
+                std::mem::swap(&mut self.lately, &mut self.before);
+            }
+            self.lately.insert(host, votes);
         }
-        let votes = self.votes.entry(host).or_default();
+        let Some(votes) = self.lately.get_mut(&host) else { return forgotten };
         if let Some(count) = votes.of(before) {
             *count = count.saturating_sub(1);
         }
@@ -66,12 +75,13 @@ impl Hosts {
         if votes.all() > VOTES_MOST {
             votes.0 = votes.0.map(|count| count / 2);
         }
-        true
+        forgotten
     }
 
     /// What the connections of `host` agree on; else unknown.
     pub(crate) fn agreed(&self, host: IpAddr) -> Flavour {
-        let Some(mut votes) = self.votes.get(&host).copied() else { return Flavour::Unknown };
+        let votes = self.lately.get(&host).or_else(|| self.before.get(&host));
+        let Some(mut votes) = votes.copied() else { return Flavour::Unknown };
         let all = votes.all();
         [Flavour::Reno, Flavour::Cubic, Flavour::Bbr]
             .into_iter()
@@ -92,7 +102,7 @@ mod tests {
     fn hosts(votes: &[(Flavour, u32)]) -> Hosts {
         let mut hosts = Hosts::new(0);
         for (flavour, times) in votes {
-            (0..*times).for_each(|_| assert!(hosts.vote(HOST, Flavour::Unknown, *flavour)));
+            (0..*times).for_each(|_| assert_eq!(hosts.vote(HOST, Flavour::Unknown, *flavour), 0));
         }
         hosts
     }
@@ -109,18 +119,25 @@ mod tests {
     #[test]
     fn a_connection_may_change_its_mind_and_a_host_its_default() {
         let mut changed = hosts(&[(Flavour::Bbr, 3)]);
-        assert!(changed.vote(HOST, Flavour::Bbr, Flavour::Unknown));
+        assert_eq!(changed.vote(HOST, Flavour::Bbr, Flavour::Unknown), 0);
         assert_eq!(changed.agreed(HOST), Flavour::Unknown);
         let many = hosts(&[(Flavour::Cubic, 1_000), (Flavour::Bbr, 400)]);
         assert_eq!(many.agreed(HOST), Flavour::Bbr, "a thousand votes do not hold for ever");
     }
 
     #[test]
-    fn no_more_hosts_are_taken_in_than_there_is_room_for() {
-        let mut full = Hosts::new(0);
-        for n in 0..=u32::try_from(HOSTS).unwrap() {
-            let taken = full.vote(IpAddr::V4(n.into()), Flavour::Unknown, Flavour::Reno);
-            assert_eq!(taken, (n as usize) < HOSTS);
+    fn the_hosts_heard_of_longest_ago_are_forgotten_and_counted() {
+        let mut hosts = hosts(&[(Flavour::Reno, 3)]);
+        let mut forgotten = 0;
+        for n in 0..u32::try_from(3 * HOSTS).unwrap() {
+            forgotten += hosts.vote(IpAddr::V4(n.into()), Flavour::Unknown, Flavour::Bbr);
+            if n % 1_000 == 0 {
+                hosts.vote(HOST, Flavour::Unknown, Flavour::Unknown);
+            }
+            assert!(hosts.lately.len() + hosts.before.len() <= HOSTS);
         }
+        assert_eq!(hosts.agreed(HOST), Flavour::Reno, "it was heard of all the time");
+        let kept = hosts.lately.len() + hosts.before.len();
+        assert_eq!(forgotten, (3 * HOSTS + 1 - kept) as u64);
     }
 }
