@@ -1,14 +1,14 @@
 //! What the gateway tells a subscribed host unasked.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::network::Network;
-use crate::units::{Micros, Segments, Timestamp};
+use crate::units::{Bytes, Micros, Segments, Timestamp};
 
 /// How long advice holds after its last refresh (definitions.md, "Window, network, estimate").
 pub const ADVICE_LIFETIME: Micros = Micros::from_secs(60);
@@ -73,6 +73,8 @@ pub enum UpdateEvent {
         /// Updates that were dropped.
         dropped_updates: u64,
     },
+    /// How large the transfers of one of this host's services are.
+    ServiceSize(ServiceSize),
 }
 
 /// An estimate and how long it holds.
@@ -82,9 +84,23 @@ pub struct EstimateUpdate {
     pub estimate: Estimate,
     /// How long it may be used from its arrival, unless renewed.
     pub lifetime: Micros,
-    /// This host's part of the network's budget: segments above its default granted and not yet acknowledged at one
-    /// time. `None` where the gateway keeps no budget.
+    /// The lease of the stream's host, all its addresses together: segments above its default granted and not yet
+    /// acknowledged at one time. Replaces the one before and ends with `lifetime`. `None` where the gateway keeps no budget.
     pub lease: Option<Segments>,
+}
+
+/// How large the transfers of a service are: what a start takes for the size where the application does not say it
+/// (definitions.md, "The start"). Replaces the one before of the same service; neither a renewal nor a snapshot touches it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ServiceSize {
+    /// The subscribed host's address, and the port at which it takes connections.
+    pub service: SocketAddr,
+    /// Size that three of four transfers do not exceed: payload that the host sends.
+    pub quantile: Bytes,
+    /// Transfers behind it.
+    pub transfers: u32,
+    /// How long it may be used from its arrival.
+    pub lifetime: Micros,
 }
 
 /// A connection that is about to send its first window.

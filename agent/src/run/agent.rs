@@ -130,8 +130,8 @@ impl<A: Applier> Agent<A> {
                 self.stale.networks.insert(*network);
             }
             UpdateEvent::SnapshotEnd { .. } => self.stale.everything = true,
-            // Neither changes what is to be done before the snapshot is whole, or at all.
-            UpdateEvent::SnapshotBegin { .. } | UpdateEvent::Renewal { .. } => {}
+            // None changes what is to be done before the snapshot is whole, or at all.
+            UpdateEvent::SnapshotBegin { .. } | UpdateEvent::Renewal { .. } | UpdateEvent::ServiceSize(_) => {}
         }
     }
 

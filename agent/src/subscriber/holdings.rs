@@ -48,6 +48,8 @@ pub struct HoldingCounts {
     pub expired: u64,
     /// Estimates for which there was no room.
     pub no_room: u64,
+    /// Sizes of this host's services, not used yet.
+    pub service_sizes: u64,
 }
 
 impl Holdings {
@@ -79,6 +81,7 @@ impl Holdings {
                 self.counts.withdrawn += u64::from(self.held.remove(network).is_some());
             }
             UpdateEvent::Resync { .. } => self.counts.resyncs += 1,
+            UpdateEvent::ServiceSize(_) => self.counts.service_sizes += 1,
         }
     }
 

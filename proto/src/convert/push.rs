@@ -3,15 +3,15 @@
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::push::{
-    Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, ResyncReason, Subscription, Trigger, Update, UpdateEvent,
-    WithdrawalReason,
+    Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, ResyncReason, ServiceSize, Subscription, Trigger, Update,
+    UpdateEvent, WithdrawalReason,
 };
-use crate::units::{Micros, Segments, Timestamp};
+use crate::units::{Bytes, Micros, Segments, Timestamp};
 use crate::v1;
 use crate::v1::update::Event;
 
 use super::estimate::network;
-use super::{WireError, address, counted, entries, millis, port, required, same_names};
+use super::{WireError, address, counted, entries, millis, out_of_range, port, required, same_names, socket};
 
 same_names!(Trigger, v1::Trigger, PassiveOpen, ActiveOpen, Idle);
 same_names!(WithdrawalReason, v1::WithdrawalReason, Expired, TooFew, Evicted, Retreat, Administrator, Shutdown);
@@ -70,6 +70,7 @@ impl UpdateEvent {
             Self::Resync { reason, dropped_updates } => {
                 Event::Resync(v1::Resync { reason: reason.to_wire(), dropped_updates: *dropped_updates })
             }
+            Self::ServiceSize(size) => Event::ServiceSize(size.to_wire()),
         }
     }
 
@@ -94,6 +95,7 @@ impl UpdateEvent {
                 reason: required(ResyncReason::from_wire(resync.reason, "resync.reason")?, "resync.reason")?,
                 dropped_updates: resync.dropped_updates,
             },
+            Event::ServiceSize(size) => Self::ServiceSize(ServiceSize::from_wire(&size)?),
         })
     }
 }
@@ -140,6 +142,30 @@ impl ImminentStart {
             observed: Timestamp(message.observed_unix_ns),
             delay: Micros(message.delay_us),
             estimate: EstimateUpdate::from_wire(required(message.estimate, "estimate")?, now)?,
+        })
+    }
+}
+
+impl ServiceSize {
+    fn to_wire(self) -> v1::ServiceSize {
+        v1::ServiceSize {
+            host_address: self.service.ip().to_string(),
+            host_port: self.service.port().into(),
+            quantile_bytes: self.quantile.0,
+            transfers: self.transfers,
+            lifetime_ms: millis(self.lifetime),
+        }
+    }
+
+    fn from_wire(message: &v1::ServiceSize) -> Result<Self, WireError> {
+        if message.quantile_bytes == 0 {
+            return Err(out_of_range(&0, "quantile_bytes", "at least 1"));
+        }
+        Ok(Self {
+            service: socket(&message.host_address, "host_address", message.host_port, "host_port")?,
+            quantile: Bytes(message.quantile_bytes),
+            transfers: message.transfers,
+            lifetime: Micros::from_millis(message.lifetime_ms.into()),
         })
     }
 }

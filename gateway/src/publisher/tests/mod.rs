@@ -116,7 +116,7 @@ impl Twin {
                 self.resyncs += 1;
             }
             UpdateEvent::ImminentStart(_) => self.starts += 1,
-            UpdateEvent::Renewal { .. } => {}
+            UpdateEvent::Renewal { .. } | UpdateEvent::ServiceSize(_) => {}
         }
     }
 }

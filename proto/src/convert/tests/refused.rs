@@ -134,6 +134,33 @@ fn an_update_without_an_event_and_a_report_without_a_port_are_refused() {
 }
 
 #[test]
+fn a_service_size_is_refused_by_the_name_of_its_field() {
+    let good = v1::ServiceSize {
+        host_address: "203.0.113.10".to_owned(),
+        host_port: 443,
+        quantile_bytes: 30_000,
+        transfers: 12,
+        lifetime_ms: 300_000,
+    };
+    let error = |change: fn(&mut v1::ServiceSize)| {
+        let mut message = good.clone();
+        change(&mut message);
+        let event = Some(v1::update::Event::ServiceSize(message));
+        Update::from_wire(v1::Update { sequence: 1, event }, NOW)
+            .map_or_else(|error| error.to_string(), |_| "none".to_owned())
+    };
+    assert_eq!(error(|_| ()), "none");
+    for (text, wanted) in [
+        (error(|s| s.host_address = "web-1".to_owned()), "host_address: `web-1` is not an address"),
+        (error(|s| s.host_port = 0), "host_port is 0: give 1 to 65535"),
+        (error(|s| s.host_port = 65_536), "host_port is 65536"),
+        (error(|s| s.quantile_bytes = 0), "quantile_bytes is 0: give at least 1"),
+    ] {
+        assert!(text.starts_with(wanted), "{text}");
+    }
+}
+
+#[test]
 fn a_port_of_zero_is_no_port() {
     let host_address = "192.0.2.1".to_owned();
     let connection = v1::ConnectionReport { host_address, ..v1::ConnectionReport::default() };

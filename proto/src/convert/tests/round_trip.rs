@@ -126,6 +126,12 @@ prop_compose! {
     }
 }
 
+fn service_size() -> impl Strategy<Value = ServiceSize> {
+    (socket_address(), 1..=u64::MAX, any::<u32>(), lifetime()).prop_map(|(service, quantile, transfers, lifetime)| {
+        ServiceSize { service, quantile: Bytes(quantile), transfers, lifetime }
+    })
+}
+
 fn update() -> impl Strategy<Value = Update> {
     let event = prop_oneof![
         any::<u32>().prop_map(|networks| UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks }),
@@ -137,6 +143,7 @@ fn update() -> impl Strategy<Value = Update> {
             .prop_map(|(address, reason)| UpdateEvent::Withdrawal { network: Network::of(address), reason }),
         (proptest::sample::select(&ResyncReason::ALL[..]), any::<u64>())
             .prop_map(|(reason, dropped_updates)| UpdateEvent::Resync { reason, dropped_updates }),
+        service_size().prop_map(UpdateEvent::ServiceSize),
     ];
     (any::<u64>(), event).prop_map(|(sequence, event)| Update { sequence, event })
 }
