@@ -1,6 +1,6 @@
 //! What a host asks, and what the gateway answers.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
 
@@ -35,6 +35,8 @@ pub struct Question {
     pub snd_wnd: Option<Bytes>,
     /// Round trip of this connection's handshake.
     pub handshake_rtt: Option<Micros>,
+    /// The asking host's address and the port at which it took the connection: gives a size that is not known.
+    pub service: Option<SocketAddr>,
 }
 
 /// What the gateway knows and advises for one question.

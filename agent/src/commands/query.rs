@@ -28,6 +28,7 @@ pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
             mss: query.mss.map(|mss| Bytes(mss.get())),
             snd_wnd: query.peer_window.map(|window| Bytes(window.get())),
             handshake_rtt: handshake_rtt(query.handshake_ms)?,
+            service: None,
         }],
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;

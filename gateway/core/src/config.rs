@@ -63,6 +63,9 @@ pub struct Limits {
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of seen sequence space per sender. At the limit the lowest hole is taken as seen, counted. Default 1,024.
     pub sequence_ranges: NonZeroU32,
+    /// Services inside, by address and port, whose transfer sizes are kept, about 2.3 KiB each. At the limit the one that
+    /// sent longest ago goes, counted. Default 8,192.
+    pub services: NonZeroUsize,
     /// IP packets in fragments at a time, about half a KiB each. At the limit the oldest is given up, counted. Default 4,096.
     pub fragmented_packets: NonZeroUsize,
     /// Window samples kept per flow report; later ones are counted only. Default 10,000.
@@ -117,6 +120,7 @@ impl Default for Limits {
             networks: non_zero(1_000_000),
             outstanding_segments: non_zero_u32(16_384),
             sequence_ranges: non_zero_u32(1_024),
+            services: non_zero(8_192),
             fragmented_packets: non_zero(4_096),
             report_samples: non_zero_u32(10_000),
             idle_established: Micros::from_secs(3_600),

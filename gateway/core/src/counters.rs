@@ -73,11 +73,15 @@ pub enum Ignored {
     AdviceForgotten,
     /// Congestion control: more hosts spoke than are remembered, and this one had not for longest; it is asked anew.
     NoRoomHost,
+    /// Service size: its transfer was cut off with data outstanding.
+    CutTransfer,
+    /// Service size: more services sent than are remembered, and this one had not for longest.
+    NoRoomService,
 }
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 36] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -112,6 +116,8 @@ impl Ignored {
         Self::EventQueueFull,
         Self::AdviceForgotten,
         Self::NoRoomHost,
+        Self::CutTransfer,
+        Self::NoRoomService,
     ];
 
     /// Its stable name.
@@ -151,6 +157,8 @@ impl Ignored {
             Self::EventQueueFull => "event_queue_full",
             Self::AdviceForgotten => "advice_forgotten",
             Self::NoRoomHost => "no_room_host",
+            Self::CutTransfer => "cut_transfer",
+            Self::NoRoomService => "no_room_service",
         }
     }
 }
@@ -194,6 +202,8 @@ pub struct Counters {
     pub timeouts: u64,
     /// Imminent starts told.
     pub imminent_starts: u64,
+    /// Sizes of whole transfers taken for their service.
+    pub service_sizes: u64,
     ignored: PerReason,
 }
 
@@ -221,7 +231,7 @@ impl Counters {
     }
 
     /// Every count but those of ignored things, with its stable name, in the order of declaration.
-    pub fn named(&self) -> [(&'static str, u64); 18] {
+    pub fn named(&self) -> [(&'static str, u64); 19] {
         let Self {
             frames,
             wire_bytes,
@@ -241,6 +251,7 @@ impl Counters {
             loss_events,
             timeouts,
             imminent_starts,
+            service_sizes,
             ignored: _,
         } = *self;
         [
@@ -262,6 +273,7 @@ impl Counters {
             ("loss_events", loss_events),
             ("timeouts", timeouts),
             ("imminent_starts", imminent_starts),
+            ("service_sizes", service_sizes),
         ]
     }
 
@@ -286,6 +298,7 @@ impl Counters {
             loss_events,
             timeouts,
             imminent_starts,
+            service_sizes,
             ignored,
         } = other;
         self.frames += frames;
@@ -306,6 +319,7 @@ impl Counters {
         self.loss_events += loss_events;
         self.timeouts += timeouts;
         self.imminent_starts += imminent_starts;
+        self.service_sizes += service_sizes;
         for (mine, theirs) in self.ignored.0.iter_mut().zip(ignored.0) {
             *mine += theirs;
         }

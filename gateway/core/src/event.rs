@@ -1,12 +1,13 @@
 //! What the engine tells, polled by its owner.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use crate::flow::report::DirectionReport;
+use crate::service::ServiceSize;
 
 /// Something the publisher or the replay has to know.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +25,10 @@ pub enum Event {
     StartImminent(StartImminent),
     /// A direction of a connection ended (only with `flow_reports`).
     DirectionEnded(Box<DirectionReport>),
+    /// The size quantile of a service inside appeared, moved by more than the configured change, or was refreshed.
+    ServiceSize(ServiceSize),
+    /// A service has no size quantile any more: it sent too little, or the table of services was full.
+    ServiceForgotten(SocketAddr),
 }
 
 /// Why an estimate went.

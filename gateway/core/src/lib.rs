@@ -15,5 +15,8 @@ pub mod engine;
 pub mod estimate;
 pub mod event;
 pub mod flow;
+pub mod service;
 pub mod window;
 pub mod wire;
+
+mod recency;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use spand_proto::query::{Advice, Answer, Question};
-use spand_proto::start::{Mode, StartPolicy, StartRequest, start};
+use spand_proto::start::{Mode, StartPolicy, StartRequest, TransferSize, start};
 use spand_proto::units::{Bytes, Micros, Segments};
 
 use crate::publisher::Published;
@@ -57,10 +57,14 @@ pub(super) fn answer(published: &Published, mode: Mode, initial_window: Segments
     let config = published.config();
     let policy = StartPolicy { max_age: config.max_age, ..StartPolicy::of(mode) };
     let now = published.now();
+    let of_service = || question.service.and_then(|service| published.service(service)).map(|size| size.quantile);
     let request = StartRequest {
         estimate: estimate.as_ref(),
         now,
-        size: question.size,
+        size: match question.size {
+            TransferSize::Unknown => of_service().into(),
+            known @ TransferSize::Known(_) => known,
+        },
         mss: question.mss.or(estimate.as_ref().map(|estimate| estimate.mss)).unwrap_or(USUAL_MSS),
         snd_wnd: question.snd_wnd,
         handshake_rtt: question.handshake_rtt,

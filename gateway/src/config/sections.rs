@@ -102,6 +102,8 @@ pub struct Limits {
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of sequence space per sender.
     pub sequence_ranges: NonZeroU32,
+    /// Services inside whose transfer sizes are kept.
+    pub services: NonZeroUsize,
     /// IP packets in fragments at a time.
     pub fragmented_packets: NonZeroUsize,
     /// Silence in seconds after which an established connection is forgotten.
@@ -215,6 +217,7 @@ impl Default for Limits {
             networks: limits.networks,
             outstanding_segments: limits.outstanding_segments,
             sequence_ranges: limits.sequence_ranges,
+            services: limits.services,
             fragmented_packets: limits.fragmented_packets,
             idle_established_s: whole_secs(limits.idle_established),
             idle_other_s: whole_secs(limits.idle_other),

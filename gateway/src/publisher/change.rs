@@ -3,16 +3,19 @@
 use std::sync::Arc;
 
 use spand_core::event::{Trigger, Withdrawal};
+use spand_core::service::ServiceSize;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::push;
 use spand_proto::push::WithdrawalReason;
 
-/// A change of the published state, told to every subscriber.
+/// A change of the published state, told to every subscriber whom it concerns.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Estimate(Arc<Estimate>),
     Withdrawn(Network, WithdrawalReason),
+    /// Told to the host that it is a service of.
+    Service(ServiceSize),
 }
 
 /// What the ring of changes carries: shared by all subscribers, never copied.

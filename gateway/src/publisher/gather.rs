@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use spand_core::service::ServiceSize;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
@@ -54,6 +55,10 @@ impl Gather {
 
     pub(super) fn withdrawn(&self, network: Network, reason: WithdrawalReason) {
         self.add(Change::Withdrawn(network, reason));
+    }
+
+    pub(super) fn service(&self, size: ServiceSize) {
+        self.add(Change::Service(size));
     }
 
     /// Everything told so far is void; what waits is part of the new state.

@@ -36,6 +36,11 @@ impl Mailbox {
         !full
     }
 
+    /// The subscriber's addresses, sorted.
+    pub(super) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
     pub(super) fn take(&self) -> Option<(StartImminent, Arc<Estimate>)> {
         self.starts.lock().pop_front()
     }

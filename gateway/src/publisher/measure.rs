@@ -10,6 +10,8 @@ pub struct Measures {
     pub estimates: Counter,
     /// Withdrawals told to all subscribers.
     pub withdrawals: Counter,
+    /// Service sizes told to subscribers because they appeared or moved.
+    pub service_sizes: Counter,
     /// Starts handed to a subscriber's queue.
     pub starts_pushed: Counter,
     /// Starts of hosts that nobody watches.
@@ -50,6 +52,7 @@ impl Default for Measures {
         Self {
             estimates: counter(),
             withdrawals: counter(),
+            service_sizes: counter(),
             starts_pushed: counter(),
             starts_unwatched: counter(),
             starts_no_estimate: counter(),

@@ -17,16 +17,18 @@ mod mailbox;
 mod measure;
 mod networks;
 mod pace;
+mod services;
 mod status;
 mod subscription;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use spand_core::event::{Event, StartImminent, Withdrawal};
+use spand_core::service::ServiceSize;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
@@ -36,6 +38,7 @@ use self::gather::Gather;
 use self::mailbox::Subscribers;
 use self::networks::{Networks, Put};
 use self::pace::Pace;
+use self::services::Services;
 
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
@@ -55,6 +58,7 @@ struct Shared {
     config: PublisherConfig,
     clock: Box<dyn PacketClock>,
     networks: RwLock<Networks>,
+    services: RwLock<Services>,
     subscribers: Mutex<Subscribers>,
     gather: Gather,
     pace: Pace,
@@ -75,6 +79,7 @@ impl Published {
             config,
             clock: Box::new(clock),
             networks: RwLock::new(Networks::new()),
+            services: RwLock::default(),
             subscribers: Mutex::default(),
             gather,
             pace: Pace::default(),
@@ -97,6 +102,8 @@ impl Published {
                 Event::StartImminent(start) => pushed.extend(self.push_start(start).then_some(start)),
                 Event::Estimate(estimate) => changes.push(State::Estimate(estimate)),
                 Event::Withdrawn { network, reason } => changes.push(State::Withdrawn(network, reason)),
+                Event::ServiceSize(size) => self.put_service(size),
+                Event::ServiceForgotten(service) => self.shared.services.write().remove(service),
                 Event::DirectionEnded(_) => {}
             }
         }
@@ -135,9 +142,21 @@ impl Published {
         pushed.subscribers > 0
     }
 
+    fn put_service(&self, size: ServiceSize) {
+        if self.shared.services.write().put(size, self.shared.config.change) {
+            self.measures().service_sizes.inc();
+            self.shared.gather.service(size);
+        }
+    }
+
     /// Replaces the whole state, after events of the engine were lost or its configuration changed. Every subscriber is
     /// resynchronised.
-    pub fn replace(&self, views: Vec<NetworkView>) {
+    pub fn replace(&self, views: Vec<NetworkView>, sizes: Vec<ServiceSize>) {
+        let mut services = Services::default();
+        for size in sizes {
+            services.put(size, self.shared.config.change);
+        }
+        *self.shared.services.write() = services;
         let mut fresh = Networks::new();
         for view in views {
             fresh.put(view, &self.shared.config);
@@ -186,6 +205,22 @@ impl Published {
     /// Up to `limit` networks in order of prefix, from the first one after `after` on.
     pub fn page(&self, after: Option<Network>, limit: usize) -> Vec<Arc<NetworkView>> {
         self.shared.networks.read().page(after, limit)
+    }
+
+    /// How large the transfers of a service are, where that is known.
+    pub fn service(&self, service: SocketAddr) -> Option<ServiceSize> {
+        self.shared.services.read().get(service)
+    }
+
+    /// Up to `limit` services in order of address and port, from the first one after `after` on; of one host, where
+    /// `host` names it.
+    pub fn services(&self, host: Option<IpAddr>, after: Option<SocketAddr>, limit: usize) -> Vec<ServiceSize> {
+        self.shared.services.read().page(host, after, limit)
+    }
+
+    /// Services whose size is known.
+    pub fn service_count(&self) -> usize {
+        self.shared.services.read().len()
     }
 
     /// Networks published.

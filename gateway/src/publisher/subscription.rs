@@ -9,10 +9,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spand_core::service;
 use spand_proto::contract::ContractVersion;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, ResyncReason, Update, UpdateEvent};
+use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, ResyncReason, ServiceSize, Update, UpdateEvent};
+use spand_proto::units::Micros;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::TryRecvError;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep_until};
@@ -33,6 +35,9 @@ pub struct Subscription {
     /// Number of the next change this subscription expects, of all ever told.
     next_change: u64,
     phase: Phase,
+    /// Sizes of the host's services that are to be told, and when all of them are told again.
+    sizes: std::vec::IntoIter<service::ServiceSize>,
+    sizes_again: Instant,
     /// When to take more than starts.
     turn: Pin<Box<Sleep>>,
     renewal: Interval,
@@ -88,6 +93,8 @@ impl Subscription {
             batch: (Arc::from([]), 0),
             next_change,
             phase: Phase::Begin,
+            sizes: Vec::new().into_iter(),
+            sizes_again: Instant::now(),
             turn: Box::pin(sleep_until(Instant::now())),
             renewal,
             sequence: 0,
@@ -114,6 +121,9 @@ impl Subscription {
                 biased;
                 () = self.mailbox.arrived() => {}
                 _ = self.renewal.tick() => {
+                    if matches!(self.phase, Phase::Live) && Instant::now() >= self.sizes_again {
+                        self.tell_sizes();
+                    }
                     let lifetime = self.published.config().lifetime;
                     return Some(self.number(UpdateEvent::Renewal { lifetime }));
                 }
@@ -158,19 +168,43 @@ impl Subscription {
             Phase::End { sent } => {
                 let networks = *sent;
                 self.phase = Phase::Live;
+                self.tell_sizes();
                 self.turn.as_mut().reset(first_turn(self.id));
                 Some(UpdateEvent::SnapshotEnd { networks })
             }
             Phase::Live => {
+                if let Some(size) = self.sizes.next() {
+                    return Some(UpdateEvent::ServiceSize(self.size(&size)));
+                }
                 let (changes, place) = &mut self.batch;
-                let change = changes.get(*place)?.clone();
-                *place += 1;
+                let own = |change: &Change| match change {
+                    Change::Service(size) => self.mailbox.addresses().binary_search(&size.service.ip()).is_ok(),
+                    Change::Estimate(_) | Change::Withdrawn(..) => true,
+                };
+                let next = changes.iter().skip(*place).position(own);
+                *place = next.map_or(changes.len(), |skipped| *place + skipped + 1);
+                let change = changes.get(place.checked_sub(1).filter(|_| next.is_some())?)?.clone();
                 Some(match change {
                     Change::Estimate(estimate) => UpdateEvent::Estimate(self.update(&estimate)),
                     Change::Withdrawn(network, reason) => UpdateEvent::Withdrawal { network, reason },
+                    Change::Service(size) => UpdateEvent::ServiceSize(self.size(&size)),
                 })
             }
         }
+    }
+
+    /// Has all sizes of the host's own services told, now and before they would run out.
+    fn tell_sizes(&mut self) {
+        let of = |address: &IpAddr| self.published.services(Some(*address), None, usize::MAX);
+        self.sizes = self.mailbox.addresses().iter().flat_map(of).collect::<Vec<_>>().into_iter();
+        self.sizes_again = Instant::now() + Duration::from(self.published.config().retell);
+    }
+
+    fn size(&self, size: &service::ServiceSize) -> ServiceSize {
+        let service::ServiceSize { service, quantile, transfers } = *size;
+        // Two may be lost before it runs out, as with estimates.
+        let lifetime = Micros(self.published.config().retell.0.saturating_mul(3));
+        ServiceSize { service, quantile, transfers, lifetime }
     }
 
     /// Takes the next page or the next changes; `None` when the gateway stops.

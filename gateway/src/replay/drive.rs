@@ -177,7 +177,11 @@ impl Replay {
                 Event::Estimate(estimate) => {
                     self.estimated.insert(estimate.network);
                 }
-                Event::DirectionEnded(_) | Event::Withdrawn { .. } | Event::StartImminent(_) => {}
+                Event::DirectionEnded(_)
+                | Event::Withdrawn { .. }
+                | Event::StartImminent(_)
+                | Event::ServiceSize(_)
+                | Event::ServiceForgotten(_) => {}
             }
         }
     }

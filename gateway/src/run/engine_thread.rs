@@ -144,7 +144,7 @@ impl EngineThread {
             tracing::warn!(events = lost - self.events_lost, "events were lost; publishing the whole state anew");
             self.events_lost = lost;
             self.batch = Batch::new();
-            self.published.replace(self.engine.networks(now));
+            self.published.replace(self.engine.networks(now), self.engine.services());
         }
     }
 

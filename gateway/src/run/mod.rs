@@ -104,7 +104,7 @@ fn restore(
         store = %config.store.directory.display(),
         "restored"
     );
-    published.replace(networks);
+    published.replace(networks, Vec::new());
     let interval = Duration::from_millis(config.store.save_interval_ms.get());
     let writer = StoreWriter::start(opened.store, interval).map_err(|error| cannot_start_a_thread(&error))?;
     writer.submit(aged);

@@ -69,7 +69,7 @@ fn bench() -> Bench {
     }
     let records = table.changed_records(10).into_iter().map(|(network, record)| (network, record.unwrap()));
     assert_eq!(refill(&mut engine, records.collect(), START), []);
-    published.replace(engine.networks(START));
+    published.replace(engine.networks(START), Vec::new());
     let queue = FrameQueue::new(NonZeroUsize::new(1_000).unwrap());
     let captures = Captures::new(queue, MonotonicClock::from_wall_clock(), Duration::from_secs(1), &[]);
     let captures = Arc::new(captures);

@@ -7,7 +7,7 @@ use crate::start::{DEFAULT_INITIAL_WINDOW, Mode, RefusalReason, TransferSize};
 use crate::units::{Bytes, Micros, Timestamp};
 use crate::v1;
 
-use super::{WireError, address, counted, entries, millis, required, rtt, segments};
+use super::{WireError, address, counted, entries, millis, required, rtt, segments, socket};
 
 impl From<&Query> for v1::QueryRequest {
     fn from(query: &Query) -> Self {
@@ -46,6 +46,8 @@ impl From<&Question> for v1::Question {
             mss_bytes: question.mss.map(|mss| mss.0),
             snd_wnd_bytes: question.snd_wnd.map(|window| window.0),
             handshake_rtt_us: question.handshake_rtt.map(|rtt| rtt.0),
+            host_address: question.service.map(|service| service.ip().to_string()),
+            host_port: question.service.map(|service| service.port().into()),
         }
     }
 }
@@ -55,12 +57,19 @@ impl TryFrom<v1::Question> for Question {
     type Error = WireError;
 
     fn try_from(message: v1::Question) -> Result<Self, WireError> {
+        let service = match (message.host_address, message.host_port) {
+            (None, None) => None,
+            (Some(address), Some(port)) => Some(socket(&address, "host_address", port, "host_port")?),
+            (Some(_), None) => return Err(WireError::Missing { field: "host_port" }),
+            (None, Some(_)) => return Err(WireError::Missing { field: "host_address" }),
+        };
         Ok(Self {
             address: address(&message.address, "address")?,
             size: message.transfer_bytes.map(Bytes).into(),
             mss: message.mss_bytes.map(Bytes),
             snd_wnd: message.snd_wnd_bytes.map(Bytes),
             handshake_rtt: rtt(message.handshake_rtt_us, "handshake_rtt_us")?,
+            service,
         })
     }
 }

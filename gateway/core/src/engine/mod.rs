@@ -23,6 +23,7 @@ use crate::flow::sample::ConnectionId;
 use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, Key, TICK_BITS, Turning};
 use crate::flow::tuple::{Side, Tuple};
+use crate::service::{ServiceSize, ServiceTable};
 use crate::window::table::NetworkTable;
 use crate::wire::segment::{Endpoint, Flags, Segment};
 use crate::wire::{Decoder, Frame};
@@ -37,6 +38,7 @@ pub struct Engine {
     networks: NetworkTable,
     ledger: PushLedger,
     hosts: Hosts,
+    services: ServiceTable,
     counters: Counters,
     events: VecDeque<Event>,
     now: Timestamp,
@@ -73,6 +75,12 @@ impl Engine {
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed),
             ledger: PushLedger::new(config.hash_seed),
             hosts: Hosts::new(config.hash_seed),
+            services: ServiceTable::new(
+                config.limits.services,
+                config.window.refresh,
+                config.window.change,
+                config.hash_seed,
+            ),
             counters: Counters::default(),
             events: VecDeque::new(),
             now: Timestamp(0),
@@ -134,6 +142,7 @@ impl Engine {
     fn advance(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         self.decoder.expire(self.now, &mut self.counters);
+        self.services.expire(self.now);
         let mut turning = Turning::default();
         while let Some(key) = self.flows.due(self.now, &mut turning) {
             self.look(key);
@@ -148,7 +157,8 @@ impl Engine {
 
     /// When [`Engine::handle_timeout`] has something to do next; `None` while nothing waits.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.flows.next_due().into_iter().chain(self.networks.poll_timeout()).min()
+        let due = [self.flows.next_due(), self.networks.poll_timeout(), self.services.poll_timeout()];
+        due.into_iter().flatten().min()
     }
 
     /// The oldest event not taken yet; after [`Engine::finish`], also what the next connection to end has to tell. Take
@@ -169,6 +179,11 @@ impl Engine {
         self.handle_timeout(now);
         self.decoder.finish(&mut self.counters);
         self.finishing = true;
+    }
+
+    /// Every service inside whose size quantile is known, by address and port.
+    pub fn services(&self) -> Vec<ServiceSize> {
+        self.services.sizes()
     }
 
     /// The network that `address` belongs to.
@@ -215,11 +230,19 @@ impl Engine {
     }
 
     fn take(&mut self, key: Key, side: Side, segment: &Segment, input: u32) {
-        let Self { config, prefixes, flows, networks, ledger, hosts, counters, now, .. } = self;
+        let Self { config, prefixes, flows, networks, ledger, hosts, services, counters, now, .. } = self;
         let Some(connection) = flows.get_mut(key) else { return };
         let place = Place { input, frame: counters.frames };
-        let mut context =
-            Context { limits: &config.limits, prefixes, ledger, hosts, counters, findings: networks, now: *now };
+        let mut context = Context {
+            limits: &config.limits,
+            prefixes,
+            ledger,
+            hosts,
+            services,
+            counters,
+            findings: networks,
+            now: *now,
+        };
         let reaction = connection.take(side, segment, place, &mut context);
         let idleness = connection.idleness();
         if let Some((host, trigger)) = reaction.imminent {
@@ -267,10 +290,18 @@ impl Engine {
     }
 
     fn look(&mut self, key: Key) {
-        let Self { config, prefixes, flows, networks, ledger, hosts, counters, now, .. } = self;
+        let Self { config, prefixes, flows, networks, ledger, hosts, services, counters, now, .. } = self;
         let Some(connection) = flows.get_mut(key) else { return };
-        let mut context =
-            Context { limits: &config.limits, prefixes, ledger, hosts, counters, findings: networks, now: *now };
+        let mut context = Context {
+            limits: &config.limits,
+            prefixes,
+            ledger,
+            hosts,
+            services,
+            counters,
+            findings: networks,
+            now: *now,
+        };
         if let Some(deadline) = connection.look(*now, &mut context) {
             flows.arm(key, deadline);
         }
@@ -279,9 +310,17 @@ impl Engine {
     fn end(&mut self, key: Key) {
         let Some(connection) = self.flows.remove(key) else { return };
         self.counters.connections_ended += 1;
-        let Self { config, prefixes, networks, ledger, hosts, counters, now, .. } = self;
-        let mut context =
-            Context { limits: &config.limits, prefixes, ledger, hosts, counters, findings: networks, now: *now };
+        let Self { config, prefixes, networks, ledger, hosts, services, counters, now, .. } = self;
+        let mut context = Context {
+            limits: &config.limits,
+            prefixes,
+            ledger,
+            hosts,
+            services,
+            counters,
+            findings: networks,
+            now: *now,
+        };
         let reports = connection.finish(*now, &mut context);
         for report in reports.into_iter().flatten() {
             self.tell(Event::DirectionEnded(report));

@@ -69,9 +69,12 @@ impl Engine {
         self.take_network_events();
     }
 
-    /// Passes on what the table of networks has to tell.
+    /// Passes on what the tables of networks and services have to tell.
     pub(super) fn take_network_events(&mut self) {
         while let Some(event) = self.networks.poll_event() {
+            self.tell(event);
+        }
+        while let Some(event) = self.services.poll_event() {
             self.tell(event);
         }
         for _ in self.counters.networks_evicted..self.networks.evicted() {

@@ -164,6 +164,60 @@ fn starts_are_announced_to_the_host_inside() {
     assert_eq!(engine.counters().ignored(Ignored::NotInternal), 1);
 }
 
+/// A transfer of `segments` full ones by the server, from `seq` on and `start` ms, acknowledged 100 ms later.
+fn transfer(start: u64, seq: u32, segments: u32) -> Vec<Segment> {
+    let data = (0..segments).map(|n| segment(ms(start), true, Flags::ACK, seq + n * 1_460, 101, 1_460));
+    let ack = segment(ms(start + 100), false, Flags::ACK, 101, seq + segments * 1_460, 0);
+    data.chain([ack]).collect()
+}
+
+#[test]
+fn sizes_of_whole_transfers_are_learnt_for_the_port_that_was_opened_from_outside() {
+    let internal = vec!["192.0.2.0/24".parse().unwrap()];
+    let mut engine = Engine::new(EngineConfig { internal, ..EngineConfig::default() });
+    for n in 0..10 {
+        // The mirror misses the first segments of some: the acknowledgement tells of it. A FIN is no byte of payload.
+        let began = n * 20_000;
+        let mut segments: Vec<_> = handshake(100).into_iter().chain(transfer(100, 5_001, 20)).collect();
+        segments.extend(transfer(10_000, 5_001 + 20 * 1_460, 10));
+        if n % 2 == 0 {
+            segments.drain(3..8);
+        }
+        segments.extend([
+            segment(ms(15_000), true, Flags::ACK | Flags::FIN, 5_001 + 30 * 1_460, 101, 0),
+            segment(ms(15_001), false, Flags::ACK | Flags::FIN, 101, 5_002 + 30 * 1_460, 0),
+            segment(ms(15_002), true, Flags::ACK, 5_002 + 30 * 1_460, 102, 0),
+        ]);
+        for segment in &mut segments {
+            segment.at = segment.at.after(Micros::from_millis(began));
+        }
+        feed(&mut engine, &segments);
+    }
+    assert_eq!(engine.counters().service_sizes, 20, "two transfers of each connection");
+    let [size] = engine.services()[..] else { panic!("{:?}", engine.services()) };
+    assert_eq!((size.service, size.transfers), ("192.0.2.1:80".parse().unwrap(), 20));
+    assert!((29_200..=31_850).contains(&size.quantile.0), "20 segments, at most 9 % more: {size:?}");
+    let told = std::iter::from_fn(|| engine.poll_event()).filter(|event| matches!(event, Event::ServiceSize(_)));
+    assert!(told.count() >= 1);
+}
+
+#[test]
+fn transfers_that_were_cut_off_and_those_of_the_opener_give_no_size() {
+    let mut engine = Engine::new(EngineConfig::default());
+    feed(&mut engine, &handshake(100));
+    // The client, which opened, sends too: of its port nobody will ask.
+    feed(&mut engine, &[segment(ms(100), false, Flags::ACK, 101, 5_001, 1_000)]);
+    feed(&mut engine, &[segment(ms(140), true, Flags::ACK, 5_001, 1_101, 1_460)]);
+    feed(&mut engine, &[segment(ms(160), false, Flags::RST, 1_101, 0, 0)]);
+    assert_eq!(engine.counters().service_sizes, 0);
+    assert_eq!(engine.counters().ignored(Ignored::CutTransfer), 1);
+    // The start of this one was not seen.
+    let mut engine = Engine::new(EngineConfig::default());
+    feed(&mut engine, &transfer(100, 5_001, 20));
+    engine.handle_timeout(ms(20_000));
+    assert_eq!((engine.counters().service_sizes, engine.counters().ignored(Ignored::CutTransfer)), (0, 0));
+}
+
 /// Samples of a network at the end of time must not be looked at for ever (a capture of the corpus has such a clock).
 #[test]
 fn a_clock_at_the_end_of_time_leaves_something_to_wait_for() {

@@ -11,6 +11,7 @@ use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::{ConnectionId, WindowSample};
+use crate::service::ServiceTable;
 use crate::window::bucket::RttSum;
 use crate::window::view::LimitCounts;
 
@@ -34,6 +35,8 @@ pub(crate) struct Context<'a> {
     pub(crate) ledger: &'a mut PushLedger,
     /// What the connections of a host agree on.
     pub(crate) hosts: &'a mut Hosts,
+    /// How large the transfers of services are.
+    pub(crate) services: &'a mut ServiceTable,
     /// Counters of the engine.
     pub(crate) counters: &'a mut Counters,
     /// The engine's time, which never runs backwards: findings carry it.

@@ -1,6 +1,6 @@
 //! What is kept of a sender whose window is wanted: the replica, its transfers and who it sends to.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp};
@@ -31,6 +31,8 @@ pub(crate) struct Followed {
     pub(crate) network: Network,
     /// The connection.
     pub(crate) connection: ConnectionId,
+    /// Its own address and port, where it took the connection there.
+    pub(crate) service: Option<SocketAddr>,
     /// What it told for its host's congestion control.
     vote: Flavour,
     /// The transfer under way.
@@ -51,6 +53,8 @@ pub(crate) struct Followed {
 pub(crate) struct Transfer {
     /// New bytes sent.
     pub(crate) bytes: u64,
+    /// Position of its first byte: what was acknowledged before is not its own.
+    pub(crate) start: u64,
     /// It started on our advice.
     pub(crate) advised: bool,
 }
@@ -70,6 +74,7 @@ impl Followed {
             remote,
             network,
             connection,
+            service: None,
             vote: Flavour::Unknown,
             transfer: None,
             rounds: [0; 4],

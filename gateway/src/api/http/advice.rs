@@ -1,5 +1,7 @@
 //! `/v1/advice`: how a connection should start, with every step.
 
+use std::net::SocketAddr;
+
 use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
@@ -13,7 +15,7 @@ use super::parameters::Parameters;
 use super::problem::{Problem, quote};
 use crate::api::{Api, advice};
 
-const PARAMETERS: [&str; 7] = ["destination", "bytes", "mss", "mode", "snd_wnd", "rtt_ms", "initial_window"];
+const PARAMETERS: [&str; 8] = ["destination", "bytes", "mss", "mode", "snd_wnd", "rtt_ms", "initial_window", "service"];
 
 pub(super) async fn advice(State(api): State<Api>, uri: Uri) -> Result<Json<AdviceDocument>, Problem> {
     let parameters = Parameters::parse(&uri, &PARAMETERS)?;
@@ -45,7 +47,17 @@ fn question(parameters: &Parameters) -> Result<Question, Problem> {
         mss: parameters.number("mss", &(1..=65_535))?.map(Bytes),
         snd_wnd: parameters.number("snd_wnd", &(0..=1 << 30))?.map(Bytes),
         handshake_rtt: parameters.number("rtt_ms", &(0.001..=600_000.0))?.map(micros),
+        service: service(parameters)?,
     })
+}
+
+fn service(parameters: &Parameters) -> Result<Option<SocketAddr>, Problem> {
+    let Some(text) = parameters.text("service") else { return Ok(None) };
+    let service = text.parse::<SocketAddr>().map_err(|_| {
+        let text = quote(text);
+        Problem::bad_request(format!("service is `{text}`: give address and port, such as 203.0.113.10:443"))
+    })?;
+    Ok(Some(SocketAddr::new(service.ip().to_canonical(), service.port())))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked to be 0.001 to 600,000 ms")]

@@ -8,6 +8,7 @@ mod health;
 mod networks;
 mod parameters;
 mod problem;
+mod services;
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -70,6 +71,7 @@ fn router(api: Api) -> Router {
     Router::new()
         .route("/v1/networks", get(networks::list))
         .route("/v1/networks/{*prefix}", get(networks::one))
+        .route("/v1/services", get(services::list))
         .route("/v1/advice", get(advice::advice))
         .route("/metrics", get(health::metrics))
         .route("/healthz", get(health::healthz))
@@ -120,7 +122,7 @@ async fn without_body(request: Request) -> Result<Request, Problem> {
 }
 
 async fn no_such_page() -> Result<Infallible, Problem> {
-    let pages = "there is /v1/networks, /v1/networks/PREFIX, /v1/advice, /metrics, /healthz and /readyz";
+    let pages = "there is /v1/networks, /v1/networks/PREFIX, /v1/services, /v1/advice, /metrics, /healthz and /readyz";
     Err(Problem::new(StatusCode::NOT_FOUND, format!("nothing is here: {pages}")))
 }
 
@@ -132,6 +134,7 @@ async fn no_such_method() -> Result<Infallible, Problem> {
 fn endpoint(path: &str) -> &'static str {
     match path {
         "/v1/networks" => "networks",
+        "/v1/services" => "services",
         "/v1/advice" => "advice",
         "/metrics" => "metrics",
         "/healthz" => "healthz",

@@ -68,6 +68,11 @@ impl Register {
         let measures = published.measures().clone();
         self.add("publisher_estimates_told", "Estimates told to all subscribers", measures.estimates);
         self.add("publisher_withdrawals_told", "Withdrawals told to all subscribers", measures.withdrawals);
+        self.add(
+            "publisher_service_sizes_told",
+            "Service sizes told to their host because they appeared or moved",
+            measures.service_sizes,
+        );
         self.add("publisher_starts_pushed", "Imminent starts put in a subscriber's queue", measures.starts_pushed);
         self.add("publisher_starts_unwatched", "Imminent starts of hosts nobody subscribed", measures.starts_unwatched);
         self.add(

@@ -63,6 +63,11 @@ impl Collector for EngineState {
         scrape.counter("engine_loss_events", "Loss events recognised", counters.loss_events)?;
         scrape.counter("engine_timeouts", "Retransmission timeouts recognised", counters.timeouts)?;
         scrape.counter("engine_imminent_starts", "Imminent starts recognised", counters.imminent_starts)?;
+        scrape.counter(
+            "engine_service_sizes",
+            "Sizes of whole transfers taken for their service",
+            counters.service_sizes,
+        )?;
         let ignored = Ignored::ALL.map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(reason)));
         scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
         scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
@@ -79,6 +84,7 @@ impl Collector for PublishedState {
         let mut scrape = Scrape(encoder);
         scrape.gauge("publisher_networks", "Networks published", self.0.network_count() as u64)?;
         scrape.gauge("publisher_estimates", "Networks with an estimate", self.0.estimate_count() as u64)?;
+        scrape.gauge("publisher_services", "Services with a size", self.0.service_count() as u64)?;
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
         let reasons = self.0.readiness().reasons();
         let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| *not_ready != part));

@@ -81,6 +81,34 @@ async fn advice_shows_the_start_and_every_step() {
 }
 
 #[tokio::test]
+async fn services_are_listed_and_give_a_size_that_is_not_known() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let size = |service: &str, quantile| {
+        let service = service.parse().unwrap();
+        Event::ServiceSize(ServiceSize { service, quantile: Bytes(quantile), transfers: 12 })
+    };
+    let events = vec![size("10.0.0.1:443", 30_000), size("10.0.0.1:80", 2_000), size("[2001:db8::1]:443", 5_000)];
+    rig.published.apply(Batch { events, ..Batch::new() });
+    let (status, all) = rig.get("/v1/services").await;
+    assert_eq!((status, &all["total"], &all["next_after"]), (200, &4.into(), &serde_json::Value::Null));
+    let first = serde_json::json!({ "host": "10.0.0.1", "port": 80, "quantile_bytes": 2_000, "transfers": 12 });
+    assert_eq!(all["services"][0], first);
+    let (_, page) = rig.get("/v1/services?host=::ffff:10.0.0.1&limit=1").await;
+    assert_eq!((&page["services"][0]["port"], &page["next_after"]), (&80.into(), &"10.0.0.1:80".into()));
+    let (_, rest) = rig.get("/v1/services?host=10.0.0.1&after=10.0.0.1:80").await;
+    assert_eq!((rest["services"].as_array().unwrap().len(), &rest["services"][0]["port"]), (1, &443.into()));
+
+    let transfer = async |query: &str| {
+        let (_, advice) = rig.get(&format!("/v1/advice?destination=192.0.2.7&mss=1000{query}")).await;
+        advice["start"]["account"]["transfer"]["size_segments"].clone()
+    };
+    assert_eq!(transfer("&service=10.0.0.1:443").await, 30);
+    assert_eq!(transfer("&service=10.0.0.1:443&bytes=7000").await, 7, "a size that is known goes first");
+    assert_eq!(transfer("&service=10.0.0.1:22").await, serde_json::Value::Null);
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn each_bad_request_gets_its_own_sentence_and_harms_nothing() {
     let rig = Rig::new(ApiConfig::default()).await;
     let long = "9".repeat(5_000);
@@ -113,6 +141,11 @@ async fn each_bad_request_gets_its_own_sentence_and_harms_nothing() {
         ("/v1/advice?destination=192.0.2.7&initial_window=0", 400, "initial_window"),
         ("/v1/advice?destination=192.0.2.7&bytes=1&bytes=2", 400, "twice"),
         ("/v1/advice?destination=192.0.2.7&size=3", 400, "size"),
+        ("/v1/advice?destination=192.0.2.7&service=10.0.0.1", 400, "10.0.0.1"),
+        ("/v1/services?limit=0", 400, "limit"),
+        ("/v1/services?host=10.0.0.0/8", 400, "host"),
+        ("/v1/services?after=10.0.0.1", 400, "after"),
+        ("/v1/services?host=10.0.0.1&after=10.0.0.2:80", 400, "10.0.0.2:80"),
         ("/v1/nothing", 404, "/v1/networks"),
         (&format!("/v1/advice?destination={long}"), 400, "9999"),
     ] {
@@ -208,6 +241,6 @@ async fn the_examples_of_the_page_are_what_is_answered() {
         assert_eq!(rig.get(path).await.1, expected, "{path}");
         examples += 1;
     }
-    assert_eq!(examples, 6);
+    assert_eq!(examples, 7);
     rig.end().await;
 }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spand_core::event::Event;
+use spand_core::service::ServiceSize;
 use spand_core::window::view::{LimitCounts, NetworkView, NoEstimate};
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
@@ -57,6 +58,8 @@ impl Rig {
         let events =
             [(GOOD, 20.0), (WIDE, 200.0), (SIX, 50.0)].map(|(network, wc)| Event::Estimate(estimate(network, wc)));
         published.apply(Batch { events: events.into(), views, ..Batch::new() });
+        let service = ServiceSize { service: ([203, 0, 113, 10], 443).into(), quantile: Bytes(30_048), transfers: 412 };
+        published.apply(Batch { events: vec![Event::ServiceSize(service)], ..Batch::new() });
         let (stop, stopped) = watch::channel(false);
         let (http, grpc) = (bind().await, bind().await);
         let addresses = (http.local_addr().unwrap(), grpc.local_addr().unwrap());

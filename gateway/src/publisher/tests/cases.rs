@@ -160,7 +160,7 @@ async fn a_replaced_state_is_told_anew_and_the_end_ends_all() {
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
     let view = NetworkView::clone(&published.network(network(2)).unwrap());
-    published.replace(vec![view]);
+    published.replace(vec![view], Vec::new());
     twin.read(&mut subscription).await;
     assert_eq!((twin.resyncs, twin.held.len()), (1, 1));
     published.close();
@@ -183,4 +183,44 @@ async fn an_address_finds_its_longest_network_and_no_stale_estimate() {
     clock.0.store(301_000_000_000, Ordering::Relaxed);
     assert_eq!(published.estimate(network(1)), None);
     assert!(published.network(network(1)).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
+    let (published, _) = publisher(PublisherConfig::default());
+    let size = |host, port, quantile| Event::ServiceSize(service_size(host, port, quantile));
+    told(&published, [size(HOST, 443, 30_000), size(HOST, 80, 9_000), size([10, 0, 0, 2], 443, 1_000)]);
+    settle().await;
+    let mut subscription = published.subscribe(&["::ffff:10.0.0.1".parse().unwrap()]).unwrap();
+    let mut twin = Twin::default();
+    twin.read(&mut subscription).await;
+    let at = |port: u16| SocketAddr::from((HOST, port));
+    let own = [(at(80), 9_000), (at(443), 30_000)];
+    assert_eq!(twin.sizes, own);
+    let began = tokio::time::Instant::now();
+
+    twin.sizes.clear();
+    told(&published, [size(HOST, 443, 32_900), size([10, 0, 0, 2], 443, 5_000)]);
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.sizes, [], "9 % is not told, nor what is another's");
+    told(&published, [size(HOST, 443, 33_100)]);
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.sizes, [(at(443), 33_100)], "what was told first counts");
+    assert_eq!(published.measures().service_sizes.get(), 5);
+
+    twin.sizes.clear();
+    told(&published, [Event::ServiceForgotten(at(80))]);
+    while twin.sizes.is_empty() {
+        let Update { sequence, event } = subscription.next().await.unwrap();
+        if let UpdateEvent::ServiceSize(size) = &event {
+            assert_eq!((size.lifetime, size.transfers), (Micros::from_secs(300), 12));
+        }
+        twin.take(Update { sequence, event });
+    }
+    assert!(began.elapsed() <= Duration::from_secs(121), "told again long before it runs out");
+    assert_eq!(twin.sizes, [(at(443), 33_100)], "what is forgotten is not told again");
+    published.replace(Vec::new(), vec![service_size(HOST, 22, 700)]);
+    twin.sizes.clear();
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.sizes, [(at(22), 700)]);
 }

@@ -56,6 +56,10 @@ fn start(host: [u8; 4], n: u8) -> StartImminent {
     }
 }
 
+fn service_size(host: [u8; 4], port: u16, quantile: u64) -> ServiceSize {
+    ServiceSize { service: (host, port).into(), quantile: Bytes(quantile), transfers: 12 }
+}
+
 fn told(published: &Published, events: impl IntoIterator<Item = Event>) {
     published.apply(Batch { events: events.into_iter().collect(), ..Batch::new() });
 }
@@ -83,6 +87,7 @@ struct Twin {
     dropped: u64,
     resyncs: u32,
     starts: u32,
+    sizes: Vec<(SocketAddr, u64)>,
 }
 
 impl Twin {
@@ -116,7 +121,8 @@ impl Twin {
                 self.resyncs += 1;
             }
             UpdateEvent::ImminentStart(_) => self.starts += 1,
-            UpdateEvent::Renewal { .. } | UpdateEvent::ServiceSize(_) => {}
+            UpdateEvent::ServiceSize(size) => self.sizes.push((size.service, size.quantile.0)),
+            UpdateEvent::Renewal { .. } => {}
         }
     }
 }

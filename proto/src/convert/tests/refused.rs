@@ -35,6 +35,10 @@ fn a_query_is_refused_by_the_name_of_its_field() {
     starts(query_error(|q| q.questions = many), "questions has 257 entries");
     let zero_rtt = |q: &mut v1::QueryRequest| q.questions[0].handshake_rtt_us = Some(0);
     starts(query_error(zero_rtt), "questions[0].handshake_rtt_us is 0");
+    let half = |q: &mut v1::QueryRequest| q.questions[0].host_port = Some(443);
+    starts(query_error(half), "questions[0].host_address is missing");
+    let no_port = |q: &mut v1::QueryRequest| q.questions[0].host_address = Some("203.0.113.10".to_owned());
+    starts(query_error(no_port), "questions[0].host_port is missing");
     let long = |q: &mut v1::QueryRequest| q.questions[0].address = "x".repeat(1 << 20);
     starts(query_error(long), "questions[0].address: `xxx");
     assert!(query_error(long).len() < 250);

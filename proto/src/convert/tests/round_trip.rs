@@ -76,10 +76,11 @@ prop_compose! {
         address in ip(),
         numbers: (Option<u64>, Option<u64>, Option<u64>),
         handshake_rtt in some_rtt(),
+        service in proptest::option::of(socket_address()),
     ) -> Question {
         let (size, mss, snd_wnd) = numbers;
         let size = size.map(Bytes).into();
-        Question { address, size, mss: mss.map(Bytes), snd_wnd: snd_wnd.map(Bytes), handshake_rtt }
+        Question { address, size, mss: mss.map(Bytes), snd_wnd: snd_wnd.map(Bytes), handshake_rtt, service }
     }
 }
 
@@ -93,7 +94,7 @@ prop_compose! {
         budget in proptest::option::of(any::<u32>().prop_map(Segments)),
         lifetime in lifetime(),
     ) -> Answer {
-        let Question { address, size, mss, snd_wnd, handshake_rtt } = question;
+        let Question { address, size, mss, snd_wnd, handshake_rtt, .. } = question;
         let mss = mss.unwrap_or(Bytes(1_448));
         let request = StartRequest {
             estimate: known.as_ref(), now: NOW, size, mss, snd_wnd, handshake_rtt, initial_window, budget,

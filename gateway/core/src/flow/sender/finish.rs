@@ -1,10 +1,11 @@
 //! The end of transfers and of the sender itself.
 
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Bytes, Timestamp};
 
 use super::Sender;
 use crate::counters::Ignored;
 use crate::flow::findings::Context;
+use crate::flow::followed::Transfer;
 use crate::flow::report::DirectionReport;
 
 impl Sender {
@@ -42,6 +43,10 @@ impl Sender {
         let Some(transfer) = followed.transfer else { return };
         if transfer.bytes > 0 {
             if self.acknowledged {
+                self.tell_size(&transfer, context);
+            }
+            let Some(followed) = self.followed.as_deref_mut() else { return };
+            if self.acknowledged {
                 let said = followed.shadow.on_transfer_end(at);
                 self.give_sample(said, context);
             } else {
@@ -51,6 +56,19 @@ impl Sender {
         if let Some(followed) = self.followed.as_deref_mut() {
             followed.transfer = None;
             followed.round_end = 0;
+        }
+    }
+
+    /// Tells a service how large its transfer was: what was acknowledged of it, which the mirror cannot miss as it can a packet.
+    fn tell_size(&self, transfer: &Transfer, context: &mut Context<'_>) {
+        let Some(service) = self.followed.as_deref().and_then(|followed| followed.service) else { return };
+        let size = self.board.una().saturating_sub(transfer.start).saturating_sub(u64::from(self.is_closed()));
+        if self.board.flight() > 0 || size == 0 {
+            return context.counters.ignore(Ignored::CutTransfer);
+        }
+        context.counters.service_sizes += 1;
+        if context.services.add(service, context.now, Bytes(size)) {
+            context.counters.ignore(Ignored::NoRoomService);
         }
     }
 

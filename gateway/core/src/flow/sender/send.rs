@@ -1,5 +1,7 @@
 //! What a sender sends: counted and put on the scoreboard.
 
+use std::net::SocketAddr;
+
 use spand_proto::units::{Bytes, Micros};
 
 use super::{Offer, Sender, Syn};
@@ -251,13 +253,15 @@ impl Sender {
             peer_window: self.peer_window_bytes(),
             since_ack,
         };
+        let start = self.board.una();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         if new_bytes > 0 {
-            let start = || Transfer {
+            let begin = || Transfer {
                 bytes: 0,
+                start,
                 advised: context.ledger.was_told(segment.source.address, segment.destination.address, context.now),
             };
-            followed.transfer.get_or_insert_with(start).bytes += u64::from(new_bytes);
+            followed.transfer.get_or_insert_with(begin).bytes += u64::from(new_bytes);
         }
         followed.shadow.on_sent(at, &sent);
     }
@@ -269,6 +273,9 @@ impl Sender {
         let network = context.prefixes.network_of(remote);
         let ends = [segment.source.address, remote];
         let mut followed = Box::new(Followed::new(ends, network, connection, segment.at, self.midstream));
+        if !self.midstream && self.syn.is_some_and(|syn| syn.is_answer) {
+            followed.service = Some(SocketAddr::new(segment.source.address, segment.source.port));
+        }
         if self.syns >= LOST_HANDSHAKE {
             followed.shadow.on_lost_handshake();
         }

@@ -13,6 +13,7 @@ use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::WindowSample;
+use crate::service::ServiceTable;
 use crate::window::bucket::RttSum;
 use crate::window::view::LimitCounts;
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
@@ -44,6 +45,7 @@ struct Script {
     prefixes: Prefixes,
     ledger: PushLedger,
     hosts: Hosts,
+    services: ServiceTable,
     ip_id: u16,
     ecn: Ecn,
 }
@@ -63,6 +65,7 @@ impl Script {
             prefixes: Prefixes::new(&[], &[]),
             ledger: PushLedger::new(0),
             hosts: Hosts::new(0),
+            services: ServiceTable::new(Limits::default().services, Micros::from_secs(20), 0.1, 0),
             ip_id: 0,
             ecn: Ecn::NotEct,
         };
@@ -97,12 +100,12 @@ impl Script {
     }
 
     fn take_sent(&mut self, segment: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
         let copy = sender.is_copy(segment);
         sender.send(
             segment,
             copy,
-            &mut Context { limits, prefixes, ledger, hosts, counters, now: segment.at, findings: heard },
+            &mut Context { limits, prefixes, ledger, hosts, services, counters, now: segment.at, findings: heard },
         );
     }
 
@@ -139,11 +142,11 @@ impl Script {
     }
 
     fn take_ack(&mut self, ack: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
         sender.acknowledge(
             ack,
             Some(0),
-            &mut Context { limits, prefixes, ledger, hosts, counters, now: ack.at, findings: heard },
+            &mut Context { limits, prefixes, ledger, hosts, services, counters, now: ack.at, findings: heard },
         );
     }
 
@@ -416,9 +419,12 @@ fn data_after_silence_is_a_new_transfer_though_no_timer_told() {
     script.send(200, 0..2);
     script.ack(300, 2);
     let deadline = script.sender.silence_ends_at().unwrap();
-    let Script { sender, counters, heard, limits, prefixes, ledger, hosts, .. } = &mut script;
+    let Script { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = &mut script;
     let mut end_at = |now| {
-        sender.end_by_silence(now, &mut Context { limits, prefixes, ledger, hosts, counters, now, findings: heard });
+        sender.end_by_silence(
+            now,
+            &mut Context { limits, prefixes, ledger, hosts, services, counters, now, findings: heard },
+        );
         sender.followed.as_deref().unwrap().transfer.is_some()
     };
     assert!(end_at(Timestamp(deadline.0 - 1)), "not a nanosecond early");

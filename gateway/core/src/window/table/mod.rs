@@ -2,7 +2,6 @@
 
 mod announce;
 mod changes;
-mod recency;
 mod slots;
 #[cfg(test)]
 mod tests;

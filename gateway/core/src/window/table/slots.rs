@@ -10,8 +10,8 @@ use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use super::Entry;
-use super::recency::Recency;
 use crate::flow::tuple::SeededState;
+use crate::recency::Recency;
 
 /// A place in the table, good until its entry is removed.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]

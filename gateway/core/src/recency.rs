@@ -2,7 +2,7 @@
 
 /// A doubly linked list over slot numbers: every step takes the same short time, however many there are.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Recency {
+pub(crate) struct Recency {
     links: Vec<Links>,
     oldest: Option<u32>,
     newest: Option<u32>,
@@ -16,7 +16,7 @@ struct Links {
 
 impl Recency {
     /// Appends a slot that is not in the list as the newest.
-    pub(super) fn push(&mut self, slot: u32) {
+    pub(crate) fn push(&mut self, slot: u32) {
         let place = index(slot);
         if self.links.len() <= place {
             self.links.resize(place + 1, Links::default());
@@ -32,7 +32,7 @@ impl Recency {
     }
 
     /// Takes a slot of the list out of it.
-    pub(super) fn remove(&mut self, slot: u32) {
+    pub(crate) fn remove(&mut self, slot: u32) {
         let Some(Links { older, newer }) = self.links.get_mut(index(slot)).map(std::mem::take) else { return };
         match older.and_then(|older| self.links.get_mut(index(older))) {
             Some(links) => links.newer = newer,
@@ -45,7 +45,7 @@ impl Recency {
     }
 
     /// Makes a slot of the list the newest.
-    pub(super) fn touch(&mut self, slot: u32) {
+    pub(crate) fn touch(&mut self, slot: u32) {
         if self.newest != Some(slot) {
             self.remove(slot);
             self.push(slot);
@@ -53,7 +53,7 @@ impl Recency {
     }
 
     /// The slot used longest ago.
-    pub(super) fn oldest(&self) -> Option<u32> {
+    pub(crate) fn oldest(&self) -> Option<u32> {
         self.oldest
     }
 }

@@ -1,0 +1,126 @@
+//! Sizes of the last while, counted in steps of an eighth of an octave.
+
+use spand_proto::units::{Bytes, Micros, Timestamp};
+
+/// Steps of one octave: a quantile is at most 2^(1/8) = 9 % above the size that it stands for.
+const STEPS: usize = 8;
+/// The first step holds everything up to 64 bytes, the last everything from 2^40 on.
+const FIRST_OCTAVE: u32 = 6;
+const OCTAVES: usize = 34;
+const BINS: usize = OCTAVES * STEPS + 1;
+
+/// Counts are kept for two spans, the one under way and the one before: sizes of the last half to whole hour.
+pub(super) const SPAN: Micros = Micros::from_secs(1_800);
+
+type Counts = [u32; BINS];
+
+/// Counts of sizes over a sliding while, of bounded size whatever comes.
+#[derive(Clone, Debug)]
+pub(super) struct Histogram {
+    began: Timestamp,
+    lately: Counts,
+    before: Counts,
+}
+
+impl Histogram {
+    /// Empty, from `at` on.
+    pub(super) const fn new(at: Timestamp) -> Self {
+        Self { began: at, lately: [0; BINS], before: [0; BINS] }
+    }
+
+    /// Counts a size.
+    pub(super) fn add(&mut self, at: Timestamp, size: Bytes) {
+        let passed = at.since(self.began).0;
+        if passed >= SPAN.0 {
+            self.before = if passed < 2 * SPAN.0 { self.lately } else { [0; BINS] };
+            self.lately = [0; BINS];
+            self.began = at;
+        }
+        if let Some(count) = self.lately.get_mut(bin(size)) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// Sizes counted.
+    pub(super) fn count(&self) -> u32 {
+        self.counts().fold(0, u32::saturating_add)
+    }
+
+    /// The smallest step's end that at least three of four sizes do not exceed; `None` where there is none.
+    pub(super) fn quantile(&self) -> Option<Bytes> {
+        let rank = (u64::from(self.count()) * 3).div_ceil(4);
+        let mut below = 0;
+        let reaches = |count| {
+            below += u64::from(count);
+            below >= rank
+        };
+        let found = if rank == 0 { None } else { self.counts().position(reaches) };
+        found.map(end)
+    }
+
+    fn counts(&self) -> impl Iterator<Item = u32> {
+        self.lately.iter().zip(&self.before).map(|(lately, before)| lately.saturating_add(*before))
+    }
+}
+
+/// The step that a size falls into: the first whose end it does not exceed.
+fn bin(size: Bytes) -> usize {
+    let octave = size.0.max(1).ilog2();
+    let from = (octave.saturating_sub(FIRST_OCTAVE) as usize) * STEPS;
+    (from..=from + STEPS).find(|&bin| size <= end(bin)).unwrap_or(BINS - 1).min(BINS - 1)
+}
+
+/// The largest size of a step.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^40, and never negative")]
+fn end(bin: usize) -> Bytes {
+    Bytes(2f64.powf(f64::from(FIRST_OCTAVE) + bin as f64 / STEPS as f64).floor() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn filled(sizes: &[u64]) -> Histogram {
+        let mut histogram = Histogram::new(Timestamp(0));
+        for size in sizes {
+            histogram.add(Timestamp(0), Bytes(*size));
+        }
+        histogram
+    }
+
+    #[test]
+    fn nothing_has_no_quantile_and_the_largest_size_there_is_has_one() {
+        assert_eq!(filled(&[]).quantile(), None);
+        assert_eq!(filled(&[u64::MAX]).quantile(), Some(Bytes(1 << 40)));
+        assert_eq!(filled(&[0, 1]).quantile(), Some(Bytes(64)));
+    }
+
+    #[test]
+    fn what_is_older_than_two_spans_is_forgotten() {
+        let at = |spans: u64| Timestamp(0).after(Micros(spans * SPAN.0));
+        let mut histogram = filled(&[1_000; 5]);
+        histogram.add(at(1), Bytes(50_000));
+        assert_eq!(histogram.count(), 6, "the span before counts");
+        histogram.add(at(2), Bytes(50_000));
+        assert_eq!(histogram.count(), 2);
+        histogram.add(at(9), Bytes(2_000));
+        assert_eq!(histogram.count(), 1);
+    }
+
+    proptest! {
+        /// Against the sizes themselves: never below the quantile, and at most a step above it.
+        #[test]
+        fn a_quantile_is_that_of_the_sorted_sizes_within_a_step(
+            sizes in proptest::collection::vec(prop_oneof![65u64..2_000, 65u64..100_000, 65u64..1 << 39], 1..200),
+        ) {
+            let quantile = filled(&sizes).quantile().unwrap().0;
+            let mut sorted = sizes;
+            sorted.sort_unstable();
+            let exact = sorted[(sorted.len() * 3).div_ceil(4) - 1];
+            prop_assert!(quantile >= exact, "{quantile} < {exact}");
+            prop_assert!(quantile as f64 <= exact as f64 * 2f64.powf(1.0 / STEPS as f64) + 1.0, "{quantile} > {exact}");
+        }
+    }
+}
