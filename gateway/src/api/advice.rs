@@ -69,7 +69,7 @@ pub(super) fn answer(published: &Published, mode: Mode, initial_window: Segments
         snd_wnd: question.snd_wnd,
         handshake_rtt: question.handshake_rtt,
         initial_window,
-        // The gateway keeps no budget yet; the agent keeps its host's.
+        // A question is no start: budgets are leased to subscribed hosts, which keep their own account.
         budget: None,
     };
     let advice = Advice::from(start(&request, &policy));

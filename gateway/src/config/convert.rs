@@ -80,6 +80,7 @@ impl Config {
             waiting_starts: publish.waiting_starts,
             subscribers: publish.subscribers,
             subscribers_per_address: publish.subscribers_per_address,
+            leased_networks: publish.leased_networks,
             addresses: publish.addresses,
         }
     }

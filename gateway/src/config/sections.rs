@@ -134,6 +134,8 @@ pub struct Publish {
     pub subscribers: NonZeroUsize,
     /// Subscribers that may claim one address. Default 4.
     pub subscribers_per_address: NonZeroUsize,
+    /// Networks whose budgets are divided by demand. Default 65,536.
+    pub leased_networks: NonZeroUsize,
     /// Addresses of one subscriber. Default 1,024.
     pub addresses: NonZeroUsize,
 }
@@ -239,6 +241,7 @@ impl Default for Publish {
             waiting_starts: publisher.waiting_starts,
             subscribers: publisher.subscribers,
             subscribers_per_address: publisher.subscribers_per_address,
+            leased_networks: publisher.leased_networks,
             addresses: publisher.addresses,
         }
     }

@@ -32,6 +32,9 @@ pub struct PublisherConfig {
     /// Subscribers that may claim the same address (an agent reconnects before its old stream is known dead). Default 4.
     /// The next one is refused.
     pub subscribers_per_address: NonZeroUsize,
+    /// Networks whose budgets are divided by demand at a time. Default 65,536. At the limit hosts have no lease in a further
+    /// one, counted.
+    pub leased_networks: NonZeroUsize,
     /// Addresses of one subscriber. Default 1,024. A subscription with more is refused.
     pub addresses: NonZeroUsize,
 }
@@ -52,6 +55,7 @@ impl Default for PublisherConfig {
             waiting_starts: limit(1_024),
             subscribers: limit(1_000),
             subscribers_per_address: limit(4),
+            leased_networks: limit(65_536),
             addresses: limit(MAX_ADDRESSES),
         }
     }

@@ -3,22 +3,30 @@
 //! Starts have their own short queue per subscriber, apart from the shared changes: they overtake whatever else a
 //! subscriber has to read.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use spand_core::event::StartImminent;
 use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
 use tokio::sync::Notify;
 
 use super::config::PublisherConfig;
 
-/// One subscriber's place for starts.
+/// One subscriber's place for starts, and for what else cannot wait its turn.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     addresses: Vec<IpAddr>,
+    /// Its number as a holder of leases.
+    pub(super) holder: u64,
     starts: Mutex<VecDeque<(StartImminent, Arc<Estimate>)>>,
+    /// Networks in which its lease changed: no more than there are leased ones.
+    leases: Mutex<BTreeSet<Network>>,
+    /// Its leases changed everywhere.
+    anew: AtomicBool,
     arrived: Notify,
 }
 
@@ -45,7 +53,17 @@ impl Mailbox {
         self.starts.lock().pop_front()
     }
 
-    /// Waits until a start was put in since the last wait.
+    /// A network in which the lease changed.
+    pub(super) fn take_lease(&self) -> Option<Network> {
+        self.leases.lock().pop_first()
+    }
+
+    /// Whether everything is to be told anew.
+    pub(super) fn take_anew(&self) -> bool {
+        self.anew.swap(false, Ordering::AcqRel)
+    }
+
+    /// Waits until something was put in since the last wait.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
     }
@@ -87,6 +105,8 @@ pub(super) struct Subscribers {
     next_id: u64,
     mailboxes: BTreeMap<u64, Arc<Mailbox>>,
     by_address: HashMap<IpAddr, Vec<Arc<Mailbox>>>,
+    /// Several where an agent reconnects before its old stream is known dead.
+    by_holder: BTreeMap<u64, Vec<Arc<Mailbox>>>,
 }
 
 impl Subscribers {
@@ -98,6 +118,7 @@ impl Subscribers {
         &mut self,
         addresses: &[IpAddr],
         config: &PublisherConfig,
+        join: impl FnOnce(&[IpAddr]) -> u64,
     ) -> Result<(u64, Arc<Mailbox>), SubscribeError> {
         let limit = config.addresses.get();
         if addresses.len() > limit {
@@ -117,7 +138,15 @@ impl Subscribers {
         if let Some(address) = addresses.iter().copied().find(taken) {
             return Err(SubscribeError::AddressTaken { address, limit });
         }
-        let mailbox = Arc::new(Mailbox { addresses, starts: Mutex::default(), arrived: Notify::new() });
+        let mailbox = Arc::new(Mailbox {
+            holder: join(&addresses),
+            addresses,
+            starts: Mutex::default(),
+            leases: Mutex::default(),
+            anew: AtomicBool::new(false),
+            arrived: Notify::new(),
+        });
+        self.by_holder.entry(mailbox.holder).or_default().push(Arc::clone(&mailbox));
         for address in &mailbox.addresses {
             self.by_address.entry(*address).or_default().push(Arc::clone(&mailbox));
         }
@@ -131,6 +160,12 @@ impl Subscribers {
         let Some(mailbox) = self.mailboxes.remove(&id) else {
             return;
         };
+        if let Some(streams) = self.by_holder.get_mut(&mailbox.holder) {
+            streams.retain(|stream| !Arc::ptr_eq(stream, &mailbox));
+            if streams.is_empty() {
+                self.by_holder.remove(&mailbox.holder);
+            }
+        }
         for address in &mailbox.addresses {
             if let Some(claims) = self.by_address.get_mut(address) {
                 claims.retain(|claim| !Arc::ptr_eq(claim, &mailbox));
@@ -144,6 +179,31 @@ impl Subscribers {
     /// Whether anybody watches `host`.
     pub(super) fn watches(&self, host: IpAddr) -> bool {
         self.by_address.contains_key(&host.to_canonical())
+    }
+
+    /// The holders of leases that watch a host, each once.
+    pub(super) fn holders(&self, host: IpAddr) -> Vec<u64> {
+        let watching = self.by_address.get(&host.to_canonical()).into_iter().flatten();
+        let mut holders: Vec<_> = watching.map(|mailbox| mailbox.holder).collect();
+        holders.sort_unstable();
+        holders.dedup();
+        holders
+    }
+
+    /// Has a holder told of its lease in a network.
+    pub(super) fn tell_lease(&self, holder: u64, network: Network) {
+        for mailbox in self.by_holder.get(&holder).into_iter().flatten() {
+            mailbox.leases.lock().insert(network);
+            mailbox.arrived.notify_one();
+        }
+    }
+
+    /// Has a holder told everything anew.
+    pub(super) fn tell_anew(&self, holder: u64) {
+        for mailbox in self.by_holder.get(&holder).into_iter().flatten() {
+            mailbox.anew.store(true, Ordering::Release);
+            mailbox.arrived.notify_one();
+        }
     }
 
     /// Hands a start to everyone who watches its host. How many got it, and for how many the oldest had to go.

@@ -20,6 +20,10 @@ pub struct Measures {
     pub starts_no_estimate: Counter,
     /// Starts that went because a subscriber's queue of starts was full.
     pub starts_overflowed: Counter,
+    /// Leases that changed and were told on their own.
+    pub leases_told: Counter,
+    /// Starts in networks whose budget is not divided, because there are too many.
+    pub leases_no_room: Counter,
     /// Subscriptions that began.
     pub subscriptions: Counter,
     /// Subscriptions refused at a limit.
@@ -57,6 +61,8 @@ impl Default for Measures {
             starts_unwatched: counter(),
             starts_no_estimate: counter(),
             starts_overflowed: counter(),
+            leases_told: counter(),
+            leases_no_room: counter(),
             subscriptions: counter(),
             subscriptions_refused: counter(),
             resyncs_slow_reader: counter(),

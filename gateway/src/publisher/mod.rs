@@ -13,6 +13,7 @@ mod change;
 mod clock;
 mod config;
 mod gather;
+mod leases;
 mod mailbox;
 mod measure;
 mod networks;
@@ -25,6 +26,7 @@ mod tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use spand_core::event::{Event, StartImminent, Withdrawal};
@@ -32,9 +34,11 @@ use spand_core::service::ServiceSize;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Segments, Timestamp};
+use tokio::time::MissedTickBehavior;
 
 use self::gather::Gather;
+use self::leases::Leases;
 use self::mailbox::Subscribers;
 use self::networks::{Networks, Put};
 use self::pace::Pace;
@@ -60,6 +64,8 @@ struct Shared {
     networks: RwLock<Networks>,
     services: RwLock<Services>,
     subscribers: Mutex<Subscribers>,
+    /// Locked after `subscribers` and before `networks`, where two are held.
+    leases: Mutex<Leases>,
     gather: Gather,
     pace: Pace,
     engine: RwLock<EngineStatus>,
@@ -71,12 +77,20 @@ struct Shared {
 /// Networks changed under one hold of the lock, so that readers wait well under a millisecond.
 const APPLY_CHUNK: usize = 256;
 
+/// Time between two looks at budgets, and how many are divided under one hold of their lock, and at one look: 5,120 a second
+/// at most, and a start waits for 64.
+const LEASE_TURN: Duration = Duration::from_millis(100);
+const LEASE_CHUNK: usize = 64;
+const LEASE_CHUNKS: usize = 8;
+
 impl Published {
     /// An empty state. Nothing is told to subscribers before [`Published::tell`] runs.
     pub fn new(config: PublisherConfig, clock: impl PacketClock) -> Self {
         let gather = Gather::new(config.backlog_batches);
+        let leases = Leases::new(config.lifetime, config.leased_networks.get());
         let shared = Shared {
             config,
+            leases: Mutex::new(leases),
             clock: Box::new(clock),
             networks: RwLock::new(Networks::new()),
             services: RwLock::default(),
@@ -112,8 +126,14 @@ impl Published {
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
             let mut networks = self.shared.networks.write();
+            let mut told = Vec::new();
             for change in changes.by_ref().take(APPLY_CHUNK) {
-                self.shared.change(&mut networks, change);
+                told.extend(self.shared.change(&mut networks, change));
+            }
+            drop(networks);
+            let (mut leases, now) = (self.shared.leases.lock(), self.now());
+            for network in told {
+                leases.moved(network, now);
             }
         }
         if let Some(engine) = engine {
@@ -134,12 +154,54 @@ impl Published {
             measures.starts_no_estimate.inc();
             return false;
         };
+        self.want_lease(&start);
         let limit = self.shared.config.waiting_starts.get();
         let pushed = self.shared.subscribers.lock().push(start, &estimate, limit);
         measures.starts_pushed.inc_by(pushed.subscribers as u64);
         measures.starts_overflowed.inc_by(pushed.overflowed as u64);
         measures.start_queued_seconds.observe(self.now().since(start.at).as_secs_f64());
         pushed.subscribers > 0
+    }
+
+    /// A host wants a part of a network's budget: it has it before it is told of the start.
+    fn want_lease(&self, start: &StartImminent) {
+        let Some(budget) = self.budget(start.network) else { return };
+        let holders = self.shared.subscribers.lock().holders(start.host);
+        let (mut leases, now) = (self.shared.leases.lock(), self.now());
+        for holder in holders {
+            if !leases.start(holder, start.network, budget, now) {
+                self.measures().leases_no_room.inc();
+            }
+        }
+    }
+
+    /// What all hosts together may have granted above their defaults in a network and not yet acknowledged: its share for
+    /// each connection that is seen there at once (definitions, "Budget").
+    fn budget(&self, network: Network) -> Option<Segments> {
+        let networks = self.shared.networks.read();
+        let view = networks.get(network)?;
+        let estimate = view.estimate.as_ref()?;
+        Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(view.parallel.max(1))))
+    }
+
+    /// Divides budgets by demand, again and again.
+    async fn divide(&self) {
+        let mut turns = tokio::time::interval(LEASE_TURN);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            for _ in 0..LEASE_CHUNKS {
+                let tell = self.shared.leases.lock().turn(self.now(), LEASE_CHUNK, |network| self.budget(network));
+                if tell.is_empty() {
+                    break;
+                }
+                self.measures().leases_told.inc_by(tell.len() as u64);
+                let subscribers = self.shared.subscribers.lock();
+                for (holder, network) in tell {
+                    subscribers.tell_lease(holder, network);
+                }
+            }
+        }
     }
 
     fn put_service(&self, size: ServiceSize) {
@@ -175,9 +237,12 @@ impl Published {
         subscription
     }
 
-    /// Tells gathered changes to subscribers until [`Published::close`]. Run it once, as a task.
+    /// Tells gathered changes to subscribers, and divides budgets among them, until [`Published::close`]. Run it once, as a task.
     pub async fn tell(self) {
-        self.shared.gather.run(self.shared.config.gather).await;
+        tokio::select! {
+            () = self.shared.gather.run(self.shared.config.gather) => {}
+            () = self.divide() => {}
+        }
     }
 
     /// Ends every subscription and refuses new ones.
@@ -233,6 +298,11 @@ impl Published {
         self.shared.networks.read().estimates()
     }
 
+    /// Networks whose budgets are divided by demand.
+    pub fn leased_networks(&self) -> usize {
+        self.shared.leases.lock().len()
+    }
+
     /// Subscribers now.
     pub fn subscriber_count(&self) -> usize {
         self.shared.subscribers.lock().len()
@@ -282,7 +352,8 @@ enum State {
 }
 
 impl Shared {
-    fn change(&self, networks: &mut Networks, change: State) {
+    /// Takes a change; gives its network where it is told.
+    fn change(&self, networks: &mut Networks, change: State) -> Option<Network> {
         let (network, put, reason) = match change {
             State::Estimate(estimate) => {
                 (estimate.network, networks.put_estimate(estimate, &self.config), Withdrawal::Expired)
@@ -292,7 +363,7 @@ impl Shared {
             State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason), reason),
         };
         match put {
-            Put::Silent => {}
+            Put::Silent => return None,
             Put::Tell(estimate) => {
                 self.measures.estimates.inc();
                 self.gather.estimate(estimate);
@@ -302,6 +373,7 @@ impl Shared {
                 self.gather.withdrawn(network, change::withdrawal_reason(reason));
             }
         }
+        Some(network)
     }
 }
 

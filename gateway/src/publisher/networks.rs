@@ -112,6 +112,7 @@ impl Networks {
                 connections: estimate.connections,
                 losses: estimate.losses,
                 limits: LimitCounts::default(),
+                parallel: 0,
                 newest: Some(estimate.refreshed),
                 estimate: Some(estimate),
             },

@@ -81,7 +81,18 @@ impl Subscription {
         let shared = &published.shared;
         // Listening before the snapshot is read: a change in between comes twice rather than never.
         let (changes, next_change) = shared.gather.listen()?;
-        let (id, mailbox) = shared.subscribers.lock().add(addresses, &shared.config)?;
+        let now = published.now();
+        let mut only_one = None;
+        let mut subscribers = shared.subscribers.lock();
+        let (id, mailbox) = subscribers.add(addresses, &shared.config, |addresses| {
+            let (holder, was_only_one) = shared.leases.lock().join(addresses, now);
+            only_one = was_only_one;
+            holder
+        })?;
+        if let Some(holder) = only_one {
+            subscribers.tell_anew(holder);
+        }
+        drop(subscribers);
         let every = shared.config.renewal;
         let mut renewal = interval_at(Instant::now() + every, every);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -108,12 +119,15 @@ impl Subscription {
             if let Some(start) = self.next_start() {
                 return Some(self.number(UpdateEvent::ImminentStart(start)));
             }
+            if self.mailbox.take_anew() {
+                self.phase = Phase::Begin;
+            }
             if self.in_a_row >= YIELD_AFTER {
                 self.in_a_row = 0;
                 tokio::task::yield_now().await;
                 continue;
             }
-            if let Some(event) = self.next_in_hand() {
+            if let Some(event) = self.next_lease().or_else(|| self.next_in_hand()) {
                 self.in_a_row += 1;
                 return Some(self.number(event));
             }
@@ -146,6 +160,20 @@ impl Subscription {
         })
     }
 
+    /// The estimate of a network in which the lease changed: it does not wait for a turn, since others wait for the news.
+    fn next_lease(&mut self) -> Option<UpdateEvent> {
+        let estimate = loop {
+            let network = self.mailbox.take_lease()?;
+            if let Some(estimate) = self.published.estimate(network) {
+                break estimate;
+            }
+        };
+        if let Phase::Snapshot { sent, .. } | Phase::End { sent } = &mut self.phase {
+            *sent += 1;
+        }
+        Some(UpdateEvent::Estimate(self.update(&estimate)))
+    }
+
     fn next_in_hand(&mut self) -> Option<UpdateEvent> {
         match &mut self.phase {
             Phase::Resync(reason, dropped_updates) => {
@@ -168,6 +196,7 @@ impl Subscription {
             Phase::End { sent } => {
                 let networks = *sent;
                 self.phase = Phase::Live;
+                self.published.shared.leases.lock().told_anew(self.mailbox.holder, self.published.now());
                 self.tell_sizes();
                 self.turn.as_mut().reset(first_turn(self.id));
                 Some(UpdateEvent::SnapshotEnd { networks })
@@ -266,7 +295,11 @@ impl Subscription {
     }
 
     fn update(&self, estimate: &Estimate) -> EstimateUpdate {
-        EstimateUpdate { estimate: estimate.clone(), lifetime: self.published.config().lifetime, lease: None }
+        let share = estimate.share_segments(estimate.mss);
+        let mut leases = self.published.shared.leases.lock();
+        let lease = leases.lease(self.mailbox.holder, estimate.network, share, self.published.now());
+        drop(leases);
+        EstimateUpdate { estimate: estimate.clone(), lifetime: self.published.config().lifetime, lease: Some(lease) }
     }
 
     fn number(&mut self, event: UpdateEvent) -> Update {
@@ -285,5 +318,6 @@ fn first_turn(id: u64) -> Instant {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.published.shared.subscribers.lock().remove(self.id);
+        self.published.shared.leases.lock().leave(self.mailbox.holder, self.published.now());
     }
 }

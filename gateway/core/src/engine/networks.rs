@@ -24,6 +24,14 @@ impl Findings for NetworkTable {
         self.add_rounds(network, at, remote, rtts, limits);
     }
 
+    fn begins(&mut self, network: Network, at: Timestamp) -> bool {
+        self.begin_transfer(network, at)
+    }
+
+    fn ends(&mut self, network: Network, at: Timestamp) {
+        self.end_transfer(network, at);
+    }
+
     fn loss(&mut self, network: Network, at: Timestamp, _: ConnectionId) {
         self.add_loss(network, at);
     }

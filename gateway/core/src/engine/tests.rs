@@ -218,6 +218,47 @@ fn transfers_that_were_cut_off_and_those_of_the_opener_give_no_size() {
     assert_eq!((engine.counters().service_sizes, engine.counters().ignored(Ignored::CutTransfer)), (0, 0));
 }
 
+#[test]
+fn connections_that_send_at_once_are_counted_for_their_network() {
+    let mut engine = Engine::new(EngineConfig::default());
+    let network = engine.network_of(CLIENT.parse().unwrap());
+    let parallel = |engine: &Engine, at| engine.network(network, at).unwrap().parallel;
+    let on_port = |port: u16, segments: Vec<Segment>| -> Vec<Segment> {
+        let move_port = |mut segment: Segment| {
+            let client = if segment.source.port == 80 { &mut segment.destination } else { &mut segment.source };
+            client.port = port;
+            segment
+        };
+        segments.into_iter().map(move_port).collect()
+    };
+    feed(&mut engine, &handshake(100));
+    feed(&mut engine, &transfer(100, 5_001, 20));
+    engine.handle_timeout(ms(9_000));
+    assert_eq!(parallel(&engine, ms(9_000)), 0, "it was none of the network's when it began: there was no network yet");
+    for port in 1..=3 {
+        let opening = handshake(100).map(|segment| Segment { at: ms(20_000), ..segment });
+        feed(&mut engine, &on_port(port, opening.into()));
+    }
+    for port in 1..=3 {
+        let mut sent = on_port(port, transfer(20_000, 5_001, 5));
+        let answer = sent.pop().unwrap();
+        feed(&mut engine, &sent);
+        // The first is answered, the second is cut off, and the third is left alone until the table lets it go.
+        match port {
+            1 => feed(&mut engine, &[Segment { at: ms(20_001), ..answer }]),
+            2 => feed(&mut engine, &[Segment { at: ms(20_001), flags: Flags(Flags::RST), ..answer }]),
+            _ => {}
+        }
+    }
+    assert_eq!(parallel(&engine, ms(20_001)), 2, "the second was over when the third began");
+    engine.handle_timeout(ms(30_000));
+    assert_eq!(parallel(&engine, ms(50_000)), 1);
+    engine.finish(ms(50_001));
+    while engine.poll_event().is_some() {}
+    engine.handle_timeout(ms(80_000));
+    assert_eq!(parallel(&engine, ms(80_000)), 0);
+}
+
 /// Samples of a network at the end of time must not be looked at for ever (a capture of the corpus has such a clock).
 #[test]
 fn a_clock_at_the_end_of_time_leaves_something_to_wait_for() {

@@ -21,6 +21,10 @@ pub(crate) trait Findings {
     fn sample(&mut self, sample: &WindowSample);
     /// Valid round-trip times to an address of the network, and round trips of its sender by what limited them.
     fn rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts);
+    /// A transfer to the network begins; whether it is counted there.
+    fn begins(&mut self, network: Network, at: Timestamp) -> bool;
+    /// A transfer that was counted ends.
+    fn ends(&mut self, network: Network, at: Timestamp);
     /// A loss event, whether or not it gave a sample.
     fn loss(&mut self, network: Network, at: Timestamp, connection: ConnectionId);
 }

@@ -57,6 +57,8 @@ pub(crate) struct Transfer {
     pub(crate) start: u64,
     /// It started on our advice.
     pub(crate) advised: bool,
+    /// It counts among those that its network gets at once.
+    pub(crate) counted: bool,
 }
 
 impl Followed {

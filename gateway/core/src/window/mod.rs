@@ -6,6 +6,7 @@
 
 pub mod bucket;
 pub(crate) mod majority;
+mod parallel;
 pub mod record;
 pub mod table;
 pub mod view;

@@ -34,6 +34,8 @@ pub struct NetworkView {
     pub losses: u64,
     /// What limited the senders.
     pub limits: LimitCounts,
+    /// Connections that sent to it at once: the most of the last 10 to 20 s.
+    pub parallel: u32,
     /// When the newest sample, lower bound or round-trip time came.
     pub newest: Option<Timestamp>,
 }
@@ -43,6 +45,7 @@ impl NetworkView {
     pub(super) fn of(
         network: Network,
         record: &NetworkRecord,
+        parallel: u32,
         now: Timestamp,
         config: &WindowConfig,
         rule: &dyn Rule,
@@ -67,6 +70,7 @@ impl NetworkView {
             connections: counts.connections_in_all,
             losses: slice.losses(),
             limits: slice.limits(),
+            parallel,
             newest: record.newest,
         })
     }

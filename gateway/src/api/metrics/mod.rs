@@ -85,6 +85,12 @@ impl Register {
             "Imminent starts that went because a subscriber's queue was full",
             measures.starts_overflowed,
         );
+        self.add("publisher_leases_told", "Leases that changed and were told on their own", measures.leases_told);
+        self.add(
+            "publisher_leases_no_room",
+            "Imminent starts in networks without leases because too many have some",
+            measures.leases_no_room,
+        );
         self.add("publisher_subscriptions", "Subscriptions that began", measures.subscriptions);
         self.add("publisher_subscriptions_refused", "Subscriptions refused at a limit", measures.subscriptions_refused);
         self.add(

@@ -85,6 +85,8 @@ impl Collector for PublishedState {
         scrape.gauge("publisher_networks", "Networks published", self.0.network_count() as u64)?;
         scrape.gauge("publisher_estimates", "Networks with an estimate", self.0.estimate_count() as u64)?;
         scrape.gauge("publisher_services", "Services with a size", self.0.service_count() as u64)?;
+        let help = "Networks whose budgets are divided by demand";
+        scrape.gauge("publisher_leased_networks", help, self.0.leased_networks() as u64)?;
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
         let reasons = self.0.readiness().reasons();
         let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| *not_ready != part));

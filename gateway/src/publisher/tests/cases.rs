@@ -224,3 +224,35 @@ async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
     twin.read(&mut subscription).await;
     assert_eq!(twin.sizes, [(at(22), 700)]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn budgets_are_leased_to_the_hosts_that_start_connections() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 40.0 * 1_448.0, 0))));
+    settle().await;
+    let mut one = published.subscribe(&[HOST.into()]).unwrap();
+    let mut two_sees = Twin::default();
+    let mut one_sees = Twin::default();
+    one_sees.read(&mut one).await;
+    assert_eq!(one_sees.leases.values().copied().collect::<Vec<_>>(), [40, 40], "the only host has all of it");
+
+    let mut two = published.subscribe(&[[10, 0, 0, 2].into()]).unwrap();
+    two_sees.read(&mut two).await;
+    one_sees.read(&mut one).await;
+    assert_eq!(one_sees.leases.values().copied().collect::<Vec<_>>(), [0, 0], "and is told when it is not");
+    assert_eq!((one_sees.resyncs, one_sees.held.len()), (0, 2), "by a snapshot without a loss");
+    let pass = |s: u64| clock.0.store(s * 1_000_000_000, Ordering::Relaxed);
+    pass(2);
+    assert!(published.push_start(start([10, 0, 0, 2], 1)));
+    two_sees.read(&mut two).await;
+    assert_eq!(two_sees.leases[&network(1)], 10, "with its first start");
+    pass(3);
+    two_sees.read(&mut two).await;
+    assert_eq!(two_sees.leases[&network(1)], 30, "and told by itself of more");
+    assert_eq!(two_sees.leases[&network(2)], 0);
+    assert!(published.measures().leases_told.get() > 0);
+    assert_eq!(published.leased_networks(), 1);
+    told(&published, [Event::Estimate(estimate(1, 20.0 * 1_448.0, 2))]);
+    two_sees.read(&mut two).await;
+    assert_eq!(two_sees.leases[&network(1)], 15, "a budget that shrank");
+}

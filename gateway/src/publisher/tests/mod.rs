@@ -88,6 +88,7 @@ struct Twin {
     resyncs: u32,
     starts: u32,
     sizes: Vec<(SocketAddr, u64)>,
+    leases: BTreeMap<Network, u32>,
 }
 
 impl Twin {
@@ -111,7 +112,8 @@ impl Twin {
                 assert_eq!(networks as usize, self.came.len());
                 self.held.retain(|network, _| self.came.contains(network));
             }
-            UpdateEvent::Estimate(EstimateUpdate { estimate, .. }) => {
+            UpdateEvent::Estimate(EstimateUpdate { estimate, lease, .. }) => {
+                self.leases.insert(estimate.network, lease.unwrap().0);
                 self.came.push(estimate.network);
                 self.held.insert(estimate.network, estimate);
             }
@@ -120,7 +122,10 @@ impl Twin {
                 self.dropped += dropped_updates;
                 self.resyncs += 1;
             }
-            UpdateEvent::ImminentStart(_) => self.starts += 1,
+            UpdateEvent::ImminentStart(start) => {
+                self.leases.insert(start.estimate.estimate.network, start.estimate.lease.unwrap().0);
+                self.starts += 1;
+            }
             UpdateEvent::ServiceSize(size) => self.sizes.push((size.service, size.quantile.0)),
             UpdateEvent::Renewal { .. } => {}
         }

@@ -48,6 +48,7 @@ fn known() -> NetworkView {
         connections: 3,
         losses: 7,
         limits: LimitCounts { window: 9, receiver: 0, application: 2 },
+        parallel: 0,
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
         why_not: None,
@@ -66,6 +67,7 @@ fn unknown() -> NetworkView {
         connections: 0,
         losses: 0,
         limits: LimitCounts::default(),
+        parallel: 0,
         newest: None,
     }
 }

@@ -53,10 +53,15 @@ impl Sender {
                 context.counters.ignore(Ignored::OneSided);
             }
         }
-        if let Some(followed) = self.followed.as_deref_mut() {
-            followed.transfer = None;
-            followed.round_end = 0;
+        self.forget_transfer(context);
+    }
+
+    fn forget_transfer(&mut self, context: &mut Context<'_>) {
+        let Some(followed) = self.followed.as_deref_mut() else { return };
+        if followed.transfer.take().is_some_and(|transfer| transfer.counted) {
+            context.findings.ends(followed.network, context.now);
         }
+        followed.round_end = 0;
     }
 
     /// Tells a service how large its transfer was: what was acknowledged of it, which the mirror cannot miss as it can a packet.
@@ -104,6 +109,7 @@ impl Sender {
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
         if in_transfer && self.acknowledged && self.board.flight() > 0 {
             context.counters.ignore(Ignored::Unfinished);
+            self.forget_transfer(context);
         } else {
             self.end_transfer(at, context);
         }

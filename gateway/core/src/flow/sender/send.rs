@@ -256,10 +256,12 @@ impl Sender {
         let start = self.board.una();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         if new_bytes > 0 {
+            let network = followed.network;
             let begin = || Transfer {
                 bytes: 0,
                 start,
                 advised: context.ledger.was_told(segment.source.address, segment.destination.address, context.now),
+                counted: context.findings.begins(network, context.now),
             };
             followed.transfer.get_or_insert_with(begin).bytes += u64::from(new_bytes);
         }

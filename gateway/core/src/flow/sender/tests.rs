@@ -31,6 +31,10 @@ impl Findings for Heard {
     fn rounds(&mut self, _: Network, _: Timestamp, _: IpAddr, rtts: RttSum, _: LimitCounts) {
         self.rtts = self.rtts.with(rtts);
     }
+    fn begins(&mut self, _: Network, _: Timestamp) -> bool {
+        true
+    }
+    fn ends(&mut self, _: Network, _: Timestamp) {}
     fn loss(&mut self, _: Network, _: Timestamp, _: ConnectionId) {
         self.losses += 1;
     }

@@ -18,6 +18,7 @@ use self::announce::Told;
 use self::changes::Changes;
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, RttSum};
+use super::parallel::Parallel;
 use super::record::NetworkRecord;
 use super::view::{LimitCounts, NetworkView};
 use crate::config::WindowConfig;
@@ -47,6 +48,7 @@ pub struct NetworkTable {
 struct Entry {
     network: Network,
     record: NetworkRecord,
+    parallel: Parallel,
     told: Option<Told>,
     /// Samples came since it was told.
     untold: bool,
@@ -110,6 +112,20 @@ impl NetworkTable {
         self.rtts_shared += u64::from(shared.unwrap_or_default());
     }
 
+    /// A transfer to the network begins; whether it is counted: a network without samples is none yet.
+    pub fn begin_transfer(&mut self, network: Network, at: Timestamp) -> bool {
+        let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) else { return false };
+        entry.parallel.begin(at, self.config.bucket);
+        true
+    }
+
+    /// A transfer that was counted ends.
+    pub fn end_transfer(&mut self, network: Network, at: Timestamp) {
+        if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
+            entry.parallel.end(at, self.config.bucket);
+        }
+    }
+
     /// Takes a loss event.
     pub fn add_loss(&mut self, network: Network, at: Timestamp) {
         self.with_record(network, at, |record, config| record.bucket_at(at, config).map(Bucket::add_loss));
@@ -144,18 +160,19 @@ impl NetworkTable {
     /// How a network looks at `now`; `None` where the window holds nothing of it.
     pub fn view(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
         let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
-        NetworkView::of(network, &entry.record, now, &self.config, self.rule)
+        self.view_of(entry, now)
     }
 
     /// How every network looks at `now`, in order of prefix.
     pub fn views(&self, now: Timestamp) -> Vec<NetworkView> {
-        let mut views: Vec<_> = self
-            .slots
-            .entries()
-            .filter_map(|entry| NetworkView::of(entry.network, &entry.record, now, &self.config, self.rule))
-            .collect();
+        let mut views: Vec<_> = self.slots.entries().filter_map(|entry| self.view_of(entry, now)).collect();
         views.sort_by_key(|view| view.network);
         views
+    }
+
+    fn view_of(&self, entry: &Entry, now: Timestamp) -> Option<NetworkView> {
+        let parallel = entry.parallel.most(now, self.config.bucket);
+        NetworkView::of(entry.network, &entry.record, parallel, now, &self.config, self.rule)
     }
 
     /// Networks in the table, aged ones that nobody looked at since included.
@@ -234,6 +251,7 @@ impl NetworkTable {
             return self.slots.insert(Entry {
                 network,
                 record,
+                parallel: Parallel::default(),
                 told: None,
                 considered: None,
                 untold: false,

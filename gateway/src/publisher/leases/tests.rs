@@ -1,0 +1,317 @@
+//! Who gets which part, when, and that hosts never hold more than there is.
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LIFETIME: Micros = Micros::from_secs(60);
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::default().after(Micros::from_millis(1_000_000 + ms))
+}
+
+fn network(n: u8) -> Network {
+    Network::of([198, 51, n, 1].into())
+}
+
+fn host(n: u8) -> [IpAddr; 1] {
+    [[10, 0, 0, n].into()]
+}
+
+/// Leases with one budget in every network.
+struct Rig {
+    leases: Leases,
+    budget: u32,
+}
+
+impl Rig {
+    fn new(budget: u32) -> Self {
+        Self { leases: Leases::new(LIFETIME, 100), budget }
+    }
+
+    fn join(&mut self, n: u8, ms: u64) -> u64 {
+        self.leases.join(&host(n), at(ms)).0
+    }
+
+    fn start(&mut self, id: u64, ms: u64) {
+        assert!(self.leases.start(id, network(1), Segments(self.budget), at(ms)));
+    }
+
+    fn turn(&mut self, ms: u64) -> Vec<(u64, Network)> {
+        let budget = self.budget;
+        self.leases.turn(at(ms), 100, |_| Some(Segments(budget)))
+    }
+
+    /// Turns in the course of two seconds: enough for news to have come and what is free to be given.
+    fn settle(&mut self, ms: u64) {
+        (0..=20).for_each(|n| drop(self.turn(ms + n * 100)));
+    }
+
+    fn lease(&mut self, id: u64, ms: u64) -> u32 {
+        self.leases.lease(id, network(1), Segments(self.budget), at(ms)).0
+    }
+}
+
+#[test]
+fn the_only_host_has_all_of_every_budget_with_demand_and_without() {
+    let mut rig = Rig::new(40);
+    let one = rig.join(1, 0);
+    assert_eq!(rig.lease(one, 0), 40);
+    rig.start(one, 1);
+    assert_eq!(rig.lease(one, 1), 40);
+    rig.settle(600);
+    assert_eq!(rig.lease(one, 2_600), 40);
+    rig.settle(400_000);
+    assert_eq!((rig.lease(one, 402_000), rig.leases.len()), (40, 0), "nothing is kept of demand that is long over");
+}
+
+#[test]
+fn several_hosts_have_parts_by_their_starts_and_one_without_has_none() {
+    let mut rig = Rig::new(40);
+    let hosts = [1, 2, 3].map(|n| rig.join(n, 0));
+    rig.leases.told_anew(hosts[0], at(0));
+    let [one, two, three] = hosts;
+    (0..20).for_each(|_| rig.start(one, 2_000));
+    (0..10).for_each(|_| rig.start(two, 2_000));
+    rig.settle(3_000);
+    assert_eq!(hosts.map(|id| rig.lease(id, 6_000)), [20, 10, 0], "three quarters, two to one");
+    rig.start(three, 6_000);
+    assert_eq!(rig.lease(three, 6_000), 10, "what is kept back, at its first start");
+    rig.settle(6_500);
+    assert_eq!(rig.lease(three, 9_000), 1, "its part of the demand");
+    (0..60).for_each(|_| rig.start(three, 9_000));
+    rig.settle(20_000);
+    assert_eq!(hosts.map(|id| rig.lease(id, 22_000)).iter().sum::<u32>(), 30);
+    assert!(rig.lease(three, 22_000) >= 18, "demand moved");
+}
+
+#[test]
+fn what_is_taken_is_given_only_when_the_news_have_come() {
+    let mut rig = Rig::new(40);
+    let [one, two] = [1, 2].map(|n| rig.join(n, 0));
+    rig.leases.told_anew(one, at(0));
+    rig.start(one, 2_000);
+    rig.settle(3_000);
+    assert_eq!(rig.lease(one, 5_000), 30);
+    (0..100).for_each(|_| rig.start(two, 20_000));
+    assert_eq!(rig.lease(two, 20_000), 10);
+    let tell = rig.turn(20_500);
+    assert!(tell.contains(&(one, network(1))), "{tell:?}");
+    assert_eq!((rig.lease(one, 20_500), rig.lease(two, 20_500)), (0, 10), "taken and not given yet");
+    (20_600..21_500).step_by(100).for_each(|ms| assert_eq!(rig.turn(ms), []));
+    rig.settle(21_500);
+    assert_eq!(rig.lease(two, 23_500), 30);
+}
+
+#[test]
+fn the_second_host_waits_until_the_first_was_told_that_it_is_not_the_only_one() {
+    let mut rig = Rig::new(40);
+    let one = rig.join(1, 0);
+    assert_eq!(rig.lease(one, 0), 40);
+    let (two, anew) = rig.leases.join(&host(2), at(10));
+    assert_eq!(anew, Some(one));
+    rig.start(two, 20);
+    rig.settle(600);
+    assert_eq!((rig.lease(one, 3_000), rig.lease(two, 3_000)), (0, 0));
+    rig.leases.told_anew(one, at(3_000));
+    rig.start(two, 3_900);
+    assert_eq!(rig.lease(two, 3_900), 0);
+    rig.start(two, 4_000);
+    assert_eq!(rig.lease(two, 4_000), 10);
+
+    let mut rig = Rig::new(40);
+    rig.join(1, 0);
+    let two = rig.join(2, 10);
+    rig.start(two, 61_000);
+    assert_eq!(rig.lease(two, 61_000), 0);
+    rig.start(two, 61_010);
+    assert_eq!(rig.lease(two, 61_010), 10, "advice that was not renewed is over, whether or not the first one reads");
+}
+
+#[test]
+fn a_host_that_is_gone_holds_its_lease_for_the_lifetime_of_advice_unless_it_comes_back() {
+    let mut rig = Rig::new(40);
+    let [one, two] = [1, 2].map(|n| rig.join(n, 0));
+    rig.leases.told_anew(one, at(0));
+    rig.start(one, 2_000);
+    rig.settle(3_000);
+    rig.leases.leave(one, at(6_000));
+    (0..3).for_each(|_| rig.start(two, 6_000));
+    rig.settle(64_000);
+    assert_eq!(rig.lease(two, 66_999), 8, "of the ten that the other does not hold, less what is kept back");
+    assert_eq!(rig.join(1, 66_999), one, "the same addresses are the same host");
+    assert_eq!(rig.lease(one, 66_999), 30);
+    rig.leases.leave(one, at(67_000));
+    rig.start(two, 128_100);
+    rig.settle(128_200);
+    assert_eq!(rig.lease(two, 131_000), 40, "the other is forgotten, and this one alone");
+}
+
+#[test]
+fn a_budget_that_shrinks_is_cut_at_the_next_turn() {
+    let mut rig = Rig::new(40);
+    let hosts = [1, 2].map(|n| rig.join(n, 0));
+    rig.leases.told_anew(hosts[0], at(0));
+    for id in hosts {
+        rig.start(id, 2_000);
+    }
+    rig.settle(3_000);
+    assert_eq!(hosts.map(|id| rig.lease(id, 5_000)), [15, 15]);
+    rig.budget = 8;
+    rig.leases.moved(network(1), at(5_000));
+    assert_eq!(rig.turn(5_000).len(), 2);
+    assert_eq!(hosts.map(|id| rig.lease(id, 5_000)), [3, 3]);
+    rig.leases.turn(at(16_000), 100, |_| None);
+    assert_eq!((rig.leases.len(), rig.lease(hosts[0], 16_000)), (0, 0), "no estimate, no leases");
+}
+
+#[test]
+fn networks_with_demand_are_bounded() {
+    let mut leases = Leases::new(LIFETIME, 2);
+    let (one, _) = leases.join(&host(1), at(0));
+    let starts = [1, 2, 3, 1].map(|n| leases.start(one, network(n), Segments(10), at(1)));
+    assert_eq!((starts, leases.len(), leases.due.len()), ([true, true, false, true], 2, 2));
+}
+
+/// What hosts may believe: what they were told last, and what they were told before for as long as the news may take.
+#[derive(Debug, Default)]
+struct Beliefs {
+    last: BTreeMap<(u64, Network), u32>,
+    fading: Vec<((u64, Network), u32, Timestamp)>,
+}
+
+impl Beliefs {
+    fn told(&mut self, host: u64, network: Network, lease: u32, now: Timestamp) {
+        let before = self.last.insert((host, network), lease).unwrap_or(0);
+        for (of, _, until) in &mut self.fading {
+            if *of == (host, network) {
+                *until = (*until).min(now.after(NEWS));
+            }
+        }
+        self.fading.push(((host, network), before, now.after(NEWS)));
+    }
+
+    /// The host gets no renewals any more.
+    fn cut_off(&mut self, host: u64, now: Timestamp) {
+        for ((of, network), lease) in std::mem::take(&mut self.last) {
+            if of == host {
+                self.fading.push(((of, network), lease, now.after(LIFETIME)));
+            } else {
+                self.last.insert((of, network), lease);
+            }
+        }
+    }
+
+    fn held(&self, network: Network, now: Timestamp) -> u32 {
+        let mut most: BTreeMap<u64, u32> = BTreeMap::new();
+        let last = self.last.iter().map(|((host, of), lease)| (*host, *of, *lease));
+        let fading = self.fading.iter().filter(|(.., until)| *until > now);
+        for (host, of, lease) in last.chain(fading.map(|((host, of), lease, _)| (*host, *of, *lease))) {
+            if of == network {
+                let most = most.entry(host).or_default();
+                *most = lease.max(*most);
+            }
+        }
+        most.values().sum()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Join(u8),
+    Leave(u8),
+    Start(u8, u8),
+    /// The snapshot that a host needs for being no longer the only one.
+    Anew,
+    Turn,
+    Pass(u64),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        2 => (0u8..4).prop_map(Step::Join),
+        1 => (0u8..4).prop_map(Step::Leave),
+        8 => ((0u8..4), (1u8..3)).prop_map(|(host, network)| Step::Start(host, network)),
+        1 => Just(Step::Anew),
+        4 => Just(Step::Turn),
+        4 => prop_oneof![Just(100u64), Just(600), Just(1_500), Just(30_000), Just(61_000), Just(300_000)]
+            .prop_map(Step::Pass),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    /// Whoever comes, goes and starts: what hosts may believe to have never sums up to more than the budget, and the last
+    /// one to be there has all of it in the end.
+    #[test]
+    fn hosts_never_hold_more_than_the_budget(budget in 1u32..60, steps in prop::collection::vec(step(), 1..120)) {
+        let mut leases = Leases::new(LIFETIME, 100);
+        let mut beliefs = Beliefs::default();
+        let mut hosts: [Option<u64>; 4] = [None; 4];
+        let mut anew = None;
+        let mut ms = 0;
+        let networks = [network(1), network(2)];
+        for step in steps {
+            let now = at(ms);
+            let read = |leases: &mut Leases, beliefs: &mut Beliefs, id, network| {
+                beliefs.told(id, network, leases.lease(id, network, Segments(budget), now).0, now);
+            };
+            match step {
+                Step::Join(n) => {
+                    if hosts[usize::from(n)].is_none() {
+                        let (id, other) = leases.join(&host(n), now);
+                        hosts[usize::from(n)] = Some(id);
+                        // Until it is told, it is as if it were not connected: should it not read, nothing renews its advice.
+                        if let Some(other) = other {
+                            beliefs.cut_off(other, now);
+                        }
+                        anew = other.or(anew);
+                        for network in networks {
+                            read(&mut leases, &mut beliefs, id, network);
+                        }
+                        leases.told_anew(id, now);
+                    }
+                }
+                Step::Leave(n) => {
+                    if let Some(id) = hosts[usize::from(n)].take() {
+                        leases.leave(id, now);
+                        beliefs.cut_off(id, now);
+                    }
+                }
+                Step::Start(n, to) => {
+                    if let Some(id) = hosts[usize::from(n)] {
+                        leases.start(id, network(to), Segments(budget), now);
+                        read(&mut leases, &mut beliefs, id, network(to));
+                    }
+                }
+                Step::Anew => {
+                    if let Some(id) = anew.take().filter(|id| hosts.contains(&Some(*id))) {
+                        for network in networks {
+                            read(&mut leases, &mut beliefs, id, network);
+                        }
+                        leases.told_anew(id, now);
+                    }
+                }
+                Step::Turn => {
+                    for (id, network) in leases.turn(now, 100, |_| Some(Segments(budget))) {
+                        if hosts.contains(&Some(id)) {
+                            read(&mut leases, &mut beliefs, id, network);
+                        }
+                    }
+                }
+                Step::Pass(passed) => ms += passed,
+            }
+            for network in networks {
+                let held = beliefs.held(network, at(ms));
+                prop_assert!(held <= budget, "{held} of {budget}");
+            }
+        }
+        let mut last = hosts.into_iter().flatten();
+        if let (Some(id), None) = (last.next(), last.next()) {
+            for n in 0..200 {
+                leases.turn(at(ms + 100_000 + n * 5_000), 100, |_| Some(Segments(budget)));
+            }
+            prop_assert_eq!(leases.lease(id, network(1), Segments(budget), at(ms + 2_000_000)), Segments(budget));
+        }
+    }
+}
