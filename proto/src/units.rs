@@ -142,6 +142,17 @@ impl Window {
         self.0
     }
 
+    /// The window in half bytes, rounded down: whole numbers that give the same [`Self::segments`] for every segment size,
+    /// since a segment is rounded at its half.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "never negative; `as` saturates at u64::MAX"
+    )]
+    pub fn half_bytes(self) -> u64 {
+        (self.0 * 2.0) as u64
+    }
+
     /// The window in segments of `mss`, with its fraction; zero where `mss` is.
     pub fn segments_f64(self, mss: Bytes) -> f64 {
         if mss.0 == 0 { 0.0 } else { self.0 / mss.0 as f64 }

@@ -143,8 +143,7 @@ fn check_rtt(handshake: Option<Micros>, estimate: Option<Micros>, policy: &Start
     let Some(bounds) = policy.rtt_bounds else { return Ok(RttCheck::Off) };
     let estimate = estimate.ok_or(Refusal::NoRtt { purpose: RttPurpose::Check })?;
     let Some(handshake) = handshake else { return Ok(RttCheck::NoHandshake) };
-    let ratio = handshake.0 as f64 / estimate.0 as f64;
-    if ratio < bounds.low || ratio > bounds.high {
+    if !bounds.hold(handshake, estimate) {
         return Err(Refusal::RttMismatch { handshake, estimate });
     }
     Ok(RttCheck::Passed)

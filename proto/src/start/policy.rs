@@ -72,14 +72,15 @@ impl Fraction {
         self.0
     }
 
+    /// The part in millionths, in which it is computed with: a kernel has no floating point.
+    pub fn millionths(self) -> u32 {
+        millionths(self.0)
+    }
+
     /// This part of `segments`, rounded down, at least 1.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a part of a u32 is not negative and not above it"
-    )]
     pub fn of(self, segments: Segments) -> Segments {
-        Segments(((f64::from(segments.0) * self.0).floor() as u32).max(1))
+        let part = u64::from(segments.0) * u64::from(self.millionths()) / u64::from(MILLION);
+        Segments(u32::try_from(part).unwrap_or(u32::MAX).max(1))
     }
 }
 
@@ -118,6 +119,29 @@ pub struct RttBounds {
     pub low: f64,
     /// Largest ratio.
     pub high: f64,
+}
+
+impl RttBounds {
+    /// The bounds in millionths, in which they are computed with.
+    pub fn millionths(self) -> (u32, u32) {
+        (millionths(self.low), millionths(self.high))
+    }
+
+    /// Whether a handshake's round trip fits the estimate's.
+    pub fn hold(self, handshake: Micros, estimate: Micros) -> bool {
+        let (low, high) = self.millionths();
+        let own = u128::from(handshake.0) * u128::from(MILLION);
+        let at = |bound: u32| u128::from(estimate.0) * u128::from(bound);
+        (at(low)..=at(high)).contains(&own)
+    }
+}
+
+const MILLION: u32 = 1_000_000;
+
+/// A ratio in millionths, at least one; `u32::MAX` is kept free for "none".
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped before")]
+fn millionths(ratio: f64) -> u32 {
+    (ratio * f64::from(MILLION)).round().clamp(1.0, f64::from(u32::MAX - 1)) as u32
 }
 
 /// How a first window is spread over its round trip.
