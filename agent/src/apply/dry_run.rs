@@ -6,7 +6,7 @@ use spand_proto::network::Network;
 use spand_proto::units::{Segments, Timestamp};
 use tracing::info;
 
-use super::{Applier, ApplyCounts, Lack, Outcome, Wishes};
+use super::{Applier, ApplyCounts, Decided, Lack, News, Outcome};
 use crate::config::Way;
 
 /// The applier that changes nothing.
@@ -25,7 +25,8 @@ impl Applier for DryRun {
         &[Lack::Everything]
     }
 
-    async fn reconcile(&mut self, wishes: &Wishes, _now: Timestamp) -> bool {
+    async fn reconcile(&mut self, decided: &Decided<'_>, _now: Timestamp) -> bool {
+        let wishes = decided.wishes;
         let gone: Vec<Network> = self.would.keys().filter(|network| !wishes.contains_key(network)).copied().collect();
         let mut changed = !gone.is_empty();
         for network in gone {
@@ -50,8 +51,8 @@ impl Applier for DryRun {
         self.would.clear();
     }
 
-    async fn disturbed(&mut self) {
-        std::future::pending::<()>().await;
+    async fn news(&mut self) -> News {
+        std::future::pending().await
     }
 
     fn outcome(&self, network: Network) -> Option<Outcome> {

@@ -23,6 +23,10 @@ pub enum Lack {
     Budget,
     /// Sockets that should be left alone cannot be told apart.
     Exemptions,
+    /// Only the first transfer of a connection is started.
+    Restart,
+    /// The kernel sends the first ten segments of a connection at once.
+    FirstTen,
 }
 
 impl Lack {
@@ -38,6 +42,15 @@ impl Lack {
         Self::Exemptions,
     ];
 
+    /// What a congestion control of ours lacks.
+    pub const BPF_STAY: [Self; 1] = [Self::FirstTen];
+
+    /// What it lacks where it is handed over to the host's own.
+    pub const BPF_HAND_OVER: [Self; 2] = [Self::FirstTen, Self::Restart];
+
+    /// What socket options lack.
+    pub const BPF_SOCKOPS: [Self; 3] = [Self::FirstTen, Self::Restart, Self::Threshold];
+
     /// Its stable name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,6 +63,8 @@ impl Lack {
             Self::Threshold => "threshold",
             Self::Budget => "budget",
             Self::Exemptions => "exemptions",
+            Self::Restart => "restart",
+            Self::FirstTen => "first_ten",
         }
     }
 
@@ -72,6 +87,13 @@ impl Lack {
             Self::Exemptions => {
                 "MPTCP, sockets with a congestion control of their own, and connections whose SYN was sent twice are not told \
                  apart"
+            }
+            Self::Restart => {
+                "only a connection's first transfer is started: after an idle time it begins as in plain TCP, and sizes stated \
+                 later have no effect"
+            }
+            Self::FirstTen => {
+                "Linux never paces a connection's first ten segments: they leave as one burst, as in plain TCP"
             }
         }
     }

@@ -2,20 +2,24 @@
 //!
 //! Knows nothing about estimates or modes: it is told which networks shall start with which window, and until when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::net::SocketAddr;
 
 use serde::Serialize;
 use spand_proto::network::Network;
 use spand_proto::start::{Limit, Mode};
-use spand_proto::units::{Segments, Timestamp};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
 use crate::config::Way;
+use crate::policy::Reason;
 
+pub mod bpf;
 mod dry_run;
 mod lack;
 pub mod route;
 
+pub use bpf::Ended;
 pub use dry_run::DryRun;
 pub use lack::Lack;
 
@@ -30,6 +34,32 @@ pub struct Wish {
     pub expires: Timestamp,
     /// When a start to this network was last announced; those go first where room is short.
     pub announced: Option<Timestamp>,
+    /// What was decided from, for a way that decides again for each connection.
+    pub basis: Basis,
+}
+
+/// What is known of a network, for decisions about its connections.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Basis {
+    /// The share in half bytes, rounded down: exact for every segment size, since a share is rounded at half a segment.
+    pub share_half_bytes: u64,
+    /// The network's round trip, mean before smallest.
+    pub rtt: Option<Micros>,
+    /// Whether losses of enough connections allow a start below the host's default.
+    pub proven: bool,
+    /// The administrator's own cap for the network.
+    pub cap: Option<Segments>,
+    /// Segments above the default that this host may have under way there, where a budget is kept.
+    pub lease: Option<Segments>,
+}
+
+/// What happened on the host.
+#[derive(Debug)]
+pub enum News {
+    /// It changed in a way that calls for [`Applier::reconcile`].
+    Disturbed,
+    /// Connections ended, or lost a segment of their first flight.
+    Ended(Vec<Ended>),
 }
 
 /// What a wish rests on.
@@ -45,6 +75,20 @@ pub struct Grounds {
 
 /// Starts that shall be in force.
 pub type Wishes = BTreeMap<Network, Wish>;
+
+/// Networks in scope with advice that nothing is applied for, with the reason and the end of the advice.
+pub type Left = BTreeMap<Network, (Reason, Timestamp)>;
+
+/// All that is decided.
+#[derive(Clone, Copy, Debug)]
+pub struct Decided<'a> {
+    /// Starts that shall be in force.
+    pub wishes: &'a Wishes,
+    /// What is left alone and why; only a way that sees connections counts them.
+    pub left: &'a Left,
+    /// Networks whose decision may be another than at the last call; `None` for all.
+    pub touched: Option<&'a BTreeSet<Network>>,
+}
 
 /// What became of a wish.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -82,14 +126,18 @@ pub trait Applier: Send {
     /// What this way cannot do.
     fn lacks(&self) -> &'static [Lack];
 
-    /// Brings what is in force in line with `wishes`; what is no longer wished is undone first. Whether anything changed.
-    fn reconcile(&mut self, wishes: &Wishes, now: Timestamp) -> impl Future<Output = bool> + Send;
+    /// Brings what is in force in line with what is decided; what is no longer wished is undone first. Whether anything
+    /// changed that makes the next change costly.
+    fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> impl Future<Output = bool> + Send;
+
+    /// Is told the usual size of what a service of this host sends.
+    fn service_size(&mut self, _service: SocketAddr, _usual: Option<Bytes>) {}
 
     /// Undoes everything.
     fn clear(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// Waits until the host changed in a way that calls for [`Applier::reconcile`].
-    fn disturbed(&mut self) -> impl Future<Output = ()> + Send;
+    /// Waits for news of the host.
+    fn news(&mut self) -> impl Future<Output = News> + Send;
 
     /// What became of the wish for `network`.
     fn outcome(&self, network: Network) -> Option<Outcome>;

@@ -51,6 +51,14 @@ impl Config {
         if !(0.0..=1.0).contains(&self.holdout.share) {
             return Err(format!("holdout.share is {}: give 0 to 1, such as 0.05", self.holdout.share));
         }
+        let name = &self.bpf.name;
+        let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_';
+        if !(1..=9).contains(&name.len()) || !name.bytes().all(plain) {
+            return Err(format!("bpf.name `{name}` is no name: give 1 to 9 of a-z, 0-9 and _"));
+        }
+        if !(0.0..=1.0).contains(&self.bpf.control_share) {
+            return Err(format!("bpf.control_share is {}: give 0 to 1, such as 0.05", self.bpf.control_share));
+        }
         let day_ms = 24 * 3_600 * 1_000;
         let times_ms = [
             ("gateway.timeout_ms", self.gateway.timeout_ms.get()),
@@ -100,12 +108,17 @@ impl Config {
                 start.cap = start.cap.map(|cap| cap.min(Segments(self.route.burst_cap_segments.get())));
             }
         }
+        if self.apply == Way::Bpf {
+            // Linux paces no connection's first ten segments, whatever the mode asks for (docs/decisions/bpf-start.md).
+            start.pacing = StartPolicy::CAREFUL.pacing;
+        }
         Policy {
             start,
             scope: Scope::new(&self.destinations.include, &self.destinations.exclude, &caps(&self.destinations.caps)),
             holdout: Holdout { share: self.holdout.share, slot_s: self.holdout.slot_s, seed: self.holdout.seed },
             initial_window: Segments(policy.initial_window_segments.get()),
             service_size: policy.service_bytes.map_or(TransferSize::Unknown, |b| TransferSize::Known(Bytes(b.get()))),
+            sets_threshold: self.apply == Way::Bpf,
         }
     }
 }

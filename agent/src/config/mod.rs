@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use spand_proto::operator::{self, ConfigError, Log};
 use spand_proto::start::Mode;
 
-pub use sections::{Destinations, Gateway, Holdout, Limits, Policy, Route, Way};
+pub use sections::{Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant, Way};
 
 /// Where every command looks unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/spand/agent.toml";
@@ -46,6 +46,8 @@ pub struct Config {
     pub holdout: Holdout,
     /// The applier `route`.
     pub route: Route,
+    /// The applier `bpf`.
+    pub bpf: Bpf,
     /// How large each table may grow.
     pub limits: Limits,
     /// What is logged.
@@ -65,6 +67,7 @@ impl Default for Config {
             destinations: Destinations::default(),
             holdout: Holdout::default(),
             route: Route::default(),
+            bpf: Bpf::default(),
             limits: Limits::default(),
             log: Log::default(),
         }

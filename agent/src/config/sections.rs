@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
@@ -19,6 +20,8 @@ pub enum Way {
     DryRun,
     /// Sets the initial window of routes.
     Route,
+    /// Starts each connection by programs in the kernel.
+    Bpf,
 }
 
 impl Way {
@@ -27,6 +30,7 @@ impl Way {
         match self {
             Self::DryRun => "dry_run",
             Self::Route => "route",
+            Self::Bpf => "bpf",
         }
     }
 }
@@ -124,13 +128,62 @@ pub struct Route {
     pub verify_s: NonZeroU64,
 }
 
+/// `[bpf]`: the applier that starts connections one by one, by programs in the kernel.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Bpf {
+    /// Version 2 cgroup whose sockets are started. Default empty: the root, which is every socket of the machine.
+    pub cgroup: PathBuf,
+    /// How a start reaches a socket. Default `stay`.
+    pub variant: Variant,
+    /// First part of the names of the congestion controls, 1 to 9 of `a-z`, `0-9` and `_`. Default `spand`. Several agents
+    /// on one machine need one each.
+    pub name: String,
+    /// Part of the connections that is left alone and compared with, 0 to 1. Default 0.05.
+    pub control_share: f64,
+    /// Seed of that draw. Default 0.
+    pub control_seed: u64,
+    /// Whether a connection's first timeout comes from the estimate. Default true.
+    pub initial_timeout: bool,
+}
+
+/// How a start reaches a socket.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Variant {
+    /// A congestion control of ours, Reno's or CUBIC's but for the start of a transfer, first or after an idle time.
+    #[default]
+    Stay,
+    /// Ours for the start only; then the connection goes on with the host's own.
+    HandOver,
+    /// Socket options only: no threshold, no second start; whatever the congestion control.
+    Sockops,
+}
+
+impl Variant {
+    /// Its name in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Stay => "stay",
+            Self::HandOver => "hand_over",
+            Self::Sockops => "sockops",
+        }
+    }
+}
+
+impl fmt::Display for Variant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// `[limits]`: how large each table may grow. What does not fit is counted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     /// Networks held from the gateway. Default 65,536.
     pub networks: NonZeroUsize,
-    /// Starts applied at one time. Default 1,024.
+    /// Routes of ours at one time. Default 1,024.
     pub applied: NonZeroUsize,
 }
 
@@ -180,6 +233,19 @@ impl Default for Route {
             batch_ms: const { NonZeroU64::new(200).unwrap() },
             settle_ms: const { NonZeroU64::new(2_000).unwrap() },
             verify_s: const { NonZeroU64::new(10).unwrap() },
+        }
+    }
+}
+
+impl Default for Bpf {
+    fn default() -> Self {
+        Self {
+            cgroup: PathBuf::new(),
+            variant: Variant::default(),
+            name: "spand".to_owned(),
+            control_share: 0.05,
+            control_seed: 0,
+            initial_timeout: true,
         }
     }
 }

@@ -66,7 +66,10 @@ fn a_fault_in_the_text_names_file_line_and_key() {
     for (text, expected) in [
         ("mood = \"careful\"", "agent.toml, line 1: unknown field `mood`"),
         ("\n[route]\nburst = 3", "agent.toml, line 3: unknown field `burst`"),
-        ("apply = \"bpf\"", "agent.toml, line 1: apply: unknown variant `bpf`, expected `dry_run` or `route`"),
+        (
+            "apply = \"xdp\"",
+            "agent.toml, line 1: apply: unknown variant `xdp`, expected one of `dry_run`, `route`, `bpf`",
+        ),
         ("mode = \"bold\"", "line 1: mode: unknown variant `bold`"),
         (
             "[policy]\ncap_segments = 0",

@@ -32,6 +32,8 @@ pub struct Policy {
     pub initial_window: Segments,
     /// Size of a transfer that did not tell its own.
     pub service_size: TransferSize,
+    /// Whether the way of applying sets threshold and rate too, so that a start of the default window is still one.
+    pub sets_threshold: bool,
 }
 
 /// What is known about a network from the gateway, and until when it may be used.
@@ -123,7 +125,7 @@ pub fn decide(question: &Question<'_>, policy: &Policy) -> Decision {
     if policy.start.mode == Mode::Observe {
         return leave(Reason::Observe);
     }
-    if window == policy.initial_window {
+    if window == policy.initial_window && !policy.sets_threshold {
         return leave(Reason::SameAsDefault);
     }
     Decision { scope, arm, start, verdict: Verdict::Apply(window) }

@@ -1,10 +1,11 @@
 //! What this host supports, found by reading only: nothing is changed, loaded or opened for writing.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
+use crate::apply::bpf::host::may_load;
 use crate::apply::route::may_change_routes;
 
 mod mounts;
@@ -23,10 +24,10 @@ pub(crate) struct Finding {
 
 /// Looks at everything.
 pub(crate) fn look() -> Vec<Finding> {
-    let mut findings = vec![kernel(), capability(), ipv6()];
+    let mut findings = vec![kernel(), capability(), bpf_capability(), ipv6()];
     findings.push(finding("route_initcwnd", yes(true), Some("Linux has the metric since 2.6.34 for both families")));
     findings.push(cgroup());
-    findings.push(file("btf", "/sys/kernel/btf/vmlinux", "needed by the BPF ways, which this release does not have"));
+    findings.push(file("btf", "/sys/kernel/btf/vmlinux", "type information of the kernel: apply = \"bpf\" needs it"));
     findings.push(file("bpf_jit", "/proc/sys/net/core/bpf_jit_enable", "BPF is built into the kernel"));
     findings.push(struct_ops());
     findings.push(congestion_control());
@@ -78,16 +79,26 @@ fn capability() -> Finding {
     }
 }
 
+fn bpf_capability() -> Finding {
+    let note = "apply = \"bpf\" needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN";
+    finding("may_load_programs", may_load().map_or("not known", yes), Some(note))
+}
+
 fn ipv6() -> Finding {
     let there = Path::new("/proc/net/if_inet6").exists();
     finding("ipv6", yes(there), (!there).then_some("only IPv4 destinations can be advised"))
 }
 
+/// Where version 2 cgroups are mounted.
+pub(crate) fn cgroup2_mount() -> Option<PathBuf> {
+    let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
+    mounts::cgroup2(&text).map(PathBuf::from)
+}
+
 fn cgroup() -> Finding {
-    let mounted = fs::read_to_string("/proc/self/mountinfo").ok().and_then(|text| mounts::cgroup2(&text));
-    match mounted {
-        Some(path) => finding("cgroup_v2", path, Some("needed by the BPF ways, which this release does not have")),
-        None => finding("cgroup_v2", "not mounted", None),
+    match cgroup2_mount() {
+        Some(path) => finding("cgroup_v2", path.display().to_string(), Some("the sockets that apply = \"bpf\" starts")),
+        None => finding("cgroup_v2", "not mounted", Some("apply = \"bpf\" needs one: mount -t cgroup2 none DIRECTORY")),
     }
 }
 

@@ -9,15 +9,15 @@ use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 use spand_proto::push::UpdateEvent;
 use spand_proto::units::{Micros, Timestamp};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use super::pushes::PushWatch;
-use crate::apply::{Applier, Grounds, Outcome, Wish, Wishes};
+use crate::apply::{Applier, Basis, Decided, Ended, Grounds, Left, Outcome, Wish, Wishes};
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::control::{GatewayStatus, Pending, Reply, Request};
-use crate::policy::{Connection, Policy, Question, Verdict, decide};
+use crate::policy::{Advice, Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
 use crate::subscriber::{Holdings, Signal};
 
 /// Everything an agent knows.
@@ -36,6 +36,7 @@ pub(super) struct Agent<A> {
     pub(super) pushes: PushWatch,
     verdicts: BTreeMap<Network, Verdict>,
     wishes: Wishes,
+    left: Left,
     announced: BTreeMap<Network, Timestamp>,
     stale: Stale,
 }
@@ -70,6 +71,7 @@ impl<A: Applier> Agent<A> {
             pushes: PushWatch::default(),
             verdicts: BTreeMap::new(),
             wishes: Wishes::new(),
+            left: Left::new(),
             announced: BTreeMap::new(),
             stale: Stale::default(),
         }
@@ -130,8 +132,20 @@ impl<A: Applier> Agent<A> {
                 self.stale.networks.insert(*network);
             }
             UpdateEvent::SnapshotEnd { .. } => self.stale.everything = true,
-            // None changes what is to be done before the snapshot is whole, or at all.
-            UpdateEvent::SnapshotBegin { .. } | UpdateEvent::Renewal { .. } | UpdateEvent::ServiceSize(_) => {}
+            UpdateEvent::ServiceSize(size) => {
+                self.applier.service_size(size.service, self.holdings.size(size.service));
+            }
+            // Neither changes what is to be done before the snapshot is whole, or at all.
+            UpdateEvent::SnapshotBegin { .. } | UpdateEvent::Renewal { .. } => {}
+        }
+    }
+
+    /// Hands on what became of connections.
+    pub(super) fn on_ended(&mut self, connections: Vec<Ended>, to: &mpsc::Sender<Ended>) {
+        for ended in connections {
+            if to.try_send(ended).is_err() {
+                *self.decisions.entry("report_no_room").or_default() += 1;
+            }
         }
     }
 
@@ -143,6 +157,9 @@ impl<A: Applier> Agent<A> {
     /// Decides where something changed and brings what is in force in line. Whether that changed anything on the host.
     pub(super) async fn reconcile(&mut self) -> bool {
         let now = self.clock.now();
+        for service in self.holdings.expire_sizes(now) {
+            self.applier.service_size(service, None);
+        }
         if self.holdings.expire(now) {
             self.stale.everything = true;
         }
@@ -150,11 +167,13 @@ impl<A: Applier> Agent<A> {
         if stale.everything {
             self.decide_all(now);
         } else {
-            for network in stale.networks {
-                self.decide_one(network, now);
+            for network in &stale.networks {
+                self.decide_one(*network, now);
             }
         }
-        let changed = self.applier.reconcile(&self.wishes, now).await;
+        let touched = (!stale.everything).then_some(&stale.networks);
+        let decided = Decided { wishes: &self.wishes, left: &self.left, touched };
+        let changed = self.applier.reconcile(&decided, now).await;
         let applier = &self.applier;
         self.pushes.on_applied(self.clock.now(), |network| is_in_force(applier, network));
         changed
@@ -164,6 +183,7 @@ impl<A: Applier> Agent<A> {
         let held: BTreeSet<Network> = self.holdings.iter().map(|(network, _)| network).collect();
         self.verdicts.retain(|network, _| held.contains(network));
         self.wishes.retain(|network, _| held.contains(network));
+        self.left.retain(|network, _| held.contains(network));
         self.announced.retain(|network, _| held.contains(network));
         for network in held {
             self.decide_one(network, now);
@@ -175,18 +195,26 @@ impl<A: Applier> Agent<A> {
         let Some(advice) = self.holdings.get(network) else {
             self.verdicts.remove(&network);
             self.wishes.remove(&network);
+            self.left.remove(&network);
             self.announced.remove(&network);
             return;
         };
         let connection = Connection::default();
         let wall_unix_s = clock::wall_unix_s();
         let decision = decide(&Question { network, advice: Some(advice), now, wall_unix_s, connection }, &self.policy);
-        if let (Verdict::Apply(window), Ok(start)) = (decision.verdict, &decision.start) {
-            let reason = Grounds { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
-            let announced = self.announced.get(&network).copied();
-            self.wishes.insert(network, Wish { window, reason, expires: advice.expires, announced });
-        } else {
-            self.wishes.remove(&network);
+        self.wishes.remove(&network);
+        self.left.remove(&network);
+        match (decision.verdict, &decision.start) {
+            (Verdict::Apply(window), Ok(start)) => {
+                let reason = Grounds { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
+                let announced = self.announced.get(&network).copied();
+                let basis = basis(advice, decision.scope, &self.policy);
+                self.wishes.insert(network, Wish { window, reason, expires: advice.expires, announced, basis });
+            }
+            (Verdict::Leave(reason), _) if counts_as_left(reason) => {
+                self.left.insert(network, (reason, advice.expires));
+            }
+            _ => {}
         }
         if self.verdicts.insert(network, decision.verdict) == Some(decision.verdict) {
             return;
@@ -225,6 +253,28 @@ impl<A: Applier> Agent<A> {
                 "{left} changes could not be undone: run `spand-agent undo --run` and see the log for the reason"
             ))),
         }
+    }
+}
+
+/// Whether connections to a network that is left for this reason are part of the comparison.
+fn counts_as_left(reason: Reason) -> bool {
+    match reason {
+        Reason::Refused(_) | Reason::HeldOut | Reason::Observe => true,
+        Reason::Excluded | Reason::NotIncluded | Reason::Expired | Reason::SameAsDefault => false,
+    }
+}
+
+fn basis(advice: &Advice, scope: ScopeVerdict, policy: &Policy) -> Basis {
+    let estimate = &advice.estimate;
+    Basis {
+        share_half_bytes: estimate.share.half_bytes(),
+        rtt: estimate.rtt_mean.or(estimate.rtt_min),
+        proven: policy.start.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
+        cap: match scope {
+            ScopeVerdict::Allowed { cap } => cap,
+            ScopeVerdict::Excluded | ScopeVerdict::NotIncluded => None,
+        },
+        lease: advice.lease,
     }
 }
 

@@ -22,8 +22,10 @@ mod status;
 
 use agent::Agent;
 
+use crate::apply::bpf::BpfApplier;
+use crate::apply::bpf::host::may_load;
 use crate::apply::route::{RouteApplier, may_change_routes, only_agent_here};
-use crate::apply::{Applier, DryRun};
+use crate::apply::{Applier, DryRun, News};
 use crate::clock::Clock;
 use crate::config::{Config, Way};
 use crate::control::{Pending, Server};
@@ -31,6 +33,9 @@ use crate::subscriber::{QUEUE, Reporter, Subscriber};
 
 /// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Connections on their way to the report.
+const ENDED_QUEUE: usize = 4_096;
 
 /// How long a stop may take to remove what is in force.
 const STOP_PATIENCE: Duration = Duration::from_secs(4);
@@ -59,6 +64,17 @@ async fn serve(config: &Config) -> Result<(), Failure> {
             let applier = RouteApplier::start(config, clock.now()).await?;
             run_with(config, clock, applier).await
         }
+        Way::Bpf => {
+            if may_load() == Some(false) {
+                return Err(Failure::Environment(
+                    "apply = \"bpf\" needs the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run as root or give \
+                     them to the service, or set apply to dry_run"
+                        .to_owned(),
+                ));
+            }
+            let applier = BpfApplier::start(config, &config.policy())?;
+            run_with(config, clock, applier).await
+        }
     }
 }
 
@@ -76,7 +92,8 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
     let subscription = tokio::spawn(subscriber.run(own.clone()));
     let (count, counted) = watch::channel(PushCount::default());
     let reporter = Reporter::new(config.gateway.clone(), host_name.clone(), clock.now());
-    let reports = tokio::spawn(reporter.run(counted));
+    let (end, ended) = mpsc::channel(ENDED_QUEUE);
+    let reports = tokio::spawn(reporter.run(counted, ended));
 
     let mut agent = Agent::new(config, clock, host_name, own, applier);
     let mut tick = interval(TICK);
@@ -94,9 +111,12 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
             _ = interrupt.recv() => break,
             _ = hangup.recv() => break,
             // First of all: a next hop in doubt goes before anything else is read.
-            () = agent.applier.disturbed() => {
-                agent.reconcile().await;
-            }
+            news = agent.applier.news() => match news {
+                News::Disturbed => {
+                    agent.reconcile().await;
+                }
+                News::Ended(connections) => agent.on_ended(connections, &end),
+            },
             // Only changes are held back: an announced start must not wait because nothing had to be done a moment ago.
             () = sleep_until(last_batch + batch), if agent.is_stale() => {
                 if agent.reconcile().await {

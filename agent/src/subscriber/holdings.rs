@@ -1,14 +1,14 @@
 //! What the gateway said and still holds. Takes the time as an argument; does no IO.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
-use spand_proto::push::{EstimateUpdate, UpdateEvent};
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::push::{EstimateUpdate, ServiceSize, UpdateEvent};
+use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::policy::Advice;
 
@@ -20,8 +20,13 @@ pub struct Holdings {
     longest_lifetime: Micros,
     /// Counts snapshots: what an older one gave is not renewed, and gone when the newer one ends.
     snapshot: u64,
+    /// The usual size of each service of this host, and when that ends.
+    sizes: BTreeMap<SocketAddr, (Bytes, Timestamp)>,
     counts: HoldingCounts,
 }
+
+/// Services whose size is held, at most.
+const MOST_SERVICES: usize = 4_096;
 
 #[derive(Debug)]
 struct Held {
@@ -55,7 +60,14 @@ pub struct HoldingCounts {
 impl Holdings {
     /// Empty, for at most `limit` networks; no advice lives longer than `longest_lifetime` without a refresh.
     pub fn new(limit: NonZeroUsize, longest_lifetime: Micros) -> Self {
-        Self { held: BTreeMap::new(), limit, longest_lifetime, snapshot: 0, counts: HoldingCounts::default() }
+        Self {
+            held: BTreeMap::new(),
+            limit,
+            longest_lifetime,
+            snapshot: 0,
+            sizes: BTreeMap::new(),
+            counts: HoldingCounts::default(),
+        }
     }
 
     /// Takes in one event that arrived at `now`.
@@ -81,7 +93,7 @@ impl Holdings {
                 self.counts.withdrawn += u64::from(self.held.remove(network).is_some());
             }
             UpdateEvent::Resync { .. } => self.counts.resyncs += 1,
-            UpdateEvent::ServiceSize(_) => self.counts.service_sizes += 1,
+            UpdateEvent::ServiceSize(size) => self.take_size(size, now),
         }
     }
 
@@ -95,6 +107,30 @@ impl Holdings {
         let expires = now.after(update.lifetime.min(self.longest_lifetime));
         let advice = Advice { estimate: update.estimate.clone(), lease: update.lease, expires };
         self.held.insert(network, Held { advice, given_by: self.snapshot });
+    }
+
+    fn take_size(&mut self, size: &ServiceSize, now: Timestamp) {
+        if self.sizes.len() >= MOST_SERVICES && !self.sizes.contains_key(&size.service) {
+            self.counts.no_room += 1;
+            return;
+        }
+        self.counts.service_sizes += 1;
+        self.sizes.insert(size.service, (size.quantile, now.after(size.lifetime)));
+    }
+
+    /// Forgets sizes that have lived too long; which services they were of.
+    pub fn expire_sizes(&mut self, now: Timestamp) -> Vec<SocketAddr> {
+        let over: Vec<SocketAddr> =
+            self.sizes.iter().filter(|(_, (_, end))| *end <= now).map(|(service, _)| *service).collect();
+        for service in &over {
+            self.sizes.remove(service);
+        }
+        over
+    }
+
+    /// The usual size of what a service of this host sends.
+    pub fn size(&self, service: SocketAddr) -> Option<Bytes> {
+        self.sizes.get(&service).map(|(size, _)| *size)
     }
 
     /// Forgets what the gateway said about `network` in a form that cannot be read.

@@ -1,23 +1,29 @@
-//! Tells the gateway what became of announced starts (definitions.md, "Push").
+//! Tells the gateway what became of this host's connections, and of announced starts (definitions.md, "Push").
 //!
-//! The ways of this release cannot see connections, so a report holds none.
+//! The ways that cannot see connections report none.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use spand_proto::contract::HostName;
-use spand_proto::report::{PushCount, Report};
-use spand_proto::units::Timestamp;
+use spand_proto::report::{ConnectionReport, MAX_CONNECTIONS, PushCount, Report};
+use spand_proto::units::{Micros, Timestamp};
 use spand_proto::v1;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, MissedTickBehavior, interval};
 use tracing::debug;
 
 use super::connect;
+use crate::apply::Ended;
 use crate::config::Gateway;
 
-/// Time between two reports, at least.
+/// Time between two reports, at least, but for what is urgent.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Reports counts as they grow.
+/// Connections that wait for a gateway that does not answer; the oldest give way.
+const MOST_WAITING: usize = 16 * MAX_CONNECTIONS;
+
+/// Reports counts as they grow and connections as they end.
 #[derive(Debug)]
 pub struct Reporter {
     gateway: Gateway,
@@ -28,33 +34,59 @@ pub struct Reporter {
     told: PushCount,
     /// A batch without an answer: it is sent again as it was, so that the gateway can tell that it is the same.
     unanswered: Option<(Report, PushCount)>,
+    waiting: VecDeque<Ended>,
 }
 
 impl Reporter {
     /// A reporter of the agent that started at this moment.
     pub fn new(gateway: Gateway, host_name: HostName, agent_started: Timestamp) -> Self {
-        Self { gateway, host_name, agent_started, batch: 0, told: PushCount::default(), unanswered: None }
+        let told = PushCount::default();
+        Self { gateway, host_name, agent_started, batch: 0, told, unanswered: None, waiting: VecDeque::new() }
     }
 
     /// Reports until the sender of the counts goes away.
-    pub async fn run(mut self, mut counts: watch::Receiver<PushCount>) {
+    pub async fn run(mut self, counts: watch::Receiver<PushCount>, mut ended: mpsc::Receiver<Ended>) {
+        let mut tick = interval(INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            if self.unanswered.is_none() && counts.changed().await.is_err() {
-                return;
+            tokio::select! {
+                connection = ended.recv() => match connection {
+                    Some(connection) => {
+                        let now = connection.urgent || self.waiting.len() >= MAX_CONNECTIONS;
+                        if self.waiting.len() >= MOST_WAITING {
+                            self.waiting.pop_front();
+                        }
+                        self.waiting.push_back(connection);
+                        if !now {
+                            continue;
+                        }
+                    }
+                    None => return,
+                },
+                _ = tick.tick() => {}
             }
-            let now = *counts.borrow_and_update();
-            self.tell(now).await;
-            tokio::time::sleep(INTERVAL).await;
+            let now = *counts.borrow();
+            // What was not answered is told before anything new; a full batch is followed by the next one.
+            while self.unanswered.is_some() || !self.waiting.is_empty() || now != self.told {
+                if !self.tell(now).await {
+                    break;
+                }
+            }
         }
     }
 
-    async fn tell(&mut self, now: PushCount) {
+    /// Whether the gateway answered.
+    async fn tell(&mut self, now: PushCount) -> bool {
         let (report, total) = self.unanswered.take().unwrap_or_else(|| self.next_batch(now));
         match self.send(&report).await {
-            Ok(()) => self.told = total,
+            Ok(()) => {
+                self.told = total;
+                true
+            }
             Err(error) => {
                 debug!(%error, batch = report.batch, "report not sent");
                 self.unanswered = Some((report, total));
+                false
             }
         }
     }
@@ -67,11 +99,12 @@ impl Reporter {
             late: now.late.saturating_sub(self.told.late),
             unmatched: now.unmatched.saturating_sub(self.told.unmatched),
         };
+        let count = self.waiting.len().min(MAX_CONNECTIONS);
         let report = Report {
             host_name: self.host_name.clone(),
             batch: self.batch,
             agent_started: self.agent_started,
-            connections: Vec::new(),
+            connections: self.waiting.drain(..count).map(aged).collect(),
             pushes,
         };
         (report, now)
@@ -85,4 +118,10 @@ impl Reporter {
         });
         sent.await.map_err(|_| "no answer in time".to_owned())?.map(|_| ())
     }
+}
+
+/// With its age now.
+fn aged(ended: Ended) -> ConnectionReport {
+    let age = Instant::now().saturating_duration_since(ended.at).as_micros();
+    ConnectionReport { ended_ago: Micros(u64::try_from(age).unwrap_or(u64::MAX)), ..ended.report }
 }

@@ -1,6 +1,8 @@
 //! The agent on a host: the real program and the real kernel, with a gateway that says what a test tells it.
 
 #[cfg(test)]
+mod bpf;
+#[cfg(test)]
 mod churn;
 #[cfg(test)]
 mod cli;

@@ -8,7 +8,7 @@ use spand_proto::operator::Failure;
 use spand_proto::units::{Micros, Segments, Timestamp};
 use tracing::{debug, info, warn};
 
-use crate::apply::{Applier, ApplyCounts, Lack, Outcome, Wishes};
+use crate::apply::{Applier, ApplyCounts, Decided, Lack, News, Outcome, Wishes};
 use crate::config::{Config, Way};
 use crate::ledger::{self, Ledger};
 
@@ -206,7 +206,8 @@ impl Applier for RouteApplier {
         &Lack::ROUTE
     }
 
-    async fn reconcile(&mut self, wishes: &Wishes, now: Timestamp) -> bool {
+    async fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> bool {
+        let wishes = decided.wishes;
         if let Err(error) = self.reconnect() {
             warn!(%error, "cannot reach the kernel's routing: routes are removed");
             return self.give_up(wishes, Obstacle::Kernel).await;
@@ -259,7 +260,7 @@ impl Applier for RouteApplier {
         self.remove(&all, "the agent stops").await;
     }
 
-    async fn disturbed(&mut self) {
+    async fn news(&mut self) -> News {
         match &mut self.guard {
             Some(guard) => tokio::select! {
                 () = self.monitor.wait() => {}
@@ -267,6 +268,7 @@ impl Applier for RouteApplier {
             },
             None => self.monitor.wait().await,
         }
+        News::Disturbed
     }
 
     fn outcome(&self, network: Network) -> Option<Outcome> {

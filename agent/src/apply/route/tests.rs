@@ -17,7 +17,7 @@ use super::plan::{Plan, Situation, lost};
 use super::view::Link;
 use super::view::View;
 use super::*;
-use crate::apply::{Grounds, Wish};
+use crate::apply::{Basis, Grounds, Wish};
 
 fn network(text: &str) -> Network {
     text.parse().unwrap()
@@ -173,6 +173,7 @@ impl Case {
             reason: Grounds { mode: spand_proto::start::Mode::Careful, share: Segments(40), clipped_by: None },
             expires: Timestamp(0),
             announced: None,
+            basis: Basis { share_half_bytes: 0, rtt: None, proven: false, cap: None, lease: None },
         };
         let wishes = wishes.iter().map(|(text, window)| (network(text), wish(*window))).collect();
         let plan = Plan::new(&Situation {

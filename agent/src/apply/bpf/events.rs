@@ -1,0 +1,132 @@
+//! What the programs tell, read on a thread of its own that the kernel wakes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use libbpf_rs::{MapHandle, RingBufferBuilder};
+use spand_proto::operator::Failure;
+use spand_proto::report::{Arm, ConnectionReport, LimitedBy};
+use spand_proto::units::{Bytes, Micros, Segments};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tracing::error;
+
+use super::layout::Event;
+use super::refusal;
+
+/// Connections that wait to be taken; those beyond are counted.
+const QUEUE: usize = 16_384;
+
+/// How soon the thread ends after it is told to.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// What became of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// As the gateway is told; its age is that of `at`.
+    pub report: ConnectionReport,
+    /// When it was told.
+    pub at: Instant,
+    /// Its first flight lost a segment just now, and it goes on: the gateway must know at once.
+    pub urgent: bool,
+}
+
+/// The reading thread.
+pub(super) struct Events {
+    ended: mpsc::Receiver<Ended>,
+    lost: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Events {
+    /// Starts to read the ring buffer `table`.
+    pub(super) fn read(table: MapHandle) -> Result<Self, Failure> {
+        let (tell, ended) = mpsc::channel(QUEUE);
+        let stop = Arc::new(AtomicBool::new(false));
+        let lost = Arc::new(AtomicU64::new(0));
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&lost));
+        let thread = thread::Builder::new()
+            .name("bpf-events".to_owned())
+            .spawn(move || {
+                let mut builder = RingBufferBuilder::new();
+                let take = |octets: &[u8]| {
+                    let told = Event::read(octets).map(ended_of);
+                    if told.is_none_or(|ended| tell.try_send(ended).is_err()) {
+                        counted.fetch_add(1, Ordering::Relaxed);
+                    }
+                    0
+                };
+                let ring = builder.add(&table, take).map(|_| ()).and_then(|()| builder.build());
+                let ring = match ring {
+                    Ok(ring) => ring,
+                    Err(error) => return error!(%error, "cannot read what the kernel programs tell"),
+                };
+                while !stopped.load(Ordering::Relaxed) {
+                    if let Err(error) = ring.poll(PATIENCE)
+                        && error.kind() != libbpf_rs::ErrorKind::Interrupted
+                    {
+                        return error!(%error, "cannot read what the kernel programs tell");
+                    }
+                }
+            })
+            .map_err(Failure::environment)?;
+        Ok(Self { ended, lost, stop, thread: Some(thread) })
+    }
+
+    /// Waits for some, and takes all that came by then.
+    pub(super) async fn next(&mut self) -> Vec<Ended> {
+        let mut taken = Vec::new();
+        if self.ended.recv_many(&mut taken, QUEUE).await == 0 {
+            // The thread said why it ended; nothing more comes.
+            std::future::pending::<()>().await;
+        }
+        taken
+    }
+
+    /// What could not be read, or found no room.
+    pub(super) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            // It says what stopped it by itself.
+            drop(thread.join());
+        }
+    }
+}
+
+fn ended_of(event: Event) -> Ended {
+    let arm = match event.arm {
+        _ if refusal::is_held_out(event.refusal) => Some(Arm::Control),
+        1 => Some(Arm::Advised),
+        2 => Some(Arm::Control),
+        _ => None,
+    };
+    let known_us = |us: u32| (us > 0).then_some(Micros(us.into()));
+    let report = ConnectionReport {
+        host: event.local,
+        remote: event.remote,
+        ended_ago: Micros(0),
+        duration: (event.bytes > 0 && !event.first_flight_loss).then_some(Micros(event.busy_us)),
+        end_window: Some(Bytes(u64::from(event.cwnd) * u64::from(event.mss))),
+        mss: Some(Bytes(event.mss.into())),
+        srtt: known_us(event.srtt_us),
+        // The kernel's "none yet" is all ones.
+        rtt_min: known_us(event.rtt_min_us).filter(|rtt| rtt.0 != u64::from(u32::MAX)),
+        acknowledged: Bytes(event.bytes),
+        retransmitted: Segments(event.retransmitted),
+        first_flight_loss: Some(event.lost_first),
+        limited_by: event.window_limited.then_some(LimitedBy::Window),
+        arm,
+        advised: (event.granted > 0).then_some(Segments(event.granted)),
+        refusal: refusal::reason(event.refusal),
+    };
+    Ended { report, at: Instant::now(), urgent: event.first_flight_loss }
+}

@@ -1,0 +1,210 @@
+//! The shapes that agent and programs share, octet by octet: `bpf/tables.h` and `bpf/start.h` on this side.
+//!
+//! Written out by hand in the order of the C structures, which hold no padding; the loader compares every size with the
+//! kernel's, so that a drift between the two is an error and never a wrong window.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use ipnet::IpNet;
+use spand_proto::network::Network;
+use spand_proto::start::{Fraction, PacingRule, RttBounds, StartPolicy, TransferSize};
+use spand_proto::units::Micros;
+
+use crate::apply::Basis;
+
+/// "Not set" of a limit: `NO_LIMIT`.
+const NONE: u32 = u32::MAX;
+
+/// `struct policy`.
+pub(super) const POLICY_BYTES: usize = 40;
+/// `struct settings`.
+pub(super) const SETTINGS_BYTES: usize = POLICY_BYTES + 32 + 3 * NAME_BYTES;
+/// `TCP_CA_NAME_MAX`, the closing zero included.
+pub(super) const NAME_BYTES: usize = 16;
+/// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
+pub(super) const NAME_AT: usize = 7 * 8;
+/// `struct network`.
+pub(super) const NETWORK_BYTES: usize = 40;
+/// `struct prefix`.
+pub(super) const PREFIX_BYTES: usize = 20;
+/// `struct service`.
+pub(super) const SERVICE_BYTES: usize = 20;
+/// `struct budget`.
+pub(super) const BUDGET_BYTES: usize = 32;
+/// `struct event`.
+pub(super) const EVENT_BYTES: usize = 88;
+
+/// Appends numbers in the machine's order.
+#[derive(Default)]
+pub(super) struct Octets(Vec<u8>);
+
+impl Octets {
+    pub(super) fn u32(mut self, value: u32) -> Self {
+        self.0.extend(value.to_ne_bytes());
+        self
+    }
+
+    pub(super) fn u64(mut self, value: u64) -> Self {
+        self.0.extend(value.to_ne_bytes());
+        self
+    }
+
+    pub(super) fn octets(mut self, value: &[u8]) -> Self {
+        self.0.extend(value);
+        self
+    }
+
+    pub(super) fn done(self) -> Vec<u8> {
+        self.0
+    }
+}
+
+/// `struct policy`.
+pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
+    let bytes = match unknown {
+        TransferSize::Known(bytes) => bytes.0,
+        TransferSize::Unknown => 0,
+    };
+    let (low, high) = policy.rtt_bounds.map_or((NONE, NONE), RttBounds::millionths);
+    let (PacingRule::AfterBurst { burst } | PacingRule::TokenBucket { depth: burst }) = policy.pacing;
+    Octets::default()
+        .u64(bytes)
+        .u32(policy.fraction.map_or(NONE, Fraction::millionths))
+        .u32(policy.cap.map_or(NONE, |cap| cap.0))
+        .u32(policy.floor.map_or(NONE, |floor| floor.lowest.0))
+        .u32(low)
+        .u32(high)
+        .u32(burst.0)
+        .u32(u32::from(policy.budgeted))
+        .u32(0)
+        .done()
+}
+
+/// What holds for all connections, beside the policy.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) arm_seed: u64,
+    pub(super) ticks_per_s: u64,
+    /// Part of the connections that is left alone, 0 to 1.
+    pub(super) control_share: f64,
+    /// `enum variant`.
+    pub(super) variant: u32,
+    pub(super) write_option: bool,
+    pub(super) initial_timeout: bool,
+    /// Names of the congestion controls on CUBIC, on Reno, and for a start alone.
+    pub(super) names: [[u8; NAME_BYTES]; 3],
+}
+
+/// `struct settings`.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of 2^32, checked to be 0 to 1")]
+pub(super) fn settings(policy: &[u8], settings: &Settings) -> Vec<u8> {
+    Octets::default()
+        .octets(policy)
+        .u64(settings.arm_seed)
+        .u64(settings.ticks_per_s)
+        .u32((settings.control_share * f64::from(u32::MAX)) as u32)
+        .u32(settings.variant)
+        .u32(u32::from(settings.write_option))
+        .u32(u32::from(settings.initial_timeout))
+        .octets(settings.names.as_flattened())
+        .done()
+}
+
+/// `struct network` of a network whose connections are started.
+pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
+    let rtt_us = basis.rtt.map_or(0, |Micros(rtt)| u32::try_from(rtt).unwrap_or(u32::MAX));
+    Octets::default()
+        .u64(basis.share_half_bytes)
+        .u64(expires_ns)
+        .u32(rtt_us)
+        .u32(basis.cap.map_or(NONE, |cap| cap.0))
+        .u32(u32::from(basis.proven))
+        .u32(basis.lease.map_or(NONE, |lease| lease.0))
+        .u32(slot)
+        .u32(0)
+        .done()
+}
+
+/// `struct network` of one that is left alone, for this reason.
+pub(super) fn left_alone(refusal: u8, expires_ns: u64) -> Vec<u8> {
+    let nothing = Octets::default().u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
+    nothing.u32(u32::from(refusal)).done()
+}
+
+/// `struct prefix`.
+pub(super) fn prefix(network: Network) -> Vec<u8> {
+    let (octets, bits) = match network.prefix() {
+        IpNet::V4(net) => (net.network().to_ipv6_mapped().octets(), 96 + u32::from(net.prefix_len())),
+        IpNet::V6(net) => (net.network().octets(), u32::from(net.prefix_len())),
+    };
+    Octets::default().u32(bits).octets(&octets).done()
+}
+
+/// `struct service`.
+pub(super) fn service(service: SocketAddr) -> Vec<u8> {
+    let address = match service.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    Octets::default().octets(&address.octets()).octets(&service.port().to_ne_bytes()).octets(&[0; 2]).done()
+}
+
+/// `struct event`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Event {
+    /// A first flight lost a segment, and the connection goes on; else it ended.
+    pub(super) first_flight_loss: bool,
+    pub(super) busy_us: u64,
+    pub(super) bytes: u64,
+    pub(super) cwnd: u32,
+    pub(super) mss: u32,
+    pub(super) srtt_us: u32,
+    pub(super) rtt_min_us: u32,
+    pub(super) retransmitted: u32,
+    pub(super) granted: u32,
+    /// `enum arm`.
+    pub(super) arm: u8,
+    pub(super) refusal: u8,
+    pub(super) lost_first: bool,
+    pub(super) window_limited: bool,
+    pub(super) local: SocketAddr,
+    pub(super) remote: SocketAddr,
+}
+
+impl Event {
+    /// Reads one; `None` where the length or the kind is another's.
+    pub(super) fn read(octets: &[u8]) -> Option<Self> {
+        if octets.len() != EVENT_BYTES {
+            return None;
+        }
+        let u64_at = |at: usize| Some(u64::from_ne_bytes(*octets.get(at..)?.first_chunk()?));
+        let u32_at = |at: usize| Some(u32::from_ne_bytes(*octets.get(at..)?.first_chunk()?));
+        let u16_at = |at: usize| Some(u16::from_ne_bytes(*octets.get(at..)?.first_chunk()?));
+        let flag_at = |at: usize| Some(*octets.get(at)? != 0);
+        let address_at = |at: usize| {
+            let address: [u8; 16] = *octets.get(at..)?.first_chunk()?;
+            Some(Ipv6Addr::from(address).to_canonical())
+        };
+        Some(Self {
+            first_flight_loss: match u32_at(16)? {
+                1 => false,
+                2 => true,
+                _ => return None,
+            },
+            busy_us: u64_at(0)?,
+            bytes: u64_at(8)?,
+            cwnd: u32_at(20)?,
+            mss: u32_at(24)?,
+            srtt_us: u32_at(28)?,
+            rtt_min_us: u32_at(32)?,
+            retransmitted: u32_at(36)?,
+            granted: u32_at(40)?,
+            arm: *octets.get(48)?,
+            refusal: *octets.get(49)?,
+            lost_first: flag_at(50)?,
+            window_limited: flag_at(51)?,
+            local: SocketAddr::new(address_at(56)?, u16_at(44)?),
+            remote: SocketAddr::new(address_at(72)?, u16_at(46)?),
+        })
+    }
+}

@@ -1,0 +1,212 @@
+//! Loads and attaches the programs. All of it ends with this process, however that ends: the kernel closes the links, the
+//! congestion controls' names disappear, and connections that use one finish on it.
+
+use std::fs::File;
+use std::num::NonZeroUsize;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::Duration;
+
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, PrintLevel, ProgramInput,
+};
+use spand_proto::operator::Failure;
+use tracing::{debug, warn};
+
+use super::layout;
+use crate::config::Variant;
+
+pub(super) static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/spand.bpf.o"));
+
+/// Time between two readings of the kernel's tick counter. At 100 ticks a second the error is one tick in twenty.
+const TICK_SAMPLE: Duration = Duration::from_millis(200);
+
+/// The values that the kernel's HZ is built with.
+const TICKS_PER_S: [u64; 5] = [100, 200, 250, 300, 1_000];
+
+/// The programs in the kernel.
+pub(super) struct Programs {
+    object: Object,
+    _links: Vec<Link>,
+    /// What was asked for, or `Sockops` where the kernel cannot register congestion controls.
+    pub(super) variant: Variant,
+    pub(super) ticks_per_s: u64,
+}
+
+/// What is set before loading.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    /// Networks in the tables, at most.
+    pub(super) networks: NonZeroUsize,
+    /// Names of the congestion controls.
+    pub(super) names: Names,
+}
+
+/// Names of the congestion controls, closed by zeros.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Names {
+    pub(super) on_cubic: [u8; layout::NAME_BYTES],
+    pub(super) on_reno: [u8; layout::NAME_BYTES],
+    pub(super) at_start: [u8; layout::NAME_BYTES],
+}
+
+impl Names {
+    /// Names that begin with `first`, which the configuration keeps short enough.
+    pub(super) fn new(first: &str) -> Self {
+        let name = |last: &str| {
+            let mut name = [0; layout::NAME_BYTES];
+            for (to, from) in name.iter_mut().zip(format!("{first}_{last}").bytes()) {
+                *to = from;
+            }
+            name
+        };
+        Self { on_cubic: name("cubic"), on_reno: name("reno"), at_start: name("start") }
+    }
+
+    fn of(&self, map: &str) -> Option<&[u8; layout::NAME_BYTES]> {
+        match map {
+            "on_cubic" => Some(&self.on_cubic),
+            "on_reno" => Some(&self.on_reno),
+            "at_start" => Some(&self.at_start),
+            _ => None,
+        }
+    }
+}
+
+impl Programs {
+    /// Loads and attaches to `cgroup`. Nothing is started before [`Self::write_settings`].
+    pub(super) fn load(cgroup: &Path, variant: Variant, room: &Room) -> Result<Self, Failure> {
+        libbpf_rs::set_print(Some((PrintLevel::Debug, |_, text| debug!(target: "libbpf", "{}", text.trim_end()))));
+        let (mut object, variant) = match open_and_load(variant != Variant::Sockops, room) {
+            Ok(object) => (object, variant),
+            Err(error) if variant == Variant::Sockops => return Err(refused(&error)),
+            Err(error) => {
+                let object = open_and_load(false, room).map_err(|_| refused(&error))?;
+                warn!(%error, "the kernel takes no congestion control of ours: starts are set by socket options only");
+                (object, Variant::Sockops)
+            }
+        };
+        check_sizes(&object)?;
+        let mut links = Vec::new();
+        if variant != Variant::Sockops {
+            // Their names first: a program of sockets may only name what is there.
+            for mut map in object.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
+                let name =
+                    room.names.of(&map.name().to_string_lossy()).map(|name| String::from_utf8_lossy(name).into_owned());
+                let name = name.unwrap_or_default();
+                let name = name.trim_end_matches('\0');
+                links.push(map.attach_struct_ops().map_err(|error| name_taken(name, &error))?);
+            }
+        }
+        let directory = File::open(cgroup)
+            .map_err(|error| Failure::Environment(format!("cannot open the cgroup {}: {error}", cgroup.display())))?;
+        for name in ["on_setsockopt", "on_socket"] {
+            let program = object.progs_mut().find(|program| program.name() == name);
+            let program = program.ok_or_else(|| incomplete(name))?;
+            links.push(program.attach_cgroup(directory.as_raw_fd()).map_err(|error| {
+                Failure::Environment(format!("cannot attach to the cgroup {}: {error}", cgroup.display()))
+            })?);
+        }
+        let ticks_per_s = ticks_per_s(&object)?;
+        Ok(Self { object, _links: links, variant, ticks_per_s })
+    }
+
+    /// A handle of a table that outlives this borrow.
+    pub(super) fn table(&self, name: &str) -> Result<MapHandle, Failure> {
+        let map = self.object.maps().find(|map| map.name() == name).ok_or_else(|| incomplete(name))?;
+        MapHandle::try_from(&map).map_err(Failure::environment)
+    }
+
+    /// Says what holds for all connections; until then none is started.
+    pub(super) fn write_settings(&self, settings: &[u8]) -> Result<(), Failure> {
+        let table = self.table("settings")?;
+        table.update(&0_u32.to_ne_bytes(), settings, MapFlags::ANY).map_err(Failure::environment)
+    }
+}
+
+fn open_and_load(congestion_controls: bool, room: &Room) -> Result<Object, libbpf_rs::Error> {
+    let mut open = ObjectBuilder::default().name("spand")?.open_memory(PROGRAMS)?;
+    let networks = u32::try_from(room.networks.get()).unwrap_or(u32::MAX);
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        match name.as_str() {
+            "networks" | "budgets" => map.set_max_entries(networks)?,
+            _ => {}
+        }
+        let Some(own) = room.names.of(&name) else { continue };
+        map.set_autocreate(congestion_controls)?;
+        if let Some(value) = map.initial_value_mut().and_then(|value| value.get_mut(layout::NAME_AT..)) {
+            value.iter_mut().zip(own).for_each(|(to, from)| *to = *from);
+        }
+    }
+    for mut program in open.progs_mut() {
+        if program.section() == "struct_ops" {
+            program.set_autoload(congestion_controls);
+        }
+    }
+    open.load()
+}
+
+fn check_sizes(object: &Object) -> Result<(), Failure> {
+    let expected = [
+        ("settings", 4, layout::SETTINGS_BYTES),
+        ("networks", layout::PREFIX_BYTES, layout::NETWORK_BYTES),
+        ("budgets", 4, layout::BUDGET_BYTES),
+        ("services", layout::SERVICE_BYTES, 8),
+    ];
+    for (name, key, value) in expected {
+        let map = object.maps().find(|map| map.name() == name).ok_or_else(|| incomplete(name))?;
+        if (map.key_size() as usize, map.value_size() as usize) != (key, value) {
+            return Err(Failure::Environment(format!(
+                "the table {name} of the kernel programs has {} and {} octets instead of {key} and {value}: this program \
+                 was built wrongly",
+                map.key_size(),
+                map.value_size()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The kernel's HZ, from its tick counter against its clock: it is told nowhere else on every system.
+fn ticks_per_s(object: &Object) -> Result<u64, Failure> {
+    let program = object.progs_mut().find(|program| program.name() == "read_clocks");
+    let program = program.ok_or_else(|| incomplete("read_clocks"))?;
+    let read = || -> Result<(u64, u64), Failure> {
+        let mut clocks = [0; 16];
+        let input = ProgramInput { context_in: Some(&mut clocks), ..ProgramInput::default() };
+        program.test_run(input).map_err(Failure::environment)?;
+        let number = |at: usize| clocks.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |n| u64::from_ne_bytes(*n));
+        Ok((number(0), number(8)))
+    };
+    let (ticks, ns) = read()?;
+    std::thread::sleep(TICK_SAMPLE);
+    let (later_ticks, later_ns) = read()?;
+    let passed_us = later_ns.saturating_sub(ns).max(1_000) / 1_000;
+    let measured = later_ticks.saturating_sub(ticks) * 1_000_000 / passed_us;
+    // The set is spread wider than the reading's error.
+    Ok(TICKS_PER_S.into_iter().min_by_key(|hz| hz.abs_diff(measured)).unwrap_or(250))
+}
+
+fn refused(error: &libbpf_rs::Error) -> Failure {
+    let way_out = match error.kind() {
+        ErrorKind::PermissionDenied => {
+            "give the service CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, or set apply to route or dry_run"
+        }
+        _ => "`spand-agent probe` says what this kernel lacks; or set apply to route or dry_run",
+    };
+    Failure::Environment(format!("the kernel refused the programs of apply = \"bpf\" ({error}): {way_out}"))
+}
+
+fn name_taken(name: &str, error: &libbpf_rs::Error) -> Failure {
+    if error.kind() == ErrorKind::AlreadyExists {
+        return Failure::Environment(format!(
+            "a congestion control named {name} is registered already: another agent runs on this machine; stop it first"
+        ));
+    }
+    Failure::Environment(format!("cannot register the congestion control {name}: {error}"))
+}
+
+fn incomplete(name: &str) -> Failure {
+    Failure::Environment(format!("the kernel programs lack `{name}`: this program was built wrongly"))
+}

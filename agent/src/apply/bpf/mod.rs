@@ -1,0 +1,165 @@
+//! Starts connections one by one, by programs in the kernel (`src/bpf`): window, threshold and rate from the network, the
+//! transfer's size, the peer's window and the connection's own round trip.
+//!
+//! Nothing is left behind: the programs go with this process, however it ends, and what they read carries the end of the
+//! advice's lifetime. Knows nothing about estimates beyond [`Basis`](super::Basis), and decides for no network.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nix::time::{ClockId, clock_gettime};
+use spand_proto::network::Network;
+use spand_proto::operator::Failure;
+use spand_proto::units::{Bytes, Segments, Timestamp};
+use tracing::{info, warn};
+
+mod counts;
+mod events;
+pub(crate) mod host;
+mod layout;
+mod load;
+mod networks;
+mod refusal;
+#[cfg(test)]
+mod tests;
+
+use super::{Applier, ApplyCounts, Decided, Lack, News, Outcome};
+use crate::config::{Config, Variant, Way};
+use crate::policy::Policy;
+
+pub use events::Ended;
+use events::Events;
+use layout::Settings;
+use load::{Names, Programs, Room};
+use networks::{Moment, Networks};
+
+/// The applier.
+pub struct BpfApplier {
+    programs: Programs,
+    networks: Networks,
+    counters: MapHandle,
+    services: MapHandle,
+    events: Events,
+    counts: ApplyCounts,
+}
+
+impl BpfApplier {
+    /// Loads the programs and attaches them to the configured cgroup.
+    pub fn start(config: &Config, policy: &Policy) -> Result<Self, Failure> {
+        let cgroup = host::cgroup(&config.bpf.cgroup)?;
+        let names = Names::new(&config.bpf.name);
+        let room = Room { networks: config.limits.networks, names };
+        let programs = Programs::load(&cgroup, config.bpf.variant, &room)?;
+        let networks = Networks::new(programs.table("networks")?, programs.table("budgets")?);
+        let events = Events::read(programs.table("events")?)?;
+        let settings = Settings {
+            arm_seed: config.bpf.control_seed,
+            ticks_per_s: programs.ticks_per_s,
+            control_share: config.bpf.control_share,
+            variant: match programs.variant {
+                Variant::Stay => 0,
+                Variant::HandOver => 1,
+                Variant::Sockops => 2,
+            },
+            write_option: false,
+            initial_timeout: config.bpf.initial_timeout,
+            names: [names.on_cubic, names.on_reno, names.at_start],
+        };
+        programs.write_settings(&layout::settings(&layout::policy(&policy.start, policy.service_size), &settings))?;
+        info!(cgroup = %cgroup.display(), variant = %programs.variant, "the kernel programs are in place");
+        Ok(Self {
+            counters: programs.table("counts")?,
+            services: programs.table("services")?,
+            programs,
+            networks,
+            events,
+            counts: ApplyCounts::new(),
+        })
+    }
+
+    fn count(&mut self, name: &'static str, number: u64) {
+        if number > 0 {
+            *self.counts.entry(name).or_default() += number;
+        }
+    }
+}
+
+impl Applier for BpfApplier {
+    fn way(&self) -> Way {
+        Way::Bpf
+    }
+
+    fn lacks(&self) -> &'static [Lack] {
+        match self.programs.variant {
+            Variant::Stay => &Lack::BPF_STAY,
+            Variant::HandOver => &Lack::BPF_HAND_OVER,
+            Variant::Sockops => &Lack::BPF_SOCKOPS,
+        }
+    }
+
+    fn service_size(&mut self, service: SocketAddr, usual: Option<Bytes>) {
+        let key = layout::service(service);
+        let done = match usual {
+            Some(usual) => self.services.update(&key, &usual.0.to_ne_bytes(), MapFlags::ANY),
+            None => self.services.delete(&key),
+        };
+        if let Err(error) = done {
+            self.count("services_failed", 1);
+            warn!(%service, %error, "the kernel's table did not take a service's size");
+        }
+    }
+
+    async fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> bool {
+        let changes = self.networks.write(decided, Moment { agent: now, monotonic_ns: monotonic_ns() });
+        self.count("networks_added", changes.added);
+        self.count("networks_changed", changes.changed);
+        self.count("networks_removed", changes.removed);
+        self.count("networks_no_room", changes.no_room);
+        self.count("networks_failed", changes.failed);
+        // A change costs no one else anything: the next one need not wait.
+        false
+    }
+
+    async fn clear(&mut self) {
+        self.networks.clear();
+    }
+
+    async fn news(&mut self) -> News {
+        News::Ended(self.events.next().await)
+    }
+
+    fn outcome(&self, network: Network) -> Option<Outcome> {
+        let (window, basis) = self.networks.started(network)?;
+        let variant = self.programs.variant;
+        let lease = basis.lease.map_or_else(String::new, |lease| {
+            let under_way = self.networks.under_way(network).unwrap_or(0);
+            format!("; {under_way} of the lease of {} are under way", lease.0)
+        });
+        let how = format!(
+            "programs in the kernel ({variant}) decide at a connection's first data, from its size, its peer's window and \
+             its own round trip{lease}"
+        );
+        Some(Outcome::InForce { window, how })
+    }
+
+    fn in_force(&self) -> Vec<(Network, Segments)> {
+        self.networks.all_started().collect()
+    }
+
+    fn counts(&self) -> ApplyCounts {
+        let mut all = self.counts.clone();
+        counts::add(&self.counters, &mut all);
+        let lost = self.events.lost();
+        if lost > 0 {
+            all.insert("events_no_room", lost);
+        }
+        all
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    // The kernel cannot refuse to read it.
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,179 @@
+//! What the kernel's tables hold of networks, and what must change in them.
+
+use std::collections::BTreeMap;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use spand_proto::network::Network;
+use spand_proto::units::{Segments, Timestamp};
+use tracing::warn;
+
+use super::layout;
+use super::refusal;
+use crate::apply::{Basis, Decided};
+
+/// A lifetime that grew by less is not written again: advice is renewed every few seconds, for all networks at once.
+const WORTH_NS: u64 = 5_000_000_000;
+
+/// The tables `networks` and `budgets`.
+pub(super) struct Networks {
+    table: MapHandle,
+    budgets: MapHandle,
+    written: BTreeMap<Network, Written>,
+    free: Vec<u32>,
+}
+
+/// An entry of the kernel's table.
+#[derive(Clone, Copy, Debug)]
+struct Written {
+    what: What,
+    expires_ns: u64,
+    slot: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum What {
+    /// With the window of a connection of which nothing is known.
+    Start(Segments, Basis),
+    Alone(u8),
+}
+
+/// What a change of the tables came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Changes {
+    pub(super) added: u64,
+    pub(super) changed: u64,
+    pub(super) removed: u64,
+    pub(super) no_room: u64,
+    pub(super) failed: u64,
+}
+
+/// Both clocks at one moment: the agent's, and the one that the programs read.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) agent: Timestamp,
+    pub(super) monotonic_ns: u64,
+}
+
+impl Moment {
+    fn monotonic(self, at: Timestamp) -> u64 {
+        self.monotonic_ns.saturating_add(at.0.saturating_sub(self.agent.0))
+    }
+}
+
+impl Networks {
+    /// Of tables with this room.
+    pub(super) fn new(table: MapHandle, budgets: MapHandle) -> Self {
+        let free = (0..budgets.max_entries()).rev().collect();
+        Self { table, budgets, written: BTreeMap::new(), free }
+    }
+
+    /// Brings the tables in line.
+    pub(super) fn write(&mut self, decided: &Decided<'_>, moment: Moment) -> Changes {
+        let mut changes = Changes::default();
+        let touched: Vec<Network> = match decided.touched {
+            Some(touched) => touched.iter().copied().collect(),
+            None => self.written.keys().chain(decided.wishes.keys()).chain(decided.left.keys()).copied().collect(),
+        };
+        for network in touched {
+            if let Some(wish) = decided.wishes.get(&network) {
+                let start = What::Start(wish.window, wish.basis);
+                self.put(network, start, moment.monotonic(wish.expires), &mut changes);
+            } else if let Some((reason, expires)) = decided.left.get(&network) {
+                let alone = What::Alone(refusal::of(*reason));
+                self.put(network, alone, moment.monotonic(*expires), &mut changes);
+            } else {
+                self.remove(network, &mut changes);
+            }
+        }
+        changes
+    }
+
+    /// Removes all.
+    pub(super) fn clear(&mut self) {
+        let all: Vec<Network> = self.written.keys().copied().collect();
+        for network in all {
+            self.remove(network, &mut Changes::default());
+        }
+    }
+
+    /// What is known of a network whose connections are started.
+    pub(super) fn started(&self, network: Network) -> Option<(Segments, Basis)> {
+        match self.written.get(&network)?.what {
+            What::Start(window, basis) => Some((window, basis)),
+            What::Alone(_) => None,
+        }
+    }
+
+    /// Segments above the default that are under way in a network, by the programs' account.
+    pub(super) fn under_way(&self, network: Network) -> Option<u32> {
+        let slot = self.written.get(&network)?.slot?;
+        let budget = self.budgets.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok()??;
+        let number = |at: usize| budget.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |n| u32::from_ne_bytes(*n));
+        Some(number(4).saturating_add(number(8)))
+    }
+
+    fn put(&mut self, network: Network, what: What, expires_ns: u64, changes: &mut Changes) {
+        let before = self.written.get(&network).copied();
+        if let Some(before) = before {
+            let fresh = before.expires_ns <= expires_ns && expires_ns - before.expires_ns < WORTH_NS;
+            if before.what == what && fresh {
+                return;
+            }
+        }
+        let slot = match (what, before.and_then(|before| before.slot)) {
+            (What::Alone(_), slot) => slot,
+            (What::Start(..), Some(slot)) => Some(slot),
+            (What::Start(..), None) => {
+                let Some(slot) = self.free.pop() else {
+                    changes.no_room += 1;
+                    return;
+                };
+                // What the network that had this place before left behind says nothing about this one.
+                if self.budgets.update(&slot.to_ne_bytes(), &[0; layout::BUDGET_BYTES], MapFlags::ANY).is_err() {
+                    changes.failed += 1;
+                }
+                Some(slot)
+            }
+        };
+        let value = match what {
+            What::Start(_, basis) => layout::network(&basis, expires_ns, slot.unwrap_or_default()),
+            What::Alone(refusal) => layout::left_alone(refusal, expires_ns),
+        };
+        match self.table.update(&layout::prefix(network), &value, MapFlags::ANY) {
+            Ok(()) => {
+                self.written.insert(network, Written { what, expires_ns, slot });
+                match before {
+                    None => changes.added += 1,
+                    Some(before) if before.what != what => changes.changed += 1,
+                    Some(_) => {}
+                }
+            }
+            Err(error) => {
+                warn!(%network, %error, "the kernel's table did not take a network");
+                changes.failed += 1;
+                if before.is_none() {
+                    self.free.extend(slot);
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, network: Network, changes: &mut Changes) {
+        let Some(written) = self.written.remove(&network) else { return };
+        if let Err(error) = self.table.delete(&layout::prefix(network)) {
+            // It ends by itself with its lifetime.
+            warn!(%network, %error, "the kernel's table did not give up a network");
+            changes.failed += 1;
+        }
+        self.free.extend(written.slot);
+        changes.removed += 1;
+    }
+
+    /// Networks whose connections are started, with the window of a connection of which nothing is known.
+    pub(super) fn all_started(&self) -> impl Iterator<Item = (Network, Segments)> {
+        self.written.iter().filter_map(|(network, written)| match written.what {
+            What::Start(window, _) => Some((*network, window)),
+            What::Alone(_) => None,
+        })
+    }
+}

@@ -1,0 +1,207 @@
+//! The start function in the kernel against the contract's own.
+
+use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Runs, TestRunner};
+use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::start::{
+    DEFAULT_INITIAL_WINDOW, Floor, Fraction, Limit, PacingRule, Refusal, RefusalReason, RttBounds, Start, StartPolicy,
+    StartRequest, TransferSize, start,
+};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
+
+use super::layout::{self, Octets};
+use crate::apply::Basis;
+
+/// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
+const TRIAL_BYTES: usize = 40 + 40 + 40 + 24;
+
+/// The programs without those that need a congestion control; `None`, said and counted as a failure where root is
+/// required, without the right to load them.
+fn programs() -> Option<Object> {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED: loading kernel programs needs root");
+        assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "skipped, and SPAND_REQUIRE_ROOT is set");
+        return None;
+    }
+    let mut open = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap();
+    for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
+        map.set_autocreate(false).unwrap();
+    }
+    for mut program in open.progs_mut() {
+        program.set_autoload(program.section() == "syscall");
+    }
+    Some(open.load().unwrap())
+}
+
+/// What the kernel's function said: window, threshold, rate and the limit that clipped, or the refusal's number.
+type Answer = Result<(u32, u32, u64, u32), u32>;
+
+fn in_kernel(programs: &Object, basis: &Basis, request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
+    let bytes = match request.size {
+        TransferSize::Known(bytes) => bytes.0,
+        TransferSize::Unknown => 0,
+    };
+    let mut trial = layout::network(basis, u64::MAX, 0);
+    let small = |number: u64| u32::try_from(number).unwrap();
+    trial.extend(
+        Octets::default()
+            .u64(bytes)
+            .u64(request.snd_wnd.unwrap().0)
+            .u32(small(request.mss.0))
+            .u32(request.handshake_rtt.map_or(0, |rtt| small(rtt.0)))
+            .u32(request.initial_window.0)
+            .u32(request.budget.map_or(u32::MAX, |left| left.0))
+            .u32(DEFAULT_INITIAL_WINDOW.0)
+            .u32(0)
+            .done(),
+    );
+    trial.extend(layout::policy(policy, TransferSize::Unknown));
+    trial.resize(TRIAL_BYTES, 0);
+    let program = programs.progs_mut().find(|program| program.name() == "try_start").unwrap();
+    program.test_run(ProgramInput { context_in: Some(&mut trial), ..ProgramInput::default() }).unwrap();
+    let at = |place: usize| u32::from_ne_bytes(*trial[120 + place..].first_chunk().unwrap());
+    let rate = u64::from_ne_bytes(*trial[120..].first_chunk().unwrap());
+    match at(20) {
+        0 => Ok((at(8), at(12), rate, at(16))),
+        refusal => Err(refusal),
+    }
+}
+
+fn in_contract(request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
+    let number = |refusal: &Refusal| match refusal.reason() {
+        RefusalReason::NoRtt => 5,
+        RefusalReason::RttMismatch => 6,
+        RefusalReason::MssZero => 7,
+        other => panic!("the kernel's function is not asked where the contract's says {other}"),
+    };
+    let limit = |start: &Start| match start.clipped_by {
+        None => 0,
+        Some(Limit::Fraction) => 1,
+        Some(Limit::Cap) => 2,
+        Some(Limit::PeerWindow) => 3,
+        Some(Limit::Budget) => 4,
+        Some(Limit::Floor) => panic!("a floor clips nothing"),
+    };
+    match start(request, policy) {
+        Ok(start) => {
+            Ok((start.cwnd.0, start.ssthresh.0, start.pacing.map_or(0, |pacing| pacing.rate.0), limit(&start)))
+        }
+        Err(refusal) => Err(number(&refusal)),
+    }
+}
+
+fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estimate {
+    Estimate {
+        network: "192.0.2.0/24".parse().unwrap(),
+        share,
+        mss: Bytes(1_448),
+        rtt_min: rtt,
+        rtt_mean: rtt,
+        samples: 10,
+        connections: 5,
+        loss_connections,
+        losses: 0,
+        refreshed: Timestamp(0),
+        confidence: Confidence::new(0.5),
+        rule: RuleKind::Robust,
+    }
+}
+
+fn basis(estimate: &Estimate, policy: &StartPolicy) -> Basis {
+    Basis {
+        share_half_bytes: estimate.share.half_bytes(),
+        rtt: estimate.rtt_mean,
+        proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
+        cap: None,
+        lease: None,
+    }
+}
+
+/// The model alone: every share up to 100 with every size of up to two epochs, larger shares with every 97th.
+#[test]
+fn the_kernels_model_is_the_contracts() {
+    let Some(programs) = programs() else { return };
+    let policy = StartPolicy { pacing: StartPolicy::CAREFUL.pacing, ..StartPolicy::PAPER };
+    let mss = Bytes(1_000);
+    let mut tried = 0;
+    for share in 1_u32..=200 {
+        let epoch =
+            spand_proto::model::Epoch::new(Segments(share), spand_proto::model::LINUX_SEGMENTS_PER_ACK).length();
+        let stride = if share <= 100 { 1 } else { 97 };
+        for size in (1..=2 * u32::try_from(epoch).unwrap() + 1).step_by(stride) {
+            let estimate = estimate(Window::from_segments(Segments(share), mss), Some(Micros(100_000)), 0);
+            let request = StartRequest {
+                estimate: Some(&estimate),
+                now: Timestamp(0),
+                size: TransferSize::Known(Bytes(u64::from(size) * mss.0)),
+                mss,
+                snd_wnd: Some(Bytes(1 << 30)),
+                handshake_rtt: None,
+                initial_window: DEFAULT_INITIAL_WINDOW,
+                budget: None,
+            };
+            let kernels = in_kernel(&programs, &basis(&estimate, &policy), &request, &policy);
+            assert_eq!(kernels, in_contract(&request, &policy), "share {share}, {size} segments");
+            tried += 1;
+        }
+    }
+    assert!(tried > 100_000, "only {tried} cases");
+}
+
+prop_compose! {
+    fn policies()(
+        fraction in prop::option::of(0.01_f64..=1.0),
+        cap in prop::option::of(1_u32..300),
+        floor in prop::option::of((1_u32..30, 0_u32..4)),
+        budgeted: bool,
+        bounds in prop::option::of((0.01_f64..=1.0, 1.0_f64..50.0)),
+    ) -> StartPolicy {
+        StartPolicy {
+            fraction: fraction.map(|fraction| Fraction::try_from(fraction).unwrap()),
+            cap: cap.map(Segments),
+            floor: floor.map(|(lowest, loss_connections)| Floor { lowest: Segments(lowest), loss_connections }),
+            budgeted,
+            rtt_bounds: bounds.map(|(low, high)| RttBounds { low, high }),
+            pacing: PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW },
+            ..StartPolicy::CAREFUL
+        }
+    }
+}
+
+/// Everything together, at random.
+#[test]
+fn the_kernels_start_is_the_contracts() {
+    let Some(programs) = programs() else { return };
+    let cases = (
+        policies(),
+        (0.0_f64..2e6, prop::option::of(0_u64..3_000_000), 0_u32..6),
+        (prop::option::of(1_u64..5_000_000), 500_u64..9_000, 0_u64..2_000_000),
+        (prop::option::of(0_u64..3_000_000), 1_u32..20, prop::option::of(0_u32..200)),
+    );
+    let mut runner = TestRunner::new(Runs { cases: 20_000, failure_persistence: None, ..Runs::default() });
+    let outcome = runner.run(&cases, |(policy, (share, rtt, losses), (size, mss, peer), (own_rtt, first, budget))| {
+        let estimate = estimate(Window::from_bytes(share).unwrap(), rtt.map(Micros), losses);
+        let request = StartRequest {
+            estimate: Some(&estimate),
+            now: Timestamp(0),
+            size: size.map(Bytes).into(),
+            mss: Bytes(mss),
+            snd_wnd: Some(Bytes(peer)),
+            handshake_rtt: own_rtt.map(Micros),
+            initial_window: Segments(first),
+            budget: budget.map(Segments),
+        };
+        let kernels = in_kernel(&programs, &basis(&estimate, &policy), &request, &policy);
+        prop_assert_eq!(kernels, in_contract(&request, &policy));
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+#[test]
+fn every_counter_of_the_programs_has_a_name() {
+    let open = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap();
+    let counters = open.maps().find(|map| map.name() == "counts").unwrap();
+    assert_eq!(counters.max_entries() as usize, super::counts::NAMES.len());
+}

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The congestion controls of ours: Reno and CUBIC as the kernel has them, but for the start of a transfer, first or after an
+// idle time, which begins at the network's share, in congestion avoidance, paced.
+//
+// Without `cong_control`, so that the kernel's own recovery, pacing and restart go on; without `min_tso_segs`, with which
+// some first windows leave as bursts of twenty.
+
+#pragma once
+
+#include "connection.h"
+
+INLINE struct connection *known(struct sock *sk)
+{
+	return bpf_sk_storage_get(&connections, sk, 0, 0);
+}
+
+// The size that the application stated for the transfer that begins; spent by it.
+INLINE u64 spend_size(struct sock *sk)
+{
+	struct stated *stated = bpf_sk_storage_get(&sizes, sk, 0, 0);
+	if (!stated)
+		return 0;
+	u64 bytes = stated->bytes;
+	stated->bytes = 0;
+	return bytes;
+}
+
+INLINE void set(struct tcp_sock *tp, const struct start *start)
+{
+	struct sock *sk = (struct sock *)tp;
+	tp->snd_cwnd = start->cwnd;
+	tp->snd_ssthresh = start->ssthresh;
+	if (start->rate) {
+		sk->sk_pacing_rate = start->rate;
+		if (sk->sk_pacing_status == SK_PACING_NONE)
+			sk->sk_pacing_status = SK_PACING_NEEDED;
+	}
+}
+
+// A transfer begins: nothing is in flight, and its first segment is about to leave.
+static __attribute__((noinline)) int begin(struct sock *sk)
+{
+	struct connection *connection = known(sk);
+	if (!connection || connection->phase == PHASE_PLAIN)
+		return 0;
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	int first = connection->phase == PHASE_WAITING;
+	if (!first) {
+		if (connection->phase == PHASE_FLIGHT)
+			watch_flight(tp, connection);
+		// `lsndtime` still is the last transfer's.
+		u32 idle = (u32)bpf_jiffies64() - tp->lsndtime;
+		if (idle <= tp->inet_conn.icsk_rto)
+			return 0;
+		if (tp->snd_cwnd > connection->initial_window) {
+			count(COUNT_KEPT_WINDOW);
+			return 0;
+		}
+	}
+	connection->phase = PHASE_OPEN;
+	struct start start;
+	if (!plan(tp, connection, spend_size(sk), first, &start))
+		return 0;
+	set(tp, &start);
+	count(first ? COUNT_STARTED : COUNT_RESTARTED);
+	return 0;
+}
+
+INLINE void on_event(struct sock *sk, int event)
+{
+	if (event == CA_EVENT_TX_START)
+		begin(sk);
+}
+
+INLINE void on_acknowledged(struct sock *sk)
+{
+	struct connection *connection = known(sk);
+	if (connection && connection->phase == PHASE_FLIGHT)
+		watch_flight((struct tcp_sock *)sk, connection);
+}
+
+SEC("struct_ops")
+void cubic_init(u64 *arguments)
+{
+	cubictcp_init((struct sock *)arguments[0]);
+}
+
+SEC("struct_ops")
+u32 cubic_ssthresh(u64 *arguments)
+{
+	return cubictcp_recalc_ssthresh((struct sock *)arguments[0]);
+}
+
+SEC("struct_ops")
+void cubic_cong_avoid(u64 *arguments)
+{
+	cubictcp_cong_avoid((struct sock *)arguments[0], arguments[1], arguments[2]);
+}
+
+SEC("struct_ops")
+void cubic_set_state(u64 *arguments)
+{
+	cubictcp_state((struct sock *)arguments[0], arguments[1]);
+}
+
+SEC("struct_ops")
+void cubic_cwnd_event(u64 *arguments)
+{
+	struct sock *sk = (struct sock *)arguments[0];
+	cubictcp_cwnd_event(sk, arguments[1]);
+	on_event(sk, arguments[1]);
+}
+
+SEC("struct_ops")
+void cubic_pkts_acked(u64 *arguments)
+{
+	struct sock *sk = (struct sock *)arguments[0];
+	cubictcp_acked(sk, (const struct ack_sample *)arguments[1]);
+	on_acknowledged(sk);
+}
+
+SEC("struct_ops")
+u32 reno_ssthresh(u64 *arguments)
+{
+	return tcp_reno_ssthresh((struct sock *)arguments[0]);
+}
+
+SEC("struct_ops")
+void reno_cong_avoid(u64 *arguments)
+{
+	tcp_reno_cong_avoid((struct sock *)arguments[0], arguments[1], arguments[2]);
+}
+
+SEC("struct_ops")
+void reno_cwnd_event(u64 *arguments)
+{
+	on_event((struct sock *)arguments[0], arguments[1]);
+}
+
+SEC("struct_ops")
+void reno_pkts_acked(u64 *arguments)
+{
+	on_acknowledged((struct sock *)arguments[0]);
+}
+
+SEC("struct_ops")
+u32 undo_cwnd(u64 *arguments)
+{
+	return tcp_reno_undo_cwnd((struct sock *)arguments[0]);
+}
+
+// Of the hand-over: the window is set at once, and the host's own congestion control comes next.
+SEC("struct_ops")
+void start_init(u64 *arguments)
+{
+	struct sock *sk = (struct sock *)arguments[0];
+	struct connection *connection = known(sk);
+	if (!connection || connection->phase != PHASE_WAITING)
+		return;
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	connection->phase = PHASE_OPEN;
+	struct start start;
+	if (!plan(tp, connection, spend_size(sk), 1, &start))
+		return;
+	set(tp, &start);
+	count(COUNT_STARTED);
+}
+
+// The agent gives each its name before it is loaded.
+SEC(".struct_ops.link")
+struct tcp_congestion_ops on_cubic = {
+	.init = (void *)cubic_init,
+	.ssthresh = (void *)cubic_ssthresh,
+	.cong_avoid = (void *)cubic_cong_avoid,
+	.set_state = (void *)cubic_set_state,
+	.cwnd_event = (void *)cubic_cwnd_event,
+	.pkts_acked = (void *)cubic_pkts_acked,
+	.undo_cwnd = (void *)undo_cwnd,
+};
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops on_reno = {
+	.ssthresh = (void *)reno_ssthresh,
+	.cong_avoid = (void *)reno_cong_avoid,
+	.cwnd_event = (void *)reno_cwnd_event,
+	.pkts_acked = (void *)reno_pkts_acked,
+	.undo_cwnd = (void *)undo_cwnd,
+};
+
+SEC(".struct_ops.link")
+struct tcp_congestion_ops at_start = {
+	.init = (void *)start_init,
+	.ssthresh = (void *)reno_ssthresh,
+	.cong_avoid = (void *)reno_cong_avoid,
+	.undo_cwnd = (void *)undo_cwnd,
+};

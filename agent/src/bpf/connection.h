@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// One connection's start: its network, its size, its part of the budget, and the first flight's end.
+
+#pragma once
+
+#include "tables.h"
+
+// How long a network's advice is halved here after a first flight lost a segment; withheld where it happens twice. Until
+// then the gateway has said what holds for all hosts.
+#define PENALTY_NS 5000000000ull
+
+INLINE const struct sock_common *common_of(const struct tcp_sock *tp)
+{
+	return &tp->inet_conn.icsk_inet.sk.__sk_common;
+}
+
+INLINE void put_address(u8 *to, u16 family, u32 v4, const struct in6_addr *v6)
+{
+	if (family == AF_INET) {
+		__builtin_memset(to, 0, 10);
+		to[10] = 0xff;
+		to[11] = 0xff;
+		__builtin_memcpy(to + 12, &v4, 4);
+		return;
+	}
+#pragma unroll
+	for (int n = 0; n < 16; n++)
+		to[n] = v6->in6_u.u6_addr8[n];
+}
+
+INLINE void put_remote(u8 *to, const struct tcp_sock *tp)
+{
+	const struct sock_common *common = common_of(tp);
+	put_address(to, common->skc_family, common->skc_daddr, &common->skc_v6_daddr);
+}
+
+INLINE void put_local(u8 *to, const struct tcp_sock *tp)
+{
+	const struct sock_common *common = common_of(tp);
+	put_address(to, common->skc_family, common->skc_rcv_saddr, &common->skc_v6_rcv_saddr);
+}
+
+INLINE struct network *network_of(const struct tcp_sock *tp)
+{
+	struct prefix prefix = { .bits = 128 };
+	put_remote(prefix.address, tp);
+	return bpf_map_lookup_elem(&networks, &prefix);
+}
+
+// The usual size of what this service sends, where the gateway told it; 0 where it did not.
+INLINE u64 service_size(const struct tcp_sock *tp)
+{
+	struct service service = { .port = common_of(tp)->skc_num };
+	put_local(service.address, tp);
+	u64 *bytes = bpf_map_lookup_elem(&services, &service);
+	return bytes ? *bytes : 0;
+}
+
+// Moves a budget's halves on. Halves are two round trips long: a first flight is over by then, whatever became of it.
+INLINE void turn(struct budget *budget, u64 now, u64 half_ns)
+{
+	if (now - budget->turned_ns < half_ns)
+		return;
+	budget->before = now - budget->turned_ns < 2 * half_ns ? budget->now : 0;
+	budget->now = 0;
+	budget->turned_ns = now;
+}
+
+// What is left of a lease, and how far the network's advice is to be trusted after losses here.
+INLINE u32 budget_left(struct budget *budget, u32 lease, u64 now, u64 half_ns, u32 *losses)
+{
+	u32 left = NO_LIMIT;
+	bpf_spin_lock(&budget->lock);
+	*losses = now - budget->lost_ns < PENALTY_NS ? budget->losses : 0;
+	if (lease != NO_LIMIT) {
+		turn(budget, now, half_ns);
+		u64 used = (u64)budget->now + budget->before;
+		left = used < lease ? lease - used : 0;
+	}
+	bpf_spin_unlock(&budget->lock);
+	return left;
+}
+
+INLINE void take(struct budget *budget, u32 segments)
+{
+	bpf_spin_lock(&budget->lock);
+	budget->now += segments;
+	bpf_spin_unlock(&budget->lock);
+}
+
+INLINE void give_back(struct connection *connection)
+{
+	u32 segments = connection->extra;
+	if (!segments)
+		return;
+	connection->extra = 0;
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
+	if (!budget)
+		return;
+	bpf_spin_lock(&budget->lock);
+	// From the half that it was taken in; where that has gone by, so has the grant.
+	if (connection->flight_ns >= budget->turned_ns)
+		budget->now -= smaller(segments, budget->now);
+	else
+		budget->before -= smaller(segments, budget->before);
+	bpf_spin_unlock(&budget->lock);
+}
+
+// A segment of an advised first flight was sent again.
+INLINE void punish(struct connection *connection)
+{
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
+	if (!budget)
+		return;
+	u64 now = bpf_ktime_get_ns();
+	bpf_spin_lock(&budget->lock);
+	budget->losses = now - budget->lost_ns < PENALTY_NS ? budget->losses + 1 : 1;
+	budget->lost_ns = now;
+	bpf_spin_unlock(&budget->lock);
+}
+
+// Decides a start; what is granted above the default is taken from the budget. Whether there is one.
+INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 stated_bytes, int first,
+		struct start *start)
+{
+	struct settings *settings = all_settings();
+	struct network *found = network_of(tp);
+	if (!settings || !found) {
+		count(COUNT_NO_ESTIMATE);
+		return 0;
+	}
+	struct network network = *found;
+	u64 now = bpf_ktime_get_ns();
+	if (network.expires_ns <= now) {
+		count(COUNT_EXPIRED);
+		return 0;
+	}
+	if (network.refusal) {
+		connection->refusal = network.refusal;
+		count(COUNT_REFUSED);
+		return 0;
+	}
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &network.slot);
+	if (!budget) {
+		count(COUNT_NO_ROOM);
+		return 0;
+	}
+	u64 bytes = stated_bytes ? stated_bytes : service_size(tp);
+	struct transfer transfer = {
+		.bytes = bytes,
+		.peer_window = tp->snd_wnd,
+		.mss = tp->mss_cache,
+		.rtt_us = tp->srtt_us >> 3,
+		.initial_window = connection->initial_window,
+		// The kernel never paces a connection's first ten segments; after idle nothing is exempt.
+		.unpaced = first ? settings->policy.burst : 0,
+	};
+	u64 rtt_us = transfer.rtt_us ? transfer.rtt_us : network.rtt_us;
+	u32 losses = 0;
+	transfer.budget_left = budget_left(budget, network.lease, now, rtt_us * 2000, &losses);
+	if (losses > 1) {
+		count(COUNT_RETREATED);
+		return 0;
+	}
+	network.share_half_bytes >>= losses;
+
+	decide(&network, &transfer, &settings->policy, start);
+	connection->refusal = start->refusal;
+	if (start->refusal) {
+		count(start->refusal == REFUSED_RTT_MISMATCH ? COUNT_RTT_MISMATCH : COUNT_NO_RTT);
+		return 0;
+	}
+	if (start->clipped_by == LIMIT_PEER_WINDOW)
+		count(COUNT_CLIPPED_PEER);
+	if (start->clipped_by == LIMIT_BUDGET)
+		count(COUNT_CLIPPED_BUDGET);
+	if (stated_bytes)
+		count(COUNT_STATED_SIZE);
+	connection->slot = network.slot;
+	connection->extra = start->cwnd > transfer.initial_window ? start->cwnd - transfer.initial_window : 0;
+	if (connection->extra && transfer.budget_left != NO_LIMIT)
+		take(budget, connection->extra);
+	connection->flight_ns = now;
+	connection->flight_rtt_ns = rtt_us * 1000;
+	connection->flight_start = tp->snd_nxt;
+	connection->flight_bytes = start->cwnd * transfer.mss;
+	connection->granted = start->cwnd;
+	connection->rate = start->rate;
+	if (first) {
+		connection->first_granted = start->cwnd;
+		connection->first_end = connection->flight_start + connection->flight_bytes;
+	}
+	connection->phase = PHASE_FLIGHT;
+	connection->size_known = bytes != 0;
+	return 1;
+}
+
+// Looks whether the first flight is over.
+INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connection)
+{
+	u32 acknowledged = tp->snd_una - connection->flight_start;
+	if (acknowledged < connection->flight_bytes && tp->snd_una != tp->write_seq &&
+	    bpf_ktime_get_ns() - connection->flight_ns < 2 * connection->flight_rtt_ns)
+		return;
+	give_back(connection);
+	connection->phase = PHASE_OPEN;
+}

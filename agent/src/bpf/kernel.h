@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// What the programs use of the kernel: helpers by number, and the fields of its sockets by name. Fields are found in the
+// running kernel's type information, so their order here means nothing and a field that is not named is not needed.
+
+#pragma once
+
+#include <linux/bpf.h>
+
+typedef __u8 u8;
+typedef __u16 u16;
+typedef __u32 u32;
+typedef __u64 u64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define READ_THROUGH __attribute__((preserve_access_index))
+#define KFUNC __attribute__((section(".ksyms")))
+
+struct sock;
+struct tcp_sock;
+
+static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static u64 (*const bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
+static u64 (*const bpf_get_socket_cookie)(void *context) = (void *)BPF_FUNC_get_socket_cookie;
+static long (*const bpf_getsockopt)(void *socket, int level, int name, void *value, int length) = (void *)BPF_FUNC_getsockopt;
+static long (*const bpf_setsockopt)(void *socket, int level, int name, void *value, int length) = (void *)BPF_FUNC_setsockopt;
+static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *socket, int flags) =
+	(void *)BPF_FUNC_sock_ops_cb_flags_set;
+static long (*const bpf_reserve_hdr_opt)(struct bpf_sock_ops *socket, u32 length, u64 flags) =
+	(void *)BPF_FUNC_reserve_hdr_opt;
+static long (*const bpf_store_hdr_opt)(struct bpf_sock_ops *socket, const void *from, u32 length, u64 flags) =
+	(void *)BPF_FUNC_store_hdr_opt;
+static void *(*const bpf_sk_storage_get)(void *map, void *socket, void *value, u64 flags) = (void *)BPF_FUNC_sk_storage_get;
+static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *socket) = (void *)BPF_FUNC_skc_to_tcp_sock;
+static void *(*const bpf_ringbuf_reserve)(void *buffer, u64 size, u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
+static void (*const bpf_ringbuf_submit)(void *data, u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
+static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)BPF_FUNC_spin_lock;
+static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)BPF_FUNC_spin_unlock;
+
+// include/linux/socket.h, include/uapi/linux/tcp.h, include/uapi/asm-generic/socket.h.
+enum { AF_INET = 2, AF_INET6 = 10 };
+enum { SOL_SOCKET = 1, SOL_TCP = 6, SO_MAX_PACING_RATE = 47, TCP_CONGESTION = 13 };
+
+// include/net/tcp.h.
+enum tcp_ca_event { CA_EVENT_TX_START = 0 };
+
+// include/net/sock.h: enum sk_pacing.
+enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1 };
+
+struct in6_addr {
+	union {
+		u8 u6_addr8[16];
+	} in6_u;
+} READ_THROUGH;
+
+struct sock_common {
+	u32 skc_daddr;
+	u32 skc_rcv_saddr;
+	u16 skc_dport;
+	u16 skc_num;
+	u16 skc_family;
+	u8 skc_state;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+} READ_THROUGH;
+
+struct sock {
+	struct sock_common __sk_common;
+	unsigned long sk_pacing_rate;
+	u32 sk_pacing_status;
+} READ_THROUGH;
+
+struct inet_sock {
+	struct sock sk;
+} READ_THROUGH;
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+	u32 icsk_rto;
+	u8 icsk_ca_setsockopt : 1;
+	u8 icsk_ca_dst_locked : 1;
+} READ_THROUGH;
+
+struct minmax_sample {
+	u32 v;
+} READ_THROUGH;
+
+struct minmax {
+	struct minmax_sample s[3];
+} READ_THROUGH;
+
+struct tcp_sock {
+	struct inet_connection_sock inet_conn;
+	u32 snd_cwnd;
+	u32 snd_ssthresh;
+	u32 srtt_us;
+	u32 packets_out;
+	u32 total_retrans;
+	u32 snd_wnd;
+	u32 snd_nxt;
+	u32 snd_una;
+	u32 write_seq;
+	u32 mss_cache;
+	u32 lsndtime;
+	u32 chrono_start;
+	u32 chrono_stat[3];
+	u64 bytes_acked;
+	struct minmax rtt_min;
+	u8 is_mptcp;
+	u8 chrono_type : 2;
+	u8 is_cwnd_limited : 1;
+} READ_THROUGH;
+
+struct ack_sample {
+	u32 pkts_acked;
+} READ_THROUGH;
+
+// Only what a congestion control of ours sets; the loader looks members up by name.
+struct tcp_congestion_ops {
+	u32 (*ssthresh)(struct sock *sk);
+	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
+	void (*set_state)(struct sock *sk, u8 state);
+	void (*cwnd_event)(struct sock *sk, enum tcp_ca_event event);
+	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
+	u32 (*undo_cwnd)(struct sock *sk);
+	void (*init)(struct sock *sk);
+	char name[16];
+};
+
+// net/ipv4/tcp_cubic.c and tcp_cong.c, exported to BPF congestion controls.
+extern void cubictcp_init(struct sock *sk) KFUNC;
+extern u32 cubictcp_recalc_ssthresh(struct sock *sk) KFUNC;
+extern void cubictcp_cong_avoid(struct sock *sk, u32 ack, u32 acked) KFUNC;
+extern void cubictcp_state(struct sock *sk, u8 state) KFUNC;
+extern void cubictcp_cwnd_event(struct sock *sk, enum tcp_ca_event event) KFUNC;
+extern void cubictcp_acked(struct sock *sk, const struct ack_sample *sample) KFUNC;
+extern u32 tcp_reno_ssthresh(struct sock *sk) KFUNC;
+extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) KFUNC;
+extern u32 tcp_reno_undo_cwnd(struct sock *sk) KFUNC;
+
+// A bit field cannot be addressed: the bytes that hold it are read and cut by what the type information says of it.
+#define BITS(from, field)                                                                                              \
+	({                                                                                                             \
+		const u8 *at = (const u8 *)(from) + __builtin_preserve_field_info((from)->field, 0);                   \
+		/* The offset must not be folded into the load, which would be adjusted as a whole field. */           \
+		asm volatile("" : "+r"(at));                                                                           \
+		u64 value = 0;                                                                                         \
+		switch (__builtin_preserve_field_info((from)->field, 1)) {                                             \
+		case 1: value = *at; break;                                                                            \
+		case 2: value = *(const u16 *)at; break;                                                               \
+		case 4: value = *(const u32 *)at; break;                                                               \
+		case 8: value = *(const u64 *)at; break;                                                               \
+		}                                                                                                      \
+		value <<= __builtin_preserve_field_info((from)->field, 4);                                             \
+		value >> __builtin_preserve_field_info((from)->field, 5);                                              \
+	})

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// What happens to sockets of the cgroup: which of them get a start of ours, and what became of each.
+
+#pragma once
+
+#include "congestion.h"
+
+// splitmix64's finaliser: the arm depends on nothing but the seed and the socket.
+INLINE u32 draw(u64 seed, u64 cookie)
+{
+	u64 mixed = cookie + seed * 0x9e3779b97f4a7c15ull + 0x9e3779b97f4a7c15ull;
+	mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9ull;
+	mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111ebull;
+	return (mixed ^ (mixed >> 31)) >> 32;
+}
+
+// Whether the socket is to be left alone whatever is known of its network; counted.
+INLINE int exempt(const struct tcp_sock *tp)
+{
+	if (tp->is_mptcp) {
+		count(COUNT_MPTCP);
+		return 1;
+	}
+	// By the application, or by a route that locks it.
+	if (BITS(&tp->inet_conn, icsk_ca_setsockopt) || BITS(&tp->inet_conn, icsk_ca_dst_locked)) {
+		count(COUNT_OWN_CONGESTION_CONTROL);
+		return 1;
+	}
+	if (tp->total_retrans) {
+		count(COUNT_RETRANSMITTED_SYN);
+		return 1;
+	}
+	return 0;
+}
+
+INLINE int is_cubic(const char *name)
+{
+	return name[0] == 'c' && name[1] == 'u' && name[2] == 'b' && name[3] == 'i' && name[4] == 'c' && !name[5];
+}
+
+INLINE int is_reno(const char *name)
+{
+	return name[0] == 'r' && name[1] == 'e' && name[2] == 'n' && name[3] == 'o' && !name[4];
+}
+
+// Initial window and rate by the socket's own options: no threshold, and no second start.
+INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_sock *tp,
+			     struct connection *connection, int with_window)
+{
+	if (with_window) {
+		struct start start;
+		struct stated *stated = bpf_sk_storage_get(&sizes, sk, 0, 0);
+		connection->phase = PHASE_OPEN;
+		if (!plan(tp, connection, stated ? stated->bytes : 0, 1, &start))
+			return;
+		int window = start.cwnd;
+		if (bpf_setsockopt(skops, SOL_TCP, TCP_BPF_IW, &window, sizeof(window))) {
+			count(COUNT_NOT_SET);
+			return;
+		}
+		count(COUNT_STARTED);
+	}
+	if (connection->phase != PHASE_FLIGHT)
+		return;
+	if (connection->rate) {
+		u32 rate = connection->rate < NO_LIMIT ? connection->rate : NO_LIMIT - 1;
+		if (bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)))
+			count(COUNT_NOT_SET);
+	}
+	bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG);
+}
+
+// The first data was acknowledged: the rate was for the first flight only.
+INLINE void lift_rate(struct bpf_sock_ops *skops)
+{
+	struct bpf_sock *sk = skops->sk;
+	if (!sk)
+		return;
+	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	if (!connection || !tp || connection->phase != PHASE_FLIGHT)
+		return;
+	if (connection->rate) {
+		u32 none = NO_LIMIT;
+		bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &none, sizeof(none));
+		connection->rate = 0;
+	}
+	watch_flight(tp, connection);
+	if (connection->phase == PHASE_OPEN)
+		bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_RTT_CB_FLAG);
+}
+
+INLINE void choose(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_sock *tp, struct connection *connection,
+		   const struct settings *settings)
+{
+	u32 variant = settings->variant;
+	char name[NAME_LENGTH] = {}, ours[NAME_LENGTH];
+	bpf_getsockopt(skops, SOL_TCP, TCP_CONGESTION, name, sizeof(name));
+	int cubic = is_cubic(name), reno = is_reno(name);
+	if (variant == VARIANT_SOCKOPS || !(cubic || reno)) {
+		if (variant != VARIANT_SOCKOPS)
+			count(COUNT_OTHER_CONGESTION_CONTROL);
+		start_by_options(skops, sk, tp, connection, 1);
+		return;
+	}
+	connection->phase = PHASE_WAITING;
+	if (variant == VARIANT_HAND_OVER) {
+		__builtin_memcpy(ours, settings->at_start, NAME_LENGTH);
+		if (bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, ours, sizeof(ours)) ||
+		    bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+			count(COUNT_NOT_SET);
+		else
+			start_by_options(skops, sk, tp, connection, 0);
+		return;
+	}
+	__builtin_memcpy(ours, cubic ? settings->on_cubic : settings->on_reno, NAME_LENGTH);
+	if (bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, ours, sizeof(ours))) {
+		connection->phase = PHASE_PLAIN;
+		count(COUNT_NOT_SET);
+	}
+}
+
+INLINE void established(struct bpf_sock_ops *skops, u8 active)
+{
+	struct bpf_sock *sk = skops->sk;
+	struct settings *settings = all_settings();
+	if (!sk || !settings)
+		return;
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	if (!tp)
+		return;
+	struct network *network = network_of(tp);
+	if (!network) {
+		count(COUNT_NO_ESTIMATE);
+		return;
+	}
+	if (network->expires_ns <= bpf_ktime_get_ns()) {
+		count(COUNT_EXPIRED);
+		return;
+	}
+	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!connection) {
+		count(COUNT_NO_ROOM);
+		return;
+	}
+	// Before anything can refuse: the comparison is by assignment.
+	u32 drawn = draw(settings->arm_seed, bpf_get_socket_cookie(skops));
+	connection->arm = drawn < settings->control_limit ? ARM_CONTROL : ARM_ADVISED;
+	connection->active = active;
+	connection->slot = network->slot;
+	connection->initial_window = tp->snd_cwnd;
+	// What a control's first flight would be; an advised one writes its own over it.
+	connection->first_end = tp->snd_nxt + tp->snd_cwnd * tp->mss_cache;
+	if (exempt(tp))
+		return;
+	connection->compared = 1;
+	bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG |
+						 BPF_SOCK_OPS_RETRANS_CB_FLAG);
+	if (connection->arm == ARM_CONTROL) {
+		count(COUNT_CONTROL);
+		return;
+	}
+	choose(skops, sk, tp, connection, settings);
+}
+
+// Time with data to send or unacknowledged: what an application waits for, by the kernel's own account.
+INLINE u64 busy_us(const struct tcp_sock *tp, u64 ticks_per_s)
+{
+	u32 ticks = tp->chrono_stat[0] + tp->chrono_stat[1] + tp->chrono_stat[2];
+	if (BITS(tp, chrono_type))
+		ticks += (u32)bpf_jiffies64() - tp->chrono_start;
+	return ticks_per_s ? (u64)ticks * 1000000 / ticks_per_s : 0;
+}
+
+INLINE void tell(const struct tcp_sock *tp, struct connection *connection, u32 kind)
+{
+	struct settings *settings = all_settings();
+	struct event *event = settings ? bpf_ringbuf_reserve(&events, sizeof(*event), 0) : 0;
+	if (!event) {
+		count(COUNT_EVENT_LOST);
+		return;
+	}
+	__builtin_memset(event, 0, sizeof(*event));
+	event->kind = kind;
+	event->busy_us = busy_us(tp, settings->ticks_per_s);
+	event->bytes = tp->bytes_acked;
+	event->cwnd = tp->snd_cwnd;
+	event->mss = tp->mss_cache;
+	event->srtt_us = tp->srtt_us >> 3;
+	event->rtt_min_us = tp->rtt_min.s[0].v;
+	event->retransmitted = tp->total_retrans;
+	event->granted = connection->first_granted;
+	event->local_port = common_of(tp)->skc_num;
+	event->remote_port = __builtin_bswap16(common_of(tp)->skc_dport);
+	event->arm = connection->arm;
+	event->refusal = connection->refusal;
+	event->first_loss = connection->first_loss;
+	event->window_limited = BITS(tp, is_cwnd_limited);
+	event->active = connection->active;
+	put_local(event->local, tp);
+	put_remote(event->remote, tp);
+	bpf_ringbuf_submit(event, 0);
+}
+
+// Told once: when the last data is acknowledged after the application closed, or with the socket.
+INLINE void state_changed(struct bpf_sock_ops *skops)
+{
+	struct bpf_sock *sk = skops->sk;
+	if (!sk)
+		return;
+	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	if (!connection || !tp)
+		return;
+	u32 state = skops->args[1];
+	int closing = state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_LAST_ACK;
+	if (closing && tp->snd_una != tp->write_seq)
+		return;
+	if (!closing && state != BPF_TCP_FIN_WAIT2 && state != BPF_TCP_CLOSING && state != BPF_TCP_CLOSE)
+		return;
+	if (state == BPF_TCP_CLOSE && connection->phase == PHASE_FLIGHT) {
+		give_back(connection);
+		connection->phase = PHASE_OPEN;
+	}
+	if (!connection->compared || connection->told)
+		return;
+	connection->told = 1;
+	tell(tp, connection, EVENT_ENDED);
+}
+
+INLINE void retransmitted(struct bpf_sock_ops *skops)
+{
+	struct bpf_sock *sk = skops->sk;
+	if (!sk)
+		return;
+	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	if (!connection || !tp)
+		return;
+	// args[0]: sequence of the first octet that is sent again.
+	if (connection->first_loss || (int)(skops->args[0] - connection->first_end) >= 0)
+		return;
+	connection->first_loss = 1;
+	if (!connection->first_granted)
+		return;
+	count(COUNT_FIRST_FLIGHT_LOSS);
+	punish(connection);
+	tell(tp, connection, EVENT_FIRST_FLIGHT_LOSS);
+}
+
+// RFC 6298 2.2 with the network's round trip for the first measurement: SRTT + 4 * RTTVAR = 3 * R, and never less than a
+// delayed acknowledgement's 200 ms above it. The kernel's own where nothing is known.
+INLINE int initial_timeout(struct bpf_sock_ops *skops)
+{
+	struct settings *settings = all_settings();
+	if (!settings || !settings->initial_timeout || !settings->ticks_per_s)
+		return -1;
+	struct prefix prefix = { .bits = 128 };
+	if (skops->family == AF_INET) {
+		u32 address = skops->remote_ip4;
+		prefix.address[10] = 0xff;
+		prefix.address[11] = 0xff;
+		__builtin_memcpy(prefix.address + 12, &address, 4);
+	} else {
+		u32 words[4] = { skops->remote_ip6[0], skops->remote_ip6[1], skops->remote_ip6[2], skops->remote_ip6[3] };
+		__builtin_memcpy(prefix.address, words, 16);
+	}
+	struct network *network = bpf_map_lookup_elem(&networks, &prefix);
+	if (!network || network->refusal || !network->rtt_us || network->expires_ns <= bpf_ktime_get_ns())
+		return -1;
+	u64 rtt_us = network->rtt_us, timeout_us = 3 * rtt_us;
+	if (timeout_us < rtt_us + 200000)
+		timeout_us = rtt_us + 200000;
+	// Above three seconds (the initial value of RFC 1122) an estimate says nothing about this connection.
+	if (timeout_us > 3000000)
+		timeout_us = 3000000;
+	return (timeout_us * settings->ticks_per_s + 999999) / 1000000;
+}
+
+SEC("sockops")
+int on_socket(struct bpf_sock_ops *skops)
+{
+	skops->reply = -1;
+	switch (skops->op) {
+	case BPF_SOCK_OPS_TIMEOUT_INIT: skops->reply = initial_timeout(skops); break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB: established(skops, 1); break;
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: established(skops, 0); break;
+	case BPF_SOCK_OPS_RTT_CB: lift_rate(skops); break;
+	case BPF_SOCK_OPS_RETRANS_CB: retransmitted(skops); break;
+	case BPF_SOCK_OPS_STATE_CB: state_changed(skops); break;
+	}
+	return 1;
+}

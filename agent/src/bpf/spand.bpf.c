@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// Starts TCP connections at their share of the path (TCP/SPAND section 4). The order to read: start.h, tables.h,
+// connection.h, congestion.h, sockets.h, size.h.
+
+#include "kernel.h"
+#include "start.h"
+#include "tables.h"
+#include "connection.h"
+#include "congestion.h"
+#include "sockets.h"
+#include "size.h"
+
+// The start function by itself, for its test.
+struct trial {
+	struct network network;
+	struct transfer transfer;
+	struct policy policy;
+	struct start start;
+};
+
+SEC("syscall")
+int try_start(struct trial *trial)
+{
+	struct network network = trial->network;
+	struct transfer transfer = trial->transfer;
+	struct policy policy = trial->policy;
+	struct start start;
+	decide(&network, &transfer, &policy, &start);
+	trial->start = start;
+	return 0;
+}
+
+// Two clocks at one moment, from which the agent learns how long a tick is.
+struct clocks {
+	u64 ticks;
+	u64 ns;
+};
+
+SEC("syscall")
+int read_clocks(struct clocks *clocks)
+{
+	clocks->ticks = bpf_jiffies64();
+	clocks->ns = bpf_ktime_get_ns();
+	return 0;
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

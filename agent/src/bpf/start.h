@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// The start function of the contract (spand_proto::start) for Linux senders, in integers: estimate, transfer and limits to
+// window, threshold and rate, or a refusal. A test runs it in the kernel against the contract's own function.
+//
+// Linux counts acknowledged segments, so k of the model is 1 here (theory of TCP/SPAND section 4).
+
+#pragma once
+
+#include "kernel.h"
+
+// Largest share that is computed with; what a scaled window of 2^30 bytes holds at any usual segment size.
+#define MOST_SEGMENTS 65535u
+
+// "Not set" of a limit.
+#define NO_LIMIT 0xffffffffu
+
+// What bounds every start on this host.
+struct policy {
+	u64 unknown_bytes; // size of a transfer that did not tell its own; 0 counts as long
+	u32 fraction_ppm;  // NO_LIMIT: none
+	u32 cap;	   // segments; NO_LIMIT: none
+	u32 floor_lowest;  // segments, where losses prove it; NO_LIMIT: no floor at all
+	u32 rtt_low_ppm;   // smallest handshake RTT relative to the estimate's; NO_LIMIT: no check
+	u32 rtt_high_ppm;
+	u32 burst;    // a window up to this is not paced
+	u32 budgeted; // whether a lease counts
+	u32 unused;
+};
+
+// What is known of one network.
+struct network {
+	u64 share_half_bytes; // exact for every segment size: a share is rounded at half a segment
+	u64 expires_ns;	      // by CLOCK_MONOTONIC
+	u32 rtt_us;	      // 0: not known
+	u32 cap;	      // the administrator's own for this network; NO_LIMIT: none
+	u32 proven;	      // whether losses of enough connections allow a start below the default
+	u32 lease;	      // segments above the default; NO_LIMIT: no budget is kept
+	u32 slot;	      // place in `budgets`
+	u32 refusal;	      // why nothing is applied, decided outside; 0: nothing is in the way
+};
+
+// One transfer that is about to start.
+struct transfer {
+	u64 bytes;	    // 0: not known
+	u64 peer_window;    // bytes
+	u32 mss;	    // bytes less options
+	u32 rtt_us;	    // the connection's own; 0: not measured
+	u32 initial_window; // the host's default, segments
+	u32 budget_left;    // segments above the default; NO_LIMIT: no budget is kept
+	u32 unpaced;	    // segments that the kernel sends before the rate holds
+	u32 unused;
+};
+
+enum refusal {
+	REFUSED_NO = 0,
+	REFUSED_NO_RTT = 5,
+	REFUSED_RTT_MISMATCH = 6,
+	REFUSED_MSS_ZERO = 7,
+};
+
+// The limits in the order in which they are considered.
+enum limit {
+	LIMIT_NONE = 0,
+	LIMIT_FRACTION = 1,
+	LIMIT_CAP = 2,
+	LIMIT_PEER_WINDOW = 3,
+	LIMIT_BUDGET = 4,
+};
+
+struct start {
+	u64 rate; // bytes per second of payload after the burst; 0: not paced
+	u32 cwnd;
+	u32 ssthresh;
+	u32 clipped_by; // enum limit
+	u32 refusal;	// enum refusal; nothing else holds where it is set
+};
+
+INLINE u32 smaller(u32 a, u32 b)
+{
+	return a < b ? a : b;
+}
+
+// Segments that leave in `rounds` round trips from `window`, growing by one to `share`.
+INLINE u64 sent(u64 share, u64 window, u64 rounds)
+{
+	u64 climbing = share - window;
+	if (rounds < climbing)
+		climbing = rounds;
+	u64 climbed = climbing ? climbing * (climbing - 1) / 2 : 0;
+	return climbing * window + climbed + (rounds - climbing) * share;
+}
+
+// The sum of the windows from `window` to `share`.
+INLINE u64 loss_free(u64 share, u64 window)
+{
+	return (window + share) * (share + 1 - window) / 2;
+}
+
+// What a search asks of a value; each holds from some value on.
+enum question {
+	PASSES_SHARE,  // the rest does not leave from the next larger window without passing the share (equation 3)
+	ENOUGH_ROUNDS, // it leaves from `window` in this many round trips
+	ENOUGH_WINDOW, // it leaves from this window in `rounds` round trips
+};
+
+struct search {
+	u64 share;
+	u64 rest;
+	u64 window;
+	u64 rounds;
+};
+
+// Always zero, which the kernel's verifier cannot know: a number it is added to has no bounds any more, so that the states
+// of a search are all alike to it and a step is verified once, not once for every path to it.
+volatile u64 zero_to_the_verifier;
+
+INLINE u64 unbounded(u64 number)
+{
+	return number ^ zero_to_the_verifier;
+}
+
+// The smallest value in `low ..= high` that the question holds for.
+INLINE u64 smallest(const struct search *s, u64 low, u64 high, enum question question)
+{
+	low = unbounded(low);
+	high = unbounded(high);
+	for (int step = 0; step < 48 && low < high; step++) {
+		u64 middle = low + (high - low) / 2;
+		int holds = question == PASSES_SHARE	 ? loss_free(s->share, middle + 1) < s->rest
+			    : question == ENOUGH_ROUNDS ? sent(s->share, s->window, middle) >= s->rest
+							 : sent(s->share, middle, s->rounds) >= s->rest;
+		if (holds)
+			high = unbounded(middle);
+		else
+			low = unbounded(middle + 1);
+	}
+	return low;
+}
+
+// W': the smallest window that takes no more round trips for a transfer's last epoch than W of equation 3.
+__attribute__((noinline)) u64 shifted_window(u64 share, u64 segments)
+{
+	if (share == 0 || share > MOST_SEGMENTS)
+		return 0;
+	u64 bottom = (share + 1) / 2;
+	u64 epoch = loss_free(share, bottom) + 2 * share + 1;
+	u64 rest = segments % epoch;
+	if (rest == 0)
+		rest = epoch;
+	struct search s = { .share = unbounded(share), .rest = unbounded(rest) };
+	s.window = smallest(&s, bottom, share, PASSES_SHARE);
+	if (s.window == 0)
+		return share;
+	s.rounds = smallest(&s, 0, (rest + s.window - 1) / s.window, ENOUGH_ROUNDS);
+	return smallest(&s, 1, s.window, ENOUGH_WINDOW);
+}
+
+INLINE void clip(struct start *start, u32 value, u32 limit)
+{
+	if (value == 0)
+		value = 1;
+	if (value < start->cwnd) {
+		start->cwnd = value;
+		start->clipped_by = limit;
+	}
+}
+
+// Fills in `start`.
+__attribute__((noinline)) int decide(const struct network *network, const struct transfer *transfer,
+				     const struct policy *policy, struct start *start)
+{
+	// Never so, but a function that is verified by itself must ask.
+	if (!network || !transfer || !policy || !start)
+		return 0;
+	__builtin_memset(start, 0, sizeof(*start));
+	u64 mss = transfer->mss;
+	if (mss == 0) {
+		start->refusal = REFUSED_MSS_ZERO;
+		return 0;
+	}
+	if (policy->rtt_low_ppm != NO_LIMIT) {
+		u64 own = (u64)transfer->rtt_us * 1000000, known = network->rtt_us;
+		if (known == 0) {
+			start->refusal = REFUSED_NO_RTT;
+			return 0;
+		}
+		if (own && (own < known * policy->rtt_low_ppm || own > known * policy->rtt_high_ppm)) {
+			start->refusal = REFUSED_RTT_MISMATCH;
+			return 0;
+		}
+	}
+
+	u64 share = (network->share_half_bytes + mss) / (2 * mss);
+	if (share == 0)
+		share = 1;
+	if (share > MOST_SEGMENTS)
+		share = MOST_SEGMENTS;
+	u64 bytes = transfer->bytes ? transfer->bytes : policy->unknown_bytes;
+	u32 whole = bytes ? shifted_window(share, bytes / mss + !!(bytes % mss)) : share;
+
+	start->cwnd = whole;
+	if (policy->fraction_ppm != NO_LIMIT)
+		clip(start, share * policy->fraction_ppm / 1000000, LIMIT_FRACTION);
+	clip(start, smaller(policy->cap, network->cap), LIMIT_CAP);
+	u64 peer = transfer->peer_window / mss;
+	clip(start, peer < MOST_SEGMENTS ? peer : MOST_SEGMENTS, LIMIT_PEER_WINDOW);
+	if (policy->budgeted && transfer->budget_left != NO_LIMIT)
+		clip(start, transfer->initial_window + smaller(transfer->budget_left, MOST_SEGMENTS), LIMIT_BUDGET);
+	if (policy->floor_lowest != NO_LIMIT) {
+		u32 floor = transfer->initial_window;
+		if (network->proven)
+			floor = smaller(floor, policy->floor_lowest);
+		if (start->cwnd < floor)
+			start->cwnd = floor;
+	}
+	// A cap that the administrator named for this network wins over the floor.
+	if (network->cap < start->cwnd)
+		start->cwnd = network->cap;
+	if (start->cwnd >= whole)
+		start->clipped_by = LIMIT_NONE;
+	start->ssthresh = start->cwnd > whole ? start->cwnd : whole;
+
+	if (start->cwnd > policy->burst) {
+		u64 rtt = transfer->rtt_us ? transfer->rtt_us : network->rtt_us;
+		if (rtt == 0) {
+			start->refusal = REFUSED_NO_RTT;
+			return 0;
+		}
+		start->rate = ((u64)(start->cwnd - smaller(transfer->unpaced, start->cwnd)) * mss * 1000000 + rtt - 1) / rtt;
+	}
+	return 0;
+}

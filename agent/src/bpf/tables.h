@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+// What agent and programs share, and what the programs remember of a connection. `layout.rs` holds the same shapes.
+
+#pragma once
+
+#include "kernel.h"
+#include "start.h"
+
+#define NAME_LENGTH 16 // TCP_CA_NAME_MAX
+
+// Everything that holds for all connections, written once by the agent.
+struct settings {
+	struct policy policy;
+	u64 arm_seed;
+	u64 ticks_per_s; // the kernel's HZ
+	u32 control_limit; // a drawn number below this is in the control group
+	u32 variant;	   // enum variant
+	u32 write_option;  // whether windows are told in a TCP option
+	u32 initial_timeout; // whether the first timeout comes from the estimate
+	// The names of our congestion controls: another agent on this machine has others.
+	char on_cubic[NAME_LENGTH];
+	char on_reno[NAME_LENGTH];
+	char at_start[NAME_LENGTH];
+};
+
+// How a start reaches a socket.
+enum variant {
+	VARIANT_STAY = 0,     // a congestion control of ours, which starts again after idle
+	VARIANT_HAND_OVER = 1, // ours for the start only, then the host's own
+	VARIANT_SOCKOPS = 2,  // no congestion control of ours
+};
+
+// Addresses are IPv6 or IPv4-mapped; the prefix counts from their first bit.
+struct prefix {
+	u32 bits;
+	u8 address[16];
+};
+
+struct service {
+	u8 address[16];
+	u16 port;
+	u16 unused;
+};
+
+// Segments above the default that are under way in a network. Those not given back leave with their half of the window.
+struct budget {
+	struct bpf_spin_lock lock;
+	u32 now;	 // granted since `turned_ns`
+	u32 before;	 // granted in the half before
+	u32 losses;	 // advised first flights that lost a segment in the last penalty time
+	u64 turned_ns;
+	u64 lost_ns;	 // when the last of them did
+};
+
+// What becomes of connections, counted by reason.
+enum count {
+	COUNT_STARTED,
+	COUNT_RESTARTED,
+	COUNT_CONTROL,
+	COUNT_NO_ESTIMATE,
+	COUNT_EXPIRED,
+	COUNT_REFUSED,		 // by the network's own reason, decided outside
+	COUNT_NO_RTT,
+	COUNT_RTT_MISMATCH,
+	COUNT_RETREATED,
+	COUNT_MPTCP,
+	COUNT_OWN_CONGESTION_CONTROL,
+	COUNT_RETRANSMITTED_SYN,
+	COUNT_OTHER_CONGESTION_CONTROL, // the host's default is none that a start of ours is built on
+	COUNT_NOT_SET,			// the kernel refused the change
+	COUNT_NO_ROOM,
+	COUNT_KEPT_WINDOW, // idle, but the host keeps windows over idle times
+	COUNT_LATE,	   // the estimate was not there before the first data
+	COUNT_EVENT_LOST,
+	COUNT_CLIPPED_PEER,
+	COUNT_CLIPPED_BUDGET,
+	COUNT_STATED_SIZE,
+	COUNT_FIRST_FLIGHT_LOSS,
+	COUNT_OF_COUNTS,
+};
+
+enum arm { ARM_NONE = 0, ARM_ADVISED = 1, ARM_CONTROL = 2 };
+
+enum phase {
+	PHASE_PLAIN = 0,   // nothing of ours will happen to it
+	PHASE_WAITING = 1, // the first data has not left
+	PHASE_FLIGHT = 2,  // the first flight is not acknowledged as a whole
+	PHASE_OPEN = 3,
+};
+
+// A connection to a network with an estimate.
+struct connection {
+	u64 flight_ns;	   // when the flight began
+	u64 flight_rtt_ns; // the round trip it was planned with
+	u64 rate;	   // of the newest start; 0: not paced
+	u32 flight_start;  // sequence
+	u32 flight_bytes;
+	u32 granted; // segments of the newest start; 0: started as plain TCP
+	u32 extra;   // of them above the default, still held from the budget
+	u32 slot;
+	u32 initial_window;
+	u32 first_granted; // of the first start
+	u32 first_end;	   // sequence after the first flight
+	u32 busy_ticks;
+	u8 arm;
+	u8 phase;
+	u8 refusal;	// enum refusal, or the network's own
+	u8 first_loss;	// a segment of the first flight was sent again
+	u8 compared;	// whether it is told at its end
+	u8 size_known;
+	u8 active;
+	u8 told;
+};
+
+// A size that an application stated, for the next transfer.
+struct stated {
+	u64 bytes;
+};
+
+enum event_kind { EVENT_ENDED = 1, EVENT_FIRST_FLIGHT_LOSS = 2 };
+
+// What the agent is told.
+struct event {
+	u64 busy_us;
+	u64 bytes;
+	u32 kind;
+	u32 cwnd;
+	u32 mss;
+	u32 srtt_us;
+	u32 rtt_min_us;
+	u32 retransmitted;
+	u32 granted;
+	u16 local_port;
+	u16 remote_port;
+	u8 arm;
+	u8 refusal;
+	u8 first_loss;
+	u8 window_limited;
+	u8 active;
+	u8 unused[3];
+	u8 local[16];
+	u8 remote[16];
+};
+
+struct {
+	int (*type)[BPF_MAP_TYPE_ARRAY];
+	int (*max_entries)[1];
+	u32 *key;
+	struct settings *value;
+} settings SEC(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_LPM_TRIE];
+	int (*max_entries)[65536];
+	int (*map_flags)[BPF_F_NO_PREALLOC];
+	struct prefix *key;
+	struct network *value;
+} networks SEC(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_ARRAY];
+	int (*max_entries)[65536];
+	u32 *key;
+	struct budget *value;
+} budgets SEC(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_HASH];
+	int (*max_entries)[4096];
+	struct service *key;
+	u64 *value;
+} services SEC(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_SK_STORAGE];
+	int (*map_flags)[BPF_F_NO_PREALLOC];
+	int *key;
+	struct connection *value;
+} connections SEC(".maps");
+
+// Cloned, so that what is stated on a listening socket holds for the connections that it accepts.
+struct {
+	int (*type)[BPF_MAP_TYPE_SK_STORAGE];
+	int (*map_flags)[BPF_F_NO_PREALLOC | BPF_F_CLONE];
+	int *key;
+	struct stated *value;
+} sizes SEC(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_PERCPU_ARRAY];
+	int (*max_entries)[COUNT_OF_COUNTS];
+	u32 *key;
+	u64 *value;
+} counts SEC(".maps");
+
+struct {
+	int (*type)[BPF_MAP_TYPE_RINGBUF];
+	int (*max_entries)[1 << 20];
+} events SEC(".maps");
+
+INLINE void count(u32 what)
+{
+	u64 *number = bpf_map_lookup_elem(&counts, &what);
+	if (number)
+		*number += 1;
+}
+
+INLINE struct settings *all_settings(void)
+{
+	u32 zero = 0;
+	return bpf_map_lookup_elem(&settings, &zero);
+}

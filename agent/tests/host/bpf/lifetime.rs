@@ -1,0 +1,97 @@
+//! How long starts stay in force, at every end of what they rest on. No open connection breaks.
+
+use super::*;
+
+/// A fresh connection's threshold, and whether an older one still carries data.
+fn fresh_threshold(host: &Host, open: &mut (TcpStream, TcpStream)) -> Option<u64> {
+    let (mut server, mut client) = host.accepted();
+    transfer(&mut server, &mut client, 5 * SEGMENT);
+    transfer(&mut open.0, &mut open.1, 20 * SEGMENT);
+    number(&said_of(&server), "ssthresh")
+}
+
+#[test]
+fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
+    in_namespace("bpf_killed", || async {
+        let mut host = Host::new(40, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+        host.agent.kill();
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        assert!(said_of(&open.0).iter().any(|word| word == "t40_cubic"), "the open one stays as it is");
+        assert_eq!(state_size(&open.0, 1), Err(libc::ENOPROTOOPT));
+    });
+}
+
+#[test]
+fn an_upgrade_while_connections_run_takes_over_the_new_ones() {
+    in_namespace("bpf_upgrade", || async {
+        let mut host = Host::new(41, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+        assert_eq!(host.agent.stop(), Some(0));
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        host.agent.run();
+        host.stream = host.gateway.snapshot(&[estimate(&host.network, 50, 60)]).await;
+        eventually(SOON, "the next agent is in force", || in_force(&host.agent) == 1).await;
+        assert_eq!(fresh_threshold(&host, &mut open), Some(50));
+    });
+}
+
+#[test]
+fn stale_advice_ends_with_its_lifetime_even_where_the_agent_stands_still() {
+    in_namespace("bpf_stale", || async {
+        let mut host = Host::new(42, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 2))).await;
+        eventually(SOON, "the short one is in force", || host.counts("networks_changed") == 1).await;
+        // It can renew and remove nothing: the programs themselves know when it ends.
+        kill(host.agent.pid(), Signal::SIGSTOP).unwrap();
+        assert_eq!(fresh_threshold(&host, &mut open), Some(44));
+        std::thread::sleep(Duration::from_millis(2_100));
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        kill(host.agent.pid(), Signal::SIGCONT).unwrap();
+    });
+}
+
+#[test]
+fn a_lost_gateway_and_a_withdrawal_end_it() {
+    in_namespace("bpf_withdrawn", || async {
+        let mut host = Host::new(43, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        let network = host.network.parse().unwrap();
+        host.stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Retreat }).await;
+        eventually(SOON, "nothing is in force", || in_force(&host.agent) == 0).await;
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 2))).await;
+        eventually(SOON, "it is back", || in_force(&host.agent) == 1).await;
+        let Host { gateway, stream, .. } = host;
+        drop((gateway, stream));
+    });
+}
+
+#[test]
+fn a_second_agent_of_the_same_name_is_told_so() {
+    in_namespace("bpf_second", || async {
+        let host = Host::new(44, "paper", "cubic", "").await;
+        let second = Agent::stopped();
+        second.configure(&host.gateway, "apply = \"bpf\"", "[bpf]\nname = \"t44\"");
+        let output = second.output(&["run"]);
+        assert_eq!(output.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("t44_cubic is registered already: another agent"), "{said}");
+    });
+}
+
+#[test]
+fn no_cgroup_is_a_fault_of_the_configuration() {
+    in_namespace("bpf_no_cgroup", || async {
+        let gateway = Gateway::start().await;
+        let agent = Agent::stopped();
+        agent.configure(&gateway, "apply = \"bpf\"", "[bpf]\nname = \"t45\"\ncgroup = \"/tmp\"");
+        let output = agent.output(&["run"]);
+        assert_eq!(output.status.code(), Some(64));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("bpf.cgroup /tmp is no version 2 cgroup"), "{said}");
+    });
+}

@@ -1,0 +1,170 @@
+//! The way `bpf` against the real kernel: the real program, a gateway that says what the test tells it, and connections over
+//! a loopback device with Ethernet's MTU. Each test has networks and names of its own, since the programs see every socket
+//! of the machine.
+
+mod lifetime;
+mod refusals;
+mod starts;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use spand_proto::push::{ServiceSize, UpdateEvent, WithdrawalReason};
+use spand_proto::report::{Arm, ConnectionReport};
+use spand_proto::units::{Bytes, Micros, Segments};
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::support::agent::{Agent, eventually};
+use crate::support::gateway::{Gateway, Stream, estimate};
+use crate::support::namespace::{in_namespace, ip};
+
+const SOON: Duration = Duration::from_secs(10);
+
+/// Ethernet's 1500 octets less headers and timestamps.
+const SEGMENT: usize = 1_448;
+
+/// Each agent sees every socket of the machine, so there is one at a time.
+static ALONE: Mutex<()> = Mutex::const_new(());
+
+/// A host with a peer in another network, both on this loopback device.
+struct Host {
+    gateway: Gateway,
+    agent: Agent,
+    stream: Stream,
+    /// The peer's network.
+    network: String,
+    server: SocketAddr,
+    client: IpAddr,
+    // Given up last.
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Host {
+    /// An agent that has advice of 40 segments for the peer's network. `number` makes names and networks unique.
+    async fn new(number: u8, mode: &str, base: &str, bpf: &str) -> Self {
+        Self::with(number, mode, base, &format!("control_share = 0.0\n{bpf}")).await
+    }
+
+    /// The same, with the whole section `[bpf]` but the name.
+    async fn with(number: u8, mode: &str, base: &str, bpf: &str) -> Self {
+        let alone = ALONE.lock().await;
+        ip("link set lo mtu 1500");
+        let (server, client) = (format!("10.83.{number}.1"), format!("10.84.{number}.1"));
+        for address in [&server, &client] {
+            ip(&format!("addr add {address}/32 dev lo"));
+            // A namespace may only have a default that the whole machine allows everyone; a route may name any.
+            if !base.is_empty() {
+                ip(&format!("route replace local {address} dev lo table local congctl {base}"));
+            }
+        }
+        let mut gateway = Gateway::start().await;
+        let top = format!("mode = \"{mode}\"\napply = \"bpf\"");
+        let sections = format!("[bpf]\nname = \"t{number}\"\n{bpf}");
+        let agent = Agent::start(&gateway, &top, &sections);
+        let network = format!("10.84.{number}.0/24");
+        let stream = gateway.snapshot(&[estimate(&network, 40, 60)]).await;
+        eventually(SOON, "the network is known", || counted(&agent, "networks_added") == 1).await;
+        let server = SocketAddr::new(server.parse().unwrap(), 8_000);
+        Self { _alone: alone, gateway, agent, stream, network, server, client: client.parse().unwrap() }
+    }
+
+    /// A connection that the peer opens: the server's end and the peer's.
+    fn accepted(&self) -> (TcpStream, TcpStream) {
+        self.connection(&TcpListener::bind(self.server).unwrap())
+    }
+
+    fn connection(&self, listener: &TcpListener) -> (TcpStream, TcpStream) {
+        let client = bound(self.client);
+        let client = connect(client, self.server);
+        (listener.accept().unwrap().0, client)
+    }
+
+    /// Replaces the advice by these shares.
+    async fn advise(&mut self, shares: &[(&str, u32)]) {
+        let before = self.counts("networks_added") + self.counts("networks_changed");
+        for (network, share) in shares {
+            self.stream.send(UpdateEvent::Estimate(estimate(network, *share, 60))).await;
+        }
+        let wanted = before + shares.len() as u64;
+        let now = || self.counts("networks_added") + self.counts("networks_changed");
+        eventually(SOON, "the advice is in force", || now() == wanted).await;
+    }
+
+    /// The next connection that the agent reports.
+    async fn reported(&mut self) -> ConnectionReport {
+        loop {
+            let report = tokio::time::timeout(Duration::from_secs(15), self.gateway.reports.recv()).await;
+            let report = report.expect("a report in time").expect("the gateway runs");
+            if let Some(connection) = report.connections.first() {
+                return *connection;
+            }
+        }
+    }
+
+    fn counts(&self, name: &str) -> u64 {
+        counted(&self.agent, name)
+    }
+}
+
+fn counted(agent: &Agent, name: &str) -> u64 {
+    agent.json(&["status", "--json"])["applied"][name].as_u64().unwrap_or(0)
+}
+
+fn in_force(agent: &Agent) -> usize {
+    agent.json(&["status", "--json"])["in_force"].as_array().map_or(0, Vec::len)
+}
+
+/// Sends `bytes` and waits until the other end has read them.
+fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
+    let data = vec![7; bytes];
+    let mut read = vec![0; bytes];
+    std::thread::scope(|scope| {
+        scope.spawn(|| from.write_all(&data).unwrap());
+        to.read_exact(&mut read).unwrap();
+    });
+    // Its last acknowledgement.
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+/// What `ss` says of the server's end: the words of its line.
+fn said_of(socket: &TcpStream) -> Vec<String> {
+    let (local, peer) = (socket.local_addr().unwrap(), socket.peer_addr().unwrap());
+    let output =
+        Command::new("ss").args(["-tinH", "src", &local.to_string(), "dst", &peer.to_string()]).output().unwrap();
+    String::from_utf8(output.stdout).unwrap().split_whitespace().map(str::to_owned).collect()
+}
+
+/// A number that `ss` gives after `name:`.
+fn number(words: &[String], name: &str) -> Option<u64> {
+    words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':')?.parse().ok())
+}
+
+fn bound(address: IpAddr) -> socket2::Socket {
+    let socket =
+        socket2::Socket::new(socket2::Domain::for_address(SocketAddr::new(address, 0)), socket2::Type::STREAM, None);
+    let socket = socket.unwrap();
+    socket.bind(&SocketAddr::new(address, 0).into()).unwrap();
+    socket
+}
+
+fn connect(socket: socket2::Socket, to: SocketAddr) -> TcpStream {
+    socket.connect(&to.into()).unwrap();
+    socket.into()
+}
+
+/// States the size of the next transfer; the error number where that is refused.
+fn state_size(socket: &impl AsRawFd, bytes: u64) -> Result<(), i32> {
+    option(socket, 1, &bytes.to_ne_bytes())
+}
+
+/// Sets an option of ours.
+fn option(socket: &impl AsRawFd, name: i32, value: &[u8]) -> Result<(), i32> {
+    let length = libc::socklen_t::try_from(value.len()).unwrap();
+    // SAFETY: the value lives as long as the call and is as long as it says.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), 0x5350, name, value.as_ptr().cast(), length) };
+    if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap()) }
+}

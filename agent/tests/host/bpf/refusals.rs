@@ -1,0 +1,96 @@
+//! What is left alone, and counted.
+
+use super::*;
+
+/// Careful mode with bounds that a loopback's round trip passes against an estimate of 100 ms.
+const ANY_RTT: &str = "\n[policy]\nrtt_ratio_min = 0.000002";
+
+#[track_caller]
+fn assert_plain(words: &[String], control: &str) {
+    assert!(words.iter().any(|word| word == control), "not on {control}: {words:?}");
+    assert_eq!(number(words, "ssthresh"), None, "{words:?}");
+}
+
+#[test]
+fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
+    in_namespace("bpf_own_control", || async {
+        let host = Host::new(20, "paper", "", "").await;
+        let listener = socket2::SockRef::from(&TcpListener::bind(host.server).unwrap()).try_clone().unwrap();
+        listener.set_tcp_congestion(b"reno").unwrap();
+        let listener: TcpListener = listener.into();
+        let (mut server, mut client) = host.connection(&listener);
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        assert_plain(&said_of(&server), "reno");
+        assert_eq!((host.counts("own_congestion_control"), host.counts("started")), (1, 0));
+    });
+}
+
+#[test]
+fn another_network_is_left_alone() {
+    in_namespace("bpf_other_network", || async {
+        let host = Host::new(21, "paper", "cubic", "").await;
+        let mut host = host;
+        host.client = host.server.ip();
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        assert_plain(&said_of(&server), "cubic");
+        assert_eq!(host.counts("started"), 0);
+    });
+}
+
+#[test]
+fn a_round_trip_far_from_the_estimates_is_refused() {
+    in_namespace("bpf_rtt", || async {
+        let host = Host::new(22, "careful", "cubic", "").await;
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        assert_plain(&said_of(&server), "t22_cubic");
+        assert_eq!((host.counts("rtt_mismatch"), host.counts("started")), (1, 0));
+    });
+}
+
+#[test]
+fn controls_are_plain_and_told() {
+    in_namespace("bpf_control", || async {
+        let mut host = Host::with(23, "paper", "cubic", "control_share = 1.0").await;
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        assert_plain(&said_of(&server), "cubic");
+        drop((server, client));
+        let report = host.reported().await;
+        assert_eq!((report.arm, report.advised), (Some(Arm::Control), None));
+        assert_eq!(report.acknowledged.0, 5 * SEGMENT as u64);
+        assert!(report.duration.is_some());
+    });
+}
+
+#[test]
+fn what_observe_leaves_alone_is_compared_with_itself() {
+    in_namespace("bpf_observe", || async {
+        let mut host = Host::new(24, "observe", "cubic", "").await;
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        assert_eq!(host.counts("refused"), 1);
+        drop((server, client));
+        let report = host.reported().await;
+        assert_eq!((report.arm, report.advised), (Some(Arm::Advised), None));
+    });
+}
+
+#[test]
+fn a_start_stays_inside_the_lease() {
+    in_namespace("bpf_budget", || async {
+        let mut host = Host::new(25, "careful", "cubic", ANY_RTT).await;
+        let mut update = estimate(&host.network, 100, 60);
+        update.lease = Some(Segments(25));
+        host.stream.send(UpdateEvent::Estimate(update)).await;
+        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        // Ten by default and the lease; the threshold is the share's.
+        let words = said_of(&server);
+        assert!((35..=40).contains(&number(&words, "cwnd").unwrap()), "{words:?}");
+        assert_eq!(number(&words, "ssthresh"), Some(100), "{words:?}");
+        assert_eq!(host.counts("clipped_budget"), 1);
+    });
+}

@@ -1,0 +1,159 @@
+//! What a connection starts with, by what is known of it.
+
+use super::*;
+
+/// Window and threshold after one loss-free flight of `segments`: the window may have grown by then, the threshold not.
+#[track_caller]
+fn assert_started(words: &[String], control: &str, window: u64, threshold: Option<u64>) {
+    assert!(words.iter().any(|word| word == control), "not on {control}: {words:?}");
+    let cwnd = number(words, "cwnd").unwrap();
+    assert!((window..window + window / 2 + 2).contains(&cwnd), "cwnd is not about {window}: {words:?}");
+    assert_eq!(number(words, "ssthresh"), threshold, "{words:?}");
+}
+
+#[test]
+fn a_connection_starts_at_the_share_in_congestion_avoidance() {
+    in_namespace("bpf_share", || async {
+        for (number, base) in [(1, "cubic"), (2, "reno")] {
+            let host = Host::new(number, "paper", base, "").await;
+            let (mut server, mut client) = host.accepted();
+            transfer(&mut server, &mut client, 40 * SEGMENT);
+            assert_started(&said_of(&server), &format!("t{number}_{base}"), 40, Some(40));
+            assert_eq!(host.counts("started"), 1);
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_this_host_opens_stays_inside_the_peers_first_window() {
+    in_namespace("bpf_active", || async {
+        let mut host = Host::new(3, "paper", "cubic", "").await;
+        host.advise(&[(&host.network.clone(), 60)]).await;
+        let listener = TcpListener::bind(SocketAddr::new(host.client, 8_000)).unwrap();
+        let mut ours = connect(bound(host.server.ip()), listener.local_addr().unwrap());
+        let mut peer = listener.accept().unwrap().0;
+        transfer(&mut ours, &mut peer, 4 * SEGMENT);
+        let words = said_of(&ours);
+        let cwnd = number(&words, "cwnd").unwrap();
+        // A SYN-ACK's window is never scaled: at most 65,535 octets.
+        assert!((44..=50).contains(&cwnd), "{words:?}");
+        assert_eq!(number(&words, "ssthresh"), Some(60), "a clipped start keeps its threshold: {words:?}");
+        assert_eq!(host.counts("clipped_peer_window"), 1);
+    });
+}
+
+#[test]
+fn a_stated_size_decides_the_first_transfer_and_the_one_after_an_idle_time() {
+    in_namespace("bpf_size", || async {
+        let host = Host::new(4, "paper", "cubic", "").await;
+        let (mut server, mut client) = host.accepted();
+        state_size(&server, 20 * SEGMENT as u64).unwrap();
+        transfer(&mut server, &mut client, 20 * SEGMENT);
+        assert_started(&said_of(&server), "t4_cubic", 20, Some(20));
+        // Longer than the retransmission timeout, which is 200 ms and a little.
+        std::thread::sleep(Duration::from_millis(600));
+        state_size(&server, 30 * SEGMENT as u64).unwrap();
+        transfer(&mut server, &mut client, 30 * SEGMENT);
+        assert_started(&said_of(&server), "t4_cubic", 30, Some(30));
+        std::thread::sleep(Duration::from_millis(600));
+        // Nothing stated: as long as can be.
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        assert_eq!(number(&said_of(&server), "ssthresh"), Some(40));
+        assert_eq!((host.counts("started"), host.counts("restarted"), host.counts("stated_size")), (1, 2, 2));
+    });
+}
+
+#[test]
+fn a_size_stated_on_a_listening_socket_holds_for_what_it_accepts() {
+    in_namespace("bpf_listener", || async {
+        let host = Host::new(5, "paper", "cubic", "").await;
+        let listener = TcpListener::bind(host.server).unwrap();
+        state_size(&listener, 16 * SEGMENT as u64).unwrap();
+        for _ in 0..2 {
+            let (mut server, mut client) = host.connection(&listener);
+            transfer(&mut server, &mut client, 16 * SEGMENT);
+            assert_started(&said_of(&server), "t5_cubic", 16, Some(16));
+        }
+    });
+}
+
+#[test]
+fn the_usual_size_of_the_service_counts_where_none_is_stated_until_it_ends() {
+    in_namespace("bpf_service", || async {
+        let mut host = Host::new(10, "paper", "cubic", "").await;
+        let size = |segments: u64, lifetime_s| {
+            let (quantile, lifetime) = (Bytes(segments * SEGMENT as u64), Micros::from_secs(lifetime_s));
+            UpdateEvent::ServiceSize(ServiceSize { service: host.server, quantile, transfers: 9, lifetime })
+        };
+        let (usual, short) = (size(24, 60), size(12, 1));
+        for (event, threshold) in [(usual, 24), (short, 12)] {
+            host.stream.send(event).await;
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            let (mut server, mut client) = host.accepted();
+            transfer(&mut server, &mut client, 5 * SEGMENT);
+            assert_eq!(number(&said_of(&server), "ssthresh"), Some(threshold));
+        }
+        tokio::time::sleep(Duration::from_millis(2_500)).await;
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        assert_eq!(number(&said_of(&server), "ssthresh"), Some(40), "the size has ended");
+    });
+}
+
+#[test]
+fn a_size_without_an_agent_or_in_another_form_is_refused_and_nothing_breaks() {
+    in_namespace("bpf_no_agent", || async {
+        let mut host = Host::new(6, "paper", "cubic", "").await;
+        let (mut server, mut client) = host.accepted();
+        assert_eq!(option(&server, 1, &[1, 2, 3]), Err(libc::EPERM), "three octets are no size");
+        assert_eq!(option(&server, 9, &[0; 8]), Err(libc::EPERM), "no such option");
+        assert_eq!(host.agent.stop(), Some(0));
+        assert_eq!(state_size(&server, 1), Err(libc::ENOPROTOOPT));
+        transfer(&mut server, &mut client, 3 * SEGMENT);
+    });
+}
+
+#[test]
+fn after_the_hand_over_the_connection_is_the_hosts_own() {
+    in_namespace("bpf_hand_over", || async {
+        let host = Host::new(7, "paper", "cubic", "variant = \"hand_over\"").await;
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 40 * SEGMENT);
+        assert_started(&said_of(&server), "cubic", 40, Some(40));
+    });
+}
+
+#[test]
+fn socket_options_set_the_window_and_no_threshold() {
+    in_namespace("bpf_sockops", || async {
+        let host = Host::new(8, "paper", "bbr", "variant = \"sockops\"").await;
+        let (mut server, mut client) = host.accepted();
+        state_size(&server, 40 * SEGMENT as u64).unwrap();
+        let words = said_of(&server);
+        assert!(words.iter().any(|word| word == "bbr"), "{words:?}");
+        assert_eq!((number(&words, "cwnd"), number(&words, "ssthresh")), (Some(40), None), "{words:?}");
+        transfer(&mut server, &mut client, 40 * SEGMENT);
+        let status = host.agent.json(&["status", "--json"]);
+        let lacks: Vec<&str> = status["lacks"].as_array().unwrap().iter().filter_map(|l| l["name"].as_str()).collect();
+        assert_eq!(lacks, ["first_ten", "restart", "threshold"]);
+    });
+}
+
+#[test]
+fn ipv6_connections_start_too() {
+    in_namespace("bpf_ipv6", || async {
+        let mut host = Host::new(9, "paper", "cubic", "").await;
+        let (server, client) = ("2001:db8:9:1::1", "2001:db8:99:1::1");
+        for address in [server, client] {
+            ip(&format!("addr add {address}/128 dev lo nodad"));
+            ip(&format!("-6 route del local {address} dev lo table local"));
+            ip(&format!("-6 route add local {address} dev lo table local congctl cubic"));
+        }
+        host.advise(&[("2001:db8:99::/48", 30)]).await;
+        host.server = SocketAddr::new(server.parse().unwrap(), 8_000);
+        host.client = client.parse().unwrap();
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 10 * SEGMENT);
+        assert_eq!(number(&said_of(&server), "ssthresh"), Some(30));
+    });
+}
