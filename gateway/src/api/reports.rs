@@ -1,6 +1,7 @@
 //! What hosts report about their own connections: taken once each, and counted.
 //!
-//! Does not feed estimates: those come from the wire alone, where the control group is seen too.
+//! Does not feed estimates: those come from the wire alone, where the control group is seen too. Losses in advised first
+//! flights hold advice back (`publisher::retreat`).
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -12,9 +13,12 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use spand_proto::contract::HostName;
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, ReportReceipt};
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
-use crate::publisher::Published;
+use crate::publisher::{FirstFlight, Published};
+
+/// First flights of transfers that ended longer ago say nothing of the advice that is in force.
+const RETREAT_SPAN: Micros = Micros::from_secs(60);
 
 /// Takes reports.
 #[derive(Debug)]
@@ -76,8 +80,12 @@ impl Reports {
         let mut accepted = 0;
         for connection in &report.connections {
             let fresh = connection.ended_ago <= published.config().max_age;
-            if fresh && published.lookup(connection.remote.ip()).is_some() {
+            let network = published.lookup(connection.remote.ip()).map(|view| view.network);
+            if let Some(network) = network.filter(|_| fresh) {
                 accepted += 1;
+                if let Some(flight) = first_flight(connection, published.now()) {
+                    published.first_flight(network, &flight);
+                }
                 self.measures.connections.get_or_create(&labels(connection)).inc();
             } else {
                 self.measures.connections_ignored.inc();
@@ -133,6 +141,19 @@ impl Default for ReportMeasures {
         }
         measures
     }
+}
+
+/// What a connection says about advice: a first flight that was advised and judged, not longer ago than a retreat looks back.
+fn first_flight(connection: &ConnectionReport, now: Timestamp) -> Option<FirstFlight> {
+    let (Some(advised), Some(lost)) = (connection.advised, connection.first_flight_loss) else { return None };
+    let took = |duration: Micros| now.before(Micros(connection.ended_ago.0.saturating_add(duration.0)));
+    (connection.ended_ago <= RETREAT_SPAN).then_some(FirstFlight {
+        ends: [connection.host, connection.remote],
+        lost,
+        began: connection.duration.map(took),
+        advised,
+        acknowledged: connection.acknowledged,
+    })
 }
 
 fn labels(connection: &ConnectionReport) -> ConnectionLabels {

@@ -1,7 +1,11 @@
 //! Counters and histograms of the publisher.
 
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
+
+use super::retreat::Verdict;
 
 /// What the publisher counts and times. Clones share the same numbers.
 #[derive(Clone, Debug)]
@@ -24,6 +28,8 @@ pub struct Measures {
     pub leases_told: Counter,
     /// Starts in networks whose budget is not divided, because there are too many.
     pub leases_no_room: Counter,
+    /// Advised first flights that hosts reported, by what they led to.
+    pub first_flights: Family<FlightLabels, Counter>,
     /// Subscriptions that began.
     pub subscriptions: Counter,
     /// Subscriptions refused at a limit.
@@ -49,11 +55,17 @@ const SECONDS: [f64; 16] = [
     0.5, 1.0,
 ];
 
+/// Label of a reported first flight.
+#[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+pub struct FlightLabels {
+    pub(super) verdict: &'static str,
+}
+
 impl Default for Measures {
     fn default() -> Self {
         let counter = Counter::default;
         let histogram = || Histogram::new(SECONDS);
-        Self {
+        let measures = Self {
             estimates: counter(),
             withdrawals: counter(),
             service_sizes: counter(),
@@ -63,6 +75,7 @@ impl Default for Measures {
             starts_overflowed: counter(),
             leases_told: counter(),
             leases_no_room: counter(),
+            first_flights: Family::default(),
             subscriptions: counter(),
             subscriptions_refused: counter(),
             resyncs_slow_reader: counter(),
@@ -71,6 +84,11 @@ impl Default for Measures {
             start_queued_seconds: histogram(),
             start_sent_seconds: histogram(),
             apply_seconds: histogram(),
+        };
+        // There from the start at zero, so that the first one is seen as a rise.
+        for verdict in Verdict::ALL.map(Verdict::name) {
+            drop(measures.first_flights.get_or_create(&FlightLabels { verdict }));
         }
+        measures
     }
 }

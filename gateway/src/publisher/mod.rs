@@ -18,6 +18,7 @@ mod mailbox;
 mod measure;
 mod networks;
 mod pace;
+mod retreat;
 mod services;
 mod status;
 mod subscription;
@@ -34,6 +35,7 @@ use spand_core::service::ServiceSize;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
+use spand_proto::push::WithdrawalReason;
 use spand_proto::units::{Segments, Timestamp};
 use tokio::time::MissedTickBehavior;
 
@@ -48,7 +50,8 @@ pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
 pub use self::config::PublisherConfig;
 pub use self::mailbox::SubscribeError;
-pub use self::measure::Measures;
+pub use self::measure::{FlightLabels, Measures};
+pub(crate) use self::retreat::FirstFlight;
 pub use self::status::{CaptureStatus, EngineStatus, Part, Readiness};
 pub use self::subscription::Subscription;
 
@@ -163,6 +166,33 @@ impl Published {
         pushed.subscribers > 0
     }
 
+    /// Takes a host's report of an advised first flight; what it leads to is told at once.
+    pub(crate) fn first_flight(&self, network: Network, flight: &FirstFlight) {
+        let now = self.now();
+        let reported = {
+            let mut networks = self.shared.networks.write();
+            let reported = networks.first_flight(network, flight, now, &self.shared.config);
+            reported.map(|(verdict, put)| (verdict, self.shared.tell(network, put, WithdrawalReason::Retreat)))
+        };
+        let Some((verdict, told)) = reported else { return };
+        self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
+        if told.is_some() {
+            self.shared.leases.lock().moved(network, now);
+        }
+    }
+
+    /// Lets retreats end that time alone ends.
+    fn pass_retreats(&self) {
+        let now = self.now();
+        if !self.shared.networks.read().is_due(now) {
+            return;
+        }
+        let mut networks = self.shared.networks.write();
+        for (network, put) in networks.pass(now, &self.shared.config) {
+            self.shared.tell(network, put, WithdrawalReason::Retreat);
+        }
+    }
+
     /// A host wants a part of a network's budget: it has it before it is told of the start.
     fn want_lease(&self, start: &StartImminent) {
         let Some(budget) = self.budget(start.network) else { return };
@@ -184,12 +214,13 @@ impl Published {
         Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(view.parallel.max(1))))
     }
 
-    /// Divides budgets by demand, again and again.
+    /// Divides budgets by demand and lets retreats end, again and again.
     async fn divide(&self) {
         let mut turns = tokio::time::interval(LEASE_TURN);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
+            self.pass_retreats();
             for _ in 0..LEASE_CHUNKS {
                 let tell = self.shared.leases.lock().turn(self.now(), LEASE_CHUNK, |network| self.budget(network));
                 if tell.is_empty() {
@@ -223,6 +254,8 @@ impl Published {
         for view in views {
             fresh.put(view, &self.shared.config);
         }
+        let retreats = self.shared.networks.write().take_retreats();
+        fresh.give_retreats(retreats, &self.shared.config);
         *self.shared.networks.write() = fresh;
         self.shared.gather.replaced();
     }
@@ -303,6 +336,11 @@ impl Published {
         self.shared.leases.lock().len()
     }
 
+    /// Networks whose advice is held back because hosts reported losses in first flights.
+    pub fn retreats(&self) -> usize {
+        self.shared.networks.read().retreats()
+    }
+
     /// Subscribers now.
     pub fn subscriber_count(&self) -> usize {
         self.shared.subscribers.lock().len()
@@ -362,6 +400,11 @@ impl Shared {
             State::Withdrawn(network, Withdrawal::Evicted) => (network, networks.remove(network), Withdrawal::Evicted),
             State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason), reason),
         };
+        self.tell(network, put, change::withdrawal_reason(reason))
+    }
+
+    /// Tells what became of a network, if it is worth it; gives it then.
+    fn tell(&self, network: Network, put: Put, reason: WithdrawalReason) -> Option<Network> {
         match put {
             Put::Silent => return None,
             Put::Tell(estimate) => {
@@ -370,7 +413,7 @@ impl Shared {
             }
             Put::Withdraw => {
                 self.measures.withdrawals.inc();
-                self.gather.withdrawn(network, change::withdrawal_reason(reason));
+                self.gather.withdrawn(network, reason);
             }
         }
         Some(network)

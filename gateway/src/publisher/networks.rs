@@ -2,7 +2,7 @@
 //!
 //! Remembers per network what subscribers were told last, so that only what moved is told again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,9 +12,10 @@ use spand_core::event::Withdrawal;
 use spand_core::window::view::{LimitCounts, NetworkView, NoEstimate};
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::Micros;
+use spand_proto::units::{Micros, Timestamp};
 
 use super::config::PublisherConfig;
+use super::retreat::{FirstFlight, Retreat, Verdict};
 
 /// Networks by prefix. Written by one thread; holds as many as the engine's own table.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(super) struct Networks {
     ipv4_lengths: [usize; 33],
     ipv6_lengths: [usize; 129],
     estimates: usize,
+    /// Networks whose advice is held back, by when that changes with time alone.
+    retreats: BTreeSet<(Timestamp, Network)>,
 }
 
 #[derive(Debug)]
@@ -32,11 +35,19 @@ struct Entry {
     /// The view's estimate, to be shared.
     estimate: Option<Arc<Estimate>>,
     told: Option<Arc<Estimate>>,
+    /// Where hosts reported first flights.
+    retreat: Option<Box<Retreat>>,
 }
 
 impl Networks {
     pub(super) fn new() -> Self {
-        Self { entries: BTreeMap::new(), ipv4_lengths: [0; 33], ipv6_lengths: [0; 129], estimates: 0 }
+        Self {
+            entries: BTreeMap::new(),
+            ipv4_lengths: [0; 33],
+            ipv6_lengths: [0; 129],
+            estimates: 0,
+            retreats: BTreeSet::new(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -75,16 +86,95 @@ impl Networks {
 
     /// Takes a network's new state.
     pub(super) fn put(&mut self, view: NetworkView, config: &PublisherConfig) -> Put {
+        let retreat = self.entries.get_mut(&view.network).and_then(|entry| entry.retreat.as_mut());
+        let view = match retreat {
+            Some(retreat) => retreat.hold(view),
+            None => view,
+        };
+        self.publish(view, config)
+    }
+
+    /// Takes a report of an advised first flight to a network.
+    pub(super) fn first_flight(
+        &mut self,
+        network: Network,
+        flight: &FirstFlight,
+        now: Timestamp,
+        config: &PublisherConfig,
+    ) -> Option<(Verdict, Put)> {
+        let entry = self.entries.get_mut(&network)?;
+        let view = NetworkView::clone(&entry.view);
+        let retreat = entry.retreat.get_or_insert_with(|| {
+            let mut retreat = Box::<Retreat>::default();
+            retreat.hold(view);
+            retreat
+        });
+        let before = retreat.due();
+        let verdict = retreat.report(flight, now);
+        Some((verdict, self.renew(network, before, config)))
+    }
+
+    /// Lets retreats that time alone ends or eases be so; gives what becomes of the networks.
+    pub(super) fn pass(&mut self, now: Timestamp, config: &PublisherConfig) -> Vec<(Network, Put)> {
+        let mut passed = Vec::new();
+        while let Some((due, network)) = self.retreats.first().copied().filter(|(due, _)| *due <= now) {
+            self.retreats.pop_first();
+            let retreat = self.entries.get_mut(&network).and_then(|entry| entry.retreat.as_mut());
+            if retreat.is_some_and(|retreat| retreat.pass(now)) {
+                passed.push((network, self.renew(network, Some(due), config)));
+            }
+        }
+        passed
+    }
+
+    /// Whether [`Networks::pass`] has something to do.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        self.retreats.first().is_some_and(|(due, _)| *due <= now)
+    }
+
+    /// Takes what holds advice back out, for a state that replaces this one.
+    pub(super) fn take_retreats(&mut self) -> Vec<(Network, Box<Retreat>)> {
+        let networks = std::mem::take(&mut self.retreats);
+        let mut retreat = |network| Some((network, self.entries.get_mut(&network)?.retreat.take()?));
+        networks.into_iter().filter_map(|(_, network)| retreat(network)).collect()
+    }
+
+    /// Puts in what held advice back before.
+    pub(super) fn give_retreats(&mut self, retreats: Vec<(Network, Box<Retreat>)>, config: &PublisherConfig) {
+        for (network, mut retreat) in retreats {
+            let Some(entry) = self.entries.get_mut(&network) else { continue };
+            retreat.hold(NetworkView::clone(&entry.view));
+            entry.retreat = Some(retreat);
+            self.renew(network, None, config);
+        }
+    }
+
+    /// Networks whose advice is held back.
+    pub(super) fn retreats(&self) -> usize {
+        self.retreats.len()
+    }
+
+    /// Publishes a network anew after its retreat changed, which was due at `before`.
+    fn renew(&mut self, network: Network, before: Option<Timestamp>, config: &PublisherConfig) -> Put {
+        let Some(entry) = self.entries.get(&network) else { return Put::Silent };
+        let Some(retreat) = &entry.retreat else { return Put::Silent };
+        let (view, due) = (retreat.renew(&entry.view), retreat.due());
+        before.map(|before| self.retreats.remove(&(before, network)));
+        due.map(|due| self.retreats.insert((due, network)));
+        self.publish(view, config)
+    }
+
+    fn publish(&mut self, view: NetworkView, config: &PublisherConfig) -> Put {
         let network = view.network;
         let estimate = view.estimate.clone().map(Arc::new);
         self.estimates += usize::from(estimate.is_some());
-        let entry = Entry { view: Arc::new(view), estimate: estimate.clone(), told: None };
-        let told = if let Some(old) = self.entries.insert(network, entry) {
+        let entry = Entry { view: Arc::new(view), estimate: estimate.clone(), told: None, retreat: None };
+        let (told, retreat) = if let Some(old) = self.entries.insert(network, entry) {
             self.estimates -= usize::from(old.estimate.is_some());
-            old.told
+            (old.told, old.retreat)
         } else {
             self.count(network, true);
-            None
+            (None, None)
         };
         let (told, put) = match (told, estimate) {
             (Some(_), None) => (None, Put::Withdraw),
@@ -94,6 +184,7 @@ impl Networks {
         };
         if let Some(entry) = self.entries.get_mut(&network) {
             entry.told = told;
+            entry.retreat = retreat;
         }
         put
     }
@@ -129,8 +220,11 @@ impl Networks {
             Withdrawal::Expired | Withdrawal::Evicted => NoEstimate::Expired,
             Withdrawal::TooFew => NoEstimate::TooFewSamples,
         };
-        entry.view =
-            Arc::new(NetworkView { estimate: None, why_not: Some(why_not), ..NetworkView::clone(&entry.view) });
+        let view = NetworkView { estimate: None, why_not: Some(why_not), ..NetworkView::clone(&entry.view) };
+        entry.view = Arc::new(match &mut entry.retreat {
+            Some(retreat) => retreat.hold(view),
+            None => view,
+        });
         self.estimates -= usize::from(entry.estimate.take().is_some());
         entry.told.take().map_or(Put::Silent, |_| Put::Withdraw)
     }
@@ -141,6 +235,8 @@ impl Networks {
             return Put::Silent;
         };
         self.count(network, false);
+        let due = entry.retreat.as_ref().and_then(|retreat| retreat.due());
+        due.map(|due| self.retreats.remove(&(due, network)));
         self.estimates -= usize::from(entry.estimate.is_some());
         entry.told.map_or(Put::Silent, |_| Put::Withdraw)
     }

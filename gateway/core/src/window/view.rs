@@ -123,11 +123,13 @@ pub enum NoEstimate {
     TooFewConnections,
     /// The newest is older than the age limit.
     Expired,
+    /// There is one, but hosts reported losses in first flights: said by who publishes it, never by the window.
+    Retreat,
 }
 
 impl NoEstimate {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 3] = [Self::TooFewSamples, Self::TooFewConnections, Self::Expired];
+    pub const ALL: [Self; 4] = [Self::TooFewSamples, Self::TooFewConnections, Self::Expired, Self::Retreat];
 
     /// Its stable name.
     pub const fn name(self) -> &'static str {
@@ -135,6 +137,7 @@ impl NoEstimate {
             Self::TooFewSamples => "too_few_samples",
             Self::TooFewConnections => "too_few_connections",
             Self::Expired => "expired",
+            Self::Retreat => "retreat",
         }
     }
 }

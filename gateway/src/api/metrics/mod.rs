@@ -91,6 +91,11 @@ impl Register {
             "Imminent starts in networks without leases because too many have some",
             measures.leases_no_room,
         );
+        self.add(
+            "publisher_first_flights",
+            "Advised first flights that hosts reported, by what they led to",
+            measures.first_flights,
+        );
         self.add("publisher_subscriptions", "Subscriptions that began", measures.subscriptions);
         self.add("publisher_subscriptions_refused", "Subscriptions refused at a limit", measures.subscriptions_refused);
         self.add(

@@ -87,6 +87,8 @@ impl Collector for PublishedState {
         scrape.gauge("publisher_services", "Services with a size", self.0.service_count() as u64)?;
         let help = "Networks whose budgets are divided by demand";
         scrape.gauge("publisher_leased_networks", help, self.0.leased_networks() as u64)?;
+        let help = "Networks whose advice is held back after losses in first flights";
+        scrape.gauge("publisher_retreats", help, self.0.retreats() as u64)?;
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
         let reasons = self.0.readiness().reasons();
         let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| *not_ready != part));

@@ -214,3 +214,55 @@ async fn a_report_counts_once() {
     assert!(text.contains("spand_report_batches_repeated_total 1"), "{text}");
     rig.end().await;
 }
+
+#[tokio::test]
+async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = client(&rig).await;
+    let mut updates = client.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
+    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::SnapshotEnd(_)) {}
+    let mut batch = 0;
+    let mut lost = |advised: Option<u32>, port: u32| {
+        batch += 1;
+        let mut report = report(batch, &["192.0.2.7"]);
+        report.connections[0].first_flight_loss = Some(true);
+        report.connections[0].advised_segments = advised;
+        report.connections[0].remote_port = port;
+        report
+    };
+    let share = async || rig.get("/v1/networks/192.0.2.0/24").await.1["wc_segments"].as_u64();
+    client.report(lost(None, 1)).await.unwrap();
+    assert_eq!(share().await, Some(20), "it was not our advice");
+    client.report(lost(Some(20), 2)).await.unwrap();
+    assert_eq!(share().await, Some(10));
+    // The rig's own estimates may come before it.
+    let is_half =
+        |told: &Told| matches!(told, Told::Estimate(e) if e.estimate.as_ref().unwrap().share_bytes < 14_481.0);
+    while !is_half(&updates.message().await.unwrap().unwrap().event.unwrap()) {}
+
+    // What the engine says meanwhile does not lift it.
+    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 30.0))], ..Batch::new() });
+    assert_eq!(share().await, Some(10));
+    rig.clock.0.store(12_000_000_000, Ordering::Relaxed);
+    client.report(lost(Some(9), 3)).await.unwrap();
+    let advice = rig.get("/v1/networks/192.0.2.0/24").await.1;
+    assert_eq!((&advice["wc_segments"], &advice["no_estimate"]), (&serde_json::Value::Null, &"retreat".into()));
+    let withdrawal = loop {
+        if let Told::Withdrawal(withdrawal) = updates.message().await.unwrap().unwrap().event.unwrap() {
+            break withdrawal;
+        }
+    };
+    assert_eq!((withdrawal.network.as_str(), withdrawal.reason()), (GOOD, v1::WithdrawalReason::Retreat));
+    assert_eq!(rig.published.retreats(), 1);
+
+    // A state that is read anew keeps it; a minute later half of the half is told.
+    let views = rig.published.page(None, 10).iter().map(|view| NetworkView::clone(view)).collect();
+    rig.published.replace(views, Vec::new());
+    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 30.0))], ..Batch::new() });
+    assert_eq!(share().await, None);
+    rig.clock.0.store(72_000_000_000, Ordering::Relaxed);
+    while share().await != Some(5) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    rig.end().await;
+}

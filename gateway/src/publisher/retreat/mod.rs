@@ -1,0 +1,214 @@
+//! The retreat of a network's advice after losses in first flights (definitions, "Retreat"; `docs/decisions/retreat.md`).
+//!
+//! A loss in an advised first flight halves the network's share; another one within a minute takes it away for a minute. The
+//! share grows back by a segment with each advised transfer that filled its window and lost nothing, at most one a round trip.
+//! A loss that is the only one of the last twenty advised starts is taken for a random one. Pure: takes the time.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use spand_core::window::view::{NetworkView, NoEstimate};
+use spand_proto::estimate::Estimate;
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
+
+/// Advised starts among which one loss is taken for a random one.
+const SERIES: u32 = 20;
+/// A series is of no more than this, the span for which a path is taken as steady.
+const SERIES_SPAN: Micros = Micros::from_secs(300);
+/// A second retreat within this withdraws, for as long.
+const TWICE: Micros = Micros::from_secs(60);
+/// A retreat is forgotten this long after its last loss: the samples that it spoke against have left the window.
+const FORGET: Micros = Micros::from_secs(300);
+/// Time that the news of a retreat may take: a start before it was under the old advice.
+const NEWS: Micros = Micros::from_secs(1);
+/// Time between two steps of growth where no round trip is known.
+const USUAL_RTT: Micros = Micros::from_millis(100);
+/// Losses remembered, so that the report at the transfer's end is not a second one.
+const LOSSES: usize = 8;
+
+/// What a host reported of one advised first flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstFlight {
+    /// The host's end and the other.
+    pub(crate) ends: [SocketAddr; 2],
+    /// A segment of it was lost.
+    pub(crate) lost: bool,
+    /// When the transfer began, where that was measured.
+    pub(crate) began: Option<Timestamp>,
+    /// The window that was granted.
+    pub(crate) advised: Segments,
+    /// Payload that was acknowledged.
+    pub(crate) acknowledged: Bytes,
+}
+
+/// What a report of a first flight led to.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(crate) enum Verdict {
+    /// No loss.
+    Clean,
+    /// A loss that is the only one of the last twenty.
+    Random,
+    /// A loss that was known, or of a start before the advice was taken back.
+    Known,
+    /// The share was halved.
+    Halved,
+    /// The advice was withdrawn.
+    Withdrawn,
+}
+
+impl Verdict {
+    pub(crate) const ALL: [Self; 5] = [Self::Clean, Self::Random, Self::Known, Self::Halved, Self::Withdrawn];
+
+    /// Its stable name.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Clean => "clean",
+            Self::Random => "random",
+            Self::Known => "known",
+            Self::Halved => "halved",
+            Self::Withdrawn => "withdrawn",
+        }
+    }
+}
+
+/// What hosts reported of a network, and how far its advice is held back.
+#[derive(Debug, Default)]
+pub(super) struct Retreat {
+    /// The engine's own estimate, or why there is none.
+    own: Option<Estimate>,
+    own_why_not: Option<NoEstimate>,
+    /// The last advised starts, the newest in the lowest bit: whether they lost.
+    lost: u32,
+    known: u32,
+    newest: Timestamp,
+    /// The connections of the last losses, at most [`LOSSES`], and when each was reported.
+    losses: VecDeque<([SocketAddr; 2], Timestamp)>,
+    held: Option<Held>,
+}
+
+/// Advice that is held back.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// The share is not more than this.
+    cap: Window,
+    /// When it was halved last.
+    halved: Timestamp,
+    /// No advice until then.
+    withdrawn: Option<Timestamp>,
+    /// When it grew last.
+    grown: Timestamp,
+}
+
+impl Retreat {
+    /// Takes the engine's state of the network; gives it as it is to be published.
+    pub(super) fn hold(&mut self, view: NetworkView) -> NetworkView {
+        self.own.clone_from(&view.estimate);
+        self.own_why_not = view.why_not;
+        self.held_back(view)
+    }
+
+    /// The published state anew, after something changed here.
+    pub(super) fn renew(&self, published: &NetworkView) -> NetworkView {
+        self.held_back(NetworkView { estimate: self.own.clone(), why_not: self.own_why_not, ..published.clone() })
+    }
+
+    fn held_back(&self, view: NetworkView) -> NetworkView {
+        match (&self.held, view.estimate) {
+            (Some(Held { withdrawn: Some(_), .. }), Some(_)) => {
+                NetworkView { estimate: None, why_not: Some(NoEstimate::Retreat), ..view }
+            }
+            (Some(Held { cap, .. }), Some(own)) if *cap < own.share => {
+                NetworkView { estimate: Some(Estimate { share: *cap, ..own }), ..view }
+            }
+            (_, estimate) => NetworkView { estimate, ..view },
+        }
+    }
+
+    /// Takes a report.
+    pub(super) fn report(&mut self, flight: &FirstFlight, now: Timestamp) -> Verdict {
+        if now.since(self.newest) > SERIES_SPAN {
+            (self.lost, self.known) = (0, 0);
+        }
+        if flight.lost && self.is_known(flight) {
+            return Verdict::Known;
+        }
+        let others = self.lost & ((1 << (SERIES - 1)) - 1);
+        let random = self.known >= SERIES - 1 && others == 0;
+        self.lost = (self.lost << 1) | u32::from(flight.lost);
+        self.known = (self.known + 1).min(SERIES);
+        self.newest = now;
+        if !flight.lost {
+            self.grow(flight, now);
+            return Verdict::Clean;
+        }
+        if self.losses.len() >= LOSSES {
+            self.losses.pop_front();
+        }
+        self.losses.push_back((flight.ends, now));
+        if random { Verdict::Random } else { self.retreat(now) }
+    }
+
+    /// Lets what is over be over; whether the published state changes by it.
+    pub(super) fn pass(&mut self, now: Timestamp) -> bool {
+        let Some(held) = &mut self.held else { return false };
+        if held.halved.after(FORGET) <= now {
+            self.held = None;
+            return true;
+        }
+        let returns = held.withdrawn.is_some_and(|until| until <= now);
+        if returns {
+            held.withdrawn = None;
+            // One more loss within a minute is a second one.
+            held.halved = now;
+        }
+        returns
+    }
+
+    /// When [`Retreat::pass`] has something to do.
+    pub(super) fn due(&self) -> Option<Timestamp> {
+        let held = self.held?;
+        Some(held.withdrawn.unwrap_or_else(|| held.halved.after(FORGET)))
+    }
+
+    /// Whether the loss was reported before, or is of a start before the news of the retreat.
+    fn is_known(&self, flight: &FirstFlight) -> bool {
+        let told = |(ends, at): &([SocketAddr; 2], Timestamp)| {
+            *ends == flight.ends && flight.began.is_some_and(|began| began <= *at)
+        };
+        let Some(held) = self.held else { return self.losses.iter().any(told) };
+        let before = match (flight.began, &self.own) {
+            (Some(began), _) => began <= held.halved.after(NEWS),
+            (None, Some(own)) => flight.advised > held.cap.segments(own.mss),
+            (None, None) => true,
+        };
+        before || held.withdrawn.is_some() || self.losses.iter().any(told)
+    }
+
+    fn retreat(&mut self, now: Timestamp) -> Verdict {
+        let Some(own) = &self.own else { return Verdict::Known };
+        let share = self.held.map_or(own.share, |held| if held.cap < own.share { held.cap } else { own.share });
+        let cap = Window::from_bytes(share.bytes() / 2.0).unwrap_or_default();
+        let twice = self.held.is_some_and(|held| now.since(held.halved) <= TWICE);
+        let withdrawn = twice.then(|| now.after(TWICE));
+        self.held = Some(Held { cap, halved: now, withdrawn, grown: now });
+        if twice { Verdict::Withdrawn } else { Verdict::Halved }
+    }
+
+    /// One segment more, where the transfer filled its window and a round trip has passed since the last.
+    fn grow(&mut self, flight: &FirstFlight, now: Timestamp) {
+        let (Some(held), Some(own)) = (&mut self.held, &self.own) else { return };
+        let rtt = own.rtt_mean.unwrap_or(USUAL_RTT);
+        let filled = flight.acknowledged >= flight.advised.bytes(own.mss);
+        if held.withdrawn.is_some() || !filled || now.since(held.grown) < rtt {
+            return;
+        }
+        held.grown = now;
+        held.cap = Window::from_bytes(held.cap.bytes() + own.mss.0 as f64).unwrap_or(held.cap);
+        if held.cap >= own.share {
+            self.held = None;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

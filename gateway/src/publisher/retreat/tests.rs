@@ -1,0 +1,207 @@
+//! When advice is taken back, when not, and how it returns.
+
+use spand_core::window::view::LimitCounts;
+use spand_proto::estimate::{Confidence, RuleKind};
+
+use super::*;
+
+const MSS: f64 = 1_000.0;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::default().after(Micros::from_millis(1_000_000 + ms))
+}
+
+fn view(share_segments: f64) -> NetworkView {
+    let network = "192.0.2.0/24".parse().unwrap();
+    let estimate = Estimate {
+        network,
+        share: Window::from_bytes(share_segments * MSS).unwrap(),
+        mss: Bytes(1_000),
+        rtt_min: None,
+        rtt_mean: Some(Micros::from_millis(50)),
+        samples: 10,
+        connections: 5,
+        loss_connections: 3,
+        losses: 4,
+        refreshed: at(0),
+        confidence: Confidence::new(0.8),
+        rule: RuleKind::Robust,
+    };
+    NetworkView {
+        network,
+        estimate: Some(estimate),
+        why_not: None,
+        rtt_min: None,
+        rtt_mean: None,
+        samples: 10,
+        lower_bounds: 0,
+        connections: 5,
+        losses: 4,
+        limits: LimitCounts::default(),
+        parallel: 1,
+        newest: None,
+    }
+}
+
+struct Rig {
+    retreat: Retreat,
+    published: NetworkView,
+    port: u16,
+}
+
+impl Rig {
+    /// A network with a share of 40 segments, and so many advised starts without loss.
+    fn new(clean: u32) -> Self {
+        let mut retreat = Retreat::default();
+        let published = retreat.hold(view(40.0));
+        let mut rig = Self { retreat, published, port: 0 };
+        (0..clean).for_each(|_| assert_eq!(rig.flight(false, 0, 0), Verdict::Clean));
+        rig
+    }
+
+    fn of_port(&self, lost: bool, began: u64) -> FirstFlight {
+        let ends = [([10, 0, 0, 1], 443).into(), ([192, 0, 2, 1], self.port).into()];
+        FirstFlight { ends, lost, began: Some(at(began)), advised: Segments(20), acknowledged: Bytes(100_000) }
+    }
+
+    /// A transfer of a new connection that began at `began` is reported at `ms`.
+    fn flight(&mut self, lost: bool, began: u64, ms: u64) -> Verdict {
+        self.port = self.port.wrapping_add(1);
+        let verdict = self.retreat.report(&self.of_port(lost, began), at(ms));
+        self.published = self.retreat.renew(&self.published);
+        verdict
+    }
+
+    fn share(&self) -> Option<f64> {
+        self.published.estimate.as_ref().map(|estimate| estimate.share.bytes() / MSS)
+    }
+
+    fn pass(&mut self, ms: u64) -> bool {
+        let passed = self.retreat.pass(at(ms));
+        self.published = self.retreat.renew(&self.published);
+        passed
+    }
+}
+
+#[test]
+fn a_loss_halves_and_a_second_one_within_a_minute_withdraws_for_a_minute() {
+    let mut rig = Rig::new(3);
+    assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
+    assert_eq!(rig.share(), Some(20.0));
+    assert_eq!(rig.flight(true, 10_900, 11_500), Verdict::Known, "it began before the news were there");
+    assert_eq!(rig.flight(true, 20_000, 20_100), Verdict::Withdrawn);
+    assert_eq!((rig.share(), rig.published.why_not), (None, Some(NoEstimate::Retreat)));
+    assert_eq!(rig.flight(true, 20_050, 20_200), Verdict::Known);
+    assert_eq!(rig.retreat.due(), Some(at(80_100)));
+    assert!(!rig.pass(80_099) && rig.pass(80_100));
+    assert_eq!(rig.share(), Some(10.0), "and it returns at half of the half");
+    assert_eq!(rig.flight(true, 82_000, 82_100), Verdict::Withdrawn, "the return is a trial");
+}
+
+#[test]
+fn two_losses_more_than_a_minute_apart_halve_twice() {
+    let mut rig = Rig::new(0);
+    assert_eq!(rig.flight(true, 0, 100), Verdict::Halved);
+    assert_eq!(rig.flight(true, 61_000, 61_200), Verdict::Halved);
+    assert_eq!(rig.share(), Some(10.0));
+}
+
+#[test]
+fn the_share_grows_back_by_a_segment_a_round_trip_with_transfers_that_filled_their_window() {
+    let mut rig = Rig::new(0);
+    rig.flight(true, 0, 100);
+    rig.flight(false, 1_200, 1_300);
+    rig.flight(false, 1_200, 1_349);
+    assert_eq!(rig.share(), Some(21.0), "one within a round trip");
+    rig.port += 1;
+    let small = FirstFlight { acknowledged: Bytes(19_999), ..rig.of_port(false, 2_000) };
+    assert_eq!(rig.retreat.report(&small, at(2_100)), Verdict::Clean);
+    assert_eq!(rig.share(), Some(21.0), "20 segments were granted and not filled");
+    for n in 0..18 {
+        rig.flight(false, 3_000, 3_000 + n * 50);
+    }
+    assert_eq!((rig.share(), rig.retreat.held.is_some()), (Some(39.0), true));
+    rig.flight(false, 5_000, 5_000);
+    assert_eq!((rig.share(), rig.retreat.due()), (Some(40.0), None), "the engine's own again, and nothing held");
+    // What the engine learns meanwhile counts where it is less.
+    rig.flight(true, 8_000, 8_000);
+}
+
+#[test]
+fn an_estimate_of_the_engine_below_what_is_allowed_stands_and_an_old_retreat_is_forgotten() {
+    let mut rig = Rig::new(0);
+    rig.flight(true, 0, 100);
+    rig.published = rig.retreat.hold(view(12.0));
+    assert_eq!(rig.share(), Some(12.0));
+    rig.published = rig.retreat.hold(view(50.0));
+    assert_eq!(rig.share(), Some(20.0));
+    assert!(!rig.pass(300_099) && rig.pass(300_100));
+    assert_eq!(rig.share(), Some(50.0));
+}
+
+#[test]
+fn one_loss_in_a_long_clean_series_is_a_random_one_and_the_next_is_not() {
+    let mut rig = Rig::new(19);
+    assert_eq!(rig.flight(true, 100, 200), Verdict::Random);
+    assert_eq!(rig.share(), Some(40.0));
+    let again = rig.of_port(true, 100);
+    assert_eq!(rig.retreat.report(&again, at(900)), Verdict::Known, "the report at its end");
+    (0..18).for_each(|_| assert_eq!(rig.flight(false, 1_000, 1_000), Verdict::Clean));
+    assert_eq!(rig.flight(true, 2_000, 2_000), Verdict::Halved, "two of twenty");
+    assert_eq!(Rig::new(18).flight(true, 100, 200), Verdict::Halved, "the series is too short");
+    assert_eq!(Rig::new(19).flight(true, 300_001, 300_001), Verdict::Halved, "the series is too old");
+}
+
+#[test]
+fn a_loss_of_which_the_beginning_is_not_known_counts_by_the_window_it_had() {
+    let mut rig = Rig::new(0);
+    let early = |rig: &mut Rig, advised| {
+        rig.port += 1;
+        let flight = FirstFlight { began: None, advised: Segments(advised), ..rig.of_port(true, 0) };
+        rig.retreat.report(&flight, at(5_000))
+    };
+    assert_eq!(early(&mut rig, 30), Verdict::Halved);
+    assert_eq!(early(&mut rig, 30), Verdict::Known, "more than is granted now: it is of before");
+    assert_eq!(early(&mut rig, 15), Verdict::Withdrawn);
+}
+
+/// How often the rule strikes at random losses, and how soon where the window is too large: `--nocapture` shows the figures of
+/// the decision's page.
+#[test]
+fn the_rule_bears_random_losses_and_not_overload() {
+    let mut state = 1u64;
+    let mut random = || {
+        // Knuth's linear congruential generator, the upper bits.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / f64::from(1u32 << 31)
+    };
+    let mut struck = Vec::new();
+    for rate in [0.001, 0.005, 0.01, 0.03] {
+        // Far apart: each retreat is forgotten, the series is not.
+        let (mut strikes, mut losses) = (0u32, 0u32);
+        let mut rig = Rig::new(19);
+        for n in 0..200_000u64 {
+            let lost = random() < rate;
+            losses += u32::from(lost);
+            strikes += u32::from(rig.flight(lost, n * 1_000, n * 1_000) == Verdict::Halved);
+            rig.retreat.held = None;
+        }
+        println!("{rate}: {strikes} retreats of {losses} losses in 200000 starts");
+        struck.push(f64::from(strikes) / f64::from(losses));
+    }
+    assert!(struck[0] < 0.05 && struck[3] < 0.5, "{struck:?}");
+    for rate in [0.2, 0.3, 0.5] {
+        let mut starts: Vec<u32> = (0..2_000)
+            .filter_map(|_| {
+                let mut rig = Rig::new(100);
+                (1..1_000).find(|_| {
+                    let lost = random() < rate;
+                    rig.flight(lost, 1_000, 1_000) == Verdict::Halved
+                })
+            })
+            .collect();
+        starts.sort_unstable();
+        println!("{rate}: {} starts to the retreat, median; 95 %: {}", starts[1_000], starts[1_900]);
+        assert!(starts[1_900] <= 30);
+    }
+}
