@@ -5,5 +5,6 @@ pub mod cases;
 pub mod corpus;
 pub mod lab;
 pub mod networks;
+pub mod product;
 pub mod rules;
 pub mod trace;

@@ -3,7 +3,6 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::Duration;
 
@@ -17,7 +16,7 @@ use super::factors::{Cell, Numbers};
 use super::result::Health;
 use crate::lab::link::Offloads;
 use crate::lab::namespace::Namespace;
-use crate::lab::path::{Burst, Cross, Episodes, Hop, Impairments, LinkCounters, PathConfig, Queue, Reorder};
+use crate::lab::path::{Burst, Cross, Episodes, Hop, Impairments, PathConfig, Queue, Reorder};
 use crate::lab::tap::Tap;
 use crate::lab::topology::{Access, MIRROR_DEVICE, NetworkPlan, Topology};
 use crate::lab::traffic::{Client, Plan, Server, Step, WRITE_BYTES};
@@ -86,37 +85,13 @@ pub fn run(cell: &Cell, capture: &Path) -> Result<Recording> {
     let mut health = Health {
         transfers,
         failed,
-        real_time: lab.emulator.is_real_time(),
         captured: tap.packets,
         tap_dropped: tap.dropped,
         truth_lost: trace_lost + segments_lost + record.dropped(),
-        load: load(),
         ..Health::default()
     };
-    for counters in lab.emulator.counters() {
-        for link in [&counters.down, &counters.up] {
-            add_link(&mut health, link);
-        }
-    }
-    health.late_mean_us /= health.delivered.max(1) as f64;
+    health.add_paths(&lab.emulator);
     Ok(Recording { rows: record.rows(), health, network })
-}
-
-fn add_link(health: &mut Health, link: &LinkCounters) {
-    health.delivered += link.delivered.load(Relaxed);
-    health.queue_drops += link.tail_drops.load(Relaxed);
-    health.other_drops += link.random_drops.load(Relaxed) + link.outage_drops.load(Relaxed);
-    health.emulator_drops += link.emulator_drops.load(Relaxed);
-    health.late_1ms += link.late_1ms.load(Relaxed);
-    // A sum here; the caller makes it a mean.
-    health.late_mean_us += link.late_sum_ns.load(Relaxed) as f64 / 1e3;
-    health.late_max_ms = health.late_max_ms.max(link.late_max_ns.load(Relaxed) as f64 / 1e6);
-}
-
-/// Processes that would like to run (the first number of `/proc/loadavg`): others on the machine included.
-fn load() -> f64 {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
 }
 
 fn configure(cell: &Cell, server: &Namespace, clients: &Namespace) -> Result<()> {

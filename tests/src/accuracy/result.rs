@@ -1,10 +1,12 @@
 //! What is kept of a cell.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 use serde::{Deserialize, Serialize};
 
 use super::factors::Cell;
+use crate::lab::path::Emulator;
 
 /// Errors kept of one kind and cell; beyond, every second one goes, again and again.
 const VALUES_MOST: usize = 2_000;
@@ -48,6 +50,23 @@ pub struct Health {
 }
 
 impl Health {
+    /// Adds what a lab's paths carried and how late they were.
+    pub fn add_paths(&mut self, emulator: &Emulator) {
+        self.real_time = emulator.is_real_time();
+        let mut late_us = self.late_mean_us * self.delivered as f64;
+        for link in emulator.counters().iter().flat_map(|path| [&path.down, &path.up]) {
+            self.delivered += link.delivered.load(Relaxed);
+            self.queue_drops += link.tail_drops.load(Relaxed);
+            self.other_drops += link.random_drops.load(Relaxed) + link.outage_drops.load(Relaxed);
+            self.emulator_drops += link.emulator_drops.load(Relaxed);
+            self.late_1ms += link.late_1ms.load(Relaxed);
+            late_us += link.late_sum_ns.load(Relaxed) as f64 / 1e3;
+            self.late_max_ms = self.late_max_ms.max(link.late_max_ns.load(Relaxed) as f64 / 1e6);
+        }
+        self.late_mean_us = late_us / self.delivered.max(1) as f64;
+        self.load = load();
+    }
+
     /// Why the cell means nothing and must run again; `None` where it is sound.
     pub fn fault(&self) -> Option<String> {
         let late_part = self.late_1ms as f64 / self.delivered.max(1) as f64;
@@ -210,6 +229,12 @@ pub fn quantiles(values: impl IntoIterator<Item = f32>) -> Option<(f64, f64)> {
     sizes.sort_by(f64::total_cmp);
     let at = |percent: usize| sizes.get(sizes.len().saturating_sub(1) * percent / 100).copied();
     Some((at(50)?, at(95)?))
+}
+
+/// Processes that would like to run (the first number of `/proc/loadavg`): others on the machine included.
+fn load() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

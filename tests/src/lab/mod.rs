@@ -9,6 +9,8 @@
 //!
 //! The lab knows nothing of the gateway and the agent: programs are started in its namespaces by whoever uses it.
 
+pub mod cgroup;
+pub mod host;
 pub mod link;
 pub mod namespace;
 pub mod path;

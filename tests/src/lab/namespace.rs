@@ -111,6 +111,24 @@ impl Namespace {
         })
     }
 
+    /// Makes `name` the congestion control of connections that choose none.
+    ///
+    /// The kernel lets a namespace take only what the whole machine allows to everyone. Where `name` is not on that list
+    /// it stands there for the moment of the change, and the list is then as before: the default outlasts it.
+    pub fn default_congestion_control(&self, name: &str) -> Result<()> {
+        const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
+        let key = "ipv4/tcp_congestion_control";
+        if self.sysctl(key, name).is_ok() {
+            return Ok(());
+        }
+        let before = std::fs::read_to_string(ALLOWED).with_context(|| format!("cannot read {ALLOWED}"))?;
+        let with = format!("{} {name}", before.trim());
+        std::fs::write(ALLOWED, with).with_context(|| format!("this kernel has no congestion control {name}"))?;
+        let made = self.sysctl(key, name);
+        std::fs::write(ALLOWED, before).with_context(|| format!("cannot restore {ALLOWED}"))?;
+        made
+    }
+
     fn batch(&self, program: &str, lines: &[&str]) -> Result<()> {
         use std::io::Write as _;
         use std::process::Stdio;
@@ -134,7 +152,8 @@ impl Namespace {
         Err(anyhow!("`{program}` in namespace {} failed: {} (lines: {})", self.name, said.trim(), lines.join("; ")))
     }
 
-    fn join_thread(&self) -> Result<()> {
+    /// Moves the calling thread inside, for as long as it lives.
+    pub fn join_thread(&self) -> Result<()> {
         setns(&*self.file, CloneFlags::CLONE_NEWNET)
             .with_context(|| format!("cannot enter the network namespace {}", self.name))
     }

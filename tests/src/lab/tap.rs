@@ -34,10 +34,20 @@ const BUFFER_BYTES: i32 = 32 * 1024 * 1024;
 impl Tap {
     /// Starts recording TCP on `device` of `namespace` into `file`; returns when the capture is open.
     pub fn start(namespace: &Namespace, device: &str, file: &Path) -> Result<Self> {
+        Self::start_with(namespace, device, file, true)
+    }
+
+    /// The same with only what is for the host itself or from it. A device that takes everything is a change of the link,
+    /// to which a host's own programs may listen.
+    pub fn start_at_host(namespace: &Namespace, device: &str, file: &Path) -> Result<Self> {
+        Self::start_with(namespace, device, file, false)
+    }
+
+    fn start_with(namespace: &Namespace, device: &str, file: &Path, promiscuous: bool) -> Result<Self> {
         let device = device.to_owned();
         let mut capture = namespace.enter(|| {
             let mut capture = Capture::from_device(device.as_str())?
-                .promisc(true)
+                .promisc(promiscuous)
                 .snaplen(SNAP_LENGTH)
                 .buffer_size(BUFFER_BYTES)
                 .immediate_mode(true)

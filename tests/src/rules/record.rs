@@ -5,7 +5,6 @@ use std::io::{BufReader, copy};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -144,24 +143,12 @@ pub fn run(scenario: &Scenario, seed: u64, place: &Place) -> Result<Health> {
     let mut health = Health {
         transfers,
         failed,
-        real_time: lab.emulator.is_real_time(),
         captured: tap.packets,
         tap_dropped: tap.dropped,
         truth_lost: lost + record.dropped(),
         ..Health::default()
     };
-    for counters in lab.emulator.counters() {
-        for link in [&counters.down, &counters.up] {
-            health.delivered += link.delivered.load(Relaxed);
-            health.queue_drops += link.tail_drops.load(Relaxed);
-            health.other_drops += link.random_drops.load(Relaxed);
-            health.emulator_drops += link.emulator_drops.load(Relaxed);
-            health.late_1ms += link.late_1ms.load(Relaxed);
-            health.late_mean_us += link.late_sum_ns.load(Relaxed) as f64 / 1e3;
-            health.late_max_ms = health.late_max_ms.max(link.late_max_ns.load(Relaxed) as f64 / 1e6);
-        }
-    }
-    health.late_mean_us /= health.delivered.max(1) as f64;
+    health.add_paths(&lab.emulator);
     let rows = record.rows();
     let mut kernel: Vec<Kernel> = rules::samples(&rows)
         .into_iter()

@@ -3,8 +3,7 @@
 use anyhow::{Context, Result};
 use serde_json::Value;
 use spand_tests::lab::topology::Topology;
-
-use crate::api::Api;
+use spand_tests::product::Api;
 
 /// Sizes for which advice is printed.
 const SIZES_BYTES: [u64; 5] = [10_000, 30_000, 100_000, 1_000_000, 10_000_000];

@@ -12,8 +12,9 @@ use spand_tests::lab::namespace::Namespace;
 use spand_tests::lab::topology::Topology;
 use spand_tests::lab::traffic::{Client, Plan, Step};
 use spand_tests::lab::truth::FlowId;
+use spand_tests::product::interrupt;
 
-use crate::{CONGESTION_CONTROL, interrupt};
+use crate::CONGESTION_CONTROL;
 
 /// Sizes that are timed before and after.
 pub(crate) const TIMED_BYTES: [u64; 4] = [10_000, 30_000, 100_000, 1_000_000];

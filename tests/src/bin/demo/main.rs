@@ -4,13 +4,9 @@
 //! Fails where an estimate is over 25 % from what the same rule makes of the kernel's windows. Every number printed was measured in this run.
 
 mod advice;
-mod api;
 mod compare;
-mod daemon;
-mod interrupt;
 mod load;
 mod outcome;
-mod product;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,11 +23,11 @@ use spand_tests::lab::topology::{MIRROR_DEVICE, NetworkPlan, Topology};
 use spand_tests::lab::traffic::Server;
 use spand_tests::lab::truth::{Poller, Record};
 use spand_tests::lab::wire;
+use spand_tests::product::{AgentSetup, GatewaySetup, Mode, Product, Way, interrupt, program};
 
 use crate::compare::Compared;
 use crate::load::Timed;
 use crate::outcome::Set;
-use crate::product::Product;
 
 /// What the server's connections use: Linux's usual default.
 pub(crate) const CONGESTION_CONTROL: &str = "cubic";
@@ -90,7 +86,8 @@ fn run(arguments: &Arguments) -> Result<()> {
     let record = Record::default();
     let poller = Arc::new(Poller::start(record.clone())?);
     let _server = Server::start(&lab.server, lab.port, CONGESTION_CONTROL, &poller)?;
-    let mut product = Product::start_gateway(&lab, &program(arguments.gateway.as_deref(), "spand-gateway")?, folder)?;
+    let gateway = program(arguments.gateway.as_deref(), "spand-gateway")?;
+    let mut product = Product::start_gateway(&lab, &gateway, &GatewaySetup::default(), folder)?;
     say(&format!("spand-gateway runs and listens on {MIRROR_DEVICE}"));
 
     let how = format!("timed, plain TCP ({CONGESTION_CONTROL})");
@@ -112,7 +109,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     println!("\nAdvice by transfer size\n");
     advice::print(product.api(), &lab)?;
     println!();
-    product.start_agent(&lab, &program(arguments.agent.as_deref(), "spand-agent")?)?;
+    let setup =
+        AgentSetup { way: Way::Route, mode: Mode::Careful, include: Vec::new(), cgroup: None, more: String::new() };
+    product.start_agent(&lab, &program(arguments.agent.as_deref(), "spand-agent")?, &setup)?;
     let granted = product.wait_for_routes(&lab, &networks)?;
     say(&format!("spand-agent runs (careful, apply = route, nothing held out) and has set {} routes", granted.len()));
     let after = timed_set(&lab, &folder.join("after.pcap"), "timed, started on advice", &say)?;
@@ -185,13 +184,4 @@ fn recorded<T>(lab: &Topology, file: &Path, work: impl FnOnce() -> Result<T>) ->
         bail!("the recording {} has holes: the kernel dropped {} packets", file.display(), counts.dropped);
     }
     Ok(done)
-}
-
-/// A program of the product: as given, or beside this one.
-fn program(given: Option<&Path>, name: &str) -> Result<PathBuf> {
-    if let Some(path) = given {
-        return Ok(path.to_owned());
-    }
-    let own = std::env::current_exe().context("cannot tell where this program is")?;
-    Ok(own.parent().context("this program is in no folder")?.join(name))
 }

@@ -10,4 +10,4 @@ mod server;
 
 pub use client::{Client, Transfer};
 pub use plan::{Plan, Step, WRITE_BYTES};
-pub use server::Server;
+pub use server::{Conduct, Server, state_size};

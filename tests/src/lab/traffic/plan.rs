@@ -29,7 +29,7 @@ pub enum Step {
 /// A congestion control and what to send under it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Plan {
-    /// Linux name: `reno`, `cubic`, `bbr`.
+    /// Linux name: `reno`, `cubic`, `bbr`; [`Plan::AS_THE_HOST`] leaves the choice to the host.
     pub congestion_control: String,
     /// In order.
     pub steps: Vec<Step>,
@@ -41,6 +41,9 @@ pub struct Plan {
 pub const WRITE_BYTES: u32 = 64 * 1024;
 
 impl Plan {
+    /// In place of a congestion control: whatever the host gives its connections.
+    pub const AS_THE_HOST: &str = "as-the-host";
+
     /// These steps, in writes of the usual size.
     pub fn new(congestion_control: &str, steps: Vec<Step>) -> Self {
         Self { congestion_control: congestion_control.to_owned(), steps, write_bytes: WRITE_BYTES }

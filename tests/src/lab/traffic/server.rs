@@ -16,9 +16,21 @@ use crate::lab::namespace::Namespace;
 use crate::lab::truth::{FlowId, Poller};
 
 /// Connections served at a time; more are closed at once.
-const CONNECTIONS_MAX: usize = 128;
+const CONNECTIONS_MAX: usize = 512;
 /// A peer that takes nothing for this long is given up.
 const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// How a server's connections are set up.
+#[derive(Clone, Debug, Default)]
+pub struct Conduct {
+    /// Congestion control of its connections from the first segment on; `None`: the host's own, and nothing is chosen, so
+    /// that whoever governs the host may choose.
+    pub congestion_control: Option<String>,
+    /// Whether it states each transfer's size to the host's agent before the first byte.
+    pub states_sizes: bool,
+    /// Who looks at its sockets.
+    pub poller: Option<Arc<Poller>>,
+}
 
 /// The running server; it stops accepting when this is dropped.
 #[derive(Debug)]
@@ -33,16 +45,23 @@ impl Server {
     /// Connections begin under `congestion_control`, whatever the machine's default: a namespace's own default can only
     /// be one that the whole machine allows to everyone, and the lab changes nothing of the machine.
     pub fn start(namespace: &Namespace, port: u16, congestion_control: &str, poller: &Arc<Poller>) -> Result<Self> {
+        let congestion_control = Some(congestion_control.to_owned());
+        let conduct = Conduct { congestion_control, states_sizes: false, poller: Some(Arc::clone(poller)) };
+        Self::start_with(namespace, port, &conduct)
+    }
+
+    /// The same with a conduct of one's own.
+    pub fn start_with(namespace: &Namespace, port: u16, conduct: &Conduct) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let open = Arc::new(AtomicUsize::new(0));
         let mut threads = Vec::new();
         for any in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
-            let listener = namespace.enter(|| listen(SocketAddr::new(any, port), congestion_control))?;
-            let (stop, open, poller) = (Arc::clone(&stop), Arc::clone(&open), Arc::clone(poller));
+            let listener = namespace.enter(|| listen(SocketAddr::new(any, port), conduct))?;
+            let (stop, open, conduct) = (Arc::clone(&stop), Arc::clone(&open), conduct.clone());
             threads.push(
                 thread::Builder::new()
                     .name("server".to_owned())
-                    .spawn(move || accept_all(&listener, &stop, &open, &poller))?,
+                    .spawn(move || accept_all(&listener, &stop, &open, &conduct))?,
             );
         }
         Ok(Self { stop, threads })
@@ -60,19 +79,34 @@ impl Drop for Server {
     }
 }
 
-fn listen(address: SocketAddr, congestion_control: &str) -> Result<TcpListener> {
+fn listen(address: SocketAddr, conduct: &Conduct) -> Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     socket::setsockopt(&socket, sockopt::ReuseAddr, &true)?;
     if address.is_ipv6() {
         socket::setsockopt(&socket, sockopt::Ipv6V6Only, &true)?;
     }
-    set_congestion_control(&socket, congestion_control)?;
+    if let Some(name) = &conduct.congestion_control {
+        set_congestion_control(&socket, name)?;
+    }
     bind(&socket, address)?;
-    socket::listen(&socket, Backlog::new(128)?).with_context(|| format!("cannot listen on {address}"))?;
+    socket::listen(&socket, Backlog::new(512)?).with_context(|| format!("cannot listen on {address}"))?;
     let listener = TcpListener::from(socket);
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// Tells the host's agent how long the next transfer is. Without an agent the kernel knows no such option, and everything
+/// goes on as if nothing had been said.
+pub fn state_size(socket: &impl AsFd, bytes: u64) {
+    const LEVEL: libc::c_int = 0x5350;
+    const SIZE: libc::c_int = 1;
+    use std::os::fd::AsRawFd as _;
+    const LENGTH: libc::socklen_t = 8;
+    // SAFETY: the kernel, or the agent's program in it, reads the eight bytes of a u64 that lives until the call returns.
+    unsafe {
+        libc::setsockopt(socket.as_fd().as_raw_fd(), LEVEL, SIZE, (&raw const bytes).cast(), LENGTH);
+    }
 }
 
 fn set_congestion_control(socket: &impl AsFd, name: &str) -> Result<()> {
@@ -86,7 +120,7 @@ pub(super) fn bind(socket: &OwnedFd, address: SocketAddr) -> Result<()> {
     socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(address)).with_context(|| format!("cannot bind {address}"))
 }
 
-fn accept_all(listener: &TcpListener, stop: &AtomicBool, open: &Arc<AtomicUsize>, poller: &Arc<Poller>) -> Result<()> {
+fn accept_all(listener: &TcpListener, stop: &AtomicBool, open: &Arc<AtomicUsize>, conduct: &Conduct) -> Result<()> {
     while !stop.load(Ordering::Relaxed) {
         let (stream, remote) = match listener.accept() {
             Ok(accepted) => accepted,
@@ -101,9 +135,9 @@ fn accept_all(listener: &TcpListener, stop: &AtomicBool, open: &Arc<AtomicUsize>
             eprintln!("the lab's server has {CONNECTIONS_MAX} connections and closes that of {remote}");
             continue;
         }
-        let (open, poller) = (Arc::clone(open), Arc::clone(poller));
+        let (open, conduct) = (Arc::clone(open), conduct.clone());
         thread::Builder::new().name("sender".to_owned()).spawn(move || {
-            if let Err(error) = serve(&stream, remote, &poller) {
+            if let Err(error) = serve(&stream, remote, &conduct) {
                 eprintln!("serving {remote} failed: {error:#}");
             }
             open.fetch_sub(1, Ordering::Relaxed);
@@ -112,20 +146,20 @@ fn accept_all(listener: &TcpListener, stop: &AtomicBool, open: &Arc<AtomicUsize>
     Ok(())
 }
 
-fn serve(stream: &TcpStream, remote: SocketAddr, poller: &Poller) -> Result<()> {
+fn serve(stream: &TcpStream, remote: SocketAddr, conduct: &Conduct) -> Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(STALL_MAX))?;
     stream.set_write_timeout(Some(STALL_MAX))?;
     let flow = FlowId { local: stream.local_addr()?, remote };
-    let _watch = poller.watch(stream.as_fd(), flow)?;
+    let _watch = conduct.poller.as_ref().map(|poller| poller.watch(stream.as_fd(), flow)).transpose()?;
     let mut requests = BufReader::new(stream.try_clone()?);
     let mut line = String::new();
     loop {
         line.clear();
         match requests.by_ref().take(LINE_MAX_BYTES).read_line(&mut line) {
             Ok(0) => return Ok(()),
-            Ok(_) => answer(stream, &line.parse()?)?,
+            Ok(_) => answer(stream, &line.parse()?, conduct)?,
             // A client that gives up resets; that is its affair.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(error).context("no request came"),
@@ -133,9 +167,11 @@ fn serve(stream: &TcpStream, remote: SocketAddr, poller: &Poller) -> Result<()> 
     }
 }
 
-fn answer(mut stream: &TcpStream, plan: &Plan) -> Result<()> {
+fn answer(mut stream: &TcpStream, plan: &Plan, conduct: &Conduct) -> Result<()> {
     // Only where it differs: setting it starts the control's memory afresh.
-    if socket::getsockopt(&stream, sockopt::TcpCongestion)? != *plan.congestion_control {
+    if plan.congestion_control != Plan::AS_THE_HOST
+        && socket::getsockopt(&stream, sockopt::TcpCongestion)? != *plan.congestion_control
+    {
         set_congestion_control(&stream, &plan.congestion_control)?;
     }
     let chunk_bytes = usize::try_from(plan.write_bytes)?;
@@ -143,6 +179,9 @@ fn answer(mut stream: &TcpStream, plan: &Plan) -> Result<()> {
     for step in &plan.steps {
         match *step {
             Step::Send(bytes) => {
+                if conduct.states_sizes {
+                    state_size(stream, bytes);
+                }
                 let mut left = bytes;
                 while left > 0 {
                     let length = usize::try_from(left).unwrap_or(chunk_bytes).min(chunk_bytes);

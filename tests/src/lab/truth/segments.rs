@@ -6,7 +6,6 @@
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -17,6 +16,7 @@ use libbpf_rs::{Link, MapCore, MapFlags, Object, ObjectBuilder, RingBufferBuilde
 use nix::time::{ClockId, clock_gettime};
 
 use super::record::{CongestionState, FlowId, Limit, Record, Row, Source};
+use crate::lab::cgroup;
 use crate::lab::path::nanoseconds;
 
 static PROGRAMS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/sender.bpf.o"));
@@ -81,7 +81,7 @@ struct Attached {
 
 impl Attached {
     fn attach(port: u16) -> Result<Self> {
-        let root = cgroup_root()?;
+        let root = cgroup::root()?;
         let mut open = ObjectBuilder::default().name("spand_lab")?.open_memory(PROGRAMS)?;
         let mut constants = open
             .maps_mut()
@@ -124,17 +124,6 @@ impl Attached {
         let count = lost.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY)?.context("the counter of lost events is gone")?;
         Ok(count.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)))
     }
-}
-
-/// Where version 2 cgroups are mounted.
-fn cgroup_root() -> Result<PathBuf> {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").context("cannot read /proc/self/mounts")?;
-    let place = mounts.lines().find_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let place = words.next()?;
-        (words.next()? == "cgroup2").then(|| PathBuf::from(place))
-    });
-    place.context("no cgroup2 is mounted: per-segment truth needs one (mount -t cgroup2 none DIRECTORY)")
 }
 
 /// `struct event` of `bpf/sender.bpf.c`.

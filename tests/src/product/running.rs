@@ -1,4 +1,4 @@
-//! Gateway and agent in the lab: their configuration, their start and stop, what they answer and what they set.
+//! Gateway and agent in the lab: their start and stop, and what they set.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -6,23 +6,24 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::api::Api;
+use super::daemon::Daemon;
+use super::interrupt;
+use super::setup::{AgentSetup, GatewaySetup};
+use crate::lab::namespace::Namespace;
+use crate::lab::topology::{GATEWAY_MANAGEMENT, Topology};
 use anyhow::{Context, Result, bail};
 use ipnet::IpNet;
 use serde_json::Value;
-use spand_tests::lab::namespace::Namespace;
-use spand_tests::lab::topology::{GATEWAY_MANAGEMENT, MIRROR_DEVICE, SERVER_V4, SERVER_V6, Topology};
 
-use crate::api::Api;
-use crate::daemon::Daemon;
-use crate::interrupt;
-
-const GRPC_PORT: u16 = 7400;
-const HTTP_PORT: u16 = 7480;
+pub(super) const GRPC_PORT: u16 = 7400;
+pub(super) const HTTP_PORT: u16 = 7480;
 /// Time a program gets to become ready, and the agent to set its routes.
 const READY_MAX: Duration = Duration::from_secs(10);
+
 /// The running product.
 #[derive(Debug)]
-pub(crate) struct Product {
+pub struct Product {
     gateway: Daemon,
     agent: Option<Daemon>,
     api: Api,
@@ -33,16 +34,9 @@ pub(crate) struct Product {
 
 impl Product {
     /// Starts the gateway and waits until it is ready.
-    pub(crate) fn start_gateway(lab: &Topology, program: &Path, folder: &Path) -> Result<Self> {
+    pub fn start_gateway(lab: &Topology, program: &Path, setup: &GatewaySetup, folder: &Path) -> Result<Self> {
         let config = folder.join("gateway.toml");
-        write(
-            &config,
-            &format!(
-                "[capture]\ninterfaces = [\"{MIRROR_DEVICE}\"]\n\n[traffic]\ninternal = [\"{SERVER_V4}/32\", \
-                 \"{SERVER_V6}/128\"]\n\n[api]\ngrpc_listen = \"{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nhttp_listen = \
-                 \"{GATEWAY_MANAGEMENT}:{HTTP_PORT}\"\n\n[store]\ndirectory = \"store\"\n"
-            ),
-        )?;
+        write(&config, &setup.toml())?;
         let arguments = ["run", "--config", utf8(&config)?];
         let gateway = Daemon::start("spand-gateway", program, &arguments, &lab.gateway, folder)?;
         let address = SocketAddr::new(GATEWAY_MANAGEMENT.into(), HTTP_PORT);
@@ -56,27 +50,25 @@ impl Product {
     }
 
     /// The gateway's JSON interface.
-    pub(crate) fn api(&self) -> &Api {
+    pub fn api(&self) -> &Api {
         &self.api
     }
 
+    /// Where the agent answers questions.
+    pub fn agent_socket(&self) -> PathBuf {
+        self.folder.join("agent/control.sock")
+    }
+
     /// Fails where a program has ended.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<()> {
         self.gateway.check()?;
         self.agent.as_mut().map_or(Ok(()), Daemon::check)
     }
 
     /// Starts the agent on the server host.
-    pub(crate) fn start_agent(&mut self, lab: &Topology, program: &Path) -> Result<()> {
+    pub fn start_agent(&mut self, lab: &Topology, program: &Path, setup: &AgentSetup) -> Result<()> {
         let config = self.folder.join("agent.toml");
-        // No network is held out: in a minute of demonstration that would only hide one at random.
-        write(
-            &config,
-            &format!(
-                "apply = \"route\"\nstate_dir = \"agent\"\n\n[gateway]\nurl = \
-                 \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\n\n[holdout]\nshare = 0.0\n"
-            ),
-        )?;
+        write(&config, &setup.toml())?;
         let arguments = ["run", "--config", utf8(&config)?];
         self.agent = Some(Daemon::start("spand-agent", program, &arguments, &lab.server, &self.folder)?);
         self.agent_command = format!("{} {{}} --config {}", program.display(), config.display());
@@ -84,7 +76,7 @@ impl Product {
     }
 
     /// Waits until the agent has set a route for every network; the initial windows they grant.
-    pub(crate) fn wait_for_routes(&mut self, lab: &Topology, networks: &[IpNet]) -> Result<BTreeMap<IpNet, u32>> {
+    pub fn wait_for_routes(&mut self, lab: &Topology, networks: &[IpNet]) -> Result<BTreeMap<IpNet, u32>> {
         wait("the agent's routes", || {
             self.check()?;
             let routes = initial_windows(&lab.server)?;
@@ -93,7 +85,7 @@ impl Product {
     }
 
     /// Prints addresses to try.
-    pub(crate) fn print_addresses(&self) {
+    pub fn print_addresses(&self) {
         let enter = format!("nsenter --net={}", self.api.namespace.path().display());
         for path in ["/v1/networks", "/v1/advice?destination=198.51.100.11&bytes=100000", "/metrics"] {
             println!("  {enter} curl -s '{}'", self.api.url(path));
@@ -105,7 +97,7 @@ impl Product {
     }
 
     /// Stops both, the agent first, and says what became of each and of the agent's routes.
-    pub(crate) fn stop(self, lab: &Topology) -> Vec<String> {
+    pub fn stop(self, lab: &Topology) -> Vec<String> {
         let mut said = Vec::new();
         if let Some(agent) = self.agent {
             said.push(agent.stop());

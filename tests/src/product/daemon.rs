@@ -1,4 +1,4 @@
-//! The product's own programs, run as a user would run them, inside the lab's namespaces.
+//! One running program of the product.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,10 +6,10 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::lab::namespace::Namespace;
 use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use spand_tests::lab::namespace::Namespace;
 
 /// Time a program gets to stop by itself.
 const STOP_MAX: Duration = Duration::from_secs(6);
@@ -18,7 +18,7 @@ const LOG_LINES: usize = 15;
 
 /// A running program. Dropping it stops it.
 #[derive(Debug)]
-pub(crate) struct Daemon {
+pub struct Daemon {
     name: &'static str,
     child: Child,
     log: PathBuf,
@@ -26,7 +26,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     /// Starts `program` with `arguments` in `namespace`; what it says goes to a file in `folder`.
-    pub(crate) fn start(
+    pub fn start(
         name: &'static str,
         program: &Path,
         arguments: &[&str],
@@ -47,7 +47,7 @@ impl Daemon {
     }
 
     /// Fails with the end of its log where it no longer runs.
-    pub(crate) fn check(&mut self) -> Result<()> {
+    pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
             Some(status) => bail!("{} ended early ({status}). The end of its log:\n{}", self.name, self.log_end()),
@@ -55,14 +55,14 @@ impl Daemon {
     }
 
     /// The last lines of its log.
-    pub(crate) fn log_end(&self) -> String {
+    pub fn log_end(&self) -> String {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().join("\n")
     }
 
     /// Asks it to stop and waits; kills it where it does not. Says how it went.
-    pub(crate) fn stop(mut self) -> String {
+    pub fn stop(mut self) -> String {
         self.end()
     }
 

@@ -8,7 +8,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 static CAME: AtomicBool = AtomicBool::new(false);
 
 /// From now on both signals only leave a note.
-pub(crate) fn install() -> Result<()> {
+pub fn install() -> Result<()> {
     let action = SigAction::new(SigHandler::Handler(note), SaFlags::SA_RESTART, SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         // SAFETY: the handler only stores to an atomic, which is async-signal-safe.
@@ -18,7 +18,7 @@ pub(crate) fn install() -> Result<()> {
 }
 
 /// Whether one came.
-pub(crate) fn came() -> bool {
+pub fn came() -> bool {
     CAME.load(Ordering::Relaxed)
 }
 

@@ -3,33 +3,33 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::lab::namespace::Namespace;
 use anyhow::{Context, Result, bail};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
-use spand_tests::lab::namespace::Namespace;
 
 /// Longest wait for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Where the interface is.
 #[derive(Debug)]
-pub(crate) struct Api {
+pub struct Api {
     /// A namespace that reaches it.
-    pub(crate) namespace: Namespace,
+    pub namespace: Namespace,
     /// Its address there.
-    pub(crate) address: SocketAddr,
+    pub address: SocketAddr,
 }
 
 impl Api {
     /// The address of `path` for people.
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// Asks for `path`: status and body.
-    pub(crate) fn get(&self, path: &str) -> Result<(u16, String)> {
+    pub fn get(&self, path: &str) -> Result<(u16, String)> {
         let url = self.url(path);
         self.namespace.enter(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -48,7 +48,7 @@ impl Api {
     }
 
     /// Asks for `path` and reads the JSON of a good answer.
-    pub(crate) fn json(&self, path: &str) -> Result<Value> {
+    pub fn json(&self, path: &str) -> Result<Value> {
         let (status, body) = self.get(path)?;
         if status != 200 {
             bail!("{} answered {status}: {body}", self.url(path));

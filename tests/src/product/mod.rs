@@ -1,0 +1,26 @@
+//! The product's own programs, run as a user would run them, inside the lab's namespaces: their configuration, their start
+//! and stop, what they answer and what they set.
+
+mod api;
+mod daemon;
+pub mod interrupt;
+mod running;
+mod setup;
+
+pub use api::Api;
+pub use daemon::Daemon;
+pub use running::Product;
+pub use setup::{AgentSetup, GatewaySetup, Mode, Way};
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// A program of the product: as given, or beside this one.
+pub fn program(given: Option<&Path>, name: &str) -> Result<PathBuf> {
+    if let Some(path) = given {
+        return Ok(path.to_owned());
+    }
+    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    Ok(own.parent().context("this program is in no folder")?.join(name))
+}

@@ -1,0 +1,122 @@
+//! What the programs are told in their configuration files.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use super::running::{GRPC_PORT, HTTP_PORT};
+use crate::lab::topology::{GATEWAY_MANAGEMENT, MIRROR_DEVICE, SERVER_V4, SERVER_V6};
+
+/// How the agent applies starts.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// No agent at all: what is measured is then the lab itself.
+    None,
+    /// Routes with an initial window.
+    Route,
+    /// A congestion control of its own.
+    Bpf,
+}
+
+/// The agent's mode.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// TCP/SPAND to the letter.
+    Paper,
+    /// The default.
+    Careful,
+}
+
+impl Way {
+    /// As configurations and files name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Route => "route",
+            Self::Bpf => "bpf",
+        }
+    }
+}
+
+impl Mode {
+    /// As configurations and files name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Paper => "paper",
+            Self::Careful => "careful",
+        }
+    }
+}
+
+/// What the gateway is told.
+#[derive(Clone, Debug)]
+pub struct GatewaySetup {
+    /// Prefixes whose senders are followed.
+    pub internal: Vec<IpNet>,
+}
+
+impl Default for GatewaySetup {
+    fn default() -> Self {
+        Self {
+            internal: vec![IpNet::from(std::net::IpAddr::V4(SERVER_V4)), IpNet::from(std::net::IpAddr::V6(SERVER_V6))],
+        }
+    }
+}
+
+impl GatewaySetup {
+    /// Its configuration file.
+    pub(super) fn toml(&self) -> String {
+        format!(
+            "[capture]\ninterfaces = [\"{MIRROR_DEVICE}\"]\n\n[traffic]\ninternal = {}\n\n[api]\ngrpc_listen = \
+             \"{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nhttp_listen = \"{GATEWAY_MANAGEMENT}:{HTTP_PORT}\"\n\n[store]\n\
+             directory = \"store\"\n",
+            list(&self.internal)
+        )
+    }
+}
+
+/// What the agent is told. No network and no connection is held out: in a measurement that would only hide one at random.
+#[derive(Clone, Debug)]
+pub struct AgentSetup {
+    /// How it applies starts.
+    pub way: Way,
+    /// Its mode.
+    pub mode: Mode,
+    /// Networks that it may advise; empty: all.
+    pub include: Vec<IpNet>,
+    /// Version 2 cgroup whose sockets it takes, where its way can tell them.
+    pub cgroup: Option<PathBuf>,
+    /// Lines added to its configuration as they are.
+    pub more: String,
+}
+
+impl AgentSetup {
+    /// Its configuration file.
+    pub(super) fn toml(&self) -> String {
+        let mut text = format!(
+            "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\nurl = \
+             \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\n\n[holdout]\nshare = 0.0\n",
+            self.mode.name(),
+            self.way.name()
+        );
+        if !self.include.is_empty() {
+            write!(text, "\n[destinations]\ninclude = {}\n", list(&self.include)).ok();
+        }
+        if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.way == Way::Bpf) {
+            // Names of congestion controls are the whole machine's.
+            let (name, cgroup) = (format!("b{}", std::process::id()), cgroup.display());
+            write!(text, "\n[bpf]\ncgroup = \"{cgroup}\"\nname = \"{name}\"\ncontrol_share = 0.0\n").ok();
+        }
+        text + "\n" + &self.more
+    }
+}
+
+fn list(prefixes: &[IpNet]) -> String {
+    let words: Vec<String> = prefixes.iter().map(|prefix| format!("\"{prefix}\"")).collect();
+    format!("[{}]", words.join(", "))
+}
