@@ -40,6 +40,11 @@ rules: packages ## Estimation rules on recordings of real kernels, resumable, an
 	$(CARGO) build --release -p spand-tests --bin rules
 	./target/release/rules $(ARGS)
 
+.PHONY: benefit
+benefit: packages ## Real transfers with and without the product, resumable, an hour: ARGS="--way route --scenarios alone"
+	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin benefit
+	./target/release/benefit $(ARGS)
+
 .PHONY: cases
 cases: packages ## Record the small truth cases that are missing or named, and write their figures: ARGS="NAME" or ARGS="--write"
 	$(CARGO) build --release -p spand-tests --bin cases

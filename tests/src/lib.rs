@@ -1,6 +1,7 @@
 //! The lab, scenarios, replay cases and benchmarks of spand.
 
 pub mod accuracy;
+pub mod benefit;
 pub mod cases;
 pub mod corpus;
 pub mod lab;

@@ -97,8 +97,12 @@ pub fn lines(title: &str, axes: (&str, &str), series: &[(String, Vec<(f64, f64)>
 }
 
 fn begin(title: &str) -> String {
+    begin_with(title, HEIGHT)
+}
+
+fn begin_with(title: &str, height: f64) -> String {
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" font-family=\"sans-serif\" \
          font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     label(&mut svg, (LEFT, 15.0), "start", title);
@@ -112,4 +116,52 @@ fn line(svg: &mut String, (x1, y1): (f64, f64), (x2, y2): (f64, f64)) {
 fn label(svg: &mut String, (x, y): (f64, f64), anchor: &str, text: &str) {
     let text = text.replace('&', "&amp;").replace('<', "&lt;");
     writeln!(svg, r#"<text x="{x:.1}" y="{y:.1}" text-anchor="{anchor}">{text}</text>"#).ok();
+}
+
+/// A relative change with half the width of its interval, and where it shall be.
+#[derive(Clone, Debug)]
+pub struct Bar {
+    /// What changed.
+    pub label: String,
+    /// By how much.
+    pub value: f64,
+    /// Half the width of its interval.
+    pub half: f64,
+    /// The most that it may be.
+    pub mark: Option<f64>,
+}
+
+/// Relative changes as bars from zero, each with its interval and its target, from -100 % to +100 %.
+pub fn changes(title: &str, bars: &[Bar]) -> String {
+    const ROW: f64 = 18.0;
+    const NAMES: f64 = 230.0;
+    let height = TOP + bars.len() as f64 * ROW + BOTTOM;
+    let x = |change: f64| NAMES + f64::midpoint(change.clamp(-1.0, 1.0), 1.0) * (WIDTH - NAMES - 20.0);
+    let mut svg = begin_with(title, height);
+    for change in [-1.0, -0.5, -0.25, 0.0, 0.25, 0.5, 1.0] {
+        line(&mut svg, (x(change), TOP), (x(change), height - BOTTOM));
+        label(&mut svg, (x(change), height - BOTTOM + 16.0), "middle", &format!("{:+.0} %", change * 100.0));
+    }
+    for (bar, row) in bars.iter().zip(0_u16..) {
+        let y = TOP + f64::from(row) * ROW;
+        label(&mut svg, (NAMES - 8.0, y + 13.0), "end", &bar.label);
+        let (left, right) = (x(bar.value.min(0.0)), x(bar.value.max(0.0)));
+        let missed = bar.mark.is_some_and(|mark| bar.value > mark);
+        let colour = if missed { "#c44536" } else { "#1b6ca8" };
+        let width = right - left;
+        writeln!(svg, r#"<rect x="{left:.1}" y="{:.1}" width="{width:.1}" height="10" fill="{colour}"/>"#, y + 4.0)
+            .ok();
+        let (low, high) = (x(bar.value - bar.half), x(bar.value + bar.half));
+        let middle = y + 9.0;
+        writeln!(svg, r#"<line x1="{low:.1}" y1="{middle}" x2="{high:.1}" y2="{middle}" stroke="black"/>"#).ok();
+        if let Some(at) = bar.mark.map(x) {
+            let (from, to) = (y + 1.0, y + 17.0);
+            writeln!(
+                svg,
+                r##"<line x1="{at:.1}" y1="{from}" x2="{at:.1}" y2="{to}" stroke="#3a7d44" stroke-width="2"/>"##
+            )
+            .ok();
+        }
+    }
+    svg + "</svg>\n"
 }

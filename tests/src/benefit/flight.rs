@@ -1,0 +1,274 @@
+//! First flights held against the plan: as many segments before the first acknowledgement as the agent says, evenly spaced
+//! after the tenth.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use super::scenario::{Arm, Scenario, Work};
+use super::stage::{Recorded, Stage};
+use super::statistics::quantile;
+use super::timeline::Timeline;
+use super::work::{Asked, Done, Progress, in_lanes};
+use crate::lab::traffic::{Client, Plan, state_size};
+use crate::lab::truth::FlowId;
+use crate::product::interrupt;
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use spand_agent::control::Explained;
+
+/// Segments that every host sends at once.
+const UNPACED: usize = 10;
+/// Packets closer than this part of the planned distance are a burst.
+const BURST_PART: f64 = 0.25;
+/// Most packets of a burst after the tenth.
+const BURST_MOST: usize = 2;
+/// How far the median distance may be from the planned one.
+const SPACING_OFF_MOST: f64 = 0.1;
+/// Flights kept that were not as planned.
+const EXAMPLES_MOST: usize = 20;
+
+/// A connection and what the agent said of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Planned {
+    /// The connection.
+    flow: FlowId,
+    /// Its transfer.
+    bytes: u64,
+    /// Payload of a full segment.
+    mss: u64,
+    /// The agent's window before the connection and after it.
+    window: (u32, u32),
+}
+
+/// What became of them.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Flights {
+    /// Connections that were seen whole.
+    pub connections: u32,
+    /// Those among them whose plan changed meanwhile: they count for nothing else.
+    pub moved: u32,
+    /// As many segments before the first acknowledgement as planned.
+    pub exact: u32,
+    /// Segments more (or fewer) than planned: how often.
+    pub off: BTreeMap<i64, u32>,
+    /// Flights long enough for a spacing.
+    pub paced: u32,
+    /// Those whose median distance is the planned one.
+    pub spaced: u32,
+    /// Those without a burst after the tenth segment.
+    pub smooth: u32,
+    /// As planned in everything.
+    pub right: u32,
+    /// Planned windows: how often.
+    pub windows: BTreeMap<u32, u32>,
+    /// Some that were not right, in words.
+    pub examples: Vec<String>,
+}
+
+impl Flights {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Self) {
+        self.connections += other.connections;
+        self.moved += other.moved;
+        self.exact += other.exact;
+        self.paced += other.paced;
+        self.spaced += other.spaced;
+        self.smooth += other.smooth;
+        self.right += other.right;
+        for (off, times) in &other.off {
+            *self.off.entry(*off).or_default() += times;
+        }
+        for (window, times) in &other.windows {
+            *self.windows.entry(*window).or_default() += times;
+        }
+        let room = EXAMPLES_MOST.saturating_sub(self.examples.len());
+        self.examples.extend(other.examples.iter().take(room).cloned());
+    }
+
+    fn count(&mut self, planned: &Planned, timeline: &Timeline) {
+        self.connections += 1;
+        let (before, after) = planned.window;
+        if before != after {
+            self.moved += 1;
+            return;
+        }
+        *self.windows.entry(before).or_default() += 1;
+        let segments = u64::from(before).min(planned.bytes.div_ceil(planned.mss));
+        let Some(flight) = timeline.first_flight() else { return };
+        let sent = u64::try_from(flight.len()).unwrap_or(u64::MAX);
+        let off = sent.cast_signed().saturating_sub(segments.cast_signed());
+        *self.off.entry(off).or_default() += 1;
+        self.exact += u32::from(off == 0);
+        let planned_ns = timeline.handshake_ns().unwrap_or(0) as f64 / f64::from(before.saturating_sub(10).max(1));
+        let (mut spaced, mut smooth) = (true, true);
+        if let Some(paced) = flight.get(UNPACED - 1..).filter(|paced| paced.len() > 2) {
+            (spaced, smooth) = spacing(paced, planned_ns);
+            self.paced += 1;
+            self.spaced += u32::from(spaced);
+            self.smooth += u32::from(smooth);
+        }
+        if off == 0 && spaced && smooth {
+            self.right += 1;
+        } else if self.examples.len() < EXAMPLES_MOST {
+            let times: Vec<String> = flight.iter().map(|at| format!("{:.1}", (at - flight[0]) as f64 / 1e6)).collect();
+            self.examples.push(format!("planned {segments}, {:.2} ms apart: {}", planned_ns / 1e6, times.join(" ")));
+        }
+    }
+}
+
+/// Whether packets lie as far apart as planned, and without bursts.
+fn spacing(at_ns: &[u64], planned_ns: f64) -> (bool, bool) {
+    let distances = |over: usize| {
+        at_ns.iter().zip(at_ns.iter().skip(over)).map(move |(a, b)| b.saturating_sub(*a) as f64 / over as f64)
+    };
+    let mut run = 1;
+    let mut longest = 1;
+    // The first of these packets is the tenth, which nothing delays.
+    for gap in distances(1).skip(1) {
+        run = if gap < planned_ns * BURST_PART { run + 1 } else { 1 };
+        longest = longest.max(run);
+    }
+    // Pairs are allowed: every second packet is looked at.
+    let median = quantile(distances(2), 0.5).unwrap_or(planned_ns);
+    ((median / planned_ns - 1.0).abs() <= SPACING_OFF_MOST, longest <= BURST_MOST)
+}
+
+/// Makes the connections of a scenario of flights, one at a time on each path.
+pub(super) fn connect(stage: &Stage, scenario: &Scenario, progress: &Progress) -> Result<(Done, Vec<Planned>)> {
+    let Work::Flights { bytes, connections, active } = scenario.work else { bail!("no flights") };
+    progress.planned.store(connections, std::sync::atomic::Ordering::Relaxed);
+    let each = connections / u32::try_from(scenario.sites.len())?.max(1);
+    let sinks = if active { sinks(stage)? } else { Vec::new() };
+    let all = Mutex::new((Done::default(), Vec::new()));
+    let lane = |sites: Vec<usize>| {
+        for (index, round) in sites.into_iter().flat_map(|index| (0..each).map(move |round| (index, round))) {
+            if interrupt::came() {
+                bail!("interrupted");
+            }
+            let site = scenario.sites.get(index).context("a site of this scenario")?;
+            let network = stage.lab.networks.get(index).context("a network for each site")?;
+            let client = *network.addresses.first().context("a client for each site")?;
+            let window = || stage.explained(index, Some(bytes), site.path.mss).map(|one| window(&one));
+            let before = window()?;
+            let server = stage.server(Arm::Product)?;
+            let flow = if active {
+                open(stage, SocketAddr::new(client, server.port()), bytes)
+            } else {
+                let connected = network.namespace.enter(|| Client::connect(client, server));
+                connected
+                    .and_then(|mut connected| connected.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes)))
+                    .map(|got| FlowId { local: server, remote: got.local })
+            };
+            let after = window()?;
+            thread::sleep(site.path.rtt());
+            progress.done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            let (done, planned) = &mut *all;
+            match flow {
+                Ok(flow) => {
+                    done.asked.push(Asked { site: index, client: 0, round, bytes, flow, offset: 0 });
+                    planned.push(Planned { flow, bytes, mss: site.path.mss, window: (before, after) });
+                }
+                Err(_) => done.failed += 1,
+            }
+        }
+        Ok(())
+    };
+    match &stage.cgroup {
+        // Sockets that the server opens belong to the group that this process is in at that moment.
+        Some(cgroup) if active => cgroup.enter(|| in_lanes(scenario, lane))?,
+        _ => in_lanes(scenario, lane)?,
+    }
+    drop(sinks);
+    Ok(all.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// Holds every connection against its plan.
+pub(super) fn judge(planned: &[Planned], recorded: &Recorded) -> Flights {
+    let mut flights = Flights::default();
+    for one in planned {
+        let timeline = recorded.timelines.get(&one.flow);
+        if let Some(timeline) = timeline.filter(|timeline| timeline.transfer(0, one.bytes).is_some()) {
+            flights.count(one, timeline);
+        }
+    }
+    flights
+}
+
+/// The window that the agent gives a connection of the size that it was asked about.
+fn window(explained: &Explained) -> u32 {
+    // A route's window is the same for all sizes; programs compute it for each, as this step says.
+    let start = explained.steps.iter().find(|step| step.name == "start").filter(|_| explained.applied);
+    match start.filter(|_| explained.apply != spand_agent::config::Way::Route) {
+        Some(step) => number_in(&step.text).unwrap_or(explained.window_segments),
+        None => explained.window_segments,
+    }
+}
+
+/// The first number of a sentence.
+fn number_in(text: &str) -> Option<u32> {
+    let digits = text.split(|letter: char| !letter.is_ascii_digit()).find(|part| !part.is_empty())?;
+    digits.parse().ok()
+}
+
+/// Listens in every client network, at the server's port: takes whatever comes, and closes after the other end did.
+fn sinks(stage: &Stage) -> Result<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    for network in &stage.lab.networks {
+        let address = *network.addresses.first().context("a client for each site")?;
+        let port = stage.lab.port;
+        let listener =
+            network.namespace.enter(|| TcpListener::bind((address, port)).context("cannot listen as a client"))?;
+        let accepting = listener.try_clone().context("cannot share a listener")?;
+        thread::Builder::new().name("sink".to_owned()).spawn(move || {
+            // Ends with the process; one connection at a time comes to each network.
+            for mut stream in accepting.incoming().flatten() {
+                drop(std::io::copy(&mut stream, &mut std::io::sink()));
+            }
+        })?;
+        listeners.push(listener);
+    }
+    Ok(listeners)
+}
+
+/// A connection opened by the server, and one transfer on it.
+fn open(stage: &Stage, client: SocketAddr, bytes: u64) -> Result<FlowId> {
+    let mut stream = stage.lab.server.enter(|| TcpStream::connect(client).context("cannot connect to a client"))?;
+    stream.set_read_timeout(Some(std::time::Duration::from_secs(30)))?;
+    let flow = FlowId { local: stream.local_addr()?, remote: client };
+    state_size(&stream, bytes);
+    stream.write_all(&vec![b'x'; usize::try_from(bytes)?])?;
+    stream.shutdown(Shutdown::Write)?;
+    // The other end closes when it has everything.
+    stream.read_to_end(&mut Vec::new())?;
+    Ok(flow)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_found_in_a_sentence() {
+        assert_eq!(number_in("window 30 segments, threshold 41 segments"), Some(30));
+        assert_eq!(number_in("none"), None);
+    }
+
+    #[test]
+    fn spacing_is_held_against_the_plan() {
+        let even: Vec<u64> = (0..20).map(|n| n * 1_000_000).collect();
+        assert_eq!(spacing(&even, 1e6), (true, true));
+        assert_eq!(spacing(&even, 1.2e6), (false, true));
+        // Pairs are as far apart as planned on average.
+        let pairs: Vec<u64> = (0..20).map(|n| n / 2 * 2_000_000).collect();
+        assert_eq!(spacing(&pairs, 1e6), (true, true));
+        let mut burst = even;
+        for at in burst.iter_mut().skip(5).take(3) {
+            *at = 5_000_000;
+        }
+        assert_eq!(spacing(&burst, 1e6), (true, false));
+    }
+}

@@ -1,0 +1,14 @@
+//! What the product does to real transfers (`make benefit`): the same transfers with and without it, side by side on paths
+//! of the same kind, timed at their senders.
+
+pub mod flight;
+pub mod page;
+pub mod path;
+pub mod plan;
+pub mod result;
+pub mod run;
+pub mod scenario;
+pub mod stage;
+pub mod statistics;
+pub mod timeline;
+mod work;

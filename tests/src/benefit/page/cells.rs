@@ -1,0 +1,111 @@
+//! Results put together: one arm of one case, and two of them compared seed by seed.
+
+use std::collections::BTreeMap;
+
+use crate::benefit::result::{Measured, RunResult};
+use crate::benefit::statistics::{Mean, quantile};
+
+/// A cell of a table.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) struct Case {
+    pub(super) case: String,
+    pub(super) bytes: u64,
+}
+
+/// Which transfers of a case.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Which<'a> {
+    pub(super) arm: &'a str,
+    /// Only those of every second client, from the second on: those that are left alone where half is not.
+    pub(super) odd: bool,
+}
+
+/// One arm of a case over all seeds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Side {
+    /// Mean of the seeds' means, in milliseconds.
+    pub(super) mean: Mean,
+    pub(super) median: f64,
+    pub(super) p95: f64,
+    /// Repeated packets a transfer.
+    pub(super) again: f64,
+    pub(super) transfers: usize,
+    pub(super) first_flight: f64,
+    pub(super) bound_ms: f64,
+}
+
+impl Which<'_> {
+    pub(super) const fn of(arm: &str) -> Which<'_> {
+        Which { arm, odd: false }
+    }
+
+    fn is(self, transfer: &Measured, case: &Case) -> bool {
+        transfer.case == case.case
+            && transfer.bytes == case.bytes
+            && transfer.arm == self.arm
+            && (!self.odd || !transfer.client.is_multiple_of(2))
+    }
+}
+
+/// Cases in which `arm` has transfers.
+pub(super) fn cases(results: &[&RunResult], arm: &str) -> Vec<Case> {
+    let of_arm = results.iter().flat_map(|result| &result.transfers).filter(|transfer| transfer.arm == arm);
+    let mut cases: Vec<Case> =
+        of_arm.map(|transfer| Case { case: transfer.case.clone(), bytes: transfer.bytes }).collect();
+    cases.sort();
+    cases.dedup();
+    cases
+}
+
+/// Transfers of a case and arm by seed.
+fn by_seed<'a>(results: &[&'a RunResult], case: &Case, which: Which<'_>) -> BTreeMap<u64, Vec<&'a Measured>> {
+    let mut seeds: BTreeMap<u64, Vec<&Measured>> = BTreeMap::new();
+    for result in results {
+        let of_it: Vec<&Measured> = result.transfers.iter().filter(|transfer| which.is(transfer, case)).collect();
+        if !of_it.is_empty() {
+            seeds.entry(result.run.seed).or_default().extend(of_it);
+        }
+    }
+    seeds
+}
+
+fn mean(transfers: &[&Measured], of: fn(&Measured) -> f64) -> f64 {
+    transfers.iter().map(|transfer| of(transfer)).sum::<f64>() / transfers.len().max(1) as f64
+}
+
+/// One arm of a case.
+pub(super) fn side(results: &[&RunResult], case: &Case, which: Which<'_>) -> Option<Side> {
+    let seeds = by_seed(results, case, which);
+    let means: Vec<f64> = seeds.values().map(|transfers| mean(transfers, |transfer| transfer.completion_ms)).collect();
+    let all: Vec<&Measured> = seeds.into_values().flatten().collect();
+    let times = || all.iter().map(|transfer| transfer.completion_ms);
+    Some(Side {
+        mean: Mean::of(&means)?,
+        median: quantile(times(), 0.5)?,
+        p95: quantile(times(), 0.95)?,
+        again: mean(&all, |transfer| f64::from(transfer.again)),
+        transfers: all.len(),
+        first_flight: mean(&all, |transfer| f64::from(transfer.first_flight)),
+        bound_ms: all.first()?.bound_ms,
+    })
+}
+
+/// Relative change of the mean completion time from `other` to `ours`, seed by seed.
+pub(super) fn change(results: &[&RunResult], case: &Case, ours: Which<'_>, other: Which<'_>) -> Option<Mean> {
+    let (ours, other) = (by_seed(results, case, ours), by_seed(results, case, other));
+    let time = |transfers: &[&Measured]| mean(transfers, |transfer| transfer.completion_ms);
+    let changes: Vec<f64> =
+        ours.iter().filter_map(|(seed, transfers)| Some(time(transfers) / time(other.get(seed)?) - 1.0)).collect();
+    Mean::of(&changes)
+}
+
+/// Median over all cases with these bytes of both arms: relative change, and the two medians.
+pub(super) fn pooled_median(results: &[&RunResult], bytes: u64, ours: &str, other: &str) -> Option<(f64, f64, f64)> {
+    let median = |arm: &str| {
+        let transfers = results.iter().flat_map(|result| &result.transfers);
+        let of_it = transfers.filter(|transfer| transfer.bytes == bytes && transfer.arm == arm);
+        quantile(of_it.map(|transfer| transfer.completion_ms), 0.5)
+    };
+    let (ours, other) = (median(ours)?, median(other)?);
+    Some((ours / other - 1.0, ours, other))
+}

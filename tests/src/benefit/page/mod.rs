@@ -1,0 +1,252 @@
+//! The results page: what was found beside its targets, then a table for each question, worst rows first.
+
+mod cells;
+mod tables;
+mod targets;
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use self::cells::{Which, cases, side};
+use self::tables::{Told, percent};
+use self::targets::Finding;
+use super::result::{Run, RunResult};
+use super::scenario::{self, Question};
+use crate::accuracy::svg;
+use crate::product::{Mode, Way};
+
+/// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated.
+type Kind = (Way, Mode, bool);
+
+/// One section of the page.
+struct Section<'a> {
+    kind: Kind,
+    results: Vec<&'a RunResult>,
+}
+
+/// Writes the page, and its plots beside it.
+pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
+    let mut kinds: Vec<Kind> = results.iter().map(|result| kind(&result.run)).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let mut body = String::new();
+    let mut findings: Vec<(Kind, Finding)> = Vec::new();
+    for kind in kinds {
+        let of_kind = results.iter().filter(|result| self::kind(&result.run) == kind && result.fault.is_none());
+        let section = Section { kind, results: of_kind.collect() };
+        findings.extend(section.write(&mut body, page)?.into_iter().map(|finding| (kind, finding)));
+    }
+    let mut text = header(results);
+    verdicts(&mut text, findings);
+    text += &body;
+    text += &faults(results);
+    std::fs::write(page, text).with_context(|| format!("cannot write {}", page.display()))
+}
+
+fn kind(run: &Run) -> Kind {
+    (run.way, run.mode, run.stated)
+}
+
+fn words((way, mode, stated): Kind) -> String {
+    let sizes = if stated { "sizes stated" } else { "sizes not stated" };
+    match way {
+        Way::None => "no agent".to_owned(),
+        way => format!("way `{}`, mode `{}`, {sizes}", way.name(), mode.name()),
+    }
+}
+
+fn header(results: &[RunResult]) -> String {
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let seconds: f64 = results.iter().map(|result| result.seconds).sum();
+    let loads = results.iter().map(|result| result.health.load);
+    format!(
+        "# What the product does to real transfers\n\n`make benefit`: {} runs, {:.0} minutes, Linux {}, {} cores, one run at \
+         a time; the machine's load at the end of a run was at most {:.1}. A run with other work beside it says little \
+         about milliseconds.\n\nIn each run the gateway learns from at least 20 transfers over the product's paths, through \
+         its mirror port and nothing else; then transfers are timed. Every kind of sender has a host and paths of its own \
+         (the same emulated path, another address), so all kinds run in the same minutes without meeting; starts are drawn \
+         alike for all of them. A time runs from a transfer's first packet to the acknowledgement of its last byte at the \
+         sender's interface; the handshake is not in it. The wire's bound is all packets through the narrowest link and one \
+         round trip, which no sender alone on the path can beat. Repeats are packets whose bytes had all been sent before. \
+         Changes compare the means of the same seed; intervals are Student's over seeds. What is timed: \
+         [the method](../benefit.md).\n",
+        results.len(),
+        seconds / 60.0,
+        kernel.trim().split('-').next().unwrap_or_default(),
+        std::thread::available_parallelism().map_or(0, usize::from),
+        loads.fold(0.0, f64::max),
+    )
+}
+
+fn verdicts(text: &mut String, mut findings: Vec<(Kind, Finding)>) {
+    findings.retain(|(kind, _)| kind.0 != Way::None);
+    let missed: Vec<&(Kind, Finding)> = findings.iter().filter(|(_, finding)| finding.is_missed()).collect();
+    let all = findings.len();
+    writeln!(text, "\n## Short of its target: {} of {all} figures\n", missed.len()).ok();
+    text.push_str("| figure | section | found | target |\n| --- | --- | --- | --- |\n");
+    let mut missed = missed;
+    missed.sort_by(|a, b| b.1.beyond.total_cmp(&a.1.beyond));
+    for (kind, Finding { what, found, target, .. }) in missed {
+        writeln!(text, "| {what} | {} | {found} | {target} |", words(*kind)).ok();
+    }
+}
+
+fn faults(results: &[RunResult]) -> String {
+    let mut text = String::new();
+    for result in results {
+        if let Some(fault) = &result.fault {
+            writeln!(text, "| {} | {fault} |", result.run.name()).ok();
+        }
+    }
+    if text.is_empty() {
+        text
+    } else {
+        format!("\n## Runs that count for nothing\n\n| run | why |\n| --- | --- |\n{text}")
+    }
+}
+
+impl Section<'_> {
+    /// Writes its tables and plots; returns what was held against targets.
+    fn write(&self, text: &mut String, page: &Path) -> Result<Vec<Finding>> {
+        writeln!(text, "\n## {}", words(self.kind))?;
+        let mut findings = Vec::new();
+        for scenario in scenario::all() {
+            let results: Vec<&RunResult> =
+                self.results.iter().copied().filter(|result| result.run.scenario == scenario.name).collect();
+            if results.is_empty() {
+                continue;
+            }
+            let seeds: Vec<String> = results.iter().map(|result| result.run.seed.to_string()).collect();
+            writeln!(text, "\n### {} ({}; seeds {})", scenario.name, words(self.kind), seeds.join(", "))?;
+            let told = match scenario.question {
+                Question::Alone => tables::against(text, &results, scenario.question, &["cubic"]),
+                Question::Together => tables::against(text, &results, scenario.question, &["cubic", "bbr"]),
+                Question::Grid => tables::against(text, &results, scenario.question, &["cubic", "static24"]),
+                Question::Fairness => {
+                    let other = scenario.name.trim_start_matches("fairness-");
+                    tables::fairness(text, &results, other)
+                }
+                Question::Burst => {
+                    let mut told = tables::against(text, &results, scenario.question, &["cubic"]);
+                    told.findings.extend(tables::burst(text, &results).findings);
+                    told
+                }
+                Question::FirstFlight => {
+                    let which = if scenario.name == "flight-active" { "server" } else { "client" };
+                    tables::flights(text, &results, which)
+                }
+            };
+            self.plot(text, page, scenario.name, &told)?;
+            shares(text, &results)?;
+            findings.extend(told.findings);
+        }
+        findings.extend(self.repeats(text)?);
+        Ok(findings)
+    }
+
+    fn plot(&self, text: &mut String, page: &Path, name: &str, told: &Told) -> Result<()> {
+        if told.bars.is_empty() {
+            return Ok(());
+        }
+        let sizes = if self.kind.2 { "" } else { "-unstated" };
+        let file = format!("benefit-{}-{}{sizes}-{name}.svg", self.kind.0.name(), self.kind.1.name());
+        let title = format!("{name}: change of completion time, {}", words(self.kind).replace('`', ""));
+        let place = page.with_file_name(&file);
+        std::fs::write(&place, svg::changes(&title, &told.bars))
+            .with_context(|| format!("cannot write {}", place.display()))?;
+        Ok(writeln!(text, "\n![change of completion time with its interval, and the target]({file})")?)
+    }
+
+    /// Repeated packets over all cases with a CUBIC beside the product.
+    fn repeats(&self, text: &mut String) -> Result<Option<Finding>> {
+        let (mut ours, mut theirs) = (0.0, 0.0);
+        for case in cases(&self.results, "product") {
+            let of = |arm| side(&self.results, &case, Which::of(arm));
+            if let (Some(is), Some(was)) = (of("product"), of("cubic")) {
+                ours += is.again;
+                theirs += was.again;
+            }
+        }
+        if theirs == 0.0 {
+            return Ok(None);
+        }
+        let ratio = ours / theirs;
+        writeln!(text, "\nRepeats a transfer, summed over all cases: cubic {theirs:.2}, product {ours:.2}.")?;
+        Ok(Some(Finding {
+            what: "repeats over all cases against cubic".to_owned(),
+            found: format!("{} of cubic's", percent(ratio).trim_start_matches('+')),
+            target: "50.0 % or less".to_owned(),
+            beyond: ratio - 0.5,
+        }))
+    }
+}
+
+/// What the gateway knew.
+fn shares(text: &mut String, results: &[&RunResult]) -> Result<()> {
+    let mut paths: Vec<(String, Vec<String>)> = Vec::new();
+    for learnt in results.iter().flat_map(|result| &result.learnt) {
+        let share = |share: Option<u64>| share.map_or("none".to_owned(), |share| share.to_string());
+        let word = format!("{} to {}", share(learnt.share_before), share(learnt.share_after));
+        match paths.iter_mut().find(|(case, _)| *case == learnt.case) {
+            Some((_, words)) => words.push(word),
+            None => paths.push((learnt.case.clone(), vec![word])),
+        }
+    }
+    let words: Vec<String> = paths.iter().map(|(case, words)| format!("{case}: {}", words.join(", "))).collect();
+    Ok(writeln!(
+        text,
+        "\nThe gateway's share in segments, from when timing began to its end, by seed. {}.",
+        words.join("; ")
+    )?)
+}
+
+/// A run in a few lines, for who ran it.
+pub fn summary(result: &RunResult) -> String {
+    let mut text = format!("{}: ", result.run.name());
+    match &result.fault {
+        Some(fault) => writeln!(text, "counts for nothing: {fault}").ok(),
+        None => writeln!(text, "{} transfers in {:.0} s", result.transfers.len(), result.seconds).ok(),
+    };
+    let mut arms: Vec<&str> = result.transfers.iter().map(|transfer| transfer.arm.as_str()).collect();
+    arms.sort_unstable();
+    arms.dedup();
+    for arm in arms {
+        for case in cases(&[result], arm) {
+            if let Some(side) = side(&[result], &case, Which::of(arm)) {
+                writeln!(
+                    text,
+                    "  {:<28} {:>9} B  {arm:<22} mean {:>7.1} median {:>7.1} p95 {:>7.1} bound {:>7.1} ms, repeats {:.2}, first \
+                     flight {:.1} ({})",
+                    case.case,
+                    case.bytes,
+                    side.mean.value,
+                    side.median,
+                    side.p95,
+                    side.bound_ms,
+                    side.again,
+                    side.first_flight,
+                    side.transfers
+                )
+                .ok();
+            }
+        }
+    }
+    for learnt in &result.learnt {
+        writeln!(
+            text,
+            "  {}: share {:?} to {:?} after {} transfers; agent: {}",
+            learnt.case,
+            learnt.share_before,
+            learnt.share_after,
+            learnt.transfers,
+            learnt.agent.as_deref().unwrap_or("none")
+        )
+        .ok();
+    }
+    if let Some(flights) = &result.flights {
+        writeln!(text, "  {flights:?}").ok();
+    }
+    text
+}

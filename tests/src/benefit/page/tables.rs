@@ -1,0 +1,313 @@
+//! A table for each question, worst rows first.
+
+use std::fmt::Write as _;
+
+use super::cells::{Case, Side, Which, cases, change, pooled_median, side};
+use super::targets::{self, Finding};
+use crate::accuracy::svg::Bar;
+use crate::benefit::flight::Flights;
+use crate::benefit::result::RunResult;
+use crate::benefit::scenario::Question;
+use crate::benefit::statistics::Mean;
+
+/// What a question's table gives besides its text.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    pub(super) findings: Vec<Finding>,
+    pub(super) bars: Vec<Bar>,
+}
+
+struct Row {
+    /// Rows with the largest come first.
+    order: f64,
+    text: String,
+}
+
+pub(super) fn percent(value: f64) -> String {
+    format!("{:+.1} %", value * 100.0)
+}
+
+fn with_interval(mean: Mean) -> String {
+    match mean.half_width {
+        Some(half) => format!("{} ± {:.1}", percent(mean.value), half * 100.0),
+        None => percent(mean.value),
+    }
+}
+
+fn time(side: &Side) -> String {
+    let half = side.mean.half_width.map(|half| format!(" ± {half:.1}")).unwrap_or_default();
+    format!("{:.1}{half}", side.mean.value)
+}
+
+fn size(bytes: u64) -> String {
+    if bytes >= 1_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{} KB", bytes / 1_000) }
+}
+
+fn name(case: &Case) -> String {
+    format!("{}, {}", case.case, size(case.bytes))
+}
+
+fn print(text: &mut String, mut rows: Vec<Row>) {
+    rows.sort_by(|a, b| b.order.total_cmp(&a.order));
+    for row in rows {
+        *text += &row.text;
+    }
+}
+
+/// The product against every other arm of a question, by completion time.
+pub(super) fn against(text: &mut String, results: &[&RunResult], question: Question, others: &[&str]) -> Told {
+    let mut told = Told::default();
+    for other in others {
+        writeln!(
+            text,
+            "\nAgainst `{other}` (times in ms, mean of seeds with its 95 % interval; p95 over all transfers):\n\n| path, \
+             size | wire's bound | {other} | p95 | product | p95 | change | target | repeats a transfer | first flight | \
+             transfers |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+        )
+        .ok();
+        let mut rows = Vec::new();
+        for case in cases(results, "product") {
+            let (ours, theirs) = (Which::of("product"), Which::of(other));
+            let (Some(is), Some(was)) = (side(results, &case, ours), side(results, &case, theirs)) else { continue };
+            let Some(by) = change(results, &case, ours, theirs) else { continue };
+            let target = match *other {
+                "cubic" => targets::change(question, &case.case, case.bytes),
+                "bbr" => Some(targets::WORSE_MOST),
+                _ => None,
+            };
+            rows.push(Row {
+                order: by.value - target.unwrap_or(0.0),
+                text: format!(
+                    "| {} | {:.1} | {} | {:.1} | {} | {:.1} | {} | {} | {:.2} → {:.2} | {:.1} → {:.1} | {} + {} |\n",
+                    name(&case),
+                    is.bound_ms,
+                    time(&was),
+                    was.p95,
+                    time(&is),
+                    is.p95,
+                    with_interval(by),
+                    target.map_or("-".to_owned(), |target| format!("{} or less", percent(target))),
+                    was.again,
+                    is.again,
+                    was.first_flight,
+                    is.first_flight,
+                    was.transfers,
+                    is.transfers
+                ),
+            });
+            let what = format!("{} against {other}", name(&case));
+            if let Some(target) = target {
+                told.findings.push(Finding {
+                    what: format!("{what}: completion time"),
+                    found: with_interval(by),
+                    target: format!("{} or less", percent(target)),
+                    beyond: by.value - target,
+                });
+            }
+            further(&mut told, question, other, (&what, &case), (&is, &was, by));
+            if *other == "cubic" {
+                let label = name(&case);
+                told.bars.push(Bar { label, value: by.value, half: by.half_width.unwrap_or(0.0), mark: target });
+            }
+        }
+        print(text, rows);
+    }
+    if question == Question::Grid {
+        pooled(text, results, &mut told);
+    }
+    told
+}
+
+/// Targets besides the mean.
+fn further(
+    told: &mut Told,
+    question: Question,
+    other: &str,
+    (what, case): (&str, &Case),
+    (is, was, by): (&Side, &Side, Mean),
+) {
+    let tail = matches!((question, other), (Question::Together, "cubic") | (Question::Grid, "static24"));
+    if tail {
+        told.findings.push(Finding {
+            what: format!("{what}: p95"),
+            found: format!("{:.0} ms", is.p95),
+            target: format!("{:.0} ms or less", was.p95),
+            beyond: is.p95 / was.p95 - 1.0,
+        });
+    }
+    if other == "cubic" && question != Question::Fairness {
+        let most = targets::repeats_most(was.again);
+        told.findings.push(Finding {
+            what: format!("{what}: repeats a transfer"),
+            found: format!("{:.2}", is.again),
+            target: format!("{most:.2} or less"),
+            beyond: is.again - most,
+        });
+    }
+    if question == Question::Together && other == "cubic" && case.case != "30 senders" {
+        told.findings.push(Finding {
+            what: format!("{what}: interval off zero"),
+            found: with_interval(by),
+            target: "off zero".to_owned(),
+            beyond: if by.is_off_zero() { -1.0 } else { 0.001 },
+        });
+    }
+}
+
+fn pooled(text: &mut String, results: &[&RunResult], told: &mut Told) {
+    const BYTES: u64 = 200_000;
+    const TARGET: f64 = -0.25;
+    for other in ["cubic", "static24"] {
+        let Some((by, ours, theirs)) = pooled_median(results, BYTES, "product", other) else { continue };
+        writeln!(
+            text,
+            "\n{} over all paths of this table, median: {other} {theirs:.0} ms, product {ours:.0} ms, {}.",
+            size(BYTES),
+            percent(by)
+        )
+        .ok();
+        if other == "cubic" {
+            told.findings.push(Finding {
+                what: format!("grid, {} pooled median", size(BYTES)),
+                found: percent(by),
+                target: format!("{} or less", percent(TARGET)),
+                beyond: by - TARGET,
+            });
+        }
+    }
+}
+
+/// What senders notice of neighbours on advice.
+pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -> Told {
+    let mut told = Told::default();
+    let beside = format!("{other} beside product");
+    let Some(_) = cases(results, &beside).first() else { return told };
+    writeln!(
+        text,
+        "\nEvery second sender is `{other}` without advice; the same senders where all are `{other}` (times in ms):\n\n| \
+         senders, size | all {other} | half {other} | change | the product beside them | repeats a transfer |\n| --- | \
+         --- | --- | --- | --- | --- |"
+    )
+    .ok();
+    let mut rows = Vec::new();
+    let mut changes = Vec::new();
+    for case in cases(results, &beside) {
+        let (mixed, alone) = (Which { arm: &beside, odd: true }, Which { arm: other, odd: true });
+        let (Some(is), Some(was)) = (side(results, &case, mixed), side(results, &case, alone)) else { continue };
+        let Some(by) = change(results, &case, mixed, alone) else { continue };
+        let product = side(results, &case, Which::of("product beside others"));
+        rows.push(Row {
+            order: by.value,
+            text: format!(
+                "| {} | {} | {} | {} | {} | {:.2} → {:.2} |\n",
+                name(&case),
+                time(&was),
+                time(&is),
+                with_interval(by),
+                product.as_ref().map_or("-".to_owned(), time),
+                was.again,
+                is.again
+            ),
+        });
+        told.bars.push(Bar {
+            label: name(&case),
+            value: by.value,
+            half: by.half_width.unwrap_or(0.0),
+            mark: Some(0.12),
+        });
+        told.findings.push(Finding {
+            what: format!("fairness, {} beside {other}", case.case),
+            found: with_interval(by),
+            target: "+12.0 % or less".to_owned(),
+            beyond: by.value - 0.12,
+        });
+        changes.push(by.value);
+    }
+    print(text, rows);
+    if let Some(mean) = Mean::of(&changes) {
+        told.findings.push(Finding {
+            what: format!("fairness beside {other}, average over the counts of senders"),
+            found: percent(mean.value),
+            target: "within 5 %".to_owned(),
+            beyond: mean.value.abs() - 0.05,
+        });
+        writeln!(text, "\nAverage over the counts: {}.", percent(mean.value)).ok();
+    }
+    told
+}
+
+/// Losses of many starts at once.
+pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Told {
+    let mut told = Told::default();
+    let mut all: Vec<&str> =
+        results.iter().flat_map(|result| &result.carried).map(|carried| carried.case.as_str()).collect();
+    all.sort_unstable();
+    all.dedup();
+    text.push_str(
+        "\nPackets lost at the full queue:\n\n| burst | cubic | product | ratio |\n| --- | --- | --- | --- |\n",
+    );
+    for case in all {
+        let loss = |arm: &str| {
+            let per_seed = results.iter().flat_map(|result| &result.carried);
+            let of_it: Vec<f64> = per_seed
+                .filter(|carried| carried.case == case && carried.arm == arm)
+                .map(|carried| carried.dropped as f64 / (carried.dropped + carried.delivered).max(1) as f64)
+                .collect();
+            Mean::of(&of_it)
+        };
+        let (Some(was), Some(is)) = (loss("cubic"), loss("product")) else { continue };
+        let (was_text, is_text) = (with_interval(was), with_interval(is));
+        writeln!(text, "| {case} | {was_text} | {is_text} | {:.2} |", is.value / was.value).ok();
+        told.findings.push(Finding {
+            what: format!("{case}: packets lost"),
+            found: is_text,
+            target: format!("{was_text} or less"),
+            beyond: is.value - was.value,
+        });
+    }
+    told
+}
+
+/// First flights as planned.
+pub(super) fn flights(text: &mut String, results: &[&RunResult], which: &str) -> Told {
+    const TARGET: f64 = 0.995;
+    let mut told = Told::default();
+    let mut sum = Flights::default();
+    results.iter().filter_map(|result| result.flights.as_ref()).for_each(|flights| sum.add(flights));
+    let judged = sum.connections - sum.moved;
+    if judged == 0 {
+        return told;
+    }
+    let part = |count: u32, of: u32| format!("{:.2} %", f64::from(count) / f64::from(of.max(1)) * 100.0);
+    writeln!(
+        text,
+        "\nConnections opened from the {which}: {} seen, of {} of them the agent's word changed meanwhile (they count for \
+         nothing else).\n\n| what | connections | part |\n| --- | --- | --- |\n| all as planned | {} | {} |\n| segments \
+         before the first acknowledgement exact | {} | {} |\n| median distance after the tenth within 10 % | {} of {} | {} \
+         |\n| no burst over 2 after the tenth | {} of {} | {} |\n\nPlanned windows (times): {}. Segments more or fewer than \
+         planned (times): {}.",
+        sum.connections,
+        sum.moved,
+        sum.right,
+        part(sum.right, judged),
+        sum.exact,
+        part(sum.exact, judged),
+        sum.spaced,
+        sum.paced,
+        part(sum.spaced, sum.paced),
+        sum.smooth,
+        sum.paced,
+        part(sum.smooth, sum.paced),
+        sum.windows.iter().map(|(window, times)| format!("{window} ({times})")).collect::<Vec<_>>().join(", "),
+        sum.off.iter().map(|(off, times)| format!("{off:+} ({times})")).collect::<Vec<_>>().join(", ")
+    )
+    .ok();
+    let found = f64::from(sum.right) / f64::from(judged);
+    told.findings.push(Finding {
+        what: format!("first flights as planned, opened from the {which}, of {judged}"),
+        found: part(sum.right, judged),
+        target: "99.50 % or more".to_owned(),
+        beyond: TARGET - found,
+    });
+    told
+}

@@ -1,0 +1,99 @@
+//! The paths on which transfers are timed, and the wire's own bound on each.
+
+use std::time::Duration;
+
+use spand_proto::units::BytesPerSecond;
+
+use crate::lab::path::{Hop, LinkConfig, PathConfig, Queue};
+
+/// IP and TCP headers with timestamps.
+const HEADER_BYTES: u64 = 52;
+/// Delay of the access link, of which the one-way delay is a part.
+const ACCESS_DELAY: Duration = Duration::from_millis(1);
+/// Packets before the access link: it shall drop none.
+const ACCESS_QUEUE: u32 = 10_000;
+
+/// One path from servers to clients.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Way {
+    /// Rate of the bottleneck in kbit/s of IP bytes.
+    pub kbit: u64,
+    /// One-way delay, the same back.
+    pub one_way_ms: u64,
+    /// Packets that the bottleneck's queue holds, drop-tail.
+    pub queue_packets: u32,
+    /// Rate of a link before the bottleneck, in kbit/s.
+    pub access_kbit: Option<u64>,
+    /// Payload of a full segment with timestamps.
+    pub mss: u64,
+}
+
+impl Way {
+    /// A path of the reference measurements: segments of 1,000 bytes, 10 packets of queue, an access link of 10 Mbit/s.
+    pub const fn reference(kbit: u64, one_way_ms: u64) -> Self {
+        Self { kbit, one_way_ms, queue_packets: 10, access_kbit: Some(10_000), mss: 1_000 }
+    }
+
+    /// A path with a queue of one bandwidth-delay product and usual segments.
+    pub fn deep(mbit: u32, rtt_ms: u32) -> Self {
+        // Full packets of 1,500 bytes.
+        let queue_packets = mbit * 1_000 * rtt_ms / 8 / 1_500;
+        let (kbit, one_way_ms) = (u64::from(mbit) * 1_000, u64::from(rtt_ms / 2));
+        Self { kbit, one_way_ms, queue_packets, access_kbit: None, mss: 1_448 }
+    }
+
+    /// For the emulator.
+    pub fn config(&self, seed: u64) -> PathConfig {
+        let rate = |kbit: u64| Some(BytesPerSecond(kbit * 125));
+        let delay = Duration::from_millis(self.one_way_ms);
+        let queue = Queue::Packets(self.queue_packets);
+        let down = match self.access_kbit {
+            None => LinkConfig::new(Hop::new(rate(self.kbit), queue, delay)),
+            Some(access) => {
+                let first = Hop::new(rate(access), Queue::Packets(ACCESS_QUEUE), ACCESS_DELAY);
+                let second = Hop::new(rate(self.kbit), queue, delay.saturating_sub(ACCESS_DELAY));
+                LinkConfig { further: [Some(second), None], ..LinkConfig::new(first) }
+            }
+        };
+        PathConfig { down, up: LinkConfig::new(Hop::new(None, queue, delay)), seed }
+    }
+
+    /// Largest IP packet of its clients' link.
+    pub const fn mtu(&self) -> u64 {
+        self.mss + HEADER_BYTES
+    }
+
+    /// Round trip of an empty path, transmission left out.
+    pub const fn rtt(&self) -> Duration {
+        Duration::from_millis(2 * self.one_way_ms)
+    }
+
+    /// What no sender can be faster than: all packets through the narrowest link, and a round trip.
+    pub fn bound_ms(&self, bytes: u64) -> f64 {
+        let narrowest = self.access_kbit.unwrap_or(self.kbit).min(self.kbit);
+        let on_the_wire = bytes + bytes.div_ceil(self.mss) * HEADER_BYTES;
+        (on_the_wire * 8) as f64 / narrowest as f64 + self.rtt().as_secs_f64() * 1e3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_transmission_and_a_round_trip() {
+        let s1 = Way::reference(1_600, 52);
+        // Thirty packets of 1,052 bytes at 200 bytes a millisecond.
+        assert!((s1.bound_ms(30_000) - (157.8 + 104.0)).abs() < 1e-9, "{}", s1.bound_ms(30_000));
+        // The access link is the narrower one.
+        let s3 = Way::reference(45_000, 202);
+        assert!((s3.bound_ms(1_000) - (0.8416 + 404.0)).abs() < 1e-9, "{}", s3.bound_ms(1_000));
+    }
+
+    #[test]
+    fn a_deep_queue_holds_what_the_path_does() {
+        assert_eq!(Way::deep(20, 60).queue_packets, 100);
+        assert_eq!(Way::deep(20, 60).config(1).base_rtt(), Duration::from_millis(60));
+        assert_eq!(Way::reference(1_600, 52).config(1).base_rtt(), Duration::from_millis(104));
+    }
+}

@@ -1,0 +1,92 @@
+//! Which runs a campaign is made of, and in which order.
+
+use super::result::Run;
+use super::scenario::{self, Question, Scenario, Work};
+use crate::product::{Mode, Way};
+
+/// Seconds that a run takes besides its transfers.
+const AROUND_S: f64 = 12.0;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Campaign {
+    /// How starts are applied.
+    pub way: Way,
+    /// Modes of the agent.
+    pub modes: Vec<Mode>,
+    /// Whether sizes are stated.
+    pub stated: bool,
+    /// Seeds: from this one on ...
+    pub first_seed: u64,
+    /// ... so many.
+    pub seeds: u64,
+    /// Scenarios by name; empty: all but the quick one.
+    pub scenarios: Vec<String>,
+}
+
+/// A run of the campaign.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// What is run.
+    pub scenario: Scenario,
+    /// With which mode and seed.
+    pub run: Run,
+}
+
+impl Campaign {
+    /// Every run, seed by seed: a campaign that is cut short has all scenarios, with fewer seeds.
+    pub fn runs(&self) -> Vec<Planned> {
+        let mut runs = Vec::new();
+        for seed in (self.first_seed..).take(usize::try_from(self.seeds).unwrap_or(usize::MAX)) {
+            for scenario in scenario::all() {
+                let wanted = match self.scenarios.as_slice() {
+                    [] => scenario.name != "quick",
+                    names => names.iter().any(|name| name == scenario.name),
+                };
+                // Without an agent nobody says how a first flight should be.
+                if !wanted || (scenario.question == Question::FirstFlight && self.way == Way::None) {
+                    continue;
+                }
+                for mode in &self.modes {
+                    let run = Run::of(&scenario, self.way, *mode, self.stated, seed);
+                    runs.push(Planned { scenario: scenario.clone(), run });
+                }
+            }
+        }
+        runs
+    }
+}
+
+impl Planned {
+    /// About how long it takes.
+    pub fn seconds(&self) -> f64 {
+        let Scenario { sites, learn_bytes: (least, most), learn, work, .. } = &self.scenario;
+        // The mean of sizes spaced by factor.
+        let mean = (most - least) as f64 / (*most as f64 / *least as f64).ln();
+        let mut lanes = std::collections::BTreeMap::<u8, f64>::new();
+        for site in sites {
+            let rest = site.path.rtt().as_secs_f64() + 0.1;
+            // A few round trips of slow start besides the bound.
+            let seconds = |bytes: f64| {
+                let kbit = site.path.access_kbit.unwrap_or(site.path.kbit).min(site.path.kbit);
+                bytes * 8.0 / (kbit as f64 * 1e3) + 5.0 * site.path.rtt().as_secs_f64() + rest
+            };
+            let learning = if site.is_product() { f64::from(*learn) * seconds(mean) } else { 0.0 };
+            let timed = match *work {
+                Work::Sizes { bytes, rounds } => {
+                    bytes.iter().map(|bytes| seconds(*bytes as f64)).sum::<f64>() * f64::from(rounds)
+                }
+                Work::Flights { bytes, connections, .. } => {
+                    seconds(bytes as f64) * f64::from(connections) / sites.len() as f64
+                }
+                Work::Rounds { .. } => 0.0,
+            };
+            *lanes.entry(site.lane).or_default() += learning + timed;
+        }
+        let rounds = match *work {
+            Work::Rounds { rounds, warm, every_ms, .. } => f64::from(rounds + warm) * every_ms as f64 / 1e3,
+            _ => 0.0,
+        };
+        lanes.values().copied().fold(0.0, f64::max) + rounds + AROUND_S
+    }
+}

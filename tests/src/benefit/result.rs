@@ -1,0 +1,150 @@
+//! What is kept of a run: one file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::flight::Flights;
+use super::scenario::Scenario;
+use crate::accuracy::result::Health;
+use crate::product::{Mode, Way};
+
+/// Which run.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Run {
+    /// The scenario's name.
+    pub scenario: String,
+    /// How starts were applied.
+    pub way: Way,
+    /// The agent's mode.
+    pub mode: Mode,
+    /// Whether the server stated each transfer's size.
+    pub stated: bool,
+    /// Seed of the order, the jitter and the paths.
+    pub seed: u64,
+}
+
+impl Run {
+    /// One run of a scenario.
+    pub fn of(scenario: &Scenario, way: Way, mode: Mode, stated: bool, seed: u64) -> Self {
+        Self { scenario: scenario.name.to_owned(), way, mode, stated, seed }
+    }
+
+    /// In file names and progress.
+    pub fn name(&self) -> String {
+        let sizes = if self.stated { "" } else { "-unstated" };
+        format!("{}-{}{sizes}/{}-{}", self.way.name(), self.mode.name(), self.scenario, self.seed)
+    }
+
+    fn file(&self, out: &Path) -> PathBuf {
+        out.join(format!("{}.json", self.name()))
+    }
+}
+
+/// One timed transfer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Measured {
+    /// The site's case.
+    pub case: String,
+    /// Who sent it.
+    pub arm: String,
+    /// Bytes.
+    pub bytes: u64,
+    /// Client of the site.
+    pub client: u8,
+    /// Round.
+    pub round: u32,
+    /// From the first packet to the acknowledgement of the last byte, at the sender.
+    pub completion_ms: f64,
+    /// What no sender can be faster than, alone on the path.
+    pub bound_ms: f64,
+    /// Data packets.
+    pub packets: u32,
+    /// Those that repeat.
+    pub again: u32,
+    /// Packets before the first acknowledgement.
+    pub first_flight: u32,
+}
+
+/// What a product's path taught the gateway.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Learnt {
+    /// The site's case.
+    pub case: String,
+    /// Transfers before anything was timed.
+    pub transfers: u32,
+    /// The estimate's share in segments when timing began and when it ended; nothing where there was no estimate.
+    pub share_before: Option<u64>,
+    /// The same at the end.
+    pub share_after: Option<u64>,
+    /// What the agent said of a connection there when timing began: segments, and why; nothing without an agent.
+    pub agent: Option<String>,
+}
+
+/// What a path carried while transfers were timed.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Carried {
+    /// The site's case.
+    pub case: String,
+    /// Who sent.
+    pub arm: String,
+    /// Packets delivered towards clients.
+    pub delivered: u64,
+    /// Packets lost at the full queue.
+    pub dropped: u64,
+}
+
+/// A run's result.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct RunResult {
+    /// Which run.
+    pub run: Run,
+    /// Whether the lab did what it was told.
+    pub health: Health,
+    /// The product's paths.
+    pub learnt: Vec<Learnt>,
+    /// Timed transfers.
+    pub transfers: Vec<Measured>,
+    /// All paths.
+    pub carried: Vec<Carried>,
+    /// First flights, where the scenario looks at them.
+    pub flights: Option<Flights>,
+    /// Why it means nothing; nothing where it is sound.
+    pub fault: Option<String>,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// The result of a run, where there is one.
+pub fn read(out: &Path, run: &Run) -> Option<RunResult> {
+    let result: RunResult = serde_json::from_slice(&std::fs::read(run.file(out)).ok()?).ok()?;
+    (result.run == *run).then_some(result)
+}
+
+/// Every result under `out`, in order of their names.
+pub fn read_all(out: &Path) -> Result<Vec<RunResult>> {
+    let folders = || std::fs::read_dir(out).with_context(|| format!("cannot read {}", out.display()));
+    let mut files = Vec::new();
+    for folder in folders()?.filter_map(Result::ok).filter(|entry| entry.path().is_dir()) {
+        let inside = std::fs::read_dir(folder.path())?.filter_map(|entry| Some(entry.ok()?.path()));
+        files.extend(inside.filter(|file| file.extension().is_some_and(|extension| extension == "json")));
+    }
+    files.sort();
+    let read = |file: &PathBuf| {
+        let text = std::fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+        serde_json::from_slice(&text).with_context(|| format!("{} is no result: remove it", file.display()))
+    };
+    files.iter().map(read).collect()
+}
+
+/// Leaves a result: whole, or not at all.
+pub fn write(out: &Path, result: &RunResult) -> Result<()> {
+    let file = result.run.file(out);
+    let folder = file.parent().context("a result lies in a folder")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let beside = file.with_extension(format!("tmp-{}", std::process::id()));
+    std::fs::write(&beside, serde_json::to_vec(result)?)
+        .with_context(|| format!("cannot write {}", beside.display()))?;
+    std::fs::rename(&beside, &file).with_context(|| format!("cannot write {}", file.display()))
+}

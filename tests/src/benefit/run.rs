@@ -1,0 +1,138 @@
+//! One run from end to end: the lab, the learning, the timed transfers, and what their packets show.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::flight;
+use super::result::{Learnt, Measured, Run, RunResult};
+use super::scenario::{Scenario, Work};
+use super::stage::{Programs, Recorded, Stage};
+use super::work::{self, Asked, Done, Progress};
+use crate::accuracy::result::Health;
+use crate::product::Way;
+
+/// Time between two words about how far it is.
+const SAY_PERIOD: Duration = Duration::from_secs(10);
+/// Time for the last acknowledgements and ends of connections.
+const SETTLE: Duration = Duration::from_millis(1_500);
+
+/// Runs `scenario`; `say` hears how far it is.
+pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&str) + Sync)) -> Result<RunResult> {
+    let begin = Instant::now();
+    let mut stage = Stage::build(scenario, run, programs)?;
+    let taught = watched(say, "learning", |progress| work::learn(&stage, scenario, run.seed, progress))?;
+    stage.product.check()?;
+    thread::sleep(SETTLE);
+    let advised: Vec<(usize, u64)> =
+        (0..).zip(&scenario.sites).filter(|(_, site)| site.is_product()).map(|(n, site)| (n, site.path.mss)).collect();
+    let said = if run.way == Way::None { Vec::new() } else { stage.wait_for_advice(&advised)? };
+    let shares = |stage: &Stage| (0..scenario.sites.len()).map(|n| stage.share(n)).collect::<Result<Vec<_>>>();
+    let before = shares(&stage)?;
+    let recording = stage.record()?;
+    let (done, flights) = match scenario.work {
+        Work::Flights { .. } => {
+            let (done, planned) = watched(say, "timed", |progress| flight::connect(&stage, scenario, progress))?;
+            (done, Some(planned))
+        }
+        _ => (watched(say, "timed", |progress| work::timed(&stage, scenario, run.seed, progress))?, None),
+    };
+    stage.product.check()?;
+    thread::sleep(SETTLE);
+    let recorded = stage.recorded(recording, &scenario.sites)?;
+    let after = shares(&stage)?;
+    let mut health = Health {
+        transfers: done.asked.len() as u64,
+        failed: done.failed,
+        captured: recorded.packets.0,
+        tap_dropped: recorded.packets.1,
+        ..Health::default()
+    };
+    health.add_paths(&stage.lab.emulator);
+    let mut learnt = Vec::new();
+    for (place, (n, _)) in advised.into_iter().enumerate() {
+        learnt.push(Learnt {
+            case: scenario.sites.get(n).map_or_else(String::new, |site| site.case.clone()),
+            transfers: taught.get(n).copied().unwrap_or(0),
+            share_before: before.get(n).copied().flatten(),
+            share_after: after.get(n).copied().flatten(),
+            agent: said.get(place).cloned(),
+        });
+    }
+    let flights = flights.map(|planned| flight::judge(&planned, &recorded));
+    let (transfers, unseen) = if flights.is_some() { (Vec::new(), 0) } else { measured(scenario, &done, &recorded)? };
+    let fault = fault(&health, &learnt, &done, unseen);
+    for line in stage.product.stop(&stage.lab) {
+        say(&line);
+    }
+    let carried = recorded.carried;
+    let seconds = begin.elapsed().as_secs_f64();
+    Ok(RunResult { run: run.clone(), health, learnt, transfers, carried, flights, fault, seconds })
+}
+
+/// Why a run means nothing.
+fn fault(health: &Health, learnt: &[Learnt], done: &Done, unseen: usize) -> Option<String> {
+    if let Some(fault) = health.fault() {
+        return Some(fault);
+    }
+    if let Some(path) = learnt.iter().find(|path| path.share_before.is_none()) {
+        return Some(format!("the gateway learnt nothing of {} from {} transfers", path.case, path.transfers));
+    }
+    if done.failed > 0 || unseen > 0 {
+        return Some(format!("{} transfers broke, {unseen} were not seen whole", done.failed));
+    }
+    None
+}
+
+/// Timed transfers with what their packets showed, and how many did not show whole.
+fn measured(scenario: &Scenario, done: &Done, recorded: &Recorded) -> Result<(Vec<Measured>, usize)> {
+    let warm = if let Work::Rounds { warm, .. } = scenario.work { warm } else { 0 };
+    let mut unseen = 0;
+    let mut all = Vec::new();
+    for Asked { site, client, round, bytes, flow, offset } in done.asked.iter().copied() {
+        let Some(round) = round.checked_sub(warm) else { continue };
+        let site = scenario.sites.get(site).context("a site of this scenario")?;
+        let Some(seen) = recorded.timelines.get(&flow).and_then(|timeline| timeline.transfer(offset, bytes)) else {
+            unseen += 1;
+            continue;
+        };
+        all.push(Measured {
+            case: site.case.clone(),
+            arm: site.senders.label(client),
+            bytes,
+            client,
+            round,
+            completion_ms: seen.completion_ms,
+            bound_ms: site.path.bound_ms(bytes),
+            packets: seen.packets,
+            again: seen.again,
+            first_flight: seen.first_flight,
+        });
+    }
+    Ok((all, unseen))
+}
+
+/// Does `work` on this thread's behalf while `say` hears how far it is.
+fn watched<T: Send>(
+    say: &(dyn Fn(&str) + Sync),
+    what: &str,
+    work: impl FnOnce(&Progress) -> Result<T> + Send,
+) -> Result<T> {
+    let progress = Progress::default();
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&progress));
+        let mut said = Instant::now();
+        while !worker.is_finished() {
+            thread::sleep(Duration::from_millis(20));
+            if said.elapsed() >= SAY_PERIOD {
+                said = Instant::now();
+                let (done, planned) = (&progress.done, &progress.planned);
+                let (done, planned) = (done.load(Ordering::Relaxed), planned.load(Ordering::Relaxed));
+                say(&format!("{what}: {done} of {planned} transfers"));
+            }
+        }
+        worker.join().map_err(|panic| std::panic::resume_unwind(panic))?
+    })
+}

@@ -1,0 +1,220 @@
+//! The lab of a scenario: a host for each kind of sender, a path for each site, the product's programs.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use ipnet::{IpNet, Ipv4Net};
+use serde_json::Value;
+use spand_agent::control::{Explained, Reply, Request, ask};
+use tempfile::TempDir;
+
+use super::result::{Carried, Run};
+use super::scenario::{Arm, Scenario, Site};
+use super::timeline::{self, Timeline};
+use crate::lab::cgroup::Cgroup;
+use crate::lab::host::{Host, Mirrored};
+use crate::lab::namespace::Namespace;
+use crate::lab::tap::Tap;
+use crate::lab::topology::{NetworkPlan, SERVER_DEVICE, Topology};
+use crate::lab::traffic::{Conduct, Server};
+use crate::lab::truth::FlowId;
+use crate::product::{AgentSetup, GatewaySetup, Product, Way};
+
+/// The product's programs.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// The gateway.
+    pub gateway: PathBuf,
+    /// The agent.
+    pub agent: PathBuf,
+    /// Lines added to the agent's configuration.
+    pub agent_more: String,
+}
+
+/// Time that the agent gets to apply what the gateway learnt.
+const ADVICE_MAX: Duration = Duration::from_secs(6);
+
+/// A scenario's lab, everything running. Its programs end with the thread that built it.
+#[derive(Debug)]
+pub struct Stage {
+    /// The product.
+    pub product: Product,
+    /// Hosts by kind.
+    pub hosts: BTreeMap<Arm, Host>,
+    /// Namespaces and paths.
+    pub lab: Topology,
+    folder: TempDir,
+    _servers: Vec<Server>,
+    /// Whose sockets the agent takes; entered again for connections that the server opens.
+    pub cgroup: Option<Cgroup>,
+}
+
+/// Recordings under way, one at each host.
+#[derive(Debug)]
+pub struct Recording {
+    taps: Vec<(IpAddr, PathBuf, Tap)>,
+    carried: Vec<(u64, u64)>,
+}
+
+/// What the recordings held.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// Every connection.
+    pub timelines: BTreeMap<FlowId, Timeline>,
+    /// Packets written, and packets that the taps lost.
+    pub packets: (u64, u64),
+    /// What each path carried meanwhile.
+    pub carried: Vec<Carried>,
+}
+
+/// The prefix of a site: of the addresses for benchmarks (RFC 2544).
+pub fn prefix(site: usize) -> Result<IpNet> {
+    let third = u8::try_from(site).context("fewer than 256 sites")?;
+    Ok(Ipv4Net::new([198, 18, third, 0].into(), 24)?.into())
+}
+
+impl Stage {
+    /// Builds it and starts the product.
+    pub fn build(scenario: &Scenario, run: &Run, programs: &Programs) -> Result<Self> {
+        let plan = |(n, site): (usize, &Site)| {
+            let path = site.path.config(run.seed.wrapping_mul(1_000) + n as u64);
+            Ok(NetworkPlan { prefix: prefix(n)?, clients: site.clients, path })
+        };
+        let plans: Vec<NetworkPlan> = scenario.sites.iter().enumerate().map(plan).collect::<Result<_>>()?;
+        let lab = Topology::build(&plans)?;
+        for (network, site) in lab.networks.iter().zip(&scenario.sites) {
+            network.namespace.ip(&[&format!("link set wan0 mtu {}", site.path.mtu())])?;
+        }
+        let mut arms: Vec<Arm> =
+            scenario.sites.iter().flat_map(|site| (0..site.clients).map(|n| site.senders.to(n))).collect();
+        arms.sort_unstable();
+        arms.dedup();
+        let cgroup = if run.way == Way::Bpf { Some(Cgroup::make("spand-benefit")?) } else { None };
+        let mut hosts = BTreeMap::new();
+        let mut servers = Vec::new();
+        for (n, arm) in arms.into_iter().enumerate() {
+            let host = match arm {
+                Arm::Product => lab.server_host(),
+                // Senders of somebody else: the gateway's organisation does not see them.
+                other => lab.add_host(n, other.name(), Mirrored::No)?,
+            };
+            configure(&host.namespace, arm)?;
+            let conduct = Conduct { states_sizes: run.stated && arm == Arm::Product, ..Conduct::default() };
+            let start = || Server::start_with(&host.namespace, lab.port, &conduct);
+            servers.push(match &cgroup {
+                Some(cgroup) if arm == Arm::Product => cgroup.enter(start)?,
+                _ => start()?,
+            });
+            hosts.insert(arm, host);
+        }
+        let folder = tempfile::Builder::new().prefix("spand-benefit-").tempdir().context("cannot make a folder")?;
+        let mut product = Product::start_gateway(&lab, &programs.gateway, &GatewaySetup::default(), folder.path())?;
+        if run.way != Way::None {
+            let include = (0..).zip(&scenario.sites).filter(|(_, site)| site.is_product());
+            let setup = AgentSetup {
+                way: run.way,
+                mode: run.mode,
+                include: include.map(|(n, _)| prefix(n)).collect::<Result<_>>()?,
+                cgroup: cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),
+                more: programs.agent_more.clone(),
+            };
+            product.start_agent(&lab, &programs.agent, &setup)?;
+        }
+        Ok(Self { product, hosts, lab, folder, _servers: servers, cgroup })
+    }
+
+    /// Where a client of a site finds its sender.
+    pub fn server(&self, arm: Arm) -> Result<SocketAddr> {
+        let host = self.hosts.get(&arm).with_context(|| format!("there is no host {}", arm.name()))?;
+        Ok(SocketAddr::new(host.address, self.lab.port))
+    }
+
+    /// The gateway's share for a site, in segments; `None` where it has no estimate.
+    pub fn share(&self, site: usize) -> Result<Option<u64>> {
+        let (status, body) = self.product.api().get(&format!("/v1/networks/{}", prefix(site)?))?;
+        if status == 404 {
+            return Ok(None);
+        }
+        ensure!(status == 200, "the gateway answered {status} to a question about a network: {body}");
+        let answer: Value = serde_json::from_str(&body).context("the gateway's answer is no JSON")?;
+        Ok(answer.get("wc_segments").and_then(Value::as_u64))
+    }
+
+    /// What the agent says of a connection to a site now.
+    pub fn explained(&self, site: usize, bytes: Option<u64>, mss: u64) -> Result<Explained> {
+        let network = self.lab.networks.get(site).context("a network for each site")?;
+        let destination = *network.addresses.first().context("a client for each site")?;
+        match ask(&self.product.agent_socket(), &Request::Explain { destination, bytes, mss: Some(mss) }) {
+            Ok(Reply::Explained(explained)) => Ok(*explained),
+            Ok(other) => bail!("the agent answered another question: {other:?}"),
+            Err(failure) => bail!("the agent does not explain: {failure:?}"),
+        }
+    }
+
+    /// Waits until the agent applies advice on all these sites, or a little: what it does not apply stays so.
+    pub fn wait_for_advice(&self, sites: &[(usize, u64)]) -> Result<Vec<String>> {
+        let begin = Instant::now();
+        loop {
+            let explained: Vec<Explained> =
+                sites.iter().map(|(site, mss)| self.explained(*site, None, *mss)).collect::<Result<_>>()?;
+            if explained.iter().all(|one| one.applied) || begin.elapsed() > ADVICE_MAX {
+                let words = |one: &Explained| format!("{} segments ({})", one.window_segments, one.outcome);
+                return Ok(explained.iter().map(words).collect());
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    /// Starts recording at every host.
+    pub fn record(&self) -> Result<Recording> {
+        let tap = |(arm, host): (&Arm, &Host)| {
+            let file = self.folder.path().join(format!("{}.pcap", arm.name()));
+            let tap = Tap::start_at_host(&host.namespace, SERVER_DEVICE, &file)?;
+            Ok((host.address, file, tap))
+        };
+        Ok(Recording { taps: self.hosts.iter().map(tap).collect::<Result<_>>()?, carried: self.carried() })
+    }
+
+    /// Ends a recording and reads it.
+    pub fn recorded(&self, recording: Recording, sites: &[Site]) -> Result<Recorded> {
+        let mut recorded = Recorded::default();
+        for ((site, before), after) in sites.iter().zip(recording.carried).zip(self.carried()) {
+            let (delivered, dropped) = (after.0 - before.0, after.1 - before.1);
+            let arm = site.senders.label(site.clients.saturating_sub(1));
+            recorded.carried.push(Carried { case: site.case.clone(), arm, delivered, dropped });
+        }
+        for (address, file, tap) in recording.taps {
+            let counts = tap.finish()?;
+            recorded.packets.0 += counts.packets;
+            recorded.packets.1 += counts.dropped;
+            recorded.timelines.extend(timeline::read(&file, address, self.lab.port)?);
+            remove(&file)?;
+        }
+        Ok(recorded)
+    }
+
+    /// Delivered and dropped towards the clients of each path, up to now.
+    fn carried(&self) -> Vec<(u64, u64)> {
+        let of = |path: &crate::lab::path::PathCounters| {
+            (path.down.delivered.load(Relaxed), path.down.tail_drops.load(Relaxed))
+        };
+        self.lab.emulator.counters().iter().map(|path| of(path)).collect()
+    }
+}
+
+fn configure(host: &Namespace, arm: Arm) -> Result<()> {
+    host.default_congestion_control(arm.congestion_control())?;
+    let Some(window) = arm.initial_window() else { return Ok(()) };
+    let output = host.command("ip").args(["-4", "route", "show", "default"]).output().context("cannot run `ip`")?;
+    let route = String::from_utf8_lossy(&output.stdout);
+    host.ip(&[&format!("route change {} initcwnd {window}", route.trim())])
+}
+
+fn remove(file: &Path) -> Result<()> {
+    std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))
+}

@@ -1,0 +1,321 @@
+//! The transfers themselves: those from which the gateway learns, and those that are timed.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use rand::rngs::StdRng;
+use rand::seq::SliceRandom;
+use rand::{RngExt, SeedableRng};
+
+use super::scenario::{Arm, Scenario, Site, Work};
+use super::stage::Stage;
+use crate::lab::traffic::{Client, Plan};
+use crate::lab::truth::FlowId;
+use crate::product::interrupt;
+
+/// Transfers beyond the planned ones while a path has no estimate yet.
+const LEARN_MORE: u32 = 12;
+/// Pause after a transfer, besides a round trip: the last acknowledgements and the end of the connection pass.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A transfer that a client asked for and got.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// Index of its site.
+    pub(super) site: usize,
+    /// Client of the site.
+    pub(super) client: u8,
+    /// Round, the warm ones counted.
+    pub(super) round: u32,
+    /// Bytes.
+    pub(super) bytes: u64,
+    /// The connection, as its sender names it.
+    pub(super) flow: FlowId,
+    /// Bytes that the connection had carried before.
+    pub(super) offset: u64,
+}
+
+/// Everything that was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    /// Complete transfers.
+    pub(super) asked: Vec<Asked>,
+    /// Transfers that broke.
+    pub(super) failed: u64,
+}
+
+/// How far it is: transfers done of those planned.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) done: AtomicU32,
+    pub(super) planned: AtomicU32,
+}
+
+impl Progress {
+    fn one(&self) {
+        self.done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Lets the gateway learn on every path of the product; returns transfers by site, none for the others.
+pub(super) fn learn(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Vec<u32>> {
+    let paths = scenario.sites.iter().filter(|site| site.is_product()).count();
+    progress.planned.store(scenario.learn * u32::try_from(paths)?, Ordering::Relaxed);
+    let counts: Vec<AtomicU32> = scenario.sites.iter().map(|_| AtomicU32::new(0)).collect();
+    in_lanes(scenario, |sites| {
+        for index in sites {
+            let (Some(site), Some(count)) = (scenario.sites.get(index), counts.get(index)) else { continue };
+            if site.is_product() {
+                learn_site(stage, scenario, (index, site), seed, &|| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                    progress.one();
+                })?;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(counts.into_iter().map(AtomicU32::into_inner).collect())
+}
+
+fn learn_site(
+    stage: &Stage,
+    scenario: &Scenario,
+    (index, site): (usize, &Site),
+    seed: u64,
+    count: &(dyn Fn() + Sync),
+) -> Result<()> {
+    let mut dice = StdRng::seed_from_u64(seed ^ 0x1ea2 ^ (index as u64) << 32);
+    let mut sizes = spaced(scenario.learn_bytes, scenario.learn);
+    sizes.shuffle(&mut dice);
+    let waiting = Mutex::new(VecDeque::from(sizes));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let clients: Vec<u8> = site.senders.learners(site.clients).collect();
+    let work = |client: u8| {
+        while let Some(bytes) = next() {
+            transfer(stage, index, site, client, bytes)?;
+            count();
+            pause(site);
+        }
+        anyhow::Ok(())
+    };
+    let work = &work;
+    thread::scope(|scope| {
+        let side_by_side = clients.iter().copied().take(usize::from(site.learners));
+        let workers: Vec<_> = side_by_side.map(|client| scope.spawn(move || work(client))).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
+    })?;
+    // A path whose transfers taught nothing yet, such as one where all lost in slow start, gets a few more of the longest.
+    for n in 0..LEARN_MORE {
+        thread::sleep(Duration::from_millis(200));
+        if stage.share(index)?.is_some() {
+            return Ok(());
+        }
+        let client = clients.get(n as usize % clients.len().max(1)).context("a path without clients")?;
+        transfer(stage, index, site, *client, scenario.learn_bytes.1)?;
+        count();
+        pause(site);
+    }
+    Ok(())
+}
+
+/// So many sizes from the least to the most, evenly by factor.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes of transfers")]
+fn spaced((least, most): (u64, u64), count: u32) -> Vec<u64> {
+    let factor = most as f64 / least as f64;
+    let part = |n: u32| f64::from(n) / f64::from(count.saturating_sub(1).max(1));
+    (0..count).map(|n| (least as f64 * factor.powf(part(n))).round() as u64).collect()
+}
+
+/// Runs what is timed.
+pub(super) fn timed(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Done> {
+    match scenario.work {
+        Work::Sizes { bytes, rounds } => {
+            let all = scenario.sites.len() * bytes.len() * rounds as usize;
+            progress.planned.store(u32::try_from(all)?, Ordering::Relaxed);
+            let done = Mutex::new(Done::default());
+            in_lanes(scenario, |sites| sizes(stage, scenario, &sites, (bytes, rounds), seed, (&done, progress)))?;
+            Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+        }
+        Work::Rounds { .. } => rounds(stage, scenario, seed, progress),
+        Work::Flights { .. } => bail!("first flights are looked at elsewhere"),
+    }
+}
+
+/// Does `work` with the sites of each lane, lanes side by side.
+pub(super) fn in_lanes(scenario: &Scenario, work: impl Fn(Vec<usize>) -> Result<()> + Sync) -> Result<()> {
+    let mut lanes: Vec<u8> = scenario.sites.iter().map(|site| site.lane).collect();
+    lanes.sort_unstable();
+    lanes.dedup();
+    thread::scope(|scope| {
+        let workers: Vec<_> = lanes
+            .iter()
+            .map(|lane| {
+                let of_it = (0..).zip(&scenario.sites).filter(|(_, site)| site.lane == *lane).map(|(n, _)| n);
+                let sites: Vec<usize> = of_it.collect();
+                scope.spawn(|| work(sites))
+            })
+            .collect();
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a lane panicked"))?)
+    })
+}
+
+fn sizes(
+    stage: &Stage,
+    scenario: &Scenario,
+    sites: &[usize],
+    (bytes, rounds): (&[u64], u32),
+    seed: u64,
+    (done, progress): (&Mutex<Done>, &Progress),
+) -> Result<()> {
+    let mut dice = StdRng::seed_from_u64(seed ^ 0x51_2e5 ^ (sites.first().copied().unwrap_or(0) as u64) << 32);
+    for round in 0..rounds {
+        let mut order: Vec<(usize, u64)> =
+            sites.iter().flat_map(|site| bytes.iter().map(move |bytes| (*site, *bytes))).collect();
+        order.shuffle(&mut dice);
+        for (index, bytes) in order {
+            let site = scenario.sites.get(index).context("a site of this scenario")?;
+            let flow = transfer(stage, index, site, 0, bytes);
+            progress.one();
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            match flow {
+                Ok(flow) => done.asked.push(Asked { site: index, client: 0, round, bytes, flow, offset: 0 }),
+                Err(_) => done.failed += 1,
+            }
+            drop(done);
+            pause(site);
+        }
+    }
+    Ok(())
+}
+
+/// One transfer on a connection of its own.
+fn transfer(stage: &Stage, index: usize, site: &Site, client: u8, bytes: u64) -> Result<FlowId> {
+    if interrupt::came() {
+        bail!("interrupted");
+    }
+    let network = stage.lab.networks.get(index).context("a network for each site")?;
+    let from = *network.addresses.get(usize::from(client)).context("an address for each client")?;
+    let server = stage.server(site.senders.to(client))?;
+    let mut connected = network.namespace.enter(|| Client::connect(from, server))?;
+    let got = connected.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes))?;
+    Ok(FlowId { local: server, remote: got.local })
+}
+
+fn pause(site: &Site) {
+    thread::sleep(site.path.rtt() + PAUSE);
+}
+
+/// A client that asks once a round.
+struct Asker {
+    site: usize,
+    client: u8,
+    from: IpAddr,
+    server: SocketAddr,
+    persistent: bool,
+    bytes: u64,
+    begin: Instant,
+    /// When each round's start is due.
+    starts: Vec<Duration>,
+}
+
+fn rounds(stage: &Stage, scenario: &Scenario, seed: u64, progress: &Progress) -> Result<Done> {
+    let Work::Rounds { bytes, rounds, warm, within_ms, every_ms } = scenario.work else { bail!("no rounds") };
+    let clients: u32 = scenario.sites.iter().map(|site| u32::from(site.clients)).sum();
+    progress.planned.store(clients * (rounds + warm), Ordering::Relaxed);
+    // Time for all threads to stand before the first start.
+    let begin = Instant::now() + Duration::from_secs(1);
+    let mut askers = Vec::new();
+    for (index, (site, network)) in scenario.sites.iter().zip(&stage.lab.networks).enumerate() {
+        for (client, from) in (0..).zip(&network.addresses) {
+            // By client and case, not by who sends: all arms get the same starts.
+            let of_case = u64::from(site.clients) << 40;
+            let mut dice = StdRng::seed_from_u64(seed ^ of_case ^ u64::from(client) << 32);
+            let due = |round: u32| {
+                let jitter = Duration::from_secs_f64(dice.random::<f64>() * within_ms as f64 / 1e3);
+                Duration::from_millis(every_ms) * round + jitter
+            };
+            let arm: Arm = site.senders.to(client);
+            let asker = Asker {
+                site: index,
+                client,
+                from: *from,
+                server: stage.server(arm)?,
+                persistent: arm.is_persistent(),
+                bytes,
+                begin,
+                starts: (0..rounds + warm).map(due).collect(),
+            };
+            askers.push((network.namespace.clone(), asker));
+        }
+    }
+    let done = Mutex::new(Done::default());
+    thread::scope(|scope| {
+        let workers: Vec<_> = askers
+            .into_iter()
+            .map(|(namespace, asker)| {
+                let done = &done;
+                thread::Builder::new()
+                    .name("client".to_owned())
+                    .spawn_scoped(scope, move || {
+                        namespace.join_thread()?;
+                        asker.run(done, progress);
+                        anyhow::Ok(())
+                    })
+                    .context("cannot start a client")
+            })
+            .collect::<Result<_>>()?;
+        workers.into_iter().try_for_each(|worker| worker.join().map_err(|_| anyhow!("a client panicked"))?)
+    })?;
+    Ok(done.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+impl Asker {
+    fn run(&self, done: &Mutex<Done>, progress: &Progress) {
+        let mut open: Option<(Client, u64)> = None;
+        for (round, start) in (0..).zip(&self.starts) {
+            thread::sleep((self.begin + *start).saturating_duration_since(Instant::now()));
+            if interrupt::came() {
+                return;
+            }
+            let asked = self.ask(&mut open, round);
+            progress.one();
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Ok(asked) = asked {
+                done.asked.push(asked);
+            } else {
+                open = None;
+                done.failed += 1;
+            }
+        }
+    }
+
+    fn ask(&self, open: &mut Option<(Client, u64)>, round: u32) -> Result<Asked> {
+        let (mut client, offset) = match open.take() {
+            Some(kept) => kept,
+            None => (Client::connect(self.from, self.server)?, 0),
+        };
+        let got = client.ask(&Plan::transfer(Plan::AS_THE_HOST, self.bytes))?;
+        let flow = FlowId { local: self.server, remote: got.local };
+        if self.persistent {
+            *open = Some((client, offset + self.bytes));
+        }
+        Ok(Asked { site: self.site, client: self.client, round, bytes: self.bytes, flow, offset })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_spaced_by_factor() {
+        assert_eq!(spaced((10, 1_000), 3), [10, 100, 1_000]);
+        assert_eq!(spaced((10, 1_000), 1), [10]);
+        assert_eq!(spaced((30_000, 4_000_000), 20).len(), 20);
+    }
+}

@@ -1,0 +1,144 @@
+//! What the product does to real transfers (`make benefit`): runs the scenarios that have no result yet, one after another,
+//! and makes the results page.
+//!
+//! Each run has a process of its own and leaves one file, so a campaign can be cut at any point and go on later.
+
+mod slice;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use spand_tests::benefit::plan::{Campaign, Planned};
+use spand_tests::benefit::stage::Programs;
+use spand_tests::benefit::{page, result, run};
+use spand_tests::product::{Mode, Way, interrupt, program};
+
+#[derive(Debug, Parser)]
+#[command(about = "Times real transfers with and without the product (needs root)")]
+struct Arguments {
+    /// How the agent applies starts; none: no agent, which shows what the lab itself adds
+    #[arg(long, value_enum, default_value = "route")]
+    way: Way,
+    /// Modes of the agent
+    #[arg(long, value_enum, value_delimiter = ',', default_values = ["paper", "careful"])]
+    modes: Vec<Mode>,
+    /// The server does not state sizes: what the gateway learnt of the service must do
+    #[arg(long)]
+    unstated: bool,
+    /// First seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Seeds
+    #[arg(long, default_value_t = 10)]
+    seeds: u64,
+    /// Only these scenarios
+    #[arg(long, value_delimiter = ',')]
+    scenarios: Vec<String>,
+    /// Begin no run that would end later than this
+    #[arg(long, default_value_t = 55)]
+    minutes: u64,
+    /// Run one scenario with the first mode and seed here and now, whether or not it has a result
+    #[arg(long, value_name = "SCENARIO")]
+    one: Option<String>,
+    /// Where results go, one file a run
+    #[arg(long, default_value = "target/benefit")]
+    out: PathBuf,
+    /// Where the results page goes; its plots lie beside it
+    #[arg(long, default_value = "docs/results/benefit.md")]
+    page: PathBuf,
+    /// Only print the plan
+    #[arg(long)]
+    plan: bool,
+    /// Only make the results page
+    #[arg(long)]
+    report: bool,
+    /// The gateway's program; default: beside this one
+    #[arg(long, env = "SPAND_GATEWAY")]
+    gateway: Option<PathBuf>,
+    /// The agent's program; default: beside this one
+    #[arg(long, env = "SPAND_AGENT")]
+    agent: Option<PathBuf>,
+    /// A file whose lines are added to the agent's configuration
+    #[arg(long)]
+    agent_config: Option<PathBuf>,
+}
+
+impl Arguments {
+    /// The options that say what to run, for the process of a run.
+    fn programs(&self) -> Vec<OsString> {
+        let named = [("--gateway", &self.gateway), ("--agent", &self.agent), ("--agent-config", &self.agent_config)];
+        let given = named.into_iter().filter_map(|(name, path)| Some((name, path.as_ref()?)));
+        given.flat_map(|(name, path)| [OsString::from(name), path.clone().into_os_string()]).collect()
+    }
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let scenarios = match &arguments.one {
+        Some(name) => vec![name.clone()],
+        None => arguments.scenarios.clone(),
+    };
+    let campaign = Campaign {
+        way: arguments.way,
+        modes: arguments.modes.clone(),
+        stated: !arguments.unstated,
+        first_seed: arguments.seed,
+        seeds: arguments.seeds,
+        scenarios,
+    };
+    let runs = campaign.runs();
+    ensure!(!runs.is_empty(), "there is no scenario {}", campaign.scenarios.join(" or "));
+    if arguments.one.is_some() {
+        return run_one(runs.first().context("a run")?, &arguments);
+    }
+    let seconds: f64 = runs.iter().map(Planned::seconds).sum();
+    println!(
+        "way {}, seeds {} to {}: {} runs, about {:.0} minutes in all",
+        campaign.way.name(),
+        campaign.first_seed,
+        campaign.first_seed + campaign.seeds.saturating_sub(1),
+        runs.len(),
+        seconds / 60.0
+    );
+    if arguments.plan {
+        for planned in &runs {
+            println!("{:>5.0} s  {}", planned.seconds(), planned.run.name());
+        }
+        return Ok(());
+    }
+    if !arguments.report {
+        interrupt::install()?;
+        let deadline = Instant::now() + Duration::from_secs(arguments.minutes * 60);
+        slice::run(&runs, &arguments.out, deadline, &arguments.programs())?;
+    }
+    let results = result::read_all(&arguments.out)?;
+    ensure!(!results.is_empty(), "no run has a result yet in {}", arguments.out.display());
+    page::write(&arguments.page, &results)?;
+    println!("{} results; {} written", results.len(), arguments.page.display());
+    Ok(())
+}
+
+/// Runs one scenario in this process.
+fn run_one(planned: &Planned, arguments: &Arguments) -> Result<()> {
+    interrupt::install()?;
+    let agent_more = arguments
+        .agent_config
+        .as_ref()
+        .map(|file| std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display())))
+        .transpose()?
+        .unwrap_or_default();
+    let programs = Programs {
+        gateway: program(arguments.gateway.as_deref(), "spand-gateway")?,
+        agent: program(arguments.agent.as_deref(), "spand-agent")?,
+        agent_more,
+    };
+    let begin = Instant::now();
+    let say = |what: &str| println!("[{:>5.1} s] {what}", begin.elapsed().as_secs_f64());
+    let result = run::run(&planned.scenario, &planned.run, &programs, &say)?;
+    result::write(&arguments.out, &result)?;
+    print!("{}", page::summary(&result));
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! The harness of `make benefit` from end to end in some seconds of real traffic: learning through the gateway, a route of
+//! the agent, transfers with and without it, and what their packets show.
+//!
+//! A program of its own: started under the name of one of the product's programs it is that program, so that the whole needs
+//! nothing built before. Needs root. Without it the test says so, and counts itself as skipped on standard error.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use spand_tests::benefit::page;
+use spand_tests::benefit::plan::Campaign;
+use spand_tests::benefit::result::{self, RunResult};
+use spand_tests::benefit::run::run;
+use spand_tests::benefit::stage::Programs;
+use spand_tests::product::{Mode, Way};
+
+fn main() -> ExitCode {
+    let name = std::env::args_os().next().and_then(|path| Some(Path::new(&path).file_name()?.to_owned()));
+    let outcome = match name.as_ref().and_then(|name| name.to_str()) {
+        Some("spand-gateway") => spand_gateway::cli::run(spand_gateway::cli::Cli::parse()).map_err(|e| format!("{e}")),
+        Some("spand-agent") => spand_agent::cli::run(spand_agent::cli::Cli::parse()).map_err(|e| format!("{e}")),
+        _ => test().map_err(|error| format!("{error:#}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn test() -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED 1 test: the lab makes network namespaces and needs root");
+        return Ok(());
+    }
+    let folder = tempfile::tempdir()?;
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let program = |name: &str| {
+        let path = folder.path().join(name);
+        symlink(&own, &path).with_context(|| format!("cannot make {}", path.display()))?;
+        anyhow::Ok(path)
+    };
+    let programs =
+        Programs { gateway: program("spand-gateway")?, agent: program("spand-agent")?, agent_more: String::new() };
+    let campaign = Campaign {
+        way: Way::Route,
+        modes: vec![Mode::Careful],
+        stated: true,
+        first_seed: 1,
+        seeds: 1,
+        scenarios: vec!["quick".to_owned()],
+    };
+    let planned = campaign.runs().pop().context("a campaign of one run")?;
+    let result = run(&planned.scenario, &planned.run, &programs, &|what| println!("{what}"))?;
+    print!("{}", page::summary(&result));
+    check(&result)?;
+    result::write(folder.path(), &result)?;
+    let kept = result::read(folder.path(), &planned.run).context("the result is not read back")?;
+    let page = folder.path().join("page.md");
+    page::write(&page, &[kept])?;
+    let text = std::fs::read_to_string(&page)?;
+    ensure!(text.contains("| quick, 100 KB |") && text.contains("way `route`, mode `careful`"), "the page:\n{text}");
+    println!("benefit: passed");
+    Ok(())
+}
+
+/// What must hold however busy the machine is.
+fn check(result: &RunResult) -> Result<()> {
+    // A busy machine may make the path late, which is no fault of the harness; anything else is.
+    let sound = result.fault.as_ref().is_none_or(|fault| fault.starts_with("the path was off"));
+    ensure!(sound, "the run counts for nothing: {:?}", result.fault);
+    let learnt = result.learnt.first().context("a path of the product")?;
+    ensure!(learnt.transfers >= 20 && learnt.share_before.is_some(), "learnt: {learnt:?}");
+    let flights = |arm: &str, bytes: u64| -> BTreeSet<u32> {
+        let of_it = result.transfers.iter().filter(|one| one.arm == arm && one.bytes == bytes);
+        of_it.map(|one| one.first_flight).collect()
+    };
+    ensure!(flights("cubic", 100_000) == BTreeSet::from([10]), "cubic starts with {:?}", flights("cubic", 100_000));
+    let advised = flights("product", 100_000);
+    let least = advised.first().copied().unwrap_or(0);
+    ensure!(least > 10, "the product starts with {advised:?}, the agent said {:?}", learnt.agent);
+    // Seven segments, and nothing to gain.
+    ensure!(flights("product", 10_000) == BTreeSet::from([7]), "10 KB: {:?}", flights("product", 10_000));
+    for one in &result.transfers {
+        ensure!(one.completion_ms >= one.bound_ms - 0.1, "faster than the wire: {one:?}");
+        ensure!(one.packets - one.again >= u32::try_from(one.bytes.div_ceil(1_448))?, "packets are missing: {one:?}");
+    }
+    Ok(())
+}
