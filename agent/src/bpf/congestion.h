@@ -31,7 +31,9 @@ INLINE void set(struct tcp_sock *tp, const struct start *start)
 	tp->snd_cwnd = start->cwnd;
 	tp->snd_ssthresh = start->ssthresh;
 	if (start->rate) {
-		sk->sk_pacing_rate = start->rate;
+		// An application's own limit holds for us as well.
+		u64 most = sk->sk_max_pacing_rate;
+		sk->sk_pacing_rate = start->rate < most ? start->rate : most;
 		if (sk->sk_pacing_status == SK_PACING_NONE)
 			sk->sk_pacing_status = SK_PACING_NEEDED;
 	}
@@ -52,7 +54,8 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 		u32 idle = (u32)bpf_jiffies64() - tp->lsndtime;
 		if (idle <= tp->inet_conn.icsk_rto)
 			return 0;
-		if (tp->snd_cwnd > connection->initial_window) {
+		// Where windows do not last over idle times, the kernel has just cut this one (tcp_cwnd_restart).
+		if ((u32)bpf_jiffies64() - tp->snd_cwnd_stamp > 1) {
 			count(COUNT_KEPT_WINDOW);
 			return 0;
 		}

@@ -45,6 +45,9 @@ enum { SOL_SOCKET = 1, SOL_TCP = 6, SO_MAX_PACING_RATE = 47, TCP_CONGESTION = 13
 // include/net/tcp.h.
 enum tcp_ca_event { CA_EVENT_TX_START = 0 };
 
+// include/uapi/linux/tcp.h: enum tcp_ca_state.
+enum { CA_RECOVERY = 3 };
+
 // include/net/sock.h: enum sk_pacing.
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1 };
 
@@ -68,6 +71,7 @@ struct sock_common {
 struct sock {
 	struct sock_common __sk_common;
 	unsigned long sk_pacing_rate;
+	unsigned long sk_max_pacing_rate;
 	u32 sk_pacing_status;
 } READ_THROUGH;
 
@@ -78,6 +82,7 @@ struct inet_sock {
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
 	u32 icsk_rto;
+	u8 icsk_ca_state : 5;
 	u8 icsk_ca_setsockopt : 1;
 	u8 icsk_ca_dst_locked : 1;
 } READ_THROUGH;
@@ -103,6 +108,7 @@ struct tcp_sock {
 	u32 write_seq;
 	u32 mss_cache;
 	u32 lsndtime;
+	u32 snd_cwnd_stamp;
 	u32 chrono_start;
 	u32 chrono_stat[3];
 	u64 bytes_acked;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "congestion.h"
+#include "option.h"
 
 // splitmix64's finaliser: the arm depends on nothing but the seed and the socket.
 INLINE u32 draw(u64 seed, u64 cookie)
@@ -129,6 +130,10 @@ INLINE void established(struct bpf_sock_ops *skops, u8 active)
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return;
+	// All connections tell, also those to networks of which nothing is known yet.
+	if (settings->write_option)
+		bpf_sock_ops_cb_flags_set(skops,
+					  skops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 	struct network *network = network_of(tp);
 	if (!network) {
 		count(COUNT_NO_ESTIMATE);
@@ -237,6 +242,9 @@ INLINE void retransmitted(struct bpf_sock_ops *skops)
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	if (!connection || !tp)
 		return;
+	// A tail loss probe before any loss is known is no sign of one.
+	if (BITS(&tp->inet_conn, icsk_ca_state) < CA_RECOVERY)
+		return;
 	// args[0]: sequence of the first octet that is sent again.
 	if (connection->first_loss || (int)(skops->args[0] - connection->first_end) >= 0)
 		return;
@@ -288,6 +296,8 @@ int on_socket(struct bpf_sock_ops *skops)
 	case BPF_SOCK_OPS_RTT_CB: lift_rate(skops); break;
 	case BPF_SOCK_OPS_RETRANS_CB: retransmitted(skops); break;
 	case BPF_SOCK_OPS_STATE_CB: state_changed(skops); break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB: reserve_option(skops); break;
+	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB: write_option(skops); break;
 	}
 	return 1;
 }

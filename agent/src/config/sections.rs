@@ -145,6 +145,8 @@ pub struct Bpf {
     pub control_seed: u64,
     /// Whether a connection's first timeout comes from the estimate. Default true.
     pub initial_timeout: bool,
+    /// Whether every segment tells the sender's window and round trip in a TCP option of 12 bytes. Default false.
+    pub window_option: bool,
 }
 
 /// How a start reaches a socket.
@@ -246,6 +248,7 @@ impl Default for Bpf {
             control_share: 0.05,
             control_seed: 0,
             initial_timeout: true,
+            window_option: false,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! advice's lifetime. Knows nothing about estimates beyond [`Basis`](super::Basis), and decides for no network.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
@@ -12,7 +13,7 @@ use nix::time::{ClockId, clock_gettime};
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Segments, Timestamp};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 mod counts;
 mod events;
@@ -36,6 +37,8 @@ use networks::{Moment, Networks};
 
 /// The applier.
 pub struct BpfApplier {
+    cgroup: PathBuf,
+    detached: bool,
     programs: Programs,
     networks: Networks,
     counters: MapHandle,
@@ -62,13 +65,15 @@ impl BpfApplier {
                 Variant::HandOver => 1,
                 Variant::Sockops => 2,
             },
-            write_option: false,
+            write_option: config.bpf.window_option,
             initial_timeout: config.bpf.initial_timeout,
             names: [names.on_cubic, names.on_reno, names.at_start],
         };
         programs.write_settings(&layout::settings(&layout::policy(&policy.start, policy.service_size), &settings))?;
         info!(cgroup = %cgroup.display(), variant = %programs.variant, "the kernel programs are in place");
         Ok(Self {
+            cgroup,
+            detached: false,
             counters: programs.table("counts")?,
             services: programs.table("services")?,
             programs,
@@ -111,6 +116,11 @@ impl Applier for BpfApplier {
     }
 
     async fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> bool {
+        // A cgroup that is removed takes the programs' links with it. One that comes back under its name is another one.
+        if !self.detached && !self.cgroup.join("cgroup.procs").exists() {
+            self.detached = true;
+            error!(cgroup = %self.cgroup.display(), "the cgroup is gone: its connections are plain TCP; start the agent again");
+        }
         let changes = self.networks.write(decided, Moment { agent: now, monotonic_ns: monotonic_ns() });
         self.count("networks_added", changes.added);
         self.count("networks_changed", changes.changed);
@@ -131,6 +141,10 @@ impl Applier for BpfApplier {
 
     fn outcome(&self, network: Network) -> Option<Outcome> {
         let (window, basis) = self.networks.started(network)?;
+        if self.detached {
+            let sentence = format!("the cgroup {} is gone: start the agent again", self.cgroup.display());
+            return Some(Outcome::NotApplied { reason: "cgroup_gone", sentence });
+        }
         let variant = self.programs.variant;
         let lease = basis.lease.map_or_else(String::new, |lease| {
             let under_way = self.networks.under_way(network).unwrap_or(0);
@@ -144,12 +158,15 @@ impl Applier for BpfApplier {
     }
 
     fn in_force(&self) -> Vec<(Network, Segments)> {
-        self.networks.all_started().collect()
+        if self.detached { Vec::new() } else { self.networks.all_started().collect() }
     }
 
     fn counts(&self) -> ApplyCounts {
         let mut all = self.counts.clone();
         counts::add(&self.counters, &mut all);
+        if self.detached {
+            all.insert("cgroup_gone", 1);
+        }
         let lost = self.events.lost();
         if lost > 0 {
             all.insert("events_no_room", lost);

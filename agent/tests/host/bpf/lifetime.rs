@@ -95,3 +95,38 @@ fn no_cgroup_is_a_fault_of_the_configuration() {
         assert!(said.contains("bpf.cgroup /tmp is no version 2 cgroup"), "{said}");
     });
 }
+
+#[test]
+fn a_cgroup_that_is_removed_is_noticed() {
+    in_namespace("bpf_cgroup_gone", || async {
+        let cgroup = Cgroup::new("gone");
+        let host = Host::with(46, "paper", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
+        assert_eq!(in_force(&host.agent), 1);
+        // This process is in another one: its sockets are not seen.
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        assert_eq!(number(&said_of(&server), "ssthresh"), None);
+        drop(cgroup);
+        eventually(SOON, "the agent notices", || host.counts("cgroup_gone") == 1).await;
+        assert_eq!(in_force(&host.agent), 0);
+    });
+}
+
+/// An empty version 2 cgroup; removed when dropped.
+struct Cgroup(std::path::PathBuf);
+
+impl Cgroup {
+    fn new(name: &str) -> Self {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap();
+        let root = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2")).expect("version 2 cgroups");
+        let path = format!("{}/spand-test-{name}-{}", root.split(' ').nth(1).unwrap(), std::process::id());
+        std::fs::create_dir(&path).unwrap();
+        Self(path.into())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        std::fs::remove_dir(&self.0).unwrap();
+    }
+}

@@ -157,3 +157,85 @@ fn ipv6_connections_start_too() {
         assert_eq!(number(&said_of(&server), "ssthresh"), Some(30));
     });
 }
+
+#[test]
+fn the_first_timeout_comes_from_the_estimate() {
+    in_namespace("bpf_timeout", || async {
+        // Nobody is at the other end.
+        ip("link add nowhere type veth peer name nobody");
+        ip("link set nowhere up");
+        ip("link set nobody up");
+        ip("addr add 10.85.0.1/24 dev nowhere");
+        let mut host = Host::new(11, "paper", "cubic", "").await;
+        host.advise(&[("10.85.1.0/24", 40)]).await;
+        ip("route add 10.85.0.0/16 dev nowhere");
+        ip("neigh add 10.85.1.9 lladdr 02:00:00:00:00:01 dev nowhere");
+        ip("neigh add 10.85.2.9 lladdr 02:00:00:00:00:01 dev nowhere");
+        // Three round trips of 100 ms; and one second where nothing is known.
+        for (to, expected) in [("10.85.1.9:80", 300), ("10.85.2.9:80", 1_000)] {
+            let socket = bound("10.85.0.1".parse().unwrap());
+            socket.set_nonblocking(true).unwrap();
+            let to: SocketAddr = to.parse().unwrap();
+            assert_eq!(socket.connect(&to.into()).unwrap_err().raw_os_error(), Some(libc::EINPROGRESS));
+            let output =
+                Command::new("ss").args(["-tinH", "state", "syn-sent", "dst", &to.to_string()]).output().unwrap();
+            let said = String::from_utf8(output.stdout).unwrap();
+            let words: Vec<String> = said.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(number(&words, "rto"), Some(expected), "{said}");
+        }
+    });
+}
+
+#[test]
+fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
+    in_namespace("bpf_option", || async {
+        let host = Host::new(12, "paper", "cubic", "window_option = true").await;
+        let (mut server, mut client) = host.accepted();
+        let seen = sniff(|| transfer(&mut server, &mut client, 5 * SEGMENT));
+        let told: Vec<(u32, u32)> = seen.iter().filter_map(|frame| told_in(frame, host.server.port())).collect();
+        assert!(!told.is_empty(), "{} frames and no option", seen.len());
+        let largest = told.iter().map(|(window, _)| *window).max().unwrap();
+        // The first segment was built before its window was set. Options make each segment twelve octets smaller.
+        let segment = u32::try_from(SEGMENT).unwrap() - 12;
+        assert!((40 * segment..60 * segment).contains(&largest), "{told:?}");
+        assert!(told.iter().all(|(_, rtt_us)| *rtt_us < 100_000), "{told:?}");
+    });
+}
+
+/// The frames that pass the loopback device meanwhile.
+fn sniff(meanwhile: impl FnOnce()) -> Vec<Vec<u8>> {
+    let all = i32::from(0x0003_u16.to_be());
+    let socket = socket2::Socket::new(socket2::Domain::PACKET, socket2::Type::RAW, Some(socket2::Protocol::from(all)));
+    let socket = socket.unwrap();
+    socket.set_nonblocking(true).unwrap();
+    meanwhile();
+    let mut frames = Vec::new();
+    let mut buffer = vec![0; 70_000];
+    while let Ok(length) = (&socket).read(&mut buffer) {
+        frames.push(buffer[..length].to_vec());
+    }
+    frames
+}
+
+/// Window and round trip of an IPv4 segment with data from this port, where it has the option.
+fn told_in(frame: &[u8], from: u16) -> Option<(u32, u32)> {
+    let tcp = frame.get(14 + 20..)?;
+    let header = tcp.get(..usize::from(tcp.get(12)? >> 4) * 4)?;
+    if header.get(..2)? != from.to_be_bytes() || tcp.len() == header.len() {
+        return None;
+    }
+    let mut options = header.get(20..)?;
+    while let [kind, rest @ ..] = options {
+        if *kind == 1 {
+            options = rest;
+            continue;
+        }
+        let length = usize::from(*rest.first()?);
+        if *kind == 254 && length == 12 && options.get(2..4)? == [0x53, 0x50] {
+            let number = |at: usize| Some(u32::from_be_bytes(*options.get(at..)?.first_chunk()?));
+            return Some((number(4)?, number(8)?));
+        }
+        options = options.get(length..)?;
+    }
+    None
+}
