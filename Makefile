@@ -54,6 +54,10 @@ cases: packages ## Record the small truth cases that are missing or named, and w
 bench: packages ## Replay speed on a generated trace, beside a bare walk and a bare parse of the same file
 	$(CARGO) bench -p spand-tests --bench replay_speed
 
+.PHONY: bpf-cost
+bpf-cost: packages ## CPU time of the agent's kernel programs per connection and acknowledgement, against a pass-through
+	$(CARGO) run --release -p spand-tests --bin bpf-cost -- $(ARGS)
+
 .PHONY: push-bench
 push-bench: packages ## From a SYN to the update at 100 subscribers: the 99th percentile
 	$(CARGO) run --release -p spand-tests --bin push-bench

@@ -1,0 +1,225 @@
+//! What the agent's kernel programs cost: CPU time per connection and per acknowledgement, by the kernel's own run
+//! statistics of programs, against a congestion control with the same hooks and nothing of its own in them.
+//!
+//! Real connections over the loopback device of a namespace. Needs root. Both kinds run in turns, several times.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::thread;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use libbpf_rs::{MapCore, MapType, ObjectBuilder, Program};
+use nix::sys::socket::{setsockopt, sockopt};
+use spand_agent::Clock;
+use spand_agent::apply::bpf::BpfApplier;
+use spand_agent::apply::{Applier, Basis, Decided, Grounds, Left, Wish, Wishes};
+use spand_agent::config::{Config, Way};
+use spand_proto::start::Mode;
+use spand_proto::units::{Micros, Segments};
+use spand_tests::lab::namespace::Namespace;
+
+static PASS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.bpf.o"));
+
+/// Where the kernel is told to keep run statistics of programs.
+const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
+
+const PORT: u16 = 8_000;
+const SEGMENT_BYTES: usize = 1_448;
+
+/// What the agent's kernel programs cost
+#[derive(Parser)]
+struct Arguments {
+    /// Connections in each turn
+    #[arg(long, default_value_t = 500)]
+    connections: u32,
+    /// Segments that each sends
+    #[arg(long, default_value_t = 200)]
+    segments: usize,
+    /// Turns of both kinds
+    #[arg(long, default_value_t = 10)]
+    turns: u32,
+    /// Say what each program took
+    #[arg(long)]
+    programs: bool,
+}
+
+/// Run time and runs of each program, by name.
+type Runs = BTreeMap<String, (u64, u64)>;
+
+/// Cost of one turn.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    /// Nanoseconds per acknowledgement: what acknowledged segments call.
+    per_ack_ns: f64,
+    /// Nanoseconds per connection: everything else.
+    per_connection_ns: f64,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let before = fs::read_to_string(STATISTICS).context("this kernel keeps no run statistics of programs")?;
+    fs::write(STATISTICS, "1").context("cannot turn on run statistics: run as root")?;
+    let outcome = measure(&arguments);
+    fs::write(STATISTICS, before.trim()).context("cannot turn run statistics off again")?;
+    outcome
+}
+
+fn measure(arguments: &Arguments) -> Result<()> {
+    let host = Namespace::create("host")?;
+    // The peer is in another network, so that only one end of a connection is started. Routes name CUBIC for the base, since
+    // a namespace's default may be another.
+    host.ip(&[
+        "link set lo mtu 1500",
+        "route replace local 127.0.0.1 dev lo table local src 127.1.0.1",
+        "route replace local 127.0.0.0/8 dev lo table local src 127.0.0.1 congctl cubic",
+    ])?;
+    let (mut pass, mut ours) = (Vec::new(), Vec::new());
+    for turn in 1..=arguments.turns {
+        pass.push(host.enter(|| pass_through(arguments))?);
+        ours.push(host.enter(|| with_agent(arguments))?);
+        eprintln!("turn {turn} of {}", arguments.turns);
+    }
+    println!("{:<28} {:>12} {:>12} {:>12}", "median of the turns", "pass-through", "agent's", "added");
+    for (name, pick) in [
+        ("per acknowledgement, ns", (|cost| cost.per_ack_ns) as fn(&Cost) -> f64),
+        ("per connection, ns", |cost| cost.per_connection_ns),
+    ] {
+        let (pass, ours) = (median(&pass, pick), median(&ours, pick));
+        println!("{name:<28} {pass:>12.0} {ours:>12.0} {:>12.0}", ours - pass);
+    }
+    println!(
+        "{} connections of {} segments in each of {} turns",
+        arguments.connections, arguments.segments, arguments.turns
+    );
+    Ok(())
+}
+
+fn median(costs: &[Cost], pick: fn(&Cost) -> f64) -> f64 {
+    let mut sorted: Vec<f64> = costs.iter().map(pick).collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+fn pass_through(arguments: &Arguments) -> Result<Cost> {
+    let before = newest();
+    let mut object = ObjectBuilder::default().name("pass")?.open_memory(PASS)?.load()?;
+    let map = object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
+    let link = map.context("the pass-through lacks its congestion control")?.attach_struct_ops()?;
+    let ids = loaded_since(before)?;
+    let cost = run(arguments, Some("pass_cubic"), &ids);
+    drop(link);
+    cost
+}
+
+fn with_agent(arguments: &Arguments) -> Result<Cost> {
+    let mut config = Config { apply: Way::Bpf, mode: Mode::Paper, ..Config::default() };
+    "cost".clone_into(&mut config.bpf.name);
+    config.bpf.control_share = 0.0;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let before = newest();
+        let mut applier = BpfApplier::start(&config, &config.policy()).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let now = Clock::start().now();
+        let basis = Basis {
+            share_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
+            rtt: Some(Micros(1_000)),
+            proven: false,
+            cap: None,
+            lease: Some(Segments(1 << 20)),
+        };
+        let reason = Grounds { mode: Mode::Paper, share: Segments(40), clipped_by: None };
+        let wish =
+            Wish { window: Segments(40), reason, expires: now.after(Micros::from_secs(600)), announced: None, basis };
+        let wishes = Wishes::from([("127.1.0.0/24".parse()?, wish)]);
+        applier.reconcile(&Decided { wishes: &wishes, left: &Left::new(), touched: None }, now).await;
+        let ids = loaded_since(before)?;
+        let cost = run(arguments, None, &ids);
+        let started = applier.counts().get("started").copied().unwrap_or(0);
+        ensure!(
+            started == u64::from(arguments.connections),
+            "{started} of {} connections were started: {:?}",
+            arguments.connections,
+            applier.counts()
+        );
+        cost
+    })
+}
+
+/// The newest program in the kernel; numbers only grow.
+fn newest() -> u32 {
+    libbpf_rs::query::ProgInfoIter::default().map(|info| info.id).max().unwrap_or(0)
+}
+
+/// Programs loaded since, by name.
+fn loaded_since(before: u32) -> Result<BTreeMap<String, u32>> {
+    let found: BTreeMap<String, u32> = libbpf_rs::query::ProgInfoIter::default()
+        .filter(|info| info.id > before)
+        .map(|info| (info.name.to_string_lossy().into_owned(), info.id))
+        .collect();
+    ensure!(!found.is_empty(), "no program was loaded");
+    Ok(found)
+}
+
+fn runs(ids: &BTreeMap<String, u32>) -> Result<Runs> {
+    let read = |id: u32| -> Result<(u64, u64)> {
+        let program = Program::fd_from_id(id)?;
+        let text = fs::read_to_string(format!("/proc/self/fdinfo/{}", program.as_raw_fd()))?;
+        let number = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        Ok((number("run_time_ns:").context("no run time")?, number("run_cnt:").context("no count of runs")?))
+    };
+    ids.iter().map(|(name, id)| Ok((name.clone(), read(*id)?))).collect()
+}
+
+/// Sends over so many connections, one after the other.
+fn run(arguments: &Arguments, control: Option<&str>, ids: &BTreeMap<String, u32>) -> Result<Cost> {
+    let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT));
+    let listener = TcpListener::bind(address)?;
+    let before = runs(ids)?;
+    thread::scope(|scope| -> Result<()> {
+        let reader = scope.spawn(|| -> Result<()> {
+            let mut buffer = vec![0; 1 << 16];
+            for _ in 0..arguments.connections {
+                let mut stream = TcpStream::connect(address)?;
+                while stream.read(&mut buffer)? > 0 {}
+            }
+            Ok(())
+        });
+        let data = vec![7; arguments.segments * SEGMENT_BYTES];
+        for _ in 0..arguments.connections {
+            let mut stream = listener.accept()?.0;
+            if let Some(control) = control {
+                setsockopt(&stream, sockopt::TcpCongestion, &OsString::from(control))?;
+            }
+            stream.write_all(&data)?;
+        }
+        reader.join().map_err(|_| anyhow::anyhow!("the reader panicked"))?
+    })?;
+    let after = runs(ids)?;
+    let (mut per_ack, mut per_connection, mut acks) = (0, 0, 0);
+    for (name, (time, count)) in &after {
+        let (time_before, count_before) = before.get(name).copied().unwrap_or_default();
+        let (time, count) = (time - time_before, count - count_before);
+        // The kernel keeps fifteen letters of a name.
+        if name.contains("_avoi") || name.contains("_acke") {
+            per_ack += time;
+        } else {
+            per_connection += time;
+        }
+        if name.contains("_acke") {
+            acks += count;
+        }
+        if arguments.programs && count > 0 {
+            eprintln!("  {name}: {count} runs of {} ns", time / count);
+        }
+    }
+    ensure!(acks > 0, "no program was told of an acknowledgement");
+    Ok(Cost {
+        per_ack_ns: per_ack as f64 / acks as f64,
+        per_connection_ns: per_connection as f64 / f64::from(arguments.connections),
+    })
+}
