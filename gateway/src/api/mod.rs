@@ -7,6 +7,7 @@
 //! Knows nothing about packets, the engine's thread or how listeners came to be; it is handed bound ones.
 
 mod advice;
+mod benefit;
 mod grpc;
 mod http;
 mod listener;
@@ -42,7 +43,7 @@ pub struct ApiConfig {
     /// Longest time for a request: to send its head, and to be answered. Default 10 s.
     pub request_timeout: Duration,
     /// Hosts whose reports are told apart. Default 10,000. At the limit the one heard longest ago is forgotten, and a
-    /// batch that it sends twice would count twice.
+    /// batch that it sends twice would count twice; in the comparison transfers of further hosts count, but not as hosts.
     pub reporting_hosts: NonZeroUsize,
 }
 
@@ -84,7 +85,7 @@ impl Api {
     pub fn new(config: ApiConfig, published: Published, store: Option<StoreMeasures>) -> Self {
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
-        let metrics = Metrics::new(&published, store, &measures, reports.measures());
+        let metrics = Metrics::new(&published, store, &measures, &reports);
         Self {
             shared: Arc::new(Shared { config, published, reports, measures, metrics, lists: Semaphore::new(LISTS) }),
         }

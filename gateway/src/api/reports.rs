@@ -15,6 +15,7 @@ use spand_proto::contract::HostName;
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, ReportReceipt};
 use spand_proto::units::{Micros, Timestamp};
 
+use super::benefit::Benefit;
 use crate::publisher::{FirstFlight, Published};
 
 /// First flights of transfers that ended longer ago say nothing of the advice that is in force.
@@ -26,6 +27,7 @@ pub(super) struct Reports {
     /// The newest batch of each host.
     hosts: Mutex<BTreeMap<HostName, Newest>>,
     limit: NonZeroUsize,
+    benefit: Benefit,
     measures: ReportMeasures,
 }
 
@@ -61,11 +63,16 @@ pub(super) struct PushLabels {
 
 impl Reports {
     pub(super) fn new(limit: NonZeroUsize) -> Self {
-        Self { hosts: Mutex::default(), limit, measures: ReportMeasures::default() }
+        Self { hosts: Mutex::default(), limit, benefit: Benefit::new(limit), measures: ReportMeasures::default() }
     }
 
     pub(super) fn measures(&self) -> &ReportMeasures {
         &self.measures
+    }
+
+    /// What the reports say of advice.
+    pub(super) fn benefit(&self) -> &Benefit {
+        &self.benefit
     }
 
     /// Takes a batch; one already seen is ignored as a whole, a connection to a network unknown here on its own.
@@ -83,6 +90,7 @@ impl Reports {
             let network = published.lookup(connection.remote.ip()).map(|view| view.network);
             if let Some(network) = network.filter(|_| fresh) {
                 accepted += 1;
+                self.benefit.take(&report.host_name, connection);
                 if let Some(flight) = first_flight(connection, published.now()) {
                     published.first_flight(network, &flight);
                 }

@@ -3,6 +3,7 @@
 //! Nothing here reads a request's body. Every error is a problem document (RFC 9457) with one sentence for people.
 
 mod advice;
+mod benefit;
 mod documents;
 mod health;
 mod networks;
@@ -73,6 +74,7 @@ fn router(api: Api) -> Router {
         .route("/v1/networks/{*prefix}", get(networks::one))
         .route("/v1/services", get(services::list))
         .route("/v1/advice", get(advice::advice))
+        .route("/v1/benefit", get(benefit::benefit))
         .route("/metrics", get(health::metrics))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
@@ -122,7 +124,7 @@ async fn without_body(request: Request) -> Result<Request, Problem> {
 }
 
 async fn no_such_page() -> Result<Infallible, Problem> {
-    let pages = "there is /v1/networks, /v1/networks/PREFIX, /v1/services, /v1/advice, /metrics, /healthz and /readyz";
+    let pages = "there is /v1/networks, /v1/networks/PREFIX, /v1/services, /v1/advice, /v1/benefit, /metrics, /healthz and /readyz";
     Err(Problem::new(StatusCode::NOT_FOUND, format!("nothing is here: {pages}")))
 }
 
@@ -136,6 +138,7 @@ fn endpoint(path: &str) -> &'static str {
         "/v1/networks" => "networks",
         "/v1/services" => "services",
         "/v1/advice" => "advice",
+        "/v1/benefit" => "benefit",
         "/metrics" => "metrics",
         "/healthz" => "healthz",
         "/readyz" => "readyz",

@@ -15,7 +15,8 @@ use prometheus_client::registry::{Metric, Registry};
 
 pub(super) use self::own::{ApiLabel, ApiMeasures};
 use self::state::{EngineState, PublishedState, StoreState};
-use super::reports::ReportMeasures;
+use super::benefit::BenefitMeasures;
+use super::reports::{ReportMeasures, Reports};
 use crate::publisher::Published;
 use crate::store::StoreMeasures;
 
@@ -33,7 +34,7 @@ impl Metrics {
         published: &Published,
         store: Option<StoreMeasures>,
         api: &ApiMeasures,
-        reports: &ReportMeasures,
+        reports: &Reports,
     ) -> Self {
         let mut all = Register(Registry::with_prefix("spand"));
         let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -44,7 +45,8 @@ impl Metrics {
         all.0.register_collector(Box::new(StoreState(store.clone().unwrap_or_default())));
         all.store(store.unwrap_or_default());
         all.api(api);
-        all.reports(reports);
+        all.reports(reports.measures());
+        all.benefit(reports.benefit().measures());
         Self { registry: all.0 }
     }
 
@@ -149,5 +151,15 @@ impl Register {
         );
         self.add("report_connections_ignored", "Reported connections not taken", measures.connections_ignored);
         self.add("report_pushes", "What became of pushes, as hosts report it", measures.pushes);
+    }
+
+    fn benefit(&mut self, measures: &BenefitMeasures) {
+        let measures = measures.clone();
+        let help = "Time from the first byte of a reported transfer to its last acknowledgement, by arm and size";
+        self.add("report_completion_seconds", help, measures.completion_seconds);
+        let help = "Segments that a reported transfer sent again, by arm and size";
+        self.add("report_retransmitted_segments", help, measures.retransmitted_segments);
+        let help = "Congestion window at the end of a reported transfer, by arm and size";
+        self.add("report_end_window_segments", help, measures.end_window_segments);
     }
 }

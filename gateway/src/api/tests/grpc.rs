@@ -210,8 +210,20 @@ async fn a_report_counts_once() {
     assert_eq!(send(report(2, &["192.0.2.7"])).await, (1, 0));
     let reborn = v1::ReportRequest { agent_started_unix_ns: 2, ..report(1, &["192.0.2.7"]) };
     assert_eq!(send(reborn).await, (1, 0), "another life of the agent counts anew");
+    let again = report(2, &["192.0.2.7", "9.9.9.9"]);
+    let mut compared = v1::ReportRequest { agent_started_unix_ns: 2, ..again };
+    for connection in &mut compared.connections {
+        connection.set_arm(v1::Arm::Control);
+        (connection.duration_us, connection.acknowledged_bytes) = (Some(300_000), 20_000);
+    }
+    assert_eq!(send(compared).await, (1, 1));
+    let (status, benefit) = rig.get("/v1/benefit").await;
+    let control = &benefit["classes"][1]["control"];
+    assert_eq!((status, &control["transfers"], &control["completion_ms_mean"]), (200, &1.into(), &300.0.into()));
     let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
     assert!(text.contains("spand_report_batches_repeated_total 1"), "{text}");
+    let compared = r#"spand_report_completion_seconds_count{arm="control",size="30kB"} 1"#;
+    assert!(text.contains(compared), "{text}");
     rig.end().await;
 }
 
@@ -243,7 +255,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     // What the engine says meanwhile does not lift it.
     rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 30.0))], ..Batch::new() });
     assert_eq!(share().await, Some(10));
-    rig.clock.0.store(12_000_000_000, Ordering::Relaxed);
+    rig.clock.0.store(14_000_000_000, Ordering::Relaxed);
     client.report(lost(Some(9), 3)).await.unwrap();
     let advice = rig.get("/v1/networks/192.0.2.0/24").await.1;
     assert_eq!((&advice["wc_segments"], &advice["no_estimate"]), (&serde_json::Value::Null, &"retreat".into()));
@@ -260,7 +272,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     rig.published.replace(views, Vec::new());
     rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 30.0))], ..Batch::new() });
     assert_eq!(share().await, None);
-    rig.clock.0.store(72_000_000_000, Ordering::Relaxed);
+    rig.clock.0.store(74_000_000_000, Ordering::Relaxed);
     while share().await != Some(5) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
