@@ -21,6 +21,9 @@ const TWICE: Micros = Micros::from_secs(60);
 const FORGET: Micros = Micros::from_secs(300);
 /// Time that the news of a retreat may take: a start before it was under the old advice.
 const NEWS: Micros = Micros::from_secs(1);
+/// A loss that is reported at once, without its transfer's beginning, is of a start at most this long ago: a timeout after it
+/// and the news of the retreat.
+const AT_ONCE: Micros = Micros::from_secs(3);
 /// Time between two steps of growth where no round trip is known.
 const USUAL_RTT: Micros = Micros::from_millis(100);
 /// Losses remembered, so that the report at the transfer's end is not a second one.
@@ -129,7 +132,7 @@ impl Retreat {
         if now.since(self.newest) > SERIES_SPAN {
             (self.lost, self.known) = (0, 0);
         }
-        if flight.lost && self.is_known(flight) {
+        if flight.lost && self.is_known(flight, now) {
             return Verdict::Known;
         }
         let others = self.lost & ((1 << (SERIES - 1)) - 1);
@@ -171,15 +174,15 @@ impl Retreat {
     }
 
     /// Whether the loss was reported before, or is of a start before the news of the retreat.
-    fn is_known(&self, flight: &FirstFlight) -> bool {
+    fn is_known(&self, flight: &FirstFlight, now: Timestamp) -> bool {
         let told = |(ends, at): &([SocketAddr; 2], Timestamp)| {
             *ends == flight.ends && flight.began.is_some_and(|began| began <= *at)
         };
         let Some(held) = self.held else { return self.losses.iter().any(told) };
-        let before = match (flight.began, &self.own) {
-            (Some(began), _) => began <= held.halved.after(NEWS),
-            (None, Some(own)) => flight.advised > held.cap.segments(own.mss),
-            (None, None) => true,
+        let more_than_now = |own: &Estimate| flight.advised > held.cap.segments(own.mss);
+        let before = match flight.began {
+            Some(began) => began <= held.halved.after(NEWS),
+            None => now <= held.halved.after(AT_ONCE) || self.own.as_ref().is_none_or(more_than_now),
         };
         before || held.withdrawn.is_some() || self.losses.iter().any(told)
     }

@@ -155,14 +155,15 @@ fn one_loss_in_a_long_clean_series_is_a_random_one_and_the_next_is_not() {
 #[test]
 fn a_loss_of_which_the_beginning_is_not_known_counts_by_the_window_it_had() {
     let mut rig = Rig::new(0);
-    let early = |rig: &mut Rig, advised| {
+    let early = |rig: &mut Rig, advised, ms| {
         rig.port += 1;
         let flight = FirstFlight { began: None, advised: Segments(advised), ..rig.of_port(true, 0) };
-        rig.retreat.report(&flight, at(5_000))
+        rig.retreat.report(&flight, at(ms))
     };
-    assert_eq!(early(&mut rig, 30), Verdict::Halved);
-    assert_eq!(early(&mut rig, 30), Verdict::Known, "more than is granted now: it is of before");
-    assert_eq!(early(&mut rig, 15), Verdict::Withdrawn);
+    assert_eq!(early(&mut rig, 30, 5_000), Verdict::Halved);
+    assert_eq!(early(&mut rig, 15, 8_000), Verdict::Known, "of the same burst");
+    assert_eq!(early(&mut rig, 30, 9_000), Verdict::Known, "more than is granted now: it is of before");
+    assert_eq!(early(&mut rig, 15, 9_000), Verdict::Withdrawn);
 }
 
 /// How often the rule strikes at random losses, and how soon where the window is too large: `--nocapture` shows the figures of
