@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use spand_tests::benefit::page;
 use spand_tests::benefit::plan::Campaign;
-use spand_tests::benefit::result::{self, RunResult};
+use spand_tests::benefit::result::{self, Learning, RunResult};
 use spand_tests::benefit::run::run;
 use spand_tests::benefit::stage::Programs;
 use spand_tests::product::{Mode, Way};
@@ -46,12 +46,17 @@ fn test() -> Result<()> {
         symlink(&own, &path).with_context(|| format!("cannot make {}", path.display()))?;
         anyhow::Ok(path)
     };
-    let programs =
-        Programs { gateway: program("spand-gateway")?, agent: program("spand-agent")?, agent_more: String::new() };
+    let programs = Programs {
+        gateway: program("spand-gateway")?,
+        agent: program("spand-agent")?,
+        agent_more: String::new(),
+        keep: None,
+    };
     let campaign = Campaign {
         way: Way::Route,
         modes: vec![Mode::Careful],
         stated: true,
+        learning: Learning::Plain,
         first_seed: 1,
         seeds: 1,
         scenarios: vec!["quick".to_owned()],

@@ -1,6 +1,6 @@
 //! Which runs a campaign is made of, and in which order.
 
-use super::result::Run;
+use super::result::{Learning, Run};
 use super::scenario::{self, Question, Scenario, Work};
 use crate::product::{Mode, Way};
 
@@ -16,6 +16,8 @@ pub struct Campaign {
     pub modes: Vec<Mode>,
     /// Whether sizes are stated.
     pub stated: bool,
+    /// What the gateway learns from.
+    pub learning: Learning,
     /// Seeds: from this one on ...
     pub first_seed: u64,
     /// ... so many.
@@ -48,7 +50,14 @@ impl Campaign {
                     continue;
                 }
                 for mode in &self.modes {
-                    let run = Run::of(&scenario, self.way, *mode, self.stated, seed);
+                    let run = Run {
+                        scenario: scenario.name.to_owned(),
+                        way: self.way,
+                        mode: *mode,
+                        stated: self.stated,
+                        learning: self.learning,
+                        seed,
+                    };
                     runs.push(Planned { scenario: scenario.clone(), run });
                 }
             }

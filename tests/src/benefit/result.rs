@@ -3,12 +3,22 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
 use super::flight::Flights;
-use super::scenario::Scenario;
 use crate::accuracy::result::Health;
 use crate::product::{Mode, Way};
+
+/// What the transfers are like from which the gateway learns.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Learning {
+    /// As the host made them before there was an agent, which starts afterwards.
+    Plain,
+    /// On advice from the first estimate on: the estimate rests on its own effect.
+    Advised,
+}
 
 /// Which run.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -21,20 +31,18 @@ pub struct Run {
     pub mode: Mode,
     /// Whether the server stated each transfer's size.
     pub stated: bool,
+    /// What the gateway learnt from.
+    pub learning: Learning,
     /// Seed of the order, the jitter and the paths.
     pub seed: u64,
 }
 
 impl Run {
-    /// One run of a scenario.
-    pub fn of(scenario: &Scenario, way: Way, mode: Mode, stated: bool, seed: u64) -> Self {
-        Self { scenario: scenario.name.to_owned(), way, mode, stated, seed }
-    }
-
     /// In file names and progress.
     pub fn name(&self) -> String {
         let sizes = if self.stated { "" } else { "-unstated" };
-        format!("{}-{}{sizes}/{}-{}", self.way.name(), self.mode.name(), self.scenario, self.seed)
+        let learning = if self.learning == Learning::Plain { "" } else { "-advised-learning" };
+        format!("{}-{}{sizes}{learning}/{}-{}", self.way.name(), self.mode.name(), self.scenario, self.seed)
     }
 
     fn file(&self, out: &Path) -> PathBuf {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::flight;
-use super::result::{Learnt, Measured, Run, RunResult};
+use super::result::{Learning, Learnt, Measured, Run, RunResult};
 use super::scenario::{Scenario, Work};
 use super::stage::{Programs, Recorded, Stage};
 use super::work::{self, Asked, Done, Progress};
@@ -23,7 +23,13 @@ const SETTLE: Duration = Duration::from_millis(1_500);
 pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&str) + Sync)) -> Result<RunResult> {
     let begin = Instant::now();
     let mut stage = Stage::build(scenario, run, programs)?;
+    if run.learning == Learning::Advised {
+        stage.start_agent(scenario, run, programs)?;
+    }
     let taught = watched(say, "learning", |progress| work::learn(&stage, scenario, run.seed, progress))?;
+    if run.learning == Learning::Plain {
+        stage.start_agent(scenario, run, programs)?;
+    }
     stage.product.check()?;
     thread::sleep(SETTLE);
     let advised: Vec<(usize, u64)> =

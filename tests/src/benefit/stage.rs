@@ -34,12 +34,14 @@ pub struct Programs {
     pub agent: PathBuf,
     /// Lines added to the agent's configuration.
     pub agent_more: String,
+    /// Where recordings, logs and configurations stay; `None`: nowhere.
+    pub keep: Option<PathBuf>,
 }
 
 /// Time that the agent gets to apply what the gateway learnt.
 const ADVICE_MAX: Duration = Duration::from_secs(6);
 
-/// A scenario's lab, everything running. Its programs end with the thread that built it.
+/// A scenario's lab, running. Its programs end with the thread that built it.
 #[derive(Debug)]
 pub struct Stage {
     /// The product.
@@ -48,7 +50,9 @@ pub struct Stage {
     pub hosts: BTreeMap<Arm, Host>,
     /// Namespaces and paths.
     pub lab: Topology,
-    folder: TempDir,
+    folder: PathBuf,
+    /// The folder, where nobody keeps it.
+    scratch: Option<TempDir>,
     _servers: Vec<Server>,
     /// Whose sockets the agent takes; entered again for connections that the server opens.
     pub cgroup: Option<Cgroup>,
@@ -79,7 +83,7 @@ pub fn prefix(site: usize) -> Result<IpNet> {
 }
 
 impl Stage {
-    /// Builds it and starts the product.
+    /// Builds it and starts the gateway.
     pub fn build(scenario: &Scenario, run: &Run, programs: &Programs) -> Result<Self> {
         let plan = |(n, site): (usize, &Site)| {
             let path = site.path.config(run.seed.wrapping_mul(1_000) + n as u64);
@@ -112,20 +116,25 @@ impl Stage {
             });
             hosts.insert(arm, host);
         }
-        let folder = tempfile::Builder::new().prefix("spand-benefit-").tempdir().context("cannot make a folder")?;
-        let mut product = Product::start_gateway(&lab, &programs.gateway, &GatewaySetup::default(), folder.path())?;
-        if run.way != Way::None {
-            let include = (0..).zip(&scenario.sites).filter(|(_, site)| site.is_product());
-            let setup = AgentSetup {
-                way: run.way,
-                mode: run.mode,
-                include: include.map(|(n, _)| prefix(n)).collect::<Result<_>>()?,
-                cgroup: cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),
-                more: programs.agent_more.clone(),
-            };
-            product.start_agent(&lab, &programs.agent, &setup)?;
+        let (folder, scratch) = folder(programs.keep.as_deref())?;
+        let product = Product::start_gateway(&lab, &programs.gateway, &GatewaySetup::default(), &folder)?;
+        Ok(Self { product, hosts, lab, folder, scratch, _servers: servers, cgroup })
+    }
+
+    /// Starts the agent on the product's host, where the way has one.
+    pub fn start_agent(&mut self, scenario: &Scenario, run: &Run, programs: &Programs) -> Result<()> {
+        if run.way == Way::None {
+            return Ok(());
         }
-        Ok(Self { product, hosts, lab, folder, _servers: servers, cgroup })
+        let include = (0..).zip(&scenario.sites).filter(|(_, site)| site.is_product());
+        let setup = AgentSetup {
+            way: run.way,
+            mode: run.mode,
+            include: include.map(|(n, _)| prefix(n)).collect::<Result<_>>()?,
+            cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),
+            more: programs.agent_more.clone(),
+        };
+        self.product.start_agent(&self.lab, &programs.agent, &setup)
     }
 
     /// Where a client of a site finds its sender.
@@ -160,11 +169,17 @@ impl Stage {
     pub fn wait_for_advice(&self, sites: &[(usize, u64)]) -> Result<Vec<String>> {
         let begin = Instant::now();
         loop {
-            let explained: Vec<Explained> =
-                sites.iter().map(|(site, mss)| self.explained(*site, None, *mss)).collect::<Result<_>>()?;
-            if explained.iter().all(|one| one.applied) || begin.elapsed() > ADVICE_MAX {
-                let words = |one: &Explained| format!("{} segments ({})", one.window_segments, one.outcome);
-                return Ok(explained.iter().map(words).collect());
+            let explained: Result<Vec<Explained>> =
+                sites.iter().map(|(site, mss)| self.explained(*site, None, *mss)).collect();
+            let is_late = begin.elapsed() > ADVICE_MAX;
+            match explained {
+                Ok(explained) if is_late || explained.iter().all(|one| one.applied) => {
+                    let words = |one: &Explained| format!("{} segments ({})", one.window_segments, one.outcome);
+                    return Ok(explained.iter().map(words).collect());
+                }
+                Err(error) if is_late => return Err(error),
+                // It has just started, or has not heard of all of them yet.
+                _ => {}
             }
             thread::sleep(Duration::from_millis(100));
         }
@@ -173,7 +188,7 @@ impl Stage {
     /// Starts recording at every host.
     pub fn record(&self) -> Result<Recording> {
         let tap = |(arm, host): (&Arm, &Host)| {
-            let file = self.folder.path().join(format!("{}.pcap", arm.name()));
+            let file = self.folder.join(format!("{}.pcap", arm.name()));
             let tap = Tap::start_at_host(&host.namespace, SERVER_DEVICE, &file)?;
             Ok((host.address, file, tap))
         };
@@ -193,7 +208,9 @@ impl Stage {
             recorded.packets.0 += counts.packets;
             recorded.packets.1 += counts.dropped;
             recorded.timelines.extend(timeline::read(&file, address, self.lab.port)?);
-            remove(&file)?;
+            if self.scratch.is_some() {
+                std::fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
+            }
         }
         Ok(recorded)
     }
@@ -215,6 +232,13 @@ fn configure(host: &Namespace, arm: Arm) -> Result<()> {
     host.ip(&[&format!("route change {} initcwnd {window}", route.trim())])
 }
 
-fn remove(file: &Path) -> Result<()> {
-    std::fs::remove_file(file).with_context(|| format!("cannot remove {}", file.display()))
+/// Where a run's files lie while it lasts, and whether they go with it.
+fn folder(keep: Option<&Path>) -> Result<(PathBuf, Option<TempDir>)> {
+    if let Some(folder) = keep {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let folder = std::fs::canonicalize(folder).with_context(|| format!("cannot find {}", folder.display()))?;
+        return Ok((folder, None));
+    }
+    let scratch = tempfile::Builder::new().prefix("spand-benefit-").tempdir().context("cannot make a folder")?;
+    Ok((scratch.path().to_owned(), Some(scratch)))
 }

@@ -12,13 +12,13 @@ use anyhow::{Context, Result};
 use self::cells::{Which, cases, side};
 use self::tables::{Told, percent};
 use self::targets::Finding;
-use super::result::{Run, RunResult};
+use super::result::{Learning, Run, RunResult};
 use super::scenario::{self, Question};
 use crate::accuracy::svg;
 use crate::product::{Mode, Way};
 
-/// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated.
-type Kind = (Way, Mode, bool);
+/// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated, what was learnt from.
+type Kind = (Way, Mode, bool, Learning);
 
 /// One section of the page.
 struct Section<'a> {
@@ -46,14 +46,15 @@ pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
 }
 
 fn kind(run: &Run) -> Kind {
-    (run.way, run.mode, run.stated)
+    (run.way, run.mode, run.stated, run.learning)
 }
 
-fn words((way, mode, stated): Kind) -> String {
+fn words((way, mode, stated, learning): Kind) -> String {
     let sizes = if stated { "sizes stated" } else { "sizes not stated" };
+    let learnt = if learning == Learning::Plain { "" } else { ", learnt on advice" };
     match way {
         Way::None => "no agent".to_owned(),
-        way => format!("way `{}`, mode `{}`, {sizes}", way.name(), mode.name()),
+        way => format!("way `{}`, mode `{}`, {sizes}{learnt}", way.name(), mode.name()),
     }
 }
 
@@ -150,8 +151,9 @@ impl Section<'_> {
         if told.bars.is_empty() {
             return Ok(());
         }
-        let sizes = if self.kind.2 { "" } else { "-unstated" };
-        let file = format!("benefit-{}-{}{sizes}-{name}.svg", self.kind.0.name(), self.kind.1.name());
+        let run = self.results.first().context("a section has results")?.run.name();
+        let folder = run.split('/').next().unwrap_or_default();
+        let file = format!("benefit-{folder}-{name}.svg");
         let title = format!("{name}: change of completion time, {}", words(self.kind).replace('`', ""));
         let place = page.with_file_name(&file);
         std::fs::write(&place, svg::changes(&title, &told.bars))

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use spand_tests::benefit::plan::{Campaign, Planned};
+use spand_tests::benefit::result::Learning;
 use spand_tests::benefit::stage::Programs;
 use spand_tests::benefit::{page, result, run};
 use spand_tests::product::{Mode, Way, interrupt, program};
@@ -20,7 +21,7 @@ use spand_tests::product::{Mode, Way, interrupt, program};
 #[command(about = "Times real transfers with and without the product (needs root)")]
 struct Arguments {
     /// How the agent applies starts; none: no agent, which shows what the lab itself adds
-    #[arg(long, value_enum, default_value = "route")]
+    #[arg(long, value_enum, default_value = "bpf")]
     way: Way,
     /// Modes of the agent
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["paper", "careful"])]
@@ -28,6 +29,9 @@ struct Arguments {
     /// The server does not state sizes: what the gateway learnt of the service must do
     #[arg(long)]
     unstated: bool,
+    /// What the gateway learns from; advised: the agent runs from the start, so that estimates rest on their own effect
+    #[arg(long, value_enum, default_value = "plain")]
+    learning: Learning,
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -43,6 +47,9 @@ struct Arguments {
     /// Run one scenario with the first mode and seed here and now, whether or not it has a result
     #[arg(long, value_name = "SCENARIO")]
     one: Option<String>,
+    /// Keep that run's recordings, logs and configurations in this folder
+    #[arg(long, requires = "one")]
+    keep: Option<PathBuf>,
     /// Where results go, one file a run
     #[arg(long, default_value = "target/benefit")]
     out: PathBuf,
@@ -85,6 +92,7 @@ fn main() -> Result<()> {
         way: arguments.way,
         modes: arguments.modes.clone(),
         stated: !arguments.unstated,
+        learning: arguments.learning,
         first_seed: arguments.seed,
         seeds: arguments.seeds,
         scenarios,
@@ -134,6 +142,7 @@ fn run_one(planned: &Planned, arguments: &Arguments) -> Result<()> {
         gateway: program(arguments.gateway.as_deref(), "spand-gateway")?,
         agent: program(arguments.agent.as_deref(), "spand-agent")?,
         agent_more,
+        keep: arguments.keep.clone(),
     };
     let begin = Instant::now();
     let say = |what: &str| println!("[{:>5.1} s] {what}", begin.elapsed().as_secs_f64());

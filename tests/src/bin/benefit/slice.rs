@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use spand_tests::benefit::plan::Planned;
-use spand_tests::benefit::result;
+use spand_tests::benefit::result::{self, Learning};
 use spand_tests::product::interrupt;
 
 /// A run without a sound result is tried this often in all.
@@ -54,6 +54,9 @@ fn start(planned: &Planned, out: &Path, programs: &[OsString]) -> Result<()> {
         .stdin(Stdio::null());
     if !run.stated {
         command.arg("--unstated");
+    }
+    if run.learning == Learning::Advised {
+        command.args(["--learning", "advised"]);
     }
     let mut child = command.spawn().context("cannot start a run")?;
     let latest = Instant::now() + Duration::from_secs_f64(planned.seconds() * 3.0 + 120.0);
