@@ -16,6 +16,9 @@ pub struct EngineConfig {
     pub prefixes: Vec<IpNet>,
     /// Encapsulations to look into besides VLAN, MPLS and PPPoE.
     pub tunnels: Tunnels,
+    /// Take a sender's window and round trip from the option in which it says them, where the wire bears them out. Default
+    /// off: a host inside could say what it likes within a factor of two.
+    pub read_window_option: bool,
     /// Rule that makes an estimate of a window. Default `robust`.
     pub rule: RuleKind,
     /// Limits of every table.
@@ -104,6 +107,7 @@ impl Default for EngineConfig {
             internal: Vec::new(),
             prefixes: Vec::new(),
             tunnels: Tunnels::ALL,
+            read_window_option: false,
             rule: RuleKind::default(),
             limits: Limits::default(),
             window: WindowConfig::default(),

@@ -77,11 +77,14 @@ pub enum Ignored {
     CutTransfer,
     /// Service size: more services sent than are remembered, and this one had not for longest.
     NoRoomService,
+    /// Window option: the window that the sender said at a sample is not borne out by what was in the network; the replica's
+    /// counts.
+    WindowOption,
 }
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -118,6 +121,7 @@ impl Ignored {
         Self::NoRoomHost,
         Self::CutTransfer,
         Self::NoRoomService,
+        Self::WindowOption,
     ];
 
     /// Its stable name.
@@ -159,6 +163,7 @@ impl Ignored {
             Self::NoRoomHost => "no_room_host",
             Self::CutTransfer => "cut_transfer",
             Self::NoRoomService => "no_room_service",
+            Self::WindowOption => "window_option",
         }
     }
 }
@@ -204,6 +209,10 @@ pub struct Counters {
     pub imminent_starts: u64,
     /// Sizes of whole transfers taken for their service.
     pub service_sizes: u64,
+    /// Segments with new data in which their sender said its window, where that is read.
+    pub window_options: u64,
+    /// Window samples that took what the sender said.
+    pub window_option_samples: u64,
     ignored: PerReason,
 }
 
@@ -231,7 +240,7 @@ impl Counters {
     }
 
     /// Every count but those of ignored things, with its stable name, in the order of declaration.
-    pub fn named(&self) -> [(&'static str, u64); 19] {
+    pub fn named(&self) -> [(&'static str, u64); 21] {
         let Self {
             frames,
             wire_bytes,
@@ -252,6 +261,8 @@ impl Counters {
             timeouts,
             imminent_starts,
             service_sizes,
+            window_options,
+            window_option_samples,
             ignored: _,
         } = *self;
         [
@@ -274,6 +285,8 @@ impl Counters {
             ("timeouts", timeouts),
             ("imminent_starts", imminent_starts),
             ("service_sizes", service_sizes),
+            ("window_options", window_options),
+            ("window_option_samples", window_option_samples),
         ]
     }
 
@@ -299,6 +312,8 @@ impl Counters {
             timeouts,
             imminent_starts,
             service_sizes,
+            window_options,
+            window_option_samples,
             ignored,
         } = other;
         self.frames += frames;
@@ -320,6 +335,8 @@ impl Counters {
         self.timeouts += timeouts;
         self.imminent_starts += imminent_starts;
         self.service_sizes += service_sizes;
+        self.window_options += window_options;
+        self.window_option_samples += window_option_samples;
         for (mine, theirs) in self.ignored.0.iter_mut().zip(ignored.0) {
             *mine += theirs;
         }

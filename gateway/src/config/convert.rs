@@ -39,6 +39,7 @@ impl Config {
                 gtp: within(Tunnel::Gtp),
                 ip_in_ip: within(Tunnel::IpInIp),
             },
+            read_window_option: self.traffic.read_window_option,
             rule: self.estimate.rule,
             limits: EngineLimits {
                 connections: self.limits.connections,

@@ -50,6 +50,8 @@ pub struct Traffic {
     pub prefix_list: Option<PathBuf>,
     /// Encapsulations of whole packets to look into. Default all; VLAN tags, MPLS and PPPoE always are.
     pub tunnels: Vec<Tunnel>,
+    /// Take a sender's window and round trip from the TCP option in which it says them. Default off.
+    pub read_window_option: bool,
 }
 
 /// An encapsulation of whole packets.
@@ -190,7 +192,7 @@ impl Default for Capture {
 impl Default for Traffic {
     fn default() -> Self {
         let tunnels = vec![Tunnel::Gre, Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gtp, Tunnel::IpInIp];
-        Self { internal: Vec::new(), prefix_list: None, tunnels }
+        Self { internal: Vec::new(), prefix_list: None, tunnels, read_window_option: false }
     }
 }
 

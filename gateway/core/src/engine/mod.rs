@@ -235,6 +235,7 @@ impl Engine {
         let place = Place { input, frame: counters.frames };
         let mut context = Context {
             limits: &config.limits,
+            read_window_option: config.read_window_option,
             prefixes,
             ledger,
             hosts,
@@ -294,6 +295,7 @@ impl Engine {
         let Some(connection) = flows.get_mut(key) else { return };
         let mut context = Context {
             limits: &config.limits,
+            read_window_option: config.read_window_option,
             prefixes,
             ledger,
             hosts,
@@ -313,6 +315,7 @@ impl Engine {
         let Self { config, prefixes, networks, ledger, hosts, services, counters, now, .. } = self;
         let mut context = Context {
             limits: &config.limits,
+            read_window_option: config.read_window_option,
             prefixes,
             ledger,
             hosts,

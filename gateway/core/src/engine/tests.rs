@@ -2,12 +2,12 @@ use std::num::NonZeroUsize;
 
 use arrayvec::ArrayVec;
 use proptest::prelude::*;
-use spand_proto::units::Micros;
+use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
 use crate::config::Limits;
 use crate::flow::report::DirectionReport;
-use crate::wire::segment::{Ecn, Options, SackBlock, Timestamps};
+use crate::wire::segment::{Ecn, Options, SackBlock, Timestamps, WindowOption};
 
 const CLIENT: &str = "198.51.100.7";
 const SERVER: &str = "192.0.2.1";
@@ -259,6 +259,64 @@ fn connections_that_send_at_once_are_counted_for_their_network() {
     assert_eq!(parallel(&engine, ms(80_000)), 0);
 }
 
+/// A loss-free Reno transfer of the server with a threshold of 16 segments, over 100 ms; `say` gives what it says of a window in
+/// bytes.
+fn reno(segments: u32, mut say: impl FnMut(f64) -> Option<WindowOption>) -> Vec<Segment> {
+    const MSS: u32 = 1_448;
+    let mut all: Vec<_> = handshake(100).into();
+    let (mut window, mut sent, mut acked) = (10.0f64, 0, 0);
+    let mut acks = VecDeque::from([(ms(141), 0)]);
+    while let Some((at, upto)) = acks.pop_front() {
+        if upto > 0 {
+            all.push(segment(at, false, Flags::ACK, 101, 5_001 + upto * MSS, 0));
+            acked = upto;
+            window += if window < 16.0 { 1.0 } else { window.recip() };
+        }
+        while sent < segments && f64::from(sent - acked) < window.floor() {
+            let mut data = segment(at.after(Micros(10)), true, Flags::ACK, 5_001 + sent * MSS, 101, MSS);
+            data.options.window = say(window.floor() * f64::from(MSS));
+            all.push(data);
+            sent += 1;
+            acks.push_back((at.after(Micros(100_000)), sent));
+        }
+    }
+    all
+}
+
+fn heard(segments: &[Segment], read_window_option: bool) -> (Vec<DirectionReport>, Engine) {
+    let mut engine = with_reports(EngineConfig { read_window_option, ..EngineConfig::default() });
+    feed(&mut engine, segments);
+    engine.finish(ms(60_000));
+    (reports(&mut engine), engine)
+}
+
+#[test]
+fn a_window_that_its_sender_says_is_the_sample_where_that_is_read() {
+    let said = |window: f64| {
+        let window_bytes = Window::from_bytes(window)?.segments(Bytes(1)).0;
+        Some(WindowOption { window_bytes, srtt_us: 101_000 })
+    };
+    let segments = reno(150, said);
+    let (reports, engine) = heard(&segments, true);
+    let [sample] = reports[1].samples[..] else { panic!("{:?}", reports[1].samples) };
+    assert!(!sample.reason.is_lower_bound(), "{sample:?}");
+    let [.., last] = segments.iter().filter(|segment| segment.payload_len > 0).collect::<Vec<_>>()[..] else {
+        panic!()
+    };
+    let window = f64::from(last.options.window.unwrap().window_bytes);
+    let grown = (sample.window.bytes() - window) / 1_448.0;
+    assert!((0.0..=1.0).contains(&grown), "{} of {window}", sample.window.bytes());
+    let counted = [engine.counters().window_options, engine.counters().window_option_samples];
+    assert_eq!(counted, [150, 1]);
+    let view = engine.network(engine.network_of(CLIENT.parse().unwrap()), ms(60_000)).unwrap();
+    assert_eq!(view.rtt_min, Some(Micros(40_000)), "the smallest is the wire's");
+    assert!(view.rtt_mean.unwrap() > Micros(100_500), "the others are the sender's: {:?}", view.rtt_mean);
+
+    let (unread, engine) = heard(&segments, false);
+    assert_eq!((engine.counters().window_options, engine.counters().window_option_samples), (0, 0));
+    assert_eq!(unread[1].samples, heard(&reno(150, |_| None), true).0[1].samples, "off, it is as if nothing were said");
+}
+
 /// Samples of a network at the end of time must not be looked at for ever (a capture of the corpus has such a clock).
 #[test]
 fn a_clock_at_the_end_of_time_leaves_something_to_wait_for() {
@@ -335,12 +393,12 @@ fn networks_age_no_faster_than_there_is_room_for_their_events() {
         network: Network::of(IpAddr::from([198, 51, n, 1])),
         remote: [198, 51, n, 1].into(),
         connection: ConnectionId(connection),
-        window: spand_proto::units::Window::from_bytes(10_000.0).unwrap(),
-        mss: spand_proto::units::Bytes(1_000),
+        window: Window::from_bytes(10_000.0).unwrap(),
+        mss: Bytes(1_000),
         reason: crate::flow::sample::SampleReason::End,
         sawtooth: None,
         phase: crate::flow::sample::Phase::CongestionAvoidance,
-        transfer: spand_proto::units::Bytes(100_000),
+        transfer: Bytes(100_000),
         advised: false,
         rtt_min: None,
     };
@@ -382,6 +440,7 @@ prop_compose! {
         sack in prop::collection::vec((0u32..20_000, 0u32..20_000), 0..4),
         timestamps: Option<(u32, u32)>,
         options in (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>()),
+        window_option in prop::option::of((any::<u32>(), any::<u32>())),
     ) -> (u64, Segment) {
         let mut made = segment(Timestamp(0), from_server, flags, seq, ack, payload_len);
         let client = if from_server { &mut made.destination } else { &mut made.source };
@@ -393,6 +452,7 @@ prop_compose! {
             window_scale: options.1,
             sack_permitted: options.2,
             timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
+            window: window_option.map(|(window_bytes, srtt_us)| WindowOption { window_bytes, srtt_us }),
             sack: sack.into_iter().map(|(left, right)| SackBlock { left, right }).collect::<ArrayVec<_, 4>>(),
             ..Options::default()
         };
@@ -406,7 +466,8 @@ proptest! {
     fn any_segments_are_taken(segments in prop::collection::vec(any_segment(), 1..200)) {
         let run = || {
             let limits = Limits { connections: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
-            let mut engine = with_reports(EngineConfig { limits, ..EngineConfig::default() });
+            let mut engine =
+                with_reports(EngineConfig { limits, read_window_option: true, ..EngineConfig::default() });
             let mut at = ms(0);
             for (step_us, segment) in &segments {
                 at = at.after(Micros(*step_us));
@@ -418,6 +479,24 @@ proptest! {
             (events, engine.counters().clone())
         };
         prop_assert_eq!(run(), run());
+    }
+
+    /// Whatever a sender says of itself, its samples stay within twice what was seen of it, and round trips too.
+    #[test]
+    fn nonsense_in_the_window_option_moves_no_sample_beyond_its_bounds(
+        said in prop::collection::vec(prop::option::of((prop_oneof![any::<u32>(), 0u32..200_000], any::<u32>())), 150),
+        segments in 30u32..150,
+    ) {
+        let mut said = said.into_iter();
+        let say = |_| said.next().flatten().map(|(window_bytes, srtt_us)| WindowOption { window_bytes, srtt_us });
+        let (reports, engine) = heard(&reno(segments, say), true);
+        for sample in &reports[1].samples {
+            let most = 2.0 * reports[1].flight_max.0 as f64 + 1_448.0;
+            prop_assert!((1_000.0..=most).contains(&sample.window.bytes()), "{:?} of {}", sample, reports[1].flight_max);
+        }
+        let view = engine.network(engine.network_of(CLIENT.parse().unwrap()), ms(60_000)).unwrap();
+        let mean = view.rtt_mean.unwrap();
+        prop_assert!(mean >= Micros(45_000) && mean <= Micros(201_000), "{mean}");
     }
 
     /// Hosts outside are rebuilt only for their reports: what is said of networks and starts is the same without.

@@ -33,6 +33,8 @@ pub(crate) trait Findings {
 pub(crate) struct Context<'a> {
     /// Limits of its tables.
     pub(crate) limits: &'a Limits,
+    /// Whether senders are heard on their own windows.
+    pub(crate) read_window_option: bool,
     /// Which network an address belongs to.
     pub(crate) prefixes: &'a Prefixes,
     /// Who was advised.

@@ -7,6 +7,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
 use crate::flow::findings::Context;
+use crate::flow::said::Said;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::flavour::Flavour;
@@ -37,6 +38,8 @@ pub(crate) struct Followed {
     vote: Flavour,
     /// The transfer under way.
     pub(crate) transfer: Option<Transfer>,
+    /// What it said of its own window last, where that is read.
+    pub(crate) said: Option<Said>,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
     pub(crate) rounds: [u32; 4],
     /// Round-trip times that its network has not been told, and round trips by what limited them.
@@ -57,6 +60,8 @@ pub(crate) struct Transfer {
     pub(crate) start: u64,
     /// It started on our advice.
     pub(crate) advised: bool,
+    /// The most bytes that were in the network.
+    pub(crate) pipe_most: u64,
     /// It counts among those that its network gets at once.
     pub(crate) counted: bool,
 }
@@ -79,6 +84,7 @@ impl Followed {
             service: None,
             vote: Flavour::Unknown,
             transfer: None,
+            said: None,
             rounds: [0; 4],
             rtts: RttSum::default(),
             limits: LimitCounts::default(),
@@ -137,6 +143,18 @@ impl Followed {
             .filter(|(rounds, _)| *rounds > 0)
             .max_by_key(|(rounds, _)| *rounds)
             .map_or(Limiter::Unknown, |(_, limiter)| limiter)
+    }
+
+    /// Whether a sample takes what the sender said: no lower bound does, and BBR's window is about twice its share.
+    pub(crate) fn heard_for(&self, sample: &WindowSample) -> bool {
+        !sample.reason.is_lower_bound() && self.shadow.leaning().best() != Flavour::Bbr
+    }
+
+    /// Notes a round-trip time for the network: the sender's own smoothed one where it says it and the wire bears it out. The
+    /// smallest stays the wire's, since a smoothed one has none.
+    pub(crate) fn add_rtt(&mut self, measured: Micros, smoothed: Option<Micros>) {
+        let said = self.said.zip(smoothed).and_then(|(said, smoothed)| said.rtt(smoothed));
+        self.rtts = self.rtts.with(RttSum { min: Some(measured), ..RttSum::of(said.unwrap_or(measured)) });
     }
 
     /// Puts name and address to what the replica says.

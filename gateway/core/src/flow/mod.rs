@@ -17,6 +17,7 @@ mod coverage;
 mod followed;
 mod recovery;
 mod rtt;
+mod said;
 mod scoreboard;
 mod segment_size;
 mod sender;

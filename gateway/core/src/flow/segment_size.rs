@@ -2,6 +2,8 @@
 
 use spand_proto::units::Bytes;
 
+use crate::wire::segment::WINDOW_OPTION_LEN;
+
 /// Bytes a timestamps option takes in every segment (RFC 7323 appendix A: 10, padded).
 const TIMESTAMPS_LEN: u16 = 12;
 /// Segments of one size with more data right behind them before the size counts as the full one.
@@ -18,6 +20,8 @@ pub(crate) struct SegmentSize {
     agreed: Option<u16>,
     largest: u32,
     proofs: u8,
+    /// Its segments carry the option in which it says its window.
+    says_window: bool,
 }
 
 impl SegmentSize {
@@ -26,6 +30,12 @@ impl SegmentSize {
         // RFC 9293 section 3.7.1: without the option 536 is to be assumed. Senders limit themselves by their own, too.
         let smaller = own.unwrap_or(u16::MAX).min(peer.unwrap_or(536));
         self.agreed = Some(smaller.saturating_sub(if timestamps { TIMESTAMPS_LEN } else { 0 }).max(1));
+    }
+
+    /// A segment carries the option in which its sender says its window; returns whether the size is known better now.
+    pub(crate) fn say_window(&mut self) -> bool {
+        let first = !std::mem::replace(&mut self.says_window, true);
+        first && self.agreed.is_some()
     }
 
     /// A data segment of `payload` bytes; `pushed` where the application's write ended with it. Returns whether the size
@@ -45,7 +55,7 @@ impl SegmentSize {
     /// The size, where known.
     pub(crate) fn bytes(&self) -> Option<Bytes> {
         let seen = (self.proofs >= PROOF).then_some(self.largest);
-        let size = match (self.agreed.map(u32::from), seen) {
+        let size = match (self.agreed_payload().map(u32::from), seen) {
             // A path of a smaller MTU shows itself in full-sized segments below what was agreed.
             (Some(agreed), Some(seen)) => agreed.min(seen),
             (Some(agreed), None) => agreed,
@@ -55,6 +65,11 @@ impl SegmentSize {
             (None, None) => return None,
         };
         Some(Bytes(u64::from(size)))
+    }
+
+    fn agreed_payload(&self) -> Option<u16> {
+        let option = if self.says_window { WINDOW_OPTION_LEN } else { 0 };
+        self.agreed.map(|agreed| agreed.saturating_sub(option).max(1))
     }
 
     /// The size, or the usual one.
@@ -80,6 +95,8 @@ mod tests {
         size.agree(Some(1_460), Some(1_380), true);
         assert_eq!(size.bytes(), Some(Bytes(1_368)));
         assert!(size.is_full(2 * 1_368) && !size.is_full(1_000));
+        assert!(size.say_window() && !size.say_window());
+        assert_eq!(size.bytes(), Some(Bytes(1_356)), "an option in every segment takes its room");
     }
 
     #[test]

@@ -112,6 +112,8 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// SACK blocks in their order on the wire; a first block below the acknowledgement is a DSACK (RFC 2883).
     pub sack: ArrayVec<SackBlock, 4>,
+    /// The sender's window and round trip, where it says them.
+    pub window: Option<WindowOption>,
     /// Bytes that all options occupy, which the payload of a full-sized segment lacks.
     pub len: u8,
     /// The snap length cut the options, so those missing here may have been on the wire.
@@ -126,6 +128,19 @@ pub struct Timestamps {
     /// The value it echoes; meaningful only with ACK.
     pub echo: u32,
 }
+
+/// The experimental option in which a sender says its own state: kind 254, 12 bytes, experiment 0x5350 (RFC 6994), then both
+/// numbers in network order.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct WindowOption {
+    /// Congestion window in bytes of payload.
+    pub window_bytes: u32,
+    /// Smoothed round-trip time in microseconds; 0 where none was measured.
+    pub srtt_us: u32,
+}
+
+/// Bytes that it takes of every segment.
+pub const WINDOW_OPTION_LEN: u16 = 12;
 
 /// Bytes the receiver holds, `left` inclusive to `right` exclusive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -4,7 +4,7 @@ use spand_proto::units::Timestamp;
 
 use super::ip::IpHeader;
 use super::octets::Octets;
-use super::segment::{Endpoint, Flags, Options, SackBlock, Segment, Timestamps};
+use super::segment::{Endpoint, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
 use crate::counters::Ignored;
 
 /// TCP's number in IP headers.
@@ -93,6 +93,13 @@ fn read_option(options: &mut Options, kind: u8, value: &[u8], syn: bool) {
         (8, &[v0, v1, v2, v3, e0, e1, e2, e3]) => {
             let value = u32::from_be_bytes([v0, v1, v2, v3]);
             options.timestamps = Some(Timestamps { value, echo: u32::from_be_bytes([e0, e1, e2, e3]) });
+        }
+        // The identifier tells other experiments of the same kind apart (RFC 6994 section 3).
+        (254, &[0x53, 0x50, w0, w1, w2, w3, r0, r1, r2, r3]) => {
+            options.window = Some(WindowOption {
+                window_bytes: u32::from_be_bytes([w0, w1, w2, w3]),
+                srtt_us: u32::from_be_bytes([r0, r1, r2, r3]),
+            });
         }
         _ => {}
     }

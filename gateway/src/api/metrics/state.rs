@@ -68,6 +68,10 @@ impl Collector for EngineState {
             "Sizes of whole transfers taken for their service",
             counters.service_sizes,
         )?;
+        let help = "Segments with new data in which their sender said its window, where that is read";
+        scrape.counter("engine_window_options", help, counters.window_options)?;
+        let help = "Window samples that took what the sender said";
+        scrape.counter("engine_window_option_samples", help, counters.window_option_samples)?;
         let ignored = Ignored::ALL.map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(reason)));
         scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
         scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;

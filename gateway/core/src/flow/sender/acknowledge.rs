@@ -128,7 +128,7 @@ impl Sender {
         self.rtt.add(rtt);
         context.counters.rtt_samples += 1;
         if let Some(followed) = self.followed.as_deref_mut() {
-            followed.rtts.add(rtt);
+            followed.add_rtt(rtt, self.rtt.smoothed());
         }
         if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
             self.handshake_rtt = by_sequence.or(self.handshake_rtt);

@@ -277,7 +277,17 @@ impl Sender {
             Err(reason) => return context.counters.ignore(reason),
         };
         let mss = self.size.bytes().unwrap_or(Bytes(self.size.bytes_or_usual()));
-        let sample = followed.sample(context.now, said, mss, self.rtt.min());
+        let mut sample = followed.sample(context.now, said, mss, self.rtt.min());
+        if let Some(own) = followed.said.filter(|_| followed.heard_for(&sample)) {
+            let most = followed.transfer.map_or(0, |transfer| transfer.pipe_most);
+            match own.sample(sample.reason, sample.phase, mss, most) {
+                Some(window) => {
+                    sample.window = window;
+                    context.counters.window_option_samples += 1;
+                }
+                None => context.counters.ignore(Ignored::WindowOption),
+            }
+        }
         if sample.reason.is_lower_bound() {
             context.counters.lower_bounds += 1;
             context.counters.ignore(match sample.reason {

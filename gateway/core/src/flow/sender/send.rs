@@ -10,6 +10,7 @@ use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::findings::Context;
 use crate::flow::followed::{Followed, Transfer};
+use crate::flow::said::Said;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::observation::Sent;
 use crate::wire::segment::{Ecn, Flags, Segment};
@@ -231,7 +232,8 @@ impl Sender {
         let at = segment.at;
         let pushed = segment.flags.has(Flags::PSH);
         self.follow(segment, context);
-        if self.size.sent(segment.payload_len, pushed) {
+        let says_window = segment.options.window.is_some() && self.size.say_window();
+        if self.size.sent(segment.payload_len, pushed) || says_window {
             self.tell_segment_size(at);
         }
         if segment.ecn != Ecn::NotEct {
@@ -261,9 +263,17 @@ impl Sender {
                 bytes: 0,
                 start,
                 advised: context.ledger.was_told(segment.source.address, segment.destination.address, context.now),
+                pipe_most: 0,
                 counted: context.findings.begins(network, context.now),
             };
-            followed.transfer.get_or_insert_with(begin).bytes += u64::from(new_bytes);
+            let transfer = followed.transfer.get_or_insert_with(begin);
+            transfer.bytes += u64::from(new_bytes);
+            transfer.pipe_most = transfer.pipe_most.max(pipe);
+            if context.read_window_option {
+                // One that stops saying it has said nothing: what it said before is old.
+                followed.said = segment.options.window.map(|option| Said::new(option, pipe));
+                context.counters.window_options += u64::from(followed.said.is_some());
+            }
         }
         followed.shadow.on_sent(at, &sent);
     }

@@ -109,7 +109,17 @@ impl Script {
         sender.send(
             segment,
             copy,
-            &mut Context { limits, prefixes, ledger, hosts, services, counters, now: segment.at, findings: heard },
+            &mut Context {
+                limits,
+                read_window_option: true,
+                prefixes,
+                ledger,
+                hosts,
+                services,
+                counters,
+                now: segment.at,
+                findings: heard,
+            },
         );
     }
 
@@ -150,7 +160,17 @@ impl Script {
         sender.acknowledge(
             ack,
             Some(0),
-            &mut Context { limits, prefixes, ledger, hosts, services, counters, now: ack.at, findings: heard },
+            &mut Context {
+                limits,
+                read_window_option: true,
+                prefixes,
+                ledger,
+                hosts,
+                services,
+                counters,
+                now: ack.at,
+                findings: heard,
+            },
         );
     }
 
@@ -427,7 +447,17 @@ fn data_after_silence_is_a_new_transfer_though_no_timer_told() {
     let mut end_at = |now| {
         sender.end_by_silence(
             now,
-            &mut Context { limits, prefixes, ledger, hosts, services, counters, now, findings: heard },
+            &mut Context {
+                limits,
+                read_window_option: true,
+                prefixes,
+                ledger,
+                hosts,
+                services,
+                counters,
+                now,
+                findings: heard,
+            },
         );
         sender.followed.as_deref().unwrap().transfer.is_some()
     };

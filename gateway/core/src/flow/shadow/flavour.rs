@@ -95,7 +95,7 @@ impl Leaning {
     }
 
     /// The flavour to go by: on a tie CUBIC, the default of Linux, Windows and macOS; never unknown.
-    pub(super) fn best(&self) -> Flavour {
+    pub(crate) fn best(&self) -> Flavour {
         match self.verdict() {
             Flavour::Unknown => self.loss_based(),
             clear => clear,

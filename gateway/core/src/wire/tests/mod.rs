@@ -6,7 +6,7 @@ mod frames;
 use proptest::prelude::*;
 
 use self::frames::{ETHERNET, RAW, bridged, encapsulations, ethernet, ipv4, ipv6, join, packet, tcp, tcp_with, udp};
-use super::segment::{Ecn, Flags, SackBlock, Timestamps};
+use super::segment::{Ecn, Flags, SackBlock, Timestamps, WindowOption};
 use super::*;
 
 fn decode_whole(link_type: u16, data: &[u8]) -> Result<Segment, Ignored> {
@@ -102,6 +102,22 @@ fn options_of_a_syn() {
     assert_eq!(syn.seq_len(), 11);
     let ack = decode_whole(RAW, &ipv4(6, &tcp_with(&options, Flags::ACK))).unwrap();
     assert_eq!((ack.options.mss, ack.options.window_scale, ack.options.sack_permitted), (None, None, false));
+}
+
+#[test]
+fn a_sender_says_its_window_in_an_option_of_our_experiment_alone() {
+    let said = [254, 12, 0x53, 0x50, 0, 1, 0x86, 0xa0, 0, 0, 0xc3, 0x50];
+    let decoded = |options: &[u8]| decode_whole(RAW, &ipv4(6, &tcp_with(options, Flags::ACK))).unwrap().options;
+    let timestamps = [1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9];
+    let both = decoded(&[&timestamps[..], &said].concat());
+    assert_eq!(both.window, Some(WindowOption { window_bytes: 100_000, srtt_us: 50_000 }));
+    assert_eq!((both.timestamps.unwrap().value, both.len), (7, 24));
+    for (place, octet) in [(0, 253), (1, 11), (1, 13), (1, 0), (2, 0x54), (3, 0x51)] {
+        let mut other = said;
+        other[place] = octet;
+        assert_eq!(decoded(&other).window, None, "{other:?}");
+    }
+    assert_eq!(decoded(&[1, 1, 254, 2, 254, 4, 0x53, 0x50]).window, None);
 }
 
 #[test]

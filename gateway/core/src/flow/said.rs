@@ -1,0 +1,84 @@
+//! The window and round trip that a sender says itself, in a TCP option of its segments (TCP/SPAND 5.2.2, the second way of
+//! collecting).
+//!
+//! It is believed as far as the wire bears it out: a window between half of what was in the network then and twice what was at most
+//! during the transfer, a round trip between half and twice what was measured. So nonsense moves no sample further than that
+//! from what was seen.
+
+use spand_proto::units::{Bytes, Micros, Window};
+
+use crate::flow::sample::{Phase, SampleReason};
+use crate::wire::segment::WindowOption;
+
+/// What the last segment with new data said, and what was seen with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said {
+    option: WindowOption,
+    /// Bytes in the network with that segment.
+    pipe: u64,
+}
+
+impl Said {
+    pub(crate) const fn new(option: WindowOption, pipe: u64) -> Self {
+        Self { option, pipe }
+    }
+
+    /// The round trip, where it agrees with the smoothed one that was measured.
+    pub(crate) fn rtt(&self, measured: Micros) -> Option<Micros> {
+        let said = u64::from(self.option.srtt_us);
+        (said > 0 && said >= measured.0 / 2 && said / 2 <= measured.0).then_some(Micros(said))
+    }
+
+    /// The value of a sample of this reason, where the window agrees with what was seen; `most` is the most that was in the
+    /// network during the transfer.
+    pub(crate) fn sample(&self, reason: SampleReason, phase: Phase, mss: Bytes, most: u64) -> Option<Window> {
+        let window = u64::from(self.option.window_bytes);
+        let borne_out = window >= mss.0 && window >= self.pipe / 2 && window / 2 <= most;
+        let (window, mss) = (window as f64, mss.0 as f64);
+        let value = match reason {
+            SampleReason::Loss | SampleReason::Ecn => (window - mss).max(mss),
+            // What is acknowledged after the last byte opens it by up to a segment.
+            SampleReason::End if phase == Phase::CongestionAvoidance => {
+                window + mss * (self.pipe as f64 / window).min(1.0)
+            }
+            SampleReason::End => window,
+            // What was in the network says how little it was at least: no window does.
+            SampleReason::EndAppLimited | SampleReason::EndReceiverLimited => return None,
+        };
+        Window::from_bytes(value).filter(|_| borne_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MSS: Bytes = Bytes(1_000);
+
+    fn said(window_bytes: u32, pipe: u64) -> Said {
+        Said::new(WindowOption { window_bytes, srtt_us: 50_000 }, pipe)
+    }
+
+    #[test]
+    fn a_sample_is_the_window_that_was_said_at_the_samples_moment() {
+        let of = |reason, phase| said(20_000, 10_000).sample(reason, phase, MSS, 20_000).map(Window::bytes);
+        let avoidance = Phase::CongestionAvoidance;
+        assert_eq!(of(SampleReason::Loss, avoidance), Some(19_000.0));
+        assert_eq!(of(SampleReason::Ecn, avoidance), Some(19_000.0));
+        assert_eq!(of(SampleReason::End, avoidance), Some(20_500.0), "half of it was still to be acknowledged");
+        assert_eq!(of(SampleReason::End, Phase::SlowStart), Some(20_000.0));
+        assert_eq!(of(SampleReason::EndAppLimited, avoidance), None);
+    }
+
+    #[test]
+    fn what_the_wire_does_not_bear_out_is_not_believed() {
+        let of =
+            |window, pipe, most| said(window, pipe).sample(SampleReason::End, Phase::SlowStart, MSS, most).is_some();
+        assert!(of(20_000, 40_000, 40_000) && !of(19_999, 40_000, 40_000), "half of what was in the network");
+        assert!(of(40_001, 20_000, 20_000) && !of(40_002, 20_000, 20_000), "twice the most there was");
+        assert!(!of(0, 0, 0) && !of(999, 1, 1_000) && !of(u32::MAX, 10_000, 10_000));
+        let rtt = |measured| said(1, 1).rtt(Micros(measured)).is_some();
+        assert!(rtt(25_000) && rtt(100_001) && !rtt(24_999) && !rtt(100_002));
+        assert_eq!(Said::new(WindowOption { window_bytes: 1, srtt_us: 0 }, 1).rtt(Micros(0)), None);
+    }
+}
