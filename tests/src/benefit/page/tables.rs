@@ -60,9 +60,10 @@ pub(super) fn against(text: &mut String, results: &[&RunResult], question: Quest
     for other in others {
         writeln!(
             text,
-            "\nAgainst `{other}` (times in ms, mean of seeds with its 95 % interval; p95 over all transfers):\n\n| path, \
-             size | wire's bound | {other} | p95 | product | p95 | change | target | repeats a transfer | first flight | \
-             transfers |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |"
+            "\nAgainst `{other}` (times in ms, mean of seeds with its 95 % interval; median and p95 over all \
+             transfers; targets with their tolerance):\n\n| path, size | wire's bound | {other} | median | p95 | product | \
+             median | p95 | change | target | repeats a transfer | first flight | transfers |\n| --- | --- | --- | --- | --- | \
+             --- | --- | --- | --- | --- | --- | --- | --- |"
         )
         .ok();
         let mut rows = Vec::new();
@@ -78,12 +79,14 @@ pub(super) fn against(text: &mut String, results: &[&RunResult], question: Quest
             rows.push(Row {
                 order: by.value - target.unwrap_or(0.0),
                 text: format!(
-                    "| {} | {:.1} | {} | {:.1} | {} | {:.1} | {} | {} | {:.2} → {:.2} | {:.1} → {:.1} | {} + {} |\n",
+                    "| {} | {:.1} | {} | {:.1} | {:.1} | {} | {:.1} | {:.1} | {} | {} | {:.2} → {:.2} | {:.1} → {:.1} | {} + {} |\n",
                     name(&case),
                     is.bound_ms,
                     time(&was),
+                    was.median,
                     was.p95,
                     time(&is),
+                    is.median,
                     is.p95,
                     with_interval(by),
                     target.map_or("-".to_owned(), |target| format!("{} or less", percent(target))),
