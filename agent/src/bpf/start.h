@@ -221,7 +221,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 	start->ssthresh = start->cwnd > whole ? start->cwnd : whole;
 
 	if (start->cwnd > policy->burst) {
-		u64 rtt = transfer->rtt_us ? transfer->rtt_us : network->rtt_us;
+		u64 rtt = transfer->rtt_us > network->rtt_us ? transfer->rtt_us : network->rtt_us;
 		if (rtt == 0) {
 			start->refusal = REFUSED_NO_RTT;
 			return 0;

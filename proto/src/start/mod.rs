@@ -109,7 +109,9 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
         None
     };
     let ssthresh = shifted.max(cwnd);
-    let pacing = pace(cwnd, request.mss, handshake_rtt.or(estimate_rtt), policy.pacing)?;
+    // The mean holds the queue that the share fills; the handshake met an empty one. Over the handshake's alone a whole share
+    // arrives as fast as the path carries it, on top of the burst (docs/decisions/bpf-start.md).
+    let pacing = pace(cwnd, request.mss, handshake_rtt.max(estimate_rtt), policy.pacing)?;
     let account = Account { share, transfer, shifted, bounds, rtt_check };
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })
 }

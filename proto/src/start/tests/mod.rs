@@ -165,16 +165,18 @@ fn the_floor_is_the_hosts_default_unless_losses_of_three_connections_lower_it() 
 }
 
 #[test]
-fn ten_segments_leave_at_once_and_the_rest_at_its_rate_over_the_handshakes_round_trip() {
+fn ten_segments_leave_at_once_and_the_rest_at_its_rate_over_the_longer_round_trip() {
     let ten = estimate(10);
     assert_eq!(start(&request(&ten), &StartPolicy::CAREFUL).unwrap().pacing, None);
     let many = estimate(40);
-    let asked = StartRequest { handshake_rtt: Some(Micros::from_millis(50)), ..request(&many) };
+    let asked = StartRequest { handshake_rtt: Some(Micros::from_millis(160)), ..request(&many) };
     let pacing = start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap();
-    // 30 segments are granted: 20 of 1448 bytes in 50 ms.
-    assert_eq!(pacing, Pacing { after_segments: Segments(10), rate: BytesPerSecond(579_200), rtt: Micros(50_000) });
-    let asked = StartRequest { handshake_rtt: None, ..request(&many) };
-    assert_eq!(start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap().rtt, Micros(100_000));
+    // 30 segments are granted: 20 of 1448 bytes in 160 ms.
+    assert_eq!(pacing, Pacing { after_segments: Segments(10), rate: BytesPerSecond(181_000), rtt: Micros(160_000) });
+    for handshake_rtt in [None, Some(Micros::from_millis(50))] {
+        let asked = StartRequest { handshake_rtt, ..request(&many) };
+        assert_eq!(start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap().rtt, Micros(100_000));
+    }
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn the_example_of_the_protocol_page_is_what_the_function_answers() {
         ..request(&estimate)
     };
     let start = start(&asked, &StartPolicy::CAREFUL).unwrap();
-    let pacing = Pacing { after_segments: Segments(10), rate: BytesPerSecond(301_667), rtt: Micros(96_000) };
+    let pacing = Pacing { after_segments: Segments(10), rate: BytesPerSecond(289_600), rtt: Micros(100_000) };
     assert_eq!((windows(&start), start.pacing), ((30, 33), Some(pacing)));
     let steps = start.account.transfer.unwrap();
     assert_eq!((steps.size.0, steps.epoch_segments, steps.remainder.0), (100, 711, 100));
