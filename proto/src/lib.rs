@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod comparison;
 pub mod contract;
 #[cfg(feature = "grpc")]
 pub mod convert;

@@ -59,6 +59,14 @@ pub struct ConnectionReport {
     pub refusal: Option<RefusalReason>,
 }
 
+impl ConnectionReport {
+    /// The window at the end in segments, where both are known.
+    pub fn end_window_segments(&self) -> Option<f64> {
+        let (window, mss) = (self.end_window?, self.mss?);
+        Some(window.0 as f64 / mss.0 as f64)
+    }
+}
+
 /// What holds a sender back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LimitedBy {

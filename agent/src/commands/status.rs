@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spand_proto::comparison::ClassSummary;
 use spand_proto::operator::Failure;
 
 use super::{print, print_json};
@@ -48,9 +49,38 @@ fn for_people(status: &Status) -> String {
         "announced starts: {} received, {} in time, {} late, {} not applied",
         pushes.received, pushes.in_time, pushes.late, pushes.not_applied
     ));
+    lines.extend(compared(&status.comparison));
     lines.push(format!("what apply {} lacks:", status.apply));
     lines.extend(status.lacks.iter().map(|lack| format!("  {}: {}", lack.name, lack.sentence)));
     lines.join("\n")
+}
+
+/// What advice did so far, a line for each size that has transfers.
+fn compared(classes: &[ClassSummary]) -> Vec<String> {
+    let seen = classes.iter().filter(|class| class.advised.transfers + class.control.transfers > 0);
+    let line = |class: &ClassSummary| {
+        let size = class.up_to_bytes.map_or_else(|| "larger".to_owned(), |bytes| format!("up to {} kB", bytes / 1_000));
+        let ms = |mean: Option<f64>| mean.map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1} ms"));
+        let difference = match class.difference.completion_ms.and_then(|d| d.percent) {
+            Some([mean, low, high]) => format!("{mean:+.1} % ({low:+.1} to {high:+.1} with 95 % confidence)"),
+            None => "too few to compare".to_owned(),
+        };
+        let repeated = class.difference.retransmitted_segments.map_or_else(String::new, |d| {
+            format!("; segments sent again {:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high)
+        });
+        format!(
+            "  {size}: {} advised {}, {} controls {}: {difference}{repeated}",
+            class.advised.transfers,
+            ms(class.advised.completion_ms_mean),
+            class.control.transfers,
+            ms(class.control.completion_ms_mean)
+        )
+    };
+    let lines: Vec<String> = seen.map(line).collect();
+    if lines.is_empty() {
+        return vec!["completion times: none seen yet".to_owned()];
+    }
+    std::iter::once("completion times by size, as assigned:".to_owned()).chain(lines).collect()
 }
 
 fn counted(counts: &BTreeMap<String, u64>) -> String {

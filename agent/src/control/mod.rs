@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use spand_proto::comparison::ClassSummary;
 use spand_proto::network::Network;
 use spand_proto::start::Mode;
 
@@ -84,6 +85,8 @@ pub struct Status {
     pub advice: HoldingCounts,
     /// What became of announced starts.
     pub pushes: Pushes,
+    /// What became of connections, by size and by arm; all zero where the way cannot see them.
+    pub comparison: Vec<ClassSummary>,
     /// What this way of applying cannot do.
     pub lacks: Vec<Lacking>,
 }

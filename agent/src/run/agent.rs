@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use spand_proto::comparison::Comparison;
 use spand_proto::contract::HostName;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
@@ -34,6 +35,7 @@ pub(super) struct Agent<A> {
     pub(super) gateway_since: Timestamp,
     pub(super) decisions: BTreeMap<&'static str, u64>,
     pub(super) pushes: PushWatch,
+    pub(super) comparison: Comparison,
     verdicts: BTreeMap<Network, Verdict>,
     wishes: Wishes,
     left: Left,
@@ -69,6 +71,7 @@ impl<A: Applier> Agent<A> {
             gateway_since: clock.now(),
             decisions: BTreeMap::new(),
             pushes: PushWatch::default(),
+            comparison: Comparison::default(),
             verdicts: BTreeMap::new(),
             wishes: Wishes::new(),
             left: Left::new(),
@@ -143,6 +146,7 @@ impl<A: Applier> Agent<A> {
     /// Hands on what became of connections.
     pub(super) fn on_ended(&mut self, connections: Vec<Ended>, to: &mpsc::Sender<Ended>) {
         for ended in connections {
+            self.comparison.take(&ended.report);
             if to.try_send(ended).is_err() {
                 *self.decisions.entry("report_no_room").or_default() += 1;
             }

@@ -30,6 +30,7 @@ impl<A: Applier> Agent<A> {
             applied: named(&self.applier.counts()),
             advice: self.holdings.counts(),
             pushes: self.pushes.counts(),
+            comparison: self.comparison.classes(),
             lacks: self
                 .applier
                 .lacks()

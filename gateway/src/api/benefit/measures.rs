@@ -3,10 +3,8 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
+use spand_proto::comparison::{ARMS, CLASS_NAMES, Place};
 use spand_proto::report::ConnectionReport;
-use spand_proto::units::Micros;
-
-use super::{ARMS, CLASS_NAMES, end_window_segments};
 
 type Histograms = Family<BenefitLabels, Histogram, fn() -> Histogram>;
 
@@ -31,12 +29,12 @@ const SECONDS: [f64; 13] = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.
 const SEGMENTS: [f64; 12] = [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 70.0, 100.0, 200.0, 500.0, 2_000.0];
 
 impl BenefitMeasures {
-    pub(super) fn observe(&self, class: usize, arm: usize, report: &ConnectionReport, duration: Micros) {
-        let (Some((_, arm)), Some(size)) = (ARMS.get(arm), CLASS_NAMES.get(class)) else { return };
+    pub(super) fn observe(&self, place: Place, report: &ConnectionReport) {
+        let (Some((_, arm)), Some(size)) = (ARMS.get(place.arm), CLASS_NAMES.get(place.class)) else { return };
         let labels = BenefitLabels { arm, size };
-        self.completion_seconds.get_or_create(&labels).observe(duration.as_secs_f64());
+        self.completion_seconds.get_or_create(&labels).observe(place.duration.as_secs_f64());
         self.retransmitted_segments.get_or_create(&labels).observe(f64::from(report.retransmitted.0));
-        if let Some(segments) = end_window_segments(report) {
+        if let Some(segments) = report.end_window_segments() {
             self.end_window_segments.get_or_create(&labels).observe(segments);
         }
     }

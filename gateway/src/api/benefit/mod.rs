@@ -1,30 +1,21 @@
-//! What advice does to transfers: the arms that hosts drew, compared by what they reported (definitions, "Control group").
+//! What advice does to transfers, by what hosts reported: the comparison of the contract ([`spand_proto::comparison`]) with
+//! the hosts behind it.
 //!
-//! By assignment: a transfer counts for the arm that was drawn, whether or not its start was advised in the end. Hosts are
-//! counted beside transfers, with the part of the largest, since transfers of one host are not independent of each other.
+//! Hosts are counted beside transfers, with the part of the largest, since transfers of one host are not independent of each
+//! other.
 
 mod measures;
-mod tally;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use spand_proto::comparison::{ARMS, ArmSummary, CLASSES, ClassSummary, Comparison, DifferenceSummary};
 use spand_proto::contract::HostName;
-use spand_proto::report::{Arm, ConnectionReport};
-use spand_proto::units::{Bytes, Micros};
+use spand_proto::report::ConnectionReport;
 
 pub(super) use self::measures::BenefitMeasures;
-use self::tally::{Difference, Tally, Times, rounded};
-
-/// Size classes, by the largest size of each in bytes; the last has none.
-pub(super) const CLASSES: [Option<u64>; 7] =
-    [Some(10_000), Some(30_000), Some(100_000), Some(300_000), Some(1_000_000), Some(10_000_000), None];
-/// Their names, as labels of metrics.
-const CLASS_NAMES: [&str; CLASSES.len()] = ["10kB", "30kB", "100kB", "300kB", "1MB", "10MB", "more"];
-/// The arms, in the order in which they are kept, and their names.
-const ARMS: [(Arm, &str); 2] = [(Arm::Advised, "advised"), (Arm::Control, "control")];
 
 /// The comparison since the start of the gateway.
 #[derive(Debug)]
@@ -37,25 +28,13 @@ pub(super) struct Benefit {
 
 #[derive(Debug, Default)]
 struct State {
-    cells: [[Cell; ARMS.len()]; CLASSES.len()],
+    comparison: Comparison,
     hosts: BTreeMap<HostName, Counts>,
     beyond_hosts: u64,
-    unmeasured: u64,
 }
 
 /// Transfers of one host.
 type Counts = [[u32; ARMS.len()]; CLASSES.len()];
-
-/// One class and arm.
-#[derive(Clone, Debug, Default)]
-struct Cell {
-    completion_ms: Tally,
-    times: Times,
-    retransmitted: Tally,
-    end_window: Tally,
-    advised: u64,
-    refused: u64,
-}
 
 impl Benefit {
     pub(super) fn new(limit: NonZeroUsize) -> Self {
@@ -66,91 +45,55 @@ impl Benefit {
         &self.measures
     }
 
-    /// Takes a transfer of a host. One of no arm is none of the comparison; one that was not measured to its end counts as
-    /// such.
+    /// Takes a transfer of a host.
     pub(super) fn take(&self, host: &HostName, report: &ConnectionReport) {
-        let Some(arm) = ARMS.iter().position(|(arm, _)| Some(*arm) == report.arm) else { return };
         let mut state = self.state.lock();
-        let (Some(duration), Bytes(size @ 1..)) = (report.duration, report.acknowledged) else {
-            // What is reported at once is reported again at its end.
-            state.unmeasured += u64::from(report.first_flight_loss != Some(true));
-            return;
-        };
-        let class =
-            CLASSES.iter().position(|largest| largest.is_none_or(|largest| size <= largest)).unwrap_or_default();
-        if let Some(cell) = state.cells.get_mut(class).and_then(|cells| cells.get_mut(arm)) {
-            cell.take(report, duration);
-        }
+        let Some(place) = state.comparison.take(report) else { return };
         if state.hosts.len() >= self.limit && !state.hosts.contains_key(host) {
             state.beyond_hosts += 1;
-        } else if let Some(count) =
-            state.hosts.entry(host.clone()).or_default().get_mut(class).and_then(|counts| counts.get_mut(arm))
+        } else if let Some(count) = state
+            .hosts
+            .entry(host.clone())
+            .or_default()
+            .get_mut(place.class)
+            .and_then(|counts| counts.get_mut(place.arm))
         {
             *count = count.saturating_add(1);
         }
         drop(state);
-        self.measures.observe(class, arm, report, duration);
+        self.measures.observe(place, report);
     }
 
     /// The comparison as it stands.
     pub(super) fn document(&self) -> BenefitDocument {
         let state = self.state.lock();
-        let class =
-            |(index, (largest, [advised, control])): (usize, (&Option<u64>, &[Cell; ARMS.len()]))| ClassDocument {
-                up_to_bytes: *largest,
-                advised: state.arm(index, 0, advised),
-                control: state.arm(index, 1, control),
-                difference: DifferenceDocument {
-                    completion_ms: Difference::of(&advised.completion_ms, &control.completion_ms),
-                    retransmitted_segments: Difference::of(&advised.retransmitted, &control.retransmitted),
-                    end_window_segments: Difference::of(&advised.end_window, &control.end_window),
-                },
-            };
+        let with_hosts = |(index, class): (usize, ClassSummary)| ClassDocument {
+            up_to_bytes: class.up_to_bytes,
+            advised: state.arm(index, 0, class.advised),
+            control: state.arm(index, 1, class.control),
+            difference: class.difference,
+        };
         BenefitDocument {
-            classes: CLASSES.iter().zip(&state.cells).enumerate().map(class).collect(),
+            classes: state.comparison.classes().into_iter().enumerate().map(with_hosts).collect(),
             hosts: state.hosts.len(),
             transfers_beyond_hosts: state.beyond_hosts,
-            unmeasured: state.unmeasured,
+            unmeasured: state.comparison.unmeasured(),
         }
     }
 }
 
 impl State {
-    fn arm(&self, class: usize, arm: usize, cell: &Cell) -> ArmDocument {
+    fn arm(&self, class: usize, arm: usize, summary: ArmSummary) -> ArmDocument {
         let of_host = |counts: &Counts| counts.get(class).and_then(|counts| counts.get(arm)).copied().unwrap_or(0);
         let by_host = || self.hosts.values().map(of_host).filter(|count| *count > 0);
-        let transfers = cell.completion_ms.count;
-        let largest = by_host().max().filter(|_| transfers > 0);
+        let largest = by_host().max().filter(|_| summary.transfers > 0);
+        let part = largest.map(|most| f64::from(most) / summary.transfers as f64);
         ArmDocument {
-            transfers,
             hosts: by_host().count(),
-            largest_host_part: largest.map(|most| rounded(f64::from(most) / transfers as f64)),
-            started_on_advice: cell.advised,
-            refused: cell.refused,
-            completion_ms_mean: cell.completion_ms.mean().map(rounded),
-            completion_ms_median: cell.times.median_us().map(|us| rounded(us / 1_000.0)),
-            retransmitted_segments_mean: cell.retransmitted.mean().map(rounded),
-            end_window_segments_mean: cell.end_window.mean().map(rounded),
+            largest_host_part: part.map(|part| (part * 1_000.0).round() / 1_000.0),
+            summary,
         }
     }
-}
-
-impl Cell {
-    fn take(&mut self, report: &ConnectionReport, duration: Micros) {
-        self.completion_ms.add(duration.as_millis_f64());
-        self.times.add(duration.0);
-        self.retransmitted.add(f64::from(report.retransmitted.0));
-        if let Some(segments) = end_window_segments(report) {
-            self.end_window.add(segments);
-        }
-        self.advised += u64::from(report.advised.is_some());
-        self.refused += u64::from(report.refusal.is_some());
-    }
-}
-
-fn end_window_segments(report: &ConnectionReport) -> Option<f64> {
-    let (window, mss) = (report.end_window?, report.mss?);
-    Some(window.0 as f64 / mss.0 as f64)
 }
 
 /// The comparison in JSON; what is not known is null.
@@ -167,32 +110,22 @@ struct ClassDocument {
     up_to_bytes: Option<u64>,
     advised: ArmDocument,
     control: ArmDocument,
-    difference: DifferenceDocument,
+    difference: DifferenceSummary,
 }
 
 #[derive(Debug, Serialize)]
 struct ArmDocument {
-    transfers: u64,
     hosts: usize,
     largest_host_part: Option<f64>,
-    started_on_advice: u64,
-    refused: u64,
-    completion_ms_mean: Option<f64>,
-    completion_ms_median: Option<f64>,
-    retransmitted_segments_mean: Option<f64>,
-    end_window_segments_mean: Option<f64>,
-}
-
-/// The advised arm less the control group.
-#[derive(Debug, Serialize)]
-struct DifferenceDocument {
-    completion_ms: Option<Difference>,
-    retransmitted_segments: Option<Difference>,
-    end_window_segments: Option<Difference>,
+    #[serde(flatten)]
+    summary: ArmSummary,
 }
 
 #[cfg(test)]
 mod tests {
+    use spand_proto::report::Arm;
+    use spand_proto::units::{Bytes, Micros};
+
     use super::*;
 
     fn report(arm: Option<Arm>, bytes: u64, ms: u64) -> ConnectionReport {

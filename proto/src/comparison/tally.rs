@@ -1,6 +1,6 @@
 //! Numbers of one arm: mean, spread, median, and the difference of two means with its interval.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Numbers of which only count, mean and spread are kept (Welford's sums, which do not cancel).
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,15 +31,16 @@ impl Tally {
 }
 
 /// How far one mean lies above another.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(in crate::api) struct Difference {
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Difference {
     /// The difference of the means.
-    mean: f64,
-    /// Ends of its 95 % confidence interval.
-    low: f64,
-    high: f64,
+    pub mean: f64,
+    /// Lower end of its 95 % confidence interval.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
     /// All three in percent of the second mean; absent where that is 0.
-    percent: Option<[f64; 3]>,
+    pub percent: Option<[f64; 3]>,
 }
 
 /// Fewer in an arm say nothing of a spread.
