@@ -102,7 +102,8 @@ impl Flights {
         let off = sent.cast_signed().saturating_sub(segments.cast_signed());
         *self.off.entry(off).or_default() += 1;
         self.exact += u32::from(off == 0);
-        let planned_ns = timeline.handshake_ns().unwrap_or(0) as f64 / f64::from(before.saturating_sub(10).max(1));
+        let handshake_ns = timeline.handshake_ns().unwrap_or(0) as f64;
+        let planned_ns = handshake_ns / f64::from(before.saturating_sub(10).max(1));
         let (mut spaced, mut smooth) = (true, true);
         if let Some(paced) = flight.get(UNPACED - 1..).filter(|paced| paced.len() > 2) {
             (spaced, smooth) = spacing(paced, planned_ns);
@@ -114,7 +115,13 @@ impl Flights {
             self.right += 1;
         } else if self.examples.len() < EXAMPLES_MOST {
             let times: Vec<String> = flight.iter().map(|at| format!("{:.1}", (at - flight[0]) as f64 / 1e6)).collect();
-            self.examples.push(format!("planned {segments}, {:.2} ms apart: {}", planned_ns / 1e6, times.join(" ")));
+            self.examples.push(format!(
+                "{} bytes, planned {segments}, {:.2} ms apart, round trip {:.1} ms: {}",
+                planned.bytes,
+                planned_ns / 1e6,
+                handshake_ns / 1e6,
+                times.join(" ")
+            ));
         }
     }
 }
@@ -149,6 +156,7 @@ pub(super) fn connect(stage: &Stage, scenario: &Scenario, progress: &Progress) -
                 bail!("interrupted");
             }
             let site = scenario.sites.get(index).context("a site of this scenario")?;
+            let bytes = bytes.get(round as usize % bytes.len().max(1)).copied().context("a size")?;
             let network = stage.lab.networks.get(index).context("a network for each site")?;
             let client = *network.addresses.first().context("a client for each site")?;
             let window = || stage.explained(index, Some(bytes), site.path.mss).map(|one| window(&one));

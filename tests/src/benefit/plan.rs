@@ -86,7 +86,8 @@ impl Planned {
                     bytes.iter().map(|bytes| seconds(*bytes as f64)).sum::<f64>() * f64::from(rounds)
                 }
                 Work::Flights { bytes, connections, .. } => {
-                    seconds(bytes as f64) * f64::from(connections) / sites.len() as f64
+                    let longest = bytes.iter().max().copied().unwrap_or(0);
+                    seconds(longest as f64) * f64::from(connections) / sites.len() as f64
                 }
                 Work::Rounds { .. } => 0.0,
             };

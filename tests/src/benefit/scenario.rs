@@ -137,8 +137,8 @@ pub enum Work {
     },
     /// Connections whose first flight is held against what the agent says of it, one at a time on each path.
     Flights {
-        /// Bytes of each.
-        bytes: u64,
+        /// Bytes of the transfers, one size after the other.
+        bytes: &'static [u64],
         /// Connections in all.
         connections: u32,
         /// The server connects to the client.
@@ -188,6 +188,8 @@ pub const ALONE_BYTES: [u64; 5] = [10_000, 30_000, 50_000, 70_000, 100_000];
 pub const GRID_BYTES: [u64; 5] = [30_000, 100_000, 200_000, 1_000_000, 10_000_000];
 /// Round trips of the grid in milliseconds.
 pub const GRID_RTT_MS: [u32; 4] = [20, 50, 100, 200];
+/// Sizes of the transfers whose first flight is looked at: none is longer than what a receiver offers at first.
+pub const FLIGHT_BYTES: [u64; 3] = [18_000, 30_000, 60_000];
 /// Senders that share a path.
 pub const TOGETHER: [u8; 4] = [1, 6, 15, 30];
 /// The same where half of them is left alone.
@@ -284,9 +286,18 @@ fn burst() -> Scenario {
 }
 
 fn flights(name: &'static str, active: bool) -> Scenario {
-    let sites = (0..8).map(|n| site(&format!("path {n}"), Arm::Product, Way::deep(20, 60), n)).collect();
-    let work = Work::Flights { bytes: 60_000, connections: 1_000, active };
-    let learn_bytes = (30_000, 4_000_000);
+    // Shares from some ten to a hundred segments, so that starts fill a part of a round trip, all of it, or several.
+    let paths = [
+        ("S1", Way::reference(1_600, 52)),
+        ("5 Mbit/s, 40 ms", Way::deep(5, 40)),
+        ("10 Mbit/s, 40 ms", Way::deep(10, 40)),
+        ("10 Mbit/s, 100 ms", Way::deep(10, 100)),
+        ("20 Mbit/s, 20 ms", Way::deep(20, 20)),
+        ("20 Mbit/s, 60 ms", Way::deep(20, 60)),
+    ];
+    let sites = paths.iter().enumerate().map(|(n, (case, path))| site(case, Arm::Product, *path, n)).collect();
+    let work = Work::Flights { bytes: &FLIGHT_BYTES, connections: 1_000, active };
+    let learn_bytes = (30_000, 2_000_000);
     Scenario { name, question: Question::FirstFlight, sites, learn_bytes, learn: LEARN, work }
 }
 
