@@ -259,7 +259,8 @@ pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Told {
             Mean::of(&of_it)
         };
         let (Some(was), Some(is)) = (loss("cubic"), loss("product")) else { continue };
-        let (was_text, is_text) = (with_interval(was), with_interval(is));
+        let loss = |mean| with_interval(mean).trim_start_matches('+').to_owned();
+        let (was_text, is_text) = (loss(was), loss(is));
         writeln!(text, "| {case} | {was_text} | {is_text} | {:.2} |", is.value / was.value).ok();
         told.findings.push(Finding {
             what: format!("{case}: packets lost"),

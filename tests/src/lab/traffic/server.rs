@@ -43,7 +43,8 @@ impl Server {
     /// Listens on `port` of every address in `namespace`, both families; `poller` watches each accepted socket.
     ///
     /// Connections begin under `congestion_control`, whatever the machine's default: a namespace's own default can only
-    /// be one that the whole machine allows to everyone, and the lab changes nothing of the machine.
+    /// be one that the whole machine allows to everyone. Where nothing may be chosen for a socket, so that an agent may,
+    /// [`Namespace::default_congestion_control`] and [`Self::start_with`] do it the other way.
     pub fn start(namespace: &Namespace, port: u16, congestion_control: &str, poller: &Arc<Poller>) -> Result<Self> {
         let congestion_control = Some(congestion_control.to_owned());
         let conduct = Conduct { congestion_control, states_sizes: false, poller: Some(Arc::clone(poller)) };
