@@ -43,6 +43,15 @@ impl Estimate {
         self.share.segments(mss)
     }
 
+    /// The part of the share that keeps the path busy for an empty round trip, in half bytes: `Wc * RTTmin / RTTmean`. What is
+    /// beyond it stands in a queue. The whole share where a round trip is not known.
+    pub fn pipe_half_bytes(&self) -> u64 {
+        let share = self.share.half_bytes();
+        let (Some(Micros(least)), Some(Micros(mean @ 1..))) = (self.rtt_min, self.rtt_mean) else { return share };
+        let part = u128::from(share) * u128::from(least.min(mean)) / u128::from(mean);
+        u64::try_from(part).unwrap_or(share)
+    }
+
     /// Time since the newest sample.
     pub fn age(&self, now: Timestamp) -> Micros {
         now.since(self.refreshed)

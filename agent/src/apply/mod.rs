@@ -43,6 +43,8 @@ pub struct Wish {
 pub struct Basis {
     /// The share in half bytes, rounded down: exact for every segment size, since a share is rounded at half a segment.
     pub share_half_bytes: u64,
+    /// The part of it that keeps the path busy, alike.
+    pub pipe_half_bytes: u64,
     /// The network's round trip, mean before smallest.
     pub rtt: Option<Micros>,
     /// Whether losses of enough connections allow a start below the host's default.

@@ -163,6 +163,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		return 0;
 	}
 	network.share_half_bytes >>= losses;
+	network.pipe_half_bytes >>= losses;
 
 	decide(&network, &transfer, &settings->policy, start);
 	connection->refusal = start->refusal;

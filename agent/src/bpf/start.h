@@ -24,12 +24,18 @@ struct policy {
 	u32 rtt_high_ppm;
 	u32 burst;    // a window up to this is not paced
 	u32 budgeted; // whether a lease counts
-	u32 unused;
+	u32 flags;    // enum flag
+};
+
+enum flag {
+	RATE_OF_SHARE = 1, // what is paced leaves at the share's rate, not at the window's
+	FILLS_PIPE = 2,	   // a start is not shifted below what keeps the path busy
 };
 
 // What is known of one network.
 struct network {
 	u64 share_half_bytes; // exact for every segment size: a share is rounded at half a segment
+	u64 pipe_half_bytes;  // the part of it that keeps the path busy for an empty round trip
 	u64 expires_ns;	      // by CLOCK_MONOTONIC
 	u32 rtt_us;	      // 0: not known
 	u32 cap;	      // the administrator's own for this network; NO_LIMIT: none
@@ -137,7 +143,8 @@ INLINE u64 smallest(const struct search *s, u64 low, u64 high, enum question que
 	return low;
 }
 
-// W': the smallest window that takes no more round trips for a transfer's last epoch than W of equation 3.
+// W', the smallest window that takes no more round trips for a transfer's last epoch than W of equation 3; and in the upper
+// half that W.
 __attribute__((noinline)) u64 shifted_window(u64 share, u64 segments)
 {
 	if (share == 0 || share > MOST_SEGMENTS)
@@ -150,9 +157,9 @@ __attribute__((noinline)) u64 shifted_window(u64 share, u64 segments)
 	struct search s = { .share = unbounded(share), .rest = unbounded(rest) };
 	s.window = smallest(&s, bottom, share, PASSES_SHARE);
 	if (s.window == 0)
-		return share;
+		return share << 32 | share;
 	s.rounds = smallest(&s, 0, (rest + s.window - 1) / s.window, ENOUGH_ROUNDS);
-	return smallest(&s, 1, s.window, ENOUGH_WINDOW);
+	return s.window << 32 | smallest(&s, 1, s.window, ENOUGH_WINDOW);
 }
 
 INLINE void clip(struct start *start, u32 value, u32 limit)
@@ -196,7 +203,17 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 	if (share > MOST_SEGMENTS)
 		share = MOST_SEGMENTS;
 	u64 bytes = transfer->bytes ? transfer->bytes : policy->unknown_bytes;
-	u32 whole = bytes ? shifted_window(share, bytes / mss + !!(bytes % mss)) : share;
+	u32 whole = share;
+	if (bytes) {
+		u64 windows = shifted_window(share, bytes / mss + !!(bytes % mss));
+		whole = windows;
+		if (policy->flags & FILLS_PIPE) {
+			u64 pipe = network->pipe_half_bytes / 2 / mss;
+			u32 full = pipe < windows >> 32 ? pipe : windows >> 32;
+			if (whole < full)
+				whole = full;
+		}
+	}
 
 	start->cwnd = whole;
 	if (policy->fraction_ppm != NO_LIMIT)
@@ -226,7 +243,10 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 			start->refusal = REFUSED_NO_RTT;
 			return 0;
 		}
-		start->rate = ((u64)(start->cwnd - smaller(transfer->unpaced, start->cwnd)) * mss * 1000000 + rtt - 1) / rtt;
+		u32 spread = start->cwnd;
+		if (policy->flags & RATE_OF_SHARE && spread < share)
+			spread = share;
+		start->rate = ((u64)(spread - smaller(transfer->unpaced, spread)) * mss * 1000000 + rtt - 1) / rtt;
 	}
 	return 0;
 }

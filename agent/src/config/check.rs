@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
 use spand_proto::push::MAX_ADDRESSES;
-use spand_proto::start::{Floor, Mode, RttBounds, StartPolicy, TransferSize};
+use spand_proto::start::{DEFAULT_INITIAL_WINDOW, Floor, Mode, PacingRule, RttBounds, StartPolicy, TransferSize};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tonic::transport::Endpoint;
 use tracing_subscriber::EnvFilter;
@@ -110,7 +110,9 @@ impl Config {
         }
         if self.apply == Way::Bpf {
             // Linux paces no connection's first ten segments, whatever the mode asks for (docs/decisions/bpf-start.md).
-            start.pacing = StartPolicy::CAREFUL.pacing;
+            if let PacingRule::TokenBucket { .. } = start.pacing {
+                start.pacing = PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW };
+            }
         }
         Policy {
             start,

@@ -100,7 +100,7 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     let rtt_check = check_rtt(handshake_rtt, estimate_rtt, policy)?;
 
     let share = Segments(estimate.share_segments(request.mss).0.max(1));
-    let (transfer, shifted) = model(request, share, policy)?;
+    let (transfer, shifted) = model(request, estimate, share, policy)?;
     let bounds = bound(shifted, share, estimate, request, policy);
     let cwnd = bounds.last().map_or(shifted, |last| last.after);
     let clipped_by = if cwnd < shifted {
@@ -111,7 +111,7 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     let ssthresh = shifted.max(cwnd);
     // The mean holds the queue that the share fills; the handshake met an empty one. Over the handshake's alone a whole share
     // arrives as fast as the path carries it, on top of the burst (docs/decisions/bpf-start.md).
-    let pacing = pace(cwnd, request.mss, handshake_rtt.max(estimate_rtt), policy.pacing)?;
+    let pacing = pace(cwnd, share, request.mss, handshake_rtt.max(estimate_rtt), policy.pacing)?;
     let account = Account { share, transfer, shifted, bounds, rtt_check };
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })
 }
@@ -153,8 +153,12 @@ fn check_rtt(handshake: Option<Micros>, estimate: Option<Micros>, policy: &Start
 
 /// `W'` and how the model got there. An unknown size has no last epoch to fit: it starts at the share itself, which
 /// ends every transfer of up to one flight in one round trip and costs a longer one at most an early halving.
+///
+/// The model counts round trips, in which windows of 15 and 28 carry 30 segments alike. Where the larger one keeps the path
+/// busy it ends a round trip earlier (docs/decisions/full-pipe.md), so `W'` is not shifted below what fills the pipe.
 fn model(
     request: &StartRequest<'_>,
+    estimate: &Estimate,
     share: Segments,
     policy: &StartPolicy,
 ) -> Result<(Option<TransferSteps>, Segments), Refusal> {
@@ -173,7 +177,11 @@ fn model(
         optimal: window.optimal,
         rounds: window.rounds,
     };
-    Ok((Some(steps), window.shifted))
+    if !policy.fills_pipe {
+        return Ok((Some(steps), window.shifted));
+    }
+    let pipe = Bytes(estimate.pipe_half_bytes() / 2).segments_floor(request.mss);
+    Ok((Some(steps), window.shifted.max(window.optimal.min(pipe))))
 }
 
 /// Applies the limits in their order.
@@ -214,9 +222,16 @@ fn bound(
 }
 
 /// The spreading of a first window of `cwnd`, where it needs one.
-fn pace(cwnd: Segments, mss: Bytes, rtt: Option<Micros>, rule: PacingRule) -> Result<Option<Pacing>, Refusal> {
+fn pace(
+    cwnd: Segments,
+    share: Segments,
+    mss: Bytes,
+    rtt: Option<Micros>,
+    rule: PacingRule,
+) -> Result<Option<Pacing>, Refusal> {
     let (after_segments, spread) = match rule {
         PacingRule::AfterBurst { burst } => (burst, Segments(cwnd.0.saturating_sub(burst.0))),
+        PacingRule::ShareAfterBurst { burst } => (burst, Segments(cwnd.max(share).0.saturating_sub(burst.0))),
         PacingRule::TokenBucket { depth } => (depth, cwnd),
     };
     if cwnd <= after_segments {

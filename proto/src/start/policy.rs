@@ -154,6 +154,12 @@ pub enum PacingRule {
         /// Segments that leave at once.
         burst: Segments,
     },
+    /// The same with the rest at the share's own rate, `(Wc - burst) / RTT`: a window below the share then leaves as fast as
+    /// the path carries it, and not stretched over a whole round trip.
+    ShareAfterBurst {
+        /// Segments that leave at once.
+        burst: Segments,
+    },
     /// A token bucket of `depth` segments filled at `W / RTT` (TCP/SPAND section 4). Linux cannot apply it to a
     /// connection's first ten segments without help from outside the stack.
     TokenBucket {
@@ -185,6 +191,8 @@ pub struct StartPolicy {
     pub budgeted: bool,
     /// Check of the handshake's round trip.
     pub rtt_bounds: Option<RttBounds>,
+    /// Whether a start that the model shifts down stays large enough to keep the path busy until its first acknowledgement.
+    pub fills_pipe: bool,
     /// Spreading of the first window.
     pub pacing: PacingRule,
 }
@@ -203,7 +211,8 @@ impl StartPolicy {
         floor: Some(Floor { lowest: Segments(2), loss_connections: 3 }),
         budgeted: true,
         rtt_bounds: Some(RttBounds { low: 0.5, high: 2.0 }),
-        pacing: PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW },
+        fills_pipe: true,
+        pacing: PacingRule::ShareAfterBurst { burst: DEFAULT_INITIAL_WINDOW },
     };
 
     /// Defaults of [`Mode::Observe`]: what `careful` would do.
@@ -218,6 +227,7 @@ impl StartPolicy {
         floor: None,
         budgeted: false,
         rtt_bounds: None,
+        fills_pipe: false,
         pacing: PacingRule::TokenBucket { depth: Segments(4) },
         ..Self::CAREFUL
     };

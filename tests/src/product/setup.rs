@@ -30,6 +30,8 @@ pub enum Mode {
     Paper,
     /// The default.
     Careful,
+    /// The default with the whole share for a start: `policy.fraction = 1.0`.
+    Tuned,
 }
 
 impl Way {
@@ -49,6 +51,16 @@ impl Mode {
         match self {
             Self::Paper => "paper",
             Self::Careful => "careful",
+            Self::Tuned => "tuned",
+        }
+    }
+
+    /// As the agent's configuration names it, and what else stands there.
+    const fn configured(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Paper => ("paper", ""),
+            Self::Careful => ("careful", ""),
+            Self::Tuned => ("careful", "\n[policy]\nfraction = 1.0\n"),
         }
     }
 }
@@ -101,9 +113,10 @@ impl AgentSetup {
         let mut text = format!(
             "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\nurl = \
              \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\n\n[holdout]\nshare = 0.0\n",
-            self.mode.name(),
+            self.mode.configured().0,
             self.way.name()
         );
+        text += self.mode.configured().1;
         if !self.include.is_empty() {
             write!(text, "\n[destinations]\ninclude = {}\n", list(&self.include)).ok();
         }

@@ -24,7 +24,7 @@ pub(super) const NAME_BYTES: usize = 16;
 /// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
 pub(super) const NAME_AT: usize = 7 * 8;
 /// `struct network`.
-pub(super) const NETWORK_BYTES: usize = 40;
+pub(super) const NETWORK_BYTES: usize = 48;
 /// `struct prefix`.
 pub(super) const PREFIX_BYTES: usize = 20;
 /// `struct service`.
@@ -66,7 +66,11 @@ pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
         TransferSize::Unknown => 0,
     };
     let (low, high) = policy.rtt_bounds.map_or((NONE, NONE), RttBounds::millionths);
-    let (PacingRule::AfterBurst { burst } | PacingRule::TokenBucket { depth: burst }) = policy.pacing;
+    let (burst, of_share) = match policy.pacing {
+        PacingRule::AfterBurst { burst } | PacingRule::TokenBucket { depth: burst } => (burst, false),
+        PacingRule::ShareAfterBurst { burst } => (burst, true),
+    };
+    let flags = u32::from(of_share) | u32::from(policy.fills_pipe) << 1;
     Octets::default()
         .u64(bytes)
         .u32(policy.fraction.map_or(NONE, Fraction::millionths))
@@ -76,7 +80,7 @@ pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
         .u32(high)
         .u32(burst.0)
         .u32(u32::from(policy.budgeted))
-        .u32(0)
+        .u32(flags)
         .done()
 }
 
@@ -115,6 +119,7 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
     let rtt_us = basis.rtt.map_or(0, |Micros(rtt)| u32::try_from(rtt).unwrap_or(u32::MAX));
     Octets::default()
         .u64(basis.share_half_bytes)
+        .u64(basis.pipe_half_bytes)
         .u64(expires_ns)
         .u32(rtt_us)
         .u32(basis.cap.map_or(NONE, |cap| cap.0))
@@ -127,7 +132,7 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
 
 /// `struct network` of one that is left alone, for this reason.
 pub(super) fn left_alone(refusal: u8, expires_ns: u64) -> Vec<u8> {
-    let nothing = Octets::default().u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
+    let nothing = Octets::default().u64(0).u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
     nothing.u32(u32::from(refusal)).done()
 }
 

@@ -14,7 +14,7 @@ use super::layout::{self, Octets};
 use crate::apply::Basis;
 
 /// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
-const TRIAL_BYTES: usize = 40 + 40 + 40 + 24;
+const TRIAL_BYTES: usize = 48 + 40 + 40 + 24;
 
 /// The programs without those that need a congestion control; `None`, said and counted as a failure where root is
 /// required, without the right to load them.
@@ -60,8 +60,8 @@ fn in_kernel(programs: &Object, basis: &Basis, request: &StartRequest<'_>, polic
     trial.resize(TRIAL_BYTES, 0);
     let program = programs.progs_mut().find(|program| program.name() == "try_start").unwrap();
     program.test_run(ProgramInput { context_in: Some(&mut trial), ..ProgramInput::default() }).unwrap();
-    let at = |place: usize| u32::from_ne_bytes(*trial[120 + place..].first_chunk().unwrap());
-    let rate = u64::from_ne_bytes(*trial[120..].first_chunk().unwrap());
+    let at = |place: usize| u32::from_ne_bytes(*trial[128 + place..].first_chunk().unwrap());
+    let rate = u64::from_ne_bytes(*trial[128..].first_chunk().unwrap());
     match at(20) {
         0 => Ok((at(8), at(12), rate, at(16))),
         refusal => Err(refusal),
@@ -91,12 +91,15 @@ fn in_contract(request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
     }
 }
 
+/// The pacing of mode `paper` by this way.
+const AFTER_BURST: PacingRule = PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW };
+
 fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estimate {
     Estimate {
         network: "192.0.2.0/24".parse().unwrap(),
         share,
         mss: Bytes(1_448),
-        rtt_min: rtt,
+        rtt_min: rtt.map(|Micros(mean)| Micros(mean - mean / 4)),
         rtt_mean: rtt,
         samples: 10,
         connections: 5,
@@ -111,6 +114,7 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
 fn basis(estimate: &Estimate, policy: &StartPolicy) -> Basis {
     Basis {
         share_half_bytes: estimate.share.half_bytes(),
+        pipe_half_bytes: estimate.pipe_half_bytes(),
         rtt: estimate.rtt_mean,
         proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
         cap: None,
@@ -122,7 +126,7 @@ fn basis(estimate: &Estimate, policy: &StartPolicy) -> Basis {
 #[test]
 fn the_kernels_model_is_the_contracts() {
     let Some(programs) = programs() else { return };
-    let policy = StartPolicy { pacing: StartPolicy::CAREFUL.pacing, ..StartPolicy::PAPER };
+    let policy = StartPolicy { pacing: AFTER_BURST, ..StartPolicy::PAPER };
     let mss = Bytes(1_000);
     let mut tried = 0;
     for share in 1_u32..=200 {
@@ -156,6 +160,8 @@ prop_compose! {
         floor in prop::option::of((1_u32..30, 0_u32..4)),
         budgeted: bool,
         bounds in prop::option::of((0.01_f64..=1.0, 1.0_f64..50.0)),
+        fills_pipe: bool,
+        of_share: bool,
     ) -> StartPolicy {
         StartPolicy {
             fraction: fraction.map(|fraction| Fraction::try_from(fraction).unwrap()),
@@ -163,7 +169,8 @@ prop_compose! {
             floor: floor.map(|(lowest, loss_connections)| Floor { lowest: Segments(lowest), loss_connections }),
             budgeted,
             rtt_bounds: bounds.map(|(low, high)| RttBounds { low, high }),
-            pacing: PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW },
+            fills_pipe,
+            pacing: if of_share { StartPolicy::CAREFUL.pacing } else { AFTER_BURST },
             ..StartPolicy::CAREFUL
         }
     }

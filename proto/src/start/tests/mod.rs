@@ -171,12 +171,22 @@ fn ten_segments_leave_at_once_and_the_rest_at_its_rate_over_the_longer_round_tri
     let many = estimate(40);
     let asked = StartRequest { handshake_rtt: Some(Micros::from_millis(160)), ..request(&many) };
     let pacing = start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap();
-    // 30 segments are granted: 20 of 1448 bytes in 160 ms.
-    assert_eq!(pacing, Pacing { after_segments: Segments(10), rate: BytesPerSecond(181_000), rtt: Micros(160_000) });
+    // 30 segments are granted, and leave at the rate of a share of 40: 30 of 1448 bytes in 160 ms.
+    assert_eq!(pacing, Pacing { after_segments: Segments(10), rate: BytesPerSecond(271_500), rtt: Micros(160_000) });
     for handshake_rtt in [None, Some(Micros::from_millis(50))] {
         let asked = StartRequest { handshake_rtt, ..request(&many) };
         assert_eq!(start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap().rtt, Micros(100_000));
     }
+}
+
+#[test]
+fn a_start_is_not_shifted_below_what_keeps_the_path_busy() {
+    // 80 of 100 ms are without a queue, so 23 of 29 segments fill the path. Equation 3 says 28, its shift 15.
+    let estimate = estimate(29);
+    let asked = StartRequest { size: TransferSize::Known(Bytes(30 * 1_448)), ..request(&estimate) };
+    let window = |policy: StartPolicy| start(&asked, &policy).unwrap().ssthresh;
+    assert_eq!(window(StartPolicy { fraction: None, ..StartPolicy::CAREFUL }), Segments(23));
+    assert_eq!(window(StartPolicy::PAPER), Segments(15));
 }
 
 #[test]
@@ -252,7 +262,7 @@ fn the_example_of_the_protocol_page_is_what_the_function_answers() {
         ..request(&estimate)
     };
     let start = start(&asked, &StartPolicy::CAREFUL).unwrap();
-    let pacing = Pacing { after_segments: Segments(10), rate: BytesPerSecond(289_600), rtt: Micros(100_000) };
+    let pacing = Pacing { after_segments: Segments(10), rate: BytesPerSecond(434_400), rtt: Micros(100_000) };
     assert_eq!((windows(&start), start.pacing), ((30, 33), Some(pacing)));
     let steps = start.account.transfer.unwrap();
     assert_eq!((steps.size.0, steps.epoch_segments, steps.remainder.0), (100, 711, 100));

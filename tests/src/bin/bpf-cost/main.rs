@@ -127,6 +127,7 @@ fn with_agent(arguments: &Arguments) -> Result<Cost> {
         let now = Clock::start().now();
         let basis = Basis {
             share_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
+            pipe_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
             rtt: Some(Micros(1_000)),
             proven: false,
             cap: None,
