@@ -15,6 +15,8 @@ use crate::recency::Recency;
 
 /// Transfers from which on a quantile is given: with fewer it is the size of one or two of them.
 const LEAST_TRANSFERS: u32 = 10;
+/// A quantile that was told is looked at again after this long at the soonest: it is a walk over the whole histogram.
+const LOOK: Micros = Micros::from_secs(1);
 /// A service is forgotten this long after its last transfer: what its histogram holds is older than it would count.
 const FORGET: Micros = Micros(2 * SPAN.0);
 /// Services forgotten at a time, so that no frame waits for many.
@@ -39,6 +41,9 @@ struct Entry {
     service: SocketAddr,
     sizes: Histogram,
     newest: Timestamp,
+    /// Transfers since it is known, as far as that matters.
+    transfers: u32,
+    looked: Timestamp,
     told: Option<(Timestamp, Bytes)>,
 }
 
@@ -69,6 +74,7 @@ impl ServiceTable {
         let Some(entry) = self.entry_mut(slot) else { return evicts };
         entry.newest = at;
         entry.sizes.add(at, size);
+        entry.transfers = entry.transfers.saturating_add(1);
         self.tell(slot, at);
         evicts
     }
@@ -115,7 +121,7 @@ impl ServiceTable {
             self.places.push(None);
             u32::try_from(self.places.len() - 1).ok()?
         };
-        let entry = Entry { service, sizes: Histogram::new(at), newest: at, told: None };
+        let entry = Entry { service, sizes: Histogram::new(at), newest: at, transfers: 0, looked: at, told: None };
         *self.places.get_mut(index(slot))? = Some(Box::new(entry));
         self.by_service.insert(service, slot);
         self.recency.push(slot);
@@ -136,6 +142,10 @@ impl ServiceTable {
     fn tell(&mut self, slot: u32, at: Timestamp) {
         let (refresh, change) = (self.refresh, self.change);
         let Some(entry) = self.entry_mut(slot) else { return };
+        if entry.transfers < LEAST_TRANSFERS || (entry.told.is_some() && at.since(entry.looked) < LOOK) {
+            return;
+        }
+        entry.looked = at;
         let size = entry.size();
         let event = match (entry.told, size) {
             (None, None) => return,
@@ -205,8 +215,14 @@ mod tests {
         assert_eq!(told(&mut table), [(1 << 14, 10)], "the tenth, and no news after it");
         table.add(service(443), at(20), Bytes(1 << 14));
         assert_eq!(told(&mut table), [(1 << 14, 13)], "told anew after the interval");
-        (0..5).for_each(|_| assert!(!table.add(service(443), at(21), Bytes(1 << 15))));
+        (0..4).for_each(|_| assert!(!table.add(service(443), at(21), Bytes(1 << 15))));
+        assert_eq!(told(&mut table), []);
+        table.add(service(443), at(22), Bytes(1 << 15));
         assert_eq!(told(&mut table), [(1 << 15, 18)], "5 of 18 are larger: the quantile moved");
+        (0..50).for_each(|_| assert!(!table.add(service(443), at(22), Bytes(1 << 10))));
+        assert_eq!(told(&mut table), [], "looked at once a second");
+        table.add(service(443), at(23), Bytes(1 << 10));
+        assert_eq!(told(&mut table), [(1 << 14, 69)]);
     }
 
     #[test]
