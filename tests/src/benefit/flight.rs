@@ -41,6 +41,8 @@ pub struct Planned {
     mss: u64,
     /// The agent's window before the connection and after it.
     window: (u32, u32),
+    /// Its rate in bytes per second, where it paces.
+    rate: Option<u32>,
 }
 
 /// What became of them.
@@ -103,7 +105,9 @@ impl Flights {
         *self.off.entry(off).or_default() += 1;
         self.exact += u32::from(off == 0);
         let handshake_ns = timeline.handshake_ns().unwrap_or(0) as f64;
-        let planned_ns = handshake_ns / f64::from(before.saturating_sub(10).max(1));
+        // Without a rate nothing is promised, and evenly over a round trip is what is missing.
+        let unpaced_ns = handshake_ns / f64::from(before.saturating_sub(10).max(1));
+        let planned_ns = planned.rate.map_or(unpaced_ns, |rate| planned.mss as f64 * 1e9 / f64::from(rate.max(1)));
         let (mut spaced, mut smooth) = (true, true);
         if let Some(paced) = flight.get(UNPACED - 1..).filter(|paced| paced.len() > 2) {
             (spaced, smooth) = spacing(paced, planned_ns);
@@ -160,7 +164,7 @@ pub(super) fn connect(stage: &Stage, scenario: &Scenario, progress: &Progress) -
             let network = stage.lab.networks.get(index).context("a network for each site")?;
             let client = *network.addresses.first().context("a client for each site")?;
             let window = || stage.explained(index, Some(bytes), site.path.mss).map(|one| window(&one));
-            let before = window()?;
+            let (before, rate) = window()?;
             let server = stage.server(Arm::Product)?;
             let flow = if active {
                 open(stage, SocketAddr::new(client, server.port()), bytes)
@@ -170,7 +174,7 @@ pub(super) fn connect(stage: &Stage, scenario: &Scenario, progress: &Progress) -
                     .and_then(|mut connected| connected.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes)))
                     .map(|got| FlowId { local: server, remote: got.local })
             };
-            let after = window()?;
+            let (after, _) = window()?;
             thread::sleep(site.path.rtt());
             progress.done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +182,7 @@ pub(super) fn connect(stage: &Stage, scenario: &Scenario, progress: &Progress) -
             match flow {
                 Ok(flow) => {
                     done.asked.push(Asked { site: index, client: 0, round, bytes, flow, offset: 0 });
-                    planned.push(Planned { flow, bytes, mss: site.path.mss, window: (before, after) });
+                    planned.push(Planned { flow, bytes, mss: site.path.mss, window: (before, after), rate });
                 }
                 Err(_) => done.failed += 1,
             }
@@ -206,14 +210,16 @@ pub(super) fn judge(planned: &[Planned], recorded: &Recorded) -> Flights {
     flights
 }
 
-/// The window that the agent gives a connection of the size that it was asked about.
-fn window(explained: &Explained) -> u32 {
-    // A route's window is the same for all sizes; programs compute it for each, as this step says.
-    let start = explained.steps.iter().find(|step| step.name == "start").filter(|_| explained.applied);
-    match start.filter(|_| explained.apply != spand_agent::config::Way::Route) {
-        Some(step) => number_in(&step.text).unwrap_or(explained.window_segments),
-        None => explained.window_segments,
+/// The window that the agent gives a connection of the size that it was asked about, and the rate after the burst.
+fn window(explained: &Explained) -> (u32, Option<u32>) {
+    let said = |name: &str| explained.steps.iter().find(|step| step.name == name).map(|step| step.text.as_str());
+    // A route's window is the same for all sizes; programs compute it for each, as these steps say.
+    if explained.apply == spand_agent::config::Way::Route || !explained.applied {
+        return (explained.window_segments, None);
     }
+    let window = said("start").and_then(number_in).unwrap_or(explained.window_segments);
+    let rate = said("pacing").and_then(|text| number_in(text.split_once(" at ")?.1));
+    (window, rate)
 }
 
 /// The first number of a sentence.
@@ -263,6 +269,8 @@ mod tests {
     fn a_number_is_found_in_a_sentence() {
         assert_eq!(number_in("window 30 segments, threshold 41 segments"), Some(30));
         assert_eq!(number_in("none"), None);
+        let text = "after 10 segments, at 174458 bytes/s over 41.5 ms";
+        assert_eq!(text.split_once(" at ").and_then(|(_, rest)| number_in(rest)), Some(174_458));
     }
 
     #[test]
