@@ -55,7 +55,7 @@ fn stale_advice_ends_with_its_lifetime_even_where_the_agent_stands_still() {
 }
 
 #[test]
-fn a_lost_gateway_and_a_withdrawal_end_it() {
+fn a_withdrawal_and_a_lost_gateway_end_it() {
     in_namespace("bpf_withdrawn", || async {
         let mut host = Host::new(43, "paper", "cubic", "").await;
         let mut open = host.accepted();
@@ -63,10 +63,13 @@ fn a_lost_gateway_and_a_withdrawal_end_it() {
         host.stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Retreat }).await;
         eventually(SOON, "nothing is in force", || in_force(&host.agent) == 0).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
-        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 2))).await;
+
+        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 3))).await;
         eventually(SOON, "it is back", || in_force(&host.agent) == 1).await;
-        let Host { gateway, stream, .. } = host;
-        drop((gateway, stream));
+        assert_eq!(fresh_threshold(&host, &mut open), Some(44));
+        host.gateway.stop();
+        tokio::time::sleep(Duration::from_millis(3_200)).await;
+        assert_eq!(fresh_threshold(&host, &mut open), None);
     });
 }
 

@@ -97,6 +97,11 @@ impl Gateway {
         format!("http://{}", self.address)
     }
 
+    /// Ends it, with every stream.
+    pub(crate) fn stop(&self) {
+        self.server.abort();
+    }
+
     /// The next subscription.
     pub(crate) async fn subscribed(&mut self) -> Stream {
         tokio::time::timeout(Duration::from_secs(20), self.streams.recv())
