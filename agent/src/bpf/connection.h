@@ -5,8 +5,9 @@
 
 #include "tables.h"
 
-// How long a network's advice is halved here after a first flight lost a segment; withheld where it happens twice. Until
-// then the gateway has said what holds for all hosts.
+// First flights in a row that must have lost a segment for a network's advice to be halved here, and for how long; withheld
+// after twice as many. By then the gateway has said what holds for all hosts.
+#define LOSSES_TO_HALVE 3
 #define PENALTY_NS 5000000000ull
 
 INLINE const struct sock_common *common_of(const struct tcp_sock *tp)
@@ -67,11 +68,11 @@ INLINE void turn(struct budget *budget, u64 now, u64 half_ns)
 }
 
 // What is left of a lease, and how far the network's advice is to be trusted after losses here.
-INLINE u32 budget_left(struct budget *budget, u32 lease, u64 now, u64 half_ns, u32 *losses)
+INLINE u32 budget_left(struct budget *budget, u32 lease, u64 now, u64 half_ns, u32 *halvings)
 {
 	u32 left = NO_LIMIT;
 	bpf_spin_lock(&budget->lock);
-	*losses = now - budget->lost_ns < PENALTY_NS ? budget->losses : 0;
+	*halvings = now - budget->lost_ns < PENALTY_NS ? budget->losses / LOSSES_TO_HALVE : 0;
 	if (lease != NO_LIMIT) {
 		turn(budget, now, half_ns);
 		u64 used = (u64)budget->now + budget->before;
@@ -85,6 +86,17 @@ INLINE void take(struct budget *budget, u32 segments)
 {
 	bpf_spin_lock(&budget->lock);
 	budget->now += segments;
+	bpf_spin_unlock(&budget->lock);
+}
+
+// A first flight arrived whole.
+INLINE void forgive(struct connection *connection)
+{
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
+	if (!budget || !budget->losses)
+		return;
+	bpf_spin_lock(&budget->lock);
+	budget->losses = 0;
 	bpf_spin_unlock(&budget->lock);
 }
 
@@ -156,14 +168,14 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		.unpaced = first ? settings->policy.burst : 0,
 	};
 	u64 rtt_us = transfer.rtt_us ? transfer.rtt_us : network.rtt_us;
-	u32 losses = 0;
-	transfer.budget_left = budget_left(budget, network.lease, now, rtt_us * 2000, &losses);
-	if (losses > 1) {
+	u32 halvings = 0;
+	transfer.budget_left = budget_left(budget, network.lease, now, rtt_us * 2000, &halvings);
+	if (halvings > 1) {
 		count(COUNT_RETREATED);
 		return 0;
 	}
-	network.share_half_bytes >>= losses;
-	network.pipe_half_bytes >>= losses;
+	network.share_half_bytes >>= halvings;
+	network.pipe_half_bytes >>= halvings;
 
 	decide(&network, &transfer, &settings->policy, start);
 	connection->refusal = start->refusal;
@@ -204,5 +216,7 @@ INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connectio
 	    bpf_ktime_get_ns() - connection->flight_ns < 2 * connection->flight_rtt_ns)
 		return;
 	give_back(connection);
+	if (acknowledged >= connection->flight_bytes && !connection->first_loss)
+		forgive(connection);
 	connection->phase = PHASE_OPEN;
 }

@@ -47,7 +47,7 @@ struct budget {
 	struct bpf_spin_lock lock;
 	u32 now;	 // granted since `turned_ns`
 	u32 before;	 // granted in the half before
-	u32 losses;	 // advised first flights that lost a segment in the last penalty time
+	u32 losses;	 // advised first flights in a row that lost a segment
 	u64 turned_ns;
 	u64 lost_ns;	 // when the last of them did
 };

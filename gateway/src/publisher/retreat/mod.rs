@@ -1,8 +1,9 @@
 //! The retreat of a network's advice after losses in first flights (definitions, "Retreat"; `docs/decisions/retreat.md`).
 //!
-//! A loss in an advised first flight halves the network's share; another one within a minute takes it away for a minute. The
-//! share grows back by a segment with each advised transfer that filled its window and lost nothing, at most one a round trip.
-//! A loss that is the only one of the last twenty advised starts is taken for a random one. Pure: takes the time.
+//! Three advised first flights in a row that lose halve the network's share, and so does the first of which anything is known;
+//! another one within a minute takes it away for a minute. The share grows back by a segment with each advised transfer that
+//! filled its window and lost nothing, at most one a round trip. A loss beside clean starts is taken for a random one, or for
+//! one of a neighbour's making. Pure: takes the time.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,8 +12,8 @@ use spand_core::window::view::{NetworkView, NoEstimate};
 use spand_proto::estimate::Estimate;
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
-/// Advised starts among which one loss is taken for a random one.
-const SERIES: u32 = 20;
+/// Advised starts in a row that must have lost.
+const RUN: u32 = 3;
 /// A series is of no more than this, the span for which a path is taken as steady.
 const SERIES_SPAN: Micros = Micros::from_secs(300);
 /// A second retreat within this withdraws, for as long.
@@ -49,7 +50,7 @@ pub(crate) struct FirstFlight {
 pub(crate) enum Verdict {
     /// No loss.
     Clean,
-    /// A loss that is the only one of the last twenty.
+    /// A loss beside clean starts.
     Random,
     /// A loss that was known, or of a start before the advice was taken back.
     Known,
@@ -135,10 +136,10 @@ impl Retreat {
         if flight.lost && self.is_known(flight, now) {
             return Verdict::Known;
         }
-        let others = self.lost & ((1 << (SERIES - 1)) - 1);
-        let random = self.known >= SERIES - 1 && others == 0;
+        let before = (1 << self.known.min(RUN - 1)) - 1;
+        let random = self.lost & before != before;
         self.lost = (self.lost << 1) | u32::from(flight.lost);
-        self.known = (self.known + 1).min(SERIES);
+        self.known = (self.known + 1).min(RUN);
         self.newest = now;
         if !flight.lost {
             self.grow(flight, now);
