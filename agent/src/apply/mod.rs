@@ -49,6 +49,8 @@ pub struct Basis {
     pub rtt: Option<Micros>,
     /// Whether losses of enough connections allow a start below the host's default.
     pub proven: bool,
+    /// Whether any loss backs the share.
+    pub backed: bool,
     /// The administrator's own cap for the network.
     pub cap: Option<Segments>,
     /// Segments above the default that this host may have under way there, where a budget is kept.

@@ -30,7 +30,16 @@ struct policy {
 enum flag {
 	RATE_OF_SHARE = 1, // what is paced leaves at the share's rate, not at the window's
 	FILLS_PIPE = 2,	   // a start is not shifted below what keeps the path busy
+	NEEDS_LOSS = 4,	   // no threshold where no loss backs the share
 };
+
+// What losses say of a share.
+enum evidence {
+	PROVEN = 1, // those of enough connections allow a start below the default
+	BACKED = 2, // there is one
+};
+
+#define NO_THRESHOLD 0x7fffffffu // TCP_INFINITE_SSTHRESH
 
 // What is known of one network.
 struct network {
@@ -39,7 +48,7 @@ struct network {
 	u64 expires_ns;	      // by CLOCK_MONOTONIC
 	u32 rtt_us;	      // 0: not known
 	u32 cap;	      // the administrator's own for this network; NO_LIMIT: none
-	u32 proven;	      // whether losses of enough connections allow a start below the default
+	u32 evidence;	      // enum evidence
 	u32 lease;	      // segments above the default; NO_LIMIT: no budget is kept
 	u32 slot;	      // place in `budgets`
 	u32 refusal;	      // why nothing is applied, decided outside; 0: nothing is in the way
@@ -143,6 +152,12 @@ INLINE u64 smallest(const struct search *s, u64 low, u64 high, enum question que
 	return low;
 }
 
+// Segments of an epoch.
+INLINE u64 epoch_of(u64 share)
+{
+	return loss_free(share, (share + 1) / 2) + 2 * share + 1;
+}
+
 // W', the smallest window that takes no more round trips for a transfer's last epoch than W of equation 3; and in the upper
 // half that W.
 __attribute__((noinline)) u64 shifted_window(u64 share, u64 segments)
@@ -150,7 +165,7 @@ __attribute__((noinline)) u64 shifted_window(u64 share, u64 segments)
 	if (share == 0 || share > MOST_SEGMENTS)
 		return 0;
 	u64 bottom = (share + 1) / 2;
-	u64 epoch = loss_free(share, bottom) + 2 * share + 1;
+	u64 epoch = epoch_of(share);
 	u64 rest = segments % epoch;
 	if (rest == 0)
 		rest = epoch;
@@ -204,8 +219,10 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		share = MOST_SEGMENTS;
 	u64 bytes = transfer->bytes ? transfer->bytes : policy->unknown_bytes;
 	u32 whole = share;
-	if (bytes) {
-		u64 windows = shifted_window(share, bytes / mss + !!(bytes % mss));
+	u64 segments = bytes / mss + !!(bytes % mss);
+	// Longer than an epoch: it loses on the way, at a moment that nobody knows.
+	if (bytes && !(policy->flags & FILLS_PIPE && segments > epoch_of(share))) {
+		u64 windows = shifted_window(share, segments);
 		whole = windows;
 		if (policy->flags & FILLS_PIPE) {
 			u64 pipe = network->pipe_half_bytes / 2 / mss;
@@ -225,7 +242,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		clip(start, transfer->initial_window + smaller(transfer->budget_left, MOST_SEGMENTS), LIMIT_BUDGET);
 	if (policy->floor_lowest != NO_LIMIT) {
 		u32 floor = transfer->initial_window;
-		if (network->proven)
+		if (network->evidence & PROVEN)
 			floor = smaller(floor, policy->floor_lowest);
 		if (start->cwnd < floor)
 			start->cwnd = floor;
@@ -236,6 +253,8 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 	if (start->cwnd >= whole)
 		start->clipped_by = LIMIT_NONE;
 	start->ssthresh = start->cwnd > whole ? start->cwnd : whole;
+	if (policy->flags & NEEDS_LOSS && !(network->evidence & BACKED))
+		start->ssthresh = NO_THRESHOLD;
 
 	if (start->cwnd > policy->burst) {
 		u64 rtt = transfer->rtt_us > network->rtt_us ? transfer->rtt_us : network->rtt_us;

@@ -101,7 +101,7 @@ fn for_people(answer: &Answer) -> String {
             let clipped = start
                 .clipped_by
                 .map_or_else(String::new, |limit| format!(" (clipped by {limit} from {})", start.account.shifted.0));
-            lines.push(format!("start with a window of {}{clipped}, threshold {}", start.cwnd, start.ssthresh));
+            lines.push(format!("start with a window of {}{clipped}, {}", start.cwnd, start.threshold()));
             if let Some(pacing) = start.pacing {
                 lines.push(format!("paced after {}: {} over {}", pacing.after_segments, pacing.rate, pacing.rtt));
             }

@@ -134,7 +134,7 @@ fn about_start(start: &Result<Start, Refusal>, unpaced: bool) -> Vec<Step> {
         Some(pacing) => format!("after {}, at {} over {}", pacing.after_segments, pacing.rate, pacing.rtt),
     };
     list.push(step("pacing", (false, pacing)));
-    list.push(step("start", (false, format!("window {}, threshold {}", start.cwnd, start.ssthresh))));
+    list.push(step("start", (false, format!("window {}, {}", start.cwnd, start.threshold()))));
     list
 }
 

@@ -58,12 +58,15 @@ impl From<Option<Bytes>> for TransferSize {
     }
 }
 
+/// "None set yet", as Linux has it (`TCP_INFINITE_SSTHRESH`).
+pub const NO_THRESHOLD: Segments = Segments(0x7fff_ffff);
+
 /// How to start.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Start {
     /// Congestion window.
     pub cwnd: Segments,
-    /// Slow-start threshold; never below the window.
+    /// Slow-start threshold; never below the window. [`NO_THRESHOLD`] where slow start goes on.
     pub ssthresh: Segments,
     /// Segment size that the two are counted in.
     pub mss: Bytes,
@@ -75,6 +78,16 @@ pub struct Start {
     pub mode: Mode,
     /// How it came about.
     pub account: Account,
+}
+
+impl Start {
+    /// The threshold in words.
+    pub fn threshold(&self) -> String {
+        if self.ssthresh == NO_THRESHOLD {
+            return "no threshold, since no loss backs the share".to_owned();
+        }
+        format!("threshold {}", self.ssthresh)
+    }
 }
 
 /// The spreading of a first window.
@@ -108,7 +121,10 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     } else {
         None
     };
-    let ssthresh = shifted.max(cwnd);
+    // A share that no loss backs is what transfers carried before they ended, not what the path carries: in congestion
+    // avoidance from there a long one would crawl (docs/decisions/full-pipe.md).
+    let open = policy.threshold_needs_loss && estimate.loss_connections == 0;
+    let ssthresh = if open { NO_THRESHOLD } else { shifted }.max(cwnd);
     // The mean holds the queue that the share fills; the handshake met an empty one. Over the handshake's alone a whole share
     // arrives as fast as the path carries it, on top of the burst (docs/decisions/bpf-start.md).
     let pacing = pace(cwnd, share, request.mss, handshake_rtt.max(estimate_rtt), policy.pacing)?;
@@ -179,6 +195,10 @@ fn model(
     };
     if !policy.fills_pipe {
         return Ok((Some(steps), window.shifted));
+    }
+    // What lasts longer than an epoch has no one last epoch to fit: it loses on the way, at a moment that nobody knows.
+    if u128::from(size.0) > epoch.length() {
+        return Ok((Some(steps), share));
     }
     let pipe = Bytes(estimate.pipe_half_bytes() / 2).segments_floor(request.mss);
     Ok((Some(steps), window.shifted.max(window.optimal.min(pipe))))

@@ -191,8 +191,11 @@ pub struct StartPolicy {
     pub budgeted: bool,
     /// Check of the handshake's round trip.
     pub rtt_bounds: Option<RttBounds>,
-    /// Whether a start that the model shifts down stays large enough to keep the path busy until its first acknowledgement.
+    /// Whether a start that the model shifts down stays large enough to keep the path busy until its first acknowledgement,
+    /// and one of a transfer longer than an epoch counts as long.
     pub fills_pipe: bool,
+    /// Whether the threshold is set only where losses back the share.
+    pub threshold_needs_loss: bool,
     /// Spreading of the first window.
     pub pacing: PacingRule,
 }
@@ -212,6 +215,7 @@ impl StartPolicy {
         budgeted: true,
         rtt_bounds: Some(RttBounds { low: 0.5, high: 2.0 }),
         fills_pipe: true,
+        threshold_needs_loss: true,
         pacing: PacingRule::ShareAfterBurst { burst: DEFAULT_INITIAL_WINDOW },
     };
 
@@ -228,6 +232,7 @@ impl StartPolicy {
         budgeted: false,
         rtt_bounds: None,
         fills_pipe: false,
+        threshold_needs_loss: false,
         pacing: PacingRule::TokenBucket { depth: Segments(4) },
         ..Self::CAREFUL
     };

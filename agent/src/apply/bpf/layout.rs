@@ -70,7 +70,7 @@ pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
         PacingRule::AfterBurst { burst } | PacingRule::TokenBucket { depth: burst } => (burst, false),
         PacingRule::ShareAfterBurst { burst } => (burst, true),
     };
-    let flags = u32::from(of_share) | u32::from(policy.fills_pipe) << 1;
+    let flags = u32::from(of_share) | u32::from(policy.fills_pipe) << 1 | u32::from(policy.threshold_needs_loss) << 2;
     Octets::default()
         .u64(bytes)
         .u32(policy.fraction.map_or(NONE, Fraction::millionths))
@@ -123,7 +123,7 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
         .u64(expires_ns)
         .u32(rtt_us)
         .u32(basis.cap.map_or(NONE, |cap| cap.0))
-        .u32(u32::from(basis.proven))
+        .u32(u32::from(basis.proven) | u32::from(basis.backed) << 1)
         .u32(basis.lease.map_or(NONE, |lease| lease.0))
         .u32(slot)
         .u32(0)

@@ -117,6 +117,7 @@ fn basis(estimate: &Estimate, policy: &StartPolicy) -> Basis {
         pipe_half_bytes: estimate.pipe_half_bytes(),
         rtt: estimate.rtt_mean,
         proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
+        backed: estimate.loss_connections > 0,
         cap: None,
         lease: None,
     }
@@ -161,6 +162,7 @@ prop_compose! {
         budgeted: bool,
         bounds in prop::option::of((0.01_f64..=1.0, 1.0_f64..50.0)),
         fills_pipe: bool,
+        threshold_needs_loss: bool,
         of_share: bool,
     ) -> StartPolicy {
         StartPolicy {
@@ -170,6 +172,7 @@ prop_compose! {
             budgeted,
             rtt_bounds: bounds.map(|(low, high)| RttBounds { low, high }),
             fills_pipe,
+            threshold_needs_loss,
             pacing: if of_share { StartPolicy::CAREFUL.pacing } else { AFTER_BURST },
             ..StartPolicy::CAREFUL
         }

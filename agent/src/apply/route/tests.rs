@@ -173,7 +173,15 @@ impl Case {
             reason: Grounds { mode: spand_proto::start::Mode::Careful, share: Segments(40), clipped_by: None },
             expires: Timestamp(0),
             announced: None,
-            basis: Basis { share_half_bytes: 0, pipe_half_bytes: 0, rtt: None, proven: false, cap: None, lease: None },
+            basis: Basis {
+                share_half_bytes: 0,
+                pipe_half_bytes: 0,
+                rtt: None,
+                proven: false,
+                backed: false,
+                cap: None,
+                lease: None,
+            },
         };
         let wishes = wishes.iter().map(|(text, window)| (network(text), wish(*window))).collect();
         let plan = Plan::new(&Situation {

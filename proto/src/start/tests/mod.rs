@@ -16,7 +16,7 @@ fn estimate(share: u32) -> Estimate {
         rtt_mean: Some(Micros::from_millis(100)),
         samples: 10,
         connections: 5,
-        loss_connections: 0,
+        loss_connections: 1,
         losses: 0,
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
@@ -153,7 +153,7 @@ fn paper_mode_keeps_no_budget() {
 fn the_floor_is_the_hosts_default_unless_losses_of_three_connections_lower_it() {
     let small = |losses| {
         let estimate = Estimate { loss_connections: losses, ..estimate(4) };
-        start(&StartRequest { size: segments(30), ..request(&estimate) }, &StartPolicy::CAREFUL).unwrap()
+        start(&StartRequest { size: segments(12), ..request(&estimate) }, &StartPolicy::CAREFUL).unwrap()
     };
     assert_eq!(windows(&small(2)), (10, 10));
     assert_eq!(small(2).clipped_by, None);
@@ -187,6 +187,22 @@ fn a_start_is_not_shifted_below_what_keeps_the_path_busy() {
     let window = |policy: StartPolicy| start(&asked, &policy).unwrap().ssthresh;
     assert_eq!(window(StartPolicy { fraction: None, ..StartPolicy::CAREFUL }), Segments(23));
     assert_eq!(window(StartPolicy::PAPER), Segments(15));
+}
+
+#[test]
+fn a_share_that_no_loss_backs_sets_no_threshold_but_in_paper_mode() {
+    let estimate = Estimate { loss_connections: 0, ..estimate(40) };
+    assert_eq!(windows(&start(&request(&estimate), &StartPolicy::CAREFUL).unwrap()), (30, NO_THRESHOLD.0));
+    assert_eq!(windows(&start(&request(&estimate), &StartPolicy::PAPER).unwrap()), (40, 40));
+}
+
+#[test]
+fn a_transfer_longer_than_an_epoch_starts_as_a_long_one() {
+    // An epoch of a share of 29 has 389 segments; the last ten of 399 would start at 10.
+    let estimate = estimate(29);
+    let asked = StartRequest { size: TransferSize::Known(Bytes(399 * 1_448)), ..request(&estimate) };
+    assert_eq!(start(&asked, &StartPolicy::CAREFUL).unwrap().ssthresh, Segments(29));
+    assert_eq!(start(&asked, &StartPolicy::PAPER).unwrap().ssthresh, Segments(10));
 }
 
 #[test]

@@ -130,6 +130,7 @@ fn with_agent(arguments: &Arguments) -> Result<Cost> {
             pipe_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
             rtt: Some(Micros(1_000)),
             proven: false,
+            backed: true,
             cap: None,
             lease: Some(Segments(1 << 20)),
         };
