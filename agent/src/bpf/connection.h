@@ -208,15 +208,16 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	return 1;
 }
 
-// Looks whether the first flight is over.
+// Looks whether the first flight is over. Its part of the budget is given back after two round trips in any case; whether it
+// arrived whole is only known at its last acknowledgement.
 INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connection)
 {
-	u32 acknowledged = tp->snd_una - connection->flight_start;
-	if (acknowledged < connection->flight_bytes && tp->snd_una != tp->write_seq &&
-	    bpf_ktime_get_ns() - connection->flight_ns < 2 * connection->flight_rtt_ns)
+	int over = tp->snd_una - connection->flight_start >= connection->flight_bytes || tp->snd_una == tp->write_seq;
+	if (over || bpf_ktime_get_ns() - connection->flight_ns >= 2 * connection->flight_rtt_ns)
+		give_back(connection);
+	if (!over)
 		return;
-	give_back(connection);
-	if (acknowledged >= connection->flight_bytes && !connection->first_loss)
+	if (!connection->first_loss)
 		forgive(connection);
 	connection->phase = PHASE_OPEN;
 }
