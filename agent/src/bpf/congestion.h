@@ -29,7 +29,9 @@ INLINE void set(struct tcp_sock *tp, const struct start *start)
 {
 	struct sock *sk = (struct sock *)tp;
 	tp->snd_cwnd = start->cwnd;
-	tp->snd_ssthresh = start->ssthresh;
+	// Where none is to be set, a connection keeps what its own losses taught it before an idle time.
+	if (start->ssthresh != NO_THRESHOLD)
+		tp->snd_ssthresh = start->ssthresh;
 	if (start->rate) {
 		// An application's own limit holds for us as well.
 		u64 most = sk->sk_max_pacing_rate;
@@ -39,7 +41,7 @@ INLINE void set(struct tcp_sock *tp, const struct start *start)
 	}
 }
 
-// A transfer begins: nothing is in flight, and its first segment is about to leave.
+// A segment is about to leave, and nothing is in flight: a transfer begins, or the kernel takes all that is in flight for lost.
 static __attribute__((noinline)) int begin(struct sock *sk)
 {
 	struct connection *connection = known(sk);
@@ -50,6 +52,8 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 	if (!first) {
 		if (connection->phase == PHASE_FLIGHT)
 			watch_flight(tp, connection);
+		if (tp->packets_out)
+			return 0;
 		// `lsndtime` still is the last transfer's.
 		u32 idle = (u32)bpf_jiffies64() - tp->lsndtime;
 		if (idle <= tp->inet_conn.icsk_rto)

@@ -197,14 +197,12 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	connection->flight_rtt_ns = rtt_us * 1000;
 	connection->flight_start = tp->snd_nxt;
 	connection->flight_bytes = start->cwnd * transfer.mss;
-	connection->granted = start->cwnd;
 	connection->rate = start->rate;
 	if (first) {
 		connection->first_granted = start->cwnd;
 		connection->first_end = connection->flight_start + connection->flight_bytes;
 	}
 	connection->phase = PHASE_FLIGHT;
-	connection->size_known = bytes != 0;
 	return 1;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What the programs use of the kernel: helpers by number, and the fields of its sockets by name. Fields are found in the
-// running kernel's type information, so their order here means nothing and a field that is not named is not needed.
+// What programs use of the kernel, the agent's and the lab's: helpers by number, and the fields of its sockets by name. Fields
+// are found in the running kernel's type information, so their order here means nothing and a field that is not named is not
+// needed.
 
 #pragma once
 
@@ -101,7 +102,13 @@ struct tcp_sock {
 	u32 snd_ssthresh;
 	u32 srtt_us;
 	u32 packets_out;
+	u32 sacked_out;
+	u32 lost_out;
+	u32 retrans_out;
 	u32 total_retrans;
+	u32 app_limited;
+	u32 delivered;
+	u32 data_segs_out;
 	u32 snd_wnd;
 	u32 snd_nxt;
 	u32 snd_una;

@@ -44,6 +44,9 @@ INLINE int is_reno(const char *name)
 	return name[0] == 'r' && name[1] == 'e' && name[2] == 'n' && name[3] == 'o' && !name[4];
 }
 
+// What SO_MAX_PACING_RATE is where nobody set it.
+#define NO_RATE (~0ul)
+
 // Initial window and rate by the socket's own options: no threshold, and no second start.
 INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_sock *tp,
 			     struct connection *connection, int with_window)
@@ -63,6 +66,9 @@ INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, st
 	}
 	if (connection->phase != PHASE_FLIGHT)
 		return;
+	// An application's own limit is not ours to change, and paces as well.
+	if (tp->inet_conn.icsk_inet.sk.sk_max_pacing_rate != NO_RATE)
+		connection->rate = 0;
 	if (connection->rate) {
 		u32 rate = connection->rate < NO_LIMIT ? connection->rate : NO_LIMIT - 1;
 		if (bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)))
@@ -72,14 +78,9 @@ INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, st
 }
 
 // The first data was acknowledged: the rate was for the first flight only.
-INLINE void lift_rate(struct bpf_sock_ops *skops)
+INLINE void lift_rate(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)
 {
-	struct bpf_sock *sk = skops->sk;
-	if (!sk)
-		return;
-	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	if (!connection || !tp || connection->phase != PHASE_FLIGHT)
+	if (connection->phase != PHASE_FLIGHT)
 		return;
 	if (connection->rate) {
 		u32 none = NO_LIMIT;
@@ -121,7 +122,7 @@ INLINE void choose(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_s
 	}
 }
 
-INLINE void established(struct bpf_sock_ops *skops, u8 active)
+INLINE void established(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock *sk = skops->sk;
 	struct settings *settings = all_settings();
@@ -151,7 +152,6 @@ INLINE void established(struct bpf_sock_ops *skops, u8 active)
 	// Before anything can refuse: the comparison is by assignment.
 	u32 drawn = draw(settings->arm_seed, bpf_get_socket_cookie(skops));
 	connection->arm = drawn < settings->control_limit ? ARM_CONTROL : ARM_ADVISED;
-	connection->active = active;
 	connection->slot = network->slot;
 	connection->initial_window = tp->snd_cwnd;
 	// What a control's first flight would be; an advised one writes its own over it.
@@ -201,22 +201,14 @@ INLINE void tell(const struct tcp_sock *tp, struct connection *connection, u32 k
 	event->refusal = connection->refusal;
 	event->first_loss = connection->first_loss;
 	event->window_limited = BITS(tp, is_cwnd_limited);
-	event->active = connection->active;
 	put_local(event->local, tp);
 	put_remote(event->remote, tp);
 	bpf_ringbuf_submit(event, 0);
 }
 
 // Told once: when the last data is acknowledged after the application closed, or with the socket.
-INLINE void state_changed(struct bpf_sock_ops *skops)
+INLINE void state_changed(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)
 {
-	struct bpf_sock *sk = skops->sk;
-	if (!sk)
-		return;
-	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	if (!connection || !tp)
-		return;
 	u32 state = skops->args[1];
 	int closing = state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_LAST_ACK;
 	if (closing && tp->snd_una != tp->write_seq)
@@ -233,15 +225,8 @@ INLINE void state_changed(struct bpf_sock_ops *skops)
 	tell(tp, connection, EVENT_ENDED);
 }
 
-INLINE void retransmitted(struct bpf_sock_ops *skops)
+INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)
 {
-	struct bpf_sock *sk = skops->sk;
-	if (!sk)
-		return;
-	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
-	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
-	if (!connection || !tp)
-		return;
 	// A tail loss probe before any loss is known is no sign of one.
 	if (BITS(&tp->inet_conn, icsk_ca_state) < CA_RECOVERY)
 		return;
@@ -256,13 +241,30 @@ INLINE void retransmitted(struct bpf_sock_ops *skops)
 	tell(tp, connection, EVENT_FIRST_FLIGHT_LOSS);
 }
 
+// What happens to a connection that is remembered.
+INLINE void of_known(struct bpf_sock_ops *skops)
+{
+	struct bpf_sock *sk = skops->sk;
+	if (!sk)
+		return;
+	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
+	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
+	if (!connection || !tp)
+		return;
+	switch (skops->op) {
+	case BPF_SOCK_OPS_RTT_CB: lift_rate(skops, tp, connection); break;
+	case BPF_SOCK_OPS_RETRANS_CB: retransmitted(skops, tp, connection); break;
+	case BPF_SOCK_OPS_STATE_CB: state_changed(skops, tp, connection); break;
+	}
+}
+
 // RFC 6298 2.2 with the network's round trip for the first measurement: SRTT + 4 * RTTVAR = 3 * R, and never less than a
 // delayed acknowledgement's 200 ms above it. The kernel's own where nothing is known.
-INLINE int initial_timeout(struct bpf_sock_ops *skops)
+INLINE void initial_timeout(struct bpf_sock_ops *skops)
 {
 	struct settings *settings = all_settings();
 	if (!settings || !settings->initial_timeout || !settings->ticks_per_s)
-		return -1;
+		return;
 	struct prefix prefix = { .bits = 128 };
 	if (skops->family == AF_INET) {
 		u32 address = skops->remote_ip4;
@@ -275,27 +277,27 @@ INLINE int initial_timeout(struct bpf_sock_ops *skops)
 	}
 	struct network *network = bpf_map_lookup_elem(&networks, &prefix);
 	if (!network || network->refusal || !network->rtt_us || network->expires_ns <= bpf_ktime_get_ns())
-		return -1;
+		return;
 	u64 rtt_us = network->rtt_us, timeout_us = 3 * rtt_us;
 	if (timeout_us < rtt_us + 200000)
 		timeout_us = rtt_us + 200000;
 	// Above three seconds (the initial value of RFC 1122) an estimate says nothing about this connection.
 	if (timeout_us > 3000000)
 		timeout_us = 3000000;
-	return (timeout_us * settings->ticks_per_s + 999999) / 1000000;
+	skops->reply = (timeout_us * settings->ticks_per_s + 999999) / 1000000;
 }
 
 SEC("sockops")
 int on_socket(struct bpf_sock_ops *skops)
 {
-	skops->reply = -1;
+	// The reply shares its place with the first argument, and may already be another program's.
 	switch (skops->op) {
-	case BPF_SOCK_OPS_TIMEOUT_INIT: skops->reply = initial_timeout(skops); break;
-	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB: established(skops, 1); break;
-	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: established(skops, 0); break;
-	case BPF_SOCK_OPS_RTT_CB: lift_rate(skops); break;
-	case BPF_SOCK_OPS_RETRANS_CB: retransmitted(skops); break;
-	case BPF_SOCK_OPS_STATE_CB: state_changed(skops); break;
+	case BPF_SOCK_OPS_TIMEOUT_INIT: initial_timeout(skops); break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: established(skops); break;
+	case BPF_SOCK_OPS_RTT_CB:
+	case BPF_SOCK_OPS_RETRANS_CB:
+	case BPF_SOCK_OPS_STATE_CB: of_known(skops); break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB: reserve_option(skops); break;
 	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB: write_option(skops); break;
 	}

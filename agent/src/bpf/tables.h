@@ -70,7 +70,6 @@ enum count {
 	COUNT_NOT_SET,			// the kernel refused the change
 	COUNT_NO_ROOM,
 	COUNT_KEPT_WINDOW, // idle, but the host keeps windows over idle times
-	COUNT_LATE,	   // the estimate was not there before the first data
 	COUNT_EVENT_LOST,
 	COUNT_CLIPPED_PEER,
 	COUNT_CLIPPED_BUDGET,
@@ -95,21 +94,18 @@ struct connection {
 	u64 rate;	   // of the newest start; 0: not paced
 	u32 flight_start;  // sequence
 	u32 flight_bytes;
-	u32 granted; // segments of the newest start; 0: started as plain TCP
-	u32 extra;   // of them above the default, still held from the budget
+	u32 extra;   // segments above the default, still held from the budget
 	u32 slot;
 	u32 initial_window;
-	u32 first_granted; // of the first start
+	u32 first_granted; // segments of the first start; 0: started as plain TCP
 	u32 first_end;	   // sequence after the first flight
-	u32 busy_ticks;
 	u8 arm;
 	u8 phase;
 	u8 refusal;	// enum refusal, or the network's own
 	u8 first_loss;	// a segment of the first flight was sent again
 	u8 compared;	// whether it is told at its end
-	u8 size_known;
-	u8 active;
 	u8 told;
+	u8 unused[6];
 };
 
 // A size that an application stated, for the next transfer.
@@ -136,8 +132,7 @@ struct event {
 	u8 refusal;
 	u8 first_loss;
 	u8 window_limited;
-	u8 active;
-	u8 unused[3];
+	u8 unused[4];
 	u8 local[16];
 	u8 remote[16];
 };

@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::apply::ApplyCounts;
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 22] = [
+pub(super) const NAMES: [&str; 21] = [
     "started",
     "restarted",
     "control",
@@ -22,7 +22,6 @@ pub(super) const NAMES: [&str; 22] = [
     "not_set",
     "no_room",
     "kept_window",
-    "late",
     "event_lost",
     "clipped_peer_window",
     "clipped_budget",

@@ -52,7 +52,8 @@ impl Host {
     /// The same, with the whole section `[bpf]` but the name.
     async fn with(number: u8, mode: &str, base: &str, bpf: &str) -> Self {
         let alone = ALONE.lock().await;
-        ip("link set lo mtu 1500");
+        // One segment a packet, so that single ones can be lost.
+        ip("link set lo mtu 1500 gso_max_segs 1");
         let (server, client) = (format!("10.83.{number}.1"), format!("10.84.{number}.1"));
         for address in [&server, &client] {
             ip(&format!("addr add {address}/32 dev lo"));
@@ -94,6 +95,18 @@ impl Host {
         eventually(SOON, "the advice is in force", || now() == wanted).await;
     }
 
+    /// The next first flight that is reported to have lost while its connection goes on.
+    async fn told_at_once(&mut self) -> ConnectionReport {
+        loop {
+            let report = tokio::time::timeout(Duration::from_secs(5), self.gateway.reports.recv()).await;
+            let report = report.expect("a report at once").expect("the gateway runs");
+            let open = |one: &&ConnectionReport| one.duration.is_none() && one.first_flight_loss == Some(true);
+            if let Some(connection) = report.connections.iter().find(open) {
+                return *connection;
+            }
+        }
+    }
+
     /// The next connection that the agent reports.
     async fn reported(&mut self) -> ConnectionReport {
         loop {
@@ -130,6 +143,21 @@ fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
     std::thread::sleep(Duration::from_millis(50));
 }
 
+/// Has the reading end lose a fifth of what comes in from here on, where its kernel would take it: what a queue of this host
+/// drops, TCP takes for not sent.
+fn lose_a_fifth(reader: &TcpStream) {
+    // BPF's return of 0 drops; the random number is one of its ancillary loads.
+    let instruction = |code: u32, jt, jf, k| socket2::SockFilter::new(u16::try_from(code).unwrap(), jt, jf, k);
+    let random = (libc::SKF_AD_OFF + libc::SKF_AD_RANDOM).cast_unsigned();
+    let filter = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, random),
+        instruction(libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K, 1, 0, u32::MAX / 5),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ];
+    socket2::SockRef::from(reader).attach_filter(&filter).unwrap();
+}
+
 /// What `ss` says of the server's end: the words of its line.
 fn said_of(socket: &TcpStream) -> Vec<String> {
     let (local, peer) = (socket.local_addr().unwrap(), socket.peer_addr().unwrap());
@@ -159,6 +187,27 @@ fn connect(socket: socket2::Socket, to: SocketAddr) -> TcpStream {
 /// States the size of the next transfer; the error number where that is refused.
 fn state_size(socket: &impl AsRawFd, bytes: u64) -> Result<(), i32> {
     option(socket, 1, &bytes.to_ne_bytes())
+}
+
+const SO_MAX_PACING_RATE: i32 = 47;
+
+/// Limits what a socket sends, in bytes per second.
+fn limit_rate(socket: &impl AsRawFd, rate: u32) {
+    let (value, length) = ((&raw const rate).cast(), 4);
+    // SAFETY: the value lives as long as the call and is four octets long.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MAX_PACING_RATE, value, length) };
+    assert_eq!(done, 0);
+}
+
+/// That limit.
+fn rate_limit(socket: &impl AsRawFd) -> u32 {
+    let (mut rate, mut length) = (0_u32, 4);
+    let value = (&raw mut rate).cast();
+    // SAFETY: value and length live as long as the call, and the value has room for four octets.
+    let done =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MAX_PACING_RATE, value, &raw mut length) };
+    assert_eq!(done, 0);
+    rate
 }
 
 /// Sets an option of ours.

@@ -78,6 +78,43 @@ fn what_observe_leaves_alone_is_compared_with_itself() {
 }
 
 #[test]
+fn first_flights_that_lose_are_told_at_once_and_after_three_in_a_row_the_share_is_halved() {
+    in_namespace("bpf_first_flight_loss", || async {
+        let mut host = Host::new(26, "paper", "cubic", "").await;
+        let mut granted = Vec::new();
+        for _ in 0..4 {
+            let (mut server, mut client) = host.accepted();
+            lose_a_fifth(&client);
+            transfer(&mut server, &mut client, 60 * SEGMENT);
+            granted.push(host.told_at_once().await.advised);
+        }
+        assert_eq!(granted, [40, 40, 40, 20].map(|segments| Some(Segments(segments))));
+        assert_eq!(host.counts("first_flight_loss"), 4);
+        // What the kernel sends after a timeout is no new transfer.
+        assert_eq!(host.counts("restarted"), 0);
+    });
+}
+
+#[test]
+fn a_first_flight_that_arrives_whole_ends_a_row_of_losses() {
+    in_namespace("bpf_forgiven", || async {
+        let mut host = Host::new(27, "paper", "cubic", "").await;
+        for losing in [true, true, false, true, false] {
+            let (mut server, mut client) = host.accepted();
+            if losing {
+                lose_a_fifth(&client);
+            }
+            transfer(&mut server, &mut client, 60 * SEGMENT);
+            if losing {
+                assert_eq!(host.told_at_once().await.advised, Some(Segments(40)));
+            } else {
+                assert_eq!(number(&said_of(&server), "ssthresh"), Some(40));
+            }
+        }
+    });
+}
+
+#[test]
 fn a_start_stays_inside_the_lease() {
     in_namespace("bpf_budget", || async {
         let mut host = Host::new(25, "careful", "cubic", ANY_RTT).await;

@@ -140,6 +140,37 @@ fn socket_options_set_the_window_and_no_threshold() {
 }
 
 #[test]
+fn an_applications_own_rate_limit_stays_as_it_is() {
+    in_namespace("bpf_own_rate", || async {
+        for (number, variant) in [(13, "hand_over"), (14, "sockops")] {
+            let host = Host::new(number, "paper", "cubic", &format!("variant = \"{variant}\"")).await;
+            let listener = TcpListener::bind(host.server).unwrap();
+            limit_rate(&listener, 50_000_000);
+            let (mut server, mut client) = host.connection(&listener);
+            transfer(&mut server, &mut client, 40 * SEGMENT);
+            assert_eq!(host.counts("started"), 1);
+            assert_eq!(rate_limit(&server), 50_000_000, "{variant}");
+        }
+    });
+}
+
+#[test]
+fn a_share_that_no_loss_backs_leaves_the_threshold_open() {
+    in_namespace("bpf_open_threshold", || async {
+        // A loopback's round trip passes against an estimate of 100 ms.
+        let mut host = Host::new(15, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.000002").await;
+        let mut update = estimate(&host.network, 40, 60);
+        update.estimate.loss_connections = 0;
+        host.stream.send(UpdateEvent::Estimate(update)).await;
+        eventually(SOON, "it is known", || host.counts("networks_changed") == 1).await;
+        let (mut server, mut client) = host.accepted();
+        transfer(&mut server, &mut client, 5 * SEGMENT);
+        let words = said_of(&server);
+        assert_eq!((number(&words, "cwnd"), number(&words, "ssthresh")), (Some(30), None), "{words:?}");
+    });
+}
+
+#[test]
 fn ipv6_connections_start_too() {
     in_namespace("bpf_ipv6", || async {
         let mut host = Host::new(9, "paper", "cubic", "").await;
