@@ -11,8 +11,12 @@ use super::layout;
 use super::refusal;
 use crate::apply::{Basis, Decided};
 
-/// A lifetime that grew by less is not written again: advice is renewed every few seconds, for all networks at once.
+/// A lifetime that grew by less is not written again, nor one that grew by less than a quarter of what is left: advice is
+/// renewed every few seconds, for all networks at once.
 const WORTH_NS: u64 = 5_000_000_000;
+
+/// The same moment by two clocks that are read one after the other.
+const ALIKE_NS: u64 = 50_000_000;
 
 /// The tables `networks` and `budgets`.
 pub(super) struct Networks {
@@ -58,6 +62,12 @@ impl Moment {
     fn monotonic(self, at: Timestamp) -> u64 {
         self.monotonic_ns.saturating_add(at.0.saturating_sub(self.agent.0))
     }
+
+    /// Whether a lifetime that is written need not be written again.
+    fn is_fresh(self, written_ns: u64, now_ns: u64) -> bool {
+        let left = now_ns.saturating_sub(self.monotonic_ns);
+        written_ns.saturating_sub(now_ns) < ALIKE_NS && now_ns.saturating_sub(written_ns) < WORTH_NS.min(left / 4)
+    }
 }
 
 impl Networks {
@@ -77,10 +87,10 @@ impl Networks {
         for network in touched {
             if let Some(wish) = decided.wishes.get(&network) {
                 let start = What::Start(wish.window, wish.basis);
-                self.put(network, start, moment.monotonic(wish.expires), &mut changes);
+                self.put(network, start, wish.expires, moment, &mut changes);
             } else if let Some((reason, expires)) = decided.left.get(&network) {
                 let alone = What::Alone(refusal::of(*reason));
-                self.put(network, alone, moment.monotonic(*expires), &mut changes);
+                self.put(network, alone, *expires, moment, &mut changes);
             } else {
                 self.remove(network, &mut changes);
             }
@@ -112,13 +122,11 @@ impl Networks {
         Some(number(4).saturating_add(number(8)))
     }
 
-    fn put(&mut self, network: Network, what: What, expires_ns: u64, changes: &mut Changes) {
+    fn put(&mut self, network: Network, what: What, expires: Timestamp, moment: Moment, changes: &mut Changes) {
+        let expires_ns = moment.monotonic(expires);
         let before = self.written.get(&network).copied();
-        if let Some(before) = before {
-            let fresh = before.expires_ns <= expires_ns && expires_ns - before.expires_ns < WORTH_NS;
-            if before.what == what && fresh {
-                return;
-            }
+        if before.is_some_and(|before| before.what == what && moment.is_fresh(before.expires_ns, expires_ns)) {
+            return;
         }
         let slot = match (what, before.and_then(|before| before.slot)) {
             (What::Alone(_), slot) => slot,

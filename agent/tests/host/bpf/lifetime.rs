@@ -74,6 +74,22 @@ fn a_withdrawal_and_a_lost_gateway_end_it() {
 }
 
 #[test]
+fn a_short_lifetime_that_is_renewed_in_time_does_not_lapse() {
+    in_namespace("bpf_renewed", || async {
+        let mut host = Host::new(47, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 2))).await;
+        eventually(SOON, "the short one is in force", || host.counts("networks_changed") == 1).await;
+        for _ in 0..4 {
+            tokio::time::sleep(Duration::from_millis(900)).await;
+            host.stream.send(UpdateEvent::Renewal { lifetime: Micros::from_secs(2) }).await;
+        }
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        assert_eq!(fresh_threshold(&host, &mut open), Some(44));
+    });
+}
+
+#[test]
 fn a_second_agent_of_the_same_name_is_told_so() {
     in_namespace("bpf_second", || async {
         let host = Host::new(44, "paper", "cubic", "").await;
