@@ -20,7 +20,8 @@ use crate::config::Gateway;
 /// Time between two reports, at least, but for what is urgent.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// Connections that wait for a gateway that does not answer; the oldest give way.
+/// Connections that wait for a gateway that does not answer. Further ones stay in the queue before, whose writer counts what finds
+/// no room.
 const MOST_WAITING: usize = 16 * MAX_CONNECTIONS;
 
 /// Reports counts as they grow and connections as they end.
@@ -50,12 +51,10 @@ impl Reporter {
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                connection = ended.recv() => match connection {
+                connection = ended.recv(), if self.waiting.len() < MOST_WAITING => match connection {
                     Some(connection) => {
-                        let now = connection.urgent || self.waiting.len() >= MAX_CONNECTIONS;
-                        if self.waiting.len() >= MOST_WAITING {
-                            self.waiting.pop_front();
-                        }
+                        // Once for a full batch: a gateway that does not answer is not asked for each connection.
+                        let now = connection.urgent || self.waiting.len() + 1 == MAX_CONNECTIONS;
                         self.waiting.push_back(connection);
                         if !now {
                             continue;
