@@ -4,78 +4,7 @@
 //
 // Inwards the values are those before the segment is processed; outwards those before it is counted as sent.
 
-#include <linux/bpf.h>
-
-typedef __u8 u8;
-typedef __u16 u16;
-typedef __u32 u32;
-typedef __u64 u64;
-
-#define SEC(name) __attribute__((section(name), used))
-#define READ_THROUGH __attribute__((preserve_access_index))
-
-struct tcp_sock;
-
-static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
-static u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
-static void *(*const bpf_ringbuf_reserve)(void *ringbuf, u64 size, u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
-static void (*const bpf_ringbuf_submit)(void *data, u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
-static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *sk) = (void *)BPF_FUNC_skc_to_tcp_sock;
-
-// Fields are found by name in the running kernel's type information; the order here means nothing.
-struct in6_addr {
-	union {
-		u8 u6_addr8[16];
-	} in6_u;
-} READ_THROUGH;
-
-struct sock_common {
-	u32 skc_daddr;
-	u32 skc_rcv_saddr;
-	u16 skc_dport;
-	u16 skc_num;
-	u16 skc_family;
-	u8 skc_state;
-	struct in6_addr skc_v6_daddr;
-	struct in6_addr skc_v6_rcv_saddr;
-} READ_THROUGH;
-
-struct sock {
-	struct sock_common __sk_common;
-	unsigned long sk_pacing_rate;
-} READ_THROUGH;
-
-struct inet_sock {
-	struct sock sk;
-} READ_THROUGH;
-
-struct inet_connection_sock {
-	struct inet_sock icsk_inet;
-	u8 icsk_ca_state : 5;
-} READ_THROUGH;
-
-struct tcp_sock {
-	struct inet_connection_sock inet_conn;
-	u32 snd_cwnd;
-	u32 snd_ssthresh;
-	u32 srtt_us;
-	u32 packets_out;
-	u32 sacked_out;
-	u32 lost_out;
-	u32 retrans_out;
-	u32 total_retrans;
-	u32 app_limited;
-	u32 delivered;
-	u32 snd_wnd;
-	u32 snd_nxt;
-	u32 snd_una;
-	u32 write_seq;
-	u32 mss_cache;
-	u32 data_segs_out;
-	u64 bytes_acked;
-	u8 chrono_type : 2;
-	u8 is_cwnd_limited : 1;
-} READ_THROUGH;
+#include "kernel.h"
 
 struct event {
 	u64 time_ns;
@@ -126,24 +55,7 @@ struct {
 // The senders' port, set before the program is loaded.
 const volatile u16 sender_port = 0;
 
-// A bit field cannot be addressed: the byte that holds it is read and cut by what the type information says of it.
-#define BITS(from, field)                                                                                              \
-	({                                                                                                             \
-		const u8 *at = (const u8 *)(from) + __builtin_preserve_field_info((from)->field, 0);                   \
-		/* The offset must not be folded into the load, which would be adjusted as a whole field. */           \
-		asm volatile("" : "+r"(at));                                                                           \
-		u64 value = 0;                                                                                         \
-		switch (__builtin_preserve_field_info((from)->field, 1)) {                                             \
-		case 1: value = *at; break;                                                                            \
-		case 2: value = *(const u16 *)at; break;                                                               \
-		case 4: value = *(const u32 *)at; break;                                                               \
-		case 8: value = *(const u64 *)at; break;                                                               \
-		}                                                                                                      \
-		value <<= __builtin_preserve_field_info((from)->field, 4);                                             \
-		value >> __builtin_preserve_field_info((from)->field, 5);                                              \
-	})
-
-static inline __attribute__((always_inline)) void look(struct __sk_buff *skb, u8 outwards)
+INLINE void look(struct __sk_buff *skb, u8 outwards)
 {
 	void *sk = skb->sk;
 	if (!sk)
