@@ -73,6 +73,9 @@ pub struct Measured {
     pub again: u32,
     /// Packets before the first acknowledgement.
     pub first_flight: u32,
+    /// From the first of them to the last.
+    #[serde(default)]
+    pub first_flight_ms: f64,
 }
 
 /// What a product's path taught the gateway.

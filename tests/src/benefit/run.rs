@@ -115,6 +115,7 @@ fn measured(scenario: &Scenario, done: &Done, recorded: &Recorded) -> Result<(Ve
             packets: seen.packets,
             again: seen.again,
             first_flight: seen.first_flight,
+            first_flight_ms: seen.first_flight_ms,
         });
     }
     Ok((all, unseen))

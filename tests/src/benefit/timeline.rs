@@ -48,6 +48,8 @@ pub struct Seen {
     pub again: u32,
     /// Packets before the first acknowledgement of any of its bytes.
     pub first_flight: u32,
+    /// From the first of them to the last.
+    pub first_flight_ms: f64,
 }
 
 /// Timelines of all connections of the senders at `address` and `port`, whichever side opened them.
@@ -119,11 +121,13 @@ impl Timeline {
         let begin_ns = of_it().next()?.at_ns;
         let (end_ns, _) = self.acked.iter().find(|(_, up_to)| *up_to >= end)?;
         let first_ack_ns = self.acked.iter().find(|(_, up_to)| *up_to > offset)?.0;
+        let flight = || of_it().filter(|sent| sent.at_ns < first_ack_ns);
         Some(Seen {
             completion_ms: end_ns.checked_sub(begin_ns)? as f64 / 1e6,
             packets: count(of_it()),
             again: count(of_it().filter(|sent| sent.again)),
-            first_flight: count(of_it().filter(|sent| sent.at_ns < first_ack_ns)),
+            first_flight: count(flight()),
+            first_flight_ms: flight().next_back()?.at_ns.checked_sub(begin_ns)? as f64 / 1e6,
         })
     }
 }
@@ -150,10 +154,10 @@ mod tests {
         let sent = [(1_000_000, 0, 10), (2_000_000, 10, 20), (9_000_000, 0, 10), (30_000_000, 20, 25)];
         let seen = timeline(&sent, &[(8_000_000, 5), (12_000_000, 20), (41_000_000, 25)]);
         let first = seen.transfer(0, 20).unwrap();
-        assert_eq!(first, Seen { completion_ms: 11.0, packets: 3, again: 1, first_flight: 2 });
+        assert_eq!(first, Seen { completion_ms: 11.0, packets: 3, again: 1, first_flight: 2, first_flight_ms: 1.0 });
         // The next one on the same connection has its own clock.
         let second = seen.transfer(20, 5).unwrap();
-        assert_eq!(second, Seen { completion_ms: 11.0, packets: 1, again: 0, first_flight: 1 });
+        assert_eq!(second, Seen { completion_ms: 11.0, packets: 1, again: 0, first_flight: 1, first_flight_ms: 0.0 });
         assert_eq!(seen.transfer(20, 6), None);
     }
 }

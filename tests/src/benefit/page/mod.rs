@@ -28,6 +28,9 @@ struct Section<'a> {
 
 /// Writes the page, and its plots beside it.
 pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
+    if let Some(folder) = page.parent() {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
     let mut kinds: Vec<Kind> = results.iter().map(|result| kind(&result.run)).collect();
     kinds.sort_unstable();
     kinds.dedup();
