@@ -42,8 +42,20 @@ pub struct SourceStats {
     pub received: Option<u64>,
     /// Packets the kernel dropped because the capture buffer was full.
     pub dropped_by_kernel: Option<u64>,
-    /// Packets the interface or its driver dropped.
+    /// Packets the interface or its driver dropped: missed and FIFO errors.
     pub dropped_by_interface: Option<u64>,
+    /// Times the packet ring was full and the kernel stopped filling it (`tp_freeze_q_cnt`).
+    pub ring_freezes: Option<u64>,
+    /// Packets dropped at the full backlog of a CPU, of the whole host, since the capture was opened
+    /// (`/proc/net/softnet_stat`, second column). No capture buffer counts them.
+    pub dropped_by_backlog: Option<u64>,
+    /// Rise of the interface's `rx_dropped` since the capture was opened: dropped for want of memory or by the network
+    /// stack, at a full backlog among others; packets that were captured may be among them.
+    pub interface_rx_dropped: Option<u64>,
+    /// Rise of the interface's `rx_missed_errors` since then: the host did not give it buffers in time.
+    pub interface_rx_missed: Option<u64>,
+    /// Rise of the interface's `rx_fifo_errors` since then: the interface's own queue ran over.
+    pub interface_rx_fifo: Option<u64>,
 }
 
 /// How far a source has been read, in bytes as they lie on the disk (compressed ones where the file is).

@@ -1,4 +1,4 @@
-//! Live capture on the loopback interface, and the sentences for what stands in its way.
+//! Live capture on the loopback interface with each backend, and the sentences for what stands in its way.
 //!
 //! Without the privilege to capture the tests that need packets check nothing, and say so on standard error even where
 //! the test runner keeps output to itself.
@@ -11,7 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use spand_capture::{LinkType, LiveCapture, LiveError, LiveOptions, Next, PacketSource, SourceStats};
+use spand_capture::{Backend, LinkType, LiveCapture, LiveError, LiveOptions, Next, PacketSource, SourceStats};
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 /// Empty reads before a packet that was sent counts as lost: 10 s of time-outs and as many empty rings.
@@ -31,10 +31,18 @@ fn skip(reason: &str) -> Option<LiveCapture> {
     None
 }
 
+const BACKENDS: [Option<Backend>; 2] = [Some(Backend::AfPacket), Some(Backend::Libpcap)];
+
 /// On loopback the kernel shows every packet twice, and libpcap drops the outgoing copy only after it was counted; a
 /// filter that says `inbound` makes the counters those of the packets.
 fn loopback() -> LiveOptions {
     LiveOptions { promiscuous: false, ..LiveOptions::new("lo") }
+}
+
+/// Loopback with each backend, and with each both at once and in blocks.
+fn ways() -> impl Iterator<Item = LiveOptions> {
+    let both = |backend| [false, true].map(|immediate| LiveOptions { backend, immediate, ..loopback() });
+    BACKENDS.into_iter().flat_map(both)
 }
 
 fn now() -> Timestamp {
@@ -80,11 +88,11 @@ fn settle(capture: &mut LiveCapture, send: impl Fn()) -> SourceStats {
 
 #[test]
 fn packets_pass_the_filter_cut_to_the_snap_length() {
-    for immediate in [false, true] {
+    for way in ways() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = receiver.local_addr().unwrap().port();
         let filter = Some(format!("inbound and udp dst port {port} and greater 80"));
-        let options = LiveOptions { filter, immediate, snap_len: NonZeroU32::new(60).unwrap(), ..loopback() };
+        let options = LiveOptions { filter, snap_len: NonZeroU32::new(60).unwrap(), ..way.clone() };
         let Some(mut capture) = open(&options) else { return };
         assert_eq!(capture.link_type(), LinkType::ETHERNET);
         let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -114,53 +122,91 @@ fn packets_pass_the_filter_cut_to_the_snap_length() {
 #[test]
 fn a_full_buffer_is_counted_as_the_kernels_drops() {
     const SENT: u64 = 20_000;
-    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let port = receiver.local_addr().unwrap().port();
-    let filter = Some(format!("inbound and udp dst port {port}"));
-    let options = LiveOptions { filter, buffer: Bytes(1 << 18), ..loopback() };
-    let Some(mut capture) = open(&options) else { return };
-    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let send = || {
-        sender.send_to(&[0; 1_000], ("127.0.0.1", port)).unwrap();
-    };
-    let before = settle(&mut capture, send);
-    (0..SENT).for_each(|_| send());
-    let mut idle = 0;
-    while idle < 5 {
-        idle = if capture.next_packet().unwrap() == Next::Idle { idle + 1 } else { 0 };
+    for backend in BACKENDS {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = receiver.local_addr().unwrap().port();
+        let filter = Some(format!("inbound and udp dst port {port}"));
+        let options = LiveOptions { filter, backend, buffer: Bytes(1 << 18), ..loopback() };
+        let Some(mut capture) = open(&options) else { return };
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let send = || {
+            sender.send_to(&[0; 1_000], ("127.0.0.1", port)).unwrap();
+        };
+        let before = settle(&mut capture, send);
+        (0..SENT).for_each(|_| send());
+        let mut idle = 0;
+        while idle < 5 {
+            idle = if capture.next_packet().unwrap() == Next::Idle { idle + 1 } else { 0 };
+        }
+        let stats = capture.stats();
+        let dropped = stats.dropped_by_kernel.unwrap();
+        assert!(dropped > 0, "{backend:?}: {stats:?}");
+        assert_eq!(stats.received.unwrap() - before.received.unwrap(), SENT, "{backend:?}");
+        assert_eq!(stats.packets - before.packets + dropped, SENT, "{backend:?}");
     }
-    let stats = capture.stats();
-    let dropped = stats.dropped_by_kernel.unwrap();
-    assert!(dropped > 0, "{stats:?}");
-    assert_eq!(stats.received.unwrap() - before.received.unwrap(), SENT);
-    assert_eq!(stats.packets - before.packets + dropped, SENT);
+}
+
+#[test]
+fn without_a_filter_a_packet_on_loopback_comes_once() {
+    for way in ways() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = receiver.local_addr().unwrap();
+        let Some(mut capture) = open(&way) else { return };
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        for number in 0..100_u8 {
+            sender.send_to(&[number; 20], to).unwrap();
+        }
+        let mut came = Vec::new();
+        let mut idle = 0;
+        // Other tests send on loopback too: silence alone does not end it.
+        while idle < 5 || came.len() < 100 {
+            assert!(idle < PATIENCE, "{} of 100 came", came.len());
+            match capture.next_packet().unwrap() {
+                Next::Packet(packet) if packet.data.get(36..38) == Some(&to.port().to_be_bytes()) => {
+                    came.push(packet.data[42]);
+                }
+                Next::Packet(_) => {}
+                _ => idle += 1,
+            }
+        }
+        assert_eq!(came, (0..100).collect::<Vec<_>>(), "{way:?}");
+    }
 }
 
 #[test]
 fn a_silent_interface_is_idle_and_does_not_block() {
-    let options = LiveOptions { filter: Some("udp dst port 9 and udp src port 9".to_owned()), ..loopback() };
-    let Some(mut capture) = open(&options) else { return };
-    for _ in 0..5 {
-        assert_eq!(capture.next_packet().unwrap(), Next::Idle);
+    for backend in BACKENDS {
+        let filter = Some("udp dst port 9 and udp src port 9".to_owned());
+        let Some(mut capture) = open(&LiveOptions { filter, backend, ..loopback() }) else { return };
+        for _ in 0..5 {
+            assert_eq!(capture.next_packet().unwrap(), Next::Idle);
+        }
+        assert!(capture.progress().is_none());
+        assert_eq!(Some(capture.backend()), backend);
     }
-    assert!(capture.progress().is_none());
 }
 
 #[test]
 fn an_unknown_interface_is_named_beside_those_there_are() {
-    let error = LiveCapture::open(&LiveOptions::new("no-such-if0")).unwrap_err();
-    let expected = if may_capture() { "there is no interface no-such-if0 here; there are " } else { "no-such-if0" };
-    assert!(error.to_string().contains(expected), "{error}");
+    for backend in BACKENDS {
+        let options = LiveOptions { backend, ..LiveOptions::new("no-such-if0") };
+        let error = LiveCapture::open(&options).unwrap_err();
+        let expected = if may_capture() { "there is no interface no-such-if0 here; there are " } else { "no-such-if0" };
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }
 
 #[test]
 fn a_bad_filter_is_quoted() {
-    let options = LiveOptions { filter: Some("tcp prot 80".to_owned()), ..loopback() };
-    match LiveCapture::open(&options).unwrap_err() {
-        error @ LiveError::BadFilter { .. } => {
-            assert!(error.to_string().starts_with("the capture filter `tcp prot 80` does not work on lo: "), "{error}");
+    for backend in BACKENDS {
+        let options = LiveOptions { filter: Some("tcp prot 80".to_owned()), backend, ..loopback() };
+        match LiveCapture::open(&options).unwrap_err() {
+            error @ LiveError::BadFilter { .. } => {
+                let expected = "the capture filter `tcp prot 80` does not work on lo: ";
+                assert!(error.to_string().starts_with(expected), "{error}");
+            }
+            error => assert!(skip(&error.to_string()).is_none() && !may_capture(), "{error}"),
         }
-        error => assert!(skip(&error.to_string()).is_none() && !may_capture(), "{error}"),
     }
 }
 
@@ -168,6 +214,9 @@ fn a_bad_filter_is_quoted() {
 fn options_out_of_range_are_refused_before_anything_is_opened() {
     let wrong = [
         LiveOptions { buffer: Bytes(1 << 31), ..loopback() },
+        LiveOptions { buffer: Bytes(1 << 17), ..loopback() },
+        LiveOptions { block: Bytes(3 << 16), ..loopback() },
+        LiveOptions { block: Bytes(1 << 11), ..loopback() },
         LiveOptions { read_timeout: Micros(999), ..loopback() },
         LiveOptions { read_timeout: Micros::from_secs(61), ..loopback() },
         LiveOptions { snap_len: NonZeroU32::MAX, ..loopback() },
@@ -178,11 +227,27 @@ fn options_out_of_range_are_refused_before_anything_is_opened() {
 }
 
 #[test]
+fn all_interfaces_together_are_libpcaps() {
+    let any = LiveOptions { backend: Some(Backend::AfPacket), ..LiveOptions::new("any") };
+    let error = LiveCapture::open(&any).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the capture backend af_packet cannot read any: it is no single interface; the backend libpcap can"
+    );
+    let Some(chosen) = open(&LiveOptions { backend: None, ..any }) else { return };
+    assert_eq!(chosen.backend(), Backend::Libpcap);
+    let Some(chosen) = open(&loopback()) else { return };
+    assert_eq!(chosen.backend(), Backend::AfPacket);
+}
+
+#[test]
 fn without_privilege_the_way_out_is_named() {
     if !may_capture() {
-        let error = LiveCapture::open(&loopback()).unwrap_err();
-        assert!(matches!(error, LiveError::NoPrivilege { .. }), "{error}");
-        assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+        for backend in BACKENDS {
+            let error = LiveCapture::open(&LiveOptions { backend, ..loopback() }).unwrap_err();
+            assert!(matches!(error, LiveError::NoPrivilege { .. }), "{error}");
+            assert!(error.to_string().contains("CAP_NET_RAW"), "{error}");
+        }
         return;
     }
     // Once more as nobody.

@@ -29,6 +29,16 @@ pub struct CaptureStatus {
     pub dropped_interface: u64,
     /// Packets dropped because the engine did not keep up.
     pub dropped_queue: u64,
+    /// Times the packet ring was full and the kernel stopped filling it.
+    pub ring_freezes: u64,
+    /// Packets dropped at a CPU's backlog, of the whole host.
+    pub dropped_backlog: u64,
+    /// Rise of the interface's `rx_dropped`; captured packets may be among them.
+    pub interface_rx_dropped: u64,
+    /// Rise of its `rx_missed_errors`.
+    pub interface_rx_missed: u64,
+    /// Rise of its `rx_fifo_errors`.
+    pub interface_rx_fifo: u64,
     /// Times the source was lost: the interface vanished or went down, or the kernel refused. Each is retried.
     pub losses: u64,
 }

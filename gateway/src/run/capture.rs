@@ -230,6 +230,11 @@ impl Reader {
         state.status.received = total.received.unwrap_or(total.packets);
         state.status.dropped_kernel = total.dropped_by_kernel.unwrap_or(0);
         state.status.dropped_interface = total.dropped_by_interface.unwrap_or(0);
+        state.status.ring_freezes = total.ring_freezes.unwrap_or(0);
+        state.status.dropped_backlog = total.dropped_by_backlog.unwrap_or(0);
+        state.status.interface_rx_dropped = total.interface_rx_dropped.unwrap_or(0);
+        state.status.interface_rx_missed = total.interface_rx_missed.unwrap_or(0);
+        state.status.interface_rx_fifo = total.interface_rx_fifo.unwrap_or(0);
         state.status.dropped_queue = self.dropped;
         state.status.losses = self.losses;
         state.fault = fault;
@@ -254,5 +259,10 @@ fn sum(a: SourceStats, b: SourceStats) -> SourceStats {
         received: add(a.received, b.received),
         dropped_by_kernel: add(a.dropped_by_kernel, b.dropped_by_kernel),
         dropped_by_interface: add(a.dropped_by_interface, b.dropped_by_interface),
+        ring_freezes: add(a.ring_freezes, b.ring_freezes),
+        dropped_by_backlog: add(a.dropped_by_backlog, b.dropped_by_backlog),
+        interface_rx_dropped: add(a.interface_rx_dropped, b.interface_rx_dropped),
+        interface_rx_missed: add(a.interface_rx_missed, b.interface_rx_missed),
+        interface_rx_fifo: add(a.interface_rx_fifo, b.interface_rx_fifo),
     }
 }

@@ -129,13 +129,13 @@ fn refill(engine: &mut Engine, records: Vec<(Network, NetworkRecord)>, now: Time
 /// Opens every interface.
 fn open(capture: &Capture) -> Result<Vec<(LiveCapture, LiveOptions)>, Failure> {
     let options = capture.interfaces.iter().map(|interface| LiveOptions {
-        interface: interface.clone(),
         filter: (!capture.filter.is_empty()).then(|| capture.filter.clone()),
         snap_len: capture.snap_length_bytes,
         buffer: Bytes(u64::from(NonZeroU32::get(capture.buffer_mib)) << 20),
         immediate: capture.immediate,
         promiscuous: capture.promiscuous,
         read_timeout: READ_TIMEOUT,
+        ..LiveOptions::new(interface)
     });
     options.map(|options| Ok((LiveCapture::open(&options).map_err(|error| cannot_capture(&error))?, options))).collect()
 }

@@ -1,173 +1,113 @@
-//! Live packets from an interface, by libpcap.
+//! Live packets from an interface.
 //!
-//! A mirror port can fall silent for hours, and on Linux libpcap's own time-out does not fire without packets. So the
-//! capture is non-blocking and waits for its descriptor itself: the thread that pulls packets gets [`Next::Idle`] at
-//! least every read time-out and can look at its clock or be stopped then.
+//! A mirror port can fall silent for hours. So every backend is non-blocking and waits for its descriptor itself: the
+//! thread that pulls packets gets [`Next::Idle`] at least every read time-out and can look at its clock or be stopped then.
+//!
+//! What the backend does not see being lost (before the packet reaches its buffer) is read beside it, see `losses`.
 
-mod open;
+mod error;
+mod filter;
+mod libpcap;
+mod losses;
+mod options;
+#[cfg(target_os = "linux")]
+mod ring;
 
-use std::num::NonZeroU32;
-use std::os::fd::AsFd;
+pub use error::LiveError;
+pub use options::{Backend, LiveOptions};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use pcap::{Active, Capture};
-use spand_proto::units::Timestamp;
-
-pub use open::{LiveError, LiveOptions};
-
-use crate::{LinkType, Next, Packet, PacketSource, Progress, SourceError, SourceStats};
+use self::libpcap::PcapCapture;
+use self::losses::HostLosses;
+use crate::{LinkType, Next, PacketSource, Progress, SourceError, SourceStats};
 
 /// An interface that is being captured from.
+#[derive(Debug)]
 pub struct LiveCapture {
-    interface: String,
-    capture: Capture<Active>,
-    link_type: LinkType,
-    snap_len: usize,
-    read_timeout: PollTimeout,
-    /// The last read found nothing: wait before the next.
-    drained: bool,
-    ended: bool,
-    latest: Timestamp,
-    drops_read_at: Timestamp,
-    kernel: KernelCounters,
-    stats: SourceStats,
+    reader: Reader,
+    losses: HostLosses,
 }
 
-/// libpcap's counters as last read: 32 bits each, so only their differences mean anything for long.
-#[derive(Default)]
-struct KernelCounters {
-    received: u32,
-    dropped: u32,
-    if_dropped: u32,
+#[derive(Debug)]
+enum Reader {
+    Libpcap(PcapCapture),
+    #[cfg(target_os = "linux")]
+    Ring(ring::RingCapture),
 }
 
-/// Drop counters are read when so much packet time has passed, and whenever the interface is idle: a second.
-const DROPS_EVERY_NANOS: u64 = 1_000_000_000;
+/// Calls the same method of whatever backend there is.
+macro_rules! each {
+    ($reader:expr, $backend:ident => $call:expr) => {
+        match $reader {
+            Reader::Libpcap($backend) => $call,
+            #[cfg(target_os = "linux")]
+            Reader::Ring($backend) => $call,
+        }
+    };
+}
 
 impl LiveCapture {
-    fn new(interface: String, capture: Capture<Active>, snap_len: NonZeroU32, read_timeout: PollTimeout) -> Self {
-        // A data link number beyond 16 bits does not exist; it would decode as nothing known.
-        let data_link = u16::try_from(capture.get_datalink().0).unwrap_or(u16::MAX);
-        let mut live = Self {
-            interface,
-            capture,
-            link_type: LinkType::from_wire(data_link),
-            snap_len: snap_len.get() as usize,
-            read_timeout,
-            drained: false,
-            ended: false,
-            latest: Timestamp(0),
-            drops_read_at: Timestamp(0),
-            kernel: KernelCounters::default(),
-            stats: SourceStats::default(),
+    /// Opens an interface. Packets are captured from here on, filtered from the first one.
+    pub fn open(options: &LiveOptions) -> Result<Self, LiveError> {
+        let reader = match options.backend {
+            Some(Backend::Libpcap) => Reader::Libpcap(PcapCapture::open(options)?),
+            Some(Backend::AfPacket) => open_ring(options)?,
+            None => match open_ring(options) {
+                Err(LiveError::Unsupported { .. }) => Reader::Libpcap(PcapCapture::open(options)?),
+                opened => opened?,
+            },
         };
-        live.read_drops();
-        live
+        Ok(Self { reader, losses: HostLosses::new(&options.interface) })
     }
 
     /// What the first byte of each packet belongs to.
     pub fn link_type(&self) -> LinkType {
-        self.link_type
+        each!(&self.reader, backend => backend.link_type())
     }
 
-    /// Waits until packets are there or the time-out has passed. False: nothing came.
-    fn wait(&mut self) -> Result<bool, SourceError> {
-        let mut descriptors = [PollFd::new(self.capture.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut descriptors, self.read_timeout) {
-            Ok(ready) => Ok(ready > 0),
-            Err(Errno::EINTR) => Ok(false),
-            Err(error) => Err(self.stopped(error.to_string())),
+    /// What reads the interface.
+    pub fn backend(&self) -> Backend {
+        match self.reader {
+            Reader::Libpcap(_) => Backend::Libpcap,
+            #[cfg(target_os = "linux")]
+            Reader::Ring(_) => Backend::AfPacket,
         }
     }
+}
 
-    fn read_drops(&mut self) {
-        self.drops_read_at = self.latest;
-        // An interface that cannot count leaves the counters unknown.
-        let Ok(now) = self.capture.stats() else { return };
-        let add = |sum: &mut Option<u64>, now: u32, before: &mut u32| {
-            *sum = Some(sum.unwrap_or(0) + u64::from(now.wrapping_sub(*before)));
-            *before = now;
-        };
-        add(&mut self.stats.received, now.received, &mut self.kernel.received);
-        add(&mut self.stats.dropped_by_kernel, now.dropped, &mut self.kernel.dropped);
-        add(&mut self.stats.dropped_by_interface, now.if_dropped, &mut self.kernel.if_dropped);
-    }
+#[cfg(target_os = "linux")]
+fn open_ring(options: &LiveOptions) -> Result<Reader, LiveError> {
+    ring::RingCapture::open(options).map(Reader::Ring)
+}
 
-    fn stopped(&mut self, message: String) -> SourceError {
-        self.ended = true;
-        SourceError::Live { name: self.interface.clone(), message }
-    }
+#[cfg(not(target_os = "linux"))]
+fn open_ring(options: &LiveOptions) -> Result<Reader, LiveError> {
+    Err(LiveError::Unsupported {
+        interface: options.interface.clone(),
+        backend: Backend::AfPacket,
+        what: "it is a part of Linux".to_owned(),
+        way_out: "the backend libpcap can",
+    })
 }
 
 impl PacketSource for LiveCapture {
     fn next_packet(&mut self) -> Result<Next<'_>, SourceError> {
-        if self.ended {
-            return Ok(Next::End);
+        let next = each!(&mut self.reader, backend => backend.next_packet())?;
+        match &next {
+            Next::Packet(packet) => self.losses.passed(packet.timestamp),
+            Next::Idle | Next::End => self.losses.idle(),
         }
-        if self.latest.0.saturating_sub(self.drops_read_at.0) >= DROPS_EVERY_NANOS {
-            self.read_drops();
-        }
-        if self.drained && !self.wait()? {
-            self.read_drops();
-            return Ok(Next::Idle);
-        }
-        match self.capture.next_packet() {
-            Ok(packet) => {
-                self.drained = false;
-                let timestamp = timestamp(packet.header);
-                let data = packet.data.get(..self.snap_len).unwrap_or(packet.data);
-                if timestamp < self.latest {
-                    self.stats.backwards += 1;
-                }
-                self.latest = self.latest.max(timestamp);
-                self.stats.packets += 1;
-                self.stats.bytes += data.len() as u64;
-                Ok(Next::Packet(Packet {
-                    timestamp,
-                    link_type: self.link_type,
-                    wire_len: packet.header.len.max(packet.header.caplen),
-                    interface: 0,
-                    source: 0,
-                    data,
-                }))
-            }
-            Err(pcap::Error::TimeoutExpired) => {
-                self.drained = true;
-                Ok(Next::Idle)
-            }
-            Err(error) => {
-                self.ended = true;
-                Err(SourceError::Live { name: self.interface.clone(), message: open::message(error) })
-            }
-        }
+        Ok(next)
     }
 
     fn stats(&self) -> SourceStats {
-        self.stats
+        self.losses.beside(each!(&self.reader, backend => backend.stats()))
     }
 
     fn name(&self) -> &str {
-        &self.interface
+        each!(&self.reader, backend => backend.name())
     }
 
     fn progress(&self) -> Option<Progress> {
         None
-    }
-}
-
-/// With nanosecond precision asked for, `tv_usec` counts nanoseconds.
-fn timestamp(header: &pcap::PacketHeader) -> Timestamp {
-    let seconds = u64::try_from(header.ts.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(header.ts.tv_usec).unwrap_or(0);
-    Timestamp(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
-}
-
-impl std::fmt::Debug for LiveCapture {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LiveCapture")
-            .field("interface", &self.interface)
-            .field("stats", &self.stats)
-            .finish_non_exhaustive()
     }
 }

@@ -7,7 +7,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use spand_core::counters::Ignored;
 
 use super::scrape::Scrape;
-use crate::publisher::{Part, Published};
+use crate::publisher::{CaptureStatus, Part, Published};
 use crate::store::StoreMeasures;
 
 /// Engine and packet sources.
@@ -31,6 +31,19 @@ impl Collector for EngineState {
         scrape.counters("capture_packets_dropped", "Packets lost before the engine, by place", dropped)?;
         let losses = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.losses));
         scrape.counters("capture_losses", "Times an interface was lost", losses)?;
+        let mut each = |name, help, count: fn(&CaptureStatus) -> u64| {
+            let counts = captures.iter().map(|capture| ([("interface", capture.interface.clone())], count(capture)));
+            scrape.counters(name, help, counts)
+        };
+        each("capture_ring_freezes", "Times the packet ring was full", |capture| capture.ring_freezes)?;
+        let help = "Packets dropped at the full backlog of a CPU, of the whole host";
+        each("capture_backlog_dropped", help, |capture| capture.dropped_backlog)?;
+        let help = "Rise of the interface's rx_dropped";
+        each("capture_interface_rx_dropped", help, |capture| capture.interface_rx_dropped)?;
+        let help = "Rise of the interface's rx_missed_errors";
+        each("capture_interface_rx_missed", help, |capture| capture.interface_rx_missed)?;
+        let help = "Rise of the interface's rx_fifo_errors";
+        each("capture_interface_rx_fifo", help, |capture| capture.interface_rx_fifo)?;
 
         let engine = self.0.engine();
         let counters = &engine.counters;

@@ -1,0 +1,118 @@
+//! How to capture from an interface.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+use nix::poll::PollTimeout;
+use spand_proto::units::{Bytes, Micros};
+
+use super::LiveError;
+
+/// What reads the interface.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Backend {
+    /// A ring of blocks that the Linux kernel fills and this process maps (packet(7), `TPACKET_V3`).
+    AfPacket,
+    /// libpcap: every system, every kind of interface.
+    Libpcap,
+}
+
+impl Backend {
+    /// Its stable name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::AfPacket => "af_packet",
+            Self::Libpcap => "libpcap",
+        }
+    }
+}
+
+impl fmt::Display for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How to capture from an interface.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct LiveOptions {
+    /// The interface's name. With libpcap `any` is all of them, never promiscuous, as Linux cooked packets.
+    pub interface: String,
+    /// What reads it; `None` is the packet ring where it knows the interface's kind (Linux; Ethernet, loopback, raw IP),
+    /// and libpcap elsewhere.
+    pub backend: Option<Backend>,
+    /// A filter in the language of pcap-filter(7), applied in the kernel; `None` takes everything.
+    ///
+    /// With libpcap, `inbound` and `outbound` lose the first block: it repeats the filter on what may be older than it,
+    /// and cannot tell directions there.
+    pub filter: Option<String>,
+    /// Bytes captured of each packet: the headers are enough.
+    pub snap_len: NonZeroU32,
+    /// The kernel's buffer, which bridges the moments in which nobody reads. Below 2 GiB.
+    pub buffer: Bytes,
+    /// The pieces in which the packet ring changes hands: a power of two from 4 KiB to 16 MiB, made larger where a packet
+    /// of `snap_len` would not fit. A piece is handed over when it is full or its time is over, so with little traffic the
+    /// number of pieces is what bridges a moment in which nobody reads. libpcap chooses its own.
+    pub block: Bytes,
+    /// Hands packets over at once, with less delay and more work: the packet ring after a millisecond at the latest (the
+    /// least the kernel's timer takes), libpcap one by one.
+    pub immediate: bool,
+    /// Takes packets that are not addressed to this host, as a mirror port needs.
+    pub promiscuous: bool,
+    /// How long packets may gather in a block that is not full, and how long a call may find nothing. Whole
+    /// milliseconds, at least one, at most a minute.
+    pub read_timeout: Micros,
+}
+
+impl LiveOptions {
+    /// Promiscuous capture of 256 bytes per packet (tunnel headers and full TCP options included) without a filter,
+    /// in blocks of at most 10 ms, through a buffer of 64 MiB in pieces of 128 KiB.
+    pub fn new(interface: impl Into<String>) -> Self {
+        Self {
+            interface: interface.into(),
+            backend: None,
+            filter: None,
+            snap_len: const { NonZeroU32::new(256).expect("not zero") },
+            buffer: Bytes(64 << 20),
+            block: Bytes(128 << 10),
+            immediate: false,
+            promiscuous: true,
+            read_timeout: Micros::from_millis(10),
+        }
+    }
+
+    /// The options as numbers of the width that backends take.
+    pub(super) fn checked(&self) -> Result<Checked, LiveError> {
+        let snap_len = i32::try_from(self.snap_len.get())
+            .map_err(|_| self.bad("snap_len", format!("{} bytes", self.snap_len), "at most 2 GiB"))?;
+        let buffer =
+            i32::try_from(self.buffer.0).map_err(|_| self.bad("buffer", self.buffer.to_string(), "below 2 GiB"))?;
+        let timeout_ms = u16::try_from(self.read_timeout.0 / 1_000)
+            .ok()
+            .filter(|&ms| (1..=60_000).contains(&ms))
+            .ok_or_else(|| self.bad("read_timeout", self.read_timeout.to_string(), "1 ms to 60 s"))?;
+        if !self.block.0.is_power_of_two() || !(4 << 10..=16 << 20).contains(&self.block.0) {
+            return Err(self.bad("block", self.block.to_string(), "a power of two from 4 KiB to 16 MiB"));
+        }
+        Ok(Checked { snap_len, buffer, timeout_ms })
+    }
+
+    /// The error for an option out of its range.
+    pub(super) fn bad(&self, option: &'static str, value: String, range: &'static str) -> LiveError {
+        LiveError::BadOption { interface: self.interface.clone(), option, value, range }
+    }
+}
+
+/// Options that are in range.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Checked {
+    pub(super) snap_len: i32,
+    pub(super) buffer: i32,
+    pub(super) timeout_ms: u16,
+}
+
+impl Checked {
+    pub(super) fn poll_timeout(self) -> PollTimeout {
+        PollTimeout::from(self.timeout_ms)
+    }
+}
