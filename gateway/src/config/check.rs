@@ -1,6 +1,7 @@
 //! What no single value can tell: values that contradict each other or that nothing can work with.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use tracing_subscriber::EnvFilter;
 
@@ -12,8 +13,10 @@ const MAX_INTERFACES: usize = 16;
 const MAX_SNAP_LENGTH_BYTES: u32 = 262_144;
 /// Shortest one that holds Ethernet, a VLAN tag, IPv6 and TCP with all options.
 const MIN_SNAP_LENGTH_BYTES: u32 = 118;
-/// Largest kernel buffer libpcap can be asked for, in MiB: its size is a C `int` of bytes.
+/// Largest kernel buffer that can be asked for, in MiB: libpcap takes a C `int` of bytes.
 const MAX_BUFFER_MIB: u32 = 2_047;
+/// Blocks of the packet ring, in KiB.
+const BLOCK_KIB: RangeInclusive<u32> = 4..=16_384;
 /// Most buckets of a window; each network keeps all of them.
 const MAX_BUCKETS: u32 = 1_000;
 /// Longest time that is accepted anywhere, one year.
@@ -75,7 +78,17 @@ impl Config {
         }
         let buffer = capture.buffer_mib.get();
         if buffer > MAX_BUFFER_MIB {
-            return Err(format!("capture.buffer_mib is {buffer}: libpcap takes at most {MAX_BUFFER_MIB}"));
+            return Err(format!("capture.buffer_mib is {buffer}: the kernel takes at most {MAX_BUFFER_MIB}"));
+        }
+        let block = capture.block_kib.get();
+        if !block.is_power_of_two() || !BLOCK_KIB.contains(&block) {
+            let (least, most) = BLOCK_KIB.into_inner();
+            return Err(format!("capture.block_kib is {block}: choose a power of two from {least} to {most}"));
+        }
+        if u64::from(buffer) << 10 < u64::from(block) * 2 {
+            return Err(format!(
+                "capture.buffer_mib {buffer} does not hold two blocks of capture.block_kib {block}: raise the first or lower the second"
+            ));
         }
         Ok(())
     }

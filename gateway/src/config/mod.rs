@@ -21,7 +21,7 @@ use spand_proto::operator::{self, ConfigError, Log};
 pub use convert::EngineOptions;
 pub use listen::{Listen, NotAListenAddress};
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
-pub use sections::{Api, Capture, Estimate, Limits, Publish, Store, Traffic, Tunnel};
+pub use sections::{Api, Capture, CaptureBackend, Estimate, Limits, Publish, Store, Traffic, Tunnel};
 
 /// Where `run` and `check-config` look unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/spand/gateway.toml";

@@ -7,6 +7,7 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use spand_capture::Backend;
 use spand_core::config::{Limits as EngineLimits, WindowConfig};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -23,12 +24,16 @@ use crate::publisher::PublisherConfig;
 pub struct Capture {
     /// Interfaces that receive mirrored traffic. Required for `run`.
     pub interfaces: Vec<String>,
+    /// What reads them. Default `auto`.
+    pub backend: CaptureBackend,
     /// A libpcap filter; empty takes everything. Default empty: `tcp` alone would miss tagged and tunnelled packets.
     pub filter: String,
     /// Bytes kept of each packet. Default 256: every header with tags, a tunnel and all TCP options fits.
     pub snap_length_bytes: NonZeroU32,
     /// Kernel buffer per interface, in MiB. Default 64: half a second of 1 Gbit/s in small packets.
     pub buffer_mib: NonZeroU32,
+    /// Pieces in which that buffer changes hands, in KiB; only `af_packet`. Default 128.
+    pub block_kib: NonZeroU32,
     /// Take packets that are not addressed to this machine. Default on: mirrored packets never are.
     pub promiscuous: bool,
     /// Hand over each packet as it comes instead of when a block is full. Default on: a start is told in time only so.
@@ -37,6 +42,30 @@ pub struct Capture {
     pub queue_packets: NonZeroUsize,
     /// Pause before an interface that vanished is tried again, in seconds. Default 2.
     pub retry_s: NonZeroU64,
+}
+
+/// What reads the interfaces.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CaptureBackend {
+    /// The packet ring where it knows the interface's kind, else libpcap.
+    #[default]
+    Auto,
+    /// Linux's packet ring.
+    AfPacket,
+    /// libpcap.
+    Libpcap,
+}
+
+impl CaptureBackend {
+    /// The backend, where one is named.
+    pub(crate) const fn named(self) -> Option<Backend> {
+        match self {
+            Self::Auto => None,
+            Self::AfPacket => Some(Backend::AfPacket),
+            Self::Libpcap => Some(Backend::Libpcap),
+        }
+    }
 }
 
 /// `[traffic]`: which packets belong to whom.
@@ -178,9 +207,11 @@ impl Default for Capture {
     fn default() -> Self {
         Self {
             interfaces: Vec::new(),
+            backend: CaptureBackend::Auto,
             filter: String::new(),
             snap_length_bytes: const { NonZeroU32::new(256).unwrap() },
             buffer_mib: const { NonZeroU32::new(64).unwrap() },
+            block_kib: const { NonZeroU32::new(128).unwrap() },
             promiscuous: true,
             immediate: true,
             queue_packets: const { NonZeroUsize::new(65_536).unwrap() },

@@ -86,6 +86,10 @@ fn a_fault_in_the_text_names_file_line_and_key() {
             "line 2: estimate.rule: unknown variant `median`, expected one of `spand`, `probe`, `robust`",
         ),
         ("[traffic]\ntunnels = [\"l2tp\"]", "line 2: traffic.tunnels: unknown variant `l2tp`, expected one of `gre`"),
+        (
+            "[capture]\nbackend = \"dpdk\"",
+            "line 2: capture.backend: unknown variant `dpdk`, expected one of `auto`, `af_packet`, `libpcap`",
+        ),
         ("[capture\n", "gateway.toml, line 1: "),
         ("[capture]\ninterfaces = \"eth0\"", "line 2: capture.interfaces: invalid type: string"),
     ] {
@@ -103,6 +107,8 @@ fn values_that_contradict_each_other_are_refused() {
         ("[capture]\ninterfaces = [\"a\", \"a\"]", "names a twice"),
         ("[capture]\nsnap_length_bytes = 60", "snap_length_bytes is 60"),
         ("[capture]\nbuffer_mib = 4096", "buffer_mib is 4096"),
+        ("[capture]\nblock_kib = 100", "capture.block_kib is 100: choose a power of two from 4 to 16384"),
+        ("[capture]\nblock_kib = 1024\nbuffer_mib = 1", "capture.buffer_mib 1 does not hold two blocks"),
         ("[estimate]\nchange = 0.0", "estimate.change is 0"),
         ("[estimate]\nchange = nan", "estimate.change is NaN"),
         ("[estimate]\nrefresh_s = 400", "refresh_s 400 is longer"),

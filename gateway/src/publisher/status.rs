@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
+use spand_capture::Backend;
 use spand_core::counters::Counters;
 
 /// The engine's own numbers at one moment.
@@ -21,6 +22,8 @@ pub struct EngineStatus {
 pub struct CaptureStatus {
     /// Interface, or name of the source: one of those configured, so a bounded label.
     pub interface: String,
+    /// What reads it; `None` before it was first open.
+    pub backend: Option<Backend>,
     /// Packets handed over by the kernel.
     pub received: u64,
     /// Packets the kernel dropped because the capture buffer was full.

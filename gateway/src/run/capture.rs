@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use parking_lot::Mutex;
-use spand_capture::{LiveCapture, LiveOptions, Next, PacketSource, SourceStats};
+use spand_capture::{Backend, LiveCapture, LiveOptions, Next, PacketSource, SourceStats};
 use spand_core::wire::Frame;
 use tokio::sync::Notify;
 
@@ -86,6 +86,7 @@ impl Captures {
             dropped: 0,
             losses: 0,
             earlier: SourceStats::default(),
+            backend: None,
         };
         let ended = self.ends_with();
         thread::Builder::new().name(format!("capture-{input}")).spawn(move || {
@@ -117,12 +118,14 @@ struct Reader {
     losses: u64,
     /// Numbers of captures that have ended: each starts from zero.
     earlier: SourceStats,
+    backend: Option<Backend>,
 }
 
 impl Reader {
     fn run(mut self, live: LiveCapture) {
         let mut live = live;
         loop {
+            self.backend = Some(live.backend());
             let why = self.read(&mut live);
             self.flush();
             self.earlier = sum(self.earlier, live.stats());
@@ -134,7 +137,7 @@ impl Reader {
                 Some(reopened) => live = reopened,
                 None => return,
             }
-            tracing::info!(interface = %self.options.interface, "capturing again");
+            tracing::info!(interface = %self.options.interface, backend = %live.backend(), "capturing again");
         }
     }
 
@@ -227,6 +230,7 @@ impl Reader {
         let total = sum(self.earlier, stats);
         let mut states = self.shared.states.lock();
         let Some(state) = usize::try_from(self.input).ok().and_then(|input| states.get_mut(input)) else { return };
+        state.status.backend = self.backend;
         state.status.received = total.received.unwrap_or(total.packets);
         state.status.dropped_kernel = total.dropped_by_kernel.unwrap_or(0);
         state.status.dropped_interface = total.dropped_by_interface.unwrap_or(0);

@@ -129,13 +129,15 @@ fn refill(engine: &mut Engine, records: Vec<(Network, NetworkRecord)>, now: Time
 /// Opens every interface.
 fn open(capture: &Capture) -> Result<Vec<(LiveCapture, LiveOptions)>, Failure> {
     let options = capture.interfaces.iter().map(|interface| LiveOptions {
+        interface: interface.clone(),
+        backend: capture.backend.named(),
         filter: (!capture.filter.is_empty()).then(|| capture.filter.clone()),
         snap_len: capture.snap_length_bytes,
         buffer: Bytes(u64::from(NonZeroU32::get(capture.buffer_mib)) << 20),
+        block: Bytes(u64::from(capture.block_kib.get()) << 10),
         immediate: capture.immediate,
         promiscuous: capture.promiscuous,
         read_timeout: READ_TIMEOUT,
-        ..LiveOptions::new(interface)
     });
     options.map(|options| Ok((LiveCapture::open(&options).map_err(|error| cannot_capture(&error))?, options))).collect()
 }
@@ -172,7 +174,7 @@ impl Threads {
         let engine = engine.map_err(|error| cannot_start_a_thread(&error))?;
         let mut captures = Vec::new();
         for (input, (live, options)) in (0..).zip(opened) {
-            tracing::info!(interface = %options.interface, "capturing");
+            tracing::info!(interface = %options.interface, backend = %live.backend(), "capturing");
             captures.push(shared.start(input, live, options).map_err(|error| cannot_start_a_thread(&error))?);
         }
         Ok(Self { shared, captures, engine })

@@ -54,8 +54,8 @@ pub struct LiveOptions {
     /// of `snap_len` would not fit. A piece is handed over when it is full or its time is over, so with little traffic the
     /// number of pieces is what bridges a moment in which nobody reads. libpcap chooses its own.
     pub block: Bytes,
-    /// Hands packets over at once, with less delay and more work: the packet ring after a millisecond at the latest (the
-    /// least the kernel's timer takes), libpcap one by one.
+    /// Hands packets over at once, with less delay and more work: the packet ring after a millisecond (the least the
+    /// kernel's timer takes; before Linux 6.18 a tick or two), libpcap one by one.
     pub immediate: bool,
     /// Takes packets that are not addressed to this host, as a mirror port needs.
     pub promiscuous: bool,

@@ -18,6 +18,11 @@ impl Collector for EngineState {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut scrape = Scrape(encoder);
         let captures = self.0.captures();
+        let backends = captures.iter().filter_map(|capture| {
+            let backend = capture.backend?.name();
+            Some(([("interface", capture.interface.clone()), ("backend", backend.to_owned())], 1_u64))
+        });
+        scrape.gauges("capture_backend", "1 for what reads the interface", backends)?;
         let received = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.received));
         scrape.counters("capture_packets", "Packets handed over by the kernel", received)?;
         let dropped = captures.iter().flat_map(|capture| {

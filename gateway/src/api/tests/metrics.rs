@@ -34,7 +34,8 @@ fn documented(page: &str) -> BTreeMap<String, String> {
 #[tokio::test]
 async fn the_page_lists_exactly_what_is_exposed() {
     let rig = Rig::new(ApiConfig::default()).await;
-    rig.published.set_captures(vec![crate::publisher::CaptureStatus::default()]);
+    let backend = Some(spand_capture::Backend::AfPacket);
+    rig.published.set_captures(vec![crate::publisher::CaptureStatus { backend, ..Default::default() }]);
     assert!(rig.unharmed().await);
     let (status, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
     assert_eq!(status, 200);
