@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::network::Network;
+use crate::start::Mode;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 
 /// How long advice holds after its last refresh (definitions.md, "Window, network, estimate").
@@ -24,6 +25,44 @@ pub struct Subscription {
     pub host_name: HostName,
     /// Its own addresses, 1 to [`MAX_ADDRESSES`], canonical (no IPv4-mapped IPv6).
     pub addresses: Vec<IpAddr>,
+    /// What runs there, where it says so in a way that can be read. It gives no rights, and costs none.
+    pub agent: Option<AgentDescription>,
+}
+
+/// Longest version of an agent in bytes.
+pub const MAX_VERSION_BYTES: usize = 64;
+
+/// An agent, as it describes itself.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct AgentDescription {
+    /// Version of the program, 1 to [`MAX_VERSION_BYTES`] without control characters.
+    pub version: String,
+    /// Its mode.
+    pub mode: Option<Mode>,
+    /// How it applies starts.
+    pub way: Option<Way>,
+}
+
+/// How an agent applies starts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Way {
+    /// It only says what it would do.
+    DryRun,
+    /// It sets the initial window of routes.
+    Route,
+    /// It starts each connection by programs in the kernel.
+    Bpf,
+}
+
+impl Way {
+    /// Its name in configuration and output.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DryRun => "dry_run",
+            Self::Route => "route",
+            Self::Bpf => "bpf",
+        }
+    }
 }
 
 /// One message to a subscribed host.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use spand_proto::contract::HostName;
 use spand_proto::operator::Failure;
+use spand_proto::push::{self, AgentDescription};
 use spand_proto::report::PushCount;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -88,7 +89,8 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
     let host_name = host_name(config)?;
     let (tell, own) = watch::channel(addresses::find(config).await?);
     let (signals, mut heard) = mpsc::channel(QUEUE);
-    let subscriber = Subscriber::new(config.gateway.clone(), clock, host_name.clone(), signals);
+    let speaker = (host_name.clone(), description(config));
+    let subscriber = Subscriber::new(config.gateway.clone(), clock, speaker, signals);
     let subscription = tokio::spawn(subscriber.run(own.clone()));
     let (count, counted) = watch::channel(PushCount::default());
     let reporter = Reporter::new(config.gateway.clone(), host_name.clone(), clock.now());
@@ -140,6 +142,16 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
     subscription.abort();
     reports.abort();
     agent.stop(STOP_PATIENCE).await
+}
+
+/// What the gateway shows of this agent.
+fn description(config: &Config) -> AgentDescription {
+    let way = match config.apply {
+        Way::DryRun => push::Way::DryRun,
+        Way::Route => push::Way::Route,
+        Way::Bpf => push::Way::Bpf,
+    };
+    AgentDescription { version: env!("CARGO_PKG_VERSION").to_owned(), mode: Some(config.mode), way: Some(way) }
 }
 
 fn make_state_dir(path: &Path) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use spand_proto::contract::HostName;
 use spand_proto::convert::WireError;
 use spand_proto::network::Network;
-use spand_proto::push::{Subscription, Update, UpdateEvent};
+use spand_proto::push::{AgentDescription, Subscription, Update, UpdateEvent};
 use spand_proto::units::Timestamp;
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
@@ -56,6 +56,7 @@ pub struct Subscriber {
     gateway: Gateway,
     clock: Clock,
     host_name: HostName,
+    description: AgentDescription,
     signals: mpsc::Sender<Signal>,
 }
 
@@ -79,9 +80,14 @@ enum StreamError {
 }
 
 impl Subscriber {
-    /// A subscriber that will speak as `host_name` and tell what happens by `signals`.
-    pub fn new(gateway: Gateway, clock: Clock, host_name: HostName, signals: mpsc::Sender<Signal>) -> Self {
-        Self { gateway, clock, host_name, signals }
+    /// A subscriber that will speak as this host, describe itself so, and tell what happens by `signals`.
+    pub fn new(
+        gateway: Gateway,
+        clock: Clock,
+        (host_name, description): (HostName, AgentDescription),
+        signals: mpsc::Sender<Signal>,
+    ) -> Self {
+        Self { gateway, clock, host_name, description, signals }
     }
 
     /// Keeps a subscription for `addresses` up until the receiver of its signals goes away. A change of the addresses
@@ -100,7 +106,8 @@ impl Subscriber {
                 }
                 continue;
             } else {
-                let subscription = Subscription { host_name: self.host_name.clone(), addresses: own };
+                let agent = Some(self.description.clone());
+                let subscription = Subscription { host_name: self.host_name.clone(), addresses: own, agent };
                 self.stream(&subscription, &mut addresses, &mut backoff).await
             };
             let Some(error) = error else { return };

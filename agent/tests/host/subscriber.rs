@@ -7,7 +7,8 @@ use spand_agent::Clock;
 use spand_agent::config;
 use spand_agent::subscriber::{Holdings, QUEUE, Signal, Subscriber};
 use spand_proto::contract::HostName;
-use spand_proto::push::{ResyncReason, UpdateEvent};
+use spand_proto::push::{AgentDescription, ResyncReason, UpdateEvent, Way};
+use spand_proto::start::Mode;
 use spand_proto::units::Micros;
 use tokio::sync::{mpsc, watch};
 
@@ -27,7 +28,9 @@ fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<Ip
         ..config::Gateway::default()
     };
     let name = HostName::try_from("web-1".to_owned()).unwrap();
-    tokio::spawn(Subscriber::new(options, Clock::start(), name, signals).run(addresses));
+    let description =
+        AgentDescription { version: "1.2.3".to_owned(), mode: Some(Mode::Observe), way: Some(Way::DryRun) };
+    tokio::spawn(Subscriber::new(options, Clock::start(), (name, description), signals).run(addresses));
     (heard, tell)
 }
 

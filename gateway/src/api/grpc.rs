@@ -72,8 +72,7 @@ impl Spand for Service {
     async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<Updates>, Status> {
         self.counted("subscribe", || {
             let wish = Wish::try_from(request.into_inner()).map_err(|error| refused(&error))?;
-            let subscription =
-                self.api.shared.published.subscribe(&wish.addresses).map_err(|error| no_place(&error))?;
+            let subscription = self.api.shared.published.subscribe_host(&wish).map_err(|error| no_place(&error))?;
             tracing::info!(host_name = %wish.host_name, addresses = wish.addresses.len(), "subscribed");
             Ok(updates(self.api.clone(), subscription))
         })

@@ -45,6 +45,10 @@ pub struct ApiConfig {
     /// Hosts whose reports are told apart. Default 10,000. At the limit the one heard longest ago is forgotten, and a
     /// batch that it sends twice would count twice; in the comparison transfers of further hosts count, but not as hosts.
     pub reporting_hosts: NonZeroUsize,
+    /// Live streams (`/v1/live`) at a time. Default 32. The next one is refused, counted.
+    pub live_streams: NonZeroUsize,
+    /// Time between two messages of a live stream. Default 1 s.
+    pub live_interval: Duration,
 }
 
 impl Default for ApiConfig {
@@ -56,6 +60,8 @@ impl Default for ApiConfig {
             http_connections: limit(256),
             request_timeout: Duration::from_secs(10),
             reporting_hosts: limit(10_000),
+            live_streams: limit(32),
+            live_interval: Duration::from_secs(1),
         }
     }
 }
@@ -75,6 +81,8 @@ struct Shared {
     metrics: Metrics,
     /// Lists of networks that may be made at a time: each holds a reference to every network while it sorts.
     lists: Semaphore,
+    /// Places for live streams.
+    live: Arc<Semaphore>,
 }
 
 /// Further lists wait for a place, at most as long as a request may take.
@@ -86,9 +94,19 @@ impl Api {
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
         let metrics = Metrics::new(&published, store, &measures, &reports);
-        Self {
-            shared: Arc::new(Shared { config, published, reports, measures, metrics, lists: Semaphore::new(LISTS) }),
-        }
+        let lists = Semaphore::new(LISTS);
+        let live = Arc::new(Semaphore::new(config.live_streams.get().min(Semaphore::MAX_PERMITS)));
+        Self { shared: Arc::new(Shared { config, published, reports, measures, metrics, lists, live }) }
+    }
+
+    /// Notes what the API refused at its own limits.
+    fn note_limits(&self) {
+        let measures = &self.shared.measures;
+        self.shared.published.note_limits(&[
+            ("grpc_connections_refused", measures.refused("grpc")),
+            ("http_connections_refused", measures.refused("http")),
+            ("live_streams_refused", measures.live_refused.get()),
+        ]);
     }
 
     /// Answers gRPC on `listener` until `stop` turns true or its sender is gone. The streams of subscribers end then.

@@ -13,6 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use spand_proto::contract::HostName;
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, ReportReceipt};
+use spand_proto::start::RefusalReason;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::benefit::Benefit;
@@ -31,11 +32,28 @@ pub(super) struct Reports {
     measures: ReportMeasures,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Newest {
     agent_started: Timestamp,
     batch: u64,
-    heard: Instant,
+    tally: HostTally,
+}
+
+/// What a host reported since the gateway started, or since it was forgotten at the limit.
+#[derive(Clone, Debug)]
+pub(super) struct HostTally {
+    pub(super) heard: Instant,
+    /// Transfers reported.
+    pub(super) transfers: u64,
+    /// Those that started on advice.
+    pub(super) applied: u64,
+    /// Those that were held out.
+    pub(super) control: u64,
+    /// Those that lost a segment of an advised first flight.
+    pub(super) first_flight_losses: u64,
+    /// Those that the start function refused.
+    pub(super) refused: BTreeMap<RefusalReason, u64>,
+    pub(super) pushes: PushCount,
 }
 
 /// What is counted of reports. Clones share the same numbers.
@@ -75,6 +93,11 @@ impl Reports {
         &self.benefit
     }
 
+    /// What a host reported.
+    pub(super) fn tally(&self, host: &HostName) -> Option<HostTally> {
+        self.hosts.lock().get(host).map(|newest| newest.tally.clone())
+    }
+
     /// Takes a batch; one already seen is ignored as a whole, a connection to a network unknown here on its own.
     pub(super) fn take(&self, report: &Report, published: &Published) -> ReportReceipt {
         let count = u32::try_from(report.connections.len()).unwrap_or(u32::MAX);
@@ -110,13 +133,15 @@ impl Reports {
                 return false;
             }
         } else if hosts.len() >= self.limit.get() {
-            let quietest = hosts.iter().min_by_key(|(_, newest)| newest.heard).map(|(name, _)| name.clone());
+            let quietest = hosts.iter().min_by_key(|(_, newest)| newest.tally.heard).map(|(name, _)| name.clone());
             if let Some(name) = quietest {
                 hosts.remove(&name);
             }
         }
-        let newest = Newest { agent_started: report.agent_started, batch: report.batch, heard: Instant::now() };
-        hosts.insert(report.host_name.clone(), newest);
+        let new = || Newest { agent_started: report.agent_started, batch: 0, tally: HostTally::default() };
+        let newest = hosts.entry(report.host_name.clone()).or_insert_with(new);
+        (newest.agent_started, newest.batch) = (report.agent_started, report.batch);
+        newest.tally.take(report);
         true
     }
 
@@ -125,6 +150,41 @@ impl Reports {
         let outcomes = [("received", received), ("in_time", in_time), ("late", late), ("unmatched", unmatched)];
         for (outcome, count) in outcomes {
             self.measures.pushes.get_or_create(&PushLabels { outcome }).inc_by(count);
+        }
+    }
+}
+
+impl HostTally {
+    fn take(&mut self, report: &Report) {
+        self.heard = Instant::now();
+        for connection in &report.connections {
+            let advised = connection.advised.is_some();
+            self.transfers += 1;
+            self.applied += u64::from(advised);
+            self.control += u64::from(connection.arm == Some(Arm::Control));
+            self.first_flight_losses += u64::from(advised && connection.first_flight_loss == Some(true));
+            if let Some(reason) = connection.refusal {
+                *self.refused.entry(reason).or_default() += 1;
+            }
+        }
+        let PushCount { received, in_time, late, unmatched } = report.pushes;
+        let more = [received, in_time, late, unmatched];
+        let pushes = &mut self.pushes;
+        let counts = [&mut pushes.received, &mut pushes.in_time, &mut pushes.late, &mut pushes.unmatched];
+        counts.into_iter().zip(more).for_each(|(count, more)| *count = count.saturating_add(more));
+    }
+}
+
+impl Default for HostTally {
+    fn default() -> Self {
+        Self {
+            heard: Instant::now(),
+            transfers: 0,
+            applied: 0,
+            control: 0,
+            first_flight_losses: 0,
+            refused: BTreeMap::new(),
+            pushes: PushCount::default(),
         }
     }
 }

@@ -82,6 +82,7 @@ impl Config {
             subscribers: publish.subscribers,
             subscribers_per_address: publish.subscribers_per_address,
             leased_networks: publish.leased_networks,
+            remembered_networks: publish.remembered_networks,
             addresses: publish.addresses,
         }
     }
@@ -95,6 +96,8 @@ impl Config {
             http_connections: api.http_connections,
             request_timeout: Duration::from_secs(api.request_timeout_s.get()),
             reporting_hosts: api.reporting_hosts,
+            live_streams: api.live_streams,
+            ..ApiConfig::default()
         }
     }
 }

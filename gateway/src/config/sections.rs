@@ -167,6 +167,8 @@ pub struct Publish {
     pub subscribers_per_address: NonZeroUsize,
     /// Networks whose budgets are divided by demand. Default 65,536.
     pub leased_networks: NonZeroUsize,
+    /// Networks whose samples and window are remembered to be shown. Default 16,384.
+    pub remembered_networks: NonZeroUsize,
     /// Addresses of one subscriber. Default 1,024.
     pub addresses: NonZeroUsize,
 }
@@ -189,6 +191,8 @@ pub struct Api {
     pub request_timeout_s: NonZeroU64,
     /// Hosts whose reports are told apart. Default 10,000.
     pub reporting_hosts: NonZeroUsize,
+    /// Live streams of dashboards at a time. Default 32.
+    pub live_streams: NonZeroUsize,
 }
 
 /// `[store]`: what survives a restart.
@@ -275,6 +279,7 @@ impl Default for Publish {
             subscribers: publisher.subscribers,
             subscribers_per_address: publisher.subscribers_per_address,
             leased_networks: publisher.leased_networks,
+            remembered_networks: publisher.remembered_networks,
             addresses: publisher.addresses,
         }
     }
@@ -292,6 +297,7 @@ impl Default for Api {
             http_connections: api.http_connections,
             request_timeout_s: whole_secs(Micros::from(api.request_timeout)),
             reporting_hosts: api.reporting_hosts,
+            live_streams: api.live_streams,
         }
     }
 }

@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use spand_core::event::Event;
+use spand_core::flow::sample::WindowSample;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 
-use super::EngineStatus;
+use super::{EngineStatus, Trend};
 
 /// What the engine's thread hands over at a time.
 #[derive(Clone, Debug)]
@@ -19,6 +20,10 @@ pub struct Batch {
     pub views: Vec<NetworkView>,
     /// Networks that left the table without an event: they had no estimate.
     pub gone: Vec<Network>,
+    /// The windows of networks that changed, to be shown.
+    pub trends: Vec<Trend>,
+    /// Samples since the last batch that had some, to be shown.
+    pub samples: Vec<WindowSample>,
     /// The engine's numbers, where they are renewed with this batch.
     pub engine: Option<EngineStatus>,
 }
@@ -26,7 +31,15 @@ pub struct Batch {
 impl Batch {
     /// A batch of nothing, polled now.
     pub fn new() -> Self {
-        Self { polled: Instant::now(), events: Vec::new(), views: Vec::new(), gone: Vec::new(), engine: None }
+        Self {
+            polled: Instant::now(),
+            events: Vec::new(),
+            views: Vec::new(),
+            gone: Vec::new(),
+            trends: Vec::new(),
+            samples: Vec::new(),
+            engine: None,
+        }
     }
 }
 

@@ -10,16 +10,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use spand_core::event::StartImminent;
+use spand_proto::contract::HostName;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
+use spand_proto::push::AgentDescription;
+use spand_proto::units::Timestamp;
 use tokio::sync::Notify;
 
 use super::config::PublisherConfig;
+use super::insight::SubscriberView;
+
+/// Who subscribed, as it says itself. It gives no rights.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Subscriber {
+    /// The host's name.
+    pub host_name: Option<HostName>,
+    /// What runs there, where it says so.
+    pub agent: Option<AgentDescription>,
+}
 
 /// One subscriber's place for starts, and for what else cannot wait its turn.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     addresses: Vec<IpAddr>,
+    pub(super) subscriber: Subscriber,
+    since: Timestamp,
     /// Its number as a holder of leases.
     pub(super) holder: u64,
     starts: Mutex<VecDeque<(StartImminent, Arc<Estimate>)>>,
@@ -116,6 +131,7 @@ impl Subscribers {
 
     pub(super) fn add(
         &mut self,
+        (subscriber, since): (Subscriber, Timestamp),
         addresses: &[IpAddr],
         config: &PublisherConfig,
         join: impl FnOnce(&[IpAddr]) -> u64,
@@ -141,6 +157,8 @@ impl Subscribers {
         let mailbox = Arc::new(Mailbox {
             holder: join(&addresses),
             addresses,
+            subscriber,
+            since,
             starts: Mutex::default(),
             leases: Mutex::default(),
             anew: AtomicBool::new(false),
@@ -154,6 +172,18 @@ impl Subscribers {
         self.next_id += 1;
         self.mailboxes.insert(id, Arc::clone(&mailbox));
         Ok((id, mailbox))
+    }
+
+    /// All of them, in the order in which they came.
+    pub(super) fn views(&self) -> Vec<SubscriberView> {
+        let view = |mailbox: &Arc<Mailbox>| SubscriberView {
+            subscriber: mailbox.subscriber.clone(),
+            addresses: mailbox.addresses.clone(),
+            since: mailbox.since,
+            holder: mailbox.holder,
+            waiting_starts: mailbox.starts.lock().len(),
+        };
+        self.mailboxes.values().map(view).collect()
     }
 
     pub(super) fn remove(&mut self, id: u64) {

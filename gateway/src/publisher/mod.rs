@@ -13,6 +13,7 @@ mod change;
 mod clock;
 mod config;
 mod gather;
+mod insight;
 mod leases;
 mod mailbox;
 mod measure;
@@ -40,6 +41,7 @@ use spand_proto::units::{Segments, Timestamp};
 use tokio::time::MissedTickBehavior;
 
 use self::gather::Gather;
+use self::insight::Insight;
 use self::leases::Leases;
 use self::mailbox::Subscribers;
 use self::networks::{Networks, Put};
@@ -49,7 +51,11 @@ use self::services::Services;
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
 pub use self::config::PublisherConfig;
-pub use self::mailbox::SubscribeError;
+pub use self::insight::{
+    Entry, KINDS, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint,
+};
+pub use self::insight::{Trend, TrendPoint};
+pub use self::mailbox::{SubscribeError, Subscriber};
 pub use self::measure::{FlightLabels, Measures};
 pub(crate) use self::retreat::FirstFlight;
 pub use self::status::{CaptureStatus, EngineStatus, Part, Readiness};
@@ -75,6 +81,8 @@ struct Shared {
     captures: RwLock<Vec<CaptureStatus>>,
     readiness: Readiness,
     measures: Measures,
+    /// Its locks are taken last.
+    insight: Insight,
 }
 
 /// Networks changed under one hold of the lock, so that readers wait well under a millisecond.
@@ -92,6 +100,7 @@ impl Published {
         let gather = Gather::new(config.backlog_batches);
         let leases = Leases::new(config.lifetime, config.leased_networks.get());
         let shared = Shared {
+            insight: Insight::new(&config),
             config,
             leases: Mutex::new(leases),
             clock: Box::new(clock),
@@ -111,7 +120,7 @@ impl Published {
     /// Takes a batch from the engine. Gives the starts that reached a subscriber, for the engine's push ledger
     /// (`Engine::note_advised`). Called by one thread.
     pub fn apply(&self, batch: Batch) -> Vec<StartImminent> {
-        let Batch { polled, events, views, gone, engine } = batch;
+        let Batch { polled, events, views, gone, trends, samples, engine } = batch;
         let mut pushed = Vec::new();
         let mut changes = Vec::with_capacity(events.len() + views.len() + gone.len());
         for event in events {
@@ -128,6 +137,7 @@ impl Published {
         changes.extend(gone.into_iter().map(|network| State::Withdrawn(network, Withdrawal::Evicted)));
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
+            self.shared.insight.changed();
             let mut networks = self.shared.networks.write();
             let mut told = Vec::new();
             for change in changes.by_ref().take(APPLY_CHUNK) {
@@ -139,7 +149,10 @@ impl Published {
                 leases.moved(network, now);
             }
         }
+        self.shared.insight.trends(trends);
+        self.shared.insight.samples(&samples);
         if let Some(engine) = engine {
+            self.shared.insight.engine(self.now(), &engine, &self.shared.captures.read());
             *self.shared.engine.write() = engine;
         }
         self.measures().apply_seconds.observe(polled.elapsed().as_secs_f64());
@@ -160,6 +173,9 @@ impl Published {
         self.want_lease(&start);
         let limit = self.shared.config.waiting_starts.get();
         let pushed = self.shared.subscribers.lock().push(start, &estimate, limit);
+        if pushed.subscribers > 0 {
+            self.shared.insight.pushed(&start, pushed.subscribers);
+        }
         measures.starts_pushed.inc_by(pushed.subscribers as u64);
         measures.starts_overflowed.inc_by(pushed.overflowed as u64);
         measures.start_queued_seconds.observe(self.now().since(start.at).as_secs_f64());
@@ -175,6 +191,7 @@ impl Published {
             reported.map(|(verdict, put)| (verdict, self.shared.tell(network, put, WithdrawalReason::Retreat)))
         };
         let Some((verdict, told)) = reported else { return };
+        self.shared.insight.first_flight(now, network, verdict);
         self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
         if told.is_some() {
             self.shared.leases.lock().moved(network, now);
@@ -189,6 +206,7 @@ impl Published {
         }
         let mut networks = self.shared.networks.write();
         for (network, put) in networks.pass(now, &self.shared.config) {
+            self.shared.insight.note(now, Kind::Retreat, "over", network.to_string());
             self.shared.tell(network, put, WithdrawalReason::Retreat);
         }
     }
@@ -257,12 +275,18 @@ impl Published {
         let retreats = self.shared.networks.write().take_retreats();
         fresh.give_retreats(retreats, &self.shared.config);
         *self.shared.networks.write() = fresh;
+        self.shared.insight.changed();
+        self.shared.insight.note(self.now(), Kind::Part, "state_replaced", String::new());
         self.shared.gather.replaced();
     }
 
     /// Subscribes a host that has `addresses`.
     pub fn subscribe(&self, addresses: &[IpAddr]) -> Result<Subscription, SubscribeError> {
-        let subscription = Subscription::begin(self, addresses);
+        self.subscribe_as(Subscriber::default(), addresses)
+    }
+
+    fn subscribe_as(&self, subscriber: Subscriber, addresses: &[IpAddr]) -> Result<Subscription, SubscribeError> {
+        let subscription = Subscription::begin(self, subscriber, addresses);
         match &subscription {
             Ok(_) => self.measures().subscriptions.inc(),
             Err(_) => self.measures().subscriptions_refused.inc(),
@@ -275,6 +299,7 @@ impl Published {
         tokio::select! {
             () = self.shared.gather.run(self.shared.config.gather) => {}
             () = self.divide() => {}
+            () = self.watch() => {}
         }
     }
 
@@ -373,6 +398,7 @@ impl Published {
 
     /// Renews the numbers of all packet sources.
     pub fn set_captures(&self, captures: Vec<CaptureStatus>) {
+        self.shared.insight.captures(self.now(), &captures);
         *self.shared.captures.write() = captures;
     }
 
@@ -397,7 +423,10 @@ impl Shared {
                 (estimate.network, networks.put_estimate(estimate, &self.config), Withdrawal::Expired)
             }
             State::View(view) => (view.network, networks.put(view, &self.config), Withdrawal::Expired),
-            State::Withdrawn(network, Withdrawal::Evicted) => (network, networks.remove(network), Withdrawal::Evicted),
+            State::Withdrawn(network, Withdrawal::Evicted) => {
+                self.insight.forget(network);
+                (network, networks.remove(network), Withdrawal::Evicted)
+            }
             State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason), reason),
         };
         self.tell(network, put, change::withdrawal_reason(reason))
@@ -413,6 +442,7 @@ impl Shared {
             }
             Put::Withdraw => {
                 self.measures.withdrawals.inc();
+                self.insight.withdrawn(self.clock.now(), network, reason);
                 self.gather.withdrawn(network, reason);
             }
         }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use spand_capture::Backend;
 use spand_core::counters::Counters;
+use spand_proto::units::Timestamp;
 
 /// The engine's own numbers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -15,6 +16,10 @@ pub struct EngineStatus {
     pub connections: usize,
     /// Networks in the table of networks.
     pub networks: usize,
+    /// When the newest packet was captured.
+    pub newest: Option<Timestamp>,
+    /// Samples that were not handed over to be shown, because too many came at once.
+    pub samples_dropped: u64,
 }
 
 /// One packet source's numbers since the start.

@@ -21,7 +21,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 
 use super::Published;
 use super::change::{Broadcast, Change, trigger};
-use super::mailbox::{Mailbox, SubscribeError};
+use super::insight::Kind;
+use super::mailbox::{Mailbox, SubscribeError, Subscriber};
 
 /// A running subscription; ends when dropped.
 #[derive(Debug)]
@@ -77,14 +78,18 @@ const YIELD_AFTER: u32 = 32;
 
 impl Subscription {
     /// Subscribes a host with its addresses.
-    pub(super) fn begin(published: &Published, addresses: &[IpAddr]) -> Result<Self, SubscribeError> {
+    pub(super) fn begin(
+        published: &Published,
+        subscriber: Subscriber,
+        addresses: &[IpAddr],
+    ) -> Result<Self, SubscribeError> {
         let shared = &published.shared;
         // Listening before the snapshot is read: a change in between comes twice rather than never.
         let (changes, next_change) = shared.gather.listen()?;
         let now = published.now();
         let mut only_one = None;
         let mut subscribers = shared.subscribers.lock();
-        let (id, mailbox) = subscribers.add(addresses, &shared.config, |addresses| {
+        let (id, mailbox) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
             let (holder, was_only_one) = shared.leases.lock().join(addresses, now);
             only_one = was_only_one;
             holder
@@ -319,5 +324,8 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.published.shared.subscribers.lock().remove(self.id);
         self.published.shared.leases.lock().leave(self.mailbox.holder, self.published.now());
+        if let Some(name) = &self.mailbox.subscriber.host_name {
+            self.published.shared.insight.note(self.published.now(), Kind::Agent, "left", name.to_string());
+        }
     }
 }

@@ -14,7 +14,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::capture::Captures;
 use super::order::Order;
 use super::queue::{FrameBatch, Taken};
-use crate::publisher::{Batch, EngineStatus, Part, Published};
+use crate::publisher::{Batch, EngineStatus, Part, Published, Trend};
 use crate::store::StoreWriter;
 
 /// How far the engine's time stays behind the clock when no packets come: what the kernel or a capture thread still holds
@@ -38,6 +38,8 @@ pub(super) struct EngineThread {
     batch: Batch,
     events_lost: u64,
     store_failing: bool,
+    /// When the newest packet was captured.
+    newest: Option<Timestamp>,
 }
 
 impl EngineThread {
@@ -48,7 +50,16 @@ impl EngineThread {
         store: Option<StoreWriter>,
     ) -> Self {
         let events_lost = engine.counters().ignored(Ignored::EventQueueFull);
-        Self { engine, published, captures, store, batch: Batch::new(), events_lost, store_failing: false }
+        Self {
+            engine,
+            published,
+            captures,
+            store,
+            batch: Batch::new(),
+            events_lost,
+            store_failing: false,
+            newest: None,
+        }
     }
 
     /// Runs until the queue is closed and empty; then everything known is saved.
@@ -76,6 +87,7 @@ impl EngineThread {
     fn packets(&mut self, batches: &[FrameBatch], order: &mut Order) {
         for (at, frame) in order.by_time(batches) {
             self.engine.handle_frame(at, &frame);
+            self.newest = self.newest.max(Some(at));
             self.take_events();
         }
     }
@@ -126,10 +138,13 @@ impl EngineThread {
         self.pass_time(before(now, GRACE));
         self.publish_anew_after_loss(now);
         self.save_changed(now);
+        self.batch.samples = self.engine.take_samples();
         self.batch.engine = Some(EngineStatus {
             counters: self.engine.counters().clone(),
             connections: self.engine.connections(),
             networks: self.published.network_count(),
+            newest: self.newest,
+            samples_dropped: self.engine.samples_dropped(),
         });
         self.batch.polled = Instant::now();
         self.hand_over();
@@ -152,7 +167,8 @@ impl EngineThread {
     fn save_changed(&mut self, now: Timestamp) -> usize {
         let changed = self.engine.changed_records(CHANGED_NETWORKS);
         let count = changed.len();
-        for (network, _) in &changed {
+        for (network, record) in &changed {
+            self.batch.trends.extend(record.as_ref().map(|record| Trend::of(*network, record)));
             match self.engine.network(*network, now) {
                 Some(view) => self.batch.views.push(view),
                 None => self.batch.gone.push(*network),

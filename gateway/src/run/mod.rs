@@ -41,7 +41,7 @@ use self::queue::FrameQueue;
 use self::serve::Servers;
 use crate::api::Api;
 use crate::config::{Capture, Config, EngineOptions};
-use crate::publisher::{MonotonicClock, Part, Published};
+use crate::publisher::{Batch, MonotonicClock, Part, Published, Trend};
 use crate::store::{Change, SledStore, StoreWriter};
 
 /// Longest wait of a capture thread without packets; also what a stop may take.
@@ -95,6 +95,7 @@ fn restore(
         tracing::warn!("{set_aside}");
     }
     let now = published.now();
+    let mut trends: Vec<_> = opened.records.iter().map(|(network, record)| Trend::of(*network, record)).collect();
     let aged = refill(&mut engine, opened.records, now);
     let networks = engine.networks(now);
     tracing::info!(
@@ -105,6 +106,8 @@ fn restore(
         "restored"
     );
     published.replace(networks, Vec::new());
+    trends.retain(|trend| published.network(trend.network).is_some());
+    published.apply(Batch { trends, ..Batch::new() });
     let interval = Duration::from_millis(config.store.save_interval_ms.get());
     let writer = StoreWriter::start(opened.store, interval).map_err(|error| cannot_start_a_thread(&error))?;
     writer.submit(aged);

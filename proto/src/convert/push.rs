@@ -3,9 +3,10 @@
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::push::{
-    Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, ResyncReason, ServiceSize, Subscription, Trigger, Update,
-    UpdateEvent, WithdrawalReason,
+    AgentDescription, Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, MAX_VERSION_BYTES, ResyncReason,
+    ServiceSize, Subscription, Trigger, Update, UpdateEvent, Way, WithdrawalReason,
 };
+use crate::start::Mode;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 use crate::v1;
 use crate::v1::update::Event;
@@ -13,6 +14,7 @@ use crate::v1::update::Event;
 use super::estimate::network;
 use super::{WireError, address, counted, entries, millis, out_of_range, port, required, same_names, socket};
 
+same_names!(Way, v1::Way, DryRun, Route, Bpf);
 same_names!(Trigger, v1::Trigger, PassiveOpen, ActiveOpen, Idle);
 same_names!(WithdrawalReason, v1::WithdrawalReason, Expired, TooFew, Evicted, Retreat, Administrator, Shutdown);
 same_names!(ResyncReason, v1::ResyncReason, SlowReader, StateReplaced);
@@ -23,6 +25,7 @@ impl From<&Subscription> for v1::SubscribeRequest {
             contract_version: ContractVersion::CURRENT.number(),
             host_name: subscription.host_name.to_string(),
             addresses: subscription.addresses.iter().map(ToString::to_string).collect(),
+            agent: subscription.agent.as_ref().map(v1::AgentDescription::from),
         }
     }
 }
@@ -37,6 +40,30 @@ impl TryFrom<v1::SubscribeRequest> for Subscription {
             host_name: HostName::try_from(message.host_name)
                 .map_err(|source| WireError::HostName { field: "host_name", source })?,
             addresses: entries(message.addresses, "addresses", |text| address(&text, "address"))?,
+            agent: message.agent.and_then(AgentDescription::from_wire),
+        })
+    }
+}
+
+impl From<&AgentDescription> for v1::AgentDescription {
+    fn from(agent: &AgentDescription) -> Self {
+        Self {
+            version: agent.version.clone(),
+            mode: agent.mode.map_or(v1::Mode::Unspecified as i32, Mode::to_wire),
+            way: agent.way.map_or(v1::Way::Unspecified as i32, Way::to_wire),
+        }
+    }
+}
+
+impl AgentDescription {
+    /// A description that cannot be read is none: it is there to be shown, and a newer agent is not turned away for it.
+    fn from_wire(message: v1::AgentDescription) -> Option<Self> {
+        let version = message.version;
+        let fits = (1..=MAX_VERSION_BYTES).contains(&version.len()) && !version.chars().any(char::is_control);
+        fits.then(|| Self {
+            version,
+            mode: Mode::from_wire(message.mode, "mode").ok().flatten(),
+            way: Way::from_wire(message.way, "way").ok().flatten(),
         })
     }
 }

@@ -151,6 +151,7 @@ async fn subscribe(address: SocketAddr, host: u32, snapshots: Arc<Barrier>, stam
         contract_version: 1,
         host_name: format!("host-{host}"),
         addresses: vec![host_address(host).to_string()],
+        agent: None,
     };
     let mut updates = client.subscribe(wish).await?.into_inner();
     let mut first = true;

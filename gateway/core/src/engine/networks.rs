@@ -60,6 +60,17 @@ impl Engine {
         self.networks.changed_records(limit)
     }
 
+    /// For whoever shows them: samples and lower bounds since the last call, as they were measured. The first call only starts
+    /// the account; an engine that is never asked keeps none.
+    pub fn take_samples(&mut self) -> Vec<WindowSample> {
+        self.networks.take_samples()
+    }
+
+    /// Samples that went before they were taken: at most 4,096 wait.
+    pub fn samples_dropped(&self) -> u64 {
+        self.networks.samples_dropped()
+    }
+
     /// From the store: gives a network its record back, as far as it has not aged at `now`. For the start, before the
     /// first frame: a network that has samples already keeps those.
     pub fn restore(&mut self, network: Network, record: NetworkRecord, now: Timestamp) {

@@ -7,6 +7,13 @@ use spand_core::window::view::{NetworkView, NoEstimate};
 use spand_proto::estimate::Estimate;
 use spand_proto::units::{Micros, Timestamp};
 
+use super::history::TrendDocument;
+
+/// A moment for people: milliseconds since 1970-01-01 00:00 UTC.
+pub(super) const fn unix_ms(at: Timestamp) -> u64 {
+    at.0 / 1_000_000
+}
+
 /// A list of networks in JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct NetworksDocument {
@@ -37,6 +44,9 @@ pub(super) struct NetworkDocument {
     confidence: Option<f64>,
     rule: Option<&'static str>,
     no_estimate: Option<&'static str>,
+    /// Where it was asked for and is remembered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trend: Option<TrendDocument>,
 }
 
 /// Round trips by what limited the sender.
@@ -72,7 +82,13 @@ impl NetworkDocument {
             confidence: estimate.map(|estimate| estimate.confidence.value()),
             rule: estimate.map(|estimate| estimate.rule.name()),
             no_estimate: view.why_not.map(NoEstimate::name),
+            trend: None,
         }
+    }
+
+    /// The same with the window in steps.
+    pub(super) fn with_trend(self, trend: Option<TrendDocument>) -> Self {
+        Self { trend, ..self }
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::problem::Problem;
 use crate::api::Api;
 use crate::api::metrics::CONTENT_TYPE_TEXT;
+use crate::publisher::Published;
 
 /// The process answers.
 #[derive(Debug, Serialize)]
@@ -34,11 +35,15 @@ pub(super) async fn healthz() -> Json<Health> {
 }
 
 pub(super) async fn readyz(State(api): State<Api>) -> (StatusCode, Json<ReadyDocument>) {
-    let reasons = api.shared.published.readiness().reasons();
+    let document = ready(&api.shared.published);
+    let status = if document.ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(document))
+}
+
+pub(super) fn ready(published: &Published) -> ReadyDocument {
+    let reasons = published.readiness().reasons();
     let not_ready: Vec<_> = reasons.into_iter().map(|(part, why)| PartDocument { part: part.name(), why }).collect();
-    let ready = not_ready.is_empty();
-    let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    (status, Json(ReadyDocument { ready, not_ready }))
+    ReadyDocument { ready: not_ready.is_empty(), not_ready }
 }
 
 pub(super) async fn metrics(State(api): State<Api>) -> Result<([(HeaderName, &'static str); 1], String), Problem> {

@@ -3,13 +3,18 @@
 //! Nothing here reads a request's body. Every error is a problem document (RFC 9457) with one sentence for people.
 
 mod advice;
+mod agents;
 mod benefit;
 mod documents;
+mod events;
 mod health;
+mod history;
+mod live;
 mod networks;
 mod parameters;
 mod problem;
 mod services;
+mod traffic;
 
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
@@ -36,6 +41,8 @@ use super::{Api, stopped};
 const MAX_BODY_BYTES: usize = 4 << 10;
 /// Longest life of a connection; a client that reads slowly or keeps one open comes back.
 const CONNECTION_AGE: Duration = Duration::from_secs(300);
+/// Time between two looks at what the API itself refused.
+const LOOK: Duration = Duration::from_secs(1);
 /// Time for requests under way once the gateway stops.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
@@ -44,9 +51,11 @@ pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bo
     let mut connections = JoinSet::new();
     let stopped = stopped(stop);
     tokio::pin!(stopped);
+    let mut looks = tokio::time::interval(LOOK);
     loop {
         tokio::select! {
             () = &mut stopped => break,
+            _ = looks.tick() => api.note_limits(),
             connection = listener.accept() => {
                 connections.spawn(converse(connection, router.clone(), api.shared.config.request_timeout));
             }
@@ -70,8 +79,13 @@ async fn converse(connection: Connection, router: Router, head_timeout: Duration
 
 fn router(api: Api) -> Router {
     Router::new()
+        .route("/v1/traffic", get(traffic::traffic))
+        .route("/v1/live", get(live::live))
         .route("/v1/networks", get(networks::list))
         .route("/v1/networks/{*prefix}", get(networks::one))
+        .route("/v1/history/{*prefix}", get(history::history))
+        .route("/v1/agents", get(agents::agents))
+        .route("/v1/events", get(events::events))
         .route("/v1/services", get(services::list))
         .route("/v1/advice", get(advice::advice))
         .route("/v1/benefit", get(benefit::benefit))
@@ -124,7 +138,8 @@ async fn without_body(request: Request) -> Result<Request, Problem> {
 }
 
 async fn no_such_page() -> Result<Infallible, Problem> {
-    let pages = "there is /v1/networks, /v1/networks/PREFIX, /v1/services, /v1/advice, /v1/benefit, /metrics, /healthz and /readyz";
+    let pages = "there is /v1/traffic, /v1/networks, /v1/networks/PREFIX, /v1/history/PREFIX, /v1/services, /v1/advice, \
+                 /v1/agents, /v1/events, /v1/benefit, /v1/live, /metrics, /healthz and /readyz";
     Err(Problem::new(StatusCode::NOT_FOUND, format!("nothing is here: {pages}")))
 }
 
@@ -136,6 +151,10 @@ async fn no_such_method() -> Result<Infallible, Problem> {
 fn endpoint(path: &str) -> &'static str {
     match path {
         "/v1/networks" => "networks",
+        "/v1/traffic" => "traffic",
+        "/v1/live" => "live",
+        "/v1/agents" => "agents",
+        "/v1/events" => "events",
         "/v1/services" => "services",
         "/v1/advice" => "advice",
         "/v1/benefit" => "benefit",
@@ -143,6 +162,7 @@ fn endpoint(path: &str) -> &'static str {
         "/healthz" => "healthz",
         "/readyz" => "readyz",
         _ if path.starts_with("/v1/networks/") => "network",
+        _ if path.starts_with("/v1/history/") => "history",
         _ => "other",
     }
 }

@@ -13,12 +13,13 @@ use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use super::documents::{NetworkDocument, NetworksDocument};
+use super::history::TrendDocument;
 use super::parameters::Parameters;
 use super::problem::{Problem, quote};
 use crate::api::Api;
 use crate::publisher::Published;
 
-const PARAMETERS: [&str; 6] = ["limit", "offset", "sort", "order", "within", "estimate"];
+const PARAMETERS: [&str; 8] = ["limit", "offset", "sort", "order", "within", "estimate", "search", "trend"];
 
 /// Networks of one answer where no limit is given, and at most.
 const DEFAULT_LIMIT: usize = 100;
@@ -57,6 +58,8 @@ pub(super) async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<Networ
     let descending = parameters.word("order", &[("asc", false), ("desc", true)])?.unwrap_or(false);
     let within = parameters.value::<Network>("within")?;
     let estimate = parameters.word("estimate", &[("yes", true), ("no", false)])?;
+    let search = parameters.text("search").map(Search::parse).transpose()?;
+    let trend = parameters.word("trend", &[("yes", true), ("no", false)])?.unwrap_or(false);
     let published = &api.shared.published;
 
     // Never closed, so an error cannot come; without a place the list would be made all the same.
@@ -64,6 +67,7 @@ pub(super) async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<Networ
     let matches = |view: &NetworkView| {
         within.is_none_or(|within| within.prefix().contains(&view.network.prefix()))
             && estimate.is_none_or(|wanted| view.estimate.is_some() == wanted)
+            && search.as_ref().is_none_or(|search| search.finds(view.network))
     };
     let mut views = matching(published, matches).await;
     let now = published.now();
@@ -71,7 +75,13 @@ pub(super) async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<Networ
         views.sort_by(|a, b| order(sort, descending, now, a, b));
     }
     let total = views.len();
-    let networks: Vec<_> = views.iter().skip(offset).take(limit).map(|view| NetworkDocument::new(view, now)).collect();
+    let page: Vec<_> = views.iter().skip(offset).take(limit).collect();
+    let mut networks: Vec<_> = page.iter().map(|view| NetworkDocument::new(view, now)).collect();
+    if trend {
+        let prefixes: Vec<_> = page.iter().map(|view| view.network).collect();
+        let trends = published.trends_of(&prefixes, |trend| trend.map(TrendDocument::new));
+        networks = networks.into_iter().zip(trends).map(|(network, trend)| network.with_trend(trend)).collect();
+    }
     let next = offset.saturating_add(networks.len());
     let next_offset = (next < total && !networks.is_empty()).then_some(next);
     Ok(Json(NetworksDocument { networks, total, next_offset }))
@@ -118,21 +128,65 @@ pub(super) async fn one(
     path: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Result<Json<NetworkDocument>, Problem> {
-    let Path(text) = path.map_err(|_| {
-        let detail = "the part after /v1/networks/ cannot be read: write a network, such as 192.0.2.0/24";
-        Problem::bad_request(detail)
-    })?;
     Parameters::parse(&uri, &[])?;
     let published = &api.shared.published;
+    let view = find(published, path, "/v1/networks/")?;
+    Ok(Json(NetworkDocument::new(&view, published.now())))
+}
+
+/// The network that the part of an address after `before` names, by prefix or by an address inside it.
+pub(super) fn find(
+    published: &Published,
+    path: Result<Path<String>, PathRejection>,
+    before: &str,
+) -> Result<Arc<NetworkView>, Problem> {
+    let Path(text) = path.map_err(|_| {
+        let detail = format!("the part after {before} cannot be read: write a network, such as 192.0.2.0/24");
+        Problem::bad_request(detail)
+    })?;
     let found = if let Ok(address) = text.parse::<IpAddr>() {
         published.lookup(address)
     } else {
         let network: Network = quote(&text).parse().map_err(|error| Problem::bad_request(format!("{error}")))?;
         published.network(network)
     };
-    let view = found.ok_or_else(|| {
+    found.ok_or_else(|| {
         let detail = format!("nothing was seen of {} within the window of time that is kept", quote(&text));
         Problem::new(StatusCode::NOT_FOUND, detail)
-    })?;
-    Ok(Json(NetworkDocument::new(&view, published.now())))
+    })
+}
+
+/// What a person types to find networks: an address inside, a network around, or a part of the prefix as it is written.
+#[derive(Debug)]
+enum Search {
+    Address(IpAddr),
+    Within(Network),
+    Part(String),
+}
+
+/// No prefix is written longer.
+const MAX_SEARCH_BYTES: usize = 64;
+
+impl Search {
+    fn parse(text: &str) -> Result<Self, Problem> {
+        if text.len() > MAX_SEARCH_BYTES {
+            let detail =
+                format!("search is longer than {MAX_SEARCH_BYTES} bytes: give an address, a network, or a part");
+            return Err(Problem::bad_request(detail));
+        }
+        let text = text.trim();
+        Ok(match (text.parse::<IpAddr>(), text.parse()) {
+            (Ok(address), _) => Self::Address(address.to_canonical()),
+            (_, Ok(network)) => Self::Within(network),
+            _ => Self::Part(text.to_lowercase()),
+        })
+    }
+
+    fn finds(&self, network: Network) -> bool {
+        match self {
+            Self::Address(address) => network.prefix().contains(address),
+            Self::Within(within) => within.prefix().contains(&network.prefix()),
+            Self::Part(part) => network.to_string().contains(part),
+        }
+    }
 }

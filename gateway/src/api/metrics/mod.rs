@@ -138,6 +138,9 @@ impl Register {
         self.add("api_connections_accepted", "Connections accepted", measures.connections);
         self.add("api_connections_refused", "Connections closed at the limit", measures.connections_refused);
         self.add("api_accept_failures", "Connections that could not be accepted", measures.accept_failures);
+        self.add("api_live_streams_refused", "Live streams refused at the limit", measures.live_refused);
+        let help = "Messages of live streams that began anew because their reader was too slow";
+        self.add("api_live_resyncs", help, measures.live_resyncs);
     }
 
     fn reports(&mut self, measures: &ReportMeasures) {

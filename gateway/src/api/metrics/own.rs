@@ -13,6 +13,8 @@ pub(in crate::api) struct ApiMeasures {
     pub(in crate::api) connections: Family<ApiLabel, Counter>,
     pub(in crate::api) connections_refused: Family<ApiLabel, Counter>,
     pub(in crate::api) accept_failures: Family<ApiLabel, Counter>,
+    pub(in crate::api) live_refused: Counter,
+    pub(in crate::api) live_resyncs: Counter,
     pub(super) requests: Family<RequestLabels, Counter>,
     pub(super) request_seconds: Family<ApiLabel, Histogram, fn() -> Histogram>,
 }
@@ -35,6 +37,11 @@ pub(in crate::api) struct RequestLabels {
 const SECONDS: [f64; 11] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.1, 1.0, 5.0, 10.0];
 
 impl ApiMeasures {
+    /// Connections that were refused.
+    pub(in crate::api) fn refused(&self, api: &'static str) -> u64 {
+        self.connections_refused.get_or_create(&ApiLabel { api }).get()
+    }
+
     /// Counts a request that was answered.
     pub(in crate::api) fn answered(&self, api: &'static str, endpoint: &'static str, status: &str, took: Duration) {
         let labels = RequestLabels { api, endpoint, status: status.to_owned() };
@@ -49,6 +56,8 @@ impl Default for ApiMeasures {
             connections: Family::default(),
             connections_refused: Family::default(),
             accept_failures: Family::default(),
+            live_refused: Counter::default(),
+            live_resyncs: Counter::default(),
             requests: Family::default(),
             request_seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
         };

@@ -112,6 +112,12 @@ impl Collector for PublishedState {
         let help = "Networks whose advice is held back after losses in first flights";
         scrape.gauge("publisher_retreats", help, self.0.retreats() as u64)?;
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
+        let help = "Networks whose history is not remembered any more because others changed later";
+        scrape.counter("publisher_histories_dropped", help, self.0.histories_dropped())?;
+        let help = "Samples not remembered because too many came at once";
+        scrape.counter("publisher_samples_dropped", help, self.0.samples_dropped())?;
+        let help = "Entries of the log of events that went because more of their kind came";
+        scrape.counter("publisher_events_dropped", help, self.0.log_dropped())?;
         let reasons = self.0.readiness().reasons();
         let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| *not_ready != part));
         let ready = Part::ALL.map(|part| ([("part", part.name().to_owned())], is_ready(part)));

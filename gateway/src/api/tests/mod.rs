@@ -2,6 +2,7 @@
 
 mod grpc;
 mod http;
+mod insight;
 mod metrics;
 
 use std::net::SocketAddr;

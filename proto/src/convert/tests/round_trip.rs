@@ -35,6 +35,12 @@ fn some_rtt() -> impl Strategy<Value = Option<Micros>> {
     proptest::option::of((1..=u64::MAX).prop_map(Micros))
 }
 
+fn agent() -> impl Strategy<Value = AgentDescription> {
+    let mode = proptest::option::of(proptest::sample::select(&Mode::ALL[..]));
+    let way = proptest::option::of(proptest::sample::select(&[Way::DryRun, Way::Route, Way::Bpf][..]));
+    ("[0-9a-z.-]{1,64}", mode, way).prop_map(|(version, mode, way)| AgentDescription { version, mode, way })
+}
+
 fn host_name() -> impl Strategy<Value = HostName> {
     "[a-z0-9.-]{1,40}".prop_map(|name| HostName::try_from(name).unwrap())
 }
@@ -209,8 +215,9 @@ proptest! {
     fn a_subscription_arrives_as_it_was_sent(
         host_name in host_name(),
         addresses in proptest::collection::vec(ip(), 1..4),
+        agent in proptest::option::of(agent()),
     ) {
-        let subscription = Subscription { host_name, addresses };
+        let subscription = Subscription { host_name, addresses, agent };
         prop_assert_eq!(Subscription::try_from(sent(&v1::SubscribeRequest::from(&subscription))), Ok(subscription));
     }
 

@@ -84,6 +84,7 @@ async fn subscribe(
         contract_version: ContractVersion::CURRENT.number(),
         host_name: format!("host{index}"),
         addresses: vec![IpAddr::V4(host(index)).to_string()],
+        agent: None,
     };
     let mut stream = client.subscribe(request).await.context("the gateway refused the subscription")?.into_inner();
     loop {

@@ -2,6 +2,7 @@
 
 mod announce;
 mod changes;
+mod recent;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use spand_proto::units::Timestamp;
 
 use self::announce::Told;
 use self::changes::Changes;
+use self::recent::Recent;
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, RttSum};
 use super::parallel::Parallel;
@@ -37,6 +39,7 @@ pub struct NetworkTable {
     rule: &'static dyn Rule,
     slots: Slots,
     changes: Changes,
+    recent: Recent,
     events: VecDeque<Event>,
     evicted: u64,
     shared: u64,
@@ -73,6 +76,7 @@ impl NetworkTable {
             slots: Slots::new(limit, hash_seed),
             // As many again for networks that went: they too have to be told to the store.
             changes: Changes::new(limit.get().saturating_mul(2)),
+            recent: Recent::default(),
             events: VecDeque::new(),
             evicted: 0,
             shared: 0,
@@ -96,6 +100,7 @@ impl NetworkTable {
             entry.record.add(sample, admitted.window, config)
         };
         self.shared += u64::from(shared);
+        self.recent.note(sample);
         self.note_change(slot);
         self.consider_sample(slot, sample);
     }
@@ -149,6 +154,16 @@ impl NetworkTable {
     /// The oldest event not taken yet. Each call above adds at most as many as networks it touched: take them after it.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
+    }
+
+    /// Samples and lower bounds added since the last call, as they were measured; the first call only starts the account.
+    pub fn take_samples(&mut self) -> Vec<WindowSample> {
+        self.recent.take()
+    }
+
+    /// Samples that went before they were taken: only so many wait.
+    pub fn samples_dropped(&self) -> u64 {
+        self.recent.dropped()
     }
 
     /// The estimate of a network at `now`.

@@ -1,0 +1,122 @@
+//! `/v1/agents`: who is subscribed, and what they report.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Serialize;
+use spand_proto::push::Way;
+use spand_proto::start::Mode;
+
+use super::documents::unix_ms;
+use super::parameters::Parameters;
+use super::problem::Problem;
+use crate::api::Api;
+use crate::api::reports::HostTally;
+use crate::publisher::SubscriberView;
+
+const PARAMETERS: [&str; 2] = ["limit", "offset"];
+
+/// Agents of one answer where no limit is given, and at most.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1_000;
+/// Addresses shown of one agent; it may have a thousand.
+const SHOWN_ADDRESSES: usize = 8;
+
+pub(super) async fn agents(State(api): State<Api>, uri: Uri) -> Result<Json<AgentsDocument>, Problem> {
+    let parameters = Parameters::parse(&uri, &PARAMETERS)?;
+    let limit = parameters.number("limit", &(1..=MAX_LIMIT))?.unwrap_or(DEFAULT_LIMIT);
+    let offset = parameters.number("offset", &(0..=usize::MAX))?.unwrap_or(0);
+    let subscribers = api.shared.published.subscribers();
+    let total = subscribers.len();
+    let page = subscribers.into_iter().skip(offset).take(limit);
+    let agents: Vec<_> = page
+        .map(|view| {
+            let name = view.subscriber.host_name.as_ref();
+            AgentDocument::new(&view, name.and_then(|name| api.shared.reports.tally(name)))
+        })
+        .collect();
+    let next = offset.saturating_add(agents.len());
+    let next_offset = (next < total && !agents.is_empty()).then_some(next);
+    Ok(Json(AgentsDocument { agents, total, next_offset }))
+}
+
+/// Subscribed agents, in the order in which they came.
+#[derive(Debug, Serialize)]
+pub(super) struct AgentsDocument {
+    agents: Vec<AgentDocument>,
+    total: usize,
+    next_offset: Option<usize>,
+}
+
+#[derive(Debug, Serialize)]
+struct AgentDocument {
+    host_name: Option<String>,
+    version: Option<String>,
+    mode: Option<&'static str>,
+    way: Option<&'static str>,
+    addresses: Vec<IpAddr>,
+    addresses_in_all: usize,
+    subscribed_unix_ms: u64,
+    waiting_starts: usize,
+    /// `null` where it reported nothing.
+    reported: Option<ReportedDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct ReportedDocument {
+    last_report_age_s: f64,
+    transfers: u64,
+    applied: u64,
+    control: u64,
+    first_flight_losses: u64,
+    refused: BTreeMap<&'static str, u64>,
+    pushes: PushesDocument,
+}
+
+#[derive(Debug, Serialize)]
+struct PushesDocument {
+    received: u64,
+    in_time: u64,
+    late: u64,
+    unmatched: u64,
+}
+
+impl AgentDocument {
+    fn new(view: &SubscriberView, tally: Option<HostTally>) -> Self {
+        let agent = view.subscriber.agent.as_ref();
+        Self {
+            host_name: view.subscriber.host_name.as_ref().map(ToString::to_string),
+            version: agent.map(|agent| agent.version.clone()),
+            mode: agent.and_then(|agent| agent.mode).map(Mode::name),
+            way: agent.and_then(|agent| agent.way).map(Way::name),
+            addresses: view.addresses.iter().take(SHOWN_ADDRESSES).copied().collect(),
+            addresses_in_all: view.addresses.len(),
+            subscribed_unix_ms: unix_ms(view.since),
+            waiting_starts: view.waiting_starts,
+            reported: tally.map(ReportedDocument::from),
+        }
+    }
+}
+
+impl From<HostTally> for ReportedDocument {
+    fn from(tally: HostTally) -> Self {
+        let refused = tally.refused.into_iter().filter(|(_, count)| *count > 0);
+        Self {
+            last_report_age_s: tally.heard.elapsed().as_secs_f64(),
+            transfers: tally.transfers,
+            applied: tally.applied,
+            control: tally.control,
+            first_flight_losses: tally.first_flight_losses,
+            refused: refused.map(|(reason, count)| (reason.name(), count)).collect(),
+            pushes: PushesDocument {
+                received: tally.pushes.received,
+                in_time: tally.pushes.in_time,
+                late: tally.pushes.late,
+                unmatched: tally.pushes.unmatched,
+            },
+        }
+    }
+}

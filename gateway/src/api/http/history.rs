@@ -1,0 +1,175 @@
+//! `/v1/history/PREFIX`: how a network came to its share, and who was told.
+
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use serde::Serialize;
+use spand_proto::units::{Micros, Timestamp};
+
+use super::documents::unix_ms;
+use super::networks::find;
+use super::parameters::Parameters;
+use super::problem::Problem;
+use crate::api::Api;
+use crate::publisher::{NetworkHistory, PushedStart, Sample, Trend};
+
+/// Leases of one answer: the largest.
+const MAX_LEASES: usize = 50;
+
+pub(super) async fn history(
+    State(api): State<Api>,
+    path: Result<Path<String>, PathRejection>,
+    uri: Uri,
+) -> Result<Json<HistoryDocument>, Problem> {
+    Parameters::parse(&uri, &[])?;
+    let published = &api.shared.published;
+    let view = find(published, path, "/v1/history/")?;
+    let subscribers = published.subscribers();
+    let holders: Vec<u64> = subscribers.iter().map(|subscriber| subscriber.holder).collect();
+    let granted = published.leases_of(view.network, &holders);
+    let mut leases: Vec<_> = subscribers
+        .iter()
+        .zip(granted)
+        .filter(|(_, lease)| lease.0 > 0)
+        .map(|(subscriber, lease)| LeaseDocument {
+            host_name: subscriber.subscriber.host_name.as_ref().map(ToString::to_string),
+            addresses: subscriber.addresses.iter().take(4).copied().collect(),
+            lease_segments: lease.0,
+        })
+        .collect();
+    leases.sort_by_key(|lease| std::cmp::Reverse(lease.lease_segments));
+    leases.truncate(MAX_LEASES);
+    let history = published.history(view.network).unwrap_or_default();
+    let told = view.estimate.as_ref().map_or(0, |_| subscribers.len());
+    Ok(Json(HistoryDocument::new(view.network.to_string(), &history, told, leases)))
+}
+
+/// What is remembered of a network.
+#[derive(Debug, Serialize)]
+pub(super) struct HistoryDocument {
+    prefix: String,
+    trend: Option<TrendDocument>,
+    samples: Vec<SampleDocument>,
+    told: ToldDocument,
+}
+
+/// The window in steps.
+#[derive(Debug, Serialize)]
+pub(super) struct TrendDocument {
+    step_s: f64,
+    /// Quartiles of the samples.
+    wc_quartiles_bytes: Option<[f64; 2]>,
+    /// Smallest and largest mean round-trip time of a step.
+    rtt_range_ms: Option<[f64; 2]>,
+    points: Vec<StepDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct StepDocument {
+    at_unix_ms: u64,
+    wc_bytes: Option<f32>,
+    rtt_mean_ms: Option<f64>,
+    samples: u32,
+    losses: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct SampleDocument {
+    at_unix_ms: u64,
+    remote: IpAddr,
+    window_bytes: f64,
+    mss: u64,
+    reason: &'static str,
+    lower_bound: bool,
+    advised: bool,
+    rtt_min_ms: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ToldDocument {
+    /// Agents that hold the estimate.
+    agents: usize,
+    leases: Vec<LeaseDocument>,
+    starts: Vec<StartDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct LeaseDocument {
+    host_name: Option<String>,
+    addresses: Vec<IpAddr>,
+    lease_segments: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct StartDocument {
+    at_unix_ms: u64,
+    host: IpAddr,
+    remote: IpAddr,
+    trigger: &'static str,
+    agents: usize,
+}
+
+impl HistoryDocument {
+    fn new(prefix: String, history: &NetworkHistory, agents: usize, leases: Vec<LeaseDocument>) -> Self {
+        Self {
+            prefix,
+            trend: history.trend.as_ref().map(TrendDocument::new),
+            samples: history.samples.iter().map(SampleDocument::new).collect(),
+            told: ToldDocument { agents, leases, starts: history.starts.iter().map(StartDocument::new).collect() },
+        }
+    }
+}
+
+impl TrendDocument {
+    pub(super) fn new(trend: &Trend) -> Self {
+        let means = || trend.points.iter().filter_map(|point| point.rtt_mean);
+        let range = means().min().zip(means().max());
+        let nanos = trend.step.0.saturating_mul(1_000);
+        Self {
+            step_s: trend.step.as_secs_f64(),
+            wc_quartiles_bytes: trend.quartiles,
+            rtt_range_ms: range.map(|(least, most)| [least.as_millis_f64(), most.as_millis_f64()]),
+            points: trend
+                .points
+                .iter()
+                .map(|point| StepDocument {
+                    at_unix_ms: unix_ms(Timestamp(point.index.saturating_mul(nanos))),
+                    wc_bytes: point.share,
+                    rtt_mean_ms: point.rtt_mean.map(Micros::as_millis_f64),
+                    samples: point.samples,
+                    losses: point.losses,
+                })
+                .collect(),
+        }
+    }
+}
+
+impl SampleDocument {
+    fn new(sample: &Sample) -> Self {
+        Self {
+            at_unix_ms: unix_ms(sample.at),
+            remote: sample.remote,
+            window_bytes: sample.window,
+            mss: sample.mss.0,
+            reason: sample.reason.name(),
+            lower_bound: sample.reason.is_lower_bound(),
+            advised: sample.advised,
+            rtt_min_ms: sample.rtt_min.map(Micros::as_millis_f64),
+        }
+    }
+}
+
+impl StartDocument {
+    fn new(start: &PushedStart) -> Self {
+        Self {
+            at_unix_ms: unix_ms(start.at),
+            host: start.host,
+            remote: start.remote,
+            trigger: start.trigger.name(),
+            agents: start.subscribers,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `/v1/live`: the present again and again, as server-sent events (WHATWG HTML section 9.2).
+//!
+//! Every message stands alone, and is made only when the last one has left. So a reader that is too slow costs no memory: it
+//! misses messages, and the next one says so.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::header::{CACHE_CONTROL, HeaderName};
+use axum::http::{StatusCode, Uri};
+use axum::response::Sse;
+use axum::response::sse::Event;
+use futures::Stream;
+use futures::stream::unfold;
+use serde::Serialize;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, sleep_until};
+
+use super::events::EventsDocument;
+use super::parameters::Parameters;
+use super::problem::Problem;
+use super::traffic::TrafficDocument;
+use crate::api::Api;
+
+/// Longest life of a stream: it ends in order before its connection is closed for its age, and the reader comes back.
+const LONGEST: Duration = Duration::from_secs(240);
+/// A reader that comes back waits this long.
+const RETRY: Duration = Duration::from_secs(1);
+/// Entries of the log in one message; more are left to `/v1/events`.
+const ENTRIES: usize = 50;
+
+type Messages = Pin<Box<dyn Stream<Item = Result<Event, Infallible>> + Send>>;
+
+/// One message.
+#[derive(Debug, Serialize)]
+struct LiveDocument {
+    traffic: TrafficDocument,
+    #[serde(flatten)]
+    log: EventsDocument,
+    /// Messages or entries were left out: what is shown has to be asked for anew.
+    resync: bool,
+}
+
+struct Live {
+    api: Api,
+    ends: Instant,
+    /// When the next message is due.
+    due: Instant,
+    /// The next entry of the log.
+    entry: u64,
+    _place: OwnedSemaphorePermit,
+}
+
+pub(super) async fn live(
+    State(api): State<Api>,
+    uri: Uri,
+) -> Result<([(HeaderName, &'static str); 1], Sse<Messages>), Problem> {
+    Parameters::parse(&uri, &[])?;
+    let Ok(place) = std::sync::Arc::clone(&api.shared.live).try_acquire_owned() else {
+        api.shared.measures.live_refused.inc();
+        let most = api.shared.config.live_streams;
+        let detail = format!("{most} live streams are open already: close one, or raise api.live_streams");
+        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+    };
+    let now = Instant::now();
+    let entry = api.shared.published.log_next();
+    let live = Live { api, ends: now + LONGEST, due: now, entry, _place: place };
+    let messages: Messages = Box::pin(unfold(live, |mut live| async move {
+        let message = live.next().await?;
+        Some((Ok(message), live))
+    }));
+    Ok(([(CACHE_CONTROL, "no-store")], Sse::new(messages)))
+}
+
+impl Live {
+    async fn next(&mut self) -> Option<Event> {
+        sleep_until(self.due).await;
+        let (now, interval) = (Instant::now(), self.api.shared.config.live_interval);
+        let published = &self.api.shared.published;
+        if now >= self.ends || published.is_closed() {
+            return None;
+        }
+        let log = EventsDocument::new(published, self.entry, ENTRIES);
+        let resync = log.missing > 0 || now.duration_since(self.due) > interval;
+        if resync {
+            self.api.shared.measures.live_resyncs.inc();
+        }
+        self.entry = log.next;
+        self.due = now + interval;
+        let document = LiveDocument { traffic: TrafficDocument::new(published), log, resync };
+        Event::default().event("now").retry(RETRY).json_data(&document).ok()
+    }
+}

@@ -1,0 +1,150 @@
+//! `/v1/traffic`: whether the gateway sees traffic, and what becomes of it.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::Uri;
+use serde::Serialize;
+
+use super::documents::unix_ms;
+use super::health::{ReadyDocument, ready};
+use super::parameters::Parameters;
+use super::problem::Problem;
+use crate::api::Api;
+use crate::publisher::{CaptureStatus, Published, TrafficPoint};
+
+pub(super) async fn traffic(State(api): State<Api>, uri: Uri) -> Result<Json<WholeDocument>, Problem> {
+    Parameters::parse(&uri, &[])?;
+    let published = &api.shared.published;
+    let points = published.traffic_points().into_iter().map(PointDocument::from).collect();
+    Ok(Json(WholeDocument { now: TrafficDocument::new(published), points }))
+}
+
+/// The present and the last ten minutes.
+#[derive(Debug, Serialize)]
+pub(super) struct WholeDocument {
+    #[serde(flatten)]
+    now: TrafficDocument,
+    points: Vec<PointDocument>,
+}
+
+/// The present.
+#[derive(Debug, Serialize)]
+pub(super) struct TrafficDocument {
+    version: &'static str,
+    at_unix_ms: u64,
+    #[serde(flatten)]
+    ready: ReadyDocument,
+    newest_packet_age_s: Option<f64>,
+    last: Option<PointDocument>,
+    span_s: f64,
+    connections_ended: u64,
+    connections_one_sided: u64,
+    interfaces: Vec<InterfaceDocument>,
+    ignored: Vec<IgnoredDocument>,
+    packets: u64,
+    tcp_segments: u64,
+    window_samples: u64,
+    connections: usize,
+    networks: usize,
+    estimates: usize,
+    retreats: usize,
+    services: usize,
+    agents: usize,
+    networks_revision: u64,
+    next_event: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct PointDocument {
+    at_unix_ms: u64,
+    packets_per_s: f64,
+    bits_per_s: f64,
+    dropped_per_s: f64,
+    samples_per_s: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct InterfaceDocument {
+    interface: String,
+    packets: u64,
+    dropped_kernel: u64,
+    dropped_interface: u64,
+    dropped_queue: u64,
+    dropped_backlog: u64,
+    ring_freezes: u64,
+    rx_dropped: u64,
+    rx_missed: u64,
+    rx_fifo: u64,
+    losses: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct IgnoredDocument {
+    reason: &'static str,
+    /// In the last `span_s`.
+    lately: u64,
+    all: u64,
+}
+
+impl TrafficDocument {
+    pub(super) fn new(published: &Published) -> Self {
+        let (traffic, engine, now) = (published.traffic(), published.engine(), published.now());
+        let ignored = traffic.ignored.into_iter();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            at_unix_ms: unix_ms(now),
+            ready: ready(published),
+            newest_packet_age_s: engine.newest.map(|newest| now.since(newest).as_secs_f64()),
+            last: traffic.last.map(PointDocument::from),
+            span_s: traffic.span.as_secs_f64(),
+            connections_ended: traffic.ended,
+            connections_one_sided: traffic.one_sided,
+            interfaces: published.captures().into_iter().map(InterfaceDocument::from).collect(),
+            ignored: ignored
+                .map(|(reason, lately, all)| IgnoredDocument { reason: reason.name(), lately, all })
+                .collect(),
+            packets: engine.counters.frames,
+            tcp_segments: engine.counters.segments,
+            window_samples: engine.counters.window_samples,
+            connections: engine.connections,
+            networks: published.network_count(),
+            estimates: published.estimate_count(),
+            retreats: published.retreats(),
+            services: published.service_count(),
+            agents: published.subscriber_count(),
+            networks_revision: published.revision(),
+            next_event: published.log_next(),
+        }
+    }
+}
+
+impl From<TrafficPoint> for PointDocument {
+    fn from(point: TrafficPoint) -> Self {
+        let tenth = |value: f64| (value * 10.0).round() / 10.0;
+        Self {
+            at_unix_ms: unix_ms(point.at),
+            packets_per_s: tenth(point.packets_per_s),
+            bits_per_s: point.bits_per_s.round(),
+            dropped_per_s: tenth(point.dropped_per_s),
+            samples_per_s: tenth(point.samples_per_s),
+        }
+    }
+}
+
+impl From<CaptureStatus> for InterfaceDocument {
+    fn from(status: CaptureStatus) -> Self {
+        Self {
+            interface: status.interface,
+            packets: status.received,
+            dropped_kernel: status.dropped_kernel,
+            dropped_interface: status.dropped_interface,
+            dropped_queue: status.dropped_queue,
+            dropped_backlog: status.dropped_backlog,
+            ring_freezes: status.ring_freezes,
+            rx_dropped: status.interface_rx_dropped,
+            rx_missed: status.interface_rx_missed,
+            rx_fifo: status.interface_rx_fifo,
+            losses: status.losses,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! What people are shown, asked of the published state.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use spand_proto::network::Network;
+use spand_proto::push;
+use spand_proto::units::Segments;
+use tokio::time::MissedTickBehavior;
+
+use super::{Entry, Kind, NetworkHistory, Traffic, TrafficPoint, Trend};
+use crate::publisher::mailbox::Subscriber;
+use crate::publisher::{Published, SubscribeError, Subscription};
+
+/// Time between two looks at what has reached a limit.
+const LOOK: Duration = Duration::from_secs(1);
+
+impl Published {
+    /// Subscribes the host of a wish; what becomes of it is noted under its name.
+    pub fn subscribe_host(&self, wish: &push::Subscription) -> Result<Subscription, SubscribeError> {
+        let subscriber = Subscriber { host_name: Some(wish.host_name.clone()), agent: wish.agent.clone() };
+        let subscription = self.subscribe_as(subscriber, &wish.addresses);
+        let what = if subscription.is_ok() { "subscribed" } else { "refused" };
+        self.shared.insight.note(self.now(), Kind::Agent, what, wish.host_name.to_string());
+        subscription
+    }
+
+    /// What is remembered of a network, where it is among those that changed last.
+    pub fn history(&self, network: Network) -> Option<NetworkHistory> {
+        self.shared.insight.history(network)
+    }
+
+    /// What `read` makes of the windows of several networks.
+    pub fn trends_of<T>(&self, networks: &[Network], read: impl Fn(Option<&Trend>) -> T) -> Vec<T> {
+        self.shared.insight.trends_of(networks, read)
+    }
+
+    /// Networks that are no longer remembered because there were more than are.
+    pub fn histories_dropped(&self) -> u64 {
+        self.shared.insight.histories_dropped()
+    }
+
+    /// Samples that were not remembered because too many came at once.
+    pub fn samples_dropped(&self) -> u64 {
+        self.shared.engine.read().samples_dropped
+    }
+
+    /// The newest `limit` entries of the log from `sequence` on, in order; the sequence number of the next one; and how many
+    /// from `sequence` on are not among them.
+    pub fn log(&self, sequence: u64, limit: usize) -> (Vec<Entry>, u64, u64) {
+        self.shared.insight.entries(sequence, limit)
+    }
+
+    /// The sequence number of the next entry of the log.
+    pub fn log_next(&self) -> u64 {
+        self.shared.insight.log_next()
+    }
+
+    /// Entries of the log that had to go.
+    pub fn log_dropped(&self) -> u64 {
+        self.shared.insight.log_dropped()
+    }
+
+    /// The traffic now.
+    pub fn traffic(&self) -> Traffic {
+        self.shared.insight.traffic(self.now())
+    }
+
+    /// The traffic of the last ten minutes, a point a second.
+    pub fn traffic_points(&self) -> Vec<TrafficPoint> {
+        self.shared.insight.points()
+    }
+
+    /// Whether the gateway stops.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.gather.is_closed()
+    }
+
+    /// Rises when published networks change.
+    pub fn revision(&self) -> u64 {
+        self.shared.insight.revision()
+    }
+
+    /// Notes limits that were reached, from counts that only rise, by a closed list of names.
+    pub(crate) fn note_limits(&self, counts: &[(&'static str, u64)]) {
+        self.shared.insight.counts(self.now(), counts);
+    }
+
+    /// Who is subscribed: name, agent, addresses, and since when.
+    pub fn subscribers(&self) -> Vec<SubscriberView> {
+        self.shared.subscribers.lock().views()
+    }
+
+    /// The leases of a network: by subscriber's number in [`SubscriberView::holder`], in segments.
+    pub fn leases_of(&self, network: Network, holders: &[u64]) -> Vec<Segments> {
+        let estimate = self.estimate(network);
+        let share = estimate.map_or(Segments(0), |estimate| estimate.share_segments(estimate.mss));
+        let (mut leases, now) = (self.shared.leases.lock(), self.now());
+        holders.iter().map(|holder| leases.lease(*holder, network, share, now)).collect()
+    }
+
+    /// Looks again and again at what has reached a limit and which parts work.
+    pub(in crate::publisher) async fn watch(&self) {
+        let mut looks = tokio::time::interval(LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            let measures = self.measures();
+            self.note_limits(&[
+                ("subscriptions_refused", measures.subscriptions_refused.get()),
+                ("starts_overflowed", measures.starts_overflowed.get()),
+                ("leases_no_room", measures.leases_no_room.get()),
+                ("slow_subscriber", measures.resyncs_slow_reader.get()),
+                ("histories_no_room", self.histories_dropped()),
+            ]);
+            self.shared.insight.readiness(self.now(), &self.readiness().reasons());
+        }
+    }
+}
+
+/// A subscriber as people see it.
+#[derive(Clone, Debug)]
+pub struct SubscriberView {
+    /// Who it is.
+    pub subscriber: Subscriber,
+    /// Its addresses, sorted.
+    pub addresses: Vec<IpAddr>,
+    /// Since when, by the packet clock.
+    pub since: spand_proto::units::Timestamp,
+    /// Its number as a holder of leases.
+    pub holder: u64,
+    /// Starts that wait for it.
+    pub waiting_starts: usize,
+}
