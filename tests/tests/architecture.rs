@@ -13,7 +13,7 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("spand-proto", &["ipnet", "prost", "serde", "thiserror", "toml", "tonic", "tonic-prost"]),
     ("spand-core", &["arrayvec", "hashbrown", "ipnet", "prefix-trie", "smallvec", "spand-proto", "thiserror"]),
-    ("spand-capture", &["flate2", "libc", "nix", "pcap", "spand-proto", "thiserror", "zstd"]),
+    ("spand-capture", &["flate2", "libc", "libloading", "nix", "pcap", "spand-proto", "thiserror", "zstd"]),
 ];
 
 /// Crates that nobody may reach, whatever the path: (crate, what it must never contain, why).

@@ -20,7 +20,7 @@ mod write;
 
 pub use file::{CaptureFile, MAX_PACKET_BYTES, OpenError, open_file};
 pub use link_type::LinkType;
-pub use live::{Backend, LiveCapture, LiveError, LiveOptions};
+pub use live::{Backend, Cluster, ClusterKind, LiveCapture, LiveError, LiveOptions, PfRingOptions};
 pub use merge::MergedSource;
 pub use packet::{Next, Packet};
 pub use source::{PacketSource, Progress, SourceError, SourceStats};

@@ -21,7 +21,9 @@ use spand_proto::operator::{self, ConfigError, Log};
 pub use convert::EngineOptions;
 pub use listen::{Listen, NotAListenAddress};
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
-pub use sections::{Api, Capture, CaptureBackend, Estimate, Limits, Publish, Store, Traffic, Tunnel};
+pub use sections::{
+    Api, Capture, CaptureBackend, Estimate, Limits, PfRingClusterType, Publish, Store, Traffic, Tunnel,
+};
 
 /// Where `run` and `check-config` look unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/spand/gateway.toml";
@@ -69,6 +71,9 @@ impl Config {
     fn anchor(&mut self, folder: &Path) {
         if let Some(list) = &mut self.traffic.prefix_list {
             *list = folder.join(&*list);
+        }
+        if let Some(library) = &mut self.capture.pf_ring_library {
+            *library = folder.join(&*library);
         }
         self.store.directory = folder.join(&self.store.directory);
     }

@@ -7,7 +7,7 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use spand_capture::Backend;
+use spand_capture::{Backend, Cluster, ClusterKind, PfRingOptions};
 use spand_core::config::{Limits as EngineLimits, WindowConfig};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -38,6 +38,14 @@ pub struct Capture {
     pub promiscuous: bool,
     /// Hand over each packet as it comes instead of when a block is full. Default on: a start is told in time only so.
     pub immediate: bool,
+    /// PF_RING's library; only `pf_ring`. Default none: `libpfring.so` where the system's libraries lie.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pf_ring_library: Option<PathBuf>,
+    /// The cluster of programs that share the packets; only `pf_ring`. Default none: all packets come here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pf_ring_cluster: Option<u16>,
+    /// How that cluster shares them out. Default `two_tuple`.
+    pub pf_ring_cluster_type: PfRingClusterType,
     /// Packets between capture and engine before some are dropped (counted). Default 65,536.
     pub queue_packets: NonZeroUsize,
     /// Pause before an interface that vanished is tried again, in seconds. Default 2.
@@ -55,6 +63,8 @@ pub enum CaptureBackend {
     AfPacket,
     /// libpcap.
     Libpcap,
+    /// PF_RING.
+    PfRing,
 }
 
 impl CaptureBackend {
@@ -64,6 +74,33 @@ impl CaptureBackend {
             Self::Auto => None,
             Self::AfPacket => Some(Backend::AfPacket),
             Self::Libpcap => Some(Backend::Libpcap),
+            Self::PfRing => Some(Backend::PfRing),
+        }
+    }
+}
+
+/// How a cluster of PF_RING shares packets out: both directions of a connection to the same program.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PfRingClusterType {
+    /// By both addresses.
+    #[default]
+    TwoTuple,
+    /// By addresses, ports and protocol.
+    FiveTuple,
+}
+
+impl Capture {
+    /// What PF_RING alone needs to know.
+    pub(crate) fn pf_ring(&self) -> PfRingOptions {
+        let default = PfRingOptions::default();
+        let kind = match self.pf_ring_cluster_type {
+            PfRingClusterType::TwoTuple => ClusterKind::TwoTuple,
+            PfRingClusterType::FiveTuple => ClusterKind::FiveTuple,
+        };
+        PfRingOptions {
+            library: self.pf_ring_library.clone().unwrap_or(default.library),
+            cluster: self.pf_ring_cluster.map(|id| Cluster { id, kind }),
         }
     }
 }
@@ -218,6 +255,9 @@ impl Default for Capture {
             block_kib: const { NonZeroU32::new(128).unwrap() },
             promiscuous: true,
             immediate: true,
+            pf_ring_library: None,
+            pf_ring_cluster: None,
+            pf_ring_cluster_type: PfRingClusterType::TwoTuple,
             queue_packets: const { NonZeroUsize::new(65_536).unwrap() },
             retry_s: const { NonZeroU64::new(2).unwrap() },
         }

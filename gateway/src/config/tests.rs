@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
 
+use spand_capture::{Cluster, ClusterKind, PfRingOptions};
+
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../docs/gateway.example.toml");
@@ -34,6 +36,11 @@ fn keys(table: &toml::Table) -> BTreeSet<String> {
 /// Every key there is: the defaults, and what is absent from them.
 fn every_key() -> BTreeSet<String> {
     let full = Config {
+        capture: Capture {
+            pf_ring_library: Some(PathBuf::from("libpfring.so")),
+            pf_ring_cluster: Some(1),
+            ..Capture::default()
+        },
         traffic: Traffic { prefix_list: Some(PathBuf::from("routes.txt")), ..Traffic::default() },
         ..Config::default()
     };
@@ -88,7 +95,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ("[traffic]\ntunnels = [\"l2tp\"]", "line 2: traffic.tunnels: unknown variant `l2tp`, expected one of `gre`"),
         (
             "[capture]\nbackend = \"dpdk\"",
-            "line 2: capture.backend: unknown variant `dpdk`, expected one of `auto`, `af_packet`, `libpcap`",
+            "line 2: capture.backend: unknown variant `dpdk`, expected one of `auto`, `af_packet`, `libpcap`, `pf_ring`",
         ),
         ("[capture\n", "gateway.toml, line 1: "),
         ("[capture]\ninterfaces = \"eth0\"", "line 2: capture.interfaces: invalid type: string"),
@@ -127,10 +134,16 @@ fn values_that_contradict_each_other_are_refused() {
 fn paths_start_at_the_folder_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gateway.toml");
-    fs::write(&path, "[traffic]\nprefix_list = \"routes.txt\"\n[store]\ndirectory = \"state\"").unwrap();
+    let text = "[capture]\npf_ring_library = \"lib/libpfring.so\"\npf_ring_cluster = 7\n\
+                [traffic]\nprefix_list = \"routes.txt\"\n[store]\ndirectory = \"state\"";
+    fs::write(&path, text).unwrap();
     fs::write(folder.path().join("routes.txt"), "# table\n198.51.100.0/22 via 192.0.2.1\n\n2001:db8::/32\n").unwrap();
     let config = Config::load(&path).unwrap();
     assert_eq!(config.store.directory, folder.path().join("state"));
+    let cluster = Some(Cluster { id: 7, kind: ClusterKind::TwoTuple });
+    let library = folder.path().join("lib/libpfring.so");
+    assert_eq!(config.capture.pf_ring(), PfRingOptions { library, cluster });
+    assert_eq!(Config::default().capture.pf_ring(), PfRingOptions::default(), "a name, no path");
     let engine = config.engine(EngineOptions::default()).unwrap();
     assert_eq!(engine.prefixes, vec!["198.51.100.0/22".parse().unwrap(), "2001:db8::/32".parse().unwrap()]);
 }

@@ -141,6 +141,7 @@ fn open(capture: &Capture) -> Result<Vec<(LiveCapture, LiveOptions)>, Failure> {
         immediate: capture.immediate,
         promiscuous: capture.promiscuous,
         read_timeout: READ_TIMEOUT,
+        pf_ring: capture.pf_ring(),
     });
     options.map(|options| Ok((LiveCapture::open(&options).map_err(|error| cannot_capture(&error))?, options))).collect()
 }

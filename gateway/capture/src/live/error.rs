@@ -1,5 +1,7 @@
 //! What stands in the way of a live capture, each in one sentence with the way out.
 
+use std::path::PathBuf;
+
 /// Why an interface cannot be captured from.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
@@ -61,6 +63,19 @@ pub enum LiveError {
         what: String,
         /// What can.
         way_out: &'static str,
+    },
+    /// PF_RING's library cannot be used.
+    #[error(
+        "capturing on {interface} with PF_RING needs its library {library:?}, which cannot be used ({message}); \
+         install it, or choose the backend af_packet"
+    )]
+    NoLibrary {
+        /// The interface's name.
+        interface: String,
+        /// The library.
+        library: PathBuf,
+        /// What the system said.
+        message: String,
     },
     /// Anything else the backend or the kernel refused for.
     #[error("cannot capture on {interface}: {message}")]

@@ -35,9 +35,9 @@ pub(super) struct HostLosses {
 }
 
 impl HostLosses {
-    pub(super) fn new(interface: &str) -> Self {
+    pub(super) fn new(device: &str) -> Self {
         let mut losses = Self {
-            statistics: statistics_of(interface),
+            statistics: statistics_of(interface_of(device)),
             read_at: Instant::now(),
             packet_time: Timestamp(0),
             backlog: Since::default(),
@@ -111,6 +111,12 @@ impl Since {
     }
 }
 
+/// The kernel's name of the interface behind a device: `zc:eth1@2` is a queue of `eth1`.
+pub(super) fn interface_of(device: &str) -> &str {
+    let name = device.rsplit_once(':').map_or(device, |(_, name)| name);
+    name.split('@').next().unwrap_or(name)
+}
+
 /// Where the interface's counters lie, if it is the one that this process calls so: `/sys` shows the interfaces of the
 /// namespace in which it was mounted.
 fn statistics_of(interface: &str) -> Option<PathBuf> {
@@ -151,6 +157,15 @@ mod tests {
             anew.add(Some(reading), u64::MAX);
         }
         assert_eq!(anew.sum, Some(6), "an interface that came back begins at 0");
+    }
+
+    #[test]
+    fn a_device_of_pf_ring_is_an_interface_of_the_kernels() {
+        for (device, interface) in
+            [("eth1", "eth1"), ("eth1.5", "eth1.5"), ("zc:eth1@2", "eth1"), ("pcap:eth1", "eth1")]
+        {
+            assert_eq!(interface_of(device), interface);
+        }
     }
 
     #[test]

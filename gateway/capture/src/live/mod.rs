@@ -10,11 +10,14 @@ mod filter;
 mod libpcap;
 mod losses;
 mod options;
+// Layouts are those of 64-bit machines, and only Linux has it.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod pf_ring;
 #[cfg(target_os = "linux")]
 mod ring;
 
 pub use error::LiveError;
-pub use options::{Backend, LiveOptions};
+pub use options::{Backend, Cluster, ClusterKind, LiveOptions, PfRingOptions};
 
 use self::libpcap::PcapCapture;
 use self::losses::HostLosses;
@@ -32,6 +35,8 @@ enum Reader {
     Libpcap(PcapCapture),
     #[cfg(target_os = "linux")]
     Ring(ring::RingCapture),
+    #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+    PfRing(Box<pf_ring::PfRingCapture>),
 }
 
 /// Calls the same method of whatever backend there is.
@@ -41,6 +46,8 @@ macro_rules! each {
             Reader::Libpcap($backend) => $call,
             #[cfg(target_os = "linux")]
             Reader::Ring($backend) => $call,
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Reader::PfRing($backend) => $call,
         }
     };
 }
@@ -51,6 +58,7 @@ impl LiveCapture {
         let reader = match options.backend {
             Some(Backend::Libpcap) => Reader::Libpcap(PcapCapture::open(options)?),
             Some(Backend::AfPacket) => open_ring(options)?,
+            Some(Backend::PfRing) => open_pf_ring(options)?,
             None => match open_ring(options) {
                 Err(LiveError::Unsupported { .. }) => Reader::Libpcap(PcapCapture::open(options)?),
                 opened => opened?,
@@ -70,6 +78,8 @@ impl LiveCapture {
             Reader::Libpcap(_) => Backend::Libpcap,
             #[cfg(target_os = "linux")]
             Reader::Ring(_) => Backend::AfPacket,
+            #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+            Reader::PfRing(_) => Backend::PfRing,
         }
     }
 }
@@ -85,6 +95,21 @@ fn open_ring(options: &LiveOptions) -> Result<Reader, LiveError> {
         interface: options.interface.clone(),
         backend: Backend::AfPacket,
         what: "it is a part of Linux".to_owned(),
+        way_out: "the backend libpcap can",
+    })
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+fn open_pf_ring(options: &LiveOptions) -> Result<Reader, LiveError> {
+    pf_ring::PfRingCapture::open(options).map(|capture| Reader::PfRing(Box::new(capture)))
+}
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+fn open_pf_ring(options: &LiveOptions) -> Result<Reader, LiveError> {
+    Err(LiveError::Unsupported {
+        interface: options.interface.clone(),
+        backend: Backend::PfRing,
+        what: "it is called on 64-bit Linux only".to_owned(),
         way_out: "the backend libpcap can",
     })
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use nix::poll::PollTimeout;
 use spand_proto::units::{Bytes, Micros};
@@ -15,6 +16,8 @@ pub enum Backend {
     AfPacket,
     /// libpcap: every system, every kind of interface.
     Libpcap,
+    /// PF_RING, through its vendor's library. Never chosen by itself.
+    PfRing,
 }
 
 impl Backend {
@@ -23,6 +26,7 @@ impl Backend {
         match self {
             Self::AfPacket => "af_packet",
             Self::Libpcap => "libpcap",
+            Self::PfRing => "pf_ring",
         }
     }
 }
@@ -33,10 +37,44 @@ impl fmt::Display for Backend {
     }
 }
 
+/// What PF_RING alone needs to know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PfRingOptions {
+    /// The library; a bare name is looked for where the system's libraries lie.
+    pub library: PathBuf,
+    /// The cluster whose members share the packets; `None` takes all of them.
+    pub cluster: Option<Cluster>,
+}
+
+impl Default for PfRingOptions {
+    fn default() -> Self {
+        Self { library: PathBuf::from("libpfring.so"), cluster: None }
+    }
+}
+
+/// A cluster of PF_RING: programs that share a device's packets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Cluster {
+    /// Its number.
+    pub id: u16,
+    /// How packets are shared out.
+    pub kind: ClusterKind,
+}
+
+/// How a cluster's packets are shared out: both directions of a connection to the same member.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ClusterKind {
+    /// By both addresses.
+    TwoTuple,
+    /// By addresses, ports and protocol.
+    FiveTuple,
+}
+
 /// How to capture from an interface.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct LiveOptions {
-    /// The interface's name. With libpcap `any` is all of them, never promiscuous, as Linux cooked packets.
+    /// The interface's name. With libpcap `any` is all of them, never promiscuous, as Linux cooked packets. PF_RING takes
+    /// its own names too: `zc:eth1`, `pcap:eth1`, `pcap:FILE`.
     pub interface: String,
     /// What reads it; `None` is the packet ring where it knows the interface's kind (Linux; Ethernet, loopback, raw IP),
     /// and libpcap elsewhere.
@@ -62,6 +100,8 @@ pub struct LiveOptions {
     /// How long packets may gather in a block that is not full, and how long a call may find nothing. Whole
     /// milliseconds, at least one, at most a minute.
     pub read_timeout: Micros,
+    /// What PF_RING alone needs to know.
+    pub pf_ring: PfRingOptions,
 }
 
 impl LiveOptions {
@@ -78,6 +118,7 @@ impl LiveOptions {
             immediate: false,
             promiscuous: true,
             read_timeout: Micros::from_millis(10),
+            pf_ring: PfRingOptions::default(),
         }
     }
 

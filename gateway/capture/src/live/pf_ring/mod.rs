@@ -1,0 +1,350 @@
+//! Live packets by PF_RING, through the vendor's library.
+//!
+//! A device is named as the library names it: `eth1` and `zc:eth1` need the kernel module `pf_ring.ko`, `pcap:eth1` and
+//! `pcap:FILE` do not. What each of the library's modules answers differs:
+//!
+//! | | `pcap:` | others |
+//! | --- | --- | --- |
+//! | the end of a file | -2 | does not happen |
+//! | counters | none (-7) | there |
+//! | waiting | by the second, and a read that does not wait may wait for ever | by the millisecond |
+//! | clusters | none (-7) | there |
+//!
+//! The library reports link type 1 whatever it reads, so the type is looked up beside it.
+
+mod chunk;
+mod library;
+
+use std::ffi::{CString, c_int, c_uint};
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use nix::errno::Errno;
+use spand_proto::units::Timestamp;
+
+use self::library::{Device, Library, NOT_SUPPORTED};
+use super::losses::interface_of;
+use super::{Backend, LiveError, LiveOptions};
+use crate::{LinkType, Next, Packet, PacketSource, Progress, SourceError, SourceStats};
+
+/// Counters are read when so much packet time has passed, and whenever the device is idle: a second.
+const COUNTERS_EVERY_NANOS: u64 = 1_000_000_000;
+/// Most bytes the library captures of a packet (`MAX_CAPLEN`).
+const MAX_CAPLEN: u32 = 65_600;
+/// The end of a file, from the `pcap:` module.
+const END_OF_FILE: c_int = -2;
+
+/// A device that is being captured from.
+pub(super) struct PfRingCapture {
+    name: String,
+    device: Device,
+    is_pcap: bool,
+    link_type: LinkType,
+    snap_len: usize,
+    timeout_ms: u16,
+    /// How packets come: one at a time, or in chunks.
+    chunks: Option<Chunks>,
+    packet: Vec<u8>,
+    /// The last read found nothing: wait before the next.
+    drained: bool,
+    ended: bool,
+    latest: Timestamp,
+    counters_read_at: Timestamp,
+    stats: SourceStats,
+}
+
+/// How far the chunk at hand was read.
+#[derive(Debug, Default)]
+struct Chunks {
+    at: usize,
+    nanos_per_tick: u64,
+}
+
+impl Chunks {
+    /// At the beginning of a chunk of this kind.
+    fn new(kind: c_uint) -> Result<Self, String> {
+        match chunk::nanos_per_tick(kind) {
+            Some(nanos_per_tick) => Ok(Self { at: 0, nanos_per_tick }),
+            None => Err(format!("its chunks are of kind {kind}, which is not read")),
+        }
+    }
+}
+
+impl PfRingCapture {
+    /// Opens a device. Packets are captured from here on, filtered from the first one.
+    pub(super) fn open(options: &LiveOptions) -> Result<Self, LiveError> {
+        let checked = options.checked()?;
+        let is_pcap = options.interface.starts_with("pcap:");
+        let link_type = link_type(&options.interface)?;
+        let library = Library::load(&options.pf_ring.library).map_err(|error| LiveError::NoLibrary {
+            interface: options.interface.clone(),
+            library: options.pf_ring.library.clone(),
+            message: error.to_string(),
+        })?;
+        let mut device = start(options, library, library::CHUNK_MODE)?;
+        let chunks = match device.receive_chunk() {
+            Err(NOT_SUPPORTED) => {
+                device = start(options, device.close(), 0)?;
+                None
+            }
+            Ok(kind) => {
+                Some(Chunks::new(kind).map_err(|message| unsupported(options, &message, "choose another backend"))?)
+            }
+            Err(_) => Some(Chunks::default()),
+        };
+        let mut capture = Self {
+            name: options.interface.clone(),
+            device,
+            is_pcap,
+            link_type,
+            snap_len: options.snap_len.get() as usize,
+            timeout_ms: checked.timeout_ms,
+            chunks,
+            packet: Vec::new(),
+            drained: false,
+            ended: false,
+            latest: Timestamp(0),
+            counters_read_at: Timestamp(0),
+            stats: SourceStats::default(),
+        };
+        capture.read_counters();
+        Ok(capture)
+    }
+
+    /// What the first byte of each packet belongs to.
+    pub(super) fn link_type(&self) -> LinkType {
+        self.link_type
+    }
+
+    /// The next packet's time and length on the wire; its bytes are in `packet`. `None`: nothing is there now.
+    fn receive(&mut self) -> Result<Option<(u64, u32)>, SourceError> {
+        if self.drained {
+            if !self.wait()? {
+                return Ok(None);
+            }
+        } else if self.is_pcap && self.device.poll(0) == 0 {
+            // A read would wait: say first that nothing is there, so that what came before travels on.
+            self.drained = true;
+            return Ok(None);
+        }
+        let received = if self.chunks.is_some() { self.chunked()? } else { self.slot()? };
+        self.drained = received.is_none();
+        Ok(received)
+    }
+
+    fn slot(&mut self) -> Result<Option<(u64, u32)>, SourceError> {
+        match self.device.receive(&mut self.packet, self.snap_len, self.is_pcap) {
+            Ok(packet) => Ok(Some((packet.time_ns, packet.wire_len))),
+            Err(0) => Ok(None),
+            Err(END_OF_FILE) if self.is_pcap => {
+                self.ended = true;
+                Ok(None)
+            }
+            Err(answer) => Err(self.stopped(answer)),
+        }
+    }
+
+    fn chunked(&mut self) -> Result<Option<(u64, u32)>, SourceError> {
+        loop {
+            let Some(chunks) = &mut self.chunks else { return Ok(None) };
+            let chunk = self.device.chunk();
+            if let Some(record) = chunk::record(chunk, chunks.at, chunks.nanos_per_tick) {
+                chunks.at = record.data.end;
+                let data = chunk.get(record.data).unwrap_or_default();
+                self.packet.clear();
+                self.packet.extend_from_slice(data.get(..self.snap_len).unwrap_or(data));
+                return Ok(Some((record.time_ns, record.wire_len)));
+            }
+            if chunks.at < chunk.len() {
+                // A record that does not fit its chunk hides those behind it.
+                self.stats.unreadable += 1;
+                chunks.at = chunk.len();
+            }
+            match self.device.receive_chunk() {
+                Ok(kind) => match Chunks::new(kind) {
+                    Ok(new) => *chunks = new,
+                    Err(message) => return Err(self.stopped_for(message)),
+                },
+                Err(0) => return Ok(None),
+                Err(answer) => return Err(self.stopped(answer)),
+            }
+        }
+    }
+
+    /// Waits until packets are there or the time-out has passed. False: nothing came.
+    fn wait(&mut self) -> Result<bool, SourceError> {
+        let duration = if self.is_pcap { 1 } else { self.timeout_ms.into() };
+        match self.device.poll(duration) {
+            0 => Ok(false),
+            NOT_SUPPORTED => {
+                std::thread::sleep(Duration::from_millis(1));
+                Ok(true)
+            }
+            answer if answer < 0 && Errno::last() == Errno::EINTR => Ok(false),
+            answer if answer < 0 => Err(self.stopped(answer)),
+            _ => Ok(true),
+        }
+    }
+
+    fn read_counters(&mut self) {
+        self.counters_read_at = self.latest;
+        if let Some(read) = self.device.statistics() {
+            // The library counts packets read, the source those dropped as well.
+            self.stats.received = Some(read.recv + read.drop);
+            self.stats.dropped_by_kernel = Some(read.drop);
+        }
+    }
+
+    fn stopped(&mut self, answer: c_int) -> SourceError {
+        self.stopped_for(format!("PF_RING answers {answer} ({})", Errno::last()))
+    }
+
+    fn stopped_for(&mut self, message: String) -> SourceError {
+        self.ended = true;
+        SourceError::Live { name: self.name.clone(), message }
+    }
+}
+
+/// Opens a device, sets what the options say and begins.
+fn start(options: &LiveOptions, library: Library, more_flags: u32) -> Result<Device, LiveError> {
+    let mut device = open_device(options, library, more_flags)?;
+    device.name_application();
+    if let Some(cluster) = options.pf_ring.cluster {
+        match device.set_cluster(cluster.id, cluster.kind.number()) {
+            0 => {}
+            NOT_SUPPORTED => return Err(unsupported(options, "its module knows no clusters", "leave the cluster out")),
+            answer => return Err(refused(options, &format!("the cluster {} ({answer})", cluster.id))),
+        }
+    }
+    if let Some(filter) = &options.filter {
+        let bad_filter = |message: &str| LiveError::BadFilter {
+            interface: options.interface.clone(),
+            filter: filter.clone(),
+            message: message.to_owned(),
+        };
+        let text = CString::new(filter.as_str()).map_err(|_| bad_filter("it holds a zero byte"))?;
+        if device.set_filter(&text) != 0 {
+            return Err(bad_filter("PF_RING does not take it and says no more"));
+        }
+    }
+    match device.enable() {
+        0 => Ok(device),
+        answer => Err(refused(options, &format!("to begin ({answer})"))),
+    }
+}
+
+fn open_device(options: &LiveOptions, library: Library, more_flags: u32) -> Result<Device, LiveError> {
+    let name = CString::new(options.interface.as_str()).map_err(|_| refused(options, "a name with a zero byte"))?;
+    let promiscuous = if options.promiscuous { library::PROMISC } else { 0 };
+    let flags = promiscuous | library::TIMESTAMP | library::DO_NOT_PARSE | more_flags;
+    let caplen = options.snap_len.get().min(MAX_CAPLEN);
+    Device::open(library, &name, caplen, flags).map_err(|(error, _)| match error {
+        Errno::EAFNOSUPPORT => unsupported(
+            options,
+            "the kernel module pf_ring.ko is not loaded",
+            "load it (`modprobe pf_ring`), or choose the backend af_packet",
+        ),
+        Errno::EPERM | Errno::EACCES => {
+            LiveError::NoPrivilege { interface: options.interface.clone(), message: error.to_string() }
+        }
+        error => refused(options, &format!("to open it ({error})")),
+    })
+}
+
+fn unsupported(options: &LiveOptions, what: &str, way_out: &'static str) -> LiveError {
+    let (interface, what) = (options.interface.clone(), what.to_owned());
+    LiveError::Unsupported { interface, backend: Backend::PfRing, what, way_out }
+}
+
+fn refused(options: &LiveOptions, what: &str) -> LiveError {
+    LiveError::Refused { interface: options.interface.clone(), message: format!("PF_RING refuses {what}") }
+}
+
+/// What a device's packets begin with: for a file what it says, for an interface by its hardware type.
+fn link_type(device: &str) -> Result<LinkType, LiveError> {
+    let file = device.strip_prefix("pcap:").map(Path::new).filter(|path| path.is_file());
+    if let Some(file) = file {
+        let refuse = |message: String| LiveError::Refused { interface: device.to_owned(), message };
+        let mut file = crate::open_file(file).map_err(|error| refuse(error.to_string()))?;
+        return match file.next_packet().map_err(|error| refuse(error.to_string()))? {
+            Next::Packet(packet) => Ok(packet.link_type),
+            Next::Idle | Next::End => Ok(LinkType::ETHERNET),
+        };
+    }
+    // A device of another namespace or none of the kernel's is not there; all of those are Ethernet.
+    let hardware = fs::read_to_string(format!("/sys/class/net/{}/type", interface_of(device))).ok();
+    match hardware.as_deref().map(str::trim) {
+        None | Some("1" | "772") => Ok(LinkType::ETHERNET),
+        Some(other) => Err(LiveError::Unsupported {
+            interface: device.to_owned(),
+            backend: Backend::PfRing,
+            what: format!("its hardware type {other} is not Ethernet"),
+            way_out: "the backends af_packet and libpcap can",
+        }),
+    }
+}
+
+/// `cluster_type` of `pf_ring.h`. Both directions of a connection have to come to the same reader, so only the two kinds that
+/// see to that are offered.
+impl super::ClusterKind {
+    const fn number(self) -> c_uint {
+        match self {
+            Self::TwoTuple => 2,
+            Self::FiveTuple => 4,
+        }
+    }
+}
+
+impl PacketSource for PfRingCapture {
+    fn next_packet(&mut self) -> Result<Next<'_>, SourceError> {
+        if self.ended {
+            return Ok(Next::End);
+        }
+        if self.latest.0.saturating_sub(self.counters_read_at.0) >= COUNTERS_EVERY_NANOS {
+            self.read_counters();
+        }
+        let Some((time_ns, wire_len)) = self.receive()? else {
+            self.read_counters();
+            return Ok(if self.ended { Next::End } else { Next::Idle });
+        };
+        let timestamp = if time_ns == 0 {
+            self.stats.untimed += 1;
+            now()
+        } else {
+            Timestamp(time_ns)
+        };
+        if timestamp < self.latest {
+            self.stats.backwards += 1;
+        }
+        self.latest = self.latest.max(timestamp);
+        let data = self.packet.as_slice();
+        self.stats.packets += 1;
+        self.stats.bytes += data.len() as u64;
+        let wire_len = wire_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
+        Ok(Next::Packet(Packet { timestamp, link_type: self.link_type, wire_len, interface: 0, source: 0, data }))
+    }
+
+    fn stats(&self) -> SourceStats {
+        self.stats
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        None
+    }
+}
+
+fn now() -> Timestamp {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    Timestamp(u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX))
+}
+
+impl std::fmt::Debug for PfRingCapture {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PfRingCapture").field("name", &self.name).field("stats", &self.stats).finish_non_exhaustive()
+    }
+}
