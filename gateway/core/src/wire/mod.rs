@@ -10,6 +10,7 @@ mod ieee80211;
 mod ip;
 mod link;
 mod octets;
+mod plain;
 mod reassembly;
 pub mod segment;
 mod tcp;
@@ -24,6 +25,7 @@ use spand_proto::units::Timestamp;
 
 use self::ip::IpHeader;
 use self::octets::Octets;
+use self::plain::Plain;
 use self::reassembly::{Fragment, Reassembly};
 use self::segment::Segment;
 use crate::config::Tunnels;
@@ -92,7 +94,10 @@ impl Decoder {
     /// The reason why the frame holds no usable segment.
     #[inline]
     pub fn decode(&mut self, at: Timestamp, frame: &Frame<'_>, counters: &mut Counters) -> Result<Segment, Ignored> {
-        // Nearly every frame of a mirror port takes this way, which keeps nothing but the IP header between its steps.
+        if let Some(plain) = Plain::of(frame) {
+            return Ok(plain.segment(at));
+        }
+        // Tags and IPv6: this way keeps nothing but the IP header between its steps.
         if let Some((header, octets)) = link::ethernet_to_tcp(frame) {
             return tcp::segment(at, &header, octets);
         }

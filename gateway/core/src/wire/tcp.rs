@@ -10,10 +10,10 @@ use crate::counters::Ignored;
 /// TCP's number in IP headers.
 pub(super) const PROTOCOL: u8 = 6;
 
-const HEADER_LEN_MIN: usize = 20;
+pub(super) const HEADER_LEN_MIN: usize = 20;
 /// Payload of the largest segment that an offload engine builds (BIG TCP, 512 KiB): where the IP header states no length,
 /// a frame's own length beyond that is damage.
-const PAYLOAD_LEN_MAX: u32 = 512 * 1_024;
+pub(super) const PAYLOAD_LEN_MAX: u32 = 512 * 1_024;
 
 /// Builds the segment. Checksum and urgent pointer are not used, so a capture cut behind the window field is enough.
 #[inline]
@@ -25,13 +25,8 @@ pub(super) fn segment(at: Timestamp, ip: &IpHeader, octets: Octets<'_>) -> Resul
         return Err(Ignored::Malformed);
     };
     let flags = Flags(flags);
-    let mut options = Options {
-        len: u8::try_from(header_len - HEADER_LEN_MIN).unwrap_or(u8::MAX),
-        truncated: octets.captured().len() < header_len,
-        ..Options::default()
-    };
     let end = octets.captured().len().min(header_len);
-    read_options(&mut options, octets.captured().get(HEADER_LEN_MIN..end).unwrap_or_default(), flags);
+    let listed = octets.captured().get(HEADER_LEN_MIN..end).unwrap_or_default();
     // Built in one expression, last: the segment is written where the caller wants it and not copied there.
     Ok(Segment {
         at,
@@ -44,19 +39,27 @@ pub(super) fn segment(at: Timestamp, ip: &IpHeader, octets: Octets<'_>) -> Resul
         payload_len,
         ip_id: ip.id,
         ecn: ip.ecn,
-        options,
+        options: options(header_len, octets.captured().len() < header_len, listed, flags),
     })
 }
 
-/// Reads the options as far as they were captured.
+/// The options of a header of `header_len`, of which `listed` was captured.
 #[inline]
-fn read_options(options: &mut Options, mut rest: &[u8], flags: Flags) {
+pub(super) fn options(header_len: usize, truncated: bool, listed: &[u8], flags: Flags) -> Options {
+    let len = u8::try_from(header_len.saturating_sub(HEADER_LEN_MIN)).unwrap_or(u8::MAX);
     // Almost every segment of an established connection: two fillers and the timestamps.
-    if let &[1, 1, 8, 10, v0, v1, v2, v3, e0, e1, e2, e3] = rest {
+    if let &[1, 1, 8, 10, v0, v1, v2, v3, e0, e1, e2, e3] = listed {
         let value = u32::from_be_bytes([v0, v1, v2, v3]);
-        options.timestamps = Some(Timestamps { value, echo: u32::from_be_bytes([e0, e1, e2, e3]) });
-        return;
+        let timestamps = Some(Timestamps { value, echo: u32::from_be_bytes([e0, e1, e2, e3]) });
+        return Options { timestamps, len, truncated, ..Options::default() };
     }
+    let mut options = Options { len, truncated, ..Options::default() };
+    read_options(&mut options, listed, flags);
+    options
+}
+
+/// Reads the options as far as they were captured.
+fn read_options(options: &mut Options, mut rest: &[u8], flags: Flags) {
     let syn = flags.has(Flags::SYN);
     loop {
         rest = match rest {

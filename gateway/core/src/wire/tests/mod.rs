@@ -146,6 +146,29 @@ fn what_is_not_tcp_says_why() {
 }
 
 proptest! {
+    /// The short way and the walk over all layers: one answer, also for frames that are damaged, padded or cut.
+    #[test]
+    fn a_plain_frame_is_what_the_walk_makes_of_it(
+        options in prop_oneof![Just(vec![]), Just(vec![1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9]), prop::collection::vec(any::<u8>(), 0..40)],
+        damage in prop::collection::vec((0..90_usize, any::<u8>()), 0..3),
+        (cut, beyond) in (0..100_usize, 0..100_u32),
+    ) {
+        let mut options = options;
+        options.resize(options.len().div_ceil(4) * 4, 1);
+        let mut data = ethernet(0x0800, &ipv4(6, &tcp_with(&options, 0x10)));
+        for (place, octet) in damage {
+            if let Some(place) = data.get_mut(place) {
+                *place = octet;
+            }
+        }
+        data.truncate(data.len().saturating_sub(cut / 2));
+        let frame = Frame { link_type: ETHERNET, wire_len: u32::try_from(data.len()).unwrap() + beyond, input: 0, data: &data };
+        if let Some(plain) = Plain::of(&frame) {
+            let walked = decoder(Tunnels::ALL).walk(Timestamp(1), &frame, &mut Counters::default());
+            prop_assert_eq!(Ok(plain.segment(Timestamp(1))), walked);
+        }
+    }
+
     #[test]
     fn arbitrary_octets_never_panic(
         link_type in prop_oneof![0_u16..300, any::<u16>()],
