@@ -10,8 +10,8 @@ use crate::wire::segment::Endpoint;
 pub(crate) struct Tuple {
     low: [u64; 2],
     high: [u64; 2],
-    ports: u32,
-    version: u8,
+    /// Both ports, and below them the version of IP.
+    rest: u64,
 }
 
 /// Which of a connection's two senders is meant.
@@ -36,12 +36,19 @@ impl Side {
 impl Tuple {
     /// The key of a segment's connection, and the side that sent it.
     pub(crate) fn of(source: Endpoint, destination: Endpoint) -> (Self, Side) {
+        if let (IpAddr::V4(from), IpAddr::V4(to)) = (source.address, destination.address) {
+            let from = (u64::from(from.to_bits()) << 16) | u64::from(source.port);
+            let to = (u64::from(to.to_bits()) << 16) | u64::from(destination.port);
+            let (low, high, side) = if from <= to { (from, to, Side::Low) } else { (to, from, Side::High) };
+            let rest = ((low & 0xffff) << 24) | ((high & 0xffff) << 8) | 4;
+            return (Self { low: [0, low >> 16], high: [0, high >> 16], rest }, side);
+        }
         let from = (words(source.address), source.port);
         let to = (words(destination.address), destination.port);
         let (low, high, side) = if from <= to { (from, to, Side::Low) } else { (to, from, Side::High) };
         let version = if source.address.is_ipv4() { 4 } else { 6 };
-        let ports = (u32::from(low.1) << 16) | u32::from(high.1);
-        (Self { low: low.0, high: high.0, ports, version }, side)
+        let rest = (u64::from(low.1) << 24) | (u64::from(high.1) << 8) | version;
+        (Self { low: low.0, high: high.0, rest }, side)
     }
 
     /// A hash with a secret: who does not know the seed cannot aim many tuples at one slot of the table.
@@ -49,10 +56,13 @@ impl Tuple {
     /// Multiply and fold, 128 bits at a time, as in wyhash.
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let seed = seed ^ 0xa076_1d64_78bd_642f;
+        if self.rest & 0xff == 4 {
+            let mixed = fold(((self.low[1] << 32) | self.high[1]) ^ seed, self.rest ^ 0x8ebc_6af0_9c88_c6e3);
+            return fold(mixed ^ 0x1d8e_4e27_c47d_124f, mixed.rotate_left(32) ^ seed);
+        }
         let low = fold(self.low[0] ^ seed, self.low[1] ^ 0xe703_7ed1_a0b4_28db);
         let high = fold(self.high[0] ^ low, self.high[1] ^ 0x8ebc_6af0_9c88_c6e3);
-        let rest = (u64::from(self.ports) << 8) | u64::from(self.version);
-        let mixed = fold(rest ^ high ^ 0x5899_65cc_7537_4cc3, seed ^ low);
+        let mixed = fold(self.rest ^ high ^ 0x5899_65cc_7537_4cc3, seed ^ low);
         // One product alone leaves neighbouring ports in even steps; the second breaks them up.
         fold(mixed ^ 0x1d8e_4e27_c47d_124f, mixed.rotate_left(32) ^ seed)
     }
@@ -87,12 +97,28 @@ impl Hasher for SeededHasher {
         self.0 = fold(self.0 ^ word, 0xe703_7ed1_a0b4_28db);
     }
 
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u16(&mut self, word: u16) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_u8(&mut self, word: u8) {
+        self.write_u64(u64::from(word));
+    }
+
+    fn write_usize(&mut self, word: usize) {
+        self.write_u64(word as u64);
+    }
+
     fn finish(&self) -> u64 {
         fold(self.0 ^ 0x1d8e_4e27_c47d_124f, 0x8ebc_6af0_9c88_c6e3)
     }
 }
 
-/// An address as two words; IPv4 and IPv6 are told apart by `Tuple::version`.
+/// An address as two words; IPv4 and IPv6 are told apart by `Tuple::rest`.
 fn words(address: IpAddr) -> [u64; 2] {
     match address {
         IpAddr::V4(v4) => [0, u64::from(v4.to_bits())],

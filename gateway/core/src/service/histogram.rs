@@ -12,6 +12,18 @@ const BINS: usize = OCTAVES * STEPS + 1;
 /// Counts are kept for two spans, the one under way and the one before: sizes of the last half to whole hour.
 pub(super) const SPAN: Micros = Micros::from_secs(1_800);
 
+/// Ends of the steps of an octave as parts of its beginning: 2^(n/8).
+const PARTS: [f64; STEPS] = [
+    1.0,
+    1.090_507_732_665_257_7,
+    1.189_207_115_002_721,
+    1.296_839_554_651_009_6,
+    std::f64::consts::SQRT_2,
+    1.542_210_825_407_940_7,
+    1.681_792_830_507_429,
+    1.834_008_086_409_342_4,
+];
+
 type Counts = [u32; BINS];
 
 /// Counts of sizes over a sliding while, of bounded size whatever comes.
@@ -67,13 +79,18 @@ impl Histogram {
 fn bin(size: Bytes) -> usize {
     let octave = size.0.max(1).ilog2();
     let from = (octave.saturating_sub(FIRST_OCTAVE) as usize) * STEPS;
-    (from..=from + STEPS).find(|&bin| size <= end(bin)).unwrap_or(BINS - 1).min(BINS - 1)
+    if from >= BINS - 1 {
+        return BINS - 1;
+    }
+    (from..=from + STEPS).find(|&bin| size <= end(bin)).unwrap_or(BINS - 1)
 }
 
 /// The largest size of a step.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most 2^40, and never negative")]
 fn end(bin: usize) -> Bytes {
-    Bytes(2f64.powf(f64::from(FIRST_OCTAVE) + bin as f64 / STEPS as f64).floor() as u64)
+    let (octave, step) = (FIRST_OCTAVE as usize + bin / STEPS, bin % STEPS);
+    let part = PARTS.get(step).copied().unwrap_or(1.0);
+    Bytes((part * (1_u64 << octave) as f64) as u64)
 }
 
 #[cfg(test)]
@@ -95,6 +112,14 @@ mod tests {
         assert_eq!(filled(&[]).quantile(), None);
         assert_eq!(filled(&[u64::MAX]).quantile(), Some(Bytes(1 << 40)));
         assert_eq!(filled(&[0, 1]).quantile(), Some(Bytes(64)));
+    }
+
+    #[test]
+    fn the_steps_are_eighths_of_an_octave() {
+        for bin in 0..BINS {
+            let end_of_it = 2f64.powf(f64::from(FIRST_OCTAVE) + bin as f64 / STEPS as f64).floor();
+            assert_eq!((end(bin).0 as f64).to_bits(), end_of_it.to_bits(), "{bin}");
+        }
     }
 
     #[test]
