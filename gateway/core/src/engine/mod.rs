@@ -106,7 +106,7 @@ impl Engine {
         if leaps {
             self.counters.ignore(Ignored::TimeForwards);
         }
-        let clock = self.clock_at(now);
+        let clock = if leaps { self.now } else { self.now.max(now) };
         // Once per tick is as fine as the timers are.
         if clock.0 >> TICK_BITS != self.now.0 >> TICK_BITS || self.networks_wait {
             self.advance(clock);
@@ -114,9 +114,10 @@ impl Engine {
         }
         self.now = clock;
         self.leap = leaps.then_some(now);
-        match self.decoder.decode(now, frame, &mut self.counters) {
-            Ok(segment) => self.handle_segment(&segment, frame.input),
-            Err(reason) => self.counters.ignore(reason),
+        // Looked at where it was decoded to: taken out it would be copied.
+        match &self.decoder.decode(now, frame, &mut self.counters) {
+            Ok(segment) => self.handle_segment(segment, frame.input),
+            Err(reason) => self.counters.ignore(*reason),
         }
         self.take_network_events();
     }
@@ -218,20 +219,20 @@ impl Engine {
     fn handle_segment(&mut self, segment: &Segment, input: u32) {
         self.counters.segments += 1;
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
-        let found = self.flows.find(&tuple);
-        let reused = found
-            .and_then(|key| self.flows.get_mut(key))
-            .is_some_and(|connection| connection.is_reused_by(side, segment));
-        if reused && let Some(key) = found {
+        let mut found = self.flows.find(&tuple);
+        if segment.flags.has(Flags::SYN)
+            && let Some(key) = found
+            && self.flows.get(key).is_some_and(|connection| connection.is_reused_by(side, segment))
+        {
             self.end(key);
+            found = None;
         }
-        let Some(key) = found.filter(|_| !reused).or_else(|| self.open(tuple, side, segment)) else { return };
+        let Some(key) = found.or_else(|| self.open(tuple, side, segment)) else { return };
         self.take(key, side, segment, input);
     }
 
     fn take(&mut self, key: Key, side: Side, segment: &Segment, input: u32) {
         let Self { config, prefixes, flows, networks, ledger, hosts, services, counters, now, .. } = self;
-        let Some(connection) = flows.get_mut(key) else { return };
         let place = Place { input, frame: counters.frames };
         let mut context = Context {
             limits: &config.limits,
@@ -244,16 +245,18 @@ impl Engine {
             findings: networks,
             now: *now,
         };
-        let reaction = connection.take(side, segment, place, &mut context);
-        let idleness = connection.idleness();
+        let take = |connection: &mut Connection| {
+            let reaction = connection.take(side, segment, place, &mut context);
+            (reaction, connection.idleness())
+        };
+        let Some(reaction) = flows.take(key, *now, take) else { return };
+        if let Some(deadline) = reaction.look_at {
+            flows.arm(key, deadline);
+        }
         if let Some((host, trigger)) = reaction.imminent {
             let (sender, receiver) = (segment.source, segment.destination);
             let (host, remote) = if host == side { (sender, receiver) } else { (receiver, sender) };
             self.announce(host, remote, trigger);
-        }
-        self.flows.touch(key, self.now, idleness);
-        if let Some(deadline) = reaction.look_at {
-            self.flows.arm(key, deadline);
         }
     }
 

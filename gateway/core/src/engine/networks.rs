@@ -89,7 +89,14 @@ impl Engine {
     }
 
     /// Passes on what the tables of networks and services have to tell.
+    #[inline]
     pub(super) fn take_network_events(&mut self) {
+        if self.networks.take_stirred() || self.services.has_events() {
+            self.pass_events();
+        }
+    }
+
+    fn pass_events(&mut self) {
         while let Some(event) = self.networks.poll_event() {
             self.tell(event);
         }

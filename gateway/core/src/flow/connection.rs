@@ -5,6 +5,9 @@ use spand_proto::units::Timestamp;
 use crate::counters::Ignored;
 use crate::event::Trigger;
 use crate::flow::findings::Context;
+use crate::flow::handshake::window_shift;
+use crate::flow::party::Party;
+use crate::flow::passing::Passing;
 use crate::flow::report::DirectionReport;
 use crate::flow::sample::ConnectionId;
 use crate::flow::sender::Sender;
@@ -47,11 +50,12 @@ pub(crate) struct Place {
 pub(crate) struct Connection {
     id: ConnectionId,
     roles: [Role; 2],
-    /// Boxed: what a connection that is over leaves in the table is small.
-    senders: [Option<Box<Sender>>; 2],
+    parties: [Option<Party>; 2],
+    /// The shifts of the windows that they announce, where known.
+    shifts: [Option<u8>; 2],
     stage: Stage,
     /// How many of its sides sent anything, of those whose senders are gone.
-    sent: usize,
+    sent: u8,
     reports: bool,
 }
 
@@ -67,7 +71,7 @@ pub(crate) struct Reaction {
 impl Connection {
     /// A connection whose sides have `roles`, in the order of [`Side`].
     pub(crate) fn new(id: ConnectionId, roles: [Role; 2], reports: bool) -> Self {
-        Self { id, roles, senders: [None, None], stage: Stage::Opening, sent: 0, reports }
+        Self { id, roles, parties: [None, None], shifts: [None, None], stage: Stage::Opening, sent: 0, reports }
     }
 
     /// How long it may be silent.
@@ -82,7 +86,7 @@ impl Connection {
 
     /// The replica of the window of the sender on `side`, where it is followed.
     pub(crate) fn replica(&self, side: Side) -> Option<&Shadow> {
-        self.sender(side)?.replica()
+        self.party(side)?.sender()?.replica()
     }
 
     /// Whether `segment`, sent by `side`, opens another connection with the same addresses and ports: a SYN with another
@@ -95,11 +99,11 @@ impl Connection {
             // An answer, too: the tap may have missed the SYN before it.
             return true;
         }
-        let Some(sender) = self.sender(side) else {
+        let Some(sender) = self.party(side) else {
             // Its peer was seen alone so far: a SYN that answers belongs to it, another one to it only while it opens.
             return !segment.flags.has(Flags::ACK) && self.stage == Stage::Closed;
         };
-        match sender.syn {
+        match sender.syn() {
             Some(syn) if syn.isn == segment.seq => false,
             Some(_) => !segment.flags.has(Flags::ACK) || self.stage == Stage::Closed,
             None => !segment.flags.has(Flags::ACK) && (sender.has_sent() || self.stage == Stage::Closed),
@@ -107,20 +111,21 @@ impl Connection {
     }
 
     /// Takes a segment sent by `side`.
+    #[inline(never)]
     pub(crate) fn take(&mut self, side: Side, segment: &Segment, place: Place, context: &mut Context<'_>) -> Reaction {
         if self.is_over() {
             // Its last words, once more.
             return Reaction::default();
         }
-        self.ensure_senders(side, segment, place);
-        let scale = self.window_shift(side, segment);
-        let [low, high] = &mut self.senders;
-        let (sender, mut peer) = match side {
-            Side::Low => (low.as_deref_mut(), high.as_deref_mut()),
-            Side::High => (high.as_deref_mut(), low.as_deref_mut()),
+        self.ensure_parties(side, segment, place);
+        let syn = segment.flags.has(Flags::SYN);
+        let [low, high] = &mut self.parties;
+        let (sender, mut peer, shift) = match side {
+            Side::Low => (low.as_mut(), high.as_mut(), self.shifts[0]),
+            Side::High => (high.as_mut(), low.as_mut(), self.shifts[1]),
         };
         let Some(sender) = sender else { return Reaction::default() };
-        for silent in [&mut *sender].into_iter().chain(peer.as_deref_mut()) {
+        for silent in [&mut *sender].into_iter().chain(peer.as_deref_mut()).filter_map(Party::sender_mut) {
             silent.end_by_silence(context.now, context);
         }
         let copy = sender.is_copy(segment);
@@ -132,19 +137,23 @@ impl Connection {
         if copy {
             context.counters.ignore(Ignored::DuplicateCopy);
         } else if let Some(peer) = peer.as_deref_mut() {
-            peer.acknowledge(segment, scale, context);
+            // A SYN's own window is not shifted.
+            peer.acknowledge(segment, if syn { Some(0) } else { shift }, context);
         }
         sender.send(segment, copy, context);
-        if segment.flags.has(Flags::SYN)
+        if syn
             && let Some(peer) = peer.as_deref_mut()
-            && let (Some(own), Some(other)) = (sender.syn, peer.syn)
+            && let (Some(own), Some(other)) = (sender.syn(), peer.syn())
         {
             let (reaction, peer_reaction) = (peer.handshake_rtt(), sender.handshake_rtt());
             sender.agree(&own, &other, reaction, segment.at);
             peer.agree(&other, &own, peer_reaction, segment.at);
         }
-        let look_at = peer.and_then(|peer| peer.end_or_await_silence(segment.at, context));
+        let look_at = peer.and_then(Party::sender_mut).and_then(|peer| peer.end_or_await_silence(segment.at, context));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) || self.stage != Stage::Established {
+            if syn {
+                self.settle_shifts();
+            }
             self.advance_stage(segment, context);
         }
         let imminent = self.imminent(side, imminent);
@@ -154,7 +163,7 @@ impl Connection {
     /// Looks whether a transfer has ended by silence; returns when to look next.
     pub(crate) fn look(&mut self, now: Timestamp, context: &mut Context<'_>) -> Option<Timestamp> {
         let mut next = None;
-        for sender in self.senders.iter_mut().flatten() {
+        for sender in self.parties.iter_mut().flatten().filter_map(Party::sender_mut) {
             match sender.silence_ends_at() {
                 Some(deadline) if deadline <= now => sender.end_transfer(deadline, context),
                 Some(deadline) => next = Some(next.map_or(deadline, |next: Timestamp| next.min(deadline))),
@@ -169,64 +178,59 @@ impl Connection {
         if self.sides_that_sent() < 2 {
             context.counters.connections_one_sided += 1;
         }
-        self.senders.map(|sender| sender?.finish(at, context))
+        self.parties.map(|party| party?.finish(at, context))
     }
 
     fn sides_that_sent(&self) -> usize {
-        self.sent.max(self.senders.iter().flatten().filter(|sender| sender.has_sent()).count())
+        usize::from(self.sent).max(self.parties.iter().flatten().filter(|party| party.has_sent()).count())
     }
 
     /// Whether it is closed and its senders are gone.
     fn is_over(&self) -> bool {
-        self.stage == Stage::Closed && self.senders.iter().all(Option::is_none)
+        self.stage == Stage::Closed && self.parties.iter().all(Option::is_none)
     }
 
-    fn sender(&self, side: Side) -> Option<&Sender> {
-        let [low, high] = &self.senders;
+    fn party(&self, side: Side) -> Option<&Party> {
+        let [low, high] = &self.parties;
         match side {
-            Side::Low => low.as_deref(),
-            Side::High => high.as_deref(),
+            Side::Low => low.as_ref(),
+            Side::High => high.as_ref(),
         }
     }
 
-    fn sender_mut(&mut self, side: Side) -> Option<&mut Sender> {
-        let [low, high] = &mut self.senders;
+    fn party_mut(&mut self, side: Side) -> &mut Option<Party> {
+        let [low, high] = &mut self.parties;
         match side {
-            Side::Low => low.as_deref_mut(),
-            Side::High => high.as_deref_mut(),
+            Side::Low => low,
+            Side::High => high,
         }
     }
 
     /// Makes the sender of `side`, and its peer where the segment acknowledges something of it.
-    fn ensure_senders(&mut self, side: Side, segment: &Segment, place: Place) {
-        if self.sender(side).is_none() {
-            let sender = self.new_sender(side, segment.seq, [segment.source, segment.destination], segment);
-            self.put_sender(side, sender);
+    fn ensure_parties(&mut self, side: Side, segment: &Segment, place: Place) {
+        if self.party(side).is_none() {
+            let party = self.new_party(side, segment.seq, [segment.source, segment.destination], segment);
+            *self.party_mut(side) = Some(party);
         }
         let other = side.other();
         if let Some(ack) = segment.ack
-            && self.sender(other).is_none()
+            && self.party(other).is_none()
         {
-            let sender = self.new_sender(other, ack, [segment.destination, segment.source], segment);
-            self.put_sender(other, sender);
+            let party = self.new_party(other, ack, [segment.destination, segment.source], segment);
+            *self.party_mut(other) = Some(party);
         }
-        if let Some(sender) = self.sender_mut(side).filter(|sender| !sender.has_sent()) {
-            sender.place_first(segment, place);
-        }
-    }
-
-    fn put_sender(&mut self, side: Side, sender: Box<Sender>) {
-        let [low, high] = &mut self.senders;
-        match side {
-            Side::Low => *low = Some(sender),
-            Side::High => *high = Some(sender),
+        if let Some(party) = self.party_mut(side).as_mut().filter(|party| !party.has_sent()) {
+            party.place_first(segment, place);
         }
     }
 
-    fn new_sender(&self, side: Side, number: u32, [own, peer]: [Endpoint; 2], segment: &Segment) -> Box<Sender> {
+    fn new_party(&self, side: Side, number: u32, [own, peer]: [Endpoint; 2], segment: &Segment) -> Party {
         let follow = self.role(side).follow.then_some(self.id);
         let report = self.reports.then(|| Box::new(DirectionReport::new(self.id, own, peer, segment.at)));
-        Box::new(Sender::new(number, follow, !segment.flags.has(Flags::SYN), report))
+        if follow.is_none() && report.is_none() {
+            return Party::Passing(Box::new(Passing::new(number)));
+        }
+        Party::Rebuilt(Box::new(Sender::new(number, follow, !segment.flags.has(Flags::SYN), report)))
     }
 
     fn role(&self, side: Side) -> Role {
@@ -237,34 +241,23 @@ impl Connection {
         }
     }
 
-    /// The shift of the window in `segment` (RFC 7323 section 2.2): none in a SYN; otherwise that of the sender's SYN where
-    /// both SYNs had one.
-    fn window_shift(&self, side: Side, segment: &Segment) -> Option<u8> {
-        if segment.flags.has(Flags::SYN) {
-            return Some(0);
-        }
-        let syn = |side| self.sender(side).and_then(|sender| sender.syn);
-        let shift = |side| syn(side).and_then(|syn| syn.offer).map(|offer| offer.window_scale);
-        match (shift(side), shift(side.other())) {
-            (Some(None), _) | (_, Some(None)) => Some(0),
-            (Some(own), Some(_)) => own,
-            // An answer has the option only where the SYN had it.
-            (Some(own), None) => own.filter(|_| syn(side).is_some_and(|syn| syn.is_answer)),
-            (None, _) => None,
-        }
+    /// A SYN came: what both ends said of their windows holds from here on.
+    fn settle_shifts(&mut self) {
+        let [low, high] = [Side::Low, Side::High].map(|side| self.party(side).and_then(Party::syn));
+        self.shifts = [window_shift(low, high), window_shift(high, low)];
     }
 
     /// Follows opening and closing; what is over ends its transfers and gives its memory back.
     fn advance_stage(&mut self, segment: &Segment, context: &mut Context<'_>) {
-        let count = |is: fn(&Sender) -> bool| self.senders.iter().flatten().filter(|sender| is(sender)).count();
+        let count = |is: fn(&Party) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
         let reset = segment.flags.has(Flags::RST);
         self.stage = match self.stage {
-            _ if reset || count(Sender::has_finished) == 2 => Stage::Closed,
+            _ if reset || count(Party::has_finished) == 2 => Stage::Closed,
             Stage::Opening if !segment.flags.has(Flags::SYN) && segment.ack.is_some() => Stage::Established,
             stage => stage,
         };
-        if reset || (self.stage == Stage::Closed && count(Sender::is_closed) == 2) {
-            for sender in self.senders.iter_mut().flatten() {
+        if reset || (self.stage == Stage::Closed && count(Party::is_closed) == 2) {
+            for sender in self.parties.iter_mut().flatten().filter_map(Party::sender_mut) {
                 sender.end_transfer(segment.at, context);
                 sender.release(context);
                 // After a reset, which may be forged, data is taken in mid-stream; nothing comes after both ends have closed.
@@ -273,18 +266,18 @@ impl Connection {
                 }
             }
             if !self.reports && !reset {
-                self.sent = self.sides_that_sent();
-                self.senders = [None, None];
+                self.sent = u8::try_from(self.sides_that_sent()).unwrap_or(u8::MAX);
+                self.parties = [None, None];
             }
         }
     }
 
     /// Whether `segment` announces that its sender (a SYN) or its receiver is about to start sending.
-    fn trigger(segment: &Segment, now: Timestamp, peer: Option<&Sender>) -> Option<Trigger> {
+    fn trigger(segment: &Segment, now: Timestamp, peer: Option<&Party>) -> Option<Trigger> {
         if segment.flags.has(Flags::SYN) {
             return segment.ack.is_none().then_some(Trigger::ActiveOpen);
         }
-        let wakes = segment.payload_len > 0 && peer.is_some_and(|peer| peer.is_idle(now));
+        let wakes = segment.payload_len > 0 && peer.and_then(Party::sender).is_some_and(|peer| peer.is_idle(now));
         wakes.then_some(Trigger::Idle)
     }
 

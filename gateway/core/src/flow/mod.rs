@@ -12,9 +12,13 @@ pub(crate) mod push_ledger;
 pub(crate) mod table;
 pub(crate) mod tuple;
 
+mod announced;
 mod copies;
 mod coverage;
 mod followed;
+mod handshake;
+mod party;
+mod passing;
 mod recovery;
 mod rtt;
 mod said;

@@ -99,6 +99,11 @@ impl ServiceTable {
         self.events.pop_front()
     }
 
+    /// Whether something is to be told.
+    pub(crate) fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// Every service whose quantile is known, by address and port.
     pub(crate) fn sizes(&self) -> Vec<ServiceSize> {
         let mut sizes: Vec<_> = self.places.iter().flatten().filter_map(|entry| entry.size()).collect();

@@ -151,13 +151,13 @@ impl Scoreboard {
     pub(crate) fn transmissions(&self, position: u64) -> Option<(Stamp, u8)> {
         let segment = self.segments.get(self.first_after(position))?;
         let seen = segment.start <= position && !segment.marks.has(Mark::Unseen);
-        seen.then_some((segment.stamp, segment.transmissions))
+        seen.then_some((segment.stamp(), segment.transmissions))
     }
 
     /// The first segment at or after `position` that was seen.
     pub(crate) fn first_sent_after(&self, position: u64) -> Option<Stamp> {
         let first = self.first_after(position);
-        self.segments.range(first..).find(|segment| !segment.marks.has(Mark::Unseen)).map(|segment| segment.stamp)
+        self.segments.range(first..).find(|segment| !segment.marks.has(Mark::Unseen)).map(Outstanding::stamp)
     }
 
     /// Puts a transmission of `start..end` down. Above everything sent it becomes a segment of its own, after a stand-in
@@ -168,11 +168,6 @@ impl Scoreboard {
             return Placed { merged, ..Placed::default() };
         }
         self.send_again(start, end, stamp, limit)
-    }
-
-    /// Everything below `end` was sent, and nothing of it is wanted.
-    pub(crate) fn pass_to(&mut self, end: u64) {
-        self.nxt = self.nxt.max(end);
     }
 
     /// Marks `start..end` as never to be timed: zero-window probes, whose answer waits for the receiver's application.
@@ -200,7 +195,7 @@ impl Scoreboard {
         {
             let added = segment.end - last.end;
             last.end = segment.end;
-            last.stamp = segment.stamp;
+            last.set_stamp(segment.stamp());
             last.marks.set(Mark::Untimed);
             if last.marks.has(Mark::Lost) {
                 self.lost += added;
@@ -210,8 +205,22 @@ impl Scoreboard {
             }
             return true;
         }
+        if self.segments.len() == self.segments.capacity() {
+            self.make_room();
+        }
         self.segments.push_back(segment);
         false
+    }
+
+    /// Room for a handshake at first, then for an initial window, then for twice as much.
+    #[cold]
+    fn make_room(&mut self) {
+        let more = match self.segments.capacity() {
+            0 => 2,
+            2 => 10,
+            room => room,
+        };
+        self.segments.reserve_exact(more);
     }
 
     fn send_again(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
@@ -232,17 +241,17 @@ impl Scoreboard {
                 if segment.marks.has(Mark::Unseen) {
                     segment.marks.clear(Mark::Unseen);
                     segment.marks.clear(Mark::Untimed);
-                    segment.stamp = stamp;
+                    segment.set_stamp(stamp);
                     segment.transmissions = 1;
                     if segment.marks.has(Mark::Lost) {
                         segment.marks.set(Mark::Retransmitted);
                         self.retransmitted += segment.len();
                     }
                 } else {
-                    placed.repeats = placed.repeats.or(Some(segment.stamp));
+                    placed.repeats = placed.repeats.or(Some(segment.stamp()));
                     placed.again |= segment.transmissions > 1;
                     placed.was_sacked |= segment.marks.has(Mark::Sacked);
-                    segment.stamp = stamp;
+                    segment.set_stamp(stamp);
                     segment.transmissions = segment.transmissions.saturating_add(1);
                     // What is sent again without being deemed lost is a tail loss probe, which no sender counts twice.
                     if segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted) {
@@ -260,34 +269,40 @@ impl Scoreboard {
     }
 
     /// Takes a cumulative acknowledgement of everything below `ack`, seen at `at`.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, ack: u64, at: Timestamp, min_rtt: Option<Micros>) -> CumulativeAck {
-        let mut outcome = CumulativeAck { advanced: ack.saturating_sub(self.una), ..CumulativeAck::default() };
-        if outcome.advanced == 0 {
-            return outcome;
-        }
+        if ack <= self.una { CumulativeAck::default() } else { self.advance(ack, at, min_rtt) }
+    }
+
+    fn advance(&mut self, ack: u64, at: Timestamp, min_rtt: Option<Micros>) -> CumulativeAck {
+        let mut outcome = CumulativeAck { advanced: ack - self.una, ..CumulativeAck::default() };
         self.una = ack;
         self.nxt = self.nxt.max(ack);
-        let oldest = self.segments.front().map(|segment| segment.stamp.at);
+        let oldest = self.segments.front().map(|segment| segment.sent_at);
         let mut sent_once = true;
         while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end <= ack) {
             self.segments.pop_front();
-            self.forget(&segment);
-            sent_once &= segment.transmissions == 1;
-            if segment.marks.has(Mark::Sacked) {
-                outcome.sacked_before += segment.len();
-            } else {
+            if segment.is_plain() {
                 self.rack.arrived(&segment, at, self.sacked_to, min_rtt);
+            } else {
+                self.forget(&segment);
+                sent_once &= segment.transmissions == 1;
+                if segment.marks.has(Mark::Sacked) {
+                    outcome.sacked_before += segment.len();
+                } else {
+                    self.rack.arrived(&segment, at, self.sacked_to, min_rtt);
+                }
             }
             if segment.end == ack && !segment.marks.has(Mark::Untimed) {
                 outcome.ambiguous = segment.transmissions > 1;
                 // A segment sent before a lower one waited for that one's acknowledgement, not for its own.
-                let in_order = self.acked_sent <= segment.stamp.at;
+                let in_order = self.acked_sent <= segment.sent_at;
                 if segment.transmissions == 1 && in_order {
-                    outcome.rtt = round_trip(segment.stamp.at, at);
+                    outcome.rtt = round_trip(segment.sent_at, at);
                     outcome.mistimed = outcome.rtt.is_none();
                 }
             }
-            self.acked_sent = self.acked_sent.max(segment.stamp.at);
+            self.acked_sent = self.acked_sent.max(segment.sent_at);
         }
         self.acknowledge_part_of_head(ack, &mut outcome);
         if sent_once && outcome.rtt.is_some() && outcome.sacked_before == 0 {
@@ -302,7 +317,7 @@ impl Scoreboard {
     fn acknowledge_part_of_head(&mut self, ack: u64, outcome: &mut CumulativeAck) {
         let Some(head) = self.segments.front().copied().filter(|head| head.start < ack) else { return };
         self.forget(&head);
-        self.acked_sent = self.acked_sent.max(head.stamp.at);
+        self.acked_sent = self.acked_sent.max(head.sent_at);
         let mut rest = head;
         rest.start = ack;
         rest.marks.set(Mark::Untimed);

@@ -33,25 +33,27 @@ pub(crate) struct PathTimes {
 
 impl Rack {
     /// `segment` arrived, as an acknowledgement at `at` says; `sacked_to` is the highest byte that had before.
+    #[inline]
     pub(super) fn arrived(&mut self, segment: &Outstanding, at: Timestamp, sacked_to: u64, min_rtt: Option<Micros>) {
         if segment.marks.has(Mark::Unseen) {
             return;
         }
         let again = segment.transmissions > 1;
         self.reordered |= !again && segment.end < sacked_to;
-        let Some(rtt) = round_trip(segment.stamp.at, at) else { return };
+        if (segment.sent_at, segment.end) <= (self.sent, self.end) {
+            return;
+        }
+        let Some(rtt) = round_trip(segment.sent_at, at) else { return };
         // Sooner than the path allows: it was an earlier transmission that arrived.
         if again && min_rtt.is_some_and(|least| rtt < least) {
             return;
         }
-        if (segment.stamp.at, segment.end) > (self.sent, self.end) {
-            (self.sent, self.end, self.rtt) = (segment.stamp.at, segment.end, rtt);
-        }
+        (self.sent, self.end, self.rtt) = (segment.sent_at, segment.end, rtt);
     }
 
     /// Whether it was sent after `segment`.
     fn is_after(&self, segment: &Outstanding) -> bool {
-        (segment.stamp.at, segment.end) < (self.sent, self.end)
+        (segment.sent_at, segment.end) < (self.sent, self.end)
     }
 
     fn patience(&self, path: &PathTimes, sacked_segments: usize) -> Micros {
@@ -66,13 +68,19 @@ impl Rack {
 impl Scoreboard {
     /// Marks as lost what was sent before something that has arrived by `at`, by more than reordering explains; what was sent
     /// again and is lost again, too.
+    #[inline]
     pub(crate) fn deem_lost_by_time(&mut self, at: Timestamp, path: &PathTimes) {
-        let rack = self.rack;
-        let all = self.repeats_unsettled_since <= rack.sent;
+        let all = self.repeats_unsettled_since <= self.rack.sent;
         let from = if all { 0 } else { self.first_after(self.settled_to) };
-        if !all && self.segments.get(from).is_none_or(|first| is_first(first) && !rack.is_after(first)) {
+        if !all && self.segments.get(from).is_none_or(|first| is_first(first) && !self.rack.is_after(first)) {
             return;
         }
+        self.walk_unsettled(from, all, at, path);
+    }
+
+    /// Walks the window from the segment numbered `from`; with `all`, past those that were sent in order, too.
+    fn walk_unsettled(&mut self, from: usize, all: bool, at: Timestamp, path: &PathTimes) {
+        let rack = self.rack;
         let sacked_segments = self.segments.iter().rev().filter(|segment| segment.marks.has(Mark::Sacked));
         let sacked_segments =
             if path.recovering || self.sacked == 0 { 0 } else { sacked_segments.take(DUP_THRESH).count() };
@@ -94,11 +102,11 @@ impl Scoreboard {
             if segment.marks.has(Mark::Sacked) || waiting {
                 continue;
             }
-            if !sent_before || at.since(segment.stamp.at) < overdue {
+            if !sent_before || at.since(segment.sent_at) < overdue {
                 if is_first(segment) {
                     settled_to = settled_to.or(Some(segment.start));
                 } else {
-                    repeats = repeats.min(segment.stamp.at);
+                    repeats = repeats.min(segment.sent_at);
                 }
                 continue;
             }

@@ -32,14 +32,18 @@ impl Stamp {
 }
 
 /// A segment that is not yet cumulatively acknowledged, SYN and FIN counting one byte each.
+///
+/// Flat: as a field of its own [`Stamp`] would take the room of its padding, too, and there are many of these.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outstanding {
     /// Position of its first byte.
     pub(crate) start: u64,
     /// Position after its last.
     pub(crate) end: u64,
-    /// Its last transmission.
-    pub(crate) stamp: Stamp,
+    /// When it was sent last.
+    pub(crate) sent_at: Timestamp,
+    ts_value: u32,
+    ip_id: u16,
     /// Transmissions seen at the tap.
     pub(crate) transmissions: u8,
     /// What is known of it.
@@ -86,7 +90,8 @@ impl Marks {
 impl Outstanding {
     /// A segment sent for the first time.
     pub(crate) fn new(start: u64, end: u64, stamp: Stamp) -> Self {
-        Self { start, end, stamp, transmissions: 1, marks: Marks::default() }
+        let Stamp { at: sent_at, ts_value, ip_id } = stamp;
+        Self { start, end, sent_at, ts_value, ip_id, transmissions: 1, marks: Marks::default() }
     }
 
     /// A stand-in for bytes that must have been sent but were not seen.
@@ -94,7 +99,22 @@ impl Outstanding {
         let mut marks = Marks::default();
         marks.set(Mark::Unseen);
         marks.set(Mark::Untimed);
-        Self { start, end, stamp: Stamp::default(), transmissions: 0, marks }
+        Self { transmissions: 0, marks, ..Self::new(start, end, Stamp::default()) }
+    }
+
+    /// Its last transmission.
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp { at: self.sent_at, ts_value: self.ts_value, ip_id: self.ip_id }
+    }
+
+    /// It was sent again.
+    pub(crate) fn set_stamp(&mut self, stamp: Stamp) {
+        (self.sent_at, self.ts_value, self.ip_id) = (stamp.at, stamp.ts_value, stamp.ip_id);
+    }
+
+    /// Whether it was sent once and nothing else is known of it.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.marks.0 == 0 && self.transmissions == 1
     }
 
     /// Its bytes.

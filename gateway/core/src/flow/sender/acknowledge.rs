@@ -3,8 +3,9 @@
 use arrayvec::ArrayVec;
 use spand_proto::units::{Micros, Timestamp};
 
-use super::{Announced, Sender};
+use super::Sender;
 use crate::counters::Ignored;
+use crate::flow::announced::Announced;
 use crate::flow::findings::Context;
 use crate::flow::recovery::{AckKind, Progress};
 use crate::flow::scoreboard::PathTimes;
@@ -21,7 +22,7 @@ impl Sender {
             self.start_at(number);
         }
         let ack = self.position(number);
-        if self.has_sent() {
+        if self.report.is_some() && self.has_sent() {
             self.highest_ack = self.highest_ack.max(Some(ack));
         }
         if self.is_nonsense(ack, segment) {
@@ -29,11 +30,6 @@ impl Sender {
             return;
         }
         let window_moved = self.take_window(segment, ack, scale);
-        if !self.is_rebuilt() {
-            self.board.acknowledge(ack, segment.at, None);
-            self.acknowledged = true;
-            return;
-        }
         let outstanding = self.board.flight() > 0;
         if !outstanding && ack == self.board.una() && self.acknowledged && segment.options.sack.is_empty() {
             // Most of what the receiving side of a transfer hears: nothing is waited for, nothing is told.
@@ -102,7 +98,7 @@ impl Sender {
         };
         self.turn(&progress, pipe_before, at, context);
         let rtts = [rtt, cumulative.oldest_rtt];
-        self.tell_acked(&progress, [seen_advance, sacked_bytes, lost_bytes], rtts, at, context);
+        self.tell_acked(&progress, [seen_advance, lost_bytes], rtts, at, context);
     }
 
     /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the one to go by.
@@ -145,13 +141,14 @@ impl Sender {
 
     /// Takes the announced window; returns whether it moved.
     fn take_window(&mut self, segment: &Segment, ack: u64, shift: Option<u8>) -> bool {
-        let before = self.peer_window;
+        let announced = Some(Announced { field: segment.window, shift });
         // An acknowledgement that was overtaken announces what holds no more (RFC 9293 section 3.10.7.4, SND.WL2).
         let overtaken = self.acknowledged && ack < self.board.una();
-        if !segment.flags.has(Flags::RST) && !overtaken {
-            self.peer_window = Some(Announced { field: segment.window, shift });
+        if self.peer_window == announced || segment.flags.has(Flags::RST) || overtaken {
+            return false;
         }
-        self.peer_window.map(|window| window.field) != before.map(|window| window.field)
+        let before = std::mem::replace(&mut self.peer_window, announced);
+        before.is_none_or(|before| before.field != segment.window)
     }
 
     /// Takes SACK blocks: bytes newly held, and whether the first block tells of a duplicate (RFC 2883 section 4).
@@ -212,7 +209,7 @@ impl Sender {
     fn tell_acked(
         &mut self,
         progress: &Progress,
-        [acked_bytes, sacked_bytes, lost_bytes]: [u64; 3],
+        [acked_bytes, lost_bytes]: [u64; 2],
         [rtt, oldest_rtt]: [Option<Micros>; 2],
         at: Timestamp,
         context: &mut Context<'_>,
@@ -221,26 +218,11 @@ impl Sender {
             // The handshake's acknowledgement opens no window.
             return;
         }
-        let peer_window = self.peer_window_bytes();
         let (pipe, flight) = self.pipe_and_flight();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.shadow.on_ack(
             at,
-            &Acked {
-                acked_bytes,
-                sacked_bytes,
-                duplicate: progress.kind == AckKind::Duplicate,
-                ece: progress.ece,
-                pipe,
-                flight,
-                peer_window,
-                rtt,
-                oldest_rtt,
-                srtt: self.rtt.smoothed(),
-                min_rtt: self.rtt.min(),
-                delivered_bytes: self.delivered,
-                lost_bytes,
-            },
+            &Acked { acked_bytes, pipe, flight, rtt, oldest_rtt, delivered_bytes: self.delivered, lost_bytes },
         );
         if acked_bytes > 0 && progress.una >= followed.round_end {
             if followed.round_end > 0 {

@@ -12,11 +12,13 @@ mod send;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
+use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::connection::Place;
 use crate::flow::copies::LastPacket;
 use crate::flow::coverage::Coverage;
 use crate::flow::findings::Context;
 use crate::flow::followed::Followed;
+use crate::flow::handshake::Syn;
 use crate::flow::recovery::Recovery;
 use crate::flow::report::DirectionReport;
 use crate::flow::rtt::RttEstimator;
@@ -28,47 +30,6 @@ use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::timestamps::EchoTimer;
 use crate::wire::segment::Segment;
-
-/// A sender's own SYN.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Syn {
-    /// Initial sequence number.
-    pub(crate) isn: u32,
-    /// It answered another SYN, so an option in it was in that one, too.
-    pub(crate) is_answer: bool,
-    /// Its options; `None` where the snap length cut them.
-    pub(crate) offer: Option<Offer>,
-}
-
-/// Options of a SYN.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Offer {
-    /// Maximum segment size it accepts.
-    pub(crate) mss: Option<u16>,
-    /// Shift of the windows it announces.
-    pub(crate) window_scale: Option<u8>,
-    /// It takes SACK blocks.
-    pub(crate) sack_permitted: bool,
-    /// It uses timestamps.
-    pub(crate) timestamps: bool,
-}
-
-/// The largest window there is (RFC 7323 section 2.3).
-const LARGEST_WINDOW: u64 = 65_535 << 14;
-
-/// A window field and its shift, where that is known.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Announced {
-    field: u16,
-    shift: Option<u8>,
-}
-
-impl Announced {
-    fn bytes(self) -> Option<u64> {
-        // RFC 7323 section 2.3: more than 14 is taken for 14.
-        self.shift.map(|shift| u64::from(self.field) << shift.min(14))
-    }
-}
 
 /// A sender, from its first segment or the first acknowledgement of it on.
 #[derive(Clone, Debug)]
@@ -157,12 +118,6 @@ impl Sender {
         self.last_packet.is_some()
     }
 
-    /// Whether anything is wanted of it. Of the others, hosts outside, only what their peers' senders need is kept up:
-    /// what they announce, how far they are, and whether they have closed.
-    fn is_rebuilt(&self) -> bool {
-        self.follow.is_some() || self.report.is_some()
-    }
-
     /// Notes where its first packet stood.
     pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
         if !self.acknowledged {
@@ -238,11 +193,9 @@ impl Sender {
         self.peer_window.and_then(Announced::bytes)
     }
 
-    /// How far beyond the highest acknowledgement its data, or an acknowledgement of it, may lie: the window its peer
-    /// announces, twice over because acknowledgements may have been missed, or the largest there is while its scale is
-    /// not known. A spoofed or damaged number beyond that would make a window of up to 2 GiB.
+    /// How far beyond the highest acknowledgement its data, or an acknowledgement of it, may lie.
     fn believable_reach(&self) -> u64 {
-        self.peer_window_bytes().map_or(LARGEST_WINDOW, |window| 2 * window.max(u64::from(u16::MAX)))
+        believable_reach(self.peer_window)
     }
 
     /// Tells the replica the segment size, once there is one.

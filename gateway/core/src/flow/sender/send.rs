@@ -4,12 +4,13 @@ use std::net::SocketAddr;
 
 use spand_proto::units::{Bytes, Micros};
 
-use super::{Offer, Sender, Syn};
+use super::Sender;
 use crate::counters::Ignored;
 use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::findings::Context;
 use crate::flow::followed::{Followed, Transfer};
+use crate::flow::handshake::Syn;
 use crate::flow::said::Said;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::observation::Sent;
@@ -50,9 +51,6 @@ impl Sender {
     /// Takes a segment of this sender. `copy` where it is a second copy, which only counts.
     pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut Context<'_>) {
         let extent = self.extent(segment);
-        if !self.is_rebuilt() {
-            return self.pass(segment, &extent, copy, context);
-        }
         self.note_packet(segment, copy);
         let inserted = self.cover(&extent, context);
         self.count(segment, &extent, &inserted, copy);
@@ -72,28 +70,6 @@ impl Sender {
             self.place(segment, &extent, &inserted, context);
         } else if let Some(timestamps) = segment.options.timestamps {
             self.echo.sent_untimed(timestamps.value);
-        }
-    }
-
-    /// Follows what a sender that is not rebuilt sends: how far it came, and its SYN and FIN.
-    fn pass(&mut self, segment: &Segment, extent: &Extent, copy: bool, context: &mut Context<'_>) {
-        if copy {
-            return;
-        }
-        self.last_packet = Some(LastPacket::of(segment));
-        if segment.flags.has(Flags::SYN) {
-            self.take_syn(segment);
-        }
-        if segment.flags.has(Flags::FIN) {
-            self.fin_end = Some(extent.end);
-        }
-        if segment.flags.has(Flags::RST) {
-            return;
-        }
-        if self.acknowledged && extent.end > self.board.una() + self.believable_reach() {
-            context.counters.ignore(Ignored::BeyondWindow);
-        } else if extent.end > extent.start {
-            self.board.pass_to(extent.end);
         }
     }
 
@@ -153,23 +129,13 @@ impl Sender {
     }
 
     fn take_syn(&mut self, segment: &Segment) {
-        let options = &segment.options;
         if self.syn.is_none() && self.coverage.is_none() {
             // What came before it, a reset of an old connection perhaps, had other numbers.
             self.start_at(segment.seq);
             self.acknowledged = false;
         }
         self.syns = self.syns.saturating_add(1);
-        self.syn.get_or_insert(Syn {
-            isn: segment.seq,
-            is_answer: segment.flags.has(Flags::ACK),
-            offer: (!options.truncated).then_some(Offer {
-                mss: options.mss,
-                window_scale: options.window_scale,
-                sack_permitted: options.sack_permitted,
-                timestamps: options.timestamps.is_some(),
-            }),
-        });
+        self.syn.get_or_insert_with(|| Syn::of(segment));
     }
 
     /// Puts a segment with sequence space on the scoreboard and tells recovery and the replica.
@@ -248,8 +214,6 @@ impl Sender {
             new_bytes,
             retransmitted_bytes: segment.payload_len - new_bytes.min(segment.payload_len),
             full_sized: self.size.is_full(segment.payload_len),
-            psh: pushed,
-            fin: segment.flags.has(Flags::FIN),
             pipe,
             flight,
             peer_window: self.peer_window_bytes(),

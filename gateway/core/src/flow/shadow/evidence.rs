@@ -142,6 +142,9 @@ impl AckClock {
     ///
     /// An acknowledgement is judged when the next one arrives: more segments of its answer may follow the first.
     pub(super) fn arrive(&mut self, at: Timestamp, delivered_bytes: u64) -> Option<Steady> {
+        if self.underway.is_empty() {
+            return None;
+        }
         let mut steady = None;
         let reaction = self.reaction();
         // What comes a little early is still an answer.

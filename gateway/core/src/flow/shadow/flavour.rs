@@ -37,7 +37,7 @@ const CLEARLY_RENO: f32 = 1.0;
 /// What the packets speak for, on two scales: Reno against CUBIC, by the windows that each should have; BBR against both, by
 /// whether the sender paces and whether it backs off. That both windows are wrong alike is on neither: it speaks of the
 /// replicas, not of the sender.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Leaning {
     /// Towards Reno; below 0, towards CUBIC.
     reno: f32,
@@ -45,22 +45,34 @@ pub struct Leaning {
     bbr: f32,
     /// What the flows of the same host speak for: holds while this one's own packets say nothing.
     prior: Flavour,
+    /// The flavour to go by: asked for several times per packet, and rarely another one.
+    best: Flavour,
+}
+
+impl Default for Leaning {
+    fn default() -> Self {
+        let none = Self { reno: 0.0, bbr: 0.0, prior: Flavour::Unknown, best: Flavour::Unknown };
+        Self { best: none.weigh(), ..none }
+    }
 }
 
 impl Leaning {
     /// The flows of the same host speak for `prior`.
     pub(super) fn presume(&mut self, prior: Flavour) {
         self.prior = prior;
+        self.best = self.weigh();
     }
 
     /// How much of its window each replica was wrong by: what sets Reno and CUBIC apart counts.
     pub(super) fn compare(&mut self, reno: f64, cubic: f64) {
         self.reno = gather(self.reno, cubic.min(1.0) - reno.min(1.0));
+        self.best = self.weigh();
     }
 
     /// Something that BBR does and the others do not; below 0, the other way round.
     pub(super) fn lean_to_bbr(&mut self, by: f64) {
         self.bbr = gather(self.bbr, by);
+        self.best = self.weigh();
     }
 
     /// How far it leans towards BBR; below 0, away from it.
@@ -96,6 +108,10 @@ impl Leaning {
 
     /// The flavour to go by: on a tie CUBIC, the default of Linux, Windows and macOS; never unknown.
     pub(crate) fn best(&self) -> Flavour {
+        self.best
+    }
+
+    fn weigh(&self) -> Flavour {
         match self.verdict() {
             Flavour::Unknown => self.loss_based(),
             clear => clear,

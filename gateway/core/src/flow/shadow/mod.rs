@@ -188,6 +188,7 @@ impl Shadow {
 
     /// The flows of the same host speak for `prior`: that holds while this one's own packets say nothing.
     pub fn presume(&mut self, at: Timestamp, prior: Flavour) {
+        self.settle_end();
         self.leaning.presume(prior);
         if self.leaning.best() == Flavour::Bbr {
             self.follow_as_bbr(at);
@@ -207,6 +208,15 @@ impl Shadow {
 
     fn bytes(&self, segments: f64) -> Option<Window> {
         Window::from_bytes(segments * f64::from(self.mss))
+    }
+
+    /// The whole segments among [`Self::best_segments`].
+    fn best_whole(&self) -> f64 {
+        match (self.leaning.best(), &self.bbr) {
+            (Flavour::Bbr, Some(bbr)) => bbr.segments().floor(),
+            (Flavour::Reno, _) => f64::from(self.reno.cwnd.whole()),
+            _ => f64::from(self.cubic.cwnd.whole()),
+        }
     }
 
     fn best_segments(&self) -> f64 {

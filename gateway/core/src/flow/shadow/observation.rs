@@ -13,10 +13,6 @@ pub struct Sent {
     pub retransmitted_bytes: u32,
     /// The payload is a whole multiple of the segment size: the application had at least that much to send.
     pub full_sized: bool,
-    /// PSH was set: the application's write ended here.
-    pub psh: bool,
-    /// FIN was set.
-    pub fin: bool,
     /// Bytes in the network after this packet: outstanding, less SACKed, less deemed lost, plus retransmitted (RFC 6675).
     pub pipe: u64,
     /// Highest sequence sent less highest acknowledgement, after this packet, in bytes.
@@ -32,26 +28,14 @@ pub struct Sent {
 pub struct Acked {
     /// Advance of the cumulative acknowledgement in bytes.
     pub acked_bytes: u64,
-    /// Bytes newly SACKed.
-    pub sacked_bytes: u64,
-    /// A duplicate acknowledgement (RFC 5681 section 2).
-    pub duplicate: bool,
-    /// ECN echo.
-    pub ece: bool,
     /// Bytes in the network after it; see [`Sent::pipe`].
     pub pipe: u64,
     /// Highest sequence sent less highest acknowledgement, after it, in bytes.
     pub flight: u64,
-    /// The peer's window in bytes from the highest acknowledgement, scaled.
-    pub peer_window: Option<u64>,
     /// The round-trip time this acknowledgement measured.
     pub rtt: Option<Micros>,
     /// The time that its sender smooths: since the oldest segment it acknowledges was sent.
     pub oldest_rtt: Option<Micros>,
-    /// Smoothed round-trip time.
-    pub srtt: Option<Micros>,
-    /// Smallest round-trip time so far.
-    pub min_rtt: Option<Micros>,
     /// Bytes acknowledged or SACKed so far, each once.
     pub delivered_bytes: u64,
     /// Bytes that it shows to be lost.

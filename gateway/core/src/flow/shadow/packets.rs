@@ -6,6 +6,7 @@ use super::bbr::{Delivery, Departure};
 use super::flavour::Flavour;
 use super::observation::{Acked, Sent};
 use super::replica::Progress;
+use super::transfer::End;
 use super::{Shadow, State};
 use crate::flow::sample::Phase;
 
@@ -14,6 +15,9 @@ impl Shadow {
     pub fn on_sent(&mut self, at: Timestamp, sent: &Sent) {
         if self.mss == 0 {
             return;
+        }
+        if sent.new_bytes == 0 {
+            self.settle_end();
         }
         let idle = sent.retransmitted_bytes == 0 && sent.flight <= u64::from(sent.new_bytes);
         if idle && let Some(last) = self.last_sent {
@@ -34,7 +38,7 @@ impl Shadow {
         }
         // A first flight above the window it should have had: how large that really was is not known, and so neither
         // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
-        let window_unknown = self.first_flight && f64::from(pipe) > self.best_segments().floor();
+        let window_unknown = self.first_flight && f64::from(pipe) > self.best_whole();
         match self.state {
             State::Open if sent.new_bytes > 0 => self.weigh_pipe(sent, pipe),
             State::Recovery(_) => {
@@ -47,7 +51,8 @@ impl Shadow {
             }
             State::Open | State::Loss(_) => {}
         }
-        let outstanding = self.packets(sent.flight.saturating_add(unknown));
+        let outstanding =
+            if sent.flight == sent.pipe { pipe } else { self.packets(sent.flight.saturating_add(unknown)) };
         self.reno.usage.record(&self.reno.cwnd, outstanding, pipe, una, self.nxt);
         self.cubic.usage.record(&self.cubic.cwnd, outstanding, pipe, una, self.nxt);
         if let Some(bbr) = &mut self.bbr
@@ -65,11 +70,10 @@ impl Shadow {
             );
         }
         if sent.new_bytes > 0 {
-            let ahead = if self.phase() == Phase::SlowStart { self.packets(unknown) } else { 0 };
-            let filled = self.known && f64::from(pipe.saturating_add(ahead)) >= self.best_segments().floor();
+            let ahead = if unknown > 0 && self.phase() == Phase::SlowStart { self.packets(unknown) } else { 0 };
+            let filled = self.known && f64::from(pipe.saturating_add(ahead)) >= self.best_whole();
             self.rounds.current.filled = (self.rounds.current.filled || filled) && !window_unknown;
-            let (window, limiter, phase) = (self.best_segments(), self.limiter(), self.phase());
-            self.transfer.on_sent(window, limiter, phase, sent.pipe.saturating_add(unknown));
+            self.transfer.on_sent(sent.pipe.saturating_add(unknown));
         }
     }
 
@@ -78,6 +82,7 @@ impl Shadow {
         if self.mss == 0 {
             return;
         }
+        self.settle_end();
         let una = self.nxt.saturating_sub(acked.flight);
         if let Some(rtt) = acked.rtt {
             self.take_rtt(at, rtt, acked.oldest_rtt.unwrap_or(rtt), una);
@@ -125,18 +130,28 @@ impl Shadow {
     /// Everything outstanding at the loss is acknowledged.
     pub fn on_recovery_end(&mut self, _at: Timestamp, _pipe: u64) {
         if self.state != State::Open {
+            self.settle_end();
             self.leave_recovery();
         }
     }
 
     /// The last reduction proved wrong (DSACK, timestamps): the sender takes it back.
     pub fn on_undo(&mut self, _at: Timestamp) {
+        self.settle_end();
         self.reno.cwnd.undo();
         self.cubic.cwnd.undo();
         self.state = State::Open;
         self.pipe_at_loss = 0;
         self.rounds.forget(self.nxt);
         self.clock.break_run();
+    }
+
+    /// Takes down how the sender was when it sent the last new byte. Called before anything but new bytes changes that.
+    pub(super) fn settle_end(&mut self) {
+        if std::mem::take(&mut self.transfer.end_waits) {
+            let (window_segments, limiter, phase) = (self.best_segments(), self.limiter(), self.phase());
+            self.transfer.end = Some(End { window_segments, limiter, phase });
+        }
     }
 
     fn take_rtt(&mut self, at: Timestamp, rtt: Micros, smoothed: Micros, una: u64) {
@@ -159,7 +174,7 @@ impl Shadow {
 
     fn clock_ack(&mut self, at: Timestamp) {
         self.arrive(at);
-        let filled = f64::from(self.rounds.current.pipe_max_segments) >= self.best_segments().floor();
+        let filled = f64::from(self.rounds.current.pipe_max_segments) >= self.best_whole();
         let ends_flight = std::mem::take(&mut self.first_flight) && filled;
         self.clock.on_ack(at, self.delivered_bytes, ends_flight);
         self.arrive(at);

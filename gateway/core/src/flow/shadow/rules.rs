@@ -67,6 +67,9 @@ impl Shadow {
 
     /// Rule 1: a pipe above a window raises it.
     pub(super) fn weigh_pipe(&mut self, sent: &Sent, pipe: u32) {
+        if pipe <= self.reno.cwnd.whole().min(self.cubic.cwnd.whole()) && self.bbr.is_none() {
+            return;
+        }
         // A tail loss probe may carry one new segment beyond the window (RFC 8985 section 7.3).
         let late = match (sent.since_ack, self.rto.srtt()) {
             (Some(since), Some(srtt)) => since.0 > srtt.0.saturating_mul(2),
@@ -180,7 +183,8 @@ impl Shadow {
     /// Takes by how much of them the replicas of Reno and CUBIC were wrong. Where windows are small the two hardly differ, and a
     /// segment more or less says little.
     pub(super) fn compare(&mut self, reno: f64, cubic: f64) {
-        if self.known {
+        // Equally wrong, mostly not at all, says nothing.
+        if self.known && reno.to_bits() != cubic.to_bits() {
             let window = f64::from(self.reno.cwnd.whole().max(self.cubic.cwnd.whole()));
             let weight = ((window - ALIKE_UP_TO) / (TELLING_FROM - ALIKE_UP_TO)).clamp(0.0, 1.0);
             self.leaning.compare(reno * weight, cubic * weight);

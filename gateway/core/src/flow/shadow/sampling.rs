@@ -27,6 +27,7 @@ impl Shadow {
         if self.mss == 0 {
             return Err(Ignored::NoMss);
         }
+        self.settle_end();
         let was_known = self.known;
         if self.state == State::Open && kind != LossKind::Timeout {
             self.settle_before_loss(at, pipe_before);
@@ -42,6 +43,7 @@ impl Shadow {
     /// A loss-free one gives the window it reached, or, where the application or the receiver held it back, what it had
     /// in the network at most, as a lower bound.
     pub fn on_transfer_end(&mut self, _at: Timestamp) -> Result<ShadowSample, Ignored> {
+        self.settle_end();
         let transfer = std::mem::take(&mut self.transfer);
         if self.mss == 0 {
             return Err(Ignored::NoMss);

@@ -8,6 +8,8 @@ pub(super) struct Transfer {
     pub(super) lost: bool,
     /// As of the last new byte; `None` before the first.
     pub(super) end: Option<End>,
+    /// A new byte was sent since `end` was taken down: the sender is still as it was then.
+    pub(super) end_waits: bool,
     /// Most bytes in the network.
     pub(super) pipe_max_bytes: u64,
 }
@@ -22,8 +24,9 @@ pub(super) struct End {
 }
 
 impl Transfer {
-    pub(super) fn on_sent(&mut self, window_segments: f64, limiter: Limiter, phase: Phase, pipe_bytes: u64) {
-        self.end = Some(End { window_segments, limiter, phase });
+    /// A new byte was sent with so many in the network.
+    pub(super) fn on_sent(&mut self, pipe_bytes: u64) {
+        self.end_waits = true;
         self.pipe_max_bytes = self.pipe_max_bytes.max(pipe_bytes);
     }
 

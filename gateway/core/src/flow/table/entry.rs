@@ -10,7 +10,6 @@ use crate::flow::tuple::Tuple;
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) tuple: Tuple,
-    pub(super) hash: u64,
     /// Its last packet.
     pub(super) last_at: Timestamp,
     /// When it was put at the end of its list.

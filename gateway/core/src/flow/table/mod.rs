@@ -111,20 +111,15 @@ impl FlowTable {
     /// Adds a connection, which must not be there.
     pub(crate) fn insert(&mut self, tuple: Tuple, connection: Connection, at: Timestamp) -> Option<Key> {
         let hash = tuple.hash(self.seed);
-        let index = self.entries.insert(Entry {
-            tuple,
-            hash,
-            last_at: at,
-            queued_at: at,
-            idleness: Idleness::Other,
-            connection,
-        })?;
+        let index =
+            self.entries.insert(Entry { tuple, last_at: at, queued_at: at, idleness: Idleness::Other, connection })?;
         let place = place(index);
         if self.chains.len() <= place {
             self.chains.resize(place + 1, Chain::default());
         }
         let entries = &self.entries;
-        self.index.insert_unique(hash, index, |index| entries.get(*index).map_or(0, |entry| entry.hash));
+        self.index
+            .insert_unique(hash, index, |index| entries.get(*index).map_or(0, |entry| entry.tuple.hash(self.seed)));
         self.link_last(index, Idleness::Other);
         Some(Key(index))
     }
@@ -134,21 +129,33 @@ impl FlowTable {
         self.disarm(key);
         let entry = self.entries.remove(key.0)?;
         self.unlink(key.0, entry.idleness);
-        if let Ok(found) = self.index.find_entry(entry.hash, |index| *index == key.0) {
+        if let Ok(found) = self.index.find_entry(entry.tuple.hash(self.seed), |index| *index == key.0) {
             found.remove();
         }
         Some(entry.connection)
     }
 
-    /// Notes a packet of the connection.
-    pub(crate) fn touch(&mut self, key: Key, at: Timestamp, idleness: Idleness) {
-        let Some(entry) = self.entries.get_mut(key.0) else { return };
+    /// Gives a packet of time `at` to its connection with `take`, which also says how long it may be silent then.
+    #[inline]
+    pub(crate) fn take<T>(
+        &mut self,
+        key: Key,
+        at: Timestamp,
+        take: impl FnOnce(&mut Connection) -> (T, Idleness),
+    ) -> Option<T> {
+        let entry = self.entries.get_mut(key.0)?;
+        let (taken, idleness) = take(&mut entry.connection);
         entry.last_at = at;
-        if entry.idleness == idleness && at.since(entry.queued_at) < REQUEUE {
-            return;
+        if entry.idleness != idleness || at.since(entry.queued_at) >= REQUEUE {
+            entry.queued_at = at;
+            let before = std::mem::replace(&mut entry.idleness, idleness);
+            self.requeue(key, before, idleness);
         }
-        entry.queued_at = at;
-        let before = std::mem::replace(&mut entry.idleness, idleness);
+        Some(taken)
+    }
+
+    #[cold]
+    fn requeue(&mut self, key: Key, before: Idleness, idleness: Idleness) {
         self.unlink(key.0, before);
         self.link_last(key.0, idleness);
     }

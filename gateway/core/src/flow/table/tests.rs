@@ -49,8 +49,8 @@ fn the_one_idle_longest_is_known_after_any_order_of_packets() {
     let mut table = table(10);
     let keys = fill(&mut table, 4);
     assert_eq!(table.least_wanted(), Some(keys[0]));
-    table.touch(keys[0], at(5_000), Idleness::Established);
-    table.touch(keys[2], at(6_000), Idleness::Other);
+    table.take(keys[0], at(5_000), |_| ((), Idleness::Established)).unwrap();
+    table.take(keys[2], at(6_000), |_| ((), Idleness::Other)).unwrap();
     assert_eq!(table.least_wanted(), Some(keys[1]));
     for key in [keys[1], keys[3], keys[2]] {
         assert!(table.remove(key).is_some());
@@ -63,11 +63,11 @@ fn a_flood_of_openings_displaces_itself_and_the_established_leave_it_room() {
     let mut table = table(32);
     let keys = fill(&mut table, 32);
     for (n, key) in keys.iter().enumerate().take(29) {
-        table.touch(*key, at(1_000 + n as u64), Idleness::Established);
+        table.take(*key, at(1_000 + n as u64), |_| ((), Idleness::Established)).unwrap();
     }
     // Three opening ones, more than the reserved two: the oldest of them goes, however long others were silent.
     assert_eq!(table.least_wanted(), Some(keys[29]));
-    table.touch(keys[29], at(2_000), Idleness::Established);
+    table.take(keys[29], at(2_000), |_| ((), Idleness::Established)).unwrap();
     assert_eq!(table.least_wanted(), Some(keys[0]), "two are the reserved part: the established give way");
 }
 
@@ -75,7 +75,7 @@ fn a_flood_of_openings_displaces_itself_and_the_established_leave_it_room() {
 fn silence_ends_the_unfinished_before_the_established() {
     let mut table = table(10);
     let keys = fill(&mut table, 2);
-    table.touch(keys[0], at(2_000), Idleness::Established);
+    table.take(keys[0], at(2_000), |_| ((), Idleness::Established)).unwrap();
     assert_eq!(table.next_due(), Some(at(1).after(Micros::from_secs(120))));
     assert_eq!(table.expired(at(120_000)), None);
     assert_eq!(table.expired(at(120_001)), Some(keys[1]));

@@ -44,6 +44,8 @@ pub struct NetworkTable {
     evicted: u64,
     shared: u64,
     rtts_shared: u64,
+    /// Something was added or went since [`Self::take_stirred`] last asked.
+    stirred: bool,
 }
 
 /// One network in the table.
@@ -81,6 +83,7 @@ impl NetworkTable {
             evicted: 0,
             shared: 0,
             rtts_shared: 0,
+            stirred: false,
         }
     }
 
@@ -141,6 +144,7 @@ impl NetworkTable {
     pub fn expire(&mut self, now: Timestamp, at_most: usize) -> bool {
         for _ in 0..at_most {
             let Some(slot) = self.slots.take_due(now) else { return true };
+            self.stirred = true;
             self.age(slot, now);
         }
         self.slots.next_due().is_none_or(|due| due > now)
@@ -149,6 +153,11 @@ impl NetworkTable {
     /// When [`Self::expire`] has something to do next.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
         self.slots.next_due()
+    }
+
+    /// Whether, since this was last asked, anything came or went that has events or counters to tell.
+    pub(crate) fn take_stirred(&mut self) -> bool {
+        std::mem::take(&mut self.stirred)
     }
 
     /// The oldest event not taken yet. Each call above adds at most as many as networks it touched: take them after it.
@@ -257,6 +266,7 @@ impl NetworkTable {
 
     /// The place of a network, new where it has to be; the network refreshed longest ago makes room for it.
     fn slot(&mut self, network: Network, at: Timestamp) -> Option<Slot> {
+        self.stirred = true;
         let Some(slot) = self.slots.find(network) else {
             if let Some(oldest) = self.slots.oldest_if_full() {
                 self.evicted += 1;

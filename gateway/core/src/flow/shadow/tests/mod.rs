@@ -38,7 +38,7 @@ fn rounds(shadow: &mut Shadow, at: &mut Timestamp, delivered: &mut u64, windows:
 
 fn acked(bytes: u64, delivered_bytes: u64) -> Acked {
     let rtt = Some(RTT);
-    Acked { acked_bytes: bytes, delivered_bytes, rtt, srtt: rtt, min_rtt: rtt, ..Acked::default() }
+    Acked { acked_bytes: bytes, delivered_bytes, rtt, ..Acked::default() }
 }
 
 fn opened() -> Shadow {

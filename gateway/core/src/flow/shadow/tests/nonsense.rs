@@ -34,27 +34,16 @@ fn sent() -> impl Strategy<Value = Told> {
         |((new, again, full_sized), pipe, flight, peer_window, since_ack, kind)| {
             let new_bytes = if kind == 0 { new } else { 1_000 };
             let retransmitted_bytes = if kind == 2 { again } else { 0 };
-            let sent = Sent {
-                new_bytes,
-                retransmitted_bytes,
-                full_sized,
-                pipe,
-                flight,
-                peer_window,
-                since_ack,
-                ..Sent::default()
-            };
+            let sent = Sent { new_bytes, retransmitted_bytes, full_sized, pipe, flight, peer_window, since_ack };
             Told::Sent(sent)
         },
     )
 }
 
 fn acked() -> impl Strategy<Value = Told> {
-    (number(), number(), number(), number(), time(), number()).prop_map(
-        |(acked_bytes, sacked_bytes, pipe, flight, rtt, delivered_bytes)| {
-            Told::Acked(Acked { acked_bytes, sacked_bytes, pipe, flight, rtt, delivered_bytes, ..Acked::default() })
-        },
-    )
+    (number(), number(), number(), time(), number()).prop_map(|(acked_bytes, pipe, flight, rtt, delivered_bytes)| {
+        Told::Acked(Acked { acked_bytes, pipe, flight, rtt, delivered_bytes, ..Acked::default() })
+    })
 }
 
 fn told() -> impl Strategy<Value = Told> {

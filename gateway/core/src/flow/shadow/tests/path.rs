@@ -211,7 +211,6 @@ impl Path {
             flight: (self.next - self.una) * MSS,
             peer_window: Some(self.demand.receiver * MSS),
             since_ack: self.last_ack_us.map(|last| Micros(self.now_us - last)),
-            ..Sent::default()
         };
         self.shadow.on_sent(self.now(), &sent);
         let start = self.free_us.max(self.now_us as f64);
@@ -247,7 +246,7 @@ impl Path {
         }
         self.note_error();
         self.deem_lost();
-        self.tell(una_before, newly, timed);
+        self.tell(una_before, timed);
         self.last_ack_us = Some(self.now_us);
         self.turn(newly, arrived);
         self.fill();
@@ -280,15 +279,12 @@ impl Path {
         }
     }
 
-    fn tell(&mut self, una_before: u64, newly: u64, timed: Option<u64>) {
+    fn tell(&mut self, una_before: u64, timed: Option<u64>) {
         let advanced = self.una - una_before;
         let acked = Acked {
             acked_bytes: advanced * MSS,
-            sacked_bytes: newly.saturating_sub(advanced) * MSS,
-            duplicate: advanced == 0,
             pipe: self.pipe() * MSS,
             flight: (self.next - self.una) * MSS,
-            peer_window: Some(self.demand.receiver * MSS),
             rtt: timed.map(Micros),
             delivered_bytes: self.delivered * MSS,
             ..Acked::default()

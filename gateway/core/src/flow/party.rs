@@ -1,0 +1,120 @@
+//! One end of a connection: a sender that is rebuilt, or one that is only kept up with.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use crate::flow::connection::Place;
+use crate::flow::findings::Context;
+use crate::flow::handshake::Syn;
+use crate::flow::passing::Passing;
+use crate::flow::report::DirectionReport;
+use crate::flow::sender::Sender;
+use crate::wire::segment::Segment;
+
+/// An end of a connection. Boxed: what a connection that is over leaves in the table is small.
+#[derive(Clone, Debug)]
+pub(crate) enum Party {
+    /// Its window or its account is wanted.
+    Rebuilt(Box<Sender>),
+    /// Nothing is wanted of it.
+    Passing(Box<Passing>),
+}
+
+impl Party {
+    /// The rebuilt sender.
+    pub(crate) fn sender(&self) -> Option<&Sender> {
+        match self {
+            Self::Rebuilt(sender) => Some(sender),
+            Self::Passing(_) => None,
+        }
+    }
+
+    /// The rebuilt sender.
+    pub(crate) fn sender_mut(&mut self) -> Option<&mut Sender> {
+        match self {
+            Self::Rebuilt(sender) => Some(sender),
+            Self::Passing(_) => None,
+        }
+    }
+
+    /// Its own SYN.
+    pub(crate) fn syn(&self) -> Option<Syn> {
+        match self {
+            Self::Rebuilt(sender) => sender.syn,
+            Self::Passing(passing) => passing.syn,
+        }
+    }
+
+    /// Whether it sent anything.
+    pub(crate) fn has_sent(&self) -> bool {
+        match self {
+            Self::Rebuilt(sender) => sender.has_sent(),
+            Self::Passing(passing) => passing.has_sent(),
+        }
+    }
+
+    /// Whether it sent a FIN.
+    pub(crate) fn has_finished(&self) -> bool {
+        match self {
+            Self::Rebuilt(sender) => sender.has_finished(),
+            Self::Passing(passing) => passing.has_finished(),
+        }
+    }
+
+    /// Whether its FIN was acknowledged.
+    pub(crate) fn is_closed(&self) -> bool {
+        match self {
+            Self::Rebuilt(sender) => sender.is_closed(),
+            Self::Passing(passing) => passing.is_closed(),
+        }
+    }
+
+    /// The handshake's round trip, as far as it is the tap's from here.
+    pub(crate) fn handshake_rtt(&self) -> Option<Micros> {
+        self.sender().and_then(Sender::handshake_rtt)
+    }
+
+    /// Notes where its first packet stood.
+    pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
+        match self {
+            Self::Rebuilt(sender) => sender.place_first(segment, place),
+            Self::Passing(passing) => passing.place_first(segment),
+        }
+    }
+
+    /// Whether `segment` is a second copy of a packet of this sender.
+    pub(crate) fn is_copy(&self, segment: &Segment) -> bool {
+        match self {
+            Self::Rebuilt(sender) => sender.is_copy(segment),
+            Self::Passing(passing) => passing.is_copy(segment),
+        }
+    }
+
+    /// Takes a segment of this sender; a second copy only counts, where something does.
+    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut Context<'_>) {
+        match self {
+            Self::Rebuilt(sender) => sender.send(segment, copy, context),
+            Self::Passing(_) if copy => {}
+            Self::Passing(passing) => passing.send(segment, context),
+        }
+    }
+
+    /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
+    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut Context<'_>) {
+        match self {
+            Self::Rebuilt(sender) => sender.acknowledge(segment, scale, context),
+            Self::Passing(passing) => passing.acknowledge(segment, scale, context),
+        }
+    }
+
+    /// Both SYNs were seen: what they agree on holds. `reaction`: how long after the peer's SYN the answer passed the tap.
+    pub(crate) fn agree(&mut self, own: &Syn, peer: &Syn, reaction: Option<Micros>, at: Timestamp) {
+        if let Self::Rebuilt(sender) = self {
+            sender.agree(own, peer, reaction, at);
+        }
+    }
+
+    /// Ends it; gives the account of it where it sent anything.
+    pub(crate) fn finish(&mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
+        self.sender_mut()?.finish(at, context)
+    }
+}

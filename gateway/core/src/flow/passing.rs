@@ -1,0 +1,128 @@
+//! A sender of which nothing is wanted: what its peer's sender needs of it.
+//!
+//! A host outside is one: what it announces, how far it came and whether it has closed. Next to a rebuilt sender this is
+//! an eighth of the memory, and most packets of a mirror port have one at their other end.
+
+use crate::counters::Ignored;
+use crate::flow::announced::{Announced, believable_reach};
+use crate::flow::copies::LastPacket;
+use crate::flow::findings::Context;
+use crate::flow::handshake::Syn;
+use crate::flow::sequence::{first_position, position_near};
+use crate::wire::segment::{Flags, Segment};
+
+/// A sender that is only kept up with.
+#[derive(Clone, Debug)]
+pub(crate) struct Passing {
+    /// Highest position sent, exclusive.
+    nxt: u64,
+    /// Highest position acknowledged.
+    una: u64,
+    last_packet: Option<LastPacket>,
+    /// Its own SYN.
+    pub(crate) syn: Option<Syn>,
+    /// Position after its FIN.
+    fin_end: Option<u64>,
+    /// The window its peer announced last.
+    peer_window: Option<Announced>,
+    /// The peer acknowledged something.
+    acknowledged: bool,
+}
+
+impl Passing {
+    /// A sender of which `number` is the first sequence number known.
+    pub(crate) fn new(number: u32) -> Self {
+        let position = first_position(number);
+        Self {
+            nxt: position,
+            una: position,
+            last_packet: None,
+            syn: None,
+            fin_end: None,
+            peer_window: None,
+            acknowledged: false,
+        }
+    }
+
+    /// Whether it sent anything: a sender can be known by acknowledgements alone.
+    pub(crate) fn has_sent(&self) -> bool {
+        self.last_packet.is_some()
+    }
+
+    /// Whether it sent a FIN.
+    pub(crate) fn has_finished(&self) -> bool {
+        self.fin_end.is_some()
+    }
+
+    /// Whether its FIN was acknowledged.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.fin_end.is_some_and(|end| self.una >= end)
+    }
+
+    /// Notes where its first packet stood: until now it was known at most by an acknowledgement that was none of its own.
+    pub(crate) fn place_first(&mut self, segment: &Segment) {
+        if !self.acknowledged {
+            self.start_at(segment.seq);
+        }
+    }
+
+    /// Whether `segment` is a second copy of its last packet.
+    pub(crate) fn is_copy(&self, segment: &Segment) -> bool {
+        self.last_packet.as_ref().is_some_and(|last| last.is_copied_by(segment))
+    }
+
+    /// Takes a segment of this sender, which is no copy: how far it came, and its SYN and FIN.
+    pub(crate) fn send(&mut self, segment: &Segment, context: &mut Context<'_>) {
+        let start = position_near(self.nxt, segment.seq);
+        let end = start + u64::from(segment.seq_len());
+        self.last_packet = Some(LastPacket::of(segment));
+        if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) {
+            if segment.flags.has(Flags::SYN) && self.syn.is_none() {
+                // What came before it, a reset of an old connection perhaps, had other numbers.
+                self.start_at(segment.seq);
+                self.acknowledged = false;
+                self.syn = Some(Syn::of(segment));
+            }
+            if segment.flags.has(Flags::FIN) {
+                self.fin_end = Some(end);
+            }
+            if segment.flags.has(Flags::RST) {
+                return;
+            }
+        }
+        if self.acknowledged && end > self.una + believable_reach(self.peer_window) {
+            context.counters.ignore(Ignored::BeyondWindow);
+        } else if end > start {
+            self.nxt = self.nxt.max(end);
+        }
+    }
+
+    /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
+    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut Context<'_>) {
+        let Some(number) = segment.ack else { return };
+        if !self.has_sent() && !self.acknowledged {
+            // Known by this acknowledgement alone: the space starts here.
+            self.start_at(number);
+        }
+        let ack = position_near(self.nxt, number);
+        let ahead = ack.saturating_sub(self.nxt);
+        let reset = segment.flags.has(Flags::RST);
+        if ahead > 0 && (ahead > believable_reach(self.peer_window) || (reset && self.has_sent())) {
+            context.counters.ignore(Ignored::BeyondWindow);
+            return;
+        }
+        let overtaken = self.acknowledged && ack < self.una;
+        if !reset && !overtaken {
+            self.peer_window = Some(Announced { field: segment.window, shift: scale });
+        }
+        self.una = self.una.max(ack);
+        self.nxt = self.nxt.max(ack);
+        self.acknowledged = true;
+    }
+
+    /// Its sequence space starts at `number` after all.
+    fn start_at(&mut self, number: u32) {
+        self.una = first_position(number);
+        self.nxt = self.una;
+    }
+}
