@@ -25,7 +25,8 @@ INLINE u64 spend_size(struct sock *sk)
 	return bytes;
 }
 
-INLINE void set(struct tcp_sock *tp, const struct start *start)
+// Whether it has begun to pace a connection that was not paced.
+INLINE int set(struct tcp_sock *tp, const struct start *start)
 {
 	struct sock *sk = (struct sock *)tp;
 	tp->snd_cwnd = start->cwnd;
@@ -36,9 +37,21 @@ INLINE void set(struct tcp_sock *tp, const struct start *start)
 		// An application's own limit holds for us as well.
 		u64 most = sk->sk_max_pacing_rate;
 		sk->sk_pacing_rate = start->rate < most ? start->rate : most;
-		if (sk->sk_pacing_status == SK_PACING_NONE)
+		if (sk->sk_pacing_status == SK_PACING_NONE) {
 			sk->sk_pacing_status = SK_PACING_NEEDED;
+			return 1;
+		}
 	}
+	return 0;
+}
+
+// Only the flight of a start is paced where the connection was not: CUBIC's HyStart waits twice as long for a train of
+// acknowledgements on paced connections, and slow start then overruns queues that it would have seen.
+INLINE void end_pacing(struct sock *sk, struct connection *connection)
+{
+	connection->paced = 0;
+	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == NO_RATE)
+		sk->sk_pacing_status = SK_PACING_NONE;
 }
 
 // A segment is about to leave, and nothing is in flight: a transfer begins, or the kernel takes all that is in flight for lost.
@@ -68,7 +81,7 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 	struct start start;
 	if (!plan(tp, connection, spend_size(sk), first, &start))
 		return 0;
-	set(tp, &start);
+	connection->paced |= set(tp, &start);
 	count(first ? COUNT_STARTED : COUNT_RESTARTED);
 	return 0;
 }
@@ -82,8 +95,11 @@ INLINE void on_event(struct sock *sk, int event)
 INLINE void on_acknowledged(struct sock *sk)
 {
 	struct connection *connection = known(sk);
-	if (connection && connection->phase == PHASE_FLIGHT)
-		watch_flight((struct tcp_sock *)sk, connection);
+	if (!connection || connection->phase != PHASE_FLIGHT)
+		return;
+	watch_flight((struct tcp_sock *)sk, connection);
+	if (connection->phase == PHASE_OPEN && connection->paced)
+		end_pacing(sk, connection);
 }
 
 SEC("struct_ops")
@@ -169,7 +185,7 @@ void start_init(u64 *arguments)
 	struct start start;
 	if (!plan(tp, connection, spend_size(sk), 1, &start))
 		return;
-	set(tp, &start);
+	connection->paced |= set(tp, &start);
 	count(COUNT_STARTED);
 }
 

@@ -49,6 +49,9 @@ enum tcp_ca_event { CA_EVENT_TX_START = 0 };
 // include/uapi/linux/tcp.h: enum tcp_ca_state.
 enum { CA_RECOVERY = 3 };
 
+// sk_max_pacing_rate where nobody set it.
+#define NO_RATE (~0ul)
+
 // include/net/sock.h: enum sk_pacing.
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1 };
 

@@ -44,9 +44,6 @@ INLINE int is_reno(const char *name)
 	return name[0] == 'r' && name[1] == 'e' && name[2] == 'n' && name[3] == 'o' && !name[4];
 }
 
-// What SO_MAX_PACING_RATE is where nobody set it.
-#define NO_RATE (~0ul)
-
 // Initial window and rate by the socket's own options: no threshold, and no second start.
 INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_sock *tp,
 			     struct connection *connection, int with_window)

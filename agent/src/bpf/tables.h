@@ -105,7 +105,8 @@ struct connection {
 	u8 first_loss;	// a segment of the first flight was sent again
 	u8 compared;	// whether it is told at its end
 	u8 told;
-	u8 unused[6];
+	u8 paced; // by a start, and not before it
+	u8 unused[5];
 };
 
 // A size that an application stated, for the next transfer.
