@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
-use spand_agent::control::{Explained, Reply, Request, ask};
+use spand_agent::control::Explained;
 use tempfile::TempDir;
 
 use super::result::{Carried, Run};
@@ -37,9 +35,6 @@ pub struct Programs {
     /// Where recordings, logs and configurations stay; `None`: nowhere.
     pub keep: Option<PathBuf>,
 }
-
-/// Time that the agent gets to apply what the gateway learnt.
-const ADVICE_MAX: Duration = Duration::from_secs(6);
 
 /// A scenario's lab, running. Its programs end with the thread that built it.
 #[derive(Debug)]
@@ -154,35 +149,23 @@ impl Stage {
         Ok(answer.get("wc_segments").and_then(Value::as_u64))
     }
 
-    /// What the agent says of a connection to a site now.
-    pub fn explained(&self, site: usize, bytes: Option<u64>, mss: u64) -> Result<Explained> {
+    /// A client of a site.
+    fn client(&self, site: usize) -> Result<IpAddr> {
         let network = self.lab.networks.get(site).context("a network for each site")?;
-        let destination = *network.addresses.first().context("a client for each site")?;
-        match ask(&self.product.agent_socket(), &Request::Explain { destination, bytes, mss: Some(mss) }) {
-            Ok(Reply::Explained(explained)) => Ok(*explained),
-            Ok(other) => bail!("the agent answered another question: {other:?}"),
-            Err(failure) => bail!("the agent does not explain: {failure:?}"),
-        }
+        network.addresses.first().copied().context("a client for each site")
     }
 
-    /// Waits until the agent applies advice on all these sites, or a little: what it does not apply stays so.
+    /// What the agent says of a connection to a site now.
+    pub fn explained(&self, site: usize, bytes: Option<u64>, mss: u64) -> Result<Explained> {
+        self.product.explained(self.client(site)?, bytes, Some(mss))
+    }
+
+    /// Waits until the agent applies advice on all these sites, or a little.
     pub fn wait_for_advice(&self, sites: &[(usize, u64)]) -> Result<Vec<String>> {
-        let begin = Instant::now();
-        loop {
-            let explained: Result<Vec<Explained>> =
-                sites.iter().map(|(site, mss)| self.explained(*site, None, *mss)).collect();
-            let is_late = begin.elapsed() > ADVICE_MAX;
-            match explained {
-                Ok(explained) if is_late || explained.iter().all(|one| one.applied) => {
-                    let words = |one: &Explained| format!("{} segments ({})", one.window_segments, one.outcome);
-                    return Ok(explained.iter().map(words).collect());
-                }
-                Err(error) if is_late => return Err(error),
-                // It has just started, or has not heard of all of them yet.
-                _ => {}
-            }
-            thread::sleep(Duration::from_millis(100));
-        }
+        let place = |(site, mss): &(usize, u64)| Ok((self.client(*site)?, Some(*mss)));
+        let places: Vec<(IpAddr, Option<u64>)> = sites.iter().map(place).collect::<Result<_>>()?;
+        let explained = self.product.wait_for_advice(&places)?;
+        Ok(explained.iter().map(|one| format!("{} segments ({})", one.window_segments, one.outcome)).collect())
     }
 
     /// Starts recording at every host.

@@ -1,6 +1,7 @@
 //! The product's own programs, run as a user would run them, inside the lab's namespaces: their configuration, their start
 //! and stop, what they answer and what they set.
 
+mod advice;
 mod api;
 mod daemon;
 pub mod interrupt;

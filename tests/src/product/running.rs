@@ -18,7 +18,7 @@ use serde_json::Value;
 
 pub(super) const GRPC_PORT: u16 = 7400;
 pub(super) const HTTP_PORT: u16 = 7480;
-/// Time a program gets to become ready, and the agent to set its routes.
+/// Time a program gets to become ready.
 const READY_MAX: Duration = Duration::from_secs(10);
 
 /// The running product.
@@ -73,15 +73,6 @@ impl Product {
         self.agent = Some(Daemon::start("spand-agent", program, &arguments, &lab.server, &self.folder)?);
         self.agent_command = format!("{} {{}} --config {}", program.display(), config.display());
         Ok(())
-    }
-
-    /// Waits until the agent has set a route for every network; the initial windows they grant.
-    pub fn wait_for_routes(&mut self, lab: &Topology, networks: &[IpNet]) -> Result<BTreeMap<IpNet, u32>> {
-        wait("the agent's routes", || {
-            self.check()?;
-            let routes = initial_windows(&lab.server)?;
-            Ok(networks.iter().all(|network| routes.contains_key(network)).then_some(routes))
-        })
     }
 
     /// Prints addresses to try.

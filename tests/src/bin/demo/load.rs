@@ -14,8 +14,6 @@ use spand_tests::lab::traffic::{Client, Plan, Step};
 use spand_tests::lab::truth::FlowId;
 use spand_tests::product::interrupt;
 
-use crate::CONGESTION_CONTROL;
-
 /// Sizes that are timed before and after.
 pub(crate) const TIMED_BYTES: [u64; 4] = [10_000, 30_000, 100_000, 1_000_000];
 /// Connections per network and size in each set.
@@ -88,7 +86,7 @@ fn timed_site(site: &Site, done: &AtomicUsize) -> Result<Vec<Timed>> {
     for repeat in 0..REPEATS {
         let from = site.client(repeat)?;
         for bytes in TIMED_BYTES {
-            let transfer = Client::connect(from, site.server)?.ask(&Plan::transfer(CONGESTION_CONTROL, bytes))?;
+            let transfer = Client::connect(from, site.server)?.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes))?;
             let flow = FlowId { local: site.server, remote: transfer.local };
             timed.push(Timed { network: site.network, bytes, completion: transfer.completion, flow });
             done.fetch_add(1, Ordering::Relaxed);
@@ -106,7 +104,7 @@ pub(crate) fn learn(lab: &Topology, look: &mut dyn FnMut() -> Result<()>) -> Res
             let (from, server) = (site.client(n)?, site.server);
             workers.push(namespace.spawn("stream", move || {
                 let steps = vec![Step::Stream(LEARNING)];
-                let plan = Plan::new(CONGESTION_CONTROL, steps);
+                let plan = Plan::new(Plan::AS_THE_HOST, steps);
                 Client::connect(from, server)?.ask(&plan).map(drop)
             })?);
         }
@@ -114,7 +112,7 @@ pub(crate) fn learn(lab: &Topology, look: &mut dyn FnMut() -> Result<()>) -> Res
             let end = Instant::now() + LEARNING;
             let from = site.client(2)?;
             while Instant::now() < end {
-                Client::connect(from, site.server)?.ask(&Plan::transfer(CONGESTION_CONTROL, SHORT_BYTES))?;
+                Client::connect(from, site.server)?.ask(&Plan::transfer(Plan::AS_THE_HOST, SHORT_BYTES))?;
                 thread::sleep(SHORT_PAUSE);
             }
             Ok(())

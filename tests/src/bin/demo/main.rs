@@ -1,5 +1,5 @@
-//! The demonstration: real kernel TCP across emulated paths, the real gateway on a mirror port, the real agent applying
-//! routes, and the kernel's own windows beside what the gateway says.
+//! The demonstration: real kernel TCP across emulated paths, the real gateway on a mirror port, the real agent starting
+//! connections, and the kernel's own windows beside what the gateway says.
 //!
 //! Fails where an estimate is over 25 % from what the same rule makes of the kernel's windows. Every number printed was measured in this run.
 
@@ -8,6 +8,7 @@ mod compare;
 mod load;
 mod outcome;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,10 +18,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::Parser;
 use ipnet::IpNet;
+use spand_tests::lab::cgroup::Cgroup;
 use spand_tests::lab::path::{PathConfig, Queue, parse_rate};
 use spand_tests::lab::tap::Tap;
-use spand_tests::lab::topology::{MIRROR_DEVICE, NetworkPlan, Topology};
-use spand_tests::lab::traffic::Server;
+use spand_tests::lab::topology::{ClientNetwork, MIRROR_DEVICE, NetworkPlan, Topology};
+use spand_tests::lab::traffic::{Conduct, Server};
 use spand_tests::lab::truth::{Poller, Record};
 use spand_tests::lab::wire;
 use spand_tests::product::{AgentSetup, GatewaySetup, Mode, Product, Way, interrupt, program};
@@ -43,6 +45,9 @@ struct Arguments {
     /// The agent's program; default: beside this one
     #[arg(long, env = "SPAND_AGENT")]
     agent: Option<PathBuf>,
+    /// How the agent applies starts: its own congestion control, or routes with an initial window
+    #[arg(long, value_enum, default_value_t = Way::Bpf)]
+    way: Way,
     /// Leave everything running at the end until Ctrl-C
     #[arg(long)]
     keep: bool,
@@ -85,7 +90,17 @@ fn run(arguments: &Arguments) -> Result<()> {
     }
     let record = Record::default();
     let poller = Arc::new(Poller::start(record.clone())?);
-    let _server = Server::start(&lab.server, lab.port, CONGESTION_CONTROL, &poller)?;
+    // Chosen for the host, not by the server: what an application chose, the agent leaves alone.
+    lab.server.default_congestion_control(CONGESTION_CONTROL)?;
+    let cgroup = (arguments.way == Way::Bpf).then(|| Cgroup::make("spand-demo")).transpose()?;
+    let serve = || {
+        let conduct = Conduct { poller: Some(Arc::clone(&poller)), ..Conduct::default() };
+        Server::start_with(&lab.server, lab.port, &conduct)
+    };
+    let _server = match &cgroup {
+        Some(cgroup) => cgroup.enter(serve)?,
+        None => serve()?,
+    };
     let gateway = program(arguments.gateway.as_deref(), "spand-gateway")?;
     let mut product = Product::start_gateway(&lab, &gateway, &GatewaySetup::default(), folder)?;
     say(&format!("spand-gateway runs and listens on {MIRROR_DEVICE}"));
@@ -109,17 +124,17 @@ fn run(arguments: &Arguments) -> Result<()> {
     println!("\nAdvice by transfer size\n");
     advice::print(product.api(), &lab)?;
     println!();
-    let setup =
-        AgentSetup { way: Way::Route, mode: Mode::Careful, include: Vec::new(), cgroup: None, more: String::new() };
-    product.start_agent(&lab, &program(arguments.agent.as_deref(), "spand-agent")?, &setup)?;
-    let granted = product.wait_for_routes(&lab, &networks)?;
-    say(&format!("spand-agent runs (careful, apply = route, nothing held out) and has set {} routes", granted.len()));
+    let granted = start_agent(arguments, &mut product, &lab, cgroup.as_ref())?;
+    say(&format!("spand-agent runs (careful, apply = {}, nothing held out)", arguments.way.name()));
     let after = timed_set(&lab, &folder.join("after.pcap"), "timed, started on advice", &say)?;
 
     println!("\nInitial window really used, counted on the wire (1 MB transfers: segments before the first ACK)\n");
     outcome::print_first_flights(&networks, &before, &after, &granted);
     println!("\nCompletion time, median of {} connections, worst change first\n", load::REPEATS);
     outcome::print_times(&networks, &before, &after);
+    if arguments.way == Way::Route {
+        println!("\n  (a route sets no slow-start threshold and no pacing: growth goes on as in plain TCP)");
+    }
     let advised = compared(&product, &networks, &record)?;
     println!("\nThe shares again, now that advised connections are among those that were watched\n");
     compare::print(&advised);
@@ -148,6 +163,28 @@ fn run(arguments: &Arguments) -> Result<()> {
     compare::verdict("after the advised transfers", &advised)?;
     say("passed: every estimate is within 25 % of the same rule's on the kernel's own windows");
     Ok(())
+}
+
+/// Starts the agent and waits until it has something for every network: the windows it grants.
+fn start_agent(
+    arguments: &Arguments,
+    product: &mut Product,
+    lab: &Topology,
+    cgroup: Option<&Cgroup>,
+) -> Result<BTreeMap<IpNet, u32>> {
+    let cgroup = cgroup.map(|cgroup| cgroup.folder().to_owned());
+    let setup =
+        AgentSetup { way: arguments.way, mode: Mode::Careful, include: Vec::new(), cgroup, more: String::new() };
+    product.start_agent(lab, &program(arguments.agent.as_deref(), "spand-agent")?, &setup)?;
+    let client = |network: &ClientNetwork| network.addresses.first().map(|client| (*client, None));
+    let places: Vec<_> = lab.networks.iter().map(client).collect::<Option<_>>().context("a network without clients")?;
+    let explained = product.wait_for_advice(&places)?;
+    product.check()?;
+    if let Some(one) = explained.iter().find(|one| !one.applied) {
+        bail!("the agent applies nothing to {}: {}", one.destination, one.outcome);
+    }
+    let prefixes = lab.networks.iter().map(|network| network.plan.prefix);
+    Ok(prefixes.zip(explained.iter().map(|one| one.window_segments)).collect())
 }
 
 /// Estimates and truth at this moment, once the last connections have ended and the gateway has told.

@@ -59,9 +59,9 @@ impl Set {
 
 /// Prints the initial windows that connections really used, counted on the wire.
 pub(crate) fn print_first_flights(networks: &[IpNet], before: &Set, after: &Set, granted: &BTreeMap<IpNet, u32>) {
-    println!("  {:<18} {:>14}  {:<26} {:<26}", "network", "route says", "before (segments x times)", "after");
+    println!("  {:<18} {:>14}  {:<26} {:<26}", "network", "agent grants", "before (segments x times)", "after");
     for network in networks {
-        let says = granted.get(network).map_or("no route".to_owned(), |window| format!("initcwnd {window}"));
+        let says = granted.get(network).map_or("nothing".to_owned(), |window| format!("{window} segments"));
         let list = |set: &Set| {
             let flights = set.first_flights(*network);
             let words: Vec<String> = flights.iter().map(|(value, times)| format!("{value} x {times}")).collect();
@@ -88,9 +88,7 @@ pub(crate) fn print_times(networks: &[IpNet], before: &Set, after: &Set) {
         "  slower in {slower} of {} rows; retransmitted {again_was} of {sent_was} packets before, {again_is} of {sent_is} after",
         cells.len()
     );
-    println!(
-        "  (a route sets no slow-start threshold and no pacing: after the larger start growth goes on as in plain TCP)\n"
-    );
+    println!();
     println!(
         "  {:<18} {:>8} {:>10} {:>10} {:>8}  {:>16}  before (=) and after (#)",
         "network", "size", "before", "after", "change", "retransmissions"
