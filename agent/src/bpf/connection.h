@@ -174,8 +174,12 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		count(COUNT_RETREATED);
 		return 0;
 	}
-	network.share_half_bytes >>= halvings;
-	network.pipe_half_bytes >>= halvings;
+	if (halvings) {
+		network.share_half_bytes >>= 1;
+		network.pipe_half_bytes >>= 1;
+		// A precaution that no loss backs: not below plain TCP's start, and slow start goes on.
+		network.evidence = 0;
+	}
 
 	decide(&network, &transfer, &settings->policy, start);
 	connection->refusal = start->refusal;

@@ -1,9 +1,8 @@
 //! The retreat of a network's advice after losses in first flights (definitions, "Retreat"; `docs/decisions/retreat.md`).
 //!
-//! Three advised first flights in a row that lose halve the network's share, and so does the first of which anything is known;
-//! another one within a minute takes it away for a minute. The share grows back by a segment with each advised transfer that
-//! filled its window and lost nothing, at most one a round trip. A loss beside clean starts is taken for a random one, or for
-//! one of a neighbour's making. Pure: takes the time.
+//! Three advised first flights in a row that lose halve the network's share; another one within a minute takes it away for a
+//! minute. The share grows back by a segment with each advised transfer that filled its window and lost nothing, at most one
+//! a round trip. Other losses are taken for random ones, or for ones of a neighbour's making. Pure: takes the time.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -83,7 +82,6 @@ pub(super) struct Retreat {
     own_why_not: Option<NoEstimate>,
     /// The last advised starts, the newest in the lowest bit: whether they lost.
     lost: u32,
-    known: u32,
     newest: Timestamp,
     /// The connections of the last losses, at most [`LOSSES`], and when each was reported.
     losses: VecDeque<([SocketAddr; 2], Timestamp)>,
@@ -121,8 +119,9 @@ impl Retreat {
             (Some(Held { withdrawn: Some(_), .. }), Some(_)) => {
                 NetworkView { estimate: None, why_not: Some(NoEstimate::Retreat), ..view }
             }
+            // No loss was measured at what is a precaution: it may not bring starts below plain TCP's, nor end their slow start.
             (Some(Held { cap, .. }), Some(own)) if *cap < own.share => {
-                NetworkView { estimate: Some(Estimate { share: *cap, ..own }), ..view }
+                NetworkView { estimate: Some(Estimate { share: *cap, loss_connections: 0, ..own }), ..view }
             }
             (_, estimate) => NetworkView { estimate, ..view },
         }
@@ -131,15 +130,14 @@ impl Retreat {
     /// Takes a report.
     pub(super) fn report(&mut self, flight: &FirstFlight, now: Timestamp) -> Verdict {
         if now.since(self.newest) > SERIES_SPAN {
-            (self.lost, self.known) = (0, 0);
+            self.lost = 0;
         }
         if flight.lost && self.is_known(flight, now) {
             return Verdict::Known;
         }
-        let before = (1 << self.known.min(RUN - 1)) - 1;
+        let before = (1 << (RUN - 1)) - 1;
         let random = self.lost & before != before;
         self.lost = (self.lost << 1) | u32::from(flight.lost);
-        self.known = (self.known + 1).min(RUN);
         self.newest = now;
         if !flight.lost {
             self.grow(flight, now);

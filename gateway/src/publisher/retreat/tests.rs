@@ -59,6 +59,13 @@ impl Rig {
         rig
     }
 
+    /// The same after two starts that lost.
+    fn losing() -> Self {
+        let mut rig = Self::new(0);
+        (0..RUN - 1).for_each(|_| assert_eq!(rig.flight(true, 0, 0), Verdict::Random));
+        rig
+    }
+
     fn of_port(&self, lost: bool, began: u64) -> FirstFlight {
         let ends = [([10, 0, 0, 1], 443).into(), ([192, 0, 2, 1], self.port).into()];
         FirstFlight { ends, lost, began: Some(at(began)), advised: Segments(20), acknowledged: Bytes(100_000) }
@@ -85,9 +92,11 @@ impl Rig {
 
 #[test]
 fn a_loss_halves_and_a_second_one_within_a_minute_withdraws_for_a_minute() {
-    let mut rig = Rig::new(0);
+    let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
     assert_eq!(rig.share(), Some(20.0));
+    let loss_connections = rig.published.estimate.as_ref().map(|estimate| estimate.loss_connections);
+    assert_eq!(loss_connections, Some(0), "no loss was measured there");
     assert_eq!(rig.flight(true, 10_900, 11_500), Verdict::Known, "it began before the news were there");
     assert_eq!(rig.flight(true, 20_000, 20_100), Verdict::Withdrawn);
     assert_eq!((rig.share(), rig.published.why_not), (None, Some(NoEstimate::Retreat)));
@@ -100,7 +109,7 @@ fn a_loss_halves_and_a_second_one_within_a_minute_withdraws_for_a_minute() {
 
 #[test]
 fn two_losses_more_than_a_minute_apart_halve_twice() {
-    let mut rig = Rig::new(0);
+    let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 0, 100), Verdict::Halved);
     assert_eq!(rig.flight(true, 61_000, 61_200), Verdict::Halved);
     assert_eq!(rig.share(), Some(10.0));
@@ -108,7 +117,7 @@ fn two_losses_more_than_a_minute_apart_halve_twice() {
 
 #[test]
 fn the_share_grows_back_by_a_segment_a_round_trip_with_transfers_that_filled_their_window() {
-    let mut rig = Rig::new(0);
+    let mut rig = Rig::losing();
     rig.flight(true, 0, 100);
     rig.flight(false, 1_200, 1_300);
     rig.flight(false, 1_200, 1_349);
@@ -129,7 +138,7 @@ fn the_share_grows_back_by_a_segment_a_round_trip_with_transfers_that_filled_the
 
 #[test]
 fn an_estimate_of_the_engine_below_what_is_allowed_stands_and_an_old_retreat_is_forgotten() {
-    let mut rig = Rig::new(0);
+    let mut rig = Rig::losing();
     rig.flight(true, 0, 100);
     rig.published = rig.retreat.hold(view(12.0));
     assert_eq!(rig.share(), Some(12.0));
@@ -154,12 +163,12 @@ fn losses_beside_clean_starts_are_random_and_three_in_a_row_are_not() {
     for n in 0..10 {
         assert_ne!(rig.flight(n % 3 != 2, 1_000, 1_000), Verdict::Halved, "two of three lose");
     }
-    assert_eq!(Rig::new(1).flight(true, 300_001, 300_001), Verdict::Halved, "the clean one is too old");
+    assert_eq!(Rig::losing().flight(true, 300_001, 300_001), Verdict::Random, "those before it are too old");
 }
 
 #[test]
 fn a_loss_of_which_the_beginning_is_not_known_counts_by_the_window_it_had() {
-    let mut rig = Rig::new(0);
+    let mut rig = Rig::losing();
     let early = |rig: &mut Rig, advised, ms| {
         rig.port += 1;
         let flight = FirstFlight { began: None, advised: Segments(advised), ..rig.of_port(true, 0) };
