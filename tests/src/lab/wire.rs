@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{Limits, Tunnels};
 use spand_core::counters::Counters;
@@ -34,7 +34,7 @@ pub struct Sender {
     pub first_flight: u64,
     /// Whether that acknowledgement came; without it the flight may not have been complete.
     pub first_flight_acked: bool,
-    first: Option<u32>,
+    first: u32,
 }
 
 /// The TCP segments of a recording, in order.
@@ -58,44 +58,49 @@ pub fn read(file: &Path) -> Result<Vec<Segment>> {
     }
 }
 
-/// Every connection served from `port`, from its SYN-ACK on.
-pub fn senders(segments: &[Segment], port: u16) -> Result<BTreeMap<FlowId, Sender>> {
+/// Every connection served from `port` whose SYN-ACK was recorded; of one that was open before, nothing can be counted.
+pub fn senders(segments: &[Segment], port: u16) -> BTreeMap<FlowId, Sender> {
     let mut senders: BTreeMap<FlowId, Sender> = BTreeMap::new();
     for segment in segments {
         let (source, destination) = (address(segment.source), address(segment.destination));
         if segment.source.port == port {
-            let sender = senders.entry(FlowId { local: source, remote: destination }).or_default();
-            sender.sent(segment).with_context(|| format!("{source} to {destination}"))?;
-        } else if segment.destination.port == port {
-            let sender = senders.entry(FlowId { local: destination, remote: source }).or_default();
+            let flow = FlowId { local: source, remote: destination };
+            if segment.flags.has(Flags::SYN) {
+                senders.entry(flow).or_insert_with(|| Sender::new(segment.seq.wrapping_add(1)));
+            }
+            if let Some(sender) = senders.get_mut(&flow) {
+                sender.sent(segment);
+            }
+        } else if segment.destination.port == port
+            && let Some(sender) = senders.get_mut(&FlowId { local: destination, remote: source })
+        {
             sender.received(segment);
         }
     }
-    Ok(senders)
+    senders
 }
 
 impl Sender {
-    fn sent(&mut self, segment: &Segment) -> Result<()> {
-        if segment.flags.has(Flags::SYN) {
-            self.first.get_or_insert(segment.seq.wrapping_add(1));
-        }
+    fn new(first: u32) -> Self {
+        Self { first, ..Self::default() }
+    }
+
+    fn sent(&mut self, segment: &Segment) {
         if segment.payload_len == 0 {
-            return Ok(());
+            return;
         }
-        let first = self.first.context("data without a SYN-ACK before it")?;
         // Transfers of the lab are far shorter than the sequence space.
-        let end = u64::from(segment.seq.wrapping_sub(first)) + u64::from(segment.payload_len);
+        let end = u64::from(segment.seq.wrapping_sub(self.first)) + u64::from(segment.payload_len);
         self.data_packets += 1;
         self.retransmitted_packets += u64::from(end <= self.bytes);
         self.bytes = self.bytes.max(end);
         self.first_flight += u64::from(!self.first_flight_acked);
-        Ok(())
     }
 
     fn received(&mut self, segment: &Segment) {
         self.packets_back += 1;
-        if let (Some(first), Some(ack)) = (self.first, segment.ack) {
-            let acknowledged = u64::from(ack.wrapping_sub(first));
+        if let Some(ack) = segment.ack {
+            let acknowledged = u64::from(ack.wrapping_sub(self.first));
             self.first_flight_acked |= acknowledged > 0 && acknowledged <= self.bytes;
         }
     }

@@ -1,4 +1,5 @@
-//! The demo's transfers: the same timed set before and after, and the load from which the gateway learns.
+//! The demo's transfers: streams that fill every path all along, the same timed set among them before and after, and the
+//! short transfers from which the gateway learns as well.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +19,9 @@ use spand_tests::product::interrupt;
 pub(crate) const TIMED_BYTES: [u64; 4] = [10_000, 30_000, 100_000, 1_000_000];
 /// Connections per network and size in each set.
 pub(crate) const REPEATS: usize = 5;
-/// How long the gateway learns from a full path.
+/// Longer than the demo: its end ends the streams.
+const STREAMS: Duration = Duration::from_secs(120);
+/// How long the gateway learns.
 pub(crate) const LEARNING: Duration = Duration::from_secs(16);
 /// Time between two looks at what was learnt.
 const LOOK_PERIOD: Duration = Duration::from_secs(4);
@@ -95,20 +98,24 @@ fn timed_site(site: &Site, done: &AtomicUsize) -> Result<Vec<Timed>> {
     Ok(timed)
 }
 
-/// The load: on each path two streams and, from a third address, short transfers, for [`LEARNING`]. `look` is called every
-/// few seconds meanwhile.
-pub(crate) fn learn(lab: &Topology, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-    let mut workers = Vec::new();
+/// Fills every path: two streams on each, which nobody waits for.
+pub(crate) fn start_streams(lab: &Topology) -> Result<()> {
     for (namespace, site) in sites(lab) {
         for n in 0..2 {
             let (from, server) = (site.client(n)?, site.server);
-            workers.push(namespace.spawn("stream", move || {
-                let steps = vec![Step::Stream(LEARNING)];
-                let plan = Plan::new(Plan::AS_THE_HOST, steps);
+            namespace.spawn("stream", move || {
+                let plan = Plan::new(Plan::AS_THE_HOST, vec![Step::Stream(STREAMS)]);
                 Client::connect(from, server)?.ask(&plan).map(drop)
-            })?);
+            })?;
         }
-        workers.push(namespace.spawn("short", move || {
+    }
+    Ok(())
+}
+
+/// Short transfers from the third address of every network for [`LEARNING`]. `look` is called every few seconds meanwhile.
+pub(crate) fn learn(lab: &Topology, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+    let workers = sites(lab).map(|(namespace, site)| {
+        namespace.spawn("short", move || {
             let end = Instant::now() + LEARNING;
             let from = site.client(2)?;
             while Instant::now() < end {
@@ -116,9 +123,9 @@ pub(crate) fn learn(lab: &Topology, look: &mut dyn FnMut() -> Result<()>) -> Res
                 thread::sleep(SHORT_PAUSE);
             }
             Ok(())
-        })?);
-    }
-    gather(workers, LOOK_PERIOD, look).map(drop)
+        })
+    });
+    gather(workers.collect::<Result<_>>()?, LOOK_PERIOD, look).map(drop)
 }
 
 /// Waits for all workers, but no longer than until the user interrupts: what they still do ends with the process.

@@ -105,6 +105,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut product = Product::start_gateway(&lab, &gateway, &GatewaySetup::default(), folder)?;
     say(&format!("spand-gateway runs and listens on {MIRROR_DEVICE}"));
 
+    load::start_streams(&lab)?;
+    say("two streams fill every path from now on; all else goes on among them");
+
     let how = format!("timed, plain TCP ({CONGESTION_CONTROL})");
     let before = timed_set(&lab, &folder.join("before.pcap"), &how, &say)?;
     recorded(&lab, &folder.join("learning.pcap"), || {
@@ -114,7 +117,7 @@ fn run(arguments: &Arguments) -> Result<()> {
             Ok(())
         })
     })?;
-    say(&format!("{} s of load on every path: the gateway has watched", load::LEARNING.as_secs()));
+    say(&format!("{} s of short transfers: the gateway has watched", load::LEARNING.as_secs()));
     let learnt = compared(&product, &networks, &record)?;
     println!(
         "\nShare of the path in segments: the gateway's estimate beside the same rule on the kernel's own windows, worst first\n"
@@ -209,7 +212,7 @@ fn timed_set(lab: &Topology, file: &Path, how: &str, say: &dyn Fn(&str)) -> Resu
     let count = |done: usize, all: usize| say(&format!("{done} of {all} transfers {how}"));
     let timed: Vec<Timed> = recorded(lab, file, || load::timed_set(lab, &count))?;
     say(&format!("{} transfers {how}", timed.len()));
-    Ok(Set { timed, senders: wire::senders(&wire::read(file)?, lab.port)? })
+    Ok(Set { timed, senders: wire::senders(&wire::read(file)?, lab.port) })
 }
 
 /// Does `work` while the mirror port is recorded into `file`.
