@@ -40,6 +40,8 @@ enum Command {
     Query(Query),
     /// Say how the running agent is
     Status(Format),
+    /// Print the running agent's numbers for Prometheus
+    Metrics(Metrics),
     /// Say what the running agent decides for a destination, step by step
     Explain(Explain),
     /// Print the commands that take back what the agent changed, or run them
@@ -60,6 +62,14 @@ pub(crate) struct Format {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Where the numbers go.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Metrics {
+    /// Replace this file at once, for a collector that reads files; standard output unless given
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// A question for the gateway.
@@ -121,6 +131,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::CheckConfig { file } => commands::check_config(file.as_deref().unwrap_or(&path)),
         Command::Query(query) => commands::query(lenient(&path)?, &query),
         Command::Status(format) => commands::status(&lenient(&path)?, format),
+        Command::Metrics(Metrics { output }) => commands::metrics(&lenient(&path)?, output.as_deref()),
         Command::Explain(question) => commands::explain(&lenient(&path)?, &question),
         Command::Undo(how) => commands::undo(&lenient(&path)?, how),
         Command::Probe(format) => commands::probe(&lenient(&path)?, format),

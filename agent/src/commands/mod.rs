@@ -9,12 +9,14 @@ use serde::Serialize;
 use spand_proto::operator::Failure;
 
 mod explain;
+mod metrics;
 mod probe;
 mod query;
 mod status;
 mod undo;
 
 pub(crate) use explain::explain;
+pub(crate) use metrics::metrics;
 pub(crate) use probe::probe;
 pub(crate) use query::query;
 pub(crate) use status::status;

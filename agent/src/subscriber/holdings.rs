@@ -53,7 +53,7 @@ pub struct HoldingCounts {
     pub expired: u64,
     /// Estimates for which there was no room.
     pub no_room: u64,
-    /// Sizes of this host's services, not used yet.
+    /// Usual sizes of this host's services.
     pub service_sizes: u64,
 }
 

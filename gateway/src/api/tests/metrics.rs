@@ -21,9 +21,9 @@ fn exposed(text: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Name and type of every metric in the tables of the page: `| `name` | type | …`.
+/// Name and type of every metric in the tables of the page, the agent's apart: `| `name` | type | …`.
 fn documented(page: &str) -> BTreeMap<String, String> {
-    let rows = page.lines().filter(|line| line.starts_with("| `spand_"));
+    let rows = page.lines().filter(|line| line.starts_with("| `spand_") && !line.starts_with("| `spand_agent_"));
     rows.map(|row| {
         let mut cells = row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).skip(1);
         (cells.next().unwrap(), cells.next().unwrap())

@@ -1,0 +1,213 @@
+//! `metrics`: the running agent's numbers for Prometheus.
+//!
+//! A command instead of a port: a host that is told how to start connections should not have to listen for any.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::Registry;
+use spand_proto::comparison::{ARMS, ArmSummary, CLASS_NAMES};
+use spand_proto::operator::Failure;
+use spand_proto::report::Arm;
+
+use super::print;
+use crate::config::Config;
+use crate::control::{Reply, Request, Status, ask};
+
+/// Labels of one number.
+type Labels = Vec<(&'static str, String)>;
+
+pub(crate) fn metrics(config: &Config, output: Option<&Path>) -> Result<(), Failure> {
+    let status = match ask(&config.control_socket(), &Request::Status)? {
+        Reply::Status(status) => status,
+        Reply::Error(error) => return Err(Failure::Environment(error)),
+        Reply::Explained(_) => return Err(Failure::Environment("the agent answered another question".to_owned())),
+    };
+    let text = exposition(&status).map_err(Failure::environment)?;
+    output.map_or_else(|| print(&text), |file| replace(file, &text))
+}
+
+/// Puts a file in the place of another at once: whoever reads it never sees half.
+fn replace(file: &Path, text: &str) -> Result<(), Failure> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let new: PathBuf = file.with_file_name(name);
+    fs::write(&new, text).and_then(|()| fs::rename(&new, file)).map_err(|error| {
+        // What is left of it is of no use.
+        _ = fs::remove_file(&new);
+        Failure::Environment(format!("cannot write {}: {error}", file.display()))
+    })
+}
+
+/// The numbers of a status in the text format of Prometheus.
+fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
+    let mut registry = Registry::with_prefix("spand_agent");
+    let about = vec![
+        ("version", status.version.clone()),
+        ("mode", status.mode.to_string()),
+        ("apply", status.apply.name().to_owned()),
+    ];
+    registry.register("build", "The agent's release and how it is configured", Info::new(about));
+    gauge(&mut registry, "uptime_seconds", "Time since it started", status.uptime_s);
+    let gateway = &status.gateway;
+    gauge(&mut registry, "gateway_connected", "1 while a subscription is open", u64::from(gateway.connected));
+    counter(&mut registry, "gateway_streams", "Subscriptions that were opened", gateway.connections);
+    counter(&mut registry, "gateway_gaps", "Gaps in the sequence of updates", gateway.gaps);
+    counter(&mut registry, "gateway_unreadable", "Updates that could not be read", gateway.unreadable);
+    gauge(&mut registry, "networks_held", "Networks whose advice is held", status.networks_held as u64);
+    gauge(&mut registry, "networks_in_force", "Networks whose advice is in force", status.in_force.len() as u64);
+    let named = |counts: &std::collections::BTreeMap<String, u64>, label: &'static str| {
+        counts.iter().map(|(name, count)| (vec![(label, name.clone())], *count)).collect()
+    };
+    counters(&mut registry, "decisions", "Decisions by outcome", named(&status.decisions, "outcome"));
+    counters(&mut registry, "applied", "What the way of applying did or met", named(&status.applied, "event"));
+    let (advice, pushes) = (status.advice, status.pushes);
+    let of = |label: &'static str, counts: &[(&str, u64)]| {
+        counts.iter().map(|(name, count)| (vec![(label, (*name).to_owned())], *count)).collect()
+    };
+    let advice = of(
+        "event",
+        &[
+            ("estimates", advice.estimates),
+            ("snapshots", advice.snapshots),
+            ("resyncs", advice.resyncs),
+            ("renewals", advice.renewals),
+            ("withdrawn", advice.withdrawn),
+            ("dropped_by_snapshot", advice.dropped_by_snapshot),
+            ("expired", advice.expired),
+            ("no_room", advice.no_room),
+            ("service_sizes", advice.service_sizes),
+        ],
+    );
+    counters(&mut registry, "advice", "What became of advice", advice);
+    let pushes =
+        of("result", &[("in_time", pushes.in_time), ("late", pushes.late), ("not_applied", pushes.not_applied)]);
+    counters(&mut registry, "announced_starts", "What became of announced starts", pushes);
+    compared(&mut registry, status);
+    let mut text = String::new();
+    encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// Transfers by size and arm.
+fn compared(registry: &mut Registry, status: &Status) {
+    let arms = || {
+        CLASS_NAMES.iter().zip(&status.comparison).flat_map(|(size, class)| {
+            ARMS.map(|(arm, name)| {
+                let of = if arm == Arm::Control { &class.control } else { &class.advised };
+                (vec![("arm", name.to_owned()), ("size", (*size).to_owned())], of)
+            })
+        })
+    };
+    let counts = |value: fn(&ArmSummary) -> u64| arms().map(|(labels, of)| (labels, value(of))).collect();
+    counters(registry, "transfers", "Transfers that ended", counts(|of| of.transfers));
+    counters(registry, "transfers_advised", "Of them, those that started on advice", counts(|of| of.started_on_advice));
+    counters(registry, "transfers_refused", "Of them, those that were refused", counts(|of| of.refused));
+    let mut means = |name: &str, help: &str, value: fn(&ArmSummary) -> Option<f64>| {
+        let family = Family::<Labels, Gauge<f64, std::sync::atomic::AtomicU64>>::default();
+        for (labels, of) in arms() {
+            if let Some(value) = value(of) {
+                family.get_or_create(&labels).set(value);
+            }
+        }
+        registry.register(name, help, family);
+    };
+    means("completion_mean_seconds", "Mean completion time", |of| of.completion_ms_mean.map(|ms| ms / 1e3));
+    means("retransmitted_mean_segments", "Segments sent again in a transfer", |of| of.retransmitted_segments_mean);
+    means("end_window_mean_segments", "Congestion window at the end", |of| of.end_window_segments_mean);
+}
+
+fn gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let gauge = Gauge::<i64>::default();
+    gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+    registry.register(name, help, gauge);
+}
+
+fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let counter = Counter::<u64>::default();
+    counter.inc_by(value);
+    registry.register(name, help, counter);
+}
+
+fn counters(registry: &mut Registry, name: &str, help: &str, values: Vec<(Labels, u64)>) {
+    let family = Family::<Labels, Counter>::default();
+    for (labels, value) in values {
+        family.get_or_create(&labels).inc_by(value);
+    }
+    registry.register(name, help, family);
+}
+
+#[cfg(test)]
+mod tests {
+    use spand_proto::comparison::{ClassSummary, DifferenceSummary};
+
+    use super::*;
+    use crate::control::Pushes;
+    use crate::subscriber::HoldingCounts;
+
+    #[test]
+    fn numbers_are_told_once_with_their_units_and_a_file_is_replaced_whole() {
+        let arm = |transfers, mean| ArmSummary {
+            transfers,
+            started_on_advice: 2,
+            refused: 1,
+            completion_ms_mean: mean,
+            completion_ms_median: mean,
+            retransmitted_segments_mean: mean,
+            end_window_segments_mean: mean,
+        };
+        let difference =
+            DifferenceSummary { completion_ms: None, retransmitted_segments: None, end_window_segments: None };
+        let class =
+            ClassSummary { up_to_bytes: Some(10_000), advised: arm(3, Some(250.0)), control: arm(0, None), difference };
+        let status: Status = serde_json::from_value(serde_json::json!({
+            "version": "0.1.0", "pid": 1, "uptime_s": 9, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [],
+            "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,
+                "last_error": null},
+            "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "applied": {"started": 7}, "advice": HoldingCounts::default(),
+            "pushes": Pushes::default(), "comparison": [class], "lacks": []
+        }))
+        .unwrap();
+        let text = exposition(&status).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        for wanted in [
+            "spand_agent_gateway_connected 1",
+            "spand_agent_applied_total{event=\"started\"} 7",
+            "spand_agent_transfers_total{arm=\"advised\",size=\"10kB\"} 3",
+            "spand_agent_completion_mean_seconds{arm=\"advised\",size=\"10kB\"} 0.25",
+        ] {
+            assert_eq!(lines.iter().filter(|line| **line == wanted).count(), 1, "{wanted} in\n{text}");
+        }
+        assert!(!text.contains("completion_mean_seconds{arm=\"control\""), "nothing was measured there");
+        assert!(text.ends_with("# EOF\n"));
+
+        let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md")).unwrap();
+        let told = lines.iter().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).map(|(name, kind)| {
+            let suffix = if kind == "counter" {
+                "_total"
+            } else if kind == "info" {
+                "_info"
+            } else {
+                ""
+            };
+            format!("| `{name}{suffix}` | {kind} |")
+        });
+        let listed = page.lines().filter(|line| line.starts_with("| `spand_agent_"));
+        let listed = listed.map(|line| line.split('|').take(3).collect::<Vec<_>>().join("|") + "|");
+        assert_eq!(told.collect::<Vec<_>>(), listed.collect::<Vec<_>>(), "docs/metrics.md");
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("spand.prom");
+        fs::write(&file, "old").unwrap();
+        replace(&file, &text).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        let error = replace(&folder.path().join("none/spand.prom"), &text).unwrap_err().to_string();
+        assert!(error.contains("none/spand.prom"), "{error}");
+    }
+}
