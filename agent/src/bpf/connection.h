@@ -7,7 +7,7 @@
 
 // First flights in a row that must have lost a segment for a network's advice to be halved here, and for how long; withheld
 // after twice as many. By then the gateway has said what holds for all hosts.
-#define LOSSES_TO_HALVE 3
+#define LOSSES_TO_HALVE 6
 #define PENALTY_NS 5000000000ull
 
 INLINE const struct sock_common *common_of(const struct tcp_sock *tp)

@@ -78,18 +78,18 @@ fn what_observe_leaves_alone_is_compared_with_itself() {
 }
 
 #[test]
-fn first_flights_that_lose_are_told_at_once_and_after_three_in_a_row_the_share_is_halved() {
+fn first_flights_that_lose_are_told_at_once_and_after_six_in_a_row_the_share_is_halved() {
     in_namespace("bpf_first_flight_loss", || async {
         let mut host = Host::new(26, "paper", "cubic", "").await;
         let mut granted = Vec::new();
-        for _ in 0..4 {
+        for _ in 0..7 {
             let (mut server, mut client) = host.accepted();
             lose_a_fifth(&client);
             transfer(&mut server, &mut client, 60 * SEGMENT);
             granted.push(host.told_at_once().await.advised);
         }
-        assert_eq!(granted, [40, 40, 40, 20].map(|segments| Some(Segments(segments))));
-        assert_eq!(host.counts("first_flight_loss"), 4);
+        assert_eq!(granted, [40, 40, 40, 40, 40, 40, 20].map(|segments| Some(Segments(segments))));
+        assert_eq!(host.counts("first_flight_loss"), 7);
         // What the kernel sends after a timeout is no new transfer.
         assert_eq!(host.counts("restarted"), 0);
     });
@@ -100,7 +100,7 @@ fn a_first_flight_that_arrives_whole_ends_a_row_of_losses() {
     in_namespace("bpf_forgiven", || async {
         let mut host = Host::new(27, "paper", "cubic", "").await;
         for round in 0..2 {
-            for _ in 0..2 {
+            for _ in 0..5 {
                 let (mut server, mut client) = host.accepted();
                 lose_a_fifth(&client);
                 transfer(&mut server, &mut client, 60 * SEGMENT);

@@ -1,6 +1,6 @@
 //! The retreat of a network's advice after losses in first flights (definitions, "Retreat"; `docs/decisions/retreat.md`).
 //!
-//! Three advised first flights in a row that lose halve the network's share; another one within a minute takes it away for a
+//! Six advised first flights in a row that lose halve the network's share; six more within a minute take it away for a
 //! minute. The share grows back by a segment with each advised transfer that filled its window and lost nothing, at most one
 //! a round trip. Other losses are taken for random ones, or for ones of a neighbour's making. Pure: takes the time.
 
@@ -11,8 +11,9 @@ use spand_core::window::view::{NetworkView, NoEstimate};
 use spand_proto::estimate::Estimate;
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
-/// Advised starts in a row that must have lost.
-const RUN: u32 = 3;
+/// Advised starts in a row that must have lost: where many senders share a narrow path, half of all first flights lose
+/// something, plain TCP's too.
+const RUN: u32 = 6;
 /// A series is of no more than this, the span for which a path is taken as steady.
 const SERIES_SPAN: Micros = Micros::from_secs(300);
 /// A second retreat within this withdraws, for as long.
@@ -160,7 +161,7 @@ impl Retreat {
         let returns = held.withdrawn.is_some_and(|until| until <= now);
         if returns {
             held.withdrawn = None;
-            // One more loss within a minute is a second one.
+            // As many again within a minute are a second one.
             held.halved = now;
         }
         returns
@@ -189,6 +190,8 @@ impl Retreat {
     fn retreat(&mut self, now: Timestamp) -> Verdict {
         let Some(own) = &self.own else { return Verdict::Known };
         let share = self.held.map_or(own.share, |held| if held.cap < own.share { held.cap } else { own.share });
+        // What was told then has been answered; the next retreat is about what is told now.
+        self.lost = 0;
         let cap = Window::from_bytes(share.bytes() / 2.0).unwrap_or_default();
         let twice = self.held.is_some_and(|held| now.since(held.halved) <= TWICE);
         let withdrawn = twice.then(|| now.after(TWICE));
