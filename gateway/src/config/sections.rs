@@ -238,7 +238,7 @@ pub struct Api {
 pub struct Store {
     /// Keep a store at all. Default on.
     pub enabled: bool,
-    /// Its folder, made where it is missing. Default /var/lib/spand/gateway.
+    /// Its folder, made where it is missing. Default /var/lib/spand/gateway/store.
     pub directory: PathBuf,
     /// How often changed networks are saved, in milliseconds. Default 1000.
     pub save_interval_ms: NonZeroU64,
@@ -346,7 +346,7 @@ impl Default for Store {
     fn default() -> Self {
         Self {
             enabled: true,
-            directory: PathBuf::from("/var/lib/spand/gateway"),
+            directory: PathBuf::from("/var/lib/spand/gateway/store"),
             save_interval_ms: const { NonZeroU64::new(1_000).unwrap() },
         }
     }

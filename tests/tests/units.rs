@@ -1,0 +1,134 @@
+//! The systemd units: how much they leave open, and that the programs do with the capabilities they are given.
+//!
+//! A program of its own, like the benefit test: started under the name of one of the product's programs it is that program.
+//! Without root, or without systemd's or util-linux's tools, it says so, and counts what it could not check on standard error.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Parser;
+use spand_agent::control::{Reply, Request, ask};
+use spand_tests::lab::namespace::Namespace;
+use spand_tests::product::Daemon;
+
+/// Of each unit: the most exposure that it may have, in tenths by `systemd-analyze security`.
+const UNITS: [(&str, u32); 2] = [("spand-gateway", 25), ("spand-agent", 40)];
+
+fn main() -> ExitCode {
+    let name = std::env::args_os().next().and_then(|path| Some(Path::new(&path).file_name()?.to_owned()));
+    let outcome = match name.as_ref().and_then(|name| name.to_str()) {
+        Some("spand-gateway") => spand_gateway::cli::run(spand_gateway::cli::Cli::parse()).map_err(|e| format!("{e}")),
+        Some("spand-agent") => spand_agent::cli::run(spand_agent::cli::Cli::parse()).map_err(|e| format!("{e}")),
+        _ => exposure().and_then(|()| privileges()).map_err(|error| format!("{error:#}")),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            eprintln!("{why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn unit(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../packaging/systemd/{name}.service"))
+}
+
+fn exposure() -> Result<()> {
+    for (name, most) in UNITS {
+        let mut analyze = Command::new("systemd-analyze");
+        analyze.args(["security", "--offline=true", "--no-pager"]).arg(format!("--threshold={most}")).arg(unit(name));
+        let Ok(output) = analyze.output() else {
+            eprintln!("SKIPPED 1 check: no systemd-analyze to judge {name}.service with");
+            continue;
+        };
+        let said = String::from_utf8_lossy(&output.stdout);
+        let level = said.lines().last().unwrap_or_default();
+        println!("{level}");
+        ensure!(output.status.success(), "more than {}.{} of exposure: {level}", most / 10, most % 10);
+    }
+    Ok(())
+}
+
+/// The capabilities of a unit's line, as `setpriv` names them.
+fn capabilities(name: &str) -> Result<String> {
+    let text = fs::read_to_string(unit(name))?;
+    let given = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_lowercase);
+    let ambient = given("AmbientCapabilities=").with_context(|| format!("{name}.service gives no capabilities"))?;
+    ensure!(given("CapabilityBoundingSet=").as_deref() == Some(&ambient), "{name}.service bounds others than it gives");
+    Ok(ambient.split(' ').map(|one| one.replace("cap_", ",+")).collect())
+}
+
+/// Both programs, with no capability but their unit's.
+fn privileges() -> Result<()> {
+    if !nix::unistd::geteuid().is_root() || Command::new("setpriv").arg("--version").output().is_err() {
+        eprintln!("SKIPPED 1 test: giving the programs their units' capabilities needs root and setpriv");
+        return Ok(());
+    }
+    let scratch = tempfile::tempdir()?;
+    let folder = scratch.path();
+    let own = std::env::current_exe().context("cannot find this program")?;
+    let namespace = Namespace::create("units")?;
+    // An agent subscribes for the addresses that others reach its host by.
+    namespace.ip(&["addr add 198.51.100.1/32 dev lo"])?;
+    let mut daemons = Vec::new();
+    let configs = [
+        "[capture]\ninterfaces = [\"lo\"]\n\n[store]\ndirectory = \"store\"\n".to_owned(),
+        format!(
+            "apply = \"bpf\"\nstate_dir = \"agent\"\n\n[bpf]\nname = \"u{}\"\n\n[destinations]\ninclude = \
+             [\"192.0.2.0/24\"]\n",
+            std::process::id()
+        ),
+    ];
+    for ((name, _), config) in UNITS.into_iter().zip(configs) {
+        let (program, file) = (folder.join(name), folder.join(format!("{name}.toml")));
+        symlink(&own, &program).with_context(|| format!("cannot make {}", program.display()))?;
+        fs::write(&file, config)?;
+        let bounds = format!("--bounding-set=-all{}", capabilities(name)?);
+        let (program, file) = (text(&program)?, text(&file)?);
+        let arguments = [&bounds, "--inh-caps=-all", "--no-new-privs", program, "run", "--config", file];
+        daemons.push(Daemon::start(name, Path::new("setpriv"), &arguments, &namespace, folder)?);
+    }
+    wait(&mut daemons, || namespace.enter(|| ready("127.0.0.1:7480")))?;
+    wait(&mut daemons, || match ask(&folder.join("agent/control.sock"), &Request::Status) {
+        Ok(Reply::Status(status)) => Ok(status.gateway.connected),
+        _ => Ok(false),
+    })?;
+    for daemon in daemons.into_iter().rev() {
+        println!("{}", daemon.stop());
+    }
+    println!("units: passed");
+    Ok(())
+}
+
+/// Whether a gateway says that it captures, computes and stores.
+fn ready(address: &str) -> Result<bool> {
+    use std::io::{Read, Write};
+    let Ok(mut stream) = std::net::TcpStream::connect(address) else { return Ok(false) };
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer.starts_with("HTTP/1.1 200"))
+}
+
+fn wait(daemons: &mut [Daemon], mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(15) {
+        daemons.iter_mut().try_for_each(Daemon::check)?;
+        if done()? {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let logs: Vec<String> = daemons.iter().map(Daemon::log_end).collect();
+    bail!("not ready within 15 s:\n{}", logs.join("\n"))
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
+}
