@@ -54,6 +54,11 @@ cases: packages ## Record the small truth cases that are missing or named, and w
 bench: packages ## Replay speed on a generated trace, beside a bare walk and a bare parse of the same file
 	$(CARGO) bench -p spand-tests --bench replay_speed
 
+.PHONY: capture-bench
+capture-bench: packages ## Packets a second that each capture backend takes, and what is lost where: ARGS="--seconds 60 --delay"
+	$(CARGO) build --release --bin spand-gateway --bin capture-bench
+	./target/release/capture-bench $(ARGS)
+
 .PHONY: bpf-cost
 bpf-cost: packages ## CPU time of the agent's kernel programs per connection and acknowledgement, against a pass-through
 	$(CARGO) run --release -p spand-tests --bin bpf-cost -- $(ARGS)

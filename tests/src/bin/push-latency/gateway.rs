@@ -34,13 +34,18 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `program` on `interface`, with `networks` estimates in its store, and returns when it is ready.
-    pub(super) fn start(namespace: &Namespace, program: &Path, interface: &str, networks: usize) -> Result<Self> {
+    /// Starts `program` on an interface with a backend, with `networks` estimates in its store, and returns when it is ready.
+    pub(super) fn start(
+        namespace: &Namespace,
+        program: &Path,
+        (interface, backend): (&str, &str),
+        networks: usize,
+    ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         fill_store(&folder.path().join("store"), networks)?;
         let file = folder.path().join("gateway.toml");
         let text = format!(
-            "[capture]\ninterfaces = [\"{interface}\"]\n[traffic]\ninternal = [\"10.99.0.0/16\"]\n\
+            "[capture]\ninterfaces = [\"{interface}\"]\nbackend = \"{backend}\"\n[traffic]\ninternal = [\"10.99.0.0/16\"]\n\
              [store]\ndirectory = \"store\"\n[log]\nfilter = \"warn\"\n"
         );
         std::fs::write(&file, text)?;

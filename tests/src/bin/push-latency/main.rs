@@ -1,7 +1,7 @@
 //! How long a start takes from the SYN on the wire to the agent: the whole gateway as a process, fed by a mirror port.
 //!
 //! A veth pair is the mirror port. One thread writes SYNs of inside hosts to it at a steady rate; the gateway captures them
-//! by libpcap, knows an estimate for each destination network (from its store), and pushes to the subscribed host. Each
+//! by the backend asked for, knows an estimate for each destination network (from its store), and pushes to the subscribed host. Each
 //! subscriber notes when its message is there. Send time and receive time are read from one monotonic clock.
 
 mod gateway;
@@ -27,6 +27,9 @@ struct Arguments {
     /// The gateway's program
     #[arg(long, default_value = "target/release/spand-gateway")]
     gateway: PathBuf,
+    /// What reads the mirror port: `capture.backend` of the gateway's configuration
+    #[arg(long, default_value = "auto")]
+    backend: String,
     /// Subscribed hosts
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=250))]
     subscribers: u16,
@@ -111,7 +114,7 @@ fn main() -> Result<()> {
     let namespace = Namespace::create("push")?;
     let end = |device, station| End { namespace: &namespace, device, station };
     veth(end(PORT, 1), end(TAP, 2))?;
-    let gateway = Gateway::start(&namespace, &arguments.gateway, TAP, networks)?;
+    let gateway = Gateway::start(&namespace, &arguments.gateway, (TAP, &arguments.backend), networks)?;
     let ledger = Arc::new(Ledger::new(count));
     let subscribers = subscriber::start(&namespace, arguments.subscribers.into(), networks, &ledger)?;
     println!("{} subscribers hold {networks} estimates each; sending", arguments.subscribers);

@@ -1,0 +1,105 @@
+//! The reading end as a user has it: the gateway's own process, and what its metrics say.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, SysconfVar, sysconf};
+use spand_tests::lab::namespace::Namespace;
+use spand_tests::product::Api;
+use tempfile::TempDir;
+
+const HTTP_PORT: u16 = 7480;
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A running gateway; killed when dropped.
+#[derive(Debug)]
+pub(super) struct Gateway {
+    process: Child,
+    api: Api,
+    _folder: TempDir,
+}
+
+impl Gateway {
+    /// Starts `program` on `interface` and returns when it is ready. Its threads run where the calling one may.
+    pub(super) fn start(namespace: &Namespace, program: &Path, interface: &str, capture: &str) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("gateway.toml");
+        let text = format!(
+            "[capture]\ninterfaces = [\"{interface}\"]\n{capture}\n[traffic]\ninternal = [\"10.0.0.0/8\"]\n\
+             [store]\nenabled = false\n[log]\nfilter = \"warn\"\n"
+        );
+        std::fs::write(&file, text)?;
+        let mut command = namespace.command(program);
+        command.arg("run").arg("--config").arg(&file).stdin(Stdio::null());
+        let process = command.spawn().with_context(|| format!("cannot run {}: build it first", program.display()))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, HTTP_PORT));
+        let gateway = Self { process, api: Api { namespace: namespace.clone(), address }, _folder: folder };
+        let deadline = Instant::now() + PATIENCE;
+        while !gateway.api.get("/readyz").is_ok_and(|(status, _)| status == 200) {
+            ensure!(Instant::now() < deadline, "the gateway is not ready after {PATIENCE:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(gateway)
+    }
+
+    /// Its counters of capture and engine by name, labels included, once they stand still.
+    pub(super) fn counters(&self) -> Result<BTreeMap<String, u64>> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut last = self.scrape()?;
+        loop {
+            thread::sleep(Duration::from_millis(1_500));
+            let now = self.scrape()?;
+            if now == last {
+                return Ok(now);
+            }
+            ensure!(Instant::now() < deadline, "the gateway's counters still move after {PATIENCE:?}");
+            last = now;
+        }
+    }
+
+    fn scrape(&self) -> Result<BTreeMap<String, u64>> {
+        let (_, text) = self.api.get("/metrics")?;
+        let lines = text.lines().filter(|line| line.starts_with("spand_capture_") || line.starts_with("spand_engine_"));
+        Ok(lines
+            .filter_map(|line| line.rsplit_once(' ')?.1.parse().ok().map(|n| (line.to_owned(), n)))
+            .map(named)
+            .collect())
+    }
+
+    /// Processor time of all its threads so far.
+    pub(super) fn processor(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
+        // Behind the name, which may hold blanks: user and system time are the 14th and 15th field (proc(5)).
+        let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+        let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+        let per_second = sysconf(SysconfVar::CLK_TCK)?.context("the kernel's ticks have no length")?;
+        Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
+    }
+
+    /// Stops it in order.
+    pub(super) fn stop(mut self) -> Result<()> {
+        kill(Pid::from_raw(i32::try_from(self.process.id())?), Signal::SIGTERM)?;
+        let status = self.process.wait()?;
+        ensure!(status.success(), "the gateway ended with {status}");
+        Ok(())
+    }
+}
+
+fn named((line, count): (String, u64)) -> (String, u64) {
+    (line.rsplit_once(' ').map_or(line.as_str(), |(name, _)| name).to_owned(), count)
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if matches!(self.process.try_wait(), Ok(None)) {
+            drop(self.process.kill());
+            drop(self.process.wait());
+        }
+    }
+}
