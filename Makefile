@@ -16,6 +16,22 @@ demo: packages ## Real TCP over a real path: estimates against the kernel's trut
 	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin demo
 	./target/release/demo
 
+# Where `make install` puts things.
+PREFIX ?= /usr
+BUILT  := $(or $(CARGO_TARGET_DIR),target)/release
+
+.PHONY: install
+install: packages ## Programs, systemd units, users and configurations into DESTDIR (default: this machine); starts nothing
+	$(CARGO) build --release --locked --bin spand-gateway --bin spand-agent
+	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/spand-gateway $(BUILT)/spand-agent
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/*.service
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d packaging/sysusers.d/spand.conf
+	@for name in gateway agent; do \
+	    file=$(DESTDIR)/etc/spand/$$name.toml; \
+	    if [ -e $$file ]; then echo "$$file is there already: left alone"; \
+	    else install -D -m 0644 docs/$$name.example.toml $$file && echo "$$file is an example: edit it"; fi; \
+	done
+
 .PHONY: test
 test: packages ## All tests; those that need root or the corpus say so where they cannot run
 	$(CARGO) test --workspace
