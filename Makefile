@@ -4,6 +4,8 @@
 # What the programs link and what the lab runs.
 BUILD_PACKAGES := clang gcc libc6-dev libelf-dev libpcap-dev linux-libc-dev make pkg-config zlib1g-dev
 LAB_PACKAGES   := iproute2
+# A browser and its driver, for the dashboard's tests alone.
+BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 
 CARGO ?= cargo
 
@@ -36,9 +38,24 @@ install: packages ## Programs, systemd units, users and configurations into DEST
 test: packages ## All tests; those that need root or the corpus say so where they cannot run
 	$(CARGO) test --workspace
 
+.PHONY: dashboard-test
+dashboard-test: packages ## The dashboard in Chromium, which it installs (about 100 MB): ARGS="--nocapture" shows the figures
+	@./scripts/packages $(BROWSER_PACKAGES)
+	SPAND_BROWSER=required $(CARGO) test -p spand-tests --test dashboard -- $(ARGS)
+
+.PHONY: dashboard-images
+dashboard-images: packages ## Take the pictures of docs/dashboard.md anew
+	@./scripts/packages $(BROWSER_PACKAGES)
+	SPAND_BROWSER=required SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test -p spand-tests --test dashboard
+
+.PHONY: dashboard
+dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks
+	$(CARGO) run --release -p spand-tests --bin dashboard -- $(ARGS)
+
 .PHONY: lint
 lint: packages ## Format, clippy and documentation, each without a warning
 	$(CARGO) fmt --check
+	cd gateway/dashboard/vendor/uplot && sha256sum --check --strict --quiet SHA256SUMS
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" $(CARGO) doc --workspace --no-deps --document-private-items
 

@@ -4,6 +4,7 @@ pub mod accuracy;
 pub mod benefit;
 pub mod cases;
 pub mod corpus;
+pub mod dashboard;
 pub mod lab;
 pub mod networks;
 pub mod product;

@@ -35,7 +35,7 @@ pub struct PublisherConfig {
     /// Networks whose budgets are divided by demand at a time. Default 65,536. At the limit hosts have no lease in a further
     /// one, counted.
     pub leased_networks: NonZeroUsize,
-    /// Networks whose last samples and window are remembered to be shown. Default 16,384, at most 3.5 KiB each. At the limit
+    /// Networks whose last samples and window are remembered to be shown. Default 16,384, at most 4.3 KiB each. At the limit
     /// the one that changed longest ago is no longer shown in detail, counted.
     pub remembered_networks: NonZeroUsize,
     /// Addresses of one subscriber. Default 1,024. A subscription with more is refused.

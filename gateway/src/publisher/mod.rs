@@ -446,6 +446,7 @@ impl Shared {
                 self.gather.withdrawn(network, reason);
             }
         }
+        self.insight.changed();
         Some(network)
     }
 }

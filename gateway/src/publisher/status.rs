@@ -20,6 +20,8 @@ pub struct EngineStatus {
     pub newest: Option<Timestamp>,
     /// Samples that were not handed over to be shown, because too many came at once.
     pub samples_dropped: u64,
+    /// Changed networks whose windows were not made ready to be shown, because too many changed at once.
+    pub trends_skipped: u64,
 }
 
 /// One packet source's numbers since the start.

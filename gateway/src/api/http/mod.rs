@@ -5,6 +5,7 @@
 mod advice;
 mod agents;
 mod benefit;
+mod dashboard;
 mod documents;
 mod events;
 mod health;
@@ -92,6 +93,8 @@ fn router(api: Api) -> Router {
         .route("/metrics", get(health::metrics))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
+        .route("/", get(dashboard::page))
+        .route("/dashboard/{*file}", get(dashboard::file))
         .fallback(no_such_page)
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(api.clone(), around))
@@ -138,7 +141,7 @@ async fn without_body(request: Request) -> Result<Request, Problem> {
 }
 
 async fn no_such_page() -> Result<Infallible, Problem> {
-    let pages = "there is /v1/traffic, /v1/networks, /v1/networks/PREFIX, /v1/history/PREFIX, /v1/services, /v1/advice, \
+    let pages = "there is /, /v1/traffic, /v1/networks, /v1/networks/PREFIX, /v1/history/PREFIX, /v1/services, /v1/advice, \
                  /v1/agents, /v1/events, /v1/benefit, /v1/live, /metrics, /healthz and /readyz";
     Err(Problem::new(StatusCode::NOT_FOUND, format!("nothing is here: {pages}")))
 }
@@ -151,6 +154,7 @@ async fn no_such_method() -> Result<Infallible, Problem> {
 fn endpoint(path: &str) -> &'static str {
     match path {
         "/v1/networks" => "networks",
+        "/" => "dashboard",
         "/v1/traffic" => "traffic",
         "/v1/live" => "live",
         "/v1/agents" => "agents",
@@ -163,6 +167,7 @@ fn endpoint(path: &str) -> &'static str {
         "/readyz" => "readyz",
         _ if path.starts_with("/v1/networks/") => "network",
         _ if path.starts_with("/v1/history/") => "history",
+        _ if path.starts_with("/dashboard/") => "dashboard",
         _ => "other",
     }
 }

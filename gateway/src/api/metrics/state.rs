@@ -116,6 +116,8 @@ impl Collector for PublishedState {
         scrape.counter("publisher_histories_dropped", help, self.0.histories_dropped())?;
         let help = "Samples not remembered because too many came at once";
         scrape.counter("publisher_samples_dropped", help, self.0.samples_dropped())?;
+        let help = "Changes of networks not shown in their history because too many came at once";
+        scrape.counter("publisher_trends_skipped", help, self.0.trends_skipped())?;
         let help = "Entries of the log of events that went because more of their kind came";
         scrape.counter("publisher_events_dropped", help, self.0.log_dropped())?;
         let reasons = self.0.readiness().reasons();

@@ -287,6 +287,35 @@ async fn a_slow_reader_misses_messages_and_is_told_so() {
     rig.end().await;
 }
 
+#[tokio::test]
+async fn the_dashboard_is_served_with_a_policy_that_allows_nothing_from_elsewhere() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let ask = async |path: &str, head: &str| {
+        let mut tcp = TcpStream::connect(rig.http).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\n{head}Connection: close\r\n\r\n");
+        tcp.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await.unwrap();
+        answer
+    };
+    let page = ask("/", "").await;
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<!doctype html>"), "{page}");
+    for (path, kind) in
+        [("/", "text/html"), ("/dashboard/app.js", "text/javascript"), ("/dashboard/style.css", "text/css")]
+    {
+        let answer = ask(path, "").await.to_lowercase();
+        let policy = answer.lines().find(|line| line.starts_with("content-security-policy:")).unwrap();
+        assert!(policy.contains("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+        assert!(answer.contains(&format!("content-type: {kind}")) && answer.contains("nosniff"), "{path}");
+        let tag = answer.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().to_owned();
+        let again = ask(path, &format!("If-None-Match: {tag}\r\n")).await;
+        assert!(again.starts_with("HTTP/1.1 304"), "{again}");
+    }
+    let missing = ask("/dashboard/../Cargo.toml", "").await;
+    assert!(missing.starts_with("HTTP/1.1 404") && missing.contains("begin at /"), "{missing}");
+    rig.end().await;
+}
+
 /// Names of all fields in a document.
 fn fields(document: &Value, into: &mut BTreeSet<String>) {
     match document {

@@ -1,6 +1,6 @@
 //! How networks came to their present state: the window in steps of a bucket, the last samples, the last starts announced.
 //!
-//! Kept for a bounded number of networks, those that changed last; at most about 3.5 KiB each.
+//! Kept for a bounded number of networks, those that changed last; at most about 4.3 KiB each.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;

@@ -45,6 +45,11 @@ impl Published {
         self.shared.engine.read().samples_dropped
     }
 
+    /// Changes of networks' windows that were not remembered because too many came at once.
+    pub fn trends_skipped(&self) -> u64 {
+        self.shared.engine.read().trends_skipped
+    }
+
     /// The newest `limit` entries of the log from `sequence` on, in order; the sequence number of the next one; and how many
     /// from `sequence` on are not among them.
     pub fn log(&self, sequence: u64, limit: usize) -> (Vec<Entry>, u64, u64) {

@@ -1,0 +1,106 @@
+// Numbers and names as people read them, always with their unit.
+
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const day = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit" });
+
+/** No-break space, so that a unit stays with its number. */
+const NB = "\u00a0";
+
+const known = (value) => value !== null && value !== undefined && Number.isFinite(value);
+
+export const count = (value) => (known(value) ? whole.format(value) : "–");
+
+/** With the letter of the power of a thousand. */
+function scaled(value, units) {
+  let step = 0;
+  while (Math.abs(value) >= 1000 && step < units.length - 1) {
+    value /= 1000;
+    step += 1;
+  }
+  return `${Math.abs(value) >= 100 ? whole.format(value) : three.format(value)}${NB}${units[step]}`;
+}
+
+export const short = (value) => (known(value) ? scaled(value, ["", "k", "M", "G"]).trim() : "–");
+export const packets = (value) => (known(value) ? scaled(value, ["/s", "k/s", "M/s"]) : "–");
+export const bits = (value) => (known(value) ? scaled(value, ["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"]) : "–");
+export const bytes = (value) => (known(value) ? scaled(value, ["B", "KB", "MB", "GB"]) : "–");
+export const segments = (value) => (known(value) ? `${whole.format(value)}${NB}seg` : "–");
+export const part = (value) => (known(value) ? `${three.format(value * 100)}${NB}%` : "–");
+
+export function ms(value) {
+  if (!known(value)) return "–";
+  return value >= 10_000 ? `${three.format(value / 1000)}${NB}s` : `${three.format(value)}${NB}ms`;
+}
+
+export function age(seconds) {
+  if (!known(seconds)) return "–";
+  if (seconds < 0.95) return `${whole.format(Math.max(seconds, 0) * 1000)}${NB}ms`;
+  if (seconds < 120) return `${whole.format(seconds)}${NB}s`;
+  if (seconds < 7_200) return `${whole.format(seconds / 60)}${NB}min`;
+  return `${whole.format(seconds / 3600)}${NB}h`;
+}
+
+export const time = (unixMs) => clock.format(unixMs);
+export const moment = (unixMs) => (Date.now() - unixMs < 43_200_000 ? clock : day).format(unixMs);
+
+/** A signed difference in percent. */
+export const change = (value) => (known(value) ? `${value > 0 ? "+" : value < 0 ? "−" : ""}${three.format(Math.abs(value))}${NB}%` : "–");
+
+const WORDS = {
+  // why a network has no estimate, and why there is no start
+  too_few_samples: "too few samples", too_few_connections: "too few connections", expired: "nothing new for too long",
+  retreat: "held back after losses", no_estimate: "nothing known yet", stale: "samples too old", no_rtt: "no round-trip time",
+  rtt_mismatch: "round trip differs too much", mss_zero: "no segment size", empty_transfer: "no bytes",
+  // what gave a sample
+  loss: "loss", ecn: "ECN mark", end: "end of transfer", end_app_limited: "end, limited by application",
+  end_receiver_limited: "end, limited by receiver",
+  // what announced a start
+  passive_open: "SYN from outside", active_open: "SYN of the host", idle: "packet after a pause",
+  // limits of a start
+  fraction: "fraction of the share", cap: "cap", peer_window: "peer's window", budget: "budget", floor: "floor",
+  // ways
+  dry_run: "dry run", route: "routes", bpf: "eBPF",
+};
+
+/** A name of the interface in words; unknown ones as they are. */
+export const words = (name) => (name === null || name === undefined ? "–" : WORDS[name] ?? name.replaceAll("_", " "));
+
+/** What an entry of the log says. */
+export function sentence({ kind, what, count: times }) {
+  const told = {
+    "withdrawal expired": "Advice withdrawn: no new samples",
+    "withdrawal too_few": "Advice withdrawn: too few samples left",
+    "withdrawal evicted": "Advice withdrawn: the table of networks was full",
+    "withdrawal retreat": "Advice withdrawn after lost first flights",
+    "retreat halved": "Lost first flights: share halved",
+    "retreat withdrawn": "Lost again: no advice for a minute",
+    "retreat over": "Retreat over",
+    "part not_ready": "Not ready",
+    "part ready": "Works again",
+    "part state_replaced": "State published anew",
+    "agent subscribed": "Agent subscribed",
+    "agent left": "Agent left",
+    "agent refused": "Agent refused",
+    "limit capture_lost": "Interface lost",
+    "limit capture_dropped_kernel": "Packets dropped: capture buffer full",
+    "limit capture_dropped_interface": "Packets dropped by the interface",
+    "limit capture_dropped_queue": "Packets dropped: the engine did not keep up",
+  }[`${kind} ${what}`];
+  const text = told ?? (kind === "limit" ? `Limit reached: ${words(what)}` : `${kind}: ${words(what)}`);
+  return times > 1 ? `${text} (${count(times)} times)` : text;
+}
+
+/** What a reason for ignoring something is about; the rest is in docs/metrics.md. */
+export const IGNORED = {
+  link_type: "frames of a link type that is not understood", not_ip: "frames that are not IP", not_tcp: "IP packets that are not TCP",
+  fragment: "fragments without a TCP header", truncated: "frames whose headers were cut", malformed: "headers that contradict themselves",
+  not_internal: "segments with neither end inside", duplicate_copy: "second copies from the mirror port", no_room: "segments: flow table full",
+  beyond_window: "data beyond the announced window", one_sided: "samples: one direction only", midstream: "samples: begin not seen",
+  app_limited: "samples: application-limited, kept as lower bounds", receiver_limited: "samples: receiver-limited, kept as lower bounds",
+  slow_start_loss: "samples: loss in slow start", timeout: "samples: retransmission timeout", end_after_loss: "samples: ended after a loss",
+  unfinished: "samples: ended with data outstanding", no_mss: "samples: segment size not known", loss_in_recovery: "losses within a recovery",
+  karn: "round trips of retransmitted segments", inexact: "sequence ranges that did not fit", no_room_network: "networks: table full",
+  time_backwards: "segments out of time", cut_transfer: "transfers cut off",
+};

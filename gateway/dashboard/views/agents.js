@@ -1,0 +1,55 @@
+// Which agents are subscribed, how they are set, and what they did.
+
+import { get, latest } from "/dashboard/api.js";
+import { h, table } from "/dashboard/dom.js";
+import { age, count, moment, words } from "/dashboard/format.js";
+import { listen, present } from "/dashboard/live.js";
+
+/** Agents shown at most; more are at /v1/agents. */
+const SHOWN = 500;
+/** Shortest time between two looks, in milliseconds. */
+const AGAIN = 3_000;
+
+export function agents(failed) {
+  const summary = h("p", {}, "");
+  const list = table("Agents", [
+    ["host", "whole"], "version", ["mode, applied by", "whole"], "addresses", "since", ["transfers", "n"], ["applied", "n"], ["control", "n"],
+    ["first flights lost", "n"], ["refused, why", "roomy"], ["told in time", "n"], ["last report", "n"],
+  ], [], "No agent is subscribed.");
+  const element = h("div", { class: "view" }, summary, list.element,
+    h("p", { class: "hint" }, "Only agents that start connections by eBPF see their transfers and report them. Mode “observe” applies nothing. “Told in time” are starts announced to the host before their first data."));
+
+  const asking = latest(async (signal) => {
+    const { agents, total } = await get(`/v1/agents?limit=${SHOWN}`, signal);
+    const own = present().message?.traffic.version;
+    const others = agents.filter(({ version }) => version !== null && own !== undefined && version !== own).length;
+    summary.textContent = `${count(total)} subscribed${total > agents.length ? `, the first ${count(agents.length)} shown` : ""}` +
+      `${others > 0 ? `; ${count(others)} of another version than this gateway (${own})` : ""}.`;
+    list.show(agents.map((agent) => {
+      const told = agent.reported;
+      const more = agent.addresses_in_all - agent.addresses.length;
+      const refused = Object.entries(told?.refused ?? {}).map(([reason, times]) => `${words(reason)}: ${count(times)}`);
+      return [
+        agent.host_name ?? "unnamed", agent.version ?? "not said", `${words(agent.mode)}, ${words(agent.way)}`,
+        agent.addresses.join(", ") + (more > 0 ? ` and ${count(more)} more` : ""), moment(agent.subscribed_unix_ms),
+        count(told?.transfers), count(told?.applied), count(told?.control), count(told?.first_flight_losses),
+        told === null ? "–" : refused.join(", ") || "none", told === null ? "–" : `${count(told.pushes.in_time)} of ${count(told.pushes.received)}`,
+        told === null ? "none" : `${age(told.last_report_age_s)} ago`,
+      ];
+    }));
+  }, failed);
+  asking.run();
+  let renewed = Date.now();
+  const stop = listen(({ resync }) => {
+    if (!resync && Date.now() - renewed < AGAIN) return;
+    renewed = Date.now();
+    asking.run();
+  });
+  return {
+    element,
+    end() {
+      stop();
+      asking.stop();
+    },
+  };
+}

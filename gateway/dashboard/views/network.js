@@ -1,0 +1,115 @@
+// One network: how it came to its share, what is advised, and who was told.
+
+import { get, latest, prefixPath } from "/dashboard/api.js";
+import { chart, extremes } from "/dashboard/chart.js";
+import { card, h, section, table } from "/dashboard/dom.js";
+import { age, bytes, count, moment, ms, part, segments, words } from "/dashboard/format.js";
+import { listen } from "/dashboard/live.js";
+
+/** Sizes for which advice is shown, in bytes; the last is not known. */
+const SIZES = [10_000, 30_000, 100_000, 300_000, 1_000_000, 10_000_000, null];
+/** Shortest time between two looks, in milliseconds. */
+const AGAIN = 2_000;
+
+export function network(failed, prefix) {
+  const cards = {
+    share: card("Share of the path"), rtt: card("Round trip"), confidence: card("Confidence"), samples: card("Samples in the window"),
+    losses: card("Losses in the window"), age: card("Newest measurement"),
+  };
+  const windows = chart("Window samples and the mean of each step", [
+    { label: "loss or mark", colour: "--bad", points: true }, { label: "end of transfer", colour: "--accent", points: true },
+    { label: "lower bound", colour: "--quiet", points: true }, { label: "mean of a step", colour: "--second", bare: true, dots: true },
+  ], bytes, { height: 220 });
+  const trips = chart("Mean round-trip time of each step", [{ label: "round trip", colour: "--second", bare: true, dots: true }], ms, { height: 220 });
+  const advice = table("Advice by size of the transfer", ["transfer", ["window", "n"], ["threshold", "n"], "pacing", "limited by"]);
+  const samples = table("Last samples", ["time", ["window", "n"], ["in bytes", "n"], "reason", "to", ["round trip", "n wide"], "on advice"], [], "No sample is remembered.");
+  const leases = table("Leases", ["host", "addresses", ["may start above its default", "n"]], [], "No host has a part of the budget now.");
+  const starts = table("Announced starts", ["time", "host", "towards", "announced by", ["agents told", "n"]], [], "No start was announced.");
+  const told = h("p", {}, "");
+  const element = h("div", { class: "view" },
+    h("p", {}, h("a", { href: "#/networks" }, "← all networks")),
+    h("dl", { class: "cards" }, Object.values(cards).map(({ element }) => element)),
+    h("div", { class: "pair" }, windows.element, trips.element),
+    section("Advice for a connection that starts now", advice.element),
+    section("Who was told", told, h("div", { class: "pair" }, leases.element, starts.element)),
+    section("Last samples", samples.element));
+
+  function present(one) {
+    const why = words(one.no_estimate);
+    cards.share.show(one.wc_segments === null ? "no estimate" : segments(one.wc_segments),
+      one.wc_segments === null ? why : `${bytes(one.wc_bytes)}, rule ${one.rule}`, one.no_estimate === "retreat" ? "bad" : one.wc_segments === null ? "warn" : null);
+    cards.rtt.show(ms(one.rtt_mean_ms), `smallest ${ms(one.rtt_min_ms)}`);
+    cards.confidence.show(part(one.confidence), `${count(one.connections)} connections`);
+    cards.samples.show(count(one.samples), `and ${count(one.lower_bounds)} lower bounds`);
+    cards.losses.show(count(one.losses), one.loss_connections === null ? "" : `${count(one.loss_connections)} connections gave a sample by one`);
+    cards.age.show(one.age_s === null ? "–" : `${age(one.age_s)} ago`, `limited by window ${count(one.limited_by.window)}, receiver ${count(one.limited_by.receiver)}, application ${count(one.limited_by.application)} round trips`);
+  }
+
+  function history(past) {
+    const points = past.trend?.points ?? [];
+    const step = (past.trend?.step_s ?? 0) / 2;
+    // All on one axis of time: a column for each moment, in order.
+    const columns = [
+      ...past.samples.map((one) => ({ at: one.at_unix_ms / 1000, [one.lower_bound ? 2 : one.reason === "end" ? 1 : 0]: one.window_bytes })),
+      ...points.map((one) => ({ at: one.at_unix_ms / 1000 + step, 3: one.wc_bytes })),
+    ].sort((a, b) => a.at - b.at);
+    const series = [0, 1, 2, 3].map((place) => columns.map((column) => column[place] ?? null));
+    const range = extremes(series.slice(0, 3).flat());
+    const quartiles = past.trend?.wc_quartiles_bytes;
+    windows.show([columns.map(({ at }) => at), ...series], range === null ? "No sample is remembered." :
+      `${count(past.samples.length)} samples between ${bytes(range.least)} and ${bytes(range.most)}` +
+      (quartiles ? `; half of those in the window lie between ${bytes(quartiles[0])} and ${bytes(quartiles[1])}.` : "."));
+    const trip = points.map((one) => one.rtt_mean_ms);
+    const least = extremes(trip);
+    trips.show([points.map((one) => one.at_unix_ms / 1000 + step), trip],
+      least === null ? "No round trip in the window." : `Between ${ms(least.least)} and ${ms(least.most)}, last ${ms(least.last)}.`);
+    samples.show([...past.samples].reverse().map((one) => [
+      moment(one.at_unix_ms), segments(one.window_bytes / one.mss), bytes(one.window_bytes),
+      (one.lower_bound ? "at least: " : "") + words(one.reason), one.remote, ms(one.rtt_min_ms), one.advised ? "yes" : "no",
+    ]));
+    const { agents } = past.told;
+    told.textContent = agents === 0 ? "No agent holds an estimate of this network." :
+      `${count(agents)} subscribed ${agents === 1 ? "agent holds" : "agents hold"} this estimate.`;
+    leases.show(past.told.leases.map((one) => [one.host_name, one.addresses.join(", "), segments(one.lease_segments)]));
+    starts.show([...past.told.starts].reverse().map((one) => [moment(one.at_unix_ms), one.host, one.remote, words(one.trigger), count(one.agents)]));
+  }
+
+  const row = (size, { start, refusal }) => {
+    const name = size === null ? "size not known" : bytes(size);
+    if (start === null) return [name, "default", "–", "–", refusal.message];
+    const { pacing } = start;
+    const spread = pacing === null ? "none" : `after ${segments(pacing.after_segments)} at ${bytes(pacing.rate_bytes_per_second)}/s`;
+    const threshold = start.ssthresh_segments >= 2 ** 31 - 1 ? "none" : segments(start.ssthresh_segments);
+    return [name, segments(start.cwnd_segments), threshold, spread, start.clipped_by === null ? "nothing" : words(start.clipped_by)];
+  };
+
+  const asking = latest(async (signal) => {
+    const one = await get(prefixPath("/v1/networks/", prefix), signal);
+    const address = one.prefix.split("/")[0];
+    const ask = (size) => get(`/v1/advice?${new URLSearchParams(size === null ? { destination: address } : { destination: address, bytes: size })}`, signal);
+    const [past, ...answers] = await Promise.all([get(prefixPath("/v1/history/", one.prefix), signal), ...SIZES.map(ask)]);
+    if (signal.aborted) return;
+    present(one);
+    history(past);
+    advice.show(SIZES.map((size, place) => row(size, answers[place])));
+  }, failed);
+  asking.run();
+  let revision = null;
+  let renewed = Date.now();
+  const stop = listen(({ traffic: now, resync }) => {
+    revision ??= now.networks_revision;
+    if (!resync && (now.networks_revision === revision || Date.now() - renewed < AGAIN)) return;
+    revision = now.networks_revision;
+    renewed = Date.now();
+    asking.run();
+  });
+  return {
+    element,
+    end() {
+      stop();
+      asking.stop();
+      windows.end();
+      trips.end();
+    },
+  };
+}

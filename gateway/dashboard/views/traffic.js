@@ -1,0 +1,88 @@
+// Is the gateway seeing traffic, and what becomes of it?
+
+import { get, latest } from "/dashboard/api.js";
+import { chart, extremes } from "/dashboard/chart.js";
+import { card, h, section, table } from "/dashboard/dom.js";
+import { IGNORED, age, bits, count, packets, part, short, words } from "/dashboard/format.js";
+import { listen } from "/dashboard/live.js";
+
+/** Points kept: ten minutes. */
+const POINTS = 600;
+/** A part of one-sided connections above which the mirror port deserves a look. */
+const ONE_SIDED = 0.1;
+
+export function traffic(failed) {
+  const cards = {
+    packets: card("Packets"), bits: card("On the wire"), newest: card("Newest packet"), dropped: card("Dropped before the engine"),
+    sided: card("One-sided connections"), networks: card("Networks with an estimate"),
+  };
+  const rate = chart("Packets per second", [
+    { label: "seen", colour: "--accent" }, { label: "dropped", colour: "--bad" },
+  ], packets);
+  const wire = chart("Bits per second on the wire", [{ label: "bits", colour: "--second" }], bits);
+  const interfaces = table("Interfaces", ["interface", ["packets", "n"], ["dropped by the kernel", "n"], ["by the interface", "n"], ["before the engine", "n"], ["at CPU backlogs", "n"], ["ring full", "n"], ["interface lost", "n"]], [],
+    "No interface is captured.");
+  const ignored = table("Not used, by reason", ["reason", ["last minute", "n"], ["since the start", "n"], "what"], [], "Nothing was ignored.");
+  const element = h("div", { class: "view" },
+    h("dl", { class: "cards" }, Object.values(cards).map(({ element }) => element)),
+    h("div", { class: "pair" }, rate.element, wire.element),
+    section("Interfaces", interfaces.element),
+    section("Not used, by reason", ignored.element));
+  let points = [];
+
+  function present(now) {
+    const { last } = now;
+    cards.packets.show(packets(last?.packets_per_s), `${short(now.packets)} since the start`);
+    cards.bits.show(bits(last?.bits_per_s), `${short(now.tcp_segments)} TCP segments since the start`);
+    const silent = now.newest_packet_age_s;
+    const level = silent === null || silent > 10 ? "bad" : silent > 2 ? "warn" : "good";
+    cards.newest.show(silent === null ? "none yet" : `${age(silent)} ago`, silent > 10 ? "Is the mirror port up?" : "", level);
+    const lost = now.interfaces.reduce((sum, one) => sum + one.dropped_kernel + one.dropped_interface + one.dropped_queue, 0);
+    const dropping = (last?.dropped_per_s ?? 0) > 0;
+    cards.dropped.show(packets(last?.dropped_per_s ?? 0), `${count(lost)} since the start`, dropping ? "bad" : lost > 0 ? "warn" : "good");
+    const ended = now.connections_ended;
+    const sided = ended > 0 ? now.connections_one_sided / ended : null;
+    cards.sided.show(part(sided), `${count(now.connections_one_sided)} of ${count(ended)} that ended in ${age(now.span_s)}`,
+      sided === null ? null : sided > ONE_SIDED ? "warn" : "good");
+    cards.networks.show(count(now.estimates), `of ${count(now.networks)}; ${count(now.retreats)} held back, ${count(now.connections)} connections`);
+    interfaces.show(now.interfaces.map((one) => [one.interface, ...[one.packets, one.dropped_kernel, one.dropped_interface, one.dropped_queue, one.dropped_backlog, one.ring_freezes, one.losses].map(count)]));
+    const most = [...now.ignored].sort((a, b) => b.lately - a.lately || b.all - a.all);
+    ignored.show(most.map((one) => [words(one.reason), count(one.lately), count(one.all), IGNORED[one.reason] ?? ""]));
+    draw();
+  }
+
+  function draw() {
+    const at = points.map((point) => point.at_unix_ms / 1000);
+    const seen = points.map((point) => point.packets_per_s);
+    const dropped = points.map((point) => point.dropped_per_s);
+    const onWire = points.map((point) => point.bits_per_s);
+    const range = extremes(seen);
+    const told = (values, unit) => {
+      const own = extremes(values);
+      return own === null ? "No second has passed yet." : `Now ${unit(own.last)}, between ${unit(own.least)} and ${unit(own.most)} in ${age(points.length)}.`;
+    };
+    rate.show([at, seen, dropped], range === null ? "No second has passed yet." : `${told(seen, packets)} Dropped at most ${packets(extremes(dropped).most)}.`);
+    wire.show([at, onWire], told(onWire, bits));
+  }
+
+  const asking = latest(async (signal) => {
+    const whole = await get("/v1/traffic", signal);
+    points = whole.points;
+    present(whole);
+  }, failed);
+  asking.run();
+  const stop = listen(({ traffic: now, resync }) => {
+    if (resync) asking.run();
+    if (now.last !== null && now.last.at_unix_ms > (points.at(-1)?.at_unix_ms ?? 0)) points = [...points, now.last].slice(-POINTS);
+    present(now);
+  });
+  return {
+    element,
+    end() {
+      stop();
+      asking.stop();
+      rate.end();
+      wire.end();
+    },
+  };
+}

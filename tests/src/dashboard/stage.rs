@@ -1,0 +1,198 @@
+//! The gateway that is looked at.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use spand_core::engine::Engine;
+use spand_core::event::Event;
+use spand_gateway::api::{Api, ApiConfig};
+use spand_gateway::publisher::{
+    Batch, CaptureStatus, EngineStatus, MonotonicClock, PacketClock, Part, Published, PublisherConfig, Trend,
+};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::hosts;
+use super::made::Made;
+use super::played::Played;
+
+/// How often what changed is handed over, as in the daemon.
+const TURN: Duration = Duration::from_millis(100);
+/// Changed networks taken at a time, as in the daemon.
+const CHANGED: usize = 4_000;
+
+/// A running gateway; ends when dropped.
+pub struct Stage {
+    published: Published,
+    runtime: Option<Runtime>,
+    stop: watch::Sender<bool>,
+    http: SocketAddr,
+    grpc: String,
+    ended: Arc<AtomicBool>,
+    drift: Arc<AtomicUsize>,
+    feeder: Option<JoinHandle<()>>,
+}
+
+impl Stage {
+    /// A gateway that sees these kept captures and so many made-up networks, with four agents. `http`: where it answers;
+    /// port 0 takes any.
+    pub fn start(cases: &[&str], networks: usize, http: SocketAddr) -> Result<Self> {
+        let clock = MonotonicClock::from_wall_clock();
+        let published = Published::new(PublisherConfig::default(), clock);
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let (stop, stopped) = watch::channel(false);
+        let bind = |address: SocketAddr| runtime.block_on(TcpListener::bind(address));
+        let http = bind(http).context("cannot listen")?;
+        let grpc = bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("cannot listen")?;
+        let (http_address, grpc_address) = (http.local_addr()?, format!("http://{}", grpc.local_addr()?));
+        let api = Api::new(ApiConfig::default(), published.clone(), None);
+        let (one, also_stopped) = (api.clone(), stopped.clone());
+        runtime.spawn(published.clone().tell());
+        runtime.spawn(async move { one.serve_http(http, stopped).await });
+        runtime.spawn(async move { api.serve_grpc(grpc, also_stopped).await });
+        for part in Part::ALL {
+            published.readiness().ready(part);
+        }
+        let feeder = Feeder {
+            played: Played::new(cases, clock.now())?,
+            made: Made::new(networks, clock.now())?,
+            published: published.clone(),
+            dropped: 0,
+        };
+        let mut stage = Self {
+            published,
+            runtime: Some(runtime),
+            stop,
+            http: http_address,
+            grpc: grpc_address,
+            ended: Arc::default(),
+            drift: Arc::new(AtomicUsize::new(networks / 100)),
+            feeder: None,
+        };
+        stage.feed(feeder)?;
+        Ok(stage)
+    }
+
+    /// Runs the feeder, and the hosts once it has told of the networks.
+    fn feed(&mut self, mut feeder: Feeder) -> Result<()> {
+        while feeder.turn(0) {}
+        let (ended, drift) = (Arc::clone(&self.ended), Arc::clone(&self.drift));
+        self.feeder = Some(std::thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                let began = Instant::now();
+                feeder.turn(drift.load(Ordering::Relaxed));
+                std::thread::sleep(TURN.saturating_sub(began.elapsed()));
+            }
+        }));
+        let runtime = self.runtime.as_ref().context("the gateway has ended")?;
+        runtime.block_on(async {
+            hosts::subscribe(&self.grpc).await?;
+            for batch in 1..=5 {
+                hosts::report(&self.grpc, batch).await?;
+            }
+            hosts::lose(&self.grpc, 3).await
+        })
+    }
+
+    /// Where the dashboard is.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.http)
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// What it publishes, to let something happen.
+    pub fn published(&self) -> &Published {
+        &self.published
+    }
+
+    /// How many made-up networks get a sample every tenth of a second.
+    pub fn set_drift(&self, networks: usize) {
+        self.drift.store(networks, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        self.feeder.take().map(JoinHandle::join);
+        self.published.close();
+        self.stop.send_replace(true);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(3));
+        }
+    }
+}
+
+struct Feeder {
+    played: Played,
+    made: Made,
+    published: Published,
+    dropped: u64,
+}
+
+impl Feeder {
+    /// Plays what is due and hands over what changed; whether there is more of that.
+    fn turn(&mut self, drift: usize) -> bool {
+        let Self { played, made, published, dropped } = self;
+        let now = published.now();
+        let mut batch = Batch::new();
+        played.play(now, |engine| take_events(engine, published, &mut batch));
+        made.drift(drift, now);
+        while let Some(event) = made.table.poll_event() {
+            batch.events.push(event);
+        }
+        let (of_played, of_made) = (played.engine.changed_records(CHANGED), made.table.changed_records(CHANGED));
+        let more = of_made.len() == CHANGED;
+        for (network, record) in of_played.iter().chain(&of_made) {
+            batch.trends.extend(record.as_ref().map(|record| Trend::of(*network, record)));
+            let view = played.engine.network(*network, now).or_else(|| made.table.view(*network, now));
+            match view {
+                Some(view) => batch.views.push(view),
+                None => batch.gone.push(*network),
+            }
+        }
+        batch.samples = played.engine.take_samples();
+        batch.samples.extend(made.table.take_samples());
+        let counters = played.engine.counters().clone();
+        // Now and then the engine is said not to keep up.
+        *dropped += u64::from(counters.frames.is_multiple_of(50));
+        published.set_captures(vec![CaptureStatus {
+            interface: "mirror0".to_owned(),
+            received: counters.frames,
+            dropped_queue: *dropped,
+            ..CaptureStatus::default()
+        }]);
+        batch.engine = Some(EngineStatus {
+            counters,
+            connections: played.engine.connections(),
+            networks: published.network_count(),
+            newest: played.newest,
+            ..EngineStatus::default()
+        });
+        published.apply(batch);
+        more
+    }
+}
+
+fn take_events(engine: &mut Engine, published: &Published, batch: &mut Batch) {
+    while let Some(event) = engine.poll_event() {
+        match event {
+            Event::StartImminent(start) => {
+                if published.push_start(start) {
+                    engine.note_advised(start.host, start.remote, start.at);
+                }
+            }
+            Event::DirectionEnded(_) => {}
+            event => batch.events.push(event),
+        }
+    }
+}

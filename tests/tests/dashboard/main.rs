@@ -1,0 +1,209 @@
+//! The dashboard in a real browser: every view, live, searched, narrow and dark, and with 10,000 networks.
+//!
+//! `SPAND_SCREENSHOTS=FOLDER` keeps a picture of each view. One test runs at a time: they share two processors with their browsers.
+
+mod people;
+mod size;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use spand_core::event::{Event, Withdrawal};
+use spand_gateway::publisher::{Batch, Part};
+use spand_tests::dashboard::browser::Browser;
+use spand_tests::dashboard::stage::Stage;
+
+const CAPTURES: [&str; 2] = ["cubic-four-flows", "bbr-ipv6"];
+const VIEWS: [&str; 5] = ["traffic", "networks", "agents", "benefit", "events"];
+
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn any_port() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 0))
+}
+
+/// A gateway and a browser that shows its first page; `None` where there is no browser.
+fn open(networks: usize) -> Result<Option<(Stage, Browser)>> {
+    let Some(browser) = Browser::start()? else { return Ok(None) };
+    let stage = Stage::start(&CAPTURES, networks, any_port())?;
+    browser.look(1_280, 900, false)?;
+    browser.open(&stage.url())?;
+    browser.wait("the live state", "document.querySelector('#state[data-level=good]')")?;
+    Ok(Some((stage, browser)))
+}
+
+/// Goes to a view as a person does, and waits for its content.
+fn show(browser: &Browser, view: &str) -> Result<()> {
+    browser.click(&format!("#views a[href='#/{view}']"))?;
+    let content = match view {
+        "traffic" => {
+            "document.querySelector('.card .value').textContent.includes('/s') && document.querySelector('canvas')"
+        }
+        "networks" => "document.querySelectorAll('.list tbody th a').length > 10",
+        "agents" => "document.querySelectorAll('tbody th').length === 4",
+        "benefit" => "document.querySelectorAll('.forest circle').length >= 5",
+        _ => "document.querySelectorAll('tbody time').length > 3",
+    };
+    browser.wait(view, content)
+}
+
+/// Pictures of the documentation.
+const KEPT: [&str; 8] =
+    ["traffic", "networks", "network", "agents", "benefit", "events", "traffic-phone-dark", "networks-phone-dark"];
+
+/// Keeps a picture where that is asked for; it is never an empty page.
+fn picture(browser: &Browser, name: &str) -> Result<()> {
+    let png = browser.screenshot()?;
+    ensure!(png.starts_with(b"\x89PNG") && png.len() > 8_000, "{name} is an empty picture of {} bytes", png.len());
+    if let Some(folder) = std::env::var_os("SPAND_SCREENSHOTS").filter(|_| KEPT.contains(&name)) {
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(PathBuf::from(folder).join(format!("dashboard-{name}.png")), png)?;
+    }
+    Ok(())
+}
+
+fn silent(browser: &Browser) -> Result<()> {
+    let complaints = browser.complaints()?;
+    ensure!(complaints.is_empty(), "the console says:\n{}", complaints.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn every_view_shows_what_the_gateway_knows_and_complains_of_nothing() -> Result<()> {
+    let _alone = alone();
+    let Some((stage, browser)) = open(300)? else { return Ok(()) };
+    // Charts want some seconds to show, and the log something that happened.
+    let withdrawn = |network: &str| {
+        Ok::<_, anyhow::Error>(Event::Withdrawn { network: network.parse()?, reason: Withdrawal::TooFew })
+    };
+    let events = vec![withdrawn("100.64.12.0/24")?, withdrawn("100.64.201.0/24")?];
+    stage.published().apply(Batch { events, ..Batch::new() });
+    std::thread::sleep(Duration::from_secs(8));
+    for view in VIEWS {
+        show(&browser, view)?;
+        let heading = browser.run("return document.querySelector('h1').textContent")?;
+        assert_eq!(heading.as_str().map(str::to_lowercase).as_deref(), Some(view));
+        let current = browser.run("return document.querySelector('#views [aria-current=page]').hash")?;
+        assert_eq!(current, format!("#/{view}"));
+        picture(&browser, view)?;
+        silent(&browser)?;
+    }
+    browser.run("location.hash = '#/networks/198.51.100.0/24'")?;
+    browser.wait(
+        "the advice",
+        "[...document.querySelectorAll('tbody th')].filter((cell) => /KB|MB/.test(cell.textContent)).length >= 6",
+    )?;
+    browser.wait(
+        "samples",
+        "document.querySelectorAll('canvas').length === 2 && document.body.textContent.includes('samples between')",
+    )?;
+    browser.wait("an announced start", "document.body.textContent.includes('SYN from outside')")?;
+    let page = browser.run("return document.querySelector('main').textContent")?;
+    let page = page.as_str().unwrap_or_default();
+    for word in ["198.51.100.0/24", "loss", "SYN from outside", "4 subscribed agents hold", "fraction of the share"] {
+        assert!(page.contains(word), "the network's page lacks `{word}`: {page}");
+    }
+    picture(&browser, "network")?;
+    silent(&browser)
+}
+
+#[test]
+fn news_are_shown_as_they_come() -> Result<()> {
+    let _alone = alone();
+    let Some((stage, browser)) = open(100)? else { return Ok(()) };
+    show(&browser, "traffic")?;
+    let packets = "document.querySelector('.card .note').textContent";
+    let before = browser.run(&format!("window.before = {packets}; return window.before"))?;
+    browser.wait("newer counts", &format!("{packets} !== window.before"))?;
+    println!("counts went from {before} to {}", browser.run(&format!("return {packets}"))?);
+
+    show(&browser, "events")?;
+    let network = "100.64.9.0/24";
+    let withdrawn = Event::Withdrawn { network: network.parse()?, reason: Withdrawal::TooFew };
+    stage.published().apply(Batch { events: vec![withdrawn], ..Batch::new() });
+    let first = "document.querySelector('tbody tr')";
+    browser.wait("the withdrawal", &format!("{first}.textContent.includes('too few samples left{network}')"))?;
+    browser.click("fieldset label:nth-of-type(1) input")?;
+    browser.wait("no withdrawal", &format!("!document.querySelector('tbody').textContent.includes('{network}')"))?;
+
+    stage.published().readiness().not_ready(Part::Capture, "interface mirror0 is down");
+    browser.wait(
+        "the header's word",
+        "document.querySelector('#state[data-level=bad]')?.textContent.includes('mirror0 is down')",
+    )?;
+    stage.published().readiness().ready(Part::Capture);
+    browser.wait("the header's word", "document.querySelector('#state[data-level=good]')")?;
+    silent(&browser)
+}
+
+#[test]
+fn a_gateway_that_comes_back_is_live_again() -> Result<()> {
+    let _alone = alone();
+    let Some((stage, browser)) = open(100)? else { return Ok(()) };
+    show(&browser, "networks")?;
+    let address = stage.address();
+    drop(stage);
+    browser.wait("the loss", "document.querySelector('#state').textContent.startsWith('Not connected')")?;
+    let shown = browser.run("return document.querySelectorAll('.list tbody th a').length")?;
+    assert!(shown.as_u64() > Some(10), "what was shown stays: {shown}");
+    let _stage = Stage::start(&CAPTURES, 40, address)?;
+    browser.wait("the return", "document.querySelector('#state[data-level=good]')")?;
+    browser.wait("its networks", "document.querySelector('.found').textContent === '42 networks'")
+}
+
+#[test]
+fn networks_are_found_sorted_and_opened_by_hand_and_by_key() -> Result<()> {
+    let _alone = alone();
+    let Some((_stage, browser)) = open(600)? else { return Ok(()) };
+    // From any view, `/` goes to the search.
+    browser.press("/")?;
+    browser.wait("the search", "document.activeElement.id === 'search'")?;
+    let first = "document.querySelector('.list tbody th a').textContent";
+    for (search, found, prefix) in [
+        ("100.64.37.200", "1 network", "100.64.37.0/24"),
+        ("65.20.", "1 network", "100.65.20.0/24"),
+        ("2001:DB8", "1 network", "2001:db8"),
+        ("100.65.0.0/16", "256 networks", "100.65."),
+        ("zebra", "0 networks", ""),
+    ] {
+        browser.run("document.activeElement.value = ''")?;
+        browser.press(search)?;
+        browser.wait(search, &format!("document.querySelector('.found').textContent === '{found}'"))?;
+        if !prefix.is_empty() {
+            browser.wait(search, &format!("{first}.startsWith('{prefix}')"))?;
+        }
+    }
+    browser.run("const s = document.activeElement; s.value = ''; s.dispatchEvent(new Event('input'))")?;
+    browser.wait("all", "document.querySelector('.found').textContent === '602 networks'")?;
+    // It stands sorted by the share, the most first; another column begins with its most, and a second click turns it.
+    for (sort, column, ordered) in [("wc", 1, "a <= b"), ("rtt", 4, "a >= b"), ("rtt", 4, "a <= b")] {
+        browser.click(&format!("[data-sort={sort}] button"))?;
+        let rows = "[...document.querySelectorAll('.list tbody tr:not(.gap)')].slice(0, 20)";
+        let values = format!("{rows}.map((row) => parseFloat(row.children[{column}].textContent))");
+        browser.wait(
+            &format!("{sort} in order, {ordered}"),
+            &format!("((v) => v.every((b, i) => i === 0 || ((a) => {ordered})(v[i - 1])))({values})"),
+        )?;
+    }
+    // By key: into the list, one down, and open it.
+    browser.run("document.querySelector('.list tbody th a').focus()")?;
+    browser.press("\u{e015}\u{e015}")?;
+    let third =
+        browser.run("return [...document.querySelectorAll('.list tbody th a')].indexOf(document.activeElement)")?;
+    assert_eq!(third, 2, "two arrows down");
+    let prefix = browser.run("return document.activeElement.textContent")?;
+    browser.press("\u{e007}")?;
+    browser.wait("its page", &format!("document.querySelector('h1').textContent === {prefix}"))?;
+    browser.wait("the advice", "document.querySelectorAll('tbody th').length > 5")?;
+    assert_eq!(browser.run("return document.activeElement.tagName")?, "H1", "who follows a link reads on there");
+    browser.press("5")?;
+    browser.wait("the fifth view", "document.querySelector('h1').textContent === 'Events'")?;
+    silent(&browser)
+}

@@ -1,0 +1,105 @@
+//! For whom it has to be readable: on a phone, in the dark, by key, read aloud.
+
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::{VIEWS, alone, open, picture, show, silent};
+
+#[test]
+fn every_view_fits_a_phone_and_the_dark() -> Result<()> {
+    let _alone = alone();
+    let Some((_stage, browser)) = open(300)? else { return Ok(()) };
+    std::thread::sleep(Duration::from_secs(3));
+    let bright = "getComputedStyle(document.body).backgroundColor";
+    let light = browser.run(&format!("return {bright}"))?;
+    browser.look(360, 740, true)?;
+    assert_ne!(browser.run(&format!("return {bright}"))?, light, "the dark has its own colours");
+    for view in VIEWS {
+        show(&browser, view)?;
+        let wide = browser.run("return document.documentElement.scrollWidth")?;
+        assert_eq!(wide, 360, "{view} is wider than the phone");
+        picture(&browser, &format!("{view}-phone-dark"))?;
+    }
+    browser.run("location.hash = '#/networks/198.51.100.0/24'")?;
+    browser.wait("samples", "document.body.textContent.includes('samples between')")?;
+    assert_eq!(browser.run("return document.documentElement.scrollWidth")?, 360, "the network is wider than the phone");
+    browser.look(1_280, 900, true)?;
+    picture(&browser, "network-dark")?;
+    for (scheme, dark) in [("light", false), ("dark", true)] {
+        browser.look(1_280, 900, dark)?;
+        let low = browser.run(CONTRAST)?;
+        assert_eq!(low, serde_json::json!([]), "too little contrast in the {scheme}");
+    }
+    silent(&browser)
+}
+
+/// Pairs of colours of the style, as text and what it stands on, whose contrast is under 4.5 to 1 (WCAG 2.2, 1.4.3).
+const CONTRAST: &str = "
+    const style = getComputedStyle(document.documentElement);
+    const light = (name) => {
+      const [r, g, b] = style.getPropertyValue(name).trim().match(/[0-9a-f]{2}/g).map((two) => {
+        const part = parseInt(two, 16) / 255;
+        return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+      });
+      return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const low = [];
+    for (const text of ['--ink', '--quiet', '--accent', '--second', '--good', '--warn', '--bad']) {
+      for (const back of ['--back', '--paper', '--wash']) {
+        const [least, most] = [light(text), light(back)].sort((a, b) => a - b);
+        const contrast = (most + 0.05) / (least + 0.05);
+        if (contrast < 4.5) low.push(`${text} on ${back}: ${contrast.toFixed(2)}`);
+      }
+    }
+    return low;";
+
+/// What a reader of the screen needs and the page lacks.
+const UNREADABLE: &str = "
+    const faults = [];
+    const all = (selector) => [...document.querySelectorAll(selector)];
+    for (const landmark of ['header', 'nav[aria-label]', 'main', 'footer']) if (all(landmark).length !== 1) faults.push(`${landmark}: ${all(landmark).length}`);
+    if (all('h1').length !== 1) faults.push(`h1: ${all('h1').length}`);
+    for (const table of all('main table:not(.u-legend)')) {
+      if (!table.caption?.textContent) faults.push('a table without a caption');
+      for (const head of table.tHead?.rows[0]?.cells ?? []) if (head.scope !== 'col' || !head.textContent) faults.push(`head: ${head.outerHTML}`);
+    }
+    for (const input of all('input, select')) if (!input.labels?.length) faults.push(`no label: ${input.outerHTML}`);
+    for (const image of all('[role=img]')) if ((image.getAttribute('aria-label') ?? '').length < 20) faults.push(`no text: ${image.outerHTML.slice(0, 80)}`);
+    for (const canvas of all('canvas')) if (!canvas.closest('[role=img]')) faults.push('a canvas without a text');
+    for (const one of all('a, button')) if (!one.textContent.trim()) faults.push(`no name: ${one.outerHTML}`);
+    if (all('[role=status], [aria-live]').length === 0) faults.push('nothing tells of the state');
+    const ids = all('[id]').map(({ id }) => id);
+    if (new Set(ids).size !== ids.length) faults.push(`ids: ${ids}`);
+    return faults;";
+
+#[test]
+fn every_view_is_read_aloud_and_walked_by_key() -> Result<()> {
+    let _alone = alone();
+    let Some((_stage, browser)) = open(300)? else { return Ok(()) };
+    // The first key leads to the way past the head, and every stop is seen.
+    browser.press("\u{e004}")?;
+    assert_eq!(browser.run("return document.activeElement.id")?, "skip");
+    browser.press("\u{e007}")?;
+    assert_eq!(browser.run("return document.activeElement.id")?, "main");
+    std::thread::sleep(Duration::from_secs(3));
+    for view in VIEWS {
+        show(&browser, view)?;
+        assert_eq!(browser.run(UNREADABLE)?, serde_json::json!([]), "{view}");
+        let mut stops = Vec::new();
+        for _ in 0..4 {
+            browser.press("\u{e004}")?;
+            let stop = browser.run(
+                "const at = document.activeElement; const { outlineStyle, outlineWidth } = getComputedStyle(at);
+                 return [at.tagName + (at.id ? '#' + at.id : ''), outlineStyle === 'solid' && parseFloat(outlineWidth) >= 2]",
+            )?;
+            assert!(stop[1] == true || stop[0] == "BODY", "{view}: the focus is not seen at {stop}");
+            stops.push(stop[0].clone());
+        }
+        println!("{view}: {stops:?}");
+    }
+    browser.run("location.hash = '#/networks/198.51.100.0/24'")?;
+    browser.wait("samples", "document.body.textContent.includes('samples between')")?;
+    assert_eq!(browser.run(UNREADABLE)?, serde_json::json!([]), "a network");
+    silent(&browser)
+}
