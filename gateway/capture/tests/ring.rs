@@ -265,7 +265,12 @@ fn an_interface_that_is_down_is_idle_and_one_that_is_gone_ends_the_capture() {
         assert!(matches!(&gone, SourceError::Live { name, .. } if name == "far"), "{gone}");
         assert_eq!(gone.to_string(), "capturing on far has stopped: the interface went away");
         assert_eq!(capture.next_packet().unwrap(), Next::End);
-        assert!(matches!(LiveCapture::open(&far()), Err(LiveError::NoSuchInterface { .. })));
+        let error = LiveCapture::open(&far()).unwrap_err();
+        let LiveError::NoSuchInterface { present, .. } = &error else { panic!("{error}") };
+        // Those of this namespace; `/sys` here shows the ones outside.
+        let shown = Command::new("ip").args(["-o", "link"]).output().unwrap().stdout;
+        let shown = String::from_utf8(shown).unwrap();
+        assert!(present.split(", ").all(|name| shown.contains(&format!(": {name}"))), "{error}; there are {shown}");
 
         make_pair();
         let mut again = open(&far());

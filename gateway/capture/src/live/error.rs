@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use nix::net::if_::if_nameindex;
+
 /// Why an interface cannot be captured from.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
@@ -90,10 +92,11 @@ pub enum LiveError {
 /// Interface names listed in an error.
 const NAMES_SHOWN: usize = 12;
 
-/// Names of the interfaces there are, for an error.
+/// Names of the interfaces of this network namespace, for an error; `/sys` may show those of another.
 pub(super) fn interfaces() -> String {
-    let listed = std::fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
-    let mut names: Vec<String> = listed.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    let listed = if_nameindex();
+    let listed = listed.iter().flatten().map(|interface| interface.name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = listed.collect();
     names.sort_unstable();
     if names.len() > NAMES_SHOWN {
         names.truncate(NAMES_SHOWN);
