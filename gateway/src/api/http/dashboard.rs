@@ -79,7 +79,9 @@ fn answer(name: &str, headers: &HeaderMap) -> Result<Response, Problem> {
         (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     ];
     response.headers_mut().insert(ETAG, tag);
-    response.headers_mut().extend(fixed.map(|(name, value)| (name, HeaderValue::from_static(value))));
+    for (name, value) in fixed {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
     Ok(response)
 }
 
