@@ -19,7 +19,8 @@ const EVERY: Duration = Duration::from_secs(1);
 const EVERY_NANOS: u64 = 1_000_000_000;
 
 /// A line per CPU in hexadecimal; the second number counts packets dropped at a full backlog (`softnet_seq_show`).
-const SOFTNET: &str = "/proc/net/softnet_stat";
+/// By way of the process: a service that sees only processes in `/proc` (`ProcSubset=pid`) has no `/proc/net`.
+const SOFTNET: &str = "/proc/self/net/softnet_stat";
 
 /// Counters of host and interface since the capture was opened.
 #[derive(Debug)]
