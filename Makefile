@@ -84,8 +84,11 @@ cases: packages ## Record the small truth cases that are missing or named, and w
 	./target/release/cases $(ARGS)
 
 .PHONY: bench
-bench: packages ## Replay speed on a generated trace, beside a bare walk and a bare parse of the same file
+bench: packages ## Replay speed and memory on generated traces, beside a bare walk and a bare parse of the same file
 	$(CARGO) bench -p spand-tests --bench replay_speed
+	for extreme in one-packet-flows one-flow every-network; do \
+		$(CARGO) bench -p spand-tests --bench replay_speed -- --extreme $$extreme --packets 2000000 --limit 100000 || exit 1; \
+	done
 
 .PHONY: capture-bench
 capture-bench: packages ## Packets a second that each capture backend takes, and what is lost where: ARGS="--seconds 60 --delay"

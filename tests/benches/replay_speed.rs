@@ -1,12 +1,15 @@
 //! How fast one core replays: a generated trace through the file reader alone, through the decoder, and through the engine.
 //!
-//! `cargo bench -p spand-tests --bench replay_speed -- [--packets N] [--connections N] [--loss P] [--runs N] [--file PCAP]`
+//! `cargo bench -p spand-tests --bench replay_speed -- [--packets N] [--connections N] [--loss P] [--runs N] [--limit N]
+//! [--extreme one-packet-flows|one-flow|every-network] [--file PCAP]`
 //!
 //! Times are processor time of the one thread that does the work, the best of several runs, so that a busy machine shows
 //! its speed and not its load. The ratio of engine to decoder says what reconstruction costs on top of a bare parse. The
 //! engine runs twice: as at an organisation's egress, where the hosts of `--internal` are rebuilt, and with both ends of
-//! every connection rebuilt, as `replay` does where no prefix is named.
+//! every connection rebuilt, as `replay` does where no prefix is named. Memory is what the process holds when the engine has
+//! seen everything, less what it held before there was one.
 
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,7 +23,11 @@ use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::Timestamp;
+use spand_tests::trace::extreme::{Extreme, write_extreme};
 use spand_tests::trace::{TraceConfig, write_trace};
+
+/// Octets kept of each packet of a generated trace.
+const SNAP_LEN: usize = 96;
 
 #[derive(Parser)]
 struct Arguments {
@@ -39,6 +46,12 @@ struct Arguments {
     /// The organisation's prefix; the servers of the generated trace lie in the default.
     #[arg(long, default_value = "10.0.0.0/8")]
     internal: IpNet,
+    /// Connections that the engine has room for.
+    #[arg(long, default_value_t = Limits::default().connections)]
+    limit: NonZeroUsize,
+    /// A trace that no network has, instead of a usual one.
+    #[arg(long)]
+    extreme: Option<Extreme>,
     /// Replay this capture instead of a generated one.
     #[arg(long)]
     file: Option<PathBuf>,
@@ -90,13 +103,14 @@ fn main() -> anyhow::Result<()> {
     })?;
     read.print("read", &parsed);
     parsed.print("read, parse", &parsed);
+    let before = resident_bytes()?;
     for (name, internal) in [("rebuild senders inside", vec![arguments.internal]), ("rebuild both ends", Vec::new())] {
         let mut engine = None;
         let rebuilt = best_of(arguments.runs, || {
             // The memory of the run before goes first.
             drop(engine.take());
-            let config =
-                EngineConfig { limits: Limits::for_replay(), internal: internal.clone(), ..EngineConfig::default() };
+            let limits = Limits { connections: arguments.limit, ..Limits::for_replay() };
+            let config = EngineConfig { limits, internal: internal.clone(), ..EngineConfig::default() };
             let engine = engine.insert(Engine::new(config));
             replay(&path, |at, frame| {
                 engine.handle_frame(at, frame);
@@ -105,7 +119,8 @@ fn main() -> anyhow::Result<()> {
         })?;
         rebuilt.print(&format!("read, parse, {name}"), &parsed);
         if let Some(engine) = engine {
-            println!("{} connections at the end, {:?}", engine.connections(), engine.counters());
+            let held = resident_bytes()?.saturating_sub(before);
+            println!("{} connections at the end, {} MB, {:?}", engine.connections(), held >> 20, engine.counters());
         }
     }
     Ok(())
@@ -114,12 +129,18 @@ fn main() -> anyhow::Result<()> {
 fn generate(arguments: &Arguments, folder: &Path) -> anyhow::Result<PathBuf> {
     let path = folder.join("trace.pcap");
     let file = std::io::BufWriter::new(std::fs::File::create(&path)?);
+    if let Some(extreme) = arguments.extreme {
+        let summary =
+            write_extreme(file, extreme, arguments.packets, SNAP_LEN).context("the trace cannot be written")?;
+        println!("{extreme:?} {summary:?}");
+        return Ok(path);
+    }
     let config = TraceConfig {
         packets: arguments.packets,
         connections: arguments.connections,
         loss: arguments.loss,
         networks: 5_000,
-        snap_len: 96,
+        snap_len: SNAP_LEN,
         seed: 1,
     };
     let summary = write_trace(file, &config).context("the trace cannot be written")?;
@@ -139,6 +160,14 @@ fn best_of(runs: u32, mut run: impl FnMut() -> anyhow::Result<u64>) -> anyhow::R
 
 fn thread_time() -> anyhow::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+}
+
+/// What the process holds in memory.
+fn resident_bytes() -> anyhow::Result<u64> {
+    const PAGE_BYTES: u64 = 4_096;
+    let statm = std::fs::read_to_string("/proc/self/statm").context("/proc/self/statm cannot be read")?;
+    let pages = statm.split(' ').nth(1).context("/proc/self/statm has no second number")?;
+    Ok(pages.parse::<u64>()? * PAGE_BYTES)
 }
 
 fn replay(path: &Path, mut take: impl FnMut(Timestamp, &Frame<'_>)) -> anyhow::Result<u64> {

@@ -6,6 +6,7 @@
 //! retransmits and timeouts. One seed gives one trace, byte for byte.
 
 pub mod connection;
+pub mod extreme;
 pub mod frame;
 pub mod packet;
 
