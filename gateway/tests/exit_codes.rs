@@ -190,9 +190,10 @@ fn an_interface_that_cannot_be_read_ends_with_1() {
 #[test]
 fn a_missing_privilege_ends_with_1() {
     let folder = Folder::new();
-    // The build folder may be closed to others.
+    // The build folder may be closed to others. Copied by another process: a child that a test beside this one starts would
+    // inherit a descriptor that still writes, and a program that is being written cannot be run.
     let program = folder.0.path().join("spand-gateway");
-    fs::copy(PROGRAM, &program).unwrap();
+    assert!(Command::new("cp").arg(PROGRAM).arg(&program).status().unwrap().success());
     let mut command = Command::new(program);
     command.args(["run", "--config"]).arg(folder.runnable("lo", ""));
     if is_root() {
