@@ -102,12 +102,14 @@ impl Flights {
         let Some(flight) = timeline.first_flight() else { return };
         let sent = u64::try_from(flight.len()).unwrap_or(u64::MAX);
         let off = sent.cast_signed().saturating_sub(segments.cast_signed());
-        *self.off.entry(off).or_default() += 1;
-        self.exact += u32::from(off == 0);
         let handshake_ns = timeline.handshake_ns().unwrap_or(0) as f64;
         // Without a rate nothing is promised, and evenly over a round trip is what is missing.
         let unpaced_ns = handshake_ns / f64::from(before.saturating_sub(10).max(1));
         let planned_ns = planned.rate.map_or(unpaced_ns, |rate| planned.mss as f64 * 1e9 / f64::from(rate.max(1)));
+        // What by its rate leaves after a round trip is no part of what leaves before the first acknowledgement.
+        let off = if off < 0 && leaves_after(handshake_ns, flight.len(), planned_ns) { 0 } else { off };
+        *self.off.entry(off).or_default() += 1;
+        self.exact += u32::from(off == 0);
         let (mut spaced, mut smooth) = (true, true);
         if let Some(paced) = flight.get(UNPACED - 1..).filter(|paced| paced.len() > 2) {
             (spaced, smooth) = spacing(paced, planned_ns);
@@ -128,6 +130,11 @@ impl Flights {
             ));
         }
     }
+}
+
+/// Whether the segment behind the first `sent` ones is planned for later than a round trip after the first.
+fn leaves_after(round_trip_ns: f64, sent: usize, planned_ns: f64) -> bool {
+    sent >= UNPACED && (sent - UNPACED) as f64 * planned_ns >= round_trip_ns
 }
 
 /// Whether packets lie as far apart as planned, and without bursts.
@@ -271,6 +278,14 @@ mod tests {
         assert_eq!(number_in("none"), None);
         let text = "after 10 segments, at 174458 bytes/s over 41.5 ms";
         assert_eq!(text.split_once(" at ").and_then(|(_, rest)| number_in(rest)), Some(174_458));
+    }
+
+    #[test]
+    fn only_what_the_rate_holds_back_for_a_round_trip_may_be_missing() {
+        // 41 segments, 1.38 ms apart after the tenth: the last is due after 41.4 ms.
+        assert!(leaves_after(40.1e6, 40, 1.38e6));
+        assert!(!leaves_after(40.1e6, 38, 1.38e6) && !leaves_after(41.5e6, 40, 1.38e6));
+        assert!(!leaves_after(0.0, 9, 1e6), "the first ten are not held back");
     }
 
     #[test]
