@@ -45,9 +45,10 @@ struct Arguments {
     /// The agent's program; default: beside this one
     #[arg(long, env = "SPAND_AGENT")]
     agent: Option<PathBuf>,
-    /// How the agent applies starts: its own congestion control, or routes with an initial window
-    #[arg(long, value_enum, default_value_t = Way::Bpf)]
-    way: Way,
+    /// How the agent applies starts: its own congestion control, or routes with an initial window; default: the first, and
+    /// the second where this machine cannot
+    #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(["bpf", "route"]))]
+    way: Option<String>,
     /// Leave everything running at the end until Ctrl-C
     #[arg(long)]
     keep: bool,
@@ -92,7 +93,14 @@ fn run(arguments: &Arguments) -> Result<()> {
     let poller = Arc::new(Poller::start(record.clone())?);
     // Chosen for the host, not by the server: what an application chose, the agent leaves alone.
     lab.server.default_congestion_control(CONGESTION_CONTROL)?;
-    let cgroup = (arguments.way == Way::Bpf).then(|| Cgroup::make("spand-demo")).transpose()?;
+    let cgroup = match (arguments.way.as_deref(), Cgroup::make("spand-demo")) {
+        (Some("route"), _) => None,
+        (None, Err(error)) => {
+            say(&format!("{error:#}; the agent will set routes instead"));
+            None
+        }
+        (_, made) => Some(made?),
+    };
     let serve = || {
         let conduct = Conduct { poller: Some(Arc::clone(&poller)), ..Conduct::default() };
         Server::start_with(&lab.server, lab.port, &conduct)
@@ -127,15 +135,22 @@ fn run(arguments: &Arguments) -> Result<()> {
     println!("\nAdvice by transfer size\n");
     advice::print(product.api(), &lab)?;
     println!();
-    let granted = start_agent(arguments, &mut product, &lab, cgroup.as_ref())?;
-    say(&format!("spand-agent runs (careful, apply = {}, nothing held out)", arguments.way.name()));
+    let agent = program(arguments.agent.as_deref(), "spand-agent")?;
+    let (way, granted) = match start_agent(&agent, &mut product, &lab, cgroup.as_ref()) {
+        Err(error) if cgroup.is_some() && arguments.way.is_none() => {
+            say(&format!("no programs in this kernel ({error:#}); the agent sets routes instead"));
+            (Way::Route, start_agent(&agent, &mut product, &lab, None)?)
+        }
+        granted => (if cgroup.is_some() { Way::Bpf } else { Way::Route }, granted?),
+    };
+    say(&format!("spand-agent runs (careful, apply = {}, nothing held out)", way.name()));
     let after = timed_set(&lab, &folder.join("after.pcap"), "timed, started on advice", &say)?;
 
     println!("\nInitial window really used, counted on the wire (1 MB transfers: segments before the first ACK)\n");
     outcome::print_first_flights(&networks, &before, &after, &granted);
     println!("\nCompletion time, median of {} connections, worst change first\n", load::REPEATS);
     outcome::print_times(&networks, &before, &after);
-    if arguments.way == Way::Route {
+    if way == Way::Route {
         println!("\n  (a route sets no slow-start threshold and no pacing: growth goes on as in plain TCP)");
     }
     let advised = compared(&product, &networks, &record)?;
@@ -168,21 +183,24 @@ fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Starts the agent and waits until it has something for every network: the windows it grants.
+/// Starts the agent and waits until it has something for every network: the windows it grants. With a cgroup it starts that
+/// one's connections by programs in the kernel, else it sets routes.
 fn start_agent(
-    arguments: &Arguments,
+    agent: &Path,
     product: &mut Product,
     lab: &Topology,
     cgroup: Option<&Cgroup>,
 ) -> Result<BTreeMap<IpNet, u32>> {
+    let way = if cgroup.is_some() { Way::Bpf } else { Way::Route };
     let cgroup = cgroup.map(|cgroup| cgroup.folder().to_owned());
-    let setup =
-        AgentSetup { way: arguments.way, mode: Mode::Careful, include: Vec::new(), cgroup, more: String::new() };
-    product.start_agent(lab, &program(arguments.agent.as_deref(), "spand-agent")?, &setup)?;
+    let setup = AgentSetup { way, mode: Mode::Careful, include: Vec::new(), cgroup, more: String::new() };
+    product.start_agent(lab, agent, &setup)?;
     let client = |network: &ClientNetwork| network.addresses.first().map(|client| (*client, None));
     let places: Vec<_> = lab.networks.iter().map(client).collect::<Option<_>>().context("a network without clients")?;
-    let explained = product.wait_for_advice(&places)?;
+    let explained = product.wait_for_advice(&places);
+    // An agent that could not begin has said why.
     product.check()?;
+    let explained = explained?;
     if let Some(one) = explained.iter().find(|one| !one.applied) {
         bail!("the agent applies nothing to {}: {}", one.destination, one.outcome);
     }
