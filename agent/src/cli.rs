@@ -10,11 +10,12 @@ use spand_proto::operator::{ConfigError, Failure};
 use crate::apply::route::guard;
 use crate::commands;
 use crate::config::{Config, DEFAULT_PATH};
+use crate::doctor;
 
 /// The host agent: asks the performance gateway how to start TCP connections, explains its advice and applies it.
 ///
-/// Exit codes: 0 done; 1 the environment is at fault (no gateway, no running agent, a missing privilege); 64 the command
-/// line or the configuration is.
+/// Exit codes: 0 done; 1 the environment is at fault (no gateway, no running agent, a missing privilege); 2 `doctor` found
+/// something at fault; 64 the command line or the configuration is.
 #[derive(Debug, Parser)]
 #[command(name = "spand-agent", version, propagate_version = true, disable_help_subcommand = true)]
 pub struct Cli {
@@ -48,6 +49,8 @@ enum Command {
     Undo(Undo),
     /// Say what this host supports, changing nothing
     Probe(Format),
+    /// Look for the usual faults of this host and its way to the gateway, and say what to do; changes nothing
+    Doctor(Format),
     /// Remove the agent's routes when standard input ends; started by `run`
     #[command(hide = true)]
     Guard {
@@ -135,6 +138,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Explain(question) => commands::explain(&lenient(&path)?, &question),
         Command::Undo(how) => commands::undo(&lenient(&path)?, how),
         Command::Probe(format) => commands::probe(&lenient(&path)?, format),
+        Command::Doctor(format) => doctor::run(&lenient(&path)?, &path, format),
         Command::Guard { ledger } => guard::run(&ledger),
     }
 }

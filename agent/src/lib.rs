@@ -6,11 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+mod capabilities;
 pub mod cli;
 mod clock;
 mod commands;
 pub mod config;
 pub mod control;
+mod doctor;
 pub mod ledger;
 pub mod policy;
 mod probe;

@@ -7,12 +7,12 @@ use clap::{Parser, Subcommand};
 use spand_proto::operator::Failure;
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions};
-use crate::replay;
+use crate::{doctor, replay};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
 ///
 /// Exit codes: 0 done; 1 the environment is at fault (a file or interface that cannot be read, a port in use, a missing
-/// privilege); 64 the command line or the configuration is.
+/// privilege); 2 `doctor` found something at fault; 64 the command line or the configuration is.
 #[derive(Debug, Parser)]
 #[command(name = "spand-gateway", version, propagate_version = true, disable_help_subcommand = true)]
 pub struct Cli {
@@ -38,6 +38,8 @@ pub enum Command {
         #[arg(value_name = "FILE", default_value = DEFAULT_PATH)]
         config: PathBuf,
     },
+    /// Look for the usual faults of gateway, host and mirror port, and say what to do; changes nothing
+    Doctor(doctor::Arguments),
 }
 
 /// Runs the command that was given.
@@ -46,6 +48,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run { config } => crate::run::run(&runnable(&config)?),
         Command::CheckConfig { config } => check(&config),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+pub mod doctor;
 pub mod publisher;
 pub mod replay;
 pub mod run;

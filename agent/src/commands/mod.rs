@@ -31,13 +31,13 @@ pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
     print(&format!("# In force with {}.\n{text}", path.display()))
 }
 
-fn print_json(value: &impl Serialize) -> Result<(), Failure> {
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string_pretty(value).map_err(Failure::environment)?;
     print(&text)
 }
 
 /// Prints, and takes a reader that had enough (`| head`) for success.
-fn print(text: &str) -> Result<(), Failure> {
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     match writeln!(io::stdout().lock(), "{}", text.trim_end()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Environment(format!("cannot print: {error}")))

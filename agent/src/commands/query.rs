@@ -54,7 +54,7 @@ async fn ask(config: &Config, questions: &Questions) -> Result<Answer, Failure> 
     let timeout = Duration::from_millis(config.gateway.timeout_ms.get());
     let answered = tokio::time::timeout(timeout, async {
         let mut client = subscriber::connect(&config.gateway).await.map_err(|error| {
-            Failure::Environment(format!("cannot reach the gateway at {url}: {}", root_cause(&error)))
+            Failure::Environment(format!("cannot reach the gateway at {url}: {}", subscriber::root_cause(&error)))
         })?;
         client
             .query(v1::QueryRequest::from(questions))
@@ -68,15 +68,6 @@ async fn ask(config: &Config, questions: &Questions) -> Result<Answer, Failure> 
         Failure::Environment(format!("the gateway at {url} answers in a way not known here: {error}"))
     })?;
     answers.into_iter().next().ok_or_else(|| Failure::Environment(format!("the gateway at {url} gave no answer")))
-}
-
-/// The innermost words of an error: the outer ones say "transport error".
-fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 fn for_people(answer: &Answer) -> String {

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::apply::bpf::host::may_load;
-use crate::apply::route::may_change_routes;
+use crate::capabilities::Capabilities;
 
 mod mounts;
 
@@ -27,13 +26,16 @@ pub(crate) fn look() -> Vec<Finding> {
     let mut findings = vec![kernel(), capability(), bpf_capability(), ipv6()];
     findings.push(finding("route_initcwnd", yes(true), Some("Linux has the metric since 2.6.34 for both families")));
     findings.push(cgroup());
-    findings.push(file("btf", "/sys/kernel/btf/vmlinux", "type information of the kernel: apply = \"bpf\" needs it"));
+    findings.push(file("btf", BTF, "type information of the kernel: apply = \"bpf\" needs it"));
     findings.push(file("bpf_jit", "/proc/sys/net/core/bpf_jit_enable", "BPF is built into the kernel"));
     findings.push(struct_ops());
     findings.push(congestion_control());
     findings.extend(SYSCTLS.iter().map(|(name, note)| sysctl(name, note)));
     findings
 }
+
+/// Type information of the kernel.
+pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Settings of TCP that decide what an initial window does.
 const SYSCTLS: &[(&str, &str)] = &[
@@ -62,7 +64,7 @@ fn yes(is: bool) -> &'static str {
     if is { "yes" } else { "no" }
 }
 
-fn read(path: impl AsRef<Path>) -> Option<String> {
+pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
@@ -73,7 +75,7 @@ fn kernel() -> Finding {
 
 fn capability() -> Finding {
     let note = "changing routes needs CAP_NET_ADMIN";
-    match may_change_routes() {
+    match Capabilities::own().map(Capabilities::may_change_routes) {
         Some(may) => finding("cap_net_admin", yes(may), Some(note)),
         None => finding("cap_net_admin", "not known", Some(note)),
     }
@@ -81,7 +83,7 @@ fn capability() -> Finding {
 
 fn bpf_capability() -> Finding {
     let note = "apply = \"bpf\" needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN";
-    finding("may_load_programs", may_load().map_or("not known", yes), Some(note))
+    finding("may_load_programs", Capabilities::own().map_or("not known", |own| yes(own.may_load())), Some(note))
 }
 
 fn ipv6() -> Finding {
@@ -106,11 +108,14 @@ fn file(name: &'static str, path: &str, note: &str) -> Finding {
     finding(name, yes(Path::new(path).exists()), Some(note))
 }
 
+/// Whether BPF congestion controls can be registered, by the kernel's symbols; `None` where it does not show them.
+pub(crate) fn takes_congestion_controls() -> Option<bool> {
+    let symbols = fs::read_to_string("/proc/kallsyms").ok().filter(|symbols| !symbols.is_empty())?;
+    Some(symbols.lines().any(|line| line.ends_with(" bpf_tcp_congestion_ops") || line.ends_with(" bpf_tcp_ca_init")))
+}
+
 fn struct_ops() -> Finding {
-    let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let there =
-        symbols.lines().any(|line| line.ends_with(" bpf_tcp_congestion_ops") || line.ends_with(" bpf_tcp_ca_init"));
-    let value = if symbols.is_empty() { "not known" } else { yes(there) };
+    let value = takes_congestion_controls().map_or("not known", yes);
     finding("struct_ops_tcp", value, Some("a hint from kallsyms that BPF congestion controls can be registered"))
 }
 

@@ -24,9 +24,9 @@ mod status;
 use agent::Agent;
 
 use crate::apply::bpf::BpfApplier;
-use crate::apply::bpf::host::may_load;
-use crate::apply::route::{RouteApplier, may_change_routes, only_agent_here};
+use crate::apply::route::{RouteApplier, only_agent_here};
 use crate::apply::{Applier, DryRun, News};
+use crate::capabilities::Capabilities;
 use crate::clock::Clock;
 use crate::config::{Config, Way};
 use crate::control::{Pending, Server};
@@ -54,7 +54,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
     match config.apply {
         Way::DryRun => run_with(config, clock, DryRun::default()).await,
         Way::Route => {
-            if may_change_routes() == Some(false) {
+            if Capabilities::own().is_some_and(|own| !own.may_change_routes()) {
                 return Err(Failure::Environment(
                     "apply = \"route\" needs the capability CAP_NET_ADMIN: run as root or give it to the service, or \
                      set apply to dry_run"
@@ -66,7 +66,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
             run_with(config, clock, applier).await
         }
         Way::Bpf => {
-            if may_load() == Some(false) {
+            if Capabilities::own().is_some_and(|own| !own.may_load()) {
                 return Err(Failure::Environment(
                     "apply = \"bpf\" needs the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run as root or give \
                      them to the service, or set apply to dry_run"
@@ -170,7 +170,7 @@ fn host_name(config: &Config) -> Result<HostName, Failure> {
 }
 
 /// Whether an address is one that others reach this host by.
-fn is_reachable(address: IpAddr) -> bool {
+pub(crate) fn is_reachable(address: IpAddr) -> bool {
     let link_local = match address {
         IpAddr::V4(address) => address.is_link_local(),
         IpAddr::V6(address) => address.is_unicast_link_local(),

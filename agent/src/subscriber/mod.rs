@@ -210,6 +210,15 @@ pub async fn connect(gateway: &Gateway) -> Result<SpandClient<Channel>, tonic::t
     Ok(SpandClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES))
 }
 
+/// The innermost words of an error: the outer ones say "transport error".
+pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut innermost = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    innermost.to_string()
+}
+
 /// The network that a message is about, however broken the rest of it is.
 fn network_of(message: &v1::Update) -> Option<Network> {
     use v1::update::Event;

@@ -11,6 +11,8 @@
 #![deny(unsafe_code)]
 
 mod file;
+#[cfg(target_os = "linux")]
+mod host;
 mod link_type;
 mod live;
 mod merge;
@@ -19,6 +21,8 @@ mod source;
 mod write;
 
 pub use file::{CaptureFile, MAX_PACKET_BYTES, OpenError, open_file};
+#[cfg(target_os = "linux")]
+pub use host::{Offloads, clock_is_synchronised, mtu_bytes, offloads};
 pub use link_type::LinkType;
 pub use live::{Backend, Cluster, ClusterKind, LiveCapture, LiveError, LiveOptions, PfRingOptions};
 pub use merge::MergedSource;

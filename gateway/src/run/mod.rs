@@ -131,7 +131,16 @@ fn refill(engine: &mut Engine, records: Vec<(Network, NetworkRecord)>, now: Time
 
 /// Opens every interface.
 fn open(capture: &Capture) -> Result<Vec<(LiveCapture, LiveOptions)>, Failure> {
-    let options = capture.interfaces.iter().map(|interface| LiveOptions {
+    let open = |options: LiveOptions| {
+        let live = LiveCapture::open(&options).map_err(|error| cannot_capture(&error))?;
+        Ok((live, options))
+    };
+    live_options(capture).map(open).collect()
+}
+
+/// How each interface is captured from.
+pub(crate) fn live_options(capture: &Capture) -> impl Iterator<Item = LiveOptions> {
+    capture.interfaces.iter().map(|interface| LiveOptions {
         interface: interface.clone(),
         backend: capture.backend.named(),
         filter: (!capture.filter.is_empty()).then(|| capture.filter.clone()),
@@ -142,8 +151,7 @@ fn open(capture: &Capture) -> Result<Vec<(LiveCapture, LiveOptions)>, Failure> {
         promiscuous: capture.promiscuous,
         read_timeout: READ_TIMEOUT,
         pf_ring: capture.pf_ring(),
-    });
-    options.map(|options| Ok((LiveCapture::open(&options).map_err(|error| cannot_capture(&error))?, options))).collect()
+    })
 }
 
 fn cannot_capture(error: &LiveError) -> Failure {

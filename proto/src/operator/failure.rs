@@ -1,4 +1,4 @@
-//! How a program ends: 0, or one sentence on standard error and one of two codes.
+//! How a program ends: 0, or one sentence on standard error and one of three codes.
 
 use std::fmt;
 use std::process::ExitCode;
@@ -9,6 +9,8 @@ use super::ConfigError;
 pub const USAGE: u8 = 64;
 /// Exit code of a fault in the environment.
 pub const ENVIRONMENT: u8 = 1;
+/// Exit code of a `doctor` that found something at fault.
+pub const FINDINGS: u8 = 2;
 
 /// Why a command failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -18,6 +20,8 @@ pub enum Failure {
     /// The world is: a file or interface that cannot be read, a port in use, a program that does not run, a missing
     /// privilege. Exit code 1.
     Environment(String),
+    /// What was looked at is at fault; the looking itself went well. Exit code 2.
+    Findings(String),
 }
 
 impl Failure {
@@ -26,6 +30,7 @@ impl Failure {
         match self {
             Self::Usage(_) => ExitCode::from(USAGE),
             Self::Environment(_) => ExitCode::from(ENVIRONMENT),
+            Self::Findings(_) => ExitCode::from(FINDINGS),
         }
     }
 
@@ -38,7 +43,7 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usage(sentence) | Self::Environment(sentence) => f.write_str(sentence),
+            Self::Usage(sentence) | Self::Environment(sentence) | Self::Findings(sentence) => f.write_str(sentence),
         }
     }
 }

@@ -1,6 +1,5 @@
-//! What the programs need of this machine: its cgroup, the length of a tick, and the rights to load them.
+//! What the programs need of this machine: a cgroup.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use spand_proto::operator::Failure;
@@ -27,18 +26,4 @@ pub(super) fn cgroup(configured: &Path) -> Result<PathBuf, Failure> {
                 .to_owned(),
         )
     })
-}
-
-/// Whether this process may load programs and change sockets: `CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`, or
-/// `CAP_SYS_ADMIN` for the first two (capabilities(7)). `None` where it cannot be found out.
-pub(crate) fn may_load() -> Option<bool> {
-    const NET_ADMIN: u64 = 1 << 12;
-    const SYS_ADMIN: u64 = 1 << 21;
-    const PERFMON: u64 = 1 << 38;
-    const BPF: u64 = 1 << 39;
-    let text = fs::read_to_string("/proc/self/status").ok()?;
-    let effective = text.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    let effective = u64::from_str_radix(effective.trim(), 16).ok()?;
-    let has = |all: u64| effective & all == all;
-    Some(has(NET_ADMIN) && (has(SYS_ADMIN) || has(BPF | PERFMON)))
 }

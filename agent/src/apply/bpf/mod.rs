@@ -17,7 +17,7 @@ use tracing::{error, info, warn};
 
 mod counts;
 mod events;
-pub(crate) mod host;
+mod host;
 mod layout;
 mod load;
 mod networks;

@@ -20,6 +20,7 @@ mod obstacle;
 mod plan;
 mod privilege;
 mod signature;
+mod survey;
 mod undo;
 mod view;
 
@@ -30,6 +31,7 @@ pub use applier::RouteApplier;
 pub use cleanup::{CleanUp, clean_up};
 pub use netlink::{Netlink, NetlinkError};
 pub use obstacle::Obstacle;
-pub use privilege::{may_change_routes, only_agent_here};
+pub use privilege::only_agent_here;
 pub use signature::{PRIORITY, PROTOCOL};
+pub(crate) use survey::{Survey, survey};
 pub use undo::{undo_command, undo_line};

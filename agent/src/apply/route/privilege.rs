@@ -1,21 +1,9 @@
-//! What must hold before a route may be changed: the right to, and being the only agent here.
+//! What must hold before a route may be changed: being the only agent here.
 
-use std::fs;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
 use spand_proto::operator::Failure;
-
-/// Bit of `CAP_NET_ADMIN` in a capability set (capability.h).
-const CAP_NET_ADMIN_BIT: u32 = 12;
-
-/// Whether this process has `CAP_NET_ADMIN`; `None` where `/proc` does not say.
-pub fn may_change_routes() -> Option<bool> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
-    let bits = u64::from_str_radix(set.trim(), 16).ok()?;
-    Some(bits >> CAP_NET_ADMIN_BIT & 1 == 1)
-}
 
 /// A socket whose name only one process of a network namespace can hold: two agents would take each other's routes for
 /// those of a dead one. The kernel frees the name when the process ends, however that comes about.

@@ -15,6 +15,7 @@ use spand_proto::units::Segments;
 
 use super::obstacle::Obstacle;
 use super::signature::{self, PRIORITY, PROTOCOL, TABLE_LOCAL, TABLE_MAIN, signed};
+use super::survey::Survey;
 
 /// What matters of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -124,6 +125,15 @@ impl View {
     /// All routes with our signature.
     pub(super) fn all_signed(&self) -> impl Iterator<Item = (Network, &RouteMessage)> {
         self.signed.iter().map(|(prefix, route)| (Network::new(*prefix), route))
+    }
+
+    /// What concerns initial windows.
+    pub(super) fn survey(&self) -> Survey {
+        let windows = |(prefix, routes): (&IpNet, &Vec<RouteMessage>)| {
+            routes.iter().filter_map(signature::initial_window).map(|window| (*prefix, window)).collect::<Vec<_>>()
+        };
+        let others = self.foreign.iter().flat_map(windows).collect();
+        Survey { others, ours: self.signed.len(), plain_rules: self.plain_rules }
     }
 
     /// Name of a link, or its index where it has gone.

@@ -113,7 +113,7 @@ impl Since {
 }
 
 /// The kernel's name of the interface behind a device: `zc:eth1@2` is a queue of `eth1`.
-pub(super) fn interface_of(device: &str) -> &str {
+pub(crate) fn interface_of(device: &str) -> &str {
     let name = device.rsplit_once(':').map_or(device, |(_, name)| name);
     name.split('@').next().unwrap_or(name)
 }

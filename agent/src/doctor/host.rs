@@ -1,0 +1,177 @@
+//! The machine: kernel, rights, cgroups, TCP's settings, directories, addresses. Reads only.
+
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::sys::statvfs::statvfs;
+use nix::unistd::{AccessFlags, faccessat};
+use spand_proto::operator::{Check, Verdict, judge_directory, judge_kernel};
+
+use super::lack;
+use crate::apply::route::Netlink;
+use crate::capabilities::Capabilities;
+use crate::config::{Config, Variant, Way};
+use crate::probe::{BTF, cgroup2_mount, read, takes_congestion_controls};
+use crate::run::is_reachable;
+
+/// Congestion controls that are registered by links, which is how ours go with the agent.
+const LEAST_KERNEL: (u32, u32) = (6, 4);
+
+pub(super) fn kernel(way: Way) -> Check {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let means = "it takes no congestion control of ours, so that apply = \"bpf\" sets starts by socket options only";
+    judge_kernel(&release, LEAST_KERNEL, means, if way == Way::Bpf { Verdict::Warn } else { Verdict::Ok })
+}
+
+/// Of the agent where one runs, else of this process.
+pub(super) fn capabilities(way: Way, agent: Option<u32>) -> Check {
+    const NAME: &str = "capabilities";
+    let (whose, capabilities) = match agent.and_then(Capabilities::of) {
+        Some(capabilities) => ("the agent", Some(capabilities)),
+        None => ("this process", Capabilities::own()),
+    };
+    let Some(capabilities) = capabilities else {
+        return Check::unknown(NAME, "/proc does not say what this process may do", "mount /proc");
+    };
+    let (may, needed) = match way {
+        Way::DryRun => return Check::ok(NAME, "apply = \"dry_run\" needs none"),
+        Way::Route => (capabilities.may_change_routes(), "CAP_NET_ADMIN"),
+        Way::Bpf => (capabilities.may_load(), "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"),
+    };
+    if may {
+        return Check::ok(NAME, format!("{whose} has {needed}"));
+    }
+    let found = format!("{whose} lacks {needed}, which apply = \"{way}\" needs");
+    match agent {
+        Some(_) => Check::fail(NAME, found, "give them to the service (AmbientCapabilities= in its unit)"),
+        None => Check::unknown(NAME, found, "run this as root, or start the agent and ask again"),
+    }
+}
+
+pub(super) fn btf(way: Way) -> Check {
+    if Path::new(BTF).exists() {
+        return Check::ok("btf", "the kernel has its type information");
+    }
+    let found =
+        format!("{BTF} is not there: programs cannot be fitted to this kernel, and apply = \"bpf\" does not work");
+    let to_do = "use a kernel built with CONFIG_DEBUG_INFO_BTF (Debian's are), or apply = \"route\"";
+    Check::to_do("btf", lack(way, Way::Bpf), found, to_do)
+}
+
+pub(super) fn cgroup(config: &Config) -> Check {
+    const NAME: &str = "cgroup_v2";
+    let verdict = lack(config.apply, Way::Bpf);
+    let configured = &config.bpf.cgroup;
+    if configured.as_os_str().is_empty() {
+        if let Some(mount) = cgroup2_mount() {
+            return Check::ok(NAME, format!("mounted at {}", mount.display()));
+        }
+        let to_do = "mount one (`mount -t cgroup2 none /sys/fs/cgroup/unified`), or use apply = \"route\"";
+        return Check::to_do(NAME, verdict, "no version 2 cgroups are mounted: apply = \"bpf\" needs them", to_do);
+    }
+    if configured.join("cgroup.controllers").is_file() {
+        return Check::ok(NAME, format!("bpf.cgroup {} is one", configured.display()));
+    }
+    let found = format!("bpf.cgroup {} is no version 2 cgroup", configured.display());
+    Check::to_do(NAME, verdict, found, "name a directory below their mount, or leave it out for all sockets")
+}
+
+pub(super) fn struct_ops(config: &Config) -> Check {
+    const NAME: &str = "congestion_controls_of_ours";
+    if config.bpf.variant == Variant::Sockops {
+        return Check::ok(NAME, "bpf.variant = \"sockops\" registers none");
+    }
+    match takes_congestion_controls() {
+        Some(true) => Check::ok(NAME, "the kernel can register them"),
+        Some(false) => {
+            let found = "the kernel cannot register them: starts are set by socket options only, without a threshold and \
+                         after idle times not at all";
+            let verdict = if config.apply == Way::Bpf { Verdict::Warn } else { Verdict::Ok };
+            Check::to_do(NAME, verdict, found, "use a kernel with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF")
+        }
+        None => Check::unknown(NAME, "the kernel shows no symbols to this process", "run this as root"),
+    }
+}
+
+pub(super) fn congestion_control(way: Way) -> Check {
+    const NAME: &str = "congestion_control";
+    let Some(default) = read("/proc/sys/net/ipv4/tcp_congestion_control") else {
+        return Check::unknown(NAME, "the kernel does not say which one is the default", "mount /proc");
+    };
+    if ["cubic", "reno"].contains(&default.as_str()) {
+        return Check::ok(NAME, format!("the default is {default}"));
+    }
+    let lost = match way {
+        Way::Bpf => "apply = \"bpf\" sets its starts by socket options only, without a threshold",
+        Way::Route | Way::DryRun => {
+            "it paces by its own guess and keeps no threshold, so that less of the advice has an effect"
+        }
+    };
+    let to_do = "sysctl -w net.ipv4.tcp_congestion_control=cubic, unless this host should have another";
+    Check::warn(NAME, format!("the default is {default}: {lost}"), to_do)
+}
+
+pub(super) fn idle_restart(way: Way) -> Check {
+    const NAME: &str = "slow_start_after_idle";
+    match read("/proc/sys/net/ipv4/tcp_slow_start_after_idle").as_deref() {
+        Some("0") if way == Way::Bpf => Check::warn(
+            NAME,
+            "connections keep their window over idle times: a later transfer on them is not started by advice",
+            "sysctl -w net.ipv4.tcp_slow_start_after_idle=1, unless that is meant",
+        ),
+        Some(value) => Check::ok(NAME, format!("net.ipv4.tcp_slow_start_after_idle is {value}")),
+        None => Check::unknown(NAME, "the kernel does not say", "mount /proc"),
+    }
+}
+
+pub(super) fn window_scaling() -> Check {
+    const NAME: &str = "window_scaling";
+    match read("/proc/sys/net/ipv4/tcp_window_scaling").as_deref() {
+        Some("0") => Check::warn(
+            NAME,
+            "net.ipv4.tcp_window_scaling is 0: no peer can be sent more than 65,535 bytes at once",
+            "sysctl -w net.ipv4.tcp_window_scaling=1",
+        ),
+        Some(_) => Check::ok(NAME, "peers may offer windows above 65,535 bytes"),
+        None => Check::unknown(NAME, "the kernel does not say", "mount /proc"),
+    }
+}
+
+pub(super) fn state(config: &Config) -> Check {
+    let directory = &config.state_dir;
+    // What is not there yet is made inside the nearest directory that is.
+    let there = directory.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
+    let may = faccessat(AT_FDCWD, there, AccessFlags::W_OK | AccessFlags::X_OK, AtFlags::AT_EACCESS);
+    // A file in the directory's place, or in that of one above it.
+    let file = directory.ancestors().any(|path| path.exists() && !path.is_dir());
+    let may = if file { Err(Errno::ENOTDIR) } else { may };
+    let room = statvfs(there).ok().map(|stat| stat.blocks_available() * stat.fragment_size());
+    judge_directory("state_dir", "state_dir", directory, may.map_err(|error| error.to_string()), room)
+}
+
+pub(super) async fn addresses(config: &Config) -> Check {
+    const NAME: &str = "addresses";
+    let found = match Netlink::open() {
+        Ok(netlink) => netlink.addresses().await,
+        Err(error) => Err(error),
+    };
+    let mut found = match found {
+        Ok(found) => found,
+        Err(error) => return Check::unknown(NAME, error.to_string(), "run this as root"),
+    };
+    found.retain(|address| is_reachable(*address));
+    if let Some(absent) = config.addresses.iter().find(|address| !found.contains(address)) {
+        let said = format!("addresses lists {absent}, which no interface of this host has");
+        return Check::warn(NAME, said, "correct it, unless others reach this host by it through translation");
+    }
+    match found.first() {
+        None if config.addresses.is_empty() => Check::fail(
+            NAME,
+            "this host has no address by which others could reach it: there is nothing to subscribe for",
+            "bring its interface up, or set addresses",
+        ),
+        None => Check::ok(NAME, "as configured"),
+        Some(first) => Check::ok(NAME, format!("{} ({first} first)", found.len())),
+    }
+}

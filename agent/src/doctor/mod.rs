@@ -1,0 +1,74 @@
+//! `doctor`: the usual faults of a host and its way to the gateway, and what to do about each. Changes nothing.
+//!
+//! What only one way of applying needs is at fault where that way is configured, and worth a look elsewhere.
+
+mod gateway;
+mod host;
+mod routes;
+
+use std::path::Path;
+
+use spand_proto::operator::{Check, Diagnosis, Failure, Verdict};
+
+use crate::apply::route;
+use crate::cli::Format;
+use crate::commands::{print, print_json};
+use crate::config::{Config, Way};
+use crate::control::{Reply, Request, Status, ask};
+
+/// Looks, prints what was found, and fails where something is at fault.
+pub(crate) fn run(config: &Config, path: &Path, format: Format) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
+    let diagnosis = Diagnosis::new(runtime.block_on(look(config, path)));
+    if format.json {
+        print_json(&diagnosis)?;
+    } else {
+        print(&diagnosis.text())?;
+    }
+    diagnosis.outcome()
+}
+
+async fn look(config: &Config, path: &Path) -> Vec<Check> {
+    let status = match ask(&config.control_socket(), &Request::Status) {
+        Ok(Reply::Status(status)) => Some(status),
+        _ => None,
+    };
+    let way = config.apply;
+    let mut checks = vec![configuration(path), running(config, status.as_deref())];
+    checks.extend([host::kernel(way), host::capabilities(way, status.as_deref().map(|status| status.pid))]);
+    checks.extend([host::btf(way), host::cgroup(config), host::struct_ops(config), host::congestion_control(way)]);
+    checks.extend([host::idle_restart(way), host::window_scaling(), host::state(config)]);
+    match route::survey().await {
+        Ok(survey) => checks.extend(routes::judge(&survey, way, status.is_some())),
+        Err(error) => checks.push(Check::unknown("routes", error.to_string(), "run this as root")),
+    }
+    checks.push(host::addresses(config).await);
+    checks.extend(gateway::look(config, status.as_deref()).await);
+    checks
+}
+
+/// How bad the lack of something is that only `needs` needs.
+fn lack(way: Way, needs: Way) -> Verdict {
+    if way == needs { Verdict::Fail } else { Verdict::Warn }
+}
+
+fn configuration(path: &Path) -> Check {
+    if path.exists() {
+        return Check::ok("configuration", format!("{} is one", path.display()));
+    }
+    let found = format!("{} is not there: the defaults are looked at", path.display());
+    Check::warn("configuration", found, "make one, or name it with --config")
+}
+
+fn running(config: &Config, status: Option<&Status>) -> Check {
+    let Some(status) = status else {
+        let found = format!("no agent answers at {}", config.control_socket().display());
+        return Check::warn("agent", found, "start one (`systemctl start spand-agent`), or run this as root");
+    };
+    let found = format!("process {} runs with mode {}, apply {}", status.pid, status.mode, status.apply);
+    if (status.mode, status.apply) != (config.mode, config.apply) {
+        let to_do = "restart it, if that is what the configuration should be";
+        return Check::warn("agent", format!("{found}, but the configuration says otherwise"), to_do);
+    }
+    Check::ok("agent", found)
+}

@@ -1,0 +1,135 @@
+//! `doctor`: the usual faults of a gateway and its place, and what to do about each. Changes nothing.
+//!
+//! A gateway that runs is asked twice over its own interface, and what it counted in between is judged; where none runs,
+//! the interfaces are looked at for as long. What is judged is the same either way ([`seen::Seen`]), and so are the
+//! sentences ([`judge`]).
+
+mod host;
+mod judge;
+mod look;
+mod running;
+mod seen;
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use spand_proto::operator::{Check, Diagnosis, Failure};
+
+use crate::config::{Config, DEFAULT_PATH};
+
+use self::running::Answer;
+
+/// What `doctor` is told.
+#[derive(Args, Clone, Debug)]
+pub struct Arguments {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+    config: PathBuf,
+    /// Time for which traffic is looked at, 1 to 60
+    #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
+    seconds: u64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Looks, prints what was found, and fails where something is at fault.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let config = Config::load(&arguments.config)?;
+    let diagnosis = Diagnosis::new(look(&config, &arguments.config, Duration::from_secs(arguments.seconds)));
+    let text = if arguments.json {
+        serde_json::to_string_pretty(&diagnosis).map_err(Failure::environment)?
+    } else {
+        diagnosis.text()
+    };
+    match writeln!(io::stdout().lock(), "{text}") {
+        // Whoever reads the output has seen enough; the exit code still says it.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::Environment(format!("cannot print: {error}")))
+        }
+        _ => diagnosis.outcome(),
+    }
+}
+
+fn look(config: &Config, path: &Path, span: Duration) -> Vec<Check> {
+    let mut checks = vec![Check::ok("configuration", format!("{} is one", path.display()))];
+    checks.extend([host::kernel(), host::clock(), host::store(&config.store)]);
+    checks.push(judge::internal_set(&config.traffic.internal));
+    if let Err(fault) = config.check_runnable() {
+        checks.push(Check::fail("interfaces", fault, "set it, then ask again"));
+        return checks;
+    }
+    checks.extend(config.capture.interfaces.iter().flat_map(|interface| host::offloads(interface)));
+    let http = config.api.http_listen.0;
+    let first = running::ask(http, "/v1/traffic");
+    match &first {
+        Answer::Document(_) => checks.push(Check::ok("gateway", format!("one runs and answers on {http}"))),
+        Answer::Refused(why) => {
+            let found = format!("one answers on {http}, but not this question: {why}");
+            checks.push(Check::unknown("gateway", found, "look at its dashboard, or stop it and ask again"));
+            return checks;
+        }
+        Answer::Nobody => {
+            checks.push(Check::ok("gateway", format!("none runs: nobody answers on {http}")));
+            checks.extend(host::ports(&config.api));
+        }
+    }
+    let mut wait = Wait::new(span);
+    match first {
+        Answer::Document(first) => {
+            wait.whole();
+            let second = running::ask(http, "/v1/traffic");
+            checks.extend(running::judge(&first, second, span, config));
+        }
+        Answer::Nobody | Answer::Refused(_) => match look::look(config, span, &mut wait) {
+            Ok(seen) => checks.extend(judge::traffic(&seen, config)),
+            Err(check) => checks.push(check),
+        },
+    }
+    wait.clear();
+    checks
+}
+
+/// The time that passes while traffic is looked at, for a person at a terminal.
+struct Wait {
+    began: Instant,
+    span: Duration,
+    bar: Option<ProgressBar>,
+}
+
+impl Wait {
+    fn new(span: Duration) -> Self {
+        let bar = io::stderr().is_terminal().then(|| {
+            let length = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+            let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("looking at the traffic {bar:40} {elapsed}");
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self { began: Instant::now(), span, bar }
+    }
+
+    /// Whether it is over.
+    fn over(&self) -> bool {
+        let elapsed = self.began.elapsed();
+        if let Some(bar) = &self.bar {
+            bar.set_position(u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX));
+        }
+        elapsed >= self.span
+    }
+
+    /// Lets all of it pass.
+    fn whole(&self) {
+        while !self.over() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn clear(self) {
+        if let Some(bar) = self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
