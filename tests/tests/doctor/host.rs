@@ -6,9 +6,9 @@ use anyhow::{Context, Result, ensure};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::product::Daemon;
 
-use super::{Findings, Folder};
+use super::{Case, Findings, Folder};
 
-pub(super) const CASES: &[(&str, fn() -> Result<()>)] = &[
+pub(super) const CASES: &[Case] = &[
     ("a sound host with its gateway", sound),
     ("no gateway, another congestion control, someone's routes, a file as directory", faults),
     ("a kernel without type information and cgroups", bare),

@@ -21,6 +21,9 @@ use tempfile::TempDir;
 
 const PROGRAMS: [&str; 2] = ["spand-gateway", "spand-agent"];
 
+/// A name and what is tried.
+type Case = (&'static str, fn() -> Result<()>);
+
 fn main() -> ExitCode {
     let name = std::env::args_os().next().and_then(|path| Some(Path::new(&path).file_name()?.to_owned()));
     let outcome = match name.as_ref().and_then(|name| name.to_str()) {
@@ -42,7 +45,7 @@ fn cases() -> ExitCode {
         eprintln!("SKIPPED 1 test: the doctors are asked in network namespaces, which need root");
         return ExitCode::from(u8::from(std::env::var_os("SPAND_REQUIRE_ROOT").is_some()));
     }
-    let all: Vec<(&str, fn() -> Result<()>)> = mirror::CASES.iter().chain(host::CASES).copied().collect();
+    let all: Vec<Case> = mirror::CASES.iter().chain(host::CASES).copied().collect();
     let running = all.iter().map(|(name, case)| (*name, thread::spawn(*case)));
     let mut failed = 0;
     for (name, case) in running.collect::<Vec<_>>() {

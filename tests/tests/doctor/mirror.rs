@@ -12,9 +12,9 @@ use spand_tests::lab::link::{End, Offloads, veth, veth_with};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::product::Daemon;
 
-use super::{Findings, Folder};
+use super::{Case, Findings, Folder};
 
-pub(super) const CASES: &[(&str, fn() -> Result<()>)] = &[
+pub(super) const CASES: &[Case] = &[
     ("a sound mirror port", sound),
     ("a mirror port of one direction", one_sided),
     ("a mirror port of one direction, asked of a gateway that runs", one_sided_and_running),
@@ -106,7 +106,7 @@ impl Transfers {
                 if served.load(Ordering::Relaxed) {
                     break;
                 }
-                stream?.write_all(&[7; 20_000])?;
+                stream?.write_all(&vec![7; 20_000])?;
             }
             Ok(())
         })?;
