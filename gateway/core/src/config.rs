@@ -6,6 +6,8 @@ use ipnet::IpNet;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 
+use crate::shard::Shard;
+
 /// Configuration of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineConfig {
@@ -29,7 +31,10 @@ pub struct EngineConfig {
     /// a gateway draws it at its start. No result depends on it.
     pub hash_seed: u64,
     /// Collect a [`crate::flow::report::DirectionReport`] for every direction at its end. Default off: a long-running gateway has no use for them.
+    /// Of several engines a connection's home reports it.
     pub flow_reports: bool,
+    /// Which networks are this engine's, where there are several. Default: all. Limits are this engine's own.
+    pub shard: Shard,
 }
 
 /// Encapsulations that carry whole packets of somebody; looked into only where configured. Default: all.
@@ -113,6 +118,7 @@ impl Default for EngineConfig {
             window: WindowConfig::default(),
             hash_seed: 0,
             flow_reports: false,
+            shard: Shard::WHOLE,
         }
     }
 }

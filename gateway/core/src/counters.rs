@@ -77,6 +77,8 @@ pub enum Ignored {
     CutTransfer,
     /// Service size: more services sent than are remembered, and this one had not for longest.
     NoRoomService,
+    /// Service size: the engine that keeps the services had too many transfers waiting to be told of one more.
+    TransferUntold,
     /// Window option: the window that the sender said at a sample is not borne out by what was in the network; the replica's
     /// counts.
     WindowOption,
@@ -84,7 +86,7 @@ pub enum Ignored {
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -121,6 +123,7 @@ impl Ignored {
         Self::NoRoomHost,
         Self::CutTransfer,
         Self::NoRoomService,
+        Self::TransferUntold,
         Self::WindowOption,
     ];
 
@@ -163,6 +166,7 @@ impl Ignored {
             Self::NoRoomHost => "no_room_host",
             Self::CutTransfer => "cut_transfer",
             Self::NoRoomService => "no_room_service",
+            Self::TransferUntold => "transfer_untold",
             Self::WindowOption => "window_option",
         }
     }

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Bytes, Timestamp};
 
 use crate::flow::report::DirectionReport;
 use crate::service::ServiceSize;
@@ -27,6 +27,8 @@ pub enum Event {
     DirectionEnded(Box<DirectionReport>),
     /// The size quantile of a service inside appeared, moved by more than the configured change, or was refreshed.
     ServiceSize(ServiceSize),
+    /// A transfer of a service ended, for the first of several engines to take ([`crate::engine::Engine::take_transfer`]).
+    TransferEnded(TransferEnded),
     /// A service has no size quantile any more: it sent too little, or the table of services was full.
     ServiceForgotten(SocketAddr),
 }
@@ -51,6 +53,17 @@ impl Withdrawal {
             Self::Evicted => "evicted",
         }
     }
+}
+
+/// A whole transfer of a service inside.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct TransferEnded {
+    /// Whose it was.
+    pub service: SocketAddr,
+    /// When it had ended.
+    pub at: Timestamp,
+    /// What was acknowledged of it.
+    pub size: Bytes,
 }
 
 /// A start that is about to happen.

@@ -16,6 +16,7 @@ pub mod estimate;
 pub mod event;
 pub mod flow;
 pub mod service;
+pub mod shard;
 pub mod window;
 pub mod wire;
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use tracing_subscriber::EnvFilter;
 
-use super::Config;
+use super::{Config, Engine};
 
 /// Interfaces one gateway reads; each costs a thread and a kernel buffer.
 const MAX_INTERFACES: usize = 16;
@@ -27,6 +27,13 @@ impl Config {
     pub(super) fn check(&self) -> Result<(), String> {
         self.check_capture()?;
         self.check_estimate()?;
+        let threads = self.engine.threads.get();
+        if threads > Engine::MAX_THREADS {
+            return Err(format!(
+                "engine.threads is {threads}: at most {} engines run side by side",
+                Engine::MAX_THREADS
+            ));
+        }
         self.check_times()?;
         let (grpc, http) = (self.api.grpc_listen.0, self.api.http_listen.0);
         if grpc.port() == http.port() && grpc.port() != 0 && overlap(grpc.ip(), http.ip()) {

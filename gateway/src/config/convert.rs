@@ -1,9 +1,10 @@
 //! From the file's sections to what engine, publisher and API are told.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use spand_core::config::{EngineConfig, Limits as EngineLimits, Tunnels, WindowConfig};
+use spand_core::shard::Shard;
 use spand_proto::units::Micros;
 
 use crate::api::ApiConfig;
@@ -12,12 +13,20 @@ use crate::publisher::PublisherConfig;
 use super::{Config, PrefixListError, Tunnel, load_prefix_list};
 
 /// What a caller of the engine adds to the file.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EngineOptions {
     /// Report every direction at its end (`replay --flows`).
     pub flow_reports: bool,
     /// Secret of the flow table's hash: 0 in a replay, drawn at the start of a gateway.
     pub hash_seed: u64,
+    /// Which of several engines; each has its part of the room for connections and networks.
+    pub shard: Shard,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        Self { flow_reports: false, hash_seed: 0, shard: Shard::WHOLE }
+    }
 }
 
 impl Config {
@@ -42,8 +51,8 @@ impl Config {
             read_window_option: self.traffic.read_window_option,
             rule: self.estimate.rule,
             limits: EngineLimits {
-                connections: self.limits.connections,
-                networks: self.limits.networks,
+                connections: part(self.limits.connections, options.shard.count),
+                networks: part(self.limits.networks, options.shard.count),
                 outstanding_segments: self.limits.outstanding_segments,
                 sequence_ranges: self.limits.sequence_ranges,
                 services: self.limits.services,
@@ -64,6 +73,7 @@ impl Config {
             },
             hash_seed: options.hash_seed,
             flow_reports: options.flow_reports,
+            shard: options.shard,
         })
     }
 
@@ -100,6 +110,12 @@ impl Config {
             ..ApiConfig::default()
         }
     }
+}
+
+/// One engine's part of a limit, at least one.
+fn part(limit: NonZeroUsize, engines: NonZeroU32) -> NonZeroUsize {
+    let engines = usize::try_from(engines.get()).unwrap_or(usize::MAX);
+    NonZeroUsize::new(limit.get() / engines).unwrap_or(NonZeroUsize::MIN)
 }
 
 fn seconds(count: NonZeroU64) -> Micros {

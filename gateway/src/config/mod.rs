@@ -8,6 +8,7 @@
 
 mod check;
 mod convert;
+mod engine;
 mod listen;
 mod prefix_list;
 mod sections;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use spand_proto::operator::{self, ConfigError, Log};
 
 pub use convert::EngineOptions;
+pub use engine::Engine;
 pub use listen::{Listen, NotAListenAddress};
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
 pub use sections::{
@@ -38,6 +40,8 @@ pub struct Config {
     pub traffic: Traffic,
     /// How samples become estimates.
     pub estimate: Estimate,
+    /// How the work is shared out.
+    pub engine: Engine,
     /// How large each table may grow.
     pub limits: Limits,
     /// How estimates are told to subscribed hosts.

@@ -26,6 +26,7 @@ mod subscription;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,8 @@ struct Shared {
     leases: Mutex<Leases>,
     gather: Gather,
     pace: Pace,
-    engine: RwLock<EngineStatus>,
+    /// One for each engine.
+    engines: RwLock<Vec<EngineStatus>>,
     captures: RwLock<Vec<CaptureStatus>>,
     readiness: Readiness,
     measures: Measures,
@@ -109,7 +111,7 @@ impl Published {
             subscribers: Mutex::default(),
             gather,
             pace: Pace::default(),
-            engine: RwLock::default(),
+            engines: RwLock::default(),
             captures: RwLock::default(),
             readiness: Readiness::default(),
             measures: Measures::default(),
@@ -118,7 +120,7 @@ impl Published {
     }
 
     /// Takes a batch from the engine. Gives the starts that reached a subscriber, for the engine's push ledger
-    /// (`Engine::note_advised`). Called by one thread.
+    /// (`Engine::note_advised`). A network's and a service's batches come from one thread each.
     pub fn apply(&self, batch: Batch) -> Vec<StartImminent> {
         let Batch { polled, events, views, gone, trends, samples, engine } = batch;
         let mut pushed = Vec::new();
@@ -130,7 +132,7 @@ impl Published {
                 Event::Withdrawn { network, reason } => changes.push(State::Withdrawn(network, reason)),
                 Event::ServiceSize(size) => self.put_service(size),
                 Event::ServiceForgotten(service) => self.shared.services.write().remove(service),
-                Event::DirectionEnded(_) => {}
+                Event::DirectionEnded(_) | Event::TransferEnded(_) => {}
             }
         }
         changes.extend(views.into_iter().map(State::View));
@@ -152,8 +154,15 @@ impl Published {
         self.shared.insight.trends(trends);
         self.shared.insight.samples(&samples);
         if let Some(engine) = engine {
-            self.shared.insight.engine(self.now(), &engine, &self.shared.captures.read());
-            *self.shared.engine.write() = engine;
+            let mut engines = self.shared.engines.write();
+            if engines.len() <= engine.shard {
+                engines.resize(engine.shard + 1, EngineStatus::default());
+            }
+            let shard = engine.shard;
+            engines[shard] = engine;
+            let total = EngineStatus::total(&engines);
+            drop(engines);
+            self.shared.insight.engine(self.now(), &total, &self.shared.captures.read());
         }
         self.measures().apply_seconds.observe(polled.elapsed().as_secs_f64());
         pushed
@@ -260,21 +269,32 @@ impl Published {
         }
     }
 
-    /// Replaces the whole state, after events of the engine were lost or its configuration changed. Every subscriber is
-    /// resynchronised.
-    pub fn replace(&self, views: Vec<NetworkView>, sizes: Vec<ServiceSize>) {
-        let mut services = Services::default();
-        for size in sizes {
-            services.put(size, self.shared.config.change);
+    /// Replaces the state of the networks that are an engine's `own`, and of the services where it keeps them, after events of
+    /// it were lost. Every subscriber is resynchronised.
+    pub fn replace(&self, views: Vec<NetworkView>, own: impl Fn(Network) -> bool, sizes: Option<Vec<ServiceSize>>) {
+        if let Some(sizes) = sizes {
+            let mut services = Services::default();
+            for size in sizes {
+                services.put(size, self.shared.config.change);
+            }
+            *self.shared.services.write() = services;
         }
-        *self.shared.services.write() = services;
-        let mut fresh = Networks::new();
-        for view in views {
-            fresh.put(view, &self.shared.config);
+        let kept: HashSet<Network> = views.iter().map(|view| view.network).collect();
+        let mut gone = self.shared.networks.read().all();
+        gone.retain(|network| own(*network) && !kept.contains(network));
+        for gone in gone.chunks(APPLY_CHUNK) {
+            let mut networks = self.shared.networks.write();
+            for network in gone {
+                networks.remove(*network);
+            }
         }
-        let retreats = self.shared.networks.write().take_retreats();
-        fresh.give_retreats(retreats, &self.shared.config);
-        *self.shared.networks.write() = fresh;
+        let mut views = views.into_iter().peekable();
+        while views.peek().is_some() {
+            let mut networks = self.shared.networks.write();
+            for view in views.by_ref().take(APPLY_CHUNK) {
+                networks.put(view, &self.shared.config);
+            }
+        }
         self.shared.insight.changed();
         self.shared.insight.note(self.now(), Kind::Part, "state_replaced", String::new());
         self.shared.gather.replaced();
@@ -391,9 +411,9 @@ impl Published {
         &self.shared.readiness
     }
 
-    /// The engine's numbers, as of its last batch that brought them.
+    /// The engines' numbers, as of the last batches that brought them.
     pub fn engine(&self) -> EngineStatus {
-        self.shared.engine.read().clone()
+        EngineStatus::total(&self.shared.engines.read())
     }
 
     /// Renews the numbers of all packet sources.

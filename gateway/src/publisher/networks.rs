@@ -17,7 +17,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::config::PublisherConfig;
 use super::retreat::{FirstFlight, Retreat, Verdict};
 
-/// Networks by prefix. Written by one thread; holds as many as the engine's own table.
+/// Networks by prefix. Each is written by one engine's thread; holds as many as the engine's own table.
 #[derive(Debug)]
 pub(super) struct Networks {
     entries: BTreeMap<Network, Entry>,
@@ -57,6 +57,11 @@ impl Networks {
     /// How many of them have an estimate.
     pub(super) fn estimates(&self) -> usize {
         self.estimates
+    }
+
+    /// Every network.
+    pub(super) fn all(&self) -> Vec<Network> {
+        self.entries.keys().copied().collect()
     }
 
     pub(super) fn get(&self, network: Network) -> Option<&Arc<NetworkView>> {
@@ -130,23 +135,6 @@ impl Networks {
     /// Whether [`Networks::pass`] has something to do.
     pub(super) fn is_due(&self, now: Timestamp) -> bool {
         self.retreats.first().is_some_and(|(due, _)| *due <= now)
-    }
-
-    /// Takes what holds advice back out, for a state that replaces this one.
-    pub(super) fn take_retreats(&mut self) -> Vec<(Network, Box<Retreat>)> {
-        let networks = std::mem::take(&mut self.retreats);
-        let mut retreat = |network| Some((network, self.entries.get_mut(&network)?.retreat.take()?));
-        networks.into_iter().filter_map(|(_, network)| retreat(network)).collect()
-    }
-
-    /// Puts in what held advice back before.
-    pub(super) fn give_retreats(&mut self, retreats: Vec<(Network, Box<Retreat>)>, config: &PublisherConfig) {
-        for (network, mut retreat) in retreats {
-            let Some(entry) = self.entries.get_mut(&network) else { continue };
-            retreat.hold(NetworkView::clone(&entry.view));
-            entry.retreat = Some(retreat);
-            self.renew(network, None, config);
-        }
     }
 
     /// Networks whose advice is held back.

@@ -10,7 +10,9 @@ use spand_proto::units::Timestamp;
 /// The engine's own numbers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineStatus {
-    /// Everything counted since the start, all shards together.
+    /// Which of several engines these are of; in what [`super::Published::engine`] gives, of all together.
+    pub shard: usize,
+    /// Everything counted since the start.
     pub counters: Counters,
     /// Connections in the flow table.
     pub connections: usize,
@@ -22,6 +24,23 @@ pub struct EngineStatus {
     pub samples_dropped: u64,
     /// Changed networks whose windows were not made ready to be shown, because too many changed at once.
     pub trends_skipped: u64,
+}
+
+impl EngineStatus {
+    /// The numbers of several engines together.
+    pub(super) fn total(engines: &[Self]) -> Self {
+        let mut total = Self::default();
+        for engine in engines {
+            total.counters.add(&engine.counters);
+            total.connections += engine.connections;
+            // Each says how many all have published.
+            total.networks = total.networks.max(engine.networks);
+            total.newest = total.newest.max(engine.newest);
+            total.samples_dropped += engine.samples_dropped;
+            total.trends_skipped += engine.trends_skipped;
+        }
+        total
+    }
 }
 
 /// One packet source's numbers since the start.

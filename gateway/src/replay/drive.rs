@@ -180,6 +180,7 @@ impl Replay {
                 Event::DirectionEnded(_)
                 | Event::Withdrawn { .. }
                 | Event::StartImminent(_)
+                | Event::TransferEnded(_)
                 | Event::ServiceSize(_)
                 | Event::ServiceForgotten(_) => {}
             }

@@ -13,17 +13,22 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use parking_lot::Mutex;
 use spand_capture::{Backend, LiveCapture, LiveOptions, Next, PacketSource, SourceStats};
+use spand_core::shard::Partition;
 use spand_core::wire::Frame;
 use tokio::sync::Notify;
 
 use super::clock::StampClock;
-use super::queue::{BATCH_PACKETS, FrameBatch, FrameQueue};
+use super::distribute::Distributor;
+use super::queue::{BATCH_PACKETS, FrameQueue};
 use crate::publisher::{CaptureStatus, MonotonicClock};
 
 /// What the capture threads of one gateway share.
 #[derive(Debug)]
 pub(super) struct Captures {
-    pub(super) queue: FrameQueue,
+    /// One for each engine.
+    pub(super) queues: Vec<FrameQueue>,
+    /// Which of them a packet goes to.
+    pub(super) partition: Partition,
     pub(super) clock: MonotonicClock,
     pub(super) stop: AtomicBool,
     pub(super) retry: Duration,
@@ -47,13 +52,20 @@ const SILENCE: Duration = Duration::from_secs(1);
 const NAP: Duration = Duration::from_millis(100);
 
 impl Captures {
-    pub(super) fn new(queue: FrameQueue, clock: MonotonicClock, retry: Duration, interfaces: &[String]) -> Self {
+    pub(super) fn new(
+        queues: Vec<FrameQueue>,
+        partition: Partition,
+        clock: MonotonicClock,
+        retry: Duration,
+        interfaces: &[String],
+    ) -> Self {
         let state = |interface: &String| InterfaceState {
             status: CaptureStatus { interface: interface.clone(), ..CaptureStatus::default() },
             fault: None,
         };
         let states = Mutex::new(interfaces.iter().map(state).collect());
-        Self { queue, clock, stop: AtomicBool::new(false), retry, thread_ended: Arc::default(), states }
+        let stop = AtomicBool::new(false);
+        Self { queues, partition, clock, stop, retry, thread_ended: Arc::default(), states }
     }
 
     /// Every interface, in the order of the configuration.
@@ -82,7 +94,7 @@ impl Captures {
             input,
             options,
             clock: StampClock::new(self.clock),
-            batch: FrameBatch::default(),
+            batches: Distributor::new(self.queues.len()),
             dropped: 0,
             losses: 0,
             earlier: SourceStats::default(),
@@ -111,7 +123,7 @@ struct Reader {
     input: u32,
     options: LiveOptions,
     clock: StampClock<MonotonicClock>,
-    batch: FrameBatch,
+    batches: Distributor,
     /// Packets dropped at the queue.
     dropped: u64,
     /// Times the interface was lost.
@@ -155,14 +167,14 @@ impl Reader {
                         input: self.input,
                         data: packet.data,
                     };
-                    self.batch.push(packet.timestamp, &frame);
-                    if self.batch.len() >= BATCH_PACKETS {
+                    self.batches.push(&self.shared.partition, packet.timestamp, &frame);
+                    if self.batches.waiting() >= BATCH_PACKETS {
                         self.flush();
                         self.report(live.stats(), None);
                     }
                 }
                 Ok(Next::Idle) => {
-                    if self.batch.len() > 0 {
+                    if self.batches.waiting() > 0 {
                         heard = Instant::now();
                     }
                     self.flush();
@@ -192,7 +204,7 @@ impl Reader {
 
     /// Queues what was read.
     fn flush(&mut self) {
-        if self.batch.len() == 0 {
+        if self.batches.waiting() == 0 {
             return;
         }
         let (now, stepped) = self.clock.check();
@@ -200,8 +212,7 @@ impl Reader {
             tracing::info!(interface = %self.options.interface, "the wall clock was stepped; packet times go on as before");
         }
         let clock = &self.clock;
-        self.batch.retime(|stamp| clock.map(stamp, now));
-        self.dropped += self.shared.queue.put(&mut self.batch) as u64;
+        self.dropped += self.batches.flush(&self.shared.queues, |stamp| clock.map(stamp, now)) as u64;
     }
 
     fn reopen(&self) -> Option<LiveCapture> {

@@ -4,11 +4,12 @@
 //! waiting and handed over together. Nothing here blocks: the store has a thread of its own.
 
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
-use spand_core::event::Event;
+use spand_core::event::{Event, TransferEnded};
 use spand_proto::units::{Micros, Timestamp};
 
 use super::capture::Captures;
@@ -32,12 +33,27 @@ const SHOWN_NETWORKS: usize = 512;
 /// Events handed to the publisher at a time.
 const EVENTS: usize = 1_024;
 
+/// Transfers that may wait for the first engine.
+const TRANSFERS: usize = 65_536;
+
+/// What becomes of transfers whose size is wanted.
+#[derive(Debug)]
+enum Transfers {
+    /// The first engine keeps them; the others' come here.
+    Keep(Receiver<TransferEnded>),
+    /// The first engine is told.
+    Tell(SyncSender<TransferEnded>),
+}
+
 /// Owns the engine and everything only its thread touches.
 pub(super) struct EngineThread {
     pub(super) engine: Engine,
     pub(super) published: Published,
     pub(super) captures: Arc<Captures>,
-    pub(super) store: Option<StoreWriter>,
+    pub(super) store: Option<Arc<StoreWriter>>,
+    /// Which of the engines it is.
+    shard: usize,
+    transfers: Transfers,
     batch: Batch,
     events_lost: u64,
     store_failing: bool,
@@ -48,11 +64,29 @@ pub(super) struct EngineThread {
 }
 
 impl EngineThread {
-    pub(super) fn new(
+    /// A thread's work for each engine; the first keeps the services of all.
+    pub(super) fn each(
+        engines: Vec<Engine>,
+        published: &Published,
+        captures: &Arc<Captures>,
+        store: Option<&Arc<StoreWriter>>,
+    ) -> Vec<Self> {
+        let (tell, told) = mpsc::sync_channel(TRANSFERS);
+        let mut told = Some(told);
+        let each = engines.into_iter().enumerate().map(|(shard, engine)| {
+            let transfers = told.take().map_or_else(|| Transfers::Tell(tell.clone()), Transfers::Keep);
+            Self::new(shard, engine, transfers, published.clone(), Arc::clone(captures), store.cloned())
+        });
+        each.collect()
+    }
+
+    fn new(
+        shard: usize,
         engine: Engine,
+        transfers: Transfers,
         published: Published,
         captures: Arc<Captures>,
-        store: Option<StoreWriter>,
+        store: Option<Arc<StoreWriter>>,
     ) -> Self {
         let events_lost = engine.counters().ignored(Ignored::EventQueueFull);
         Self {
@@ -60,6 +94,8 @@ impl EngineThread {
             published,
             captures,
             store,
+            shard,
+            transfers,
             batch: Batch::new(),
             events_lost,
             store_failing: false,
@@ -76,11 +112,13 @@ impl EngineThread {
         loop {
             let wait = self.until_due().map_or(HOUSEKEEPING, Duration::from).clamp(SHORTEST_WAIT, HOUSEKEEPING);
             let captures = Arc::clone(&self.captures);
-            match captures.queue.take(&mut packets, Instant::now() + wait) {
+            let Some(queue) = captures.queues.get(self.shard) else { return };
+            match queue.take(&mut packets, Instant::now() + wait) {
                 Taken::Packets => self.packets(&packets, &mut order),
                 Taken::Nothing => self.pass_time(before(self.published.now(), GRACE)),
                 Taken::Closed => break,
             }
+            self.take_transfers();
             self.hand_over();
             if housekeeping.elapsed() >= HOUSEKEEPING {
                 housekeeping = Instant::now();
@@ -123,11 +161,31 @@ impl EngineThread {
                     }
                 }
                 Event::DirectionEnded(_) => {}
+                Event::TransferEnded(ended) => self.tell_transfer(ended),
                 event => self.batch.events.push(event),
             }
             if self.batch.events.len() >= EVENTS {
                 self.hand_over();
             }
+        }
+    }
+
+    /// Tells the first engine of a transfer; where too many wait, the service goes without it, counted.
+    fn tell_transfer(&mut self, ended: TransferEnded) {
+        if let Transfers::Tell(tell) = &self.transfers
+            && tell.try_send(ended).is_err()
+        {
+            self.engine.transfer_untold();
+        }
+    }
+
+    /// Takes what the other engines told.
+    fn take_transfers(&mut self) {
+        if let Transfers::Keep(told) = &self.transfers {
+            for ended in told.try_iter() {
+                self.engine.take_transfer(ended);
+            }
+            self.take_events();
         }
     }
 
@@ -146,6 +204,7 @@ impl EngineThread {
         self.save_changed(now);
         self.batch.samples = self.engine.take_samples();
         self.batch.engine = Some(EngineStatus {
+            shard: self.shard,
             counters: self.engine.counters().clone(),
             connections: self.engine.connections(),
             networks: self.published.network_count(),
@@ -155,8 +214,10 @@ impl EngineThread {
         });
         self.batch.polled = Instant::now();
         self.hand_over();
-        self.report_captures();
-        self.report_store();
+        if self.shard == 0 {
+            self.report_captures();
+            self.report_store();
+        }
     }
 
     /// Where events were lost, what they said is read from the engine.
@@ -166,7 +227,9 @@ impl EngineThread {
             tracing::warn!(events = lost - self.events_lost, "events were lost; publishing the whole state anew");
             self.events_lost = lost;
             self.batch = Batch::new();
-            self.published.replace(self.engine.networks(now), self.engine.services());
+            let sizes = matches!(self.transfers, Transfers::Keep(_)).then(|| self.engine.services());
+            let own = |network| self.engine.owns(network);
+            self.published.replace(self.engine.networks(now), own, sizes);
         }
     }
 
@@ -196,7 +259,8 @@ impl EngineThread {
         while self.save_changed(now) > 0 {
             self.hand_over();
         }
-        if let Some(store) = self.store.take()
+        // The last thread to end ends the store.
+        if let Some(store) = self.store.take().and_then(Arc::into_inner)
             && let Err(error) = store.stop()
         {
             tracing::error!(%error, "the last changes were not saved");
@@ -215,7 +279,7 @@ impl EngineThread {
     }
 
     fn report_store(&mut self) {
-        let error = self.store.as_ref().and_then(StoreWriter::last_error);
+        let error = self.store.as_ref().and_then(|store| store.last_error());
         let failing = error.is_some();
         if let Some(error) = error {
             self.published.readiness().not_ready(Part::Store, error.to_string());

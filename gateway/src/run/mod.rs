@@ -1,7 +1,7 @@
 //! `run`: the daemon, from the mirror port to the hosts.
 //!
 //! ```text
-//! capture threads ─ FrameQueue ─► engine thread ─ Published ─► API tasks (tokio)
+//! capture threads ─ FrameQueues ─► engine threads ─ Published ─► API tasks (tokio)
 //!  one per interface   bounded         │ changed networks
 //!                                      └─► store writer (a thread of its own)
 //! ```
@@ -12,6 +12,7 @@
 
 mod capture;
 mod clock;
+mod distribute;
 mod engine_thread;
 mod logging;
 mod order;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 use spand_capture::{LiveCapture, LiveError, LiveOptions};
 use spand_core::engine::Engine;
+use spand_core::shard::{Partition, Shard};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
@@ -50,24 +52,23 @@ const READ_TIMEOUT: Micros = Micros::from_millis(100);
 /// Runs the gateway until SIGTERM or SIGINT.
 pub fn run(config: &Config) -> Result<(), Failure> {
     logging::start(&config.log);
-    let options = EngineOptions { hash_seed: draw_seed(), ..EngineOptions::default() };
-    let engine = Engine::new(config.engine(options)?);
+    let (partition, engines) = divided(config)?;
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
     let clock = MonotonicClock::from_wall_clock();
     let published = Published::new(config.publisher(), clock);
     let servers = Servers::bind(config)?;
-    let (engine, store) = restore(config, engine, &published)?;
+    let (engines, store) = restore(config, engines, &partition, &published)?;
     let opened = open(&config.capture)?;
 
-    let queue = FrameQueue::new(config.capture.queue_packets);
+    let queues = engines.iter().map(|_| FrameQueue::new(config.capture.queue_packets)).collect();
     let retry = Duration::from_secs(config.capture.retry_s.get());
-    let captures = Arc::new(Captures::new(queue, clock, retry, &config.capture.interfaces));
+    let captures = Arc::new(Captures::new(queues, partition, clock, retry, &config.capture.interfaces));
     let api = Api::new(config.api(), published.clone(), store.as_ref().map(|store| store.measures().clone()));
-    let worker = EngineThread::new(engine, published.clone(), Arc::clone(&captures), store);
+    let workers = EngineThread::each(engines, &published, &captures, store.map(Arc::new).as_ref());
     let thread_ended = Arc::clone(&captures.thread_ended);
-    let threads = Threads::start(worker, opened, captures)?;
+    let threads = Threads::start(workers, opened, captures)?;
     published.readiness().ready(Part::Engine);
 
     let ended = servers.run(api, &published, &thread_ended);
@@ -80,15 +81,28 @@ fn draw_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Opens the store and fills the engine with what it holds; what aged is dropped by the engine.
+/// The engines, and how networks are divided among them.
+fn divided(config: &Config) -> Result<(Partition, Vec<Engine>), Failure> {
+    let count = config.engine.threads;
+    let options = EngineOptions { hash_seed: draw_seed(), ..EngineOptions::default() };
+    let partition = Partition::new(&config.engine(options)?, count);
+    let engine = |index| {
+        let options = EngineOptions { shard: Shard { index, count }, ..options };
+        Ok(Engine::new(config.engine(options)?))
+    };
+    Ok((partition, (0..count.get()).map(engine).collect::<Result<_, Failure>>()?))
+}
+
+/// Opens the store and fills the engines with what it holds; what aged is dropped by them.
 fn restore(
     config: &Config,
-    mut engine: Engine,
+    mut engines: Vec<Engine>,
+    partition: &Partition,
     published: &Published,
-) -> Result<(Engine, Option<StoreWriter>), Failure> {
+) -> Result<(Vec<Engine>, Option<StoreWriter>), Failure> {
     if !config.store.enabled {
         published.readiness().ready(Part::Store);
-        return Ok((engine, None));
+        return Ok((engines, None));
     }
     let opened = SledStore::open(&config.store.directory).map_err(|error| Failure::Environment(error.to_string()))?;
     if let Some(set_aside) = &opened.set_aside {
@@ -96,8 +110,8 @@ fn restore(
     }
     let now = published.now();
     let mut trends: Vec<_> = opened.records.iter().map(|(network, record)| Trend::of(*network, record)).collect();
-    let aged = refill(&mut engine, opened.records, now);
-    let networks = engine.networks(now);
+    let aged = refill(&mut engines, partition, opened.records, now);
+    let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks(now)).collect();
     tracing::info!(
         networks = networks.len(),
         aged = aged.len(),
@@ -105,22 +119,31 @@ fn restore(
         store = %config.store.directory.display(),
         "restored"
     );
-    published.replace(networks, Vec::new());
+    published.replace(networks, |_| true, None);
     trends.retain(|trend| published.network(trend.network).is_some());
     published.apply(Batch { trends, ..Batch::new() });
     let interval = Duration::from_millis(config.store.save_interval_ms.get());
     let writer = StoreWriter::start(opened.store, interval).map_err(|error| cannot_start_a_thread(&error))?;
     writer.submit(aged);
     published.readiness().ready(Part::Store);
-    Ok((engine, Some(writer)))
+    Ok((engines, Some(writer)))
 }
 
-/// Gives the engine what the store holds. Returns what has aged too much, to be removed from the store.
-fn refill(engine: &mut Engine, records: Vec<(Network, NetworkRecord)>, now: Timestamp) -> Vec<Change> {
-    // From here on the engine keeps account of changes; what is restored is in the store and is none.
-    engine.changed_records(0);
+/// Gives each engine what the store holds of its networks. Returns what has aged too much, to be removed from the store.
+fn refill(
+    engines: &mut [Engine],
+    partition: &Partition,
+    records: Vec<(Network, NetworkRecord)>,
+    now: Timestamp,
+) -> Vec<Change> {
+    // From here on the engines keep account of changes; what is restored is in the store and is none.
+    for engine in &mut *engines {
+        engine.changed_records(0);
+    }
     let mut aged = Vec::new();
     for (network, record) in records {
+        let owner = usize::try_from(partition.owner(network)).ok();
+        let Some(engine) = owner.and_then(|owner| engines.get_mut(owner)) else { continue };
         engine.restore(network, record, now);
         if engine.network(network, now).is_none() {
             aged.push((network, None));
@@ -169,38 +192,43 @@ fn cannot_start_a_thread(error: &io::Error) -> Failure {
 struct Threads {
     shared: Arc<Captures>,
     captures: Vec<JoinHandle<()>>,
-    engine: JoinHandle<()>,
+    engines: Vec<JoinHandle<()>>,
 }
 
 impl Threads {
     fn start(
-        worker: EngineThread,
+        workers: Vec<EngineThread>,
         opened: Vec<(LiveCapture, LiveOptions)>,
         shared: Arc<Captures>,
     ) -> Result<Self, Failure> {
-        let ended = shared.ends_with();
-        let engine = thread::Builder::new().name("engine".to_owned()).spawn(move || {
-            worker.run();
-            drop(ended);
-        });
-        let engine = engine.map_err(|error| cannot_start_a_thread(&error))?;
+        let mut engines = Vec::new();
+        for (index, worker) in workers.into_iter().enumerate() {
+            let ended = shared.ends_with();
+            let engine = thread::Builder::new().name(format!("engine-{index}")).spawn(move || {
+                worker.run();
+                drop(ended);
+            });
+            engines.push(engine.map_err(|error| cannot_start_a_thread(&error))?);
+        }
         let mut captures = Vec::new();
         for (input, (live, options)) in (0..).zip(opened) {
             tracing::info!(interface = %options.interface, backend = %live.backend(), "capturing");
             captures.push(shared.start(input, live, options).map_err(|error| cannot_start_a_thread(&error))?);
         }
-        Ok(Self { shared, captures, engine })
+        Ok(Self { shared, captures, engines })
     }
 
-    /// Stops capturing, lets the engine take what is queued, and saves everything.
+    /// Stops capturing, lets the engines take what is queued, and saves everything.
     fn stop(self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for capture in self.captures {
             // A thread that panicked has said so; the others still end in order.
             drop(capture.join());
         }
-        self.shared.queue.close();
-        drop(self.engine.join());
+        self.shared.queues.iter().for_each(FrameQueue::close);
+        for engine in self.engines {
+            drop(engine.join());
+        }
         tracing::info!("stopped");
     }
 }

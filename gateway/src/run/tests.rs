@@ -14,6 +14,7 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::push::UpdateEvent;
 use spand_proto::units::Window;
 
+use super::distribute::Distributor;
 use super::queue::FrameBatch;
 use super::*;
 use crate::publisher::{PacketClock, PublisherConfig};
@@ -56,6 +57,11 @@ struct Bench {
     worker: EngineThread,
 }
 
+/// One engine for everything.
+fn whole() -> Partition {
+    Partition::new(&EngineConfig::default(), NonZeroU32::MIN)
+}
+
 /// An engine that knows an estimate for the network of `REMOTE`.
 fn bench() -> Bench {
     let clock = SetClock(Arc::new(AtomicU64::new(START.0)));
@@ -68,14 +74,16 @@ fn bench() -> Bench {
         table.add(&sample(connection));
     }
     let records = table.changed_records(10).into_iter().map(|(network, record)| (network, record.unwrap()));
-    assert_eq!(refill(&mut engine, records.collect(), START), []);
-    published.replace(engine.networks(START), Vec::new());
-    let queue = FrameQueue::new(NonZeroUsize::new(1_000).unwrap());
-    let captures = Captures::new(queue, MonotonicClock::from_wall_clock(), Duration::from_secs(1), &[]);
+    assert_eq!(refill(std::slice::from_mut(&mut engine), &whole(), records.collect(), START), []);
+    published.replace(engine.networks(START), |_| true, None);
+    let queues = vec![FrameQueue::new(NonZeroUsize::new(1_000).unwrap())];
+    let clock_of_capture = MonotonicClock::from_wall_clock();
+    let captures = Captures::new(queues, whole(), clock_of_capture, Duration::from_secs(1), &[]);
     let captures = Arc::new(captures);
     let kept = Kept::default();
     let store = StoreWriter::start(kept.clone(), Duration::from_millis(10)).unwrap();
-    let worker = EngineThread::new(engine, published.clone(), Arc::clone(&captures), Some(store));
+    let workers = EngineThread::each(vec![engine], &published, &captures, Some(&Arc::new(store)));
+    let worker = workers.into_iter().next().unwrap();
     Bench { clock, published, captures, kept, worker }
 }
 
@@ -112,8 +120,8 @@ fn a_syn_goes_to_its_host() {
     let mut batch = FrameBatch::default();
     let data = syn();
     batch.push(START, &Frame { link_type: 101, wire_len: 40, input: 0, data: &data });
-    assert_eq!(captures.queue.put(&mut batch), 0);
-    captures.queue.close();
+    assert_eq!(captures.queues[0].put(&mut batch), 0);
+    captures.queues[0].close();
     worker.run();
     let first = runtime.block_on(subscription.next()).unwrap();
     let UpdateEvent::ImminentStart(start) = first.event else { panic!("a start comes before all else: {first:?}") };
@@ -121,19 +129,82 @@ fn a_syn_goes_to_its_host() {
 }
 
 #[test]
+fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    let count = NonZeroU32::new(3).unwrap();
+    let config = EngineConfig { internal: vec!["10.0.0.0/8".parse().unwrap()], ..EngineConfig::default() };
+    let partition = Partition::new(&config, count);
+    let engine = |index| Engine::new(EngineConfig { shard: Shard { index, count }, ..config.clone() });
+    let mut engines: Vec<_> = (0..count.get()).map(engine).collect();
+    let remotes: Vec<_> = (0..30).map(|n| IpAddr::V4(Ipv4Addr::new(192, 0, n, 9))).collect();
+    let mut table = NetworkTable::new(WindowConfig::default(), NonZeroUsize::new(100).unwrap(), RuleKind::default(), 0);
+    for (remote, connection) in remotes.iter().flat_map(|remote| (0..3).map(move |connection| (*remote, connection))) {
+        table.add(&WindowSample { network: Network::of(remote), remote, ..sample(connection) });
+    }
+    let records = table.changed_records(100).into_iter().map(|(network, record)| (network, record.unwrap()));
+    assert_eq!(refill(&mut engines, &partition, records.collect(), START), []);
+    assert!(engines.iter().all(|engine| !engine.networks(START).is_empty()), "each has some");
+
+    let published = Published::new(PublisherConfig::default(), SetClock(Arc::new(AtomicU64::new(START.0))));
+    published.replace(engines.iter().flat_map(|engine| engine.networks(START)).collect(), |_| true, None);
+    let mut subscription = published.subscribe(&[HOST]).unwrap();
+    let queues = engines.iter().map(|_| FrameQueue::new(NonZeroUsize::new(1_000).unwrap())).collect();
+    let (clock, second) = (MonotonicClock::from_wall_clock(), Duration::from_secs(1));
+    let captures = Arc::new(Captures::new(queues, partition, clock, second, &[]));
+    let mut distributor = Distributor::new(captures.queues.len());
+    for (n, remote) in remotes.iter().enumerate() {
+        let mut data = syn();
+        let IpAddr::V4(address) = remote else { panic!("{remote}") };
+        data[16..20].copy_from_slice(&address.octets());
+        // In Ethernet the addresses are seen at once; of what is not, every engine takes a copy.
+        let data = if n % 2 == 0 { [vec![0; 12], vec![0x08, 0x00], data].concat() } else { data };
+        let link_type = if n % 2 == 0 { 1 } else { 101 };
+        let frame = Frame { link_type, wire_len: u32::try_from(data.len()).unwrap(), input: 0, data: &data };
+        distributor.push(&captures.partition, START, &frame);
+    }
+    assert_eq!(distributor.flush(&captures.queues, |at| at), 0);
+    for queue in &captures.queues {
+        queue.close();
+    }
+    let kept = Kept::default();
+    let store = StoreWriter::start(kept.clone(), Duration::from_millis(10)).unwrap();
+    let workers = EngineThread::each(engines, &published, &captures, Some(&Arc::new(store)));
+    let running: Vec<_> = workers.into_iter().map(|worker| thread::spawn(move || worker.run())).collect();
+    for thread in running {
+        thread.join().unwrap();
+    }
+    let all = async {
+        let mut told = Vec::new();
+        while told.len() < remotes.len() {
+            if let UpdateEvent::ImminentStart(start) = subscription.next().await.unwrap().event {
+                told.push(start.remote.address);
+            }
+        }
+        told
+    };
+    let told = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), all).await });
+    let mut told = told.expect("each start is told");
+    told.sort_unstable();
+    assert_eq!(told, remotes);
+    assert_eq!(*kept.0.lock(), [], "nothing was measured");
+}
+
+#[test]
 fn aged_records_leave_the_store_and_fresh_ones_are_not_written_again() {
     let Bench { captures, kept, worker, .. } = bench();
-    captures.queue.close();
+    captures.queues[0].close();
     worker.run();
     assert_eq!(*kept.0.lock(), [], "what was restored has not changed");
 
-    let mut engine = Engine::new(EngineConfig::default());
+    let engine = Engine::new(EngineConfig::default());
     let limit = NonZeroUsize::new(10).unwrap();
     let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
     table.add(&sample(1));
     let records = table.changed_records(10).into_iter().map(|(network, record)| (network, record.unwrap()));
     let next_day = START.after(Micros::from_secs(86_400));
-    assert_eq!(refill(&mut engine, records.collect(), next_day), [(Network::of(REMOTE), None)]);
+    let aged = refill(&mut [engine], &whole(), records.collect(), next_day);
+    assert_eq!(aged, [(Network::of(REMOTE), None)]);
 }
 
 #[test]
@@ -146,7 +217,7 @@ fn time_passes_without_packets() {
     while published.network_count() > 0 && Instant::now() < patience {
         thread::sleep(Duration::from_millis(5));
     }
-    captures.queue.close();
+    captures.queues[0].close();
     running.join().unwrap();
     assert_eq!(published.network_count(), 0, "an hour of silence withdraws the estimate and forgets the network");
     assert_eq!(*kept.0.lock(), [(Network::of(REMOTE), None)], "and the store forgets it");

@@ -209,7 +209,7 @@ fn drive(arguments: &Arguments, published: &Published, clock: MonotonicClock, st
         {
             replaced = u32::try_from(due.as_secs()).unwrap_or(u32::MAX) / every;
             let views = published.page(None, arguments.networks as usize);
-            published.replace(views.iter().map(|view| (**view).clone()).collect(), Vec::new());
+            published.replace(views.iter().map(|view| (**view).clone()).collect(), |_| true, None);
         }
     }
     to_queue.sort_unstable();

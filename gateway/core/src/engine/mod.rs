@@ -13,7 +13,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
-use crate::event::{Event, StartImminent, Trigger};
+use crate::event::{Event, StartImminent, TransferEnded, Trigger};
 use crate::flow::connection::{Connection, Place, Role, Stage};
 use crate::flow::findings::Context;
 use crate::flow::hosts::Hosts;
@@ -24,6 +24,7 @@ use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, Key, TICK_BITS, Turning};
 use crate::flow::tuple::{Side, Tuple};
 use crate::service::{ServiceSize, ServiceTable};
+use crate::shard::{Claim, Part};
 use crate::window::table::NetworkTable;
 use crate::wire::segment::{Endpoint, Flags, Segment};
 use crate::wire::{Decoder, Frame};
@@ -34,6 +35,7 @@ pub struct Engine {
     config: EngineConfig,
     decoder: Decoder,
     prefixes: Prefixes,
+    part: Part,
     flows: FlowTable,
     networks: NetworkTable,
     ledger: PushLedger,
@@ -71,6 +73,7 @@ impl Engine {
         Self {
             decoder: Decoder::new(config.tunnels, config.limits.fragmented_packets, config.hash_seed),
             prefixes: Prefixes::new(&config.internal, &config.prefixes),
+            part: Part::of(&config),
             flows: FlowTable::new(&config.limits, config.hash_seed),
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed),
             ledger: PushLedger::new(config.hash_seed),
@@ -80,6 +83,7 @@ impl Engine {
                 config.window.refresh,
                 config.window.change,
                 config.hash_seed,
+                config.shard.index > 0,
             ),
             counters: Counters::default(),
             events: VecDeque::new(),
@@ -94,17 +98,25 @@ impl Engine {
 
     /// Takes a frame. A time before the one seen last is counted, and so is one more than a day after it, until a second
     /// frame bears it out; timers and findings then go by the time seen last, and the frame's own time only measures
-    /// differences inside its connection.
+    /// differences inside its connection. Of several engines each may be given every frame, or those alone that
+    /// [`crate::shard::Partition`] says: what is another's changes nothing here, not even the clock.
     pub fn handle_frame(&mut self, now: Timestamp, frame: &Frame<'_>) {
-        self.counters.frames += 1;
-        self.counters.wire_bytes += u64::from(frame.wire_len);
-        let now = now.min(LATEST);
-        if now < self.now {
-            self.counters.ignore(Ignored::TimeBackwards);
+        let claim = self.part.claim_frame(frame);
+        if claim == Claim::Nothing {
+            return;
         }
+        let counted = claim == Claim::Home || claim == Claim::Unknown && self.part.is_first();
+        let now = now.min(LATEST);
         let leaps = self.leaps(now);
-        if leaps {
-            self.counters.ignore(Ignored::TimeForwards);
+        if counted {
+            self.counters.frames += 1;
+            self.counters.wire_bytes += u64::from(frame.wire_len);
+            if now < self.now {
+                self.counters.ignore(Ignored::TimeBackwards);
+            }
+            if leaps {
+                self.counters.ignore(Ignored::TimeForwards);
+            }
         }
         let clock = if leaps { self.now } else { self.now.max(now) };
         // Once per tick is as fine as the timers are.
@@ -116,8 +128,9 @@ impl Engine {
         self.leap = leaps.then_some(now);
         // Looked at where it was decoded to: taken out it would be copied.
         match &self.decoder.decode(now, frame, &mut self.counters) {
-            Ok(segment) => self.handle_segment(segment, frame.input),
-            Err(reason) => self.counters.ignore(*reason),
+            Ok(segment) => self.handle_segment(segment, frame.input, claim),
+            Err(reason) if counted => self.counters.ignore(*reason),
+            Err(_) => {}
         }
         self.take_network_events();
     }
@@ -187,6 +200,25 @@ impl Engine {
         self.services.sizes()
     }
 
+    /// Takes a transfer that another of several engines saw.
+    pub fn take_transfer(&mut self, ended: TransferEnded) {
+        let TransferEnded { service, at, size } = ended;
+        if self.services.add(service, at, size) {
+            self.counters.ignore(Ignored::NoRoomService);
+        }
+        self.take_network_events();
+    }
+
+    /// Counts a transfer that the first engine could not be told of.
+    pub fn transfer_untold(&mut self) {
+        self.counters.ignore(Ignored::TransferUntold);
+    }
+
+    /// Whether a network is this engine's.
+    pub fn owns(&self, network: Network) -> bool {
+        self.part.owns(network)
+    }
+
     /// The network that `address` belongs to.
     pub fn network_of(&self, address: IpAddr) -> Network {
         self.prefixes.network_of(address)
@@ -216,8 +248,15 @@ impl Engine {
         self.flows.len()
     }
 
-    fn handle_segment(&mut self, segment: &Segment, input: u32) {
-        self.counters.segments += 1;
+    fn handle_segment(&mut self, segment: &Segment, input: u32, claim: Claim) {
+        let claim = match claim {
+            Claim::Unknown => self.part.claim_segment(segment.source.address, segment.destination.address),
+            known => known,
+        };
+        if claim == Claim::Nothing {
+            return;
+        }
+        self.counters.segments += u64::from(claim == Claim::Home);
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
         let mut found = self.flows.find(&tuple);
         if segment.flags.has(Flags::SYN)
@@ -227,7 +266,7 @@ impl Engine {
             self.end(key);
             found = None;
         }
-        let Some(key) = found.or_else(|| self.open(tuple, side, segment)) else { return };
+        let Some(key) = found.or_else(|| self.open(tuple, side, segment, claim)) else { return };
         self.take(key, side, segment, input);
     }
 
@@ -261,9 +300,9 @@ impl Engine {
     }
 
     /// Makes room and adds the connection that `segment` belongs to.
-    fn open(&mut self, tuple: Tuple, side: Side, segment: &Segment) -> Option<Key> {
-        let from = self.role(segment.source.address);
-        let to = self.role(segment.destination.address);
+    fn open(&mut self, tuple: Tuple, side: Side, segment: &Segment, claim: Claim) -> Option<Key> {
+        let from = self.role(segment.source.address, segment.destination.address);
+        let to = self.role(segment.destination.address, segment.source.address);
         if !self.prefixes.is_bare() && !from.inside && !to.inside {
             self.counters.ignore(Ignored::NotInternal);
             return None;
@@ -278,19 +317,21 @@ impl Engine {
         }
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
-        self.counters.connections += 1;
-        self.counters.connections_midstream += u64::from(!segment.flags.has(Flags::SYN));
+        let home = claim == Claim::Home;
+        self.counters.connections += u64::from(home);
+        self.counters.connections_midstream += u64::from(home && !segment.flags.has(Flags::SYN));
         let roles = match side {
             Side::Low => [from, to],
             Side::High => [to, from],
         };
-        self.flows.insert(tuple, Connection::new(id, roles, self.config.flow_reports), self.now)
+        self.flows.insert(tuple, Connection::new(id, roles, home, home && self.config.flow_reports), self.now)
     }
 
-    /// Who `address` is to us.
-    fn role(&self, address: IpAddr) -> Role {
+    /// Who `address` is to us in a connection with `peer`.
+    fn role(&self, address: IpAddr, peer: IpAddr) -> Role {
         let inside = self.prefixes.is_internal(address);
-        Role { inside, follow: inside || self.prefixes.is_bare() }
+        let follow = (inside || self.prefixes.is_bare()) && self.part.owns(self.prefixes.network_of(peer));
+        Role { inside, follow }
     }
 
     fn look(&mut self, key: Key) {
@@ -314,7 +355,7 @@ impl Engine {
 
     fn end(&mut self, key: Key) {
         let Some(connection) = self.flows.remove(key) else { return };
-        self.counters.connections_ended += 1;
+        self.counters.connections_ended += u64::from(connection.is_counted());
         let Self { config, prefixes, networks, ledger, hosts, services, counters, now, .. } = self;
         let mut context = Context {
             limits: &config.limits,

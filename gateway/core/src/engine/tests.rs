@@ -47,7 +47,7 @@ fn feed(engine: &mut Engine, segments: &[Segment]) {
     for segment in segments {
         engine.handle_timeout(segment.at);
         engine.counters.frames += 1;
-        engine.handle_segment(segment, 0);
+        engine.handle_segment(segment, 0, Claim::Home);
     }
 }
 
@@ -328,7 +328,7 @@ fn a_clock_at_the_end_of_time_leaves_something_to_wait_for() {
         segment(LATEST, false, Flags::ACK, 101, 6_002, 0),
     ];
     for segment in handshake(100).into_iter().chain(transfer) {
-        engine.handle_segment(&Segment { at: LATEST, ..segment }, 0);
+        engine.handle_segment(&Segment { at: LATEST, ..segment }, 0, Claim::Home);
     }
     assert!(!engine.networks(LATEST).is_empty(), "a transfer ended");
     engine.handle_timeout(end);

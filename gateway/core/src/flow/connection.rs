@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     stage: Stage,
     /// How many of its sides sent anything, of those whose senders are gone.
     sent: u8,
+    /// It is counted here, and not by another engine.
+    counted: bool,
     reports: bool,
 }
 
@@ -70,13 +72,19 @@ pub(crate) struct Reaction {
 
 impl Connection {
     /// A connection whose sides have `roles`, in the order of [`Side`].
-    pub(crate) fn new(id: ConnectionId, roles: [Role; 2], reports: bool) -> Self {
-        Self { id, roles, parties: [None, None], shifts: [None, None], stage: Stage::Opening, sent: 0, reports }
+    pub(crate) fn new(id: ConnectionId, roles: [Role; 2], counted: bool, reports: bool) -> Self {
+        let (parties, shifts) = ([None, None], [None, None]);
+        Self { id, roles, parties, shifts, stage: Stage::Opening, sent: 0, counted, reports }
     }
 
     /// How long it may be silent.
     pub(crate) fn idleness(&self) -> Idleness {
         if self.stage == Stage::Established { Idleness::Established } else { Idleness::Other }
+    }
+
+    /// Whether this engine counts it.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.counted
     }
 
     /// How far it has come.
@@ -175,7 +183,7 @@ impl Connection {
 
     /// Ends the connection; gives the accounts of its directions, the side first seen first.
     pub(crate) fn finish(self, at: Timestamp, context: &mut Context<'_>) -> [Option<Box<DirectionReport>>; 2] {
-        if self.sides_that_sent() < 2 {
+        if self.counted && self.sides_that_sent() < 2 {
             context.counters.connections_one_sided += 1;
         }
         self.parties.map(|party| party?.finish(at, context))
@@ -285,11 +293,13 @@ impl Connection {
     fn imminent(&self, side: Side, trigger: Option<Trigger>) -> Option<(Side, Trigger)> {
         let trigger = trigger?;
         let (from_inside, to_inside) = (self.role(side).inside, self.role(side.other()).inside);
-        match trigger {
-            Trigger::ActiveOpen if from_inside => Some((side, Trigger::ActiveOpen)),
-            Trigger::ActiveOpen if to_inside => Some((side.other(), Trigger::PassiveOpen)),
-            Trigger::Idle if to_inside && !from_inside => Some((side.other(), Trigger::Idle)),
-            _ => None,
-        }
+        let (host, trigger) = match trigger {
+            Trigger::ActiveOpen if from_inside => (side, Trigger::ActiveOpen),
+            Trigger::ActiveOpen if to_inside => (side.other(), Trigger::PassiveOpen),
+            Trigger::Idle if to_inside && !from_inside => (side.other(), Trigger::Idle),
+            _ => return None,
+        };
+        // Else another engine announces it.
+        self.role(host).follow.then_some((host, trigger))
     }
 }

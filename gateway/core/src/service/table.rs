@@ -9,7 +9,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::ServiceSize;
 use super::histogram::{Histogram, SPAN};
-use crate::event::Event;
+use crate::event::{Event, TransferEnded};
 use crate::flow::tuple::SeededState;
 use crate::recency::Recency;
 
@@ -32,6 +32,8 @@ pub(crate) struct ServiceTable {
     limit: usize,
     refresh: Micros,
     change: f64,
+    /// Another engine keeps the services: what ends here is told.
+    elsewhere: bool,
     /// Taken after every frame, so no more than that leads to.
     events: VecDeque<Event>,
 }
@@ -48,8 +50,9 @@ struct Entry {
 }
 
 impl ServiceTable {
-    /// No service; at most `limit`. A quantile is told where it moved by `change`, or after `refresh`.
-    pub(crate) fn new(limit: NonZeroUsize, refresh: Micros, change: f64, hash_seed: u64) -> Self {
+    /// No service; at most `limit`. A quantile is told where it moved by `change`, or after `refresh`. With
+    /// `elsewhere` nothing is kept and every transfer is told.
+    pub(crate) fn new(limit: NonZeroUsize, refresh: Micros, change: f64, hash_seed: u64, elsewhere: bool) -> Self {
         Self {
             by_service: HashMap::with_hasher(SeededState(hash_seed)),
             places: Vec::new(),
@@ -58,12 +61,17 @@ impl ServiceTable {
             limit: limit.get().min(usize::try_from(u32::MAX).unwrap_or(usize::MAX)),
             refresh,
             change,
+            elsewhere,
             events: VecDeque::new(),
         }
     }
 
     /// A transfer of `size` payload bytes ended; whether another service had to go for it.
     pub(crate) fn add(&mut self, service: SocketAddr, at: Timestamp, size: Bytes) -> bool {
+        if self.elsewhere {
+            self.events.push_back(Event::TransferEnded(TransferEnded { service, at, size }));
+            return false;
+        }
         let found = self.by_service.get(&service).copied();
         let evicts = found.is_none() && self.by_service.len() >= self.limit;
         if evicts && let Some(oldest) = self.recency.oldest() {
@@ -196,7 +204,7 @@ mod tests {
     }
 
     fn table(limit: usize) -> ServiceTable {
-        ServiceTable::new(NonZeroUsize::new(limit).unwrap(), Micros::from_secs(20), 0.1, 0)
+        ServiceTable::new(NonZeroUsize::new(limit).unwrap(), Micros::from_secs(20), 0.1, 0, false)
     }
 
     fn events(table: &mut ServiceTable) -> Vec<Event> {

@@ -19,6 +19,7 @@ mod tunnel;
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use spand_proto::units::Timestamp;
@@ -68,6 +69,16 @@ enum Layer {
     Protocol(IpHeader, u8),
     /// A fragment of that.
     Fragment(Fragment),
+}
+
+/// Source and destination of the segment in a frame, where the fixed headers alone tell them: TCP over IP over Ethernet, with
+/// tags or without. Whether the segment is sound is not known then.
+#[inline]
+pub(crate) fn addresses(frame: &Frame<'_>) -> Option<(IpAddr, IpAddr)> {
+    if let Some(plain) = Plain::of(frame) {
+        return Some(plain.addresses());
+    }
+    link::ethernet_to_tcp(frame).map(|(header, _)| (header.source, header.destination))
 }
 
 /// Finds the TCP segments in frames.

@@ -57,6 +57,14 @@ impl<'a> Plain<'a> {
         Some(Self { head, options: frame.data.get(HEADERS..end)?, header_len, payload_len })
     }
 
+    /// Source and destination.
+    #[inline]
+    pub(super) fn addresses(&self) -> (IpAddr, IpAddr) {
+        let &[.., s0, s1, s2, s3, d0, d1, d2, d3, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] =
+            self.head;
+        (IpAddr::V4(Ipv4Addr::new(s0, s1, s2, s3)), IpAddr::V4(Ipv4Addr::new(d0, d1, d2, d3)))
+    }
+
     /// The segment in it.
     #[inline]
     pub(super) fn segment(self, at: Timestamp) -> Segment {

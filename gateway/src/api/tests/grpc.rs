@@ -275,7 +275,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
 
     // A state that is read anew keeps it; a minute later half of the half is told.
     let views = rig.published.page(None, 10).iter().map(|view| NetworkView::clone(view)).collect();
-    rig.published.replace(views, Vec::new());
+    rig.published.replace(views, |_| true, None);
     rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 30.0))], ..Batch::new() });
     assert_eq!(share().await, None);
     rig.clock.0.store(74_000_000_000, Ordering::Relaxed);

@@ -42,12 +42,12 @@ impl Published {
 
     /// Samples that were not remembered because too many came at once.
     pub fn samples_dropped(&self) -> u64 {
-        self.shared.engine.read().samples_dropped
+        self.engine().samples_dropped
     }
 
     /// Changes of networks' windows that were not remembered because too many came at once.
     pub fn trends_skipped(&self) -> u64 {
-        self.shared.engine.read().trends_skipped
+        self.engine().trends_skipped
     }
 
     /// The newest `limit` entries of the log from `sequence` on, in order; the sequence number of the next one; and how many

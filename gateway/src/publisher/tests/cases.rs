@@ -160,9 +160,15 @@ async fn a_replaced_state_is_told_anew_and_the_end_ends_all() {
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
     let view = NetworkView::clone(&published.network(network(2)).unwrap());
-    published.replace(vec![view], Vec::new());
+    published.replace(vec![view], |_| true, None);
     twin.read(&mut subscription).await;
     assert_eq!((twin.resyncs, twin.held.len()), (1, 1));
+    published.replace(Vec::new(), |own| own != network(2), None);
+    assert!(published.network(network(2)).is_some(), "another engine's network stays");
+    published.replace(Vec::new(), |own| own == network(2), None);
+    assert_eq!(published.network_count(), 0);
+    twin.read(&mut subscription).await;
+    assert_eq!((twin.resyncs, twin.held.len()), (2, 0));
     published.close();
     assert_eq!(subscription.next().await, None);
     assert_eq!(published.subscribe(&[HOST.into()]).unwrap_err(), SubscribeError::Closed);
@@ -219,7 +225,7 @@ async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
     }
     assert!(began.elapsed() <= Duration::from_secs(121), "told again long before it runs out");
     assert_eq!(twin.sizes, [(at(443), 33_100)], "what is forgotten is not told again");
-    published.replace(Vec::new(), vec![service_size(HOST, 22, 700)]);
+    published.replace(Vec::new(), |_| true, Some(vec![service_size(HOST, 22, 700)]));
     twin.sizes.clear();
     twin.read(&mut subscription).await;
     assert_eq!(twin.sizes, [(at(22), 700)]);

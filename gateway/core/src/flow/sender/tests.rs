@@ -69,7 +69,7 @@ impl Script {
             prefixes: Prefixes::new(&[], &[]),
             ledger: PushLedger::new(0),
             hosts: Hosts::new(0),
-            services: ServiceTable::new(Limits::default().services, Micros::from_secs(20), 0.1, 0),
+            services: ServiceTable::new(Limits::default().services, Micros::from_secs(20), 0.1, 0, false),
             ip_id: 0,
             ecn: Ecn::NotEct,
         };

@@ -16,7 +16,7 @@ fn tuple(port: u16) -> Tuple {
 }
 
 fn connection(id: u64) -> Connection {
-    Connection::new(ConnectionId(id), [Role::default(); 2], false)
+    Connection::new(ConnectionId(id), [Role::default(); 2], true, false)
 }
 
 fn at(ms: u64) -> Timestamp {

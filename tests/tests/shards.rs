@@ -1,0 +1,213 @@
+//! Several engines side by side know what one alone knows.
+
+#![expect(clippy::unwrap_used, reason = "what a test stands on either works or fails it")]
+
+use std::num::NonZeroU32;
+use std::path::Path;
+
+use ipnet::IpNet;
+use spand_capture::{Next, PacketSource, open_file};
+use spand_core::config::{EngineConfig, Limits};
+use spand_core::counters::Counters;
+use spand_core::engine::Engine;
+use spand_core::event::Event;
+use spand_core::service::ServiceSize;
+use spand_core::shard::{Partition, Shard, Takers};
+use spand_core::window::view::NetworkView;
+use spand_core::wire::Frame;
+use spand_proto::units::Timestamp;
+use spand_tests::corpus;
+use spand_tests::trace::{TraceConfig, write_trace};
+
+/// A packet in memory.
+struct Packet {
+    at: Timestamp,
+    link_type: u16,
+    wire_len: u32,
+    data: Vec<u8>,
+}
+
+impl Packet {
+    fn frame(&self) -> Frame<'_> {
+        Frame { link_type: self.link_type, wire_len: self.wire_len, input: 0, data: &self.data }
+    }
+}
+
+/// What is known at the end.
+#[derive(Debug, PartialEq)]
+struct Known {
+    networks: Vec<NetworkView>,
+    services: Vec<ServiceSize>,
+    connections: usize,
+    counters: Counters,
+}
+
+impl Known {
+    /// Networks outside. Towards one inside, a sender's own engine knows its peer by its answers alone where one engine for
+    /// both rebuilds it, too.
+    fn outside(&self) -> Vec<&NetworkView> {
+        let inside: Vec<IpNet> = INSIDE.iter().map(|prefix| prefix.parse().unwrap()).collect();
+        let outside = |view: &&NetworkView| !inside.iter().any(|prefix| prefix.contains(&view.network.prefix()));
+        self.networks.iter().filter(outside).collect()
+    }
+}
+
+/// Inside, for the corpus.
+const INSIDE: [&str; 5] = ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7", "fe80::/10"];
+
+/// Who is given a frame.
+#[derive(Clone, Copy)]
+enum Given {
+    /// Every engine.
+    All,
+    /// Those that the partition names.
+    Named,
+}
+
+fn read(path: &Path) -> Option<Vec<Packet>> {
+    let mut source = open_file(path).ok()?;
+    let mut packets = Vec::new();
+    while let Ok(Next::Packet(packet)) = source.next_packet() {
+        packets.push(Packet {
+            at: packet.timestamp,
+            link_type: packet.link_type.0,
+            wire_len: packet.wire_len,
+            data: packet.data.to_vec(),
+        });
+    }
+    Some(packets)
+}
+
+fn trace() -> Vec<Packet> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.pcap");
+    let config = TraceConfig { packets: 150_000, connections: 1_000, loss: 0.01, networks: 60, snap_len: 96, seed: 7 };
+    write_trace(std::fs::File::create(&path).map(std::io::BufWriter::new).unwrap(), &config).unwrap();
+    read(&path).unwrap()
+}
+
+/// The trace with few servers, so that each has transfers enough for its size to be known.
+fn few_servers() -> Vec<Packet> {
+    let mut packets = trace();
+    for packet in &mut packets {
+        for address in [26, 30] {
+            if packet.data[address] == 10 {
+                packet.data[address + 1..address + 3].fill(0);
+            }
+        }
+    }
+    packets
+}
+
+fn config(internal: &[&str]) -> EngineConfig {
+    let internal = internal.iter().map(|prefix| prefix.parse::<IpNet>().unwrap()).collect();
+    EngineConfig { internal, limits: Limits::for_replay(), ..EngineConfig::default() }
+}
+
+/// Runs `count` engines over the packets and puts together what they know.
+fn known(packets: &[Packet], config: &EngineConfig, count: u32, given: Given) -> Known {
+    let count = NonZeroU32::new(count).unwrap();
+    let partition = Partition::new(config, count);
+    let engine = |index| Engine::new(EngineConfig { shard: Shard { index, count }, ..config.clone() });
+    let mut engines: Vec<Engine> = (0..count.get()).map(engine).collect();
+    for packet in packets {
+        // As every driver does: what is due happens at its time, and not at the next packet of its engine.
+        for index in 0..engines.len() {
+            pass_time(&mut engines, index, packet.at);
+        }
+        let takers = partition.takers(&packet.frame());
+        for index in 0..count.get() {
+            let named = match takers {
+                Takers::One(one) => index == one,
+                Takers::Two(home, other) => index == home || index == other,
+                Takers::All => true,
+            };
+            if named || matches!(given, Given::All) {
+                engines[index as usize].handle_frame(packet.at, &packet.frame());
+                pass_transfers(&mut engines, index as usize);
+            }
+        }
+    }
+    let end = packets.last().map_or(Timestamp(0), |packet| packet.at);
+    for index in 0..engines.len() {
+        engines[index].finish(end);
+        pass_transfers(&mut engines, index);
+    }
+    let mut networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks(end)).collect();
+    networks.sort_by_key(|view| view.network);
+    let mut counters = Counters::default();
+    for engine in &engines {
+        counters.add(engine.counters());
+    }
+    let connections = engines.iter().map(Engine::connections).sum();
+    Known { networks, services: engines[0].services(), connections, counters }
+}
+
+fn pass_time(engines: &mut [Engine], index: usize, now: Timestamp) {
+    let mut latest = None;
+    while let Some(due) = engines[index].poll_timeout().filter(|&due| due <= now && Some(due) > latest) {
+        engines[index].handle_timeout(due);
+        pass_transfers(engines, index);
+        latest = Some(due);
+    }
+}
+
+fn pass_transfers(engines: &mut [Engine], index: usize) {
+    while let Some(event) = engines[index].poll_event() {
+        if let Event::TransferEnded(ended) = event {
+            assert_ne!(index, 0, "the first keeps its own");
+            engines[0].take_transfer(ended);
+        }
+    }
+}
+
+#[test]
+fn several_engines_know_what_one_knows_of_a_generated_trace() {
+    let packets = trace();
+    let config = config(&["10.0.0.0/8"]);
+    let one = known(&packets, &config, 1, Given::All);
+    assert!(one.networks.len() >= 50 && one.counters.window_samples > 500, "{one:?}");
+    for count in [2, 3, 8] {
+        for given in [Given::All, Given::Named] {
+            let several = known(&packets, &config, count, given);
+            assert!(several == one, "{count}: {:?}\n{:?}", several.counters, one.counters);
+        }
+    }
+}
+
+#[test]
+fn the_first_of_several_engines_knows_the_services_of_all() {
+    let packets = few_servers();
+    let config = config(&["10.0.0.0/8"]);
+    let one = known(&packets, &config, 1, Given::All);
+    assert!(one.services.len() > 100, "{:?}", one.services);
+    let several = known(&packets, &config, 3, Given::Named);
+    assert_eq!(several.services, one.services);
+    // One server's connections say what congestion control it runs to the engine that has them: with the same packets
+    // three engines are sure of it later than one, and some samples differ.
+    assert_eq!(several.counters.window_samples, one.counters.window_samples);
+}
+
+#[test]
+fn several_engines_know_the_networks_that_one_knows_of_the_corpus() {
+    let Some(corpus) = corpus::directory() else { return };
+    let set = corpus.join("captures-real");
+    let (mut compared, mut networks) = (0, 0);
+    for row in corpus::table(&set.join("reference/ref_capture.tsv")).unwrap() {
+        let Some(mut packets) = read(&set.join("captures").join(&row["file"])) else { continue };
+        // An engine's clock is its own frames': times that run backwards are clamped to them.
+        packets.sort_by_key(|packet| packet.at);
+        let config = config(&INSIDE);
+        let one = known(&packets, &config, 1, Given::All);
+        networks += one.outside().len();
+        for given in [Given::All, Given::Named] {
+            let several = known(&packets, &config, 3, given);
+            assert_eq!(several.outside(), one.outside(), "{}", row["file"]);
+            assert_eq!(several.counters.frames, one.counters.frames, "{}", row["file"]);
+            assert_eq!(several.counters.segments, one.counters.segments, "{}", row["file"]);
+            assert_eq!(several.counters.connections, one.counters.connections, "{}", row["file"]);
+        }
+        compared += 1;
+    }
+    assert!(compared >= 240 && networks > 200, "{compared} captures, {networks} networks");
+}
