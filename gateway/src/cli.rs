@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use spand_proto::operator::Failure;
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions};
+use crate::tls::Tls;
 use crate::{doctor, replay};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
@@ -62,6 +63,7 @@ fn runnable(path: &Path) -> Result<Config, Failure> {
 fn check(path: &Path) -> Result<(), Failure> {
     let config = runnable(path)?;
     let engine = config.engine(EngineOptions::default())?;
+    Tls::open(&config.tls)?;
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     let prefixes = engine.prefixes.len();

@@ -10,3 +10,4 @@ pub mod publisher;
 pub mod replay;
 pub mod run;
 pub mod store;
+pub mod tls;

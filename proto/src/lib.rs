@@ -5,7 +5,7 @@
 //!
 //! The messages on the wire and their conversions come with the feature `grpc`. Without it no dependency here can do IO;
 //! the engine and the packet sources take it that way. What both programs owe their operator comes with the feature
-//! `operator`.
+//! `operator`, what they know of certificates with `tls`.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +22,8 @@ pub mod push;
 pub mod query;
 pub mod report;
 pub mod start;
+#[cfg(feature = "tls")]
+pub mod tls;
 pub mod units;
 #[cfg(feature = "grpc")]
 pub mod v1;

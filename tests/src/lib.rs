@@ -1,5 +1,6 @@
 //! The lab, scenarios, replay cases and benchmarks of spand.
 
+pub mod access;
 pub mod accuracy;
 pub mod benefit;
 pub mod cases;

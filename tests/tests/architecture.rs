@@ -11,7 +11,10 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
 /// Direct dependencies that a crate may name, apart from those of its tests.
 const ALLOWED: &[(&str, &[&str])] = &[
-    ("spand-proto", &["ipnet", "prost", "serde", "thiserror", "toml", "tonic", "tonic-prost"]),
+    (
+        "spand-proto",
+        &["ipnet", "prost", "rustls-pki-types", "serde", "thiserror", "toml", "tonic", "tonic-prost", "x509-parser"],
+    ),
     ("spand-core", &["arrayvec", "hashbrown", "ipnet", "prefix-trie", "smallvec", "spand-proto", "thiserror"]),
     ("spand-capture", &["flate2", "libc", "libloading", "nix", "pcap", "spand-proto", "thiserror", "zstd"]),
 ];

@@ -59,6 +59,14 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     counter(&mut registry, "gateway_streams", "Subscriptions that were opened", gateway.connections);
     counter(&mut registry, "gateway_gaps", "Gaps in the sequence of updates", gateway.gaps);
     counter(&mut registry, "gateway_unreadable", "Updates that could not be read", gateway.unreadable);
+    // Without TLS the family is empty: an end of 0 would look like one long past.
+    let ends = Family::<Labels, Gauge>::default();
+    if let Some(end) = gateway.certificate_ends_unix_s {
+        ends.get_or_create(&vec![("file", "certificate".to_owned())]).set(end);
+    }
+    registry.register("tls_not_after_seconds", "Unix time at which this host's certificate ends", ends);
+    let help = "Times changed TLS files could not be used";
+    counter(&mut registry, "tls_reload_failures", help, gateway.tls_failures);
     gauge(&mut registry, "networks_held", "Networks whose advice is held", status.networks_held as u64);
     gauge(&mut registry, "networks_in_force", "Networks whose advice is in force", status.in_force.len() as u64);
     let named = |counts: &std::collections::BTreeMap<String, u64>, label: &'static str| {
@@ -168,7 +176,7 @@ mod tests {
         let status: Status = serde_json::from_value(serde_json::json!({
             "version": "0.1.0", "pid": 1, "uptime_s": 9, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [],
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,
-                "last_error": null},
+                "certificate_ends_unix_s": 1_800_000_000, "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "applied": {"started": 7}, "advice": HoldingCounts::default(),
             "pushes": Pushes::default(), "comparison": [class], "lacks": []
         }))
@@ -177,6 +185,7 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         for wanted in [
             "spand_agent_gateway_connected 1",
+            "spand_agent_tls_not_after_seconds{file=\"certificate\"} 1800000000",
             "spand_agent_applied_total{event=\"started\"} 7",
             "spand_agent_transfers_total{arm=\"advised\",size=\"10kB\"} 3",
             "spand_agent_completion_mean_seconds{arm=\"advised\",size=\"10kB\"} 0.25",

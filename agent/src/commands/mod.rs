@@ -23,9 +23,11 @@ pub(crate) use status::status;
 pub(crate) use undo::undo;
 
 use crate::config::Config;
+use crate::subscriber::Dialer;
 
 pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
     let config = Config::load(path)?;
+    Dialer::new(&config)?;
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     print(&format!("# In force with {}.\n{text}", path.display()))

@@ -12,11 +12,13 @@ use super::{print, print_json};
 use crate::cli::Query;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::subscriber;
+use crate::subscriber::Dialer;
 
 pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
     if let Some(url) = &query.gateway {
         config.gateway.url.clone_from(url);
+        // Who writes out http:// has said so.
+        config.gateway.plain_text = true;
     }
     config.check().map_err(Failure::Usage)?;
     let questions = Questions {
@@ -53,9 +55,9 @@ async fn ask(config: &Config, questions: &Questions) -> Result<Answer, Failure> 
     let url = &config.gateway.url;
     let timeout = Duration::from_millis(config.gateway.timeout_ms.get());
     let answered = tokio::time::timeout(timeout, async {
-        let mut client = subscriber::connect(&config.gateway).await.map_err(|error| {
-            Failure::Environment(format!("cannot reach the gateway at {url}: {}", subscriber::root_cause(&error)))
-        })?;
+        let connected = Dialer::new(config)?.connect().await;
+        let mut client =
+            connected.map_err(|why| Failure::Environment(format!("cannot reach the gateway at {url}: {why}")))?;
         client
             .query(v1::QueryRequest::from(questions))
             .await

@@ -6,7 +6,6 @@ use std::num::NonZeroU32;
 use spand_proto::push::MAX_ADDRESSES;
 use spand_proto::start::{DEFAULT_INITIAL_WINDOW, Floor, Mode, PacingRule, RttBounds, StartPolicy, TransferSize};
 use spand_proto::units::{Bytes, Micros, Segments};
-use tonic::transport::Endpoint;
 use tracing_subscriber::EnvFilter;
 
 use super::{Config, Way};
@@ -19,12 +18,7 @@ const MOST_SEGMENTS: u32 = 65_535;
 impl Config {
     /// Every fault, the first one in words.
     pub(crate) fn check(&self) -> Result<(), String> {
-        Endpoint::from_shared(self.gateway.url.clone())
-            .ok()
-            .filter(|endpoint| endpoint.uri().host().is_some() && endpoint.uri().scheme_str() == Some("http"))
-            .ok_or_else(|| {
-                format!("gateway.url `{}` is no address of a gateway: write http://HOST:PORT", self.gateway.url)
-            })?;
+        self.tls.check(&self.gateway)?;
         if self.gateway.retry_min_ms > self.gateway.retry_max_ms {
             return Err("gateway.retry_min_ms is above gateway.retry_max_ms: swap them".to_owned());
         }

@@ -8,6 +8,7 @@
 
 mod check;
 mod sections;
+mod tls;
 
 use std::fs;
 use std::net::IpAddr;
@@ -18,6 +19,7 @@ use spand_proto::operator::{self, ConfigError, Log};
 use spand_proto::start::Mode;
 
 pub use sections::{Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant, Way};
+pub use tls::Tls;
 
 /// Where every command looks unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/spand/agent.toml";
@@ -38,6 +40,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// The gateway.
     pub gateway: Gateway,
+    /// What is shown to it, and by what it is proven.
+    pub tls: Tls,
     /// Limits of a start.
     pub policy: Policy,
     /// Which destinations may be advised.
@@ -63,6 +67,7 @@ impl Default for Config {
             host_name: String::new(),
             state_dir: PathBuf::from("/var/lib/spand/agent"),
             gateway: Gateway::default(),
+            tls: Tls::default(),
             policy: Policy::default(),
             destinations: Destinations::default(),
             holdout: Holdout::default(),
@@ -80,7 +85,9 @@ impl Config {
         let text =
             fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
         let mut config = Self::parse(&text, path)?;
-        config.state_dir = path.parent().unwrap_or(Path::new("")).join(&config.state_dir);
+        let folder = path.parent().unwrap_or(Path::new(""));
+        config.state_dir = folder.join(&config.state_dir);
+        config.tls.anchor(folder);
         Ok(config)
     }
 

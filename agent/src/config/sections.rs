@@ -47,6 +47,8 @@ impl fmt::Display for Way {
 pub struct Gateway {
     /// Where its gRPC service listens. Default `http://127.0.0.1:7400`.
     pub url: String,
+    /// Speak to a gateway on another machine without TLS. Default off.
+    pub plain_text: bool,
     /// Longest wait for a connection or an answer, in milliseconds. Default 5000.
     pub timeout_ms: NonZeroU64,
     /// A stream that said nothing for this long is taken for dead, in seconds. Default 45: two refreshes missed.
@@ -193,6 +195,7 @@ impl Default for Gateway {
     fn default() -> Self {
         Self {
             url: "http://127.0.0.1:7400".to_owned(),
+            plain_text: false,
             timeout_ms: const { NonZeroU64::new(5_000).unwrap() },
             silence_s: const { NonZeroU64::new(45).unwrap() },
             retry_min_ms: const { NonZeroU64::new(200).unwrap() },

@@ -43,8 +43,14 @@ fn the_example_holds_the_defaults() {
 
 #[test]
 fn the_example_holds_every_key() {
-    let full =
-        Config { policy: Policy { service_bytes: NonZeroU64::new(100_000), ..Policy::default() }, ..Config::default() };
+    let tls = Tls {
+        certificate: Some("tls/agent.pem".into()),
+        key: Some("tls/agent.key".into()),
+        ca: Some("tls/ca.pem".into()),
+        name: Some("gateway.example.org".to_owned()),
+    };
+    let policy = Policy { service_bytes: NonZeroU64::new(100_000), ..Policy::default() };
+    let full = Config { tls, policy, ..Config::default() };
     let text = example_with_optional_keys();
     assert_eq!(Config::parse(&text, Path::new("example")).unwrap(), full);
     let every = keys(&toml::Table::try_from(full).unwrap());
@@ -90,7 +96,13 @@ fn a_fault_in_the_text_names_file_line_and_key() {
 fn values_that_do_not_go_together_are_named() {
     for (text, expected) in [
         ("[gateway]\nurl = \"web-1:7400\"", "gateway.url `web-1:7400` is no address of a gateway"),
-        ("[gateway]\nurl = \"https://web-1\"", "write http://HOST:PORT"),
+        ("[gateway]\nurl = \"ftp://web-1\"", "write https://HOST:PORT"),
+        ("[gateway]\nurl = \"https://web-1\"", "begins with https: name tls.certificate and tls.key"),
+        (
+            "[gateway]\nurl = \"http://192.0.2.1:7400\"",
+            "is another machine without TLS: write https, or say gateway.plain_text",
+        ),
+        ("[gateway]\nurl = \"http://web-1:7400\"", "is another machine without TLS"),
         ("[gateway]\nretry_min_ms = 2000\nretry_max_ms = 1000", "swap them"),
         ("[holdout]\nshare = 1.5", "holdout.share is 1.5"),
         ("[holdout]\nshare = nan", "holdout.share is NaN"),
@@ -104,6 +116,18 @@ fn values_that_do_not_go_together_are_named() {
     ] {
         let fault = fault(text);
         assert!(fault.contains(expected), "{fault}");
+    }
+}
+
+#[test]
+fn plain_text_to_another_machine_is_said_in_the_file() {
+    for text in [
+        "[gateway]\nurl = \"http://localhost:7400\"",
+        "[gateway]\nurl = \"http://[::1]:7400\"",
+        "[gateway]\nurl = \"http://192.0.2.1:7400\"\nplain_text = true",
+        "[gateway]\nurl = \"https://web-1\"\n[tls]\ncertificate = \"a\"\nkey = \"b\"\nca = \"c\"",
+    ] {
+        Config::parse(text, Path::new("agent.toml")).unwrap();
     }
 }
 
@@ -127,7 +151,9 @@ fn an_unpaced_way_is_bounded_more_narrowly_except_in_paper_mode() {
 fn paths_are_relative_to_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
-    fs::write(&path, "state_dir = \"state\"").unwrap();
-    assert_eq!(Config::load(&path).unwrap().state_dir, folder.path().join("state"));
+    fs::write(&path, "state_dir = \"state\"\n[tls]\nkey = \"tls/agent.key\"").unwrap();
+    let config = Config::load(&path).unwrap();
+    assert_eq!(config.state_dir, folder.path().join("state"));
+    assert_eq!(config.tls.key, Some(folder.path().join("tls/agent.key")));
     assert!(matches!(Config::load(&folder.path().join("none")), Err(ConfigError::Unreadable { .. })));
 }

@@ -106,6 +106,12 @@ pub struct GatewayStatus {
     pub gaps: u64,
     /// Updates that could not be read.
     pub unreadable: u64,
+    /// When this host's certificate ends, in seconds since 1970-01-01 00:00 UTC; `null` without TLS.
+    #[serde(default)]
+    pub certificate_ends_unix_s: Option<i64>,
+    /// Times changed TLS files could not be used.
+    #[serde(default)]
+    pub tls_failures: u64,
     /// Why the last stream ended.
     pub last_error: Option<String>,
 }

@@ -11,7 +11,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
 use crate::control::Status;
-use crate::subscriber;
+use crate::subscriber::Dialer;
 
 /// An address of the documentation (RFC 5737): whatever is answered about it, an answer came.
 const NOWHERE: [u8; 4] = [192, 0, 2, 1];
@@ -36,7 +36,7 @@ pub(super) async fn look(config: &Config, status: Option<&Status>) -> Vec<Check>
 }
 
 async fn ask(config: &Config) -> Result<MetadataMap, String> {
-    let mut client = subscriber::connect(&config.gateway).await.map_err(|error| subscriber::root_cause(&error))?;
+    let mut client = Dialer::new(config).map_err(|error| error.to_string())?.connect().await?;
     let question = Question {
         address: NOWHERE.into(),
         size: TransferSize::Unknown,

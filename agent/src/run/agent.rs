@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use spand_proto::comparison::Comparison;
@@ -19,7 +20,7 @@ use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::control::{GatewayStatus, Pending, Reply, Request};
 use crate::policy::{Advice, Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
-use crate::subscriber::{Holdings, Signal};
+use crate::subscriber::{Dialer, Holdings, Signal};
 
 /// Everything an agent knows.
 #[derive(Debug)]
@@ -27,6 +28,7 @@ pub(super) struct Agent<A> {
     pub(super) config: Config,
     pub(super) policy: Policy,
     pub(super) clock: Clock,
+    pub(super) dialer: Arc<Dialer>,
     pub(super) host_name: HostName,
     pub(super) addresses: watch::Receiver<Vec<IpAddr>>,
     pub(super) applier: A,
@@ -53,7 +55,7 @@ struct Stale {
 impl<A: Applier> Agent<A> {
     pub(super) fn new(
         config: &Config,
-        clock: Clock,
+        (clock, dialer): (Clock, Arc<Dialer>),
         host_name: HostName,
         addresses: watch::Receiver<Vec<IpAddr>>,
         applier: A,
@@ -63,6 +65,7 @@ impl<A: Applier> Agent<A> {
             config: config.clone(),
             policy: config.policy(),
             clock,
+            dialer,
             host_name,
             addresses,
             applier,

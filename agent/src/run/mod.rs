@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use spand_proto::contract::HostName;
@@ -30,7 +31,7 @@ use crate::capabilities::Capabilities;
 use crate::clock::Clock;
 use crate::config::{Config, Way};
 use crate::control::{Pending, Server};
-use crate::subscriber::{QUEUE, Reporter, Subscriber};
+use crate::subscriber::{Dialer, QUEUE, Reporter, Subscriber, TlsError};
 
 /// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
 const TICK: Duration = Duration::from_secs(1);
@@ -50,9 +51,10 @@ pub(crate) fn run(config: &Config) -> Result<(), Failure> {
 
 async fn serve(config: &Config) -> Result<(), Failure> {
     let clock = Clock::start();
+    let dialer = Arc::new(Dialer::new(config)?);
     make_state_dir(&config.state_dir)?;
     match config.apply {
-        Way::DryRun => run_with(config, clock, DryRun::default()).await,
+        Way::DryRun => run_with(config, dialer, clock, DryRun::default()).await,
         Way::Route => {
             if Capabilities::own().is_some_and(|own| !own.may_change_routes()) {
                 return Err(Failure::Environment(
@@ -63,7 +65,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
             }
             let _lock = only_agent_here()?;
             let applier = RouteApplier::start(config, clock.now()).await?;
-            run_with(config, clock, applier).await
+            run_with(config, dialer, clock, applier).await
         }
         Way::Bpf => {
             if Capabilities::own().is_some_and(|own| !own.may_load()) {
@@ -74,12 +76,12 @@ async fn serve(config: &Config) -> Result<(), Failure> {
                 ));
             }
             let applier = BpfApplier::start(config, &config.policy())?;
-            run_with(config, clock, applier).await
+            run_with(config, dialer, clock, applier).await
         }
     }
 }
 
-async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Result<(), Failure> {
+async fn run_with<A: Applier>(config: &Config, dialer: Arc<Dialer>, clock: Clock, applier: A) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::environment)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(Failure::environment)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::environment)?;
@@ -90,14 +92,14 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
     let (tell, own) = watch::channel(addresses::find(config).await?);
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let speaker = (host_name.clone(), description(config));
-    let subscriber = Subscriber::new(config.gateway.clone(), clock, speaker, signals);
+    let subscriber = Subscriber::new(Arc::clone(&dialer), clock, speaker, signals);
     let subscription = tokio::spawn(subscriber.run(own.clone()));
     let (count, counted) = watch::channel(PushCount::default());
-    let reporter = Reporter::new(config.gateway.clone(), host_name.clone(), clock.now());
+    let reporter = Reporter::new(Arc::clone(&dialer), host_name.clone(), clock.now());
     let (end, ended) = mpsc::channel(ENDED_QUEUE);
     let reports = tokio::spawn(reporter.run(counted, ended));
 
-    let mut agent = Agent::new(config, clock, host_name, own, applier);
+    let mut agent = Agent::new(config, (clock, dialer), host_name, own, applier);
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(addresses::INTERVAL);
@@ -142,6 +144,15 @@ async fn run_with<A: Applier>(config: &Config, clock: Clock, applier: A) -> Resu
     subscription.abort();
     reports.abort();
     agent.stop(STOP_PATIENCE).await
+}
+
+impl From<TlsError> for Failure {
+    fn from(error: TlsError) -> Self {
+        match error {
+            TlsError::Unreadable { .. } => Self::environment(error),
+            TlsError::Pem(_) | TlsError::Unusable(_) => Self::Usage(error.to_string()),
+        }
+    }
 }
 
 /// What the gateway shows of this agent.

@@ -10,6 +10,7 @@ impl<A: Applier> Agent<A> {
         let named = |counts: &std::collections::BTreeMap<&'static str, u64>| {
             counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
+        let tls = self.dialer.status();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -18,7 +19,12 @@ impl<A: Applier> Agent<A> {
             apply: self.applier.way(),
             host_name: self.host_name.to_string(),
             addresses: self.addresses.borrow().clone(),
-            gateway: GatewayStatus { since_s: now.since(self.gateway_since).0 / 1_000_000, ..self.gateway.clone() },
+            gateway: GatewayStatus {
+                since_s: now.since(self.gateway_since).0 / 1_000_000,
+                certificate_ends_unix_s: tls.ends_unix_s,
+                tls_failures: tls.failures,
+                ..self.gateway.clone()
+            },
             networks_held: self.holdings.len(),
             in_force: self
                 .applier

@@ -3,6 +3,7 @@
 //! Knows nothing about what is done with updates. It hands them over through a bounded queue: a busy agent makes the
 //! gateway wait, which then resynchronises the stream instead of buffering.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use spand_proto::contract::HostName;
@@ -11,23 +12,22 @@ use spand_proto::network::Network;
 use spand_proto::push::{AgentDescription, Subscription, Update, UpdateEvent};
 use spand_proto::units::Timestamp;
 use spand_proto::v1;
-use spand_proto::v1::spand_client::SpandClient;
 use tokio::sync::{mpsc, watch};
-use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
 
 mod backoff;
+mod dial;
 mod holdings;
 mod report;
 #[cfg(test)]
 mod tests;
 
 pub use backoff::Backoff;
+pub use dial::{Dialer, TlsError, TlsStatus};
 pub use holdings::{HoldingCounts, Holdings};
 pub use report::Reporter;
 
 use crate::clock::Clock;
-use crate::config::Gateway;
 
 /// Largest message that is read; the largest regular one holds one estimate.
 const MOST_MESSAGE_BYTES: usize = 64 * 1_024;
@@ -53,7 +53,7 @@ pub enum Signal {
 /// A subscriber.
 #[derive(Debug)]
 pub struct Subscriber {
-    gateway: Gateway,
+    dialer: Arc<Dialer>,
     clock: Clock,
     host_name: HostName,
     description: AgentDescription,
@@ -63,8 +63,8 @@ pub struct Subscriber {
 /// Why a stream ended.
 #[derive(Debug, thiserror::Error)]
 enum StreamError {
-    #[error("cannot reach the gateway at {url}: {source}")]
-    Connect { url: String, source: tonic::transport::Error },
+    #[error("cannot reach the gateway at {url}: {why}")]
+    Connect { url: String, why: String },
     #[error("the gateway at {url} does not answer within {timeout:?}")]
     Slow { url: String, timeout: Duration },
     #[error("the gateway refused: {} ({:?})", .0.message(), .0.code())]
@@ -82,20 +82,20 @@ enum StreamError {
 impl Subscriber {
     /// A subscriber that will speak as this host, describe itself so, and tell what happens by `signals`.
     pub fn new(
-        gateway: Gateway,
+        dialer: Arc<Dialer>,
         clock: Clock,
         (host_name, description): (HostName, AgentDescription),
         signals: mpsc::Sender<Signal>,
     ) -> Self {
-        Self { gateway, clock, host_name, description, signals }
+        Self { dialer, clock, host_name, description, signals }
     }
 
     /// Keeps a subscription for `addresses` up until the receiver of its signals goes away. A change of the addresses
     /// starts it over.
     pub async fn run(self, mut addresses: watch::Receiver<Vec<std::net::IpAddr>>) {
         let mut backoff = Backoff::new(
-            Duration::from_millis(self.gateway.retry_min_ms.get()),
-            Duration::from_millis(self.gateway.retry_max_ms.get()),
+            Duration::from_millis(self.dialer.gateway().retry_min_ms.get()),
+            Duration::from_millis(self.dialer.gateway().retry_max_ms.get()),
         );
         loop {
             let own = addresses.borrow_and_update().clone();
@@ -137,9 +137,10 @@ impl Subscriber {
             Ok(stream) => stream,
             Err(error) => return Some(error),
         };
-        info!(gateway = self.gateway.url, addresses = subscription.addresses.len(), "subscribed");
+        let gateway = self.dialer.gateway();
+        info!(gateway = gateway.url, addresses = subscription.addresses.len(), "subscribed");
         self.signals.send(Signal::Connected).await.ok()?;
-        let silence = Duration::from_secs(self.gateway.silence_s.get());
+        let silence = Duration::from_secs(gateway.silence_s.get());
         let mut sequence = 0;
         loop {
             let message = tokio::select! {
@@ -180,11 +181,11 @@ impl Subscriber {
     }
 
     async fn open(&self, subscription: &Subscription) -> Result<tonic::Streaming<v1::Update>, StreamError> {
-        let timeout = Duration::from_millis(self.gateway.timeout_ms.get());
+        let gateway = self.dialer.gateway();
+        let timeout = Duration::from_millis(gateway.timeout_ms.get());
         let opened = tokio::time::timeout(timeout, async {
-            let mut client = connect(&self.gateway)
-                .await
-                .map_err(|source| StreamError::Connect { url: self.gateway.url.clone(), source })?;
+            let connected = self.dialer.connect().await;
+            let mut client = connected.map_err(|why| StreamError::Connect { url: gateway.url.clone(), why })?;
             client
                 .subscribe(v1::SubscribeRequest::from(subscription))
                 .await
@@ -192,31 +193,9 @@ impl Subscriber {
         });
         match opened.await {
             Ok(response) => Ok(response?.into_inner()),
-            Err(_) => Err(StreamError::Slow { url: self.gateway.url.clone(), timeout }),
+            Err(_) => Err(StreamError::Slow { url: gateway.url.clone(), timeout }),
         }
     }
-}
-
-/// A client of the gateway.
-pub async fn connect(gateway: &Gateway) -> Result<SpandClient<Channel>, tonic::transport::Error> {
-    let timeout = Duration::from_millis(gateway.timeout_ms.get());
-    let channel = Endpoint::from_shared(gateway.url.clone())?
-        .connect_timeout(timeout)
-        .tcp_nodelay(true)
-        .http2_keep_alive_interval(Duration::from_secs(gateway.silence_s.get()) / 3)
-        .keep_alive_timeout(timeout)
-        .connect()
-        .await?;
-    Ok(SpandClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES))
-}
-
-/// The innermost words of an error: the outer ones say "transport error".
-pub(crate) fn root_cause(error: &dyn std::error::Error) -> String {
-    let mut innermost = error;
-    while let Some(source) = innermost.source() {
-        innermost = source;
-    }
-    innermost.to_string()
 }
 
 /// The network that a message is about, however broken the rest of it is.

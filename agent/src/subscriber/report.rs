@@ -3,19 +3,21 @@
 //! The ways that cannot see connections report none.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use spand_proto::contract::HostName;
 use spand_proto::report::{ConnectionReport, MAX_CONNECTIONS, PushCount, Report};
 use spand_proto::units::{Micros, Timestamp};
 use spand_proto::v1;
+use spand_proto::v1::spand_client::SpandClient;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use tonic::transport::Channel;
 use tracing::debug;
 
-use super::connect;
+use super::Dialer;
 use crate::apply::Ended;
-use crate::config::Gateway;
 
 /// Time between two reports, at least, but for what is urgent.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -27,7 +29,9 @@ const MOST_WAITING: usize = 16 * MAX_CONNECTIONS;
 /// Reports counts as they grow and connections as they end.
 #[derive(Debug)]
 pub struct Reporter {
-    gateway: Gateway,
+    dialer: Arc<Dialer>,
+    /// The connection, for as long as it works.
+    client: Option<SpandClient<Channel>>,
     host_name: HostName,
     agent_started: Timestamp,
     batch: u64,
@@ -40,9 +44,18 @@ pub struct Reporter {
 
 impl Reporter {
     /// A reporter of the agent that started at this moment.
-    pub fn new(gateway: Gateway, host_name: HostName, agent_started: Timestamp) -> Self {
+    pub fn new(dialer: Arc<Dialer>, host_name: HostName, agent_started: Timestamp) -> Self {
         let told = PushCount::default();
-        Self { gateway, host_name, agent_started, batch: 0, told, unanswered: None, waiting: VecDeque::new() }
+        Self {
+            dialer,
+            client: None,
+            host_name,
+            agent_started,
+            batch: 0,
+            told,
+            unanswered: None,
+            waiting: VecDeque::new(),
+        }
     }
 
     /// Reports until the sender of the counts goes away.
@@ -109,13 +122,20 @@ impl Reporter {
         (report, now)
     }
 
-    async fn send(&self, report: &Report) -> Result<(), String> {
-        let timeout = Duration::from_millis(self.gateway.timeout_ms.get());
+    async fn send(&mut self, report: &Report) -> Result<(), String> {
+        let timeout = Duration::from_millis(self.dialer.gateway().timeout_ms.get());
+        // Kept where it works: with TLS a connection costs both sides a handshake.
+        let kept = self.client.take();
         let sent = tokio::time::timeout(timeout, async {
-            let mut client = connect(&self.gateway).await.map_err(|error| error.to_string())?;
-            client.report(v1::ReportRequest::from(report)).await.map_err(|status| status.message().to_owned())
+            let mut client = match kept {
+                Some(client) => client,
+                None => self.dialer.connect().await?,
+            };
+            let answer = client.report(v1::ReportRequest::from(report)).await;
+            answer.map(|_| client).map_err(|status| status.message().to_owned())
         });
-        sent.await.map_err(|_| "no answer in time".to_owned())?.map(|_| ())
+        self.client = Some(sent.await.map_err(|_| "no answer in time".to_owned())??);
+        Ok(())
     }
 }
 

@@ -1,11 +1,12 @@
 //! The subscription against a gateway in this process.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use spand_agent::Clock;
 use spand_agent::config;
-use spand_agent::subscriber::{Holdings, QUEUE, Signal, Subscriber};
+use spand_agent::subscriber::{Dialer, Holdings, QUEUE, Signal, Subscriber};
 use spand_proto::contract::HostName;
 use spand_proto::push::{AgentDescription, ResyncReason, UpdateEvent, Way};
 use spand_proto::start::Mode;
@@ -20,7 +21,7 @@ const SOON: Duration = Duration::from_secs(10);
 fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<IpAddr>>) {
     let (signals, heard) = mpsc::channel(QUEUE);
     let (tell, addresses) = watch::channel(vec!["203.0.113.10".parse().unwrap()]);
-    let options = config::Gateway {
+    let gateway = config::Gateway {
         url: gateway.url(),
         silence_s: 2.try_into().unwrap(),
         retry_min_ms: 20.try_into().unwrap(),
@@ -30,7 +31,8 @@ fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<Ip
     let name = HostName::try_from("web-1".to_owned()).unwrap();
     let description =
         AgentDescription { version: "1.2.3".to_owned(), mode: Some(Mode::Observe), way: Some(Way::DryRun) };
-    tokio::spawn(Subscriber::new(options, Clock::start(), (name, description), signals).run(addresses));
+    let dialer = Dialer::new(&config::Config { gateway, ..config::Config::default() }).unwrap();
+    tokio::spawn(Subscriber::new(Arc::new(dialer), Clock::start(), (name, description), signals).run(addresses));
     (heard, tell)
 }
 

@@ -1,5 +1,6 @@
 //! The service `spand.v1.Spand`.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,8 @@ use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
 
-use super::listener::{Connection, Listener};
+use super::connection::{Connection, Peer};
+use super::listener::Listener;
 use super::{Api, advice, stopped};
 use crate::publisher::{SubscribeError, Subscription};
 
@@ -33,7 +35,7 @@ pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bo
     let timeout = api.shared.config.request_timeout;
     let published = api.shared.published.clone();
     let service = SpandServer::new(Service { api }).max_decoding_message_size(MAX_REQUEST_BYTES);
-    let incoming = unfold(listener, |listener| async {
+    let incoming = unfold(listener, |mut listener| async {
         let connection = listener.accept().await;
         Some((Ok::<Connection, std::io::Error>(connection), listener))
     });
@@ -70,10 +72,12 @@ impl Spand for Service {
     }
 
     async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<Updates>, Status> {
+        let peer = peer(&request);
         self.counted("subscribe", || {
             let wish = Wish::try_from(request.into_inner()).map_err(|error| refused(&error))?;
             let subscription = self.api.shared.published.subscribe_host(&wish).map_err(|error| no_place(&error))?;
-            tracing::info!(host_name = %wish.host_name, addresses = wish.addresses.len(), "subscribed");
+            let addresses = wish.addresses.len();
+            tracing::info!(host_name = %wish.host_name, addresses, peer = peer.to_string(), "subscribed");
             Ok(updates(self.api.clone(), subscription))
         })
     }
@@ -111,6 +115,11 @@ impl Service {
         self.api.shared.measures.answered("grpc", endpoint, code_name(code), began.elapsed());
         handled.map(Response::new)
     }
+}
+
+/// Who asks. A request that came by no connection came from nowhere.
+fn peer<T>(request: &Request<T>) -> Peer {
+    request.extensions().get().cloned().unwrap_or_else(|| Peer::at(SocketAddr::from(([0, 0, 0, 0], 0))))
 }
 
 /// The stream of one subscriber; dropped when it goes.

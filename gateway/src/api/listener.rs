@@ -1,69 +1,94 @@
-//! A listener with a limit on its connections, that a failing accept does not end.
+//! A listener with a limit on its connections, that neither a failing accept nor a peer that proves nothing ends.
 
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tonic::transport::server::Connected;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
 
-use super::metrics::{ApiLabel, ApiMeasures};
+use super::Api;
+use super::connection::{Connection, Peer, Stream};
+use super::metrics::ApiLabel;
+use super::refusals::Reason;
+use crate::tls::Credentials;
 
-/// Accepts connections up to a limit.
+/// Who is expected.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Expected {
+    /// Agents, over gRPC.
+    Agents,
+    /// People and scripts, over HTTP.
+    People,
+}
+
+/// Accepts connections up to a limit. Handshakes run beside each other, so that one peer that is slow holds up none.
 #[derive(Debug)]
 pub(super) struct Listener {
     tcp: TcpListener,
     free: Arc<Semaphore>,
+    expected: Expected,
     label: ApiLabel,
-    measures: ApiMeasures,
-}
-
-/// A connection; dropping it frees its place.
-#[derive(Debug)]
-pub(super) struct Connection {
-    tcp: TcpStream,
-    _place: OwnedSemaphorePermit,
+    api: Api,
+    tls: Option<watch::Receiver<Arc<Credentials>>>,
+    handshakes: JoinSet<Option<Connection>>,
 }
 
 /// Pause after an accept that failed for want of descriptors or memory: others may be freed meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Listener {
-    pub(super) fn new(tcp: TcpListener, limit: NonZeroUsize, api: &'static str, measures: &ApiMeasures) -> Self {
+    pub(super) fn new(tcp: TcpListener, limit: NonZeroUsize, expected: Expected, api: &Api) -> Self {
         let free = Arc::new(Semaphore::new(limit.get().min(Semaphore::MAX_PERMITS)));
-        Self { tcp, free, label: ApiLabel { api }, measures: measures.clone() }
+        let label = ApiLabel { api: expected.name() };
+        let tls = api.shared.access.tls_for(expected);
+        Self { tcp, free, expected, label, api: api.clone(), tls, handshakes: JoinSet::new() }
     }
 
-    /// The next connection.
-    pub(super) async fn accept(&self) -> Connection {
+    /// The next connection, proven where that is asked for. Cancelling this loses nothing.
+    pub(super) async fn accept(&mut self) -> Connection {
         loop {
-            let tcp = match self.tcp.accept().await {
-                Ok((tcp, _)) => tcp,
-                Err(error) => {
-                    self.failed(&error).await;
-                    continue;
-                }
-            };
-            let Ok(place) = Arc::clone(&self.free).try_acquire_owned() else {
-                self.measures.connections_refused.get_or_create(&self.label).inc();
-                continue;
-            };
-            // A push is one small packet and must not wait for more data (RFC 896). A peer that is gone already shows
-            // on its first read.
-            drop(tcp.set_nodelay(true));
-            self.measures.connections.get_or_create(&self.label).inc();
-            return Connection { tcp, _place: place };
+            tokio::select! {
+                accepted = self.tcp.accept() => match accepted {
+                    Ok((tcp, from)) => {
+                        if let Some(connection) = self.begin(tcp, from) {
+                            return connection;
+                        }
+                    }
+                    Err(error) => self.failed(&error).await,
+                },
+                Some(done) = self.handshakes.join_next() => if let Ok(Some(connection)) = done {
+                    return connection;
+                },
+            }
         }
     }
 
+    /// The connection where nothing has to be proven; else its handshake begins.
+    fn begin(&mut self, tcp: TcpStream, from: SocketAddr) -> Option<Connection> {
+        let measures = &self.api.shared.measures;
+        let Ok(place) = Arc::clone(&self.free).try_acquire_owned() else {
+            measures.connections_refused.get_or_create(&self.label).inc();
+            return None;
+        };
+        // A push is one small packet and must not wait for more data (RFC 896). A peer that is gone already shows
+        // on its first read.
+        drop(tcp.set_nodelay(true));
+        measures.connections.get_or_create(&self.label).inc();
+        let Some(tls) = &self.tls else {
+            return Some(Connection::new(Stream::Plain(tcp), Peer::at(from), None, place));
+        };
+        let handshake = handshake(self.api.clone(), self.expected, tls.clone(), tcp, from, place);
+        self.handshakes.spawn(handshake);
+        None
+    }
+
     async fn failed(&self, error: &io::Error) {
-        let failures = self.measures.accept_failures.get_or_create(&self.label).inc();
+        let failures = self.api.shared.measures.accept_failures.get_or_create(&self.label).inc();
         // The first of a series, then one in a thousand: a full descriptor table fails twenty times a second.
         if failures.is_multiple_of(1_000) {
             tracing::warn!(api = self.label.api, %error, failures, "a connection could not be accepted");
@@ -72,42 +97,55 @@ impl Listener {
     }
 }
 
-impl AsyncRead for Connection {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_read(cx, buf)
+/// A connection whose peer spoke TLS and proved what it has to.
+async fn handshake(
+    api: Api,
+    expected: Expected,
+    tls: watch::Receiver<Arc<Credentials>>,
+    tcp: TcpStream,
+    from: SocketAddr,
+    place: OwnedSemaphorePermit,
+) -> Option<Connection> {
+    let credentials = Arc::clone(&tls.borrow());
+    let config = match expected {
+        Expected::Agents => credentials.agents(),
+        Expected::People => Some(credentials.people()),
+    };
+    let refused = |reason, why: &str| {
+        api.shared.refusals.refuse(expected.name(), reason, from.ip(), why);
+        None
+    };
+    // Without an authority nobody can be proven: files that changed so are not taken.
+    let Some(config) = config else { return refused(Reason::Tls, "there is no authority of agents") };
+    let accepting = TlsAcceptor::from(Arc::clone(config)).accept(tcp);
+    match tokio::time::timeout(api.shared.config.request_timeout, accepting).await {
+        Ok(Ok(stream)) => {
+            let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
+            match (Peer::at(from).proven(shown), expected) {
+                (Some((peer, ends_unix_s)), _) => {
+                    let end = super::connection::end_of_trust(ends_unix_s, credentials.trust().clone(), tls);
+                    Some(Connection::new(Stream::Tls(Box::new(stream)), peer, Some(end), place))
+                }
+                (None, Expected::People) => {
+                    Some(Connection::new(Stream::Tls(Box::new(stream)), Peer::at(from), None, place))
+                }
+                (None, Expected::Agents) => refused(Reason::Certificate, "its certificate cannot be read"),
+            }
+        }
+        Ok(Err(error)) => {
+            let (reason, why) = Reason::of_handshake(&error);
+            refused(reason, &why)
+        }
+        Err(_) => refused(Reason::Timeout, "it did not finish the TLS handshake in time"),
     }
 }
 
-impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(cx)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bufs: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.tcp).poll_write_vectored(cx, bufs)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
-    }
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Option<SocketAddr>;
-
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.tcp.peer_addr().ok()
+impl Expected {
+    /// Its name as a label.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Agents => "grpc",
+            Self::People => "http",
+        }
     }
 }

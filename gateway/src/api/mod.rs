@@ -6,12 +6,15 @@
 //!
 //! Knows nothing about packets, the engine's thread or how listeners came to be; it is handed bound ones.
 
+mod access;
 mod advice;
 mod benefit;
+mod connection;
 mod grpc;
 mod http;
 mod listener;
 mod metrics;
+mod refusals;
 mod reports;
 #[cfg(test)]
 mod tests;
@@ -27,8 +30,10 @@ use tokio::sync::{Semaphore, watch};
 use crate::publisher::Published;
 use crate::store::StoreMeasures;
 
-use self::listener::Listener;
+pub use self::access::Access;
+use self::listener::{Expected, Listener};
 use self::metrics::{ApiMeasures, Metrics};
+use self::refusals::Refusals;
 use self::reports::Reports;
 
 /// Settings of the API. Each limit says what happens when it is reached.
@@ -75,6 +80,8 @@ pub struct Api {
 #[derive(Debug)]
 struct Shared {
     config: ApiConfig,
+    access: Access,
+    refusals: Refusals,
     published: Published,
     reports: Reports,
     measures: ApiMeasures,
@@ -89,14 +96,22 @@ struct Shared {
 const LISTS: usize = 4;
 
 impl Api {
-    /// An API on the published state. `store` where there is one.
+    /// An API on the published state that anyone may ask. `store` where there is one.
     pub fn new(config: ApiConfig, published: Published, store: Option<StoreMeasures>) -> Self {
+        Self::with_access(config, Access::default(), published, store)
+    }
+
+    /// An API that asks those who connect for what `access` says.
+    pub fn with_access(config: ApiConfig, access: Access, published: Published, store: Option<StoreMeasures>) -> Self {
+        let refusals = Refusals::new();
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
-        let metrics = Metrics::new(&published, store, &measures, &reports);
+        let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, access.tls());
         let lists = Semaphore::new(LISTS);
         let live = Arc::new(Semaphore::new(config.live_streams.get().min(Semaphore::MAX_PERMITS)));
-        Self { shared: Arc::new(Shared { config, published, reports, measures, metrics, lists, live }) }
+        Self {
+            shared: Arc::new(Shared { config, access, refusals, published, reports, measures, metrics, lists, live }),
+        }
     }
 
     /// Notes what the API refused at its own limits.
@@ -106,20 +121,21 @@ impl Api {
             ("grpc_connections_refused", measures.refused("grpc")),
             ("http_connections_refused", measures.refused("http")),
             ("live_streams_refused", measures.live_refused.get()),
+            ("peers_refused", self.shared.refusals.all()),
         ]);
     }
 
     /// Answers gRPC on `listener` until `stop` turns true or its sender is gone. The streams of subscribers end then.
     pub async fn serve_grpc(&self, listener: TcpListener, stop: watch::Receiver<bool>) {
         let config = &self.shared.config;
-        let listener = Listener::new(listener, config.grpc_connections, "grpc", &self.shared.measures);
+        let listener = Listener::new(listener, config.grpc_connections, Expected::Agents, self);
         grpc::serve(self.clone(), listener, stop).await;
     }
 
     /// Answers HTTP on `listener` until `stop` turns true or its sender is gone.
     pub async fn serve_http(&self, listener: TcpListener, stop: watch::Receiver<bool>) {
         let config = &self.shared.config;
-        let listener = Listener::new(listener, config.http_connections, "http", &self.shared.measures);
+        let listener = Listener::new(listener, config.http_connections, Expected::People, self);
         http::serve(self.clone(), listener, stop).await;
     }
 }

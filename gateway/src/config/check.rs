@@ -35,6 +35,7 @@ impl Config {
             ));
         }
         self.check_times()?;
+        self.check_access()?;
         let (grpc, http) = (self.api.grpc_listen.0, self.api.http_listen.0);
         if grpc.port() == http.port() && grpc.port() != 0 && overlap(grpc.ip(), http.ip()) {
             return Err(format!(

@@ -6,6 +6,7 @@
 //!
 //! Does not: open interfaces, ports or the store. What only the environment can tell is found by `run`.
 
+mod access;
 mod check;
 mod convert;
 mod engine;
@@ -19,6 +20,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use spand_proto::operator::{self, ConfigError, Log};
 
+pub use access::{Agents, Tls};
 pub use convert::EngineOptions;
 pub use engine::Engine;
 pub use listen::{Listen, NotAListenAddress};
@@ -48,6 +50,10 @@ pub struct Config {
     pub publish: Publish,
     /// Who may ask, and where.
     pub api: Api,
+    /// What the gateway shows, and by what agents are proven.
+    pub tls: Tls,
+    /// How agents prove themselves.
+    pub agents: Agents,
     /// What survives a restart.
     pub store: Store,
     /// What is logged.
@@ -79,6 +85,7 @@ impl Config {
         if let Some(library) = &mut self.capture.pf_ring_library {
             *library = folder.join(&*library);
         }
+        self.tls.anchor(folder);
         self.store.directory = folder.join(&self.store.directory);
     }
 }

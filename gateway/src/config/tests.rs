@@ -41,6 +41,12 @@ fn every_key() -> BTreeSet<String> {
             pf_ring_cluster: Some(1),
             ..Capture::default()
         },
+        tls: Tls {
+            certificate: Some(PathBuf::from("tls/gateway.pem")),
+            key: Some(PathBuf::from("tls/gateway.key")),
+            ca: Some(PathBuf::from("tls/agents-ca.pem")),
+            revoked: Some(PathBuf::from("tls/revoked.pem")),
+        },
         traffic: Traffic { prefix_list: Some(PathBuf::from("routes.txt")), ..Traffic::default() },
         ..Config::default()
     };
@@ -121,11 +127,30 @@ fn values_that_contradict_each_other_are_refused() {
         ("[estimate]\nrefresh_s = 400", "refresh_s 400 is longer"),
         ("[publish]\nrenewal_s = 60", "renewal_s 60 is not shorter"),
         ("[limits]\nidle_other_s = 40000000", "limits.idle_other_s is longer than a year"),
+        ("[tls]\nkey = \"a\"", "tls.certificate and tls.key go together"),
+        ("[tls]\nca = \"a\"", "the gateway has nothing to show them"),
+        (
+            "[tls]\nkey = \"a\"\ncertificate = \"b\"\nrevoked = \"c\"",
+            "tls.revoked is a list of the authority in tls.ca",
+        ),
+        (
+            "[tls]\nkey = \"a\"\ncertificate = \"b\"\nca = \"c\"\n[agents]\nplain_text = true",
+            "agents.plain_text is on although",
+        ),
+        ("[api]\ngrpc_listen = \"192.0.2.1:7400\"", "api.grpc_listen 192.0.2.1:7400 is reached by other machines"),
+        ("[api]\ngrpc_listen = \"[::]:7400\"", "or say agents.plain_text = true where that network is trusted"),
         ("[log]\nfilter = \"spand=loud\"", "log.filter `spand=loud`"),
         ("[store]\ndirectory = \"\"", "store.directory is empty"),
     ] {
         let message = fault(text);
         assert!(message.contains(expected), "{message:?} lacks {expected:?}");
+    }
+    for text in [
+        "[api]\ngrpc_listen = \"192.0.2.1:7400\"\n[agents]\nplain_text = true",
+        "[api]\ngrpc_listen = \"[::]:7400\"\n[tls]\nkey = \"a\"\ncertificate = \"b\"\nca = \"c\"",
+        "[api]\ngrpc_listen = \"127.9.9.9:7400\"",
+    ] {
+        Config::parse(text, Path::new("gateway.toml")).unwrap();
     }
     assert!(Config::default().check_runnable().unwrap_err().contains("capture.interfaces"));
 }

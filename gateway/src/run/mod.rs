@@ -41,10 +41,11 @@ use self::capture::Captures;
 use self::engine_thread::EngineThread;
 use self::queue::FrameQueue;
 use self::serve::Servers;
-use crate::api::Api;
+use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions};
 use crate::publisher::{Batch, MonotonicClock, Part, Published, Trend};
 use crate::store::{Change, SledStore, StoreWriter};
+use crate::tls::Tls;
 
 /// Longest wait of a capture thread without packets; also what a stop may take.
 const READ_TIMEOUT: Micros = Micros::from_millis(100);
@@ -56,6 +57,7 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
+    let tls = Tls::open(&config.tls)?.map(Arc::new);
     let clock = MonotonicClock::from_wall_clock();
     let published = Published::new(config.publisher(), clock);
     let servers = Servers::bind(config)?;
@@ -65,13 +67,15 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     let queues = engines.iter().map(|_| FrameQueue::new(config.capture.queue_packets)).collect();
     let retry = Duration::from_secs(config.capture.retry_s.get());
     let captures = Arc::new(Captures::new(queues, partition, clock, retry, &config.capture.interfaces));
-    let api = Api::new(config.api(), published.clone(), store.as_ref().map(|store| store.measures().clone()));
+    let access = Access::new(config, tls.clone())?;
+    let stored = store.as_ref().map(|store| store.measures().clone());
+    let api = Api::with_access(config.api(), access, published.clone(), stored);
     let workers = EngineThread::each(engines, &published, &captures, store.map(Arc::new).as_ref());
     let thread_ended = Arc::clone(&captures.thread_ended);
     let threads = Threads::start(workers, opened, captures)?;
     published.readiness().ready(Part::Engine);
 
-    let ended = servers.run(api, &published, &thread_ended);
+    let ended = servers.run(api, tls, &published, &thread_ended);
     threads.stop();
     ended
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::time::Duration;
 
 use spand_proto::operator::Failure;
@@ -13,6 +14,7 @@ use tokio::task::JoinSet;
 use crate::api::Api;
 use crate::config::{Config, Listen};
 use crate::publisher::Published;
+use crate::tls::Tls;
 
 /// Requests that are being answered at a stop may take this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
@@ -37,9 +39,15 @@ impl Servers {
     }
 
     /// Answers until a signal comes (`Ok`), or something ends that should not.
-    pub(super) fn run(self, api: Api, published: &Published, thread_ended: &Notify) -> Result<(), Failure> {
+    pub(super) fn run(
+        self,
+        api: Api,
+        tls: Option<Arc<Tls>>,
+        published: &Published,
+        thread_ended: &Notify,
+    ) -> Result<(), Failure> {
         let Self { runtime, grpc, http } = self;
-        let ended = runtime.block_on(serve(grpc, http, api, published, thread_ended));
+        let ended = runtime.block_on(serve(grpc, http, (api, tls), published, thread_ended));
         runtime.shutdown_timeout(LAST_ANSWERS);
         ended
     }
@@ -48,7 +56,7 @@ impl Servers {
 async fn serve(
     grpc: TcpListener,
     http: TcpListener,
-    api: Api,
+    (api, tls): (Api, Option<Arc<Tls>>),
     published: &Published,
     thread_ended: &Notify,
 ) -> Result<(), Failure> {
@@ -68,8 +76,14 @@ async fn serve(
     tasks.spawn(async move { grpc_api.serve_grpc(grpc, grpc_stopped).await });
     tasks.spawn(async move { api.serve_http(http, stopped).await });
 
+    let reload = Arc::new(Notify::new());
+    if let Some(tls) = tls {
+        let told = Arc::clone(&reload);
+        tasks.spawn(async move { tls.keep(&told).await });
+    }
+
     let ended = tokio::select! {
-        signal = signals.wait() => {
+        signal = signals.wait(&reload) => {
             tracing::info!(signal, "stopping");
             Ok(())
         }
@@ -107,7 +121,7 @@ fn failed(what: &str, error: &io::Error) -> Failure {
     Failure::Environment(format!("cannot {what}: {error}"))
 }
 
-/// The signals that stop the gateway in order.
+/// The signals that stop the gateway in order, or have it look at its files.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -123,11 +137,17 @@ impl Signals {
         })
     }
 
-    async fn wait(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.hang_up.recv() => "SIGHUP",
+    /// Waits for the end. SIGHUP is none: it has the files read again that can change in force.
+    async fn wait(&mut self, reload: &Notify) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.hang_up.recv() => {
+                    tracing::info!("SIGHUP: looking at the TLS files");
+                    reload.notify_one();
+                }
+            }
         }
     }
 }

@@ -35,7 +35,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::problem::Problem;
-use super::listener::{Connection, Listener};
+use super::connection::Connection;
+use super::listener::Listener;
 use super::{Api, stopped};
 
 /// Largest body that is read and thrown away, so that the connection can go on. A larger one is refused.
@@ -47,7 +48,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// Time for requests under way once the gateway stops.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bool>) {
+pub(super) async fn serve(api: Api, mut listener: Listener, stop: watch::Receiver<bool>) {
     let router = router(api.clone());
     let mut connections = JoinSet::new();
     let stopped = stopped(stop);

@@ -1,6 +1,7 @@
 //! Numbers read at each scrape: of the engine and the packet sources, of the published state, of the store.
 
 use std::fmt;
+use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -9,6 +10,7 @@ use spand_core::counters::Ignored;
 use super::scrape::Scrape;
 use crate::publisher::{CaptureStatus, Part, Published};
 use crate::store::StoreMeasures;
+use crate::tls::Tls;
 
 /// Engine and packet sources.
 #[derive(Debug)]
@@ -137,5 +139,28 @@ impl Collector for StoreState {
         scrape.gauge("store_waiting_networks", "Changed networks not written yet", self.0.waiting() as u64)?;
         let help = "Age of the oldest change that is not on the disk";
         scrape.gauge("store_lag_seconds", help, self.0.lag().as_secs_f64())
+    }
+}
+
+/// TLS; no ends and only zeros where there is none.
+#[derive(Debug)]
+pub(super) struct TlsState(pub(super) Option<Arc<Tls>>);
+
+impl Collector for TlsState {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let mut scrape = Scrape(encoder);
+        let in_force = self.0.as_ref().map(|tls| Arc::clone(&tls.in_force().borrow()));
+        let ends = in_force.iter().flat_map(|tls| {
+            let own = ("certificate", Some(tls.certificate.not_after_unix_s));
+            [own, ("ca", tls.ca_not_after_unix_s)]
+        });
+        let ends =
+            ends.filter_map(|(file, end)| Some(([("file", file.to_owned())], u64::try_from(end?).unwrap_or_default())));
+        scrape.gauges("tls_not_after_seconds", "Unix time at which a certificate in force ends", ends)?;
+        let of = |count: fn(&Tls) -> u64| self.0.as_ref().map_or(0, |tls| count(tls));
+        let reloads = of(|tls| tls.measures().reloads());
+        scrape.counter("tls_reloads", "Times changed TLS files came into force", reloads)?;
+        let failures = of(|tls| tls.measures().failures());
+        scrape.counter("tls_reload_failures", "Times changed TLS files could not be used", failures)
     }
 }

@@ -1,0 +1,65 @@
+//! The section `[tls]`: what the agent shows, and by what it proves the gateway.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tonic::transport::Uri;
+
+use super::Gateway;
+
+/// `[tls]`: for a gateway at `https://`. The files are read again when they change.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// This host's certificate and its chain, in PEM: it says for which addresses the agent may speak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate: Option<PathBuf>,
+    /// Its private key, in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key: Option<PathBuf>,
+    /// The authority of the gateway's certificate, in PEM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<PathBuf>,
+    /// Name or address that the gateway's certificate must hold. Default none: the one in `gateway.url`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+impl Tls {
+    /// Makes relative paths start at `folder`.
+    pub(super) fn anchor(&mut self, folder: &Path) {
+        for path in [&mut self.certificate, &mut self.key, &mut self.ca].into_iter().flatten() {
+            *path = folder.join(&*path);
+        }
+    }
+
+    /// The first contradiction with where the gateway is, as a sentence.
+    pub(super) fn check(&self, gateway: &Gateway) -> Result<(), String> {
+        let url = &gateway.url;
+        let uri: Option<Uri> = url.parse().ok();
+        let host = uri.as_ref().and_then(Uri::host);
+        let (Some(host), Some(scheme)) = (host, uri.as_ref().and_then(Uri::scheme_str)) else {
+            return Err(format!("gateway.url `{url}` is no address of a gateway: write https://HOST:PORT"));
+        };
+        match scheme {
+            "https" if self.certificate.is_none() || self.key.is_none() || self.ca.is_none() => {
+                Err("gateway.url begins with https: name tls.certificate and tls.key, which the gateway asks for, and \
+                     tls.ca, which proves the gateway"
+                    .to_owned())
+            }
+            "https" => Ok(()),
+            "http" if is_this_machine(host) || gateway.plain_text => Ok(()),
+            "http" => Err(format!(
+                "gateway.url `{url}` is another machine without TLS: write https, or say gateway.plain_text = true \
+                 where the network to it is trusted"
+            )),
+            _ => Err(format!("gateway.url `{url}` is no address of a gateway: write https://HOST:PORT")),
+        }
+    }
+}
+
+/// Whether a host as a URL names it is loopback.
+fn is_this_machine(host: &str) -> bool {
+    let address: Option<std::net::IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    host.eq_ignore_ascii_case("localhost") || address.is_some_and(|address| address.is_loopback())
+}

@@ -1,0 +1,168 @@
+//! A connection: plain or TLS, with who is at its other end, until that no longer holds.
+
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures::future::BoxFuture;
+use rustls::pki_types::CertificateDer;
+use spand_proto::tls::{Certificate, Names};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio_rustls::server::TlsStream;
+use tonic::transport::server::Connected;
+
+use crate::tls::{Credentials, Trust};
+
+/// Who is at the other end.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// Where it connected from; an IPv4 address is one, however the socket shows it.
+    pub(super) address: IpAddr,
+    /// Whom its certificate names, where it proved one.
+    pub(super) names: Option<Arc<Names>>,
+}
+
+impl Peer {
+    /// A peer that proved nothing.
+    pub(super) fn at(from: SocketAddr) -> Self {
+        Self { address: from.ip().to_canonical(), names: None }
+    }
+
+    /// The same with the names of the certificate that it proved, and when that ends; `None` where there is none that can
+    /// be read.
+    pub(super) fn proven(self, shown: &[CertificateDer<'_>]) -> Option<(Self, i64)> {
+        let certificate = Certificate::read(shown.first()?)?;
+        Some((Self { names: Some(Arc::new(certificate.names)), ..self }, certificate.not_after_unix_s))
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.names.as_ref().and_then(|names| names.first()) {
+            Some(name) => write!(f, "{name} at {}", self.address),
+            None => self.address.fmt(f),
+        }
+    }
+}
+
+/// What carries the bytes.
+#[derive(Debug)]
+pub(super) enum Stream {
+    /// TCP.
+    Plain(TcpStream),
+    /// TLS over TCP.
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A connection; dropping it frees its place.
+pub(super) struct Connection {
+    stream: Stream,
+    peer: Peer,
+    /// Ends when the peer's proof no longer holds; then reads fail.
+    end: Option<BoxFuture<'static, ()>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    pub(super) const fn new(
+        stream: Stream,
+        peer: Peer,
+        end: Option<BoxFuture<'static, ()>>,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        Self { stream, peer, end, _place: place }
+    }
+}
+
+/// Ends when a certificate does, or when others than `trust` prove agents: what was revoked must not stay connected.
+pub(super) fn end_of_trust(
+    ends_unix_s: i64,
+    trust: Trust,
+    mut tls: watch::Receiver<Arc<Credentials>>,
+) -> BoxFuture<'static, ()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    // It holds through its last second.
+    let end = Duration::from_secs(u64::try_from(ends_unix_s).unwrap_or_default().saturating_add(1));
+    let left = end.saturating_sub(now);
+    Box::pin(async move {
+        tokio::select! {
+            () = tokio::time::sleep(left) => {}
+            changed = tls.wait_for(|tls| *tls.trust() != trust) => drop(changed),
+        }
+    })
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // A server always waits for what its peer says next, so a read sees the end of trust in time.
+        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+            self.end = None;
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its certificate holds no more")));
+        }
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
+        }
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
+            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
+            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
+        }
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match &mut self.stream {
+            Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
+            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.stream {
+            Stream::Plain(tcp) => tcp.is_write_vectored(),
+            Stream::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Peer;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        self.peer.clone()
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("stream", &self.stream).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,176 @@
+//! Who was not let in, and why: counted by reason, and logged once for a peer and a reason within ten minutes.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use rustls::{CertificateError, Error as Rustls};
+
+/// Why a peer was not let in, or not allowed what it asked.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) enum Reason {
+    /// It showed no certificate.
+    NoCertificate,
+    /// Another authority made its certificate.
+    Authority,
+    /// Its certificate has ended.
+    Ended,
+    /// Its certificate was revoked.
+    Revoked,
+    /// Its certificate does not hold for another reason.
+    Certificate,
+    /// It spoke no TLS, or none that is spoken here.
+    Tls,
+    /// It was too slow.
+    Timeout,
+}
+
+/// What is told of a peer once.
+type Told = (&'static str, IpAddr, Reason);
+
+/// Counts and logs refusals.
+#[derive(Debug, Default)]
+pub(super) struct Refusals {
+    counts: Family<RefusedLabels, Counter>,
+    told: Mutex<HashMap<Told, (Instant, u64)>>,
+}
+
+/// Labels of refusals.
+#[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+pub(super) struct RefusedLabels {
+    api: &'static str,
+    reason: &'static str,
+}
+
+/// Time in which a peer's refusals for one reason are one line.
+const QUIET: Duration = Duration::from_secs(600);
+/// Peers and reasons that are remembered; with that many at once a line each would be no help.
+const MAX_TOLD: usize = 1_024;
+
+impl Refusals {
+    pub(super) fn new() -> Self {
+        let refusals = Self::default();
+        // There from the start at zero, so that the first one is seen as a rise.
+        for api in ["grpc", "http"] {
+            for reason in Reason::ALL {
+                drop(refusals.counts.get_or_create(&RefusedLabels { api, reason: reason.name() }));
+            }
+        }
+        refusals
+    }
+
+    pub(super) const fn counts(&self) -> &Family<RefusedLabels, Counter> {
+        &self.counts
+    }
+
+    /// All refusals.
+    pub(super) fn all(&self) -> u64 {
+        let of = |api, reason: Reason| self.counts.get_or_create(&RefusedLabels { api, reason: reason.name() }).get();
+        Reason::ALL.into_iter().map(|reason| of("grpc", reason) + of("http", reason)).sum()
+    }
+
+    /// Counts a refusal, and says so where it has not been said lately.
+    pub(super) fn refuse(&self, api: &'static str, reason: Reason, peer: IpAddr, why: &str) {
+        self.counts.get_or_create(&RefusedLabels { api, reason: reason.name() }).inc();
+        if let Some(unsaid) = self.is_news((api, peer.to_canonical(), reason), Instant::now()) {
+            tracing::warn!(api, %peer, reason = reason.name(), unsaid, "refused: {why}");
+        }
+    }
+
+    /// Whether to say it now, and how many were not said since the last time.
+    fn is_news(&self, what: Told, now: Instant) -> Option<u64> {
+        let mut told = self.told.lock();
+        if let Some((said, unsaid)) = told.get_mut(&what) {
+            if now.duration_since(*said) < QUIET {
+                *unsaid += 1;
+                return None;
+            }
+            *said = now;
+            return Some(std::mem::take(unsaid));
+        }
+        if told.len() >= MAX_TOLD {
+            told.retain(|_, (said, _)| now.duration_since(*said) < QUIET);
+        }
+        // With the table full of fresh ones the counters alone speak.
+        (told.len() < MAX_TOLD).then(|| {
+            told.insert(what, (now, 0));
+            0
+        })
+    }
+}
+
+impl Reason {
+    const ALL: [Self; 7] =
+        [Self::NoCertificate, Self::Authority, Self::Ended, Self::Revoked, Self::Certificate, Self::Tls, Self::Timeout];
+
+    /// Its name as a label.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::NoCertificate => "no_certificate",
+            Self::Authority => "authority",
+            Self::Ended => "ended",
+            Self::Revoked => "revoked",
+            Self::Certificate => "certificate",
+            Self::Tls => "tls",
+            Self::Timeout => "timeout",
+        }
+    }
+
+    /// Why a handshake failed, with words for the log.
+    pub(super) fn of_handshake(error: &io::Error) -> (Self, String) {
+        let words = |reason, words: &str| (reason, words.to_owned());
+        let rustls = error.get_ref().and_then(|inner| inner.downcast_ref::<Rustls>());
+        match rustls {
+            Some(Rustls::NoCertificatesPresented) => words(Self::NoCertificate, "it showed no certificate"),
+            Some(Rustls::InvalidCertificate(why)) => match why {
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                    words(Self::Authority, "the authority in tls.ca did not make its certificate")
+                }
+                CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                    words(Self::Ended, "its certificate has ended")
+                }
+                CertificateError::Revoked => words(Self::Revoked, "its certificate was revoked"),
+                other => (Self::Certificate, format!("its certificate does not hold: {other}")),
+            },
+            Some(other) => (Self::Tls, format!("no TLS handshake: {other}")),
+            None => (Self::Tls, format!("no TLS handshake: {error}")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn what(last: u8, reason: Reason) -> Told {
+        ("grpc", IpAddr::from([192, 0, 2, last]), reason)
+    }
+
+    #[test]
+    fn a_peer_and_a_reason_are_news_once_in_ten_minutes() {
+        let refusals = Refusals::new();
+        let begin = Instant::now();
+        assert_eq!(refusals.is_news(what(1, Reason::Tls), begin), Some(0));
+        assert_eq!(refusals.is_news(what(1, Reason::Tls), begin), None);
+        assert_eq!(refusals.is_news(what(1, Reason::Tls), begin + QUIET / 2), None);
+        assert_eq!(refusals.is_news(what(2, Reason::Tls), begin), Some(0), "another peer");
+        assert_eq!(refusals.is_news(what(1, Reason::Ended), begin), Some(0), "another reason");
+        assert_eq!(refusals.is_news(what(1, Reason::Tls), begin + QUIET), Some(2), "with how many were not said");
+    }
+
+    #[test]
+    fn a_flood_of_peers_costs_no_memory_and_old_ones_make_room() {
+        let refusals = Refusals::new();
+        let begin = Instant::now();
+        let peer = |n: usize| ("http", IpAddr::from((n as u128).to_be_bytes()), Reason::Tls);
+        let news = (0..3 * MAX_TOLD).filter(|&n| refusals.is_news(peer(n), begin).is_some()).count();
+        assert_eq!((news, refusals.told.lock().len()), (MAX_TOLD, MAX_TOLD));
+        assert!(refusals.is_news(peer(3 * MAX_TOLD), begin + QUIET).is_some());
+        assert_eq!(refusals.told.lock().len(), 1);
+    }
+}

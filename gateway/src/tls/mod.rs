@@ -1,0 +1,15 @@
+//! TLS of the listeners: which certificate the gateway shows, which ones it takes, and how new files come into force
+//! without a restart.
+//!
+//! Only TLS 1.3 (RFC 8446). What is in force is built whole from the files or not at all: a broken file leaves what was
+//! there, said once and counted.
+//!
+//! Knows nothing about what a peer may ask: it hands on the names of a certificate that was proven.
+
+mod credentials;
+mod files;
+mod keep;
+
+pub use credentials::{Credentials, Trust};
+pub use files::{Files, TlsError};
+pub use keep::{Tls, TlsMeasures};

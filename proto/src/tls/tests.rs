@@ -1,0 +1,59 @@
+//! Files as they are and as they should not be.
+
+use std::path::Path;
+
+use rcgen::{CertificateParams, KeyPair, SanType, date_time_ymd};
+
+use super::*;
+
+fn file(text: impl Into<Vec<u8>>) -> PemFile {
+    PemFile { key: "tls.certificate", path: Path::new("x.pem").to_owned(), text: text.into() }
+}
+
+fn made() -> (String, String) {
+    let mut params = CertificateParams::new(vec!["Web-1.Example.org".to_owned()]).unwrap();
+    params.subject_alt_names.push(SanType::IpAddress("203.0.113.9".parse().unwrap()));
+    params.subject_alt_names.push(SanType::IpAddress("2001:db8::9".parse().unwrap()));
+    params.not_before = date_time_ymd(2026, 1, 2);
+    params.not_after = date_time_ymd(2027, 1, 2);
+    let key = KeyPair::generate().unwrap();
+    (params.self_signed(&key).unwrap().pem(), key.serialize_pem())
+}
+
+#[test]
+fn a_certificate_says_its_names_and_its_end() {
+    let (certificate, key) = made();
+    let read = file(certificate).first_certificate().unwrap();
+    assert_eq!(read.names.hosts, ["web-1.example.org"]);
+    let addresses: Vec<std::net::IpAddr> = vec!["203.0.113.9".parse().unwrap(), "2001:db8::9".parse().unwrap()];
+    assert_eq!(read.names.addresses, addresses);
+    assert_eq!(read.names.first().as_deref(), Some("web-1.example.org"));
+    assert_eq!((read.not_before_unix_s, read.not_after_unix_s), (1_767_312_000, 1_798_848_000));
+    file(key).private_key().unwrap();
+}
+
+#[test]
+fn a_wrong_file_gets_one_sentence_that_names_it() {
+    let (certificate, key) = made();
+    let cut = &certificate[..certificate.len() / 2];
+    let faults = [
+        (file(key.clone()).certificates().unwrap_err(), "x.pem (tls.certificate) holds no certificate"),
+        (file("").certificates().unwrap_err(), "holds no certificate"),
+        (file(cut).certificates().unwrap_err(), "damaged"),
+        (
+            file("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").first_certificate().unwrap_err(),
+            "damaged",
+        ),
+        (file(certificate.clone()).private_key().unwrap_err(), "holds no private key"),
+        (
+            file(key.replace("PRIVATE KEY", "ENCRYPTED PRIVATE KEY")).private_key().unwrap_err(),
+            "no private key without a password",
+        ),
+        (file(certificate).revocation_lists().unwrap_err(), "holds no list of revoked certificates"),
+    ];
+    for (fault, expected) in faults {
+        let sentence = fault.to_string();
+        assert!(sentence.contains(expected), "{sentence:?} lacks {expected:?}");
+    }
+    assert!(!format!("{:?}", file(key.clone())).contains(&key[40..60]), "a key in a log");
+}

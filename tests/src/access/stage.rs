@@ -1,0 +1,190 @@
+//! A gateway's listeners on loopback, as its configuration says, and clients of all kinds.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use spand_core::event::Event;
+use spand_gateway::api::{Access, Api};
+use spand_gateway::config::Config;
+use spand_gateway::publisher::{Batch, MonotonicClock, PacketClock, Part, Published};
+use spand_gateway::tls::Tls;
+use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::units::{Bytes, Micros, Window};
+use spand_proto::v1;
+use spand_proto::v1::spand_client::SpandClient;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+
+use super::authority::{Authority, Made};
+
+/// What a stage is made of.
+pub struct Setup {
+    /// The authority of both sides.
+    pub authority: Authority,
+    /// The gateway's certificate.
+    pub gateway: Made,
+    /// Lines of its configuration; `tls` is there already.
+    pub more: String,
+}
+
+/// Running listeners, on the caller's runtime.
+pub struct Stage {
+    /// Where its files lie: `gateway.pem`, `gateway.key`, `ca.pem`, `revoked.pem`.
+    pub folder: TempDir,
+    /// What proves agents.
+    pub authority: Authority,
+    /// Its TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// What is published.
+    pub published: Published,
+    /// Where agents connect.
+    pub grpc: SocketAddr,
+    /// Where people connect.
+    pub http: SocketAddr,
+    stop: watch::Sender<bool>,
+}
+
+impl Setup {
+    /// The usual: a gateway named `localhost` and `127.0.0.1`.
+    pub fn new() -> Result<Self> {
+        let authority = Authority::new("agents")?;
+        let gateway = authority.make(&["localhost", "127.0.0.1"])?;
+        Ok(Self { authority, gateway, more: String::new() })
+    }
+
+    /// The same with these lines in its configuration.
+    pub fn with(more: &str) -> Result<Self> {
+        Ok(Self { more: more.to_owned(), ..Self::new()? })
+    }
+
+    /// Starts the listeners. It knows one network, `192.0.2.0/24`.
+    pub async fn start(self) -> Result<Stage> {
+        let Self { authority, gateway, more } = self;
+        let folder = tempfile::tempdir()?;
+        gateway.write(folder.path(), "gateway")?;
+        fs::write(folder.path().join("ca.pem"), authority.certificate())?;
+        fs::write(folder.path().join("revoked.pem"), authority.revoke(&[])?)?;
+        let tls = "[tls]\ncertificate = \"gateway.pem\"\nkey = \"gateway.key\"\nca = \"ca.pem\"\n\
+                   revoked = \"revoked.pem\"\n";
+        let tls = if more.contains("[tls]") { "" } else { tls };
+        let file = folder.path().join("gateway.toml");
+        fs::write(&file, format!("{tls}{more}"))?;
+        let config = Config::load(&file)?;
+        let clock = MonotonicClock::from_wall_clock();
+        let published = Published::new(config.publisher(), clock);
+        tokio::spawn(published.clone().tell());
+        let estimate = Event::Estimate(Estimate {
+            network: "192.0.2.0/24".parse().map_err(|error| anyhow::anyhow!("{error}"))?,
+            share: Window::from_bytes(28_960.0).context("a window")?,
+            mss: Bytes(1_448),
+            rtt_min: Some(Micros(38_000)),
+            rtt_mean: Some(Micros(40_000)),
+            samples: 30,
+            connections: 12,
+            loss_connections: 4,
+            losses: 5,
+            refreshed: clock.now(),
+            confidence: Confidence::new(0.9),
+            rule: RuleKind::Robust,
+        });
+        published.apply(Batch { events: vec![estimate], ..Batch::new() });
+        for part in Part::ALL {
+            published.readiness().ready(part);
+        }
+        let tls = Tls::open(&config.tls)?.map(Arc::new);
+        let api = Api::with_access(config.api(), Access::new(&config, tls.clone())?, published.clone(), None);
+        let (grpc, http) = (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
+        let (grpc_address, http_address) = (grpc.local_addr()?, http.local_addr()?);
+        let (stop, stopped) = watch::channel(false);
+        let (also, also_stopped) = (api.clone(), stopped.clone());
+        tokio::spawn(async move { also.serve_grpc(grpc, also_stopped).await });
+        tokio::spawn(async move { api.serve_http(http, stopped).await });
+        Ok(Stage { folder, authority, tls, published, grpc: grpc_address, http: http_address, stop })
+    }
+}
+
+impl Stage {
+    /// Where a file of its configuration lies.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Replaces a file of its configuration, and has it look.
+    pub fn replace(&self, name: &str, text: &str) -> Result<()> {
+        fs::write(self.path().join(name), text)?;
+        if let Some(tls) = &self.tls {
+            tls.look();
+        }
+        Ok(())
+    }
+
+    /// A client that takes the gateway for `name`, proves it by the stage's authority, and shows what it has.
+    pub async fn client(&self, shows: Option<&Made>) -> Result<SpandClient<Channel>> {
+        let mut tls = ClientTlsConfig::new()
+            .domain_name("localhost")
+            .ca_certificate(Certificate::from_pem(self.authority.certificate()));
+        if let Some(made) = shows {
+            tls = tls.identity(Identity::from_pem(&made.certificate, &made.key));
+        }
+        let endpoint = Endpoint::from_shared(format!("https://{}", self.grpc))?.tls_config(tls)?;
+        Ok(SpandClient::new(endpoint.connect().await?))
+    }
+
+    /// A client that speaks no TLS.
+    pub async fn plain_client(&self) -> Result<SpandClient<Channel>> {
+        Ok(SpandClient::connect(format!("http://{}", self.grpc)).await?)
+    }
+
+    /// Whether one who shows this gets an answer.
+    pub async fn answers(&self, shows: Option<&Made>) -> Result<()> {
+        let mut client = self.client(shows).await?;
+        client.query(question()).await?;
+        Ok(())
+    }
+
+    /// Asks plainly over HTTP with these lines of a head: status, head and body.
+    pub async fn get(&self, path: &str, head: &str) -> Result<(u16, String, String)> {
+        let mut tcp = TcpStream::connect(self.http).await?;
+        let request = format!("GET {path} HTTP/1.1\r\n{head}Connection: close\r\n\r\n");
+        tcp.write_all(request.as_bytes()).await?;
+        let mut answer = String::new();
+        tcp.read_to_string(&mut answer).await?;
+        split(&answer)
+    }
+
+    /// The value of a metric, by its name with labels.
+    pub async fn metric(&self, name: &str) -> Result<u64> {
+        let (_, _, text) = self.get("/metrics", "Host: localhost\r\n").await?;
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.with_context(|| format!("no {name} in {text}"))?.parse().with_context(|| format!("{name} is no number"))
+    }
+
+    /// Refusals for a reason.
+    pub async fn refused(&self, api: &str, reason: &str) -> Result<u64> {
+        self.metric(&format!("spand_api_refused_total{{api=\"{api}\",reason=\"{reason}\"}}")).await
+    }
+
+    /// Stops the listeners.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+}
+
+/// An answer's status, head and body.
+fn split(answer: &str) -> Result<(u16, String, String)> {
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else { bail!("no answer: {answer:?}") };
+    let status = head.split(' ').nth(1).context("a status")?.parse()?;
+    Ok((status, head.to_owned(), body.to_owned()))
+}
+
+/// A question about the network that the stage knows.
+pub fn question() -> v1::QueryRequest {
+    let question = v1::Question { address: "192.0.2.7".to_owned(), ..v1::Question::default() };
+    v1::QueryRequest { contract_version: 1, questions: vec![question], ..v1::QueryRequest::default() }
+}

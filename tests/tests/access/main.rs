@@ -1,0 +1,6 @@
+//! Who is let in, over real handshakes: what is refused, said once and counted, and what goes on meanwhile.
+
+#![expect(clippy::unwrap_used, reason = "a test ends where something that it needs is missing")]
+
+mod guide;
+mod tls;

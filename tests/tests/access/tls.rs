@@ -1,0 +1,230 @@
+//! mTLS between agents and gateway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rcgen::ExtendedKeyUsagePurpose;
+use spand_agent::Clock;
+use spand_agent::config::{Config as AgentConfig, Gateway, Tls as AgentTls};
+use spand_agent::subscriber::{Dialer, QUEUE, Signal, Subscriber};
+use spand_proto::contract::HostName;
+use spand_proto::push::{AgentDescription, UpdateEvent};
+use spand_proto::v1;
+use spand_tests::access::{Authority, Log, Made, Setup, Stage, Wanted};
+use tokio::io::AsyncReadExt;
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, watch};
+
+const SOON: Duration = Duration::from_secs(10);
+const HOUR: Duration = Duration::from_secs(3_600);
+
+fn wish() -> v1::SubscribeRequest {
+    let addresses = vec!["127.0.0.1".to_owned()];
+    v1::SubscribeRequest { contract_version: 1, host_name: "web-1".to_owned(), addresses, agent: None }
+}
+
+/// The configuration of an agent of `stage` that shows this.
+fn agent(stage: &Stage, made: &Made) -> AgentConfig {
+    let (certificate, key) = made.write(stage.path(), "agent").unwrap();
+    let tls =
+        AgentTls { certificate: Some(certificate), key: Some(key), ca: Some(stage.path().join("ca.pem")), name: None };
+    let gateway = Gateway { url: format!("https://{}", stage.grpc), ..Gateway::default() };
+    AgentConfig { gateway, tls, ..AgentConfig::default() }
+}
+
+#[tokio::test]
+async fn an_agent_that_is_proven_is_answered_and_told() {
+    let stage = Setup::new().unwrap().start().await.unwrap();
+    let made = stage.authority.make(&["web-1.example.org", "127.0.0.1"]).unwrap();
+    stage.answers(Some(&made)).await.unwrap();
+    let dialer = Arc::new(Dialer::new(&agent(&stage, &made)).unwrap());
+    assert!(dialer.status().ends_unix_s.is_some());
+    let (signals, mut heard) = mpsc::channel(QUEUE);
+    let (_tell, own) = watch::channel(vec!["127.0.0.1".parse().unwrap()]);
+    let name = HostName::try_from("web-1".to_owned()).unwrap();
+    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None };
+    tokio::spawn(Subscriber::new(dialer, Clock::start(), (name, description), signals).run(own));
+    let mut told = 0;
+    while told == 0 {
+        let signal = tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap();
+        match signal {
+            Signal::Event(event, _) => told += u32::from(matches!(*event, UpdateEvent::Estimate(_))),
+            Signal::Lost(why) => panic!("{why}"),
+            _ => {}
+        }
+    }
+    let (ends, ca_ends) = (
+        stage.metric("spand_tls_not_after_seconds{file=\"certificate\"}").await.unwrap(),
+        stage.metric("spand_tls_not_after_seconds{file=\"ca\"}").await.unwrap(),
+    );
+    assert!(ends > 1_700_000_000 && ca_ends > ends, "{ends} {ca_ends}");
+    stage.stop();
+}
+
+#[tokio::test]
+async fn who_proves_nothing_is_refused_said_once_and_counted() {
+    let (log, _until) = Log::of_this_thread();
+    let stage = Setup::new().unwrap().start().await.unwrap();
+    let good = stage.authority.make(&["127.0.0.1"]).unwrap();
+    let names = &["127.0.0.1"];
+    let other = Authority::new("agents").unwrap().make(names).unwrap();
+    let wanted = |age: u32, life: u32| Wanted { names, age: age * HOUR, life: life * HOUR, ..Wanted::default() };
+    let ended = stage.authority.make_wanted(&wanted(3, 1)).unwrap();
+    let of_a_server = Wanted { usages: &[ExtendedKeyUsagePurpose::ServerAuth], ..wanted(1, 2) };
+    let of_a_server = stage.authority.make_wanted(&of_a_server).unwrap();
+    let revoked = stage.authority.make(names).unwrap();
+    stage.answers(Some(&revoked)).await.unwrap();
+    stage.replace("revoked.pem", &stage.authority.revoke(&[&revoked]).unwrap()).unwrap();
+
+    let cases = [
+        (None, "no_certificate", "it showed no certificate"),
+        (Some(&other), "authority", "the authority in tls.ca did not make its certificate"),
+        (Some(&ended), "ended", "its certificate has ended"),
+        (Some(&of_a_server), "certificate", "its certificate does not hold"),
+        (Some(&revoked), "revoked", "its certificate was revoked"),
+    ];
+    for (shows, reason, words) in cases {
+        for _ in 0..3 {
+            assert!(stage.answers(shows).await.is_err(), "{reason} is let in");
+        }
+        assert_eq!(stage.refused("grpc", reason).await.unwrap(), 3, "{reason}");
+        let lines = log.lines(words);
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("127.0.0.1") && lines[0].contains(reason), "{lines:?}");
+        stage.answers(Some(&good)).await.unwrap();
+    }
+    let plain =
+        async { stage.plain_client().await?.query(spand_tests::access::question()).await.map_err(anyhow::Error::from) };
+    assert!(plain.await.is_err(), "who speaks no TLS is let in");
+    assert_eq!(stage.refused("grpc", "tls").await.unwrap(), 1);
+    stage.answers(Some(&good)).await.unwrap();
+    stage.stop();
+}
+
+#[tokio::test]
+async fn who_says_nothing_loses_its_place_in_time() {
+    let setup = Setup::with("[api]\nrequest_timeout_s = 1\n").unwrap();
+    let stage = setup.start().await.unwrap();
+    let mut silent = TcpStream::connect(stage.grpc).await.unwrap();
+    let read = tokio::time::timeout(SOON, silent.read(&mut [0; 1])).await.expect("it stays connected");
+    assert_eq!(read.unwrap_or(0), 0);
+    assert_eq!(stage.refused("grpc", "timeout").await.unwrap(), 1);
+    stage.stop();
+}
+
+#[tokio::test]
+async fn an_agent_refuses_a_gateway_of_another_name_or_authority() {
+    let stage = Setup::new().unwrap().start().await.unwrap();
+    let made = stage.authority.make(&["127.0.0.1"]).unwrap();
+    let config = agent(&stage, &made);
+    Dialer::new(&config).unwrap().connect().await.unwrap();
+    let renamed = AgentTls { name: Some("gateway.example.org".to_owned()), ..config.tls.clone() };
+    let why = Dialer::new(&AgentConfig { tls: renamed, ..config.clone() }).unwrap().connect().await.unwrap_err();
+    assert!(why.contains("gateway.example.org"), "{why}");
+    std::fs::write(stage.path().join("other.pem"), Authority::new("agents").unwrap().certificate()).unwrap();
+    let other = AgentTls { ca: Some(stage.path().join("other.pem")), ..config.tls.clone() };
+    let why = Dialer::new(&AgentConfig { tls: other, ..config }).unwrap().connect().await.unwrap_err();
+    assert!(why.contains("certificate"), "{why}");
+    stage.stop();
+}
+
+/// A stream of updates, and its end.
+async fn subscribed(stage: &Stage, made: &Made) -> tonic::Streaming<v1::Update> {
+    let mut client = stage.client(Some(made)).await.unwrap();
+    let mut stream = client.subscribe(wish()).await.unwrap().into_inner();
+    stream.message().await.unwrap().unwrap();
+    stream
+}
+
+async fn ends(mut stream: tonic::Streaming<v1::Update>) -> bool {
+    tokio::time::timeout(SOON, async { while let Ok(Some(_)) = stream.message().await {} }).await.is_ok()
+}
+
+#[tokio::test]
+async fn a_connection_ends_with_its_certificate() {
+    let stage = Setup::new().unwrap().start().await.unwrap();
+    let wanted = Wanted { age: HOUR, life: HOUR + Duration::from_secs(2), ..Wanted::default() };
+    let made = stage.authority.make_wanted(&wanted).unwrap();
+    assert!(ends(subscribed(&stage, &made).await).await, "still told after the end");
+    assert!(stage.answers(Some(&made)).await.is_err());
+    stage.stop();
+}
+
+#[tokio::test]
+async fn new_files_come_into_force_and_broken_ones_do_not() {
+    let (log, _until) = Log::of_this_thread();
+    let mut stage = Setup::new().unwrap().start().await.unwrap();
+    let old = stage.authority.make(&["127.0.0.1"]).unwrap();
+    let stream = subscribed(&stage, &old).await;
+
+    // Broken in each way: what was there stays, said and counted once however often it is looked at.
+    let key = stage.authority.make(&["localhost"]).unwrap().key;
+    let good = std::fs::read_to_string(stage.path().join("gateway.key")).unwrap();
+    for (attempt, text) in ["", "nonsense", &key].into_iter().enumerate() {
+        stage.replace("gateway.key", text).unwrap();
+        stage.replace("gateway.key", text).unwrap();
+        let failures = stage.metric("spand_tls_reload_failures_total").await.unwrap();
+        assert_eq!(failures, attempt as u64 + 1, "after {text:?}");
+        assert_eq!(log.lines("those before stay in force").len(), attempt + 1);
+        stage.answers(Some(&old)).await.unwrap();
+    }
+    stage.replace("gateway.key", &good).unwrap();
+
+    // Another certificate of the same authority: connections stay.
+    let renewed = stage.authority.make(&["localhost"]).unwrap();
+    let (certificate, key) = renewed.write(stage.path(), "renewed").unwrap();
+    std::fs::rename(key, stage.path().join("gateway.key")).unwrap();
+    std::fs::rename(certificate, stage.path().join("gateway.pem")).unwrap();
+    stage.tls.as_ref().unwrap().look();
+    stage.answers(Some(&old)).await.unwrap();
+
+    // Another authority: who was proven by the old one has to go.
+    let other = Authority::new("others").unwrap();
+    let new = other.make(&["127.0.0.1"]).unwrap();
+    let gateway = other.make(&["localhost"]).unwrap();
+    gateway.write(stage.path(), "gateway").unwrap();
+    std::fs::write(stage.path().join("revoked.pem"), other.revoke(&[]).unwrap()).unwrap();
+    stage.replace("ca.pem", &other.certificate()).unwrap();
+    stage.authority = other;
+    assert!(ends(stream).await, "proven by nobody, and still told");
+    assert!(stage.answers(Some(&old)).await.is_err());
+    stage.answers(Some(&new)).await.unwrap();
+    stage.stop();
+}
+
+#[tokio::test]
+async fn what_is_revoked_does_not_stay_connected() {
+    let stage = Setup::new().unwrap().start().await.unwrap();
+    let made = stage.authority.make(&["127.0.0.1"]).unwrap();
+    let stream = subscribed(&stage, &made).await;
+    stage.replace("revoked.pem", &stage.authority.revoke(&[&made]).unwrap()).unwrap();
+    assert!(ends(stream).await, "revoked, and still told");
+    stage.stop();
+}
+
+#[tokio::test]
+async fn an_agent_takes_new_files_and_keeps_the_old_ones_over_broken_ones() {
+    let stage = Setup::new().unwrap().start().await.unwrap();
+    let made = stage.authority.make(&["127.0.0.1"]).unwrap();
+    let dialer = Dialer::new(&agent(&stage, &made)).unwrap();
+    dialer.connect().await.unwrap();
+    let first = dialer.status().ends_unix_s;
+    std::fs::write(stage.path().join("agent.key"), "nonsense").unwrap();
+    dialer.connect().await.unwrap();
+    dialer.connect().await.unwrap();
+    assert_eq!((dialer.status().ends_unix_s, dialer.status().failures), (first, 1));
+    let wanted = Wanted { life: 5 * HOUR, ..Wanted::default() };
+    stage.authority.make_wanted(&wanted).unwrap().write(stage.path(), "agent").unwrap();
+    dialer.connect().await.unwrap();
+    assert!(dialer.status().ends_unix_s > first);
+    // A name that is not there, and a key of another: refused at the start, in a sentence.
+    let mut mixed = made;
+    mixed.key = stage.authority.make(&["127.0.0.1"]).unwrap().key;
+    let mut config = agent(&stage, &mixed);
+    let why = Dialer::new(&config).unwrap_err().to_string();
+    assert!(why.contains("cannot be used together"), "{why}");
+    config.tls.key = Some("none.key".into());
+    let why = Dialer::new(&config).unwrap_err().to_string();
+    assert!(why.contains("none.key (tls.key)"), "{why}");
+    stage.stop();
+}
