@@ -13,8 +13,9 @@ use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval};
+use tonic::Code;
 use tonic::transport::Channel;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::Dialer;
 use crate::apply::Ended;
@@ -131,12 +132,24 @@ impl Reporter {
                 Some(client) => client,
                 None => self.dialer.connect().await?,
             };
-            let answer = client.report(v1::ReportRequest::from(report)).await;
-            answer.map(|_| client).map_err(|status| status.message().to_owned())
+            match client.report(v1::ReportRequest::from(report)).await {
+                Ok(_) => Ok(client),
+                // The same again would be refused again, and hold up all that follows.
+                Err(status) if is_final(status.code()) => {
+                    warn!(batch = report.batch, "the gateway refused a report: {}", status.message());
+                    Ok(client)
+                }
+                Err(status) => Err(status.message().to_owned()),
+            }
         });
         self.client = Some(sent.await.map_err(|_| "no answer in time".to_owned())??);
         Ok(())
     }
+}
+
+/// Whether a refusal is about what was sent, not about when.
+const fn is_final(code: Code) -> bool {
+    matches!(code, Code::PermissionDenied | Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange)
 }
 
 /// With its age now.

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::listener::Expected;
-use crate::config::Config;
+use super::owners::Owners;
+use crate::config::{Config, Identity};
 use crate::tls::{Credentials, Tls, TlsError};
 
 /// What is asked of those who connect. The default asks nothing: the listeners are then loopback's.
@@ -14,16 +15,30 @@ pub struct Access {
     tls: Option<Arc<Tls>>,
     /// Whether agents have to show a certificate.
     agents_prove: bool,
+    owners: Owners,
 }
 
 impl Access {
     /// What the configuration asks, with the TLS that it names.
     pub fn new(config: &Config, tls: Option<Arc<Tls>>) -> Result<Self, TlsError> {
-        Ok(Self { tls, agents_prove: config.tls.proves_agents() })
+        let owners = match config.agents.identity {
+            _ if config.takes_certificates() => {
+                let given = config.agents.addresses.iter();
+                Owners::Certificate(given.map(|(host, own)| (host.to_ascii_lowercase(), own.clone())).collect())
+            }
+            Identity::PeerAddress => Owners::PeerAddress,
+            Identity::Auto | Identity::Certificate | Identity::None => Owners::Anyone,
+        };
+        Ok(Self { tls, agents_prove: config.tls.proves_agents(), owners })
     }
 
     pub(super) const fn tls(&self) -> Option<&Arc<Tls>> {
         self.tls.as_ref()
+    }
+
+    /// For which addresses an agent may speak.
+    pub(super) const fn owners(&self) -> &Owners {
+        &self.owners
     }
 
     /// What a listener speaks.

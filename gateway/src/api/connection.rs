@@ -34,6 +34,11 @@ impl Peer {
         Self { address: from.ip().to_canonical(), names: None }
     }
 
+    /// The first name of its certificate.
+    pub(super) fn name(&self) -> Option<String> {
+        self.names.as_ref()?.first()
+    }
+
     /// The same with the names of the certificate that it proved, and when that ends; `None` where there is none that can
     /// be read.
     pub(super) fn proven(self, shown: &[CertificateDer<'_>]) -> Option<(Self, i64)> {
@@ -44,7 +49,7 @@ impl Peer {
 
 impl fmt::Display for Peer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.names.as_ref().and_then(|names| names.first()) {
+        match self.name() {
             Some(name) => write!(f, "{name} at {}", self.address),
             None => self.address.fmt(f),
         }

@@ -1,6 +1,6 @@
 //! The service `spand.v1.Spand`.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use tonic::{Code, Request, Response, Status};
 
 use super::connection::{Connection, Peer};
 use super::listener::Listener;
+use super::refusals::Reason;
 use super::{Api, advice, stopped};
 use crate::publisher::{SubscribeError, Subscription};
 
@@ -75,7 +76,9 @@ impl Spand for Service {
         let peer = peer(&request);
         self.counted("subscribe", || {
             let wish = Wish::try_from(request.into_inner()).map_err(|error| refused(&error))?;
-            let subscription = self.api.shared.published.subscribe_host(&wish).map_err(|error| no_place(&error))?;
+            self.check_owner(&peer, wish.addresses.iter().copied())?;
+            let subscription =
+                self.api.shared.published.subscribe_host(&wish, peer.name()).map_err(|error| no_place(&error))?;
             let addresses = wish.addresses.len();
             tracing::info!(host_name = %wish.host_name, addresses, peer = peer.to_string(), "subscribed");
             Ok(updates(self.api.clone(), subscription))
@@ -83,14 +86,46 @@ impl Spand for Service {
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        let peer = peer(&request);
         self.counted("report", || {
-            let report = Report::try_from(request.into_inner()).map_err(|error| refused(&error))?;
-            Ok(self.api.shared.reports.take(&report, &self.api.shared.published).into())
+            let mut report = Report::try_from(request.into_inner()).map_err(|error| refused(&error))?;
+            let others = self.take_out_others(&peer, &mut report)?;
+            let mut receipt = self.api.shared.reports.take(peer.name(), &report, &self.api.shared.published);
+            receipt.ignored += others;
+            Ok(receipt.into())
         })
     }
 }
 
 impl Service {
+    /// Refuses a peer that speaks for an address which is not its own.
+    fn check_owner(&self, peer: &Peer, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), Status> {
+        let owners = self.api.shared.access.owners();
+        let other = addresses.into_iter().find(|address| !owners.may(peer, *address));
+        other.map_or(Ok(()), |other| {
+            let why = format!("{other} is not an address of {peer}: {}", owners.way_out());
+            self.api.shared.refusals.refuse("grpc", Reason::OtherAddress, peer.address, &why);
+            Err(Status::permission_denied(why))
+        })
+    }
+
+    /// Takes connections of other hosts out of a report, and gives how many. A host's containers may have addresses that are
+    /// not its own to speak for; a report of nothing else is refused.
+    fn take_out_others(&self, peer: &Peer, report: &mut Report) -> Result<u32, Status> {
+        let owners = self.api.shared.access.owners();
+        let all = report.connections.len();
+        let hosts: Vec<IpAddr> = report.connections.iter().map(|connection| connection.host.ip()).collect();
+        report.connections.retain(|connection| owners.may(peer, connection.host.ip()));
+        let others = all - report.connections.len();
+        if others > 0 {
+            let refused = self.check_owner(peer, hosts);
+            if report.connections.is_empty() {
+                refused?;
+            }
+        }
+        Ok(u32::try_from(others).unwrap_or(u32::MAX))
+    }
+
     fn answer(&self, request: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
         let query = Query::try_from(request).map_err(|error| refused(&error))?;
         let published = &self.api.shared.published;
@@ -158,6 +193,7 @@ const fn code_name(code: Code) -> &'static str {
         Code::Ok => "ok",
         Code::InvalidArgument => "invalid_argument",
         Code::FailedPrecondition => "failed_precondition",
+        Code::PermissionDenied => "permission_denied",
         Code::ResourceExhausted => "resource_exhausted",
         Code::Unavailable => "unavailable",
         _ => "other",

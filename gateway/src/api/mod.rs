@@ -14,6 +14,7 @@ mod grpc;
 mod http;
 mod listener;
 mod metrics;
+mod owners;
 mod refusals;
 mod reports;
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub(super) enum Reason {
     Tls,
     /// It was too slow.
     Timeout,
+    /// It spoke for an address that is not its own.
+    OtherAddress,
 }
 
 /// What is told of a peer once.
@@ -118,6 +120,7 @@ impl Reason {
             Self::Certificate => "certificate",
             Self::Tls => "tls",
             Self::Timeout => "timeout",
+            Self::OtherAddress => "other_address",
         }
     }
 

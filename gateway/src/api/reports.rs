@@ -25,12 +25,15 @@ const RETREAT_SPAN: Micros = Micros::from_secs(60);
 /// Takes reports.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// The newest batch of each host.
-    hosts: Mutex<BTreeMap<HostName, Newest>>,
+    /// The newest batch of each host. Nobody else's certificate can report in its name.
+    hosts: Mutex<BTreeMap<Host, Newest>>,
     limit: NonZeroUsize,
     benefit: Benefit,
     measures: ReportMeasures,
 }
+
+/// The first name of the certificate, where there is one, and the name that the host gives itself.
+type Host = (Option<String>, HostName);
 
 #[derive(Clone, Debug)]
 struct Newest {
@@ -94,15 +97,15 @@ impl Reports {
     }
 
     /// What a host reported.
-    pub(super) fn tally(&self, host: &HostName) -> Option<HostTally> {
-        self.hosts.lock().get(host).map(|newest| newest.tally.clone())
+    pub(super) fn tally(&self, certificate: Option<String>, host: HostName) -> Option<HostTally> {
+        self.hosts.lock().get(&(certificate, host)).map(|newest| newest.tally.clone())
     }
 
     /// Takes a batch; one already seen is ignored as a whole, a connection to a network unknown here on its own.
-    pub(super) fn take(&self, report: &Report, published: &Published) -> ReportReceipt {
+    pub(super) fn take(&self, certificate: Option<String>, report: &Report, published: &Published) -> ReportReceipt {
         let count = u32::try_from(report.connections.len()).unwrap_or(u32::MAX);
         self.measures.batches.inc();
-        if !self.is_new(report) {
+        if !self.is_new(certificate, report) {
             self.measures.batches_repeated.inc();
             return ReportReceipt { accepted: 0, ignored: count };
         }
@@ -125,9 +128,10 @@ impl Reports {
         ReportReceipt { accepted, ignored: count - accepted }
     }
 
-    fn is_new(&self, report: &Report) -> bool {
+    fn is_new(&self, certificate: Option<String>, report: &Report) -> bool {
+        let host = (certificate, report.host_name.clone());
         let mut hosts = self.hosts.lock();
-        if let Some(newest) = hosts.get(&report.host_name) {
+        if let Some(newest) = hosts.get(&host) {
             let seen = (newest.agent_started, newest.batch);
             if seen >= (report.agent_started, report.batch) {
                 return false;
@@ -139,7 +143,7 @@ impl Reports {
             }
         }
         let new = || Newest { agent_started: report.agent_started, batch: 0, tally: HostTally::default() };
-        let newest = hosts.entry(report.host_name.clone()).or_insert_with(new);
+        let newest = hosts.entry(host).or_insert_with(new);
         (newest.agent_started, newest.batch) = (report.agent_started, report.batch);
         newest.tally.take(report);
         true

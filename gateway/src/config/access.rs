@@ -1,9 +1,11 @@
 //! The sections about who is let in: `[tls]` and `[agents]`.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use spand_proto::network::Network;
 
 use super::Config;
 
@@ -31,6 +33,25 @@ pub struct Tls {
 pub struct Agents {
     /// Let agents in without TLS although others than this machine reach `api.grpc_listen`. Default off.
     pub plain_text: bool,
+    /// Whose word is taken for an address. Default `auto`.
+    pub identity: Identity,
+    /// Addresses that hosts may speak for beside those which their certificates name: by host name, `*` for every host.
+    pub addresses: BTreeMap<String, Vec<Network>>,
+}
+
+/// Whose word is taken for an address.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Identity {
+    /// `certificate` with TLS, else `none`.
+    #[default]
+    Auto,
+    /// That of the agent whose certificate names it.
+    Certificate,
+    /// That of whoever connects from it.
+    PeerAddress,
+    /// Anyone's.
+    None,
 }
 
 impl Tls {
@@ -48,6 +69,11 @@ impl Tls {
 }
 
 impl Config {
+    /// Whether an agent's certificate says for which addresses it may speak.
+    pub(crate) const fn takes_certificates(&self) -> bool {
+        self.tls.proves_agents() && matches!(self.agents.identity, Identity::Auto | Identity::Certificate)
+    }
+
     /// The first contradiction, as a sentence.
     pub(super) fn check_access(&self) -> Result<(), String> {
         let tls = &self.tls;
@@ -61,6 +87,19 @@ impl Config {
         }
         if tls.revoked.is_some() && tls.ca.is_none() {
             return Err("tls.revoked is a list of the authority in tls.ca: name that too".to_owned());
+        }
+        if !tls.proves_agents() && self.agents.identity == Identity::Certificate {
+            return Err(
+                "agents.identity is \"certificate\", but agents show none: name tls.ca, or choose \"peer_address\""
+                    .to_owned(),
+            );
+        }
+        if !self.agents.addresses.is_empty() && !self.takes_certificates() {
+            return Err(
+                "agents.addresses gives addresses to the hosts of certificates, and none are asked for: name tls.ca, \
+                        or remove it"
+                    .to_owned(),
+            );
         }
         let listen = self.api.grpc_listen.0;
         if tls.proves_agents() && self.agents.plain_text {

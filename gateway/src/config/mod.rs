@@ -20,7 +20,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use spand_proto::operator::{self, ConfigError, Log};
 
-pub use access::{Agents, Tls};
+pub use access::{Agents, Identity, Tls};
 pub use convert::EngineOptions;
 pub use engine::Engine;
 pub use listen::{Listen, NotAListenAddress};

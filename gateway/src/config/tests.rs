@@ -139,6 +139,11 @@ fn values_that_contradict_each_other_are_refused() {
         ),
         ("[api]\ngrpc_listen = \"192.0.2.1:7400\"", "api.grpc_listen 192.0.2.1:7400 is reached by other machines"),
         ("[api]\ngrpc_listen = \"[::]:7400\"", "or say agents.plain_text = true where that network is trusted"),
+        ("[agents]\nidentity = \"certificate\"", "but agents show none: name tls.ca"),
+        (
+            "[agents.addresses]\n\"web-1\" = [\"192.0.2.0/24\"]",
+            "agents.addresses gives addresses to the hosts of certificates",
+        ),
         ("[log]\nfilter = \"spand=loud\"", "log.filter `spand=loud`"),
         ("[store]\ndirectory = \"\"", "store.directory is empty"),
     ] {

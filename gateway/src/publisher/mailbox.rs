@@ -20,11 +20,13 @@ use tokio::sync::Notify;
 use super::config::PublisherConfig;
 use super::insight::SubscriberView;
 
-/// Who subscribed, as it says itself. It gives no rights.
+/// Who subscribed. What it says itself gives no rights.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Subscriber {
     /// The host's name.
     pub host_name: Option<HostName>,
+    /// The first name of the certificate that it proved.
+    pub certificate: Option<String>,
     /// What runs there, where it says so.
     pub agent: Option<AgentDescription>,
 }

@@ -2,5 +2,6 @@
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something that it needs is missing")]
 
+mod addresses;
 mod guide;
 mod tls;

@@ -63,7 +63,7 @@ async fn an_agent_that_is_proven_is_answered_and_told() {
 
 #[tokio::test]
 async fn who_proves_nothing_is_refused_said_once_and_counted() {
-    let (log, _until) = Log::of_this_thread();
+    let log = Log::of_this_thread();
     let stage = Setup::new().unwrap().start().await.unwrap();
     let good = stage.authority.make(&["127.0.0.1"]).unwrap();
     let names = &["127.0.0.1"];
@@ -152,7 +152,7 @@ async fn a_connection_ends_with_its_certificate() {
 
 #[tokio::test]
 async fn new_files_come_into_force_and_broken_ones_do_not() {
-    let (log, _until) = Log::of_this_thread();
+    let log = Log::of_this_thread();
     let mut stage = Setup::new().unwrap().start().await.unwrap();
     let old = stage.authority.make(&["127.0.0.1"]).unwrap();
     let stream = subscribed(&stage, &old).await;

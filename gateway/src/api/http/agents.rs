@@ -34,8 +34,9 @@ pub(super) async fn agents(State(api): State<Api>, uri: Uri) -> Result<Json<Agen
     let page = subscribers.into_iter().skip(offset).take(limit);
     let agents: Vec<_> = page
         .map(|view| {
-            let name = view.subscriber.host_name.as_ref();
-            AgentDocument::new(&view, name.and_then(|name| api.shared.reports.tally(name)))
+            let certificate = view.subscriber.certificate.clone();
+            let name = view.subscriber.host_name.clone();
+            AgentDocument::new(&view, name.and_then(|name| api.shared.reports.tally(certificate, name)))
         })
         .collect();
     let next = offset.saturating_add(agents.len());
@@ -54,6 +55,8 @@ pub(super) struct AgentsDocument {
 #[derive(Debug, Serialize)]
 struct AgentDocument {
     host_name: Option<String>,
+    /// The first name of its certificate.
+    certificate: Option<String>,
     version: Option<String>,
     mode: Option<&'static str>,
     way: Option<&'static str>,
@@ -89,6 +92,7 @@ impl AgentDocument {
         let agent = view.subscriber.agent.as_ref();
         Self {
             host_name: view.subscriber.host_name.as_ref().map(ToString::to_string),
+            certificate: view.subscriber.certificate.clone(),
             version: agent.map(|agent| agent.version.clone()),
             mode: agent.and_then(|agent| agent.mode).map(Mode::name),
             way: agent.and_then(|agent| agent.way).map(Way::name),

@@ -16,9 +16,13 @@ use crate::publisher::{Published, SubscribeError, Subscription};
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Published {
-    /// Subscribes the host of a wish; what becomes of it is noted under its name.
-    pub fn subscribe_host(&self, wish: &push::Subscription) -> Result<Subscription, SubscribeError> {
-        let subscriber = Subscriber { host_name: Some(wish.host_name.clone()), agent: wish.agent.clone() };
+    /// Subscribes the host of a wish, which proved a certificate of this first name; what becomes of it is noted under its name.
+    pub fn subscribe_host(
+        &self,
+        wish: &push::Subscription,
+        certificate: Option<String>,
+    ) -> Result<Subscription, SubscribeError> {
+        let subscriber = Subscriber { host_name: Some(wish.host_name.clone()), certificate, agent: wish.agent.clone() };
         let subscription = self.subscribe_as(subscriber, &wish.addresses);
         let what = if subscription.is_ok() { "subscribed" } else { "refused" };
         self.shared.insight.note(self.now(), Kind::Agent, what, wish.host_name.to_string());
