@@ -13,7 +13,19 @@ use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 const ALLOWED: &[(&str, &[&str])] = &[
     (
         "spand-proto",
-        &["ipnet", "prost", "rustls-pki-types", "serde", "thiserror", "toml", "tonic", "tonic-prost", "x509-parser"],
+        &[
+            "ipnet",
+            "prost",
+            "rustls-pki-types",
+            "serde",
+            "thiserror",
+            "toml",
+            "tonic",
+            "tonic-prost",
+            "tracing",
+            "tracing-subscriber",
+            "x509-parser",
+        ],
     ),
     ("spand-core", &["arrayvec", "hashbrown", "ipnet", "prefix-trie", "smallvec", "spand-proto", "thiserror"]),
     ("spand-capture", &["flate2", "libc", "libloading", "nix", "pcap", "spand-proto", "thiserror", "zstd"]),

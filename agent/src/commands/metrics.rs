@@ -54,6 +54,8 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     ];
     registry.register("build", "The agent's release and how it is configured", Info::new(about));
     gauge(&mut registry, "uptime_seconds", "Time since it started", status.uptime_s);
+    let help = "Lines of its log that were left out because they repeated";
+    counter(&mut registry, "log_lines_left_out", help, status.log_lines_left_out);
     let gateway = &status.gateway;
     gauge(&mut registry, "gateway_connected", "1 while a subscription is open", u64::from(gateway.connected));
     counter(&mut registry, "gateway_streams", "Subscriptions that were opened", gateway.connections);
@@ -154,9 +156,30 @@ fn counters(registry: &mut Registry, name: &str, help: &str, values: Vec<(Labels
 mod tests {
     use spand_proto::comparison::{ClassSummary, DifferenceSummary};
 
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::control::Pushes;
     use crate::subscriber::HoldingCounts;
+
+    /// Every number has the labels that stand in its row of the page, and no others.
+    fn labels_are_documented(text: &str, page: &str) {
+        let documented: BTreeMap<&str, Vec<&str>> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `spand_agent_"))
+            .filter_map(|line| {
+                let (name, rest) = line.split_once('`')?;
+                Some((name, rest.split('|').nth(2)?.split('`').skip(1).step_by(2).collect()))
+            })
+            .collect();
+        for line in text.lines().filter_map(|line| line.strip_prefix("spand_agent_")) {
+            let (name, labels) = line.split_once('{').unwrap_or((line.split(' ').next().unwrap_or(line), ""));
+            let labels: Vec<&str> = labels.split("=\"").filter_map(|part| part.rsplit([',', '"']).next()).collect();
+            let labels: Vec<&str> =
+                labels.into_iter().filter(|label| !label.is_empty() && !label.contains('}')).collect();
+            assert_eq!(documented.get(name), Some(&labels), "{line}");
+        }
+    }
 
     #[test]
     fn numbers_are_told_once_with_their_units_and_a_file_is_replaced_whole() {
@@ -206,6 +229,7 @@ mod tests {
             };
             format!("| `{name}{suffix}` | {kind} |")
         });
+        labels_are_documented(&text, &page);
         let listed = page.lines().filter(|line| line.starts_with("| `spand_agent_"));
         let listed = listed.map(|line| line.split('|').take(3).collect::<Vec<_>>().join("|") + "|");
         assert_eq!(told.collect::<Vec<_>>(), listed.collect::<Vec<_>>(), "docs/metrics.md");

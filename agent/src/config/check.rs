@@ -6,7 +6,6 @@ use std::num::NonZeroU32;
 use spand_proto::push::MAX_ADDRESSES;
 use spand_proto::start::{DEFAULT_INITIAL_WINDOW, Floor, Mode, PacingRule, RttBounds, StartPolicy, TransferSize};
 use spand_proto::units::{Bytes, Micros, Segments};
-use tracing_subscriber::EnvFilter;
 
 use super::{Config, Way};
 use crate::policy::{Holdout, Policy, Scope};
@@ -29,12 +28,7 @@ impl Config {
         {
             return Err(format!("addresses: {address} is not an address that others reach this host by"));
         }
-        if let Err(error) = EnvFilter::builder().parse(&self.log.filter) {
-            return Err(format!(
-                "log.filter `{}` is no log filter ({error}): write a level such as info",
-                self.log.filter
-            ));
-        }
+        self.log.check()?;
         let (low, high) = (self.policy.rtt_ratio_min, self.policy.rtt_ratio_max);
         if !(low > 0.0 && low <= 1.0 && high >= 1.0 && high.is_finite()) {
             return Err(format!(

@@ -63,6 +63,9 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: u64,
+    /// Lines of its log that were left out because they repeated.
+    #[serde(default)]
+    pub log_lines_left_out: u64,
     /// Its mode.
     pub mode: Mode,
     /// How it applies starts.

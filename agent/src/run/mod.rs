@@ -18,7 +18,6 @@ use tracing::info;
 mod addresses;
 mod agent;
 mod explain;
-mod log;
 mod pushes;
 mod status;
 
@@ -44,7 +43,7 @@ const STOP_PATIENCE: Duration = Duration::from_secs(4);
 
 /// Runs until SIGTERM, SIGINT or SIGHUP.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
-    log::start(&config.log);
+    config.log.start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
     runtime.block_on(serve(config))
 }

@@ -1,5 +1,7 @@
 //! What `status` shows.
 
+use spand_proto::operator::lines_left_out;
+
 use super::agent::Agent;
 use crate::apply::Applier;
 use crate::control::{GatewayStatus, InForce, Lacking, Status};
@@ -15,6 +17,7 @@ impl<A: Applier> Agent<A> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uptime_s: self.clock.uptime().0 / 1_000_000,
+            log_lines_left_out: lines_left_out(),
             mode: self.config.mode,
             apply: self.applier.way(),
             host_name: self.host_name.to_string(),

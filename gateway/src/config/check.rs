@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use tracing_subscriber::EnvFilter;
-
 use super::{Config, Engine};
 
 /// Interfaces one gateway reads; each costs a thread and a kernel buffer.
@@ -42,12 +40,7 @@ impl Config {
                 "api.grpc_listen {grpc} and api.http_listen {http} are the same port: give one of them another"
             ));
         }
-        if let Err(error) = EnvFilter::builder().parse(&self.log.filter) {
-            return Err(format!(
-                "log.filter `{}` is no log filter ({error}): write a level such as info",
-                self.log.filter
-            ));
-        }
+        self.log.check()?;
         if self.store.enabled && self.store.directory.as_os_str().is_empty() {
             return Err("store.directory is empty: name a folder, or set store.enabled = false".to_owned());
         }

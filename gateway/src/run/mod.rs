@@ -14,7 +14,6 @@ mod capture;
 mod clock;
 mod distribute;
 mod engine_thread;
-mod logging;
 mod order;
 mod queue;
 mod serve;
@@ -52,7 +51,7 @@ const READ_TIMEOUT: Micros = Micros::from_millis(100);
 
 /// Runs the gateway until SIGTERM or SIGINT.
 pub fn run(config: &Config) -> Result<(), Failure> {
-    logging::start(&config.log);
+    config.log.start();
     let (partition, engines) = divided(config)?;
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");

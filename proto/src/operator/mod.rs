@@ -1,14 +1,16 @@
 //! What both programs owe the person who runs them: exit codes, one sentence per failure, faults of a configuration that
-//! name file, line and key, and the form in which a `doctor` says what is wrong.
+//! name file, line and key, the log, and the form in which a `doctor` says what is wrong.
 //!
-//! Does not: read files, print, log or end a process. The programs do.
+//! Does not: read files, print or end a process. The programs do.
 
 mod config;
 mod diagnosis;
 mod failure;
 mod log;
+mod logging;
 
 pub use config::{ConfigError, parse};
 pub use diagnosis::{Check, Diagnosis, LEAST_ROOM_BYTES, Verdict, judge_directory, judge_kernel};
 pub use failure::{ENVIRONMENT, FINDINGS, Failure, USAGE};
 pub use log::{Log, LogFormat};
+pub use logging::{LINES, WINDOW, lines_left_out};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use spand_core::counters::Ignored;
+use spand_proto::operator::lines_left_out;
 
 use super::scrape::Scrape;
 use crate::publisher::{CaptureStatus, Part, Published};
@@ -122,6 +123,8 @@ impl Collector for PublishedState {
         scrape.counter("publisher_trends_skipped", help, self.0.trends_skipped())?;
         let help = "Entries of the log of events that went because more of their kind came";
         scrape.counter("publisher_events_dropped", help, self.0.log_dropped())?;
+        let help = "Lines of the log that were left out because they repeated";
+        scrape.counter("log_lines_left_out", help, lines_left_out())?;
         let reasons = self.0.readiness().reasons();
         let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| *not_ready != part));
         let ready = Part::ALL.map(|part| ([("part", part.name().to_owned())], is_ready(part)));

@@ -1,0 +1,184 @@
+//! Lines on standard error, for people or for collectors, and a limit for lines that repeat.
+//!
+//! What a stranger can bring about (a connection, a subscription, a packet) must not fill a disk: each place in the source may say
+//! [`LINES`] lines in [`WINDOW`]. The first line beyond is announced, the others are counted ([`lines_left_out`]), and how many
+//! there were stands before the next line of that place. Lines below `info` are asked for, and not limited.
+
+use std::collections::HashMap;
+use std::io::stderr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::layer::{Context, SubscriberExt};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
+
+use super::{Log, LogFormat};
+
+/// Lines that one place in the source may say in a window.
+pub const LINES: u32 = 100;
+/// Length of that window.
+pub const WINDOW: Duration = Duration::from_secs(10);
+
+static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
+
+/// Lines of this process's log that were left out so far.
+pub fn lines_left_out() -> u64 {
+    LEFT_OUT.load(Ordering::Relaxed)
+}
+
+impl Log {
+    /// Whether the filter is one; otherwise why not, and the way out.
+    pub fn check(&self) -> Result<(), String> {
+        let parsed = EnvFilter::builder().parse(&self.filter);
+        parsed.map(drop).map_err(|error| {
+            format!("log.filter `{}` is no log filter ({error}): write a level such as info", self.filter)
+        })
+    }
+
+    /// Starts to log. A second start in one process (tests) changes nothing.
+    pub fn start(&self) {
+        // The filter was checked with the configuration.
+        let filter = EnvFilter::builder().parse_lossy(&self.filter);
+        let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
+        let started = match self.format {
+            LogFormat::Text => lines.with_ansi(false).finish().with(Limit::default()).try_init(),
+            LogFormat::Json => lines.json().flatten_event(true).finish().with(Limit::default()).try_init(),
+        };
+        drop(started);
+    }
+}
+
+/// Leaves lines out that repeat too often.
+#[derive(Debug, Default)]
+struct Limit {
+    /// As many as there are places in the source that log.
+    places: Mutex<HashMap<Identifier, Place>>,
+}
+
+/// One place in the source.
+#[derive(Debug)]
+struct Place {
+    since: Instant,
+    said: u32,
+    left_out: u64,
+}
+
+/// What happens to a line.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Verdict {
+    Said,
+    /// Said, after the word that this many before it were not.
+    SaidAfter(u64),
+    /// Left out, and said that lines are.
+    FirstLeftOut,
+    LeftOut,
+}
+
+impl Place {
+    const fn new(now: Instant) -> Self {
+        Self { since: now, said: 0, left_out: 0 }
+    }
+
+    fn line(&mut self, now: Instant) -> Verdict {
+        let mut before = 0;
+        if now.duration_since(self.since) >= WINDOW {
+            before = self.left_out;
+            *self = Self::new(now);
+        }
+        self.said = self.said.saturating_add(1);
+        if self.said > LINES {
+            self.left_out += 1;
+            return if self.left_out == 1 { Verdict::FirstLeftOut } else { Verdict::LeftOut };
+        }
+        if before > 0 { Verdict::SaidAfter(before) } else { Verdict::Said }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for Limit {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        if *metadata.level() > Level::INFO || metadata.target() == module_path!() {
+            return true;
+        }
+        let now = Instant::now();
+        let verdict = match self.places.lock() {
+            Ok(mut places) => places.entry(metadata.callsite()).or_insert_with(|| Place::new(now)).line(now),
+            // A thread panicked in between: better a line too many.
+            Err(_) => Verdict::Said,
+        };
+        let place = metadata.name();
+        match verdict {
+            Verdict::Said => true,
+            Verdict::SaidAfter(lines) => {
+                tracing::warn!(lines, place, "lines like the next one were left out");
+                true
+            }
+            Verdict::FirstLeftOut => {
+                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(lines = LINES, seconds = WINDOW.as_secs(), place, "this repeats: the rest is left out");
+                false
+            }
+            Verdict::LeftOut => {
+                LEFT_OUT.fetch_add(1, Ordering::Relaxed);
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[test]
+    fn a_place_has_its_lines_in_each_window() {
+        let begin = Instant::now();
+        let mut place = Place::new(begin);
+        let first: Vec<Verdict> = (0..LINES + 3).map(|_| place.line(begin)).collect();
+        let said = first.iter().filter(|verdict| **verdict == Verdict::Said).count();
+        assert_eq!(said, LINES as usize);
+        assert_eq!(first[LINES as usize..], [Verdict::FirstLeftOut, Verdict::LeftOut, Verdict::LeftOut]);
+        assert_eq!(place.line(begin + WINDOW), Verdict::SaidAfter(3));
+        assert_eq!(place.line(begin + WINDOW), Verdict::Said);
+    }
+
+    /// A writer that keeps what is written.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_that_repeats_is_cut_off_and_others_are_not() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let lines = tracing_subscriber::fmt().with_max_level(Level::DEBUG).with_writer(move || writer.clone());
+        let before = lines_left_out();
+        tracing::subscriber::with_default(lines.finish().with(Limit::default()), || {
+            for _ in 0..1_000 {
+                tracing::info!("a stranger came");
+                tracing::debug!("asked for");
+            }
+            tracing::warn!("something else");
+        });
+        let text = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let of = |words: &str| text.lines().filter(|line| line.contains(words)).count();
+        assert_eq!((of("a stranger came"), of("asked for"), of("something else")), (LINES as usize, 1_000, 1));
+        assert_eq!(lines_left_out() - before, 1_000 - u64::from(LINES));
+    }
+}
