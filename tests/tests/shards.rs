@@ -8,14 +8,15 @@ use std::path::Path;
 use ipnet::IpNet;
 use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits};
-use spand_core::counters::Counters;
+use spand_core::counters::{Counters, Ignored};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
+use spand_core::flow::kept::Kept;
 use spand_core::service::ServiceSize;
 use spand_core::shard::{Partition, Shard, Takers};
 use spand_core::window::view::NetworkView;
-use spand_core::wire::Frame;
-use spand_proto::units::Timestamp;
+use spand_core::wire::{Decoder, Frame};
+use spand_proto::units::{Micros, Timestamp};
 use spand_tests::corpus;
 use spand_tests::trace::{TraceConfig, write_trace};
 
@@ -210,4 +211,55 @@ fn several_engines_know_the_networks_that_one_knows_of_the_corpus() {
         compared += 1;
     }
     assert!(compared >= 240 && networks > 200, "{compared} captures, {networks} networks");
+}
+
+#[test]
+fn what_is_followed_under_overload_is_known_as_if_nothing_else_had_been_there() {
+    let packets = trace();
+    let config = config(&["10.0.0.0/8"]);
+    let kept = Kept::of_256(100);
+    let (mut shedding, mut spared) = (Engine::new(config.clone()), Engine::new(config.clone()));
+    shedding.keep(kept);
+    spared.keep(kept);
+    let mut decoder = Decoder::new(config.tunnels, config.limits.fragmented_packets, 0);
+    let mut counters = Counters::default();
+    let mut left = 0;
+    for packet in &packets {
+        let segment = decoder.decode(packet.at, &packet.frame(), &mut counters).unwrap();
+        let keeps = shedding.keeps(segment.source, segment.destination);
+        assert_eq!(keeps, shedding.keeps(segment.destination, segment.source), "both directions");
+        left += u64::from(!keeps);
+        for (engine, takes) in [(&mut shedding, true), (&mut spared, keeps)] {
+            pass_time(std::slice::from_mut(engine), 0, packet.at);
+            if takes {
+                engine.handle_frame(packet.at, &packet.frame());
+            }
+        }
+    }
+    assert!((60_000..120_000).contains(&left), "{left} of 150,000 left alone");
+    assert_eq!(shedding.counters().ignored(Ignored::Shed), left);
+    let end = packets.last().unwrap().at;
+    assert_eq!(shedding.networks(end), spared.networks(end));
+    assert_eq!(shedding.counters().window_samples, spared.counters().window_samples);
+    let view = shedding.networks(end).pop().unwrap();
+    assert_eq!(view.followed, kept, "and says so");
+}
+
+#[test]
+fn connections_let_go_under_overload_leave_nothing_open() {
+    let packets = trace();
+    let mut engine = Engine::new(config(&["10.0.0.0/8"]));
+    let half = packets.len() / 2;
+    for (n, packet) in packets.iter().enumerate() {
+        if n == half {
+            engine.keep(Kept::LEAST);
+        }
+        engine.handle_frame(packet.at, &packet.frame());
+    }
+    let end = packets.last().unwrap().at;
+    // Transfers that were open are closed: seen at once are those of the few that are still followed.
+    let later = end.after(Micros::from_secs(25));
+    engine.handle_timeout(later);
+    let at_once: u32 = engine.networks(later).iter().map(|view| view.parallel / 256).sum();
+    assert!(at_once < 50, "{at_once} of 1,000");
 }

@@ -30,6 +30,8 @@ pub enum Ignored {
     NotInternal,
     /// Segment: a second copy of the same packet from the mirror port.
     DuplicateCopy,
+    /// Segment: of a connection that is left alone under overload.
+    Shed,
     /// Segment: no room in the flow table.
     NoRoom,
     /// Segment: its time was before the one seen last; clamped to it.
@@ -86,7 +88,7 @@ pub enum Ignored {
 
 impl Ignored {
     /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::LinkType,
         Self::NotIp,
         Self::NotTcp,
@@ -100,6 +102,7 @@ impl Ignored {
         Self::TooDeep,
         Self::NotInternal,
         Self::DuplicateCopy,
+        Self::Shed,
         Self::NoRoom,
         Self::TimeBackwards,
         Self::TimeForwards,
@@ -143,6 +146,7 @@ impl Ignored {
             Self::TooDeep => "too_deep",
             Self::NotInternal => "not_internal",
             Self::DuplicateCopy => "duplicate_copy",
+            Self::Shed => "shed",
             Self::NoRoom => "no_room",
             Self::TimeBackwards => "time_backwards",
             Self::TimeForwards => "time_forwards",

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use ipnet::IpNet;
 use spand_core::event::Withdrawal;
+use spand_core::flow::kept::Kept;
 use spand_core::window::view::{LimitCounts, NetworkView, NoEstimate};
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
@@ -192,6 +193,7 @@ impl Networks {
                 losses: estimate.losses,
                 limits: LimitCounts::default(),
                 parallel: 0,
+                followed: Kept::ALL,
                 newest: Some(estimate.refreshed),
                 estimate: Some(estimate),
             },

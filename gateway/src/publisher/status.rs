@@ -24,6 +24,8 @@ pub struct EngineStatus {
     pub samples_dropped: u64,
     /// Changed networks whose windows were not made ready to be shown, because too many changed at once.
     pub trends_skipped: u64,
+    /// Share of the connections that is left alone under overload, from 0 to 1.
+    pub shed: f64,
 }
 
 impl EngineStatus {
@@ -38,6 +40,7 @@ impl EngineStatus {
             total.newest = total.newest.max(engine.newest);
             total.samples_dropped += engine.samples_dropped;
             total.trends_skipped += engine.trends_skipped;
+            total.shed = total.shed.max(engine.shed);
         }
         total
     }

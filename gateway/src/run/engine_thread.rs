@@ -15,6 +15,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::capture::Captures;
 use super::order::Order;
 use super::queue::{FrameBatch, Taken};
+use super::shedding::Shedding;
 use crate::publisher::{Batch, EngineStatus, Part, Published, Trend};
 use crate::store::StoreWriter;
 
@@ -54,6 +55,7 @@ pub(super) struct EngineThread {
     /// Which of the engines it is.
     shard: usize,
     transfers: Transfers,
+    shedding: Shedding,
     batch: Batch,
     events_lost: u64,
     store_failing: bool,
@@ -96,6 +98,7 @@ impl EngineThread {
             store,
             shard,
             transfers,
+            shedding: Shedding::new(Instant::now()),
             batch: Batch::new(),
             events_lost,
             store_failing: false,
@@ -114,7 +117,10 @@ impl EngineThread {
             let captures = Arc::clone(&self.captures);
             let Some(queue) = captures.queues.get(self.shard) else { return };
             match queue.take(&mut packets, Instant::now() + wait) {
-                Taken::Packets => self.packets(&packets, &mut order),
+                Taken::Packets => {
+                    self.shed(&packets, queue.limit());
+                    self.packets(&packets, &mut order);
+                }
                 Taken::Nothing => self.pass_time(before(self.published.now(), GRACE)),
                 Taken::Closed => break,
             }
@@ -126,6 +132,20 @@ impl EngineThread {
             }
         }
         self.save_all();
+    }
+
+    /// Follows fewer connections where too many packets waited, more where there is room again.
+    fn shed(&mut self, waiting: &[FrameBatch], limit: usize) {
+        let waiting = waiting.iter().map(FrameBatch::len).sum();
+        if let Some(kept) = self.shedding.look(waiting, limit, Instant::now()) {
+            tracing::warn!(
+                engine = self.shard,
+                followed = kept.share(),
+                waiting,
+                "the share of connections followed changed"
+            );
+            self.engine.keep(kept);
+        }
     }
 
     fn packets(&mut self, batches: &[FrameBatch], order: &mut Order) {
@@ -211,6 +231,7 @@ impl EngineThread {
             newest: self.newest,
             samples_dropped: self.engine.samples_dropped(),
             trends_skipped: self.trends_skipped,
+            shed: 1.0 - self.engine.kept().share(),
         });
         self.batch.polled = Instant::now();
         self.hand_over();

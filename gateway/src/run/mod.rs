@@ -17,6 +17,7 @@ mod engine_thread;
 mod order;
 mod queue;
 mod serve;
+mod shedding;
 #[cfg(test)]
 mod tests;
 

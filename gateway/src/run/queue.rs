@@ -141,6 +141,11 @@ impl FrameQueue {
         }
     }
 
+    /// Packets that may wait.
+    pub(super) fn limit(&self) -> usize {
+        self.limit_packets
+    }
+
     /// No packets will come any more; those that are there are still taken.
     pub(super) fn close(&self) {
         self.state.lock().closed = true;

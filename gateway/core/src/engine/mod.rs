@@ -17,6 +17,7 @@ use crate::event::{Event, StartImminent, TransferEnded, Trigger};
 use crate::flow::connection::{Connection, Place, Role, Stage};
 use crate::flow::findings::Context;
 use crate::flow::hosts::Hosts;
+use crate::flow::kept::Kept;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::ConnectionId;
@@ -48,6 +49,8 @@ pub struct Engine {
     leap: Option<Timestamp>,
     /// More networks were due than one frame looks at.
     networks_wait: bool,
+    /// Connections that are followed.
+    kept: Kept,
     next_connection: u64,
     /// The input is over, and connections are still to be ended.
     finishing: bool,
@@ -90,6 +93,7 @@ impl Engine {
             now: Timestamp(0),
             leap: None,
             networks_wait: false,
+            kept: Kept::ALL,
             next_connection: 0,
             finishing: false,
             config,
@@ -231,6 +235,23 @@ impl Engine {
         }
     }
 
+    /// Under overload: follows so many of the connections from now on, each of them whole. The others are let go at their next
+    /// segment, which is counted and no more looked at.
+    pub fn keep(&mut self, kept: Kept) {
+        self.kept = kept;
+        self.networks.keep(kept, self.now);
+    }
+
+    /// What share of the connections it follows.
+    pub fn kept(&self) -> Kept {
+        self.kept
+    }
+
+    /// Whether a connection between these is among those that are followed now.
+    pub fn keeps(&self, source: Endpoint, destination: Endpoint) -> bool {
+        self.kept.has(Tuple::of(source, destination).0.hash(self.config.hash_seed))
+    }
+
     /// What was seen and what was ignored.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -258,6 +279,13 @@ impl Engine {
         }
         self.counters.segments += u64::from(claim == Claim::Home);
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
+        if self.kept < Kept::ALL && !self.kept.has(tuple.hash(self.config.hash_seed)) {
+            self.counters.ignore(Ignored::Shed);
+            if let Some(key) = self.flows.find(&tuple) {
+                self.end(key);
+            }
+            return;
+        }
         let mut found = self.flows.find(&tuple);
         if segment.flags.has(Flags::SYN)
             && let Some(key) = found

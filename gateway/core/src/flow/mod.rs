@@ -1,5 +1,6 @@
 //! Connections and the state of their senders.
 
+pub mod kept;
 pub mod report;
 pub mod sample;
 pub mod shadow;

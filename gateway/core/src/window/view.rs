@@ -9,6 +9,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::record::NetworkRecord;
 use crate::config::WindowConfig;
 use crate::estimate::{self, Counts, Rule};
+use crate::flow::kept::Kept;
 use crate::flow::sample::Limiter;
 
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
@@ -36,6 +37,9 @@ pub struct NetworkView {
     pub limits: LimitCounts,
     /// Connections that sent to it at once: the most of the last 10 to 20 s.
     pub parallel: u32,
+    /// The smallest share of all connections that was followed at any time in the window: less than all under overload, and
+    /// then the counts above are of a sample. `parallel` is what all would have been.
+    pub followed: Kept,
     /// When the newest sample, lower bound or round-trip time came.
     pub newest: Option<Timestamp>,
 }
@@ -45,7 +49,7 @@ impl NetworkView {
     pub(super) fn of(
         network: Network,
         record: &NetworkRecord,
-        parallel: u32,
+        (parallel, followed): (u32, Kept),
         now: Timestamp,
         config: &WindowConfig,
         rule: &dyn Rule,
@@ -71,6 +75,7 @@ impl NetworkView {
             losses: slice.losses(),
             limits: slice.limits(),
             parallel,
+            followed,
             newest: record.newest,
         })
     }

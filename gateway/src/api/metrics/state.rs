@@ -96,6 +96,8 @@ impl Collector for EngineState {
         let ignored = Ignored::ALL.map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(reason)));
         scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
         scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
+        let help = "Share of connections left alone under overload, of the engine that leaves most";
+        scrape.gauge("engine_shed_ratio", help, engine.shed)?;
         scrape.gauge("engine_networks", "Networks in the table", engine.networks as u64)
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spand_core::event::Event;
+use spand_core::flow::kept::Kept;
 use spand_core::service::ServiceSize;
 use spand_core::window::view::{LimitCounts, NetworkView, NoEstimate};
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
@@ -140,6 +141,7 @@ fn poor() -> NetworkView {
         losses: 0,
         limits: LimitCounts { window: 3, receiver: 0, application: 1 },
         parallel: 0,
+        followed: Kept::ALL,
         newest: Some(Timestamp(8_000_000_000)),
     }
 }

@@ -11,7 +11,8 @@ use crate::publisher::{CaptureStatus, EngineStatus, Part};
 const AGAIN: Micros = Micros::from_secs(10);
 
 /// What is ignored because a table or queue of the engine is full. Its other reasons are about what was seen.
-const FULL: [Ignored; 7] = [
+const FULL: [Ignored; 8] = [
+    Ignored::Shed,
     Ignored::NoRoom,
     Ignored::NoRoomNetwork,
     Ignored::NoRoomHost,

@@ -1,5 +1,6 @@
 //! When advice is taken back, when not, and how it returns.
 
+use spand_core::flow::kept::Kept;
 use spand_core::window::view::LimitCounts;
 use spand_proto::estimate::{Confidence, RuleKind};
 
@@ -39,6 +40,7 @@ fn view(share_segments: f64) -> NetworkView {
         losses: 4,
         limits: LimitCounts::default(),
         parallel: 1,
+        followed: Kept::ALL,
         newest: None,
     }
 }

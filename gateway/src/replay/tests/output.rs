@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use spand_core::flow::kept::Kept;
 use spand_core::flow::report::RttSummary;
 use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
 use spand_core::window::view::{LimitCounts, NoEstimate};
@@ -49,6 +50,7 @@ fn known() -> NetworkView {
         losses: 7,
         limits: LimitCounts { window: 9, receiver: 0, application: 2 },
         parallel: 0,
+        followed: Kept::ALL,
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
         why_not: None,
@@ -68,6 +70,7 @@ fn unknown() -> NetworkView {
         losses: 0,
         limits: LimitCounts::default(),
         parallel: 0,
+        followed: Kept::ALL,
         newest: None,
     }
 }

@@ -13,7 +13,7 @@ use std::num::NonZeroUsize;
 
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 use self::announce::Told;
 use self::changes::Changes;
@@ -26,6 +26,7 @@ use super::view::{LimitCounts, NetworkView};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Known, Rule};
 use crate::event::{Event, Withdrawal};
+use crate::flow::kept::{Kept, KeptLately};
 use crate::flow::sample::{ConnectionId, WindowSample};
 
 /// Windows of all networks.
@@ -46,6 +47,7 @@ pub struct NetworkTable {
     rtts_shared: u64,
     /// Something was added or went since [`Self::take_stirred`] last asked.
     stirred: bool,
+    kept: KeptLately,
 }
 
 /// One network in the table.
@@ -84,6 +86,7 @@ impl NetworkTable {
             shared: 0,
             rtts_shared: 0,
             stirred: false,
+            kept: KeptLately::new(),
         }
     }
 
@@ -195,8 +198,18 @@ impl NetworkTable {
     }
 
     fn view_of(&self, entry: &Entry, now: Timestamp) -> Option<NetworkView> {
-        let parallel = entry.parallel.most(now, self.config.bucket);
-        NetworkView::of(entry.network, &entry.record, parallel, now, &self.config, self.rule)
+        let parallel = self.kept.now().scale(entry.parallel.most(now, self.config.bucket));
+        let followed = self.kept.within(now, self.window());
+        NetworkView::of(entry.network, &entry.record, (parallel, followed), now, &self.config, self.rule)
+    }
+
+    /// From `at` on so many connections are followed.
+    pub(crate) fn keep(&mut self, kept: Kept, at: Timestamp) {
+        self.kept.set(kept, at, self.window());
+    }
+
+    fn window(&self) -> Micros {
+        Micros(self.config.bucket.0.saturating_mul(u64::from(self.config.buckets.get())))
     }
 
     /// Networks in the table, aged ones that nobody looked at since included.
