@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::{Parser, Subcommand};
 use spand_proto::operator::Failure;
 
+use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions};
-use crate::tls::Tls;
 use crate::{doctor, replay};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
@@ -33,6 +33,12 @@ pub enum Command {
         #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
         config: PathBuf,
     },
+    /// Print a line for the file of passwords (admin.passwords); the password is read from standard input
+    Password {
+        /// Whose password it is
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
     /// Check a configuration and print what is in force, defaults included
     CheckConfig {
         /// The configuration
@@ -48,6 +54,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run { config } => crate::run::run(&runnable(&config)?),
+        Command::Password { name } => password(&name),
         Command::CheckConfig { config } => check(&config),
         Command::Doctor(arguments) => doctor::run(&arguments),
     }
@@ -60,10 +67,21 @@ fn runnable(path: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
+/// Reads a password and prints its line.
+fn password(name: &str) -> Result<(), Failure> {
+    let mut line = String::new();
+    io::stdin()
+        .read_line(&mut line)
+        .map_err(|error| Failure::Environment(format!("cannot read the password: {error}")))?;
+    let line = password_line(name, line.trim_end_matches(['\r', '\n']))?;
+    writeln!(io::stdout().lock(), "{line}")
+        .map_err(|error| Failure::Environment(format!("cannot print the line: {error}")))
+}
+
 fn check(path: &Path) -> Result<(), Failure> {
     let config = runnable(path)?;
     let engine = config.engine(EngineOptions::default())?;
-    Tls::open(&config.tls)?;
+    Access::open(&config)?;
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     let prefixes = engine.prefixes.len();

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use spand_proto::operator::Failure;
 use tokio::sync::watch;
 
 use super::listener::Expected;
 use super::owners::Owners;
+use super::passwords::{Passwords, PasswordsError};
 use crate::config::{Config, Identity};
 use crate::tls::{Credentials, Tls, TlsError};
 
@@ -15,12 +17,27 @@ pub struct Access {
     tls: Option<Arc<Tls>>,
     /// Whether agents have to show a certificate.
     agents_prove: bool,
+    /// Whether people speak TLS.
+    people_tls: bool,
     owners: Owners,
+    passwords: Option<Arc<Passwords>>,
+    hosts: Vec<String>,
+}
+
+/// Files that give no working access.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// Those of `[tls]`.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// That of `admin.passwords`.
+    #[error(transparent)]
+    Passwords(#[from] PasswordsError),
 }
 
 impl Access {
-    /// What the configuration asks, with the TLS that it names.
-    pub fn new(config: &Config, tls: Option<Arc<Tls>>) -> Result<Self, TlsError> {
+    /// Reads the files that the configuration names.
+    pub fn open(config: &Config) -> Result<Self, AccessError> {
         let owners = match config.agents.identity {
             _ if config.takes_certificates() => {
                 let given = config.agents.addresses.iter();
@@ -29,7 +46,25 @@ impl Access {
             Identity::PeerAddress => Owners::PeerAddress,
             Identity::Auto | Identity::Certificate | Identity::None => Owners::Anyone,
         };
-        Ok(Self { tls, agents_prove: config.tls.proves_agents(), owners })
+        let passwords = config.admin.passwords.as_deref().map(Passwords::open).transpose()?;
+        Ok(Self {
+            tls: Tls::open(&config.tls)?.map(Arc::new),
+            agents_prove: config.tls.proves_agents(),
+            people_tls: config.admin.tls,
+            owners,
+            passwords: passwords.map(Arc::new),
+            hosts: config.admin.hosts.clone(),
+        })
+    }
+
+    /// Looks at the files; what changed comes into force, or is said to be broken, once.
+    pub fn look(&self) {
+        if let Some(tls) = &self.tls {
+            tls.look();
+        }
+        if let Some(passwords) = &self.passwords {
+            passwords.look();
+        }
     }
 
     pub(super) const fn tls(&self) -> Option<&Arc<Tls>> {
@@ -41,12 +76,31 @@ impl Access {
         &self.owners
     }
 
+    /// Passwords of people, where they are asked for one.
+    pub(super) const fn passwords(&self) -> Option<&Arc<Passwords>> {
+        self.passwords.as_ref()
+    }
+
+    /// Names by which people may ask.
+    pub(super) fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
     /// What a listener speaks.
     pub(super) fn tls_for(&self, expected: Expected) -> Option<watch::Receiver<Arc<Credentials>>> {
         let speaks = match expected {
             Expected::Agents => self.agents_prove,
-            Expected::People => false,
+            Expected::People => self.people_tls,
         };
         self.tls.as_ref().filter(|_| speaks).map(|tls| tls.in_force())
+    }
+}
+
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Self {
+        match error {
+            AccessError::Tls(error) => error.into(),
+            AccessError::Passwords(error) => error.into(),
+        }
     }
 }

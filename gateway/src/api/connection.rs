@@ -83,6 +83,11 @@ impl Connection {
     ) -> Self {
         Self { stream, peer, end, _place: place }
     }
+
+    /// Who is at the other end.
+    pub(super) const fn peer(&self) -> &Peer {
+        &self.peer
+    }
 }
 
 /// Ends when a certificate does, or when others than `trust` prove agents: what was revoked must not stay connected.

@@ -9,12 +9,14 @@
 mod access;
 mod advice;
 mod benefit;
+mod buckets;
 mod connection;
 mod grpc;
 mod http;
 mod listener;
 mod metrics;
 mod owners;
+mod passwords;
 mod refusals;
 mod reports;
 #[cfg(test)]
@@ -26,14 +28,15 @@ use std::time::Duration;
 
 use spand_proto::start::Mode;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use crate::publisher::Published;
 use crate::store::StoreMeasures;
 
-pub use self::access::Access;
+pub use self::access::{Access, AccessError};
 use self::listener::{Expected, Listener};
 use self::metrics::{ApiMeasures, Metrics};
+pub use self::passwords::{PasswordsError, line as password_line};
 use self::refusals::Refusals;
 use self::reports::Reports;
 
@@ -93,6 +96,8 @@ struct Shared {
     live: Arc<Semaphore>,
 }
 
+/// How often files that may change are looked at.
+const LOOK: Duration = Duration::from_secs(5);
 /// Further lists wait for a place, at most as long as a request may take.
 const LISTS: usize = 4;
 
@@ -107,11 +112,20 @@ impl Api {
         let refusals = Refusals::new();
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
-        let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, access.tls());
+        let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, &access);
         let lists = Semaphore::new(LISTS);
         let live = Arc::new(Semaphore::new(config.live_streams.get().min(Semaphore::MAX_PERMITS)));
         Self {
             shared: Arc::new(Shared { config, access, refusals, published, reports, measures, metrics, lists, live }),
+        }
+    }
+
+    /// Keeps what is asked of those who connect in step with its files: looks every few seconds, and at once when told. Never
+    /// ends.
+    pub async fn keep_access(&self, told: &Notify) {
+        loop {
+            drop(tokio::time::timeout(LOOK, told.notified()).await);
+            self.shared.access.look();
         }
     }
 

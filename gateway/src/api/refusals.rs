@@ -30,6 +30,16 @@ pub(super) enum Reason {
     Timeout,
     /// It spoke for an address that is not its own.
     OtherAddress,
+    /// It showed no password.
+    NoPassword,
+    /// Its password is wrong.
+    Password,
+    /// Too many passwords came from it.
+    Attempts,
+    /// It asked by a name that is not the gateway's.
+    Host,
+    /// A page of another site asked.
+    Site,
 }
 
 /// What is told of a peer once.
@@ -121,6 +131,11 @@ impl Reason {
             Self::Tls => "tls",
             Self::Timeout => "timeout",
             Self::OtherAddress => "other_address",
+            Self::NoPassword => "no_password",
+            Self::Password => "password",
+            Self::Attempts => "attempts",
+            Self::Host => "host",
+            Self::Site => "site",
         }
     }
 

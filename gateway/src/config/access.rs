@@ -1,4 +1,4 @@
-//! The sections about who is let in: `[tls]` and `[agents]`.
+//! The sections about who is let in: `[tls]`, `[agents]` and `[admin]`.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -54,6 +54,23 @@ pub enum Identity {
     None,
 }
 
+/// `[admin]`: how people and scripts prove themselves at `api.http_listen`.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Admin {
+    /// Speak HTTPS, with the certificate of `[tls]`. Default off.
+    pub tls: bool,
+    /// File of names and password hashes; with it everyone must show one. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub passwords: Option<PathBuf>,
+    /// Let everyone in although other machines reach it. Default off.
+    pub open: bool,
+    /// Take passwords without TLS although other machines reach it. Default off.
+    pub plain_text: bool,
+    /// Names by which browsers may ask, beside addresses and names without a dot. Default none.
+    pub hosts: Vec<String>,
+}
+
 impl Tls {
     /// Makes relative paths start at `folder`.
     pub(super) fn anchor(&mut self, folder: &Path) {
@@ -101,6 +118,7 @@ impl Config {
                     .to_owned(),
             );
         }
+        self.check_people()?;
         let listen = self.api.grpc_listen.0;
         if tls.proves_agents() && self.agents.plain_text {
             return Err("agents.plain_text is on although tls.ca proves agents: remove one of them".to_owned());
@@ -109,6 +127,36 @@ impl Config {
             return Err(format!(
                 "api.grpc_listen {listen} is reached by other machines, and nothing proves who they are: name \
                  tls.certificate, tls.key and tls.ca, or say agents.plain_text = true where that network is trusted"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    fn check_people(&self) -> Result<(), String> {
+        let (admin, listen) = (&self.admin, self.api.http_listen.0);
+        if admin.tls && self.tls.certificate.is_none() {
+            return Err("admin.tls is on without a certificate: name tls.certificate and tls.key".to_owned());
+        }
+        if admin.open && admin.passwords.is_some() {
+            return Err(
+                "admin.open lets everyone in although admin.passwords asks for one: remove one of them".to_owned()
+            );
+        }
+        if !is_reached_by_others(listen) {
+            return Ok(());
+        }
+        if admin.passwords.is_none() && !admin.open {
+            return Err(format!(
+                "api.http_listen {listen} is reached by other machines, and nobody has to prove anything there: name \
+                 admin.passwords, or say admin.open = true where all of them may see everything"
+            ));
+        }
+        if admin.passwords.is_some() && !admin.tls && !admin.plain_text {
+            return Err(format!(
+                "api.http_listen {listen} would take passwords that others on the way can read: say admin.tls = true, or \
+                 admin.plain_text = true where that network is trusted"
             ));
         }
         Ok(())

@@ -20,7 +20,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use spand_proto::operator::{self, ConfigError, Log};
 
-pub use access::{Agents, Identity, Tls};
+pub use access::{Admin, Agents, Identity, Tls};
 pub use convert::EngineOptions;
 pub use engine::Engine;
 pub use listen::{Listen, NotAListenAddress};
@@ -54,6 +54,8 @@ pub struct Config {
     pub tls: Tls,
     /// How agents prove themselves.
     pub agents: Agents,
+    /// How people and scripts prove themselves.
+    pub admin: Admin,
     /// What survives a restart.
     pub store: Store,
     /// What is logged.
@@ -86,6 +88,9 @@ impl Config {
             *library = folder.join(&*library);
         }
         self.tls.anchor(folder);
+        if let Some(passwords) = &mut self.admin.passwords {
+            *passwords = folder.join(&*passwords);
+        }
         self.store.directory = folder.join(&self.store.directory);
     }
 }

@@ -41,6 +41,7 @@ fn every_key() -> BTreeSet<String> {
             pf_ring_cluster: Some(1),
             ..Capture::default()
         },
+        admin: Admin { passwords: Some(PathBuf::from("passwords")), ..Admin::default() },
         tls: Tls {
             certificate: Some(PathBuf::from("tls/gateway.pem")),
             key: Some(PathBuf::from("tls/gateway.key")),
@@ -116,7 +117,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
 fn values_that_contradict_each_other_are_refused() {
     for (text, expected) in [
         ("[api]\nhttp_listen = \"127.0.0.1:7400\"", "same port"),
-        ("[api]\nhttp_listen = \"0.0.0.0:7400\"", "same port"),
+        ("[api]\nhttp_listen = \"0.0.0.0:7400\"\n[admin]\nopen = true", "same port"),
         ("[capture]\ninterfaces = [\"a\", \"a\"]", "names a twice"),
         ("[capture]\nsnap_length_bytes = 60", "snap_length_bytes is 60"),
         ("[capture]\nbuffer_mib = 4096", "buffer_mib is 4096"),
@@ -139,6 +140,13 @@ fn values_that_contradict_each_other_are_refused() {
         ),
         ("[api]\ngrpc_listen = \"192.0.2.1:7400\"", "api.grpc_listen 192.0.2.1:7400 is reached by other machines"),
         ("[api]\ngrpc_listen = \"[::]:7400\"", "or say agents.plain_text = true where that network is trusted"),
+        ("[admin]\ntls = true", "admin.tls is on without a certificate"),
+        ("[admin]\nopen = true\npasswords = \"p\"", "admin.open lets everyone in although"),
+        ("[api]\nhttp_listen = \"192.0.2.1:7480\"", "nobody has to prove anything there: name admin.passwords"),
+        (
+            "[api]\nhttp_listen = \"0.0.0.0:7480\"\n[admin]\npasswords = \"p\"",
+            "passwords that others on the way can read",
+        ),
         ("[agents]\nidentity = \"certificate\"", "but agents show none: name tls.ca"),
         (
             "[agents.addresses]\n\"web-1\" = [\"192.0.2.0/24\"]",
@@ -154,6 +162,9 @@ fn values_that_contradict_each_other_are_refused() {
         "[api]\ngrpc_listen = \"192.0.2.1:7400\"\n[agents]\nplain_text = true",
         "[api]\ngrpc_listen = \"[::]:7400\"\n[tls]\nkey = \"a\"\ncertificate = \"b\"\nca = \"c\"",
         "[api]\ngrpc_listen = \"127.9.9.9:7400\"",
+        "[api]\nhttp_listen = \"0.0.0.0:7480\"\n[admin]\nopen = true",
+        "[api]\nhttp_listen = \"0.0.0.0:7480\"\n[admin]\npasswords = \"p\"\nplain_text = true",
+        "[tls]\nkey = \"a\"\ncertificate = \"b\"\n[admin]\npasswords = \"p\"\ntls = true",
     ] {
         Config::parse(text, Path::new("gateway.toml")).unwrap();
     }

@@ -63,14 +63,19 @@ struct Ignored {
     all: u64,
 }
 
-/// Asks for `path` where the gateway listens.
-pub(super) fn ask(listen: SocketAddr, path: &str) -> Answer {
+/// Where a listener is reached from this machine.
+fn reached(listen: SocketAddr) -> SocketAddr {
     let ip = match listen.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip => ip,
     };
-    let address = SocketAddr::new(ip, listen.port());
+    SocketAddr::new(ip, listen.port())
+}
+
+/// Asks for `path` where the gateway listens.
+pub(super) fn ask(listen: SocketAddr, path: &str) -> Answer {
+    let address = reached(listen);
     let Ok(stream) = TcpStream::connect_timeout(&address, PATIENCE) else { return Answer::Nobody };
     let refused = |why: String| Answer::Refused(why);
     match talk(stream, address, path) {
@@ -83,6 +88,14 @@ pub(super) fn ask(listen: SocketAddr, path: &str) -> Answer {
             Some((status, _)) => refused(format!("status {status}")),
             None => refused("it does not speak HTTP".to_owned()),
         },
+    }
+}
+
+/// What is known of a listener that asks for more than is known here: whether somebody is there.
+pub(super) fn unproven(listen: SocketAddr) -> Answer {
+    match TcpStream::connect_timeout(&reached(listen), PATIENCE) {
+        Ok(_) => Answer::Refused("[admin] asks for TLS or a password, which only you know".to_owned()),
+        Err(_) => Answer::Nobody,
     }
 }
 

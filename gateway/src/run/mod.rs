@@ -45,7 +45,6 @@ use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions};
 use crate::publisher::{Batch, MonotonicClock, Part, Published, Trend};
 use crate::store::{Change, SledStore, StoreWriter};
-use crate::tls::Tls;
 
 /// Longest wait of a capture thread without packets; also what a stop may take.
 const READ_TIMEOUT: Micros = Micros::from_millis(100);
@@ -57,7 +56,7 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
-    let tls = Tls::open(&config.tls)?.map(Arc::new);
+    let access = Access::open(config)?;
     let clock = MonotonicClock::from_wall_clock();
     let published = Published::new(config.publisher(), clock);
     let servers = Servers::bind(config)?;
@@ -67,7 +66,6 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     let queues = engines.iter().map(|_| FrameQueue::new(config.capture.queue_packets)).collect();
     let retry = Duration::from_secs(config.capture.retry_s.get());
     let captures = Arc::new(Captures::new(queues, partition, clock, retry, &config.capture.interfaces));
-    let access = Access::new(config, tls.clone())?;
     let stored = store.as_ref().map(|store| store.measures().clone());
     let api = Api::with_access(config.api(), access, published.clone(), stored);
     let workers = EngineThread::each(engines, &published, &captures, store.map(Arc::new).as_ref());
@@ -75,7 +73,7 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     let threads = Threads::start(workers, opened, captures)?;
     published.readiness().ready(Part::Engine);
 
-    let ended = servers.run(api, tls, &published, &thread_ended);
+    let ended = servers.run(api, &published, &thread_ended);
     threads.stop();
     ended
 }

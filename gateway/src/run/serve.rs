@@ -14,7 +14,6 @@ use tokio::task::JoinSet;
 use crate::api::Api;
 use crate::config::{Config, Listen};
 use crate::publisher::Published;
-use crate::tls::Tls;
 
 /// Requests that are being answered at a stop may take this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
@@ -39,15 +38,9 @@ impl Servers {
     }
 
     /// Answers until a signal comes (`Ok`), or something ends that should not.
-    pub(super) fn run(
-        self,
-        api: Api,
-        tls: Option<Arc<Tls>>,
-        published: &Published,
-        thread_ended: &Notify,
-    ) -> Result<(), Failure> {
+    pub(super) fn run(self, api: Api, published: &Published, thread_ended: &Notify) -> Result<(), Failure> {
         let Self { runtime, grpc, http } = self;
-        let ended = runtime.block_on(serve(grpc, http, (api, tls), published, thread_ended));
+        let ended = runtime.block_on(serve(grpc, http, api, published, thread_ended));
         runtime.shutdown_timeout(LAST_ANSWERS);
         ended
     }
@@ -56,7 +49,7 @@ impl Servers {
 async fn serve(
     grpc: TcpListener,
     http: TcpListener,
-    (api, tls): (Api, Option<Arc<Tls>>),
+    api: Api,
     published: &Published,
     thread_ended: &Notify,
 ) -> Result<(), Failure> {
@@ -74,13 +67,12 @@ async fn serve(
     let grpc_api = api.clone();
     let grpc_stopped = stopped.clone();
     tasks.spawn(async move { grpc_api.serve_grpc(grpc, grpc_stopped).await });
-    tasks.spawn(async move { api.serve_http(http, stopped).await });
+    let http_api = api.clone();
+    tasks.spawn(async move { http_api.serve_http(http, stopped).await });
 
     let reload = Arc::new(Notify::new());
-    if let Some(tls) = tls {
-        let told = Arc::clone(&reload);
-        tasks.spawn(async move { tls.keep(&told).await });
-    }
+    let told = Arc::clone(&reload);
+    tasks.spawn(async move { api.keep_access(&told).await });
 
     let ended = tokio::select! {
         signal = signals.wait(&reload) => {
@@ -144,7 +136,7 @@ impl Signals {
                 _ = self.terminate.recv() => return "SIGTERM",
                 _ = self.interrupt.recv() => return "SIGINT",
                 _ = self.hang_up.recv() => {
-                    tracing::info!("SIGHUP: looking at the TLS files");
+                    tracing::info!("SIGHUP: looking at the files of [tls] and at admin.passwords");
                     reload.notify_one();
                 }
             }

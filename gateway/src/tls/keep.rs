@@ -2,17 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 
 use super::credentials::Credentials;
 use super::files::{Files, TlsError};
 use crate::config;
-
-/// How often the files are looked at.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// TLS that is in force, and the files it comes from.
 #[derive(Debug)]
@@ -63,14 +59,6 @@ impl Tls {
     /// What is counted.
     pub const fn measures(&self) -> &TlsMeasures {
         &self.measures
-    }
-
-    /// Looks at the files every few seconds, and at once when told. Never ends.
-    pub async fn keep(&self, told: &Notify) {
-        loop {
-            drop(tokio::time::timeout(LOOK, told.notified()).await);
-            self.look();
-        }
     }
 
     /// Looks at the files; what changed comes into force, or is said to be broken, once.

@@ -3,14 +3,12 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use spand_core::event::Event;
 use spand_gateway::api::{Access, Api};
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{Batch, MonotonicClock, PacketClock, Part, Published};
-use spand_gateway::tls::Tls;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::units::{Bytes, Micros, Window};
 use spand_proto::v1;
@@ -39,8 +37,8 @@ pub struct Stage {
     pub folder: TempDir,
     /// What proves agents.
     pub authority: Authority,
-    /// Its TLS.
-    pub tls: Option<Arc<Tls>>,
+    /// What it asks of those who connect.
+    pub access: Access,
     /// What is published.
     pub published: Published,
     /// Where agents connect.
@@ -97,15 +95,15 @@ impl Setup {
         for part in Part::ALL {
             published.readiness().ready(part);
         }
-        let tls = Tls::open(&config.tls)?.map(Arc::new);
-        let api = Api::with_access(config.api(), Access::new(&config, tls.clone())?, published.clone(), None);
+        let access = Access::open(&config)?;
+        let api = Api::with_access(config.api(), access.clone(), published.clone(), None);
         let (grpc, http) = (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
         let (grpc_address, http_address) = (grpc.local_addr()?, http.local_addr()?);
         let (stop, stopped) = watch::channel(false);
         let (also, also_stopped) = (api.clone(), stopped.clone());
         tokio::spawn(async move { also.serve_grpc(grpc, also_stopped).await });
         tokio::spawn(async move { api.serve_http(http, stopped).await });
-        Ok(Stage { folder, authority, tls, published, grpc: grpc_address, http: http_address, stop })
+        Ok(Stage { folder, authority, access, published, grpc: grpc_address, http: http_address, stop })
     }
 }
 
@@ -118,9 +116,7 @@ impl Stage {
     /// Replaces a file of its configuration, and has it look.
     pub fn replace(&self, name: &str, text: &str) -> Result<()> {
         fs::write(self.path().join(name), text)?;
-        if let Some(tls) = &self.tls {
-            tls.look();
-        }
+        self.access.look();
         Ok(())
     }
 

@@ -85,7 +85,7 @@ impl GatewaySetup {
     pub(super) fn toml(&self) -> String {
         format!(
             "[capture]\ninterfaces = [\"{MIRROR_DEVICE}\"]\n\n[traffic]\ninternal = {}\n\n[api]\ngrpc_listen = \
-             \"{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nhttp_listen = \"{GATEWAY_MANAGEMENT}:{HTTP_PORT}\"\n\n[agents]\nplain_text = true\n\n[store]\n\
+             \"{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nhttp_listen = \"{GATEWAY_MANAGEMENT}:{HTTP_PORT}\"\n\n[agents]\nplain_text = true\n\n[admin]\nopen = true\n\n[store]\n\
              directory = \"store\"\n",
             list(&self.internal)
         )

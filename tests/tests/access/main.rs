@@ -4,4 +4,5 @@
 
 mod addresses;
 mod guide;
+mod people;
 mod tls;

@@ -175,7 +175,7 @@ async fn new_files_come_into_force_and_broken_ones_do_not() {
     let (certificate, key) = renewed.write(stage.path(), "renewed").unwrap();
     std::fs::rename(key, stage.path().join("gateway.key")).unwrap();
     std::fs::rename(certificate, stage.path().join("gateway.pem")).unwrap();
-    stage.tls.as_ref().unwrap().look();
+    stage.access.look();
     stage.answers(Some(&old)).await.unwrap();
 
     // Another authority: who was proven by the old one has to go.

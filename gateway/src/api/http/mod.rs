@@ -8,6 +8,7 @@ mod benefit;
 mod dashboard;
 mod documents;
 mod events;
+mod guard;
 mod health;
 mod history;
 mod live;
@@ -18,29 +19,43 @@ mod services;
 mod traffic;
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
+use axum::http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, REFERRER_POLICY,
+    X_CONTENT_TYPE_OPTIONS,
+};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::problem::Problem;
-use super::connection::Connection;
+use super::connection::{Connection, Peer};
 use super::listener::Listener;
 use super::{Api, stopped};
 
 /// Largest body that is read and thrown away, so that the connection can go on. A larger one is refused.
 const MAX_BODY_BYTES: usize = 4 << 10;
+/// What every answer tells a browser; the dashboard's files say more of what they need.
+const CAREFUL: [(HeaderName, &str); 5] = [
+    (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (CACHE_CONTROL, "no-store"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
 /// Longest life of a connection; a client that reads slowly or keeps one open comes back.
 const CONNECTION_AGE: Duration = Duration::from_secs(300);
 /// Time between two looks at what the API itself refused.
@@ -74,7 +89,13 @@ pub(super) async fn serve(api: Api, mut listener: Listener, stop: watch::Receive
 async fn converse(connection: Connection, router: Router, head_timeout: Duration) {
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(head_timeout).max_headers(64);
-    let conversation = http.serve_connection(TokioIo::new(connection), TowerToHyperService::new(router));
+    let peer = connection.peer().clone();
+    let router = TowerToHyperService::new(router);
+    let answer = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        router.call(request)
+    });
+    let conversation = http.serve_connection(TokioIo::new(connection), answer);
     // An error is the client's: it went away, was too slow, or spoke no HTTP and was told so.
     drop(tokio::time::timeout(CONNECTION_AGE, conversation).await);
 }
@@ -107,7 +128,13 @@ async fn around(State(api): State<Api>, request: Request, next: Next) -> Respons
     let began = Instant::now();
     let endpoint = endpoint(request.uri().path());
     let timeout = api.shared.config.request_timeout;
+    let peer = request.extensions().get().map_or(IpAddr::from([0; 4]), |peer: &Peer| peer.address);
+    // A request may not be held while a password is checked: its body is not for two threads.
+    let (uri, headers) = (request.uri().clone(), request.headers().clone());
     let answer = async {
+        if let Some(refusal) = guard::refusal(&api, peer, uri.path(), &headers).await {
+            return Ok(refusal);
+        }
         let request = without_body(request).await?;
         Ok::<_, Problem>(next.run(request).await)
     };
@@ -118,8 +145,11 @@ async fn around(State(api): State<Api>, request: Request, next: Next) -> Respons
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the answer took too long: ask for less").into_response()
         }
     };
-    if response.status() == StatusCode::PAYLOAD_TOO_LARGE {
-        // The rest of the body would be taken for the next request.
+    for (name, value) in CAREFUL {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    if matches!(response.status().as_u16(), 401 | 403 | 413 | 421 | 429) {
+        // The rest of the body would be taken for the next request, and who is refused need not stay.
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     api.shared.measures.answered("http", endpoint, response.status().as_str(), began.elapsed());

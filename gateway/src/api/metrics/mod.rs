@@ -8,20 +8,19 @@ mod scrape;
 mod state;
 
 use std::fmt;
-use std::sync::Arc;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 pub(super) use self::own::{ApiLabel, ApiMeasures};
-use self::state::{EngineState, PublishedState, StoreState, TlsState};
+use self::state::{AccessState, EngineState, PublishedState, StoreState};
+use super::access::Access;
 use super::benefit::BenefitMeasures;
 use super::refusals::Refusals;
 use super::reports::{ReportMeasures, Reports};
 use crate::publisher::Published;
 use crate::store::StoreMeasures;
-use crate::tls::Tls;
 
 /// The exposition's media type.
 pub(super) const CONTENT_TYPE_TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -38,7 +37,7 @@ impl Metrics {
         store: Option<StoreMeasures>,
         (api, refusals): (&ApiMeasures, &Refusals),
         reports: &Reports,
-        tls: Option<&Arc<Tls>>,
+        access: &Access,
     ) -> Self {
         let mut all = Register(Registry::with_prefix("spand"));
         let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -51,7 +50,7 @@ impl Metrics {
         all.api(api);
         let help = "Peers that were not let in and what was not allowed to them, by reason";
         all.add("api_refused", help, refusals.counts().clone());
-        all.0.register_collector(Box::new(TlsState(tls.cloned())));
+        all.0.register_collector(Box::new(AccessState(access.clone())));
         all.reports(reports.measures());
         all.benefit(reports.benefit().measures());
         Self { registry: all.0 }

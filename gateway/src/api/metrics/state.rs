@@ -9,6 +9,7 @@ use spand_core::counters::Ignored;
 use spand_proto::operator::lines_left_out;
 
 use super::scrape::Scrape;
+use crate::api::access::Access;
 use crate::publisher::{CaptureStatus, Part, Published};
 use crate::store::StoreMeasures;
 use crate::tls::Tls;
@@ -147,14 +148,14 @@ impl Collector for StoreState {
     }
 }
 
-/// TLS; no ends and only zeros where there is none.
+/// TLS and passwords; no ends and only zeros where there are none.
 #[derive(Debug)]
-pub(super) struct TlsState(pub(super) Option<Arc<Tls>>);
+pub(super) struct AccessState(pub(super) Access);
 
-impl Collector for TlsState {
+impl Collector for AccessState {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut scrape = Scrape(encoder);
-        let in_force = self.0.as_ref().map(|tls| Arc::clone(&tls.in_force().borrow()));
+        let in_force = self.0.tls().map(|tls| Arc::clone(&tls.in_force().borrow()));
         let ends = in_force.iter().flat_map(|tls| {
             let own = ("certificate", Some(tls.certificate.not_after_unix_s));
             [own, ("ca", tls.ca_not_after_unix_s)]
@@ -162,10 +163,12 @@ impl Collector for TlsState {
         let ends =
             ends.filter_map(|(file, end)| Some(([("file", file.to_owned())], u64::try_from(end?).unwrap_or_default())));
         scrape.gauges("tls_not_after_seconds", "Unix time at which a certificate in force ends", ends)?;
-        let of = |count: fn(&Tls) -> u64| self.0.as_ref().map_or(0, |tls| count(tls));
+        let of = |count: fn(&Tls) -> u64| self.0.tls().map_or(0, |tls| count(tls));
         let reloads = of(|tls| tls.measures().reloads());
         scrape.counter("tls_reloads", "Times changed TLS files came into force", reloads)?;
         let failures = of(|tls| tls.measures().failures());
-        scrape.counter("tls_reload_failures", "Times changed TLS files could not be used", failures)
+        scrape.counter("tls_reload_failures", "Times changed TLS files could not be used", failures)?;
+        let failures = self.0.passwords().map_or(0, |passwords| passwords.failures());
+        scrape.counter("passwords_reload_failures", "Times a changed file of passwords could not be used", failures)
     }
 }

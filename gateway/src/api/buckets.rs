@@ -1,0 +1,97 @@
+//! How often each peer may do something: token buckets by address, in a table with a limit.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+
+/// Token buckets by address.
+#[derive(Debug)]
+pub(super) struct Buckets {
+    per_s: f64,
+    burst: f64,
+    peers: Mutex<HashMap<IpAddr, Bucket>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: f64,
+    at: Instant,
+}
+
+/// Peers that are told apart. Those with a full bucket are forgotten first, which changes nothing for them.
+const MAX_PEERS: usize = 16_384;
+
+impl Buckets {
+    /// So many a second for each peer, and so many at once after a pause.
+    pub(super) fn new(per_s: f64, burst: NonZeroU32) -> Self {
+        Self { per_s, burst: f64::from(burst.get()), peers: Mutex::default() }
+    }
+
+    /// Whether a peer may now; if so, it did.
+    pub(super) fn take(&self, peer: IpAddr) -> bool {
+        self.take_at(key(peer), Instant::now())
+    }
+
+    fn take_at(&self, peer: IpAddr, now: Instant) -> bool {
+        let mut peers = self.peers.lock();
+        if !peers.contains_key(&peer) && peers.len() >= MAX_PEERS {
+            peers.retain(|_, bucket| self.filled(*bucket, now) < self.burst);
+            if peers.len() >= MAX_PEERS {
+                // So many that are all busy share what is left: none.
+                return false;
+            }
+        }
+        let bucket = peers.entry(peer).or_insert(Bucket { tokens: self.burst, at: now });
+        let tokens = self.filled(*bucket, now);
+        let may = tokens >= 1.0;
+        *bucket = Bucket { tokens: if may { tokens - 1.0 } else { tokens }, at: now };
+        may
+    }
+
+    fn filled(&self, bucket: Bucket, now: Instant) -> f64 {
+        (bucket.tokens + now.duration_since(bucket.at).as_secs_f64() * self.per_s).min(self.burst)
+    }
+}
+
+/// What counts as one peer: an IPv4 address, an IPv6 /64, in which one machine may have as many addresses as it likes.
+pub(super) fn key(peer: IpAddr) -> IpAddr {
+    match peer.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_peer_gets_its_burst_then_its_rate_and_others_are_not_asked() {
+        let buckets = Buckets::new(2.0, NonZeroU32::new(3).unwrap());
+        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
+        let begin = Instant::now();
+        assert_eq!((0..5).filter(|_| buckets.take_at(one, begin)).count(), 3);
+        assert!(buckets.take_at(other, begin));
+        let later = begin + Duration::from_secs(1);
+        assert_eq!((0..5).filter(|_| buckets.take_at(one, later)).count(), 2);
+        assert_eq!((0..9).filter(|_| buckets.take_at(one, later + Duration::from_secs(60))).count(), 3);
+        assert_eq!(key("2001:db8::1".parse().unwrap()), key("2001:db8::2:0:0:1".parse().unwrap()));
+        assert_ne!(key("2001:db8::1".parse().unwrap()), key("2001:db8:0:1::1".parse().unwrap()));
+    }
+
+    #[test]
+    fn the_table_has_a_limit_and_forgets_the_idle() {
+        let buckets = Buckets::new(1.0, NonZeroU32::new(2).unwrap());
+        let begin = Instant::now();
+        let peer = |n: usize| IpAddr::from((n as u128).to_be_bytes());
+        let let_in = (0..MAX_PEERS + 10).filter(|&n| buckets.take_at(peer(n), begin)).count();
+        assert_eq!((let_in, buckets.peers.lock().len()), (MAX_PEERS, MAX_PEERS));
+        assert!(buckets.take_at(peer(MAX_PEERS + 10), begin + Duration::from_secs(2)));
+        assert_eq!(buckets.peers.lock().len(), 1);
+    }
+}

@@ -1,0 +1,127 @@
+//! Who may ask over HTTP: requests that a foreign page had a browser send, and those without the right password, are
+//! refused before anything is looked up.
+
+use std::net::IpAddr;
+
+use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::{StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+
+use super::problem::{Problem, quote};
+use crate::api::Api;
+use crate::api::passwords::Verdict;
+use crate::api::refusals::Reason;
+
+/// Answers that are open: whether the process lives and works, for supervisors that know no password.
+const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+
+/// The refusal, where there is one.
+pub(super) async fn refusal(api: &Api, peer: IpAddr, path: &str, headers: &HeaderMap) -> Option<Response> {
+    let access = &api.shared.access;
+    let refused = |reason, status, why: &str| {
+        api.shared.refusals.refuse("http", reason, peer, why);
+        Problem::new(status, why.to_owned()).into_response()
+    };
+    if is_cross_site(headers) {
+        let why = "a page of another site asked: nothing here is for other sites";
+        return Some(refused(Reason::Site, StatusCode::FORBIDDEN, why));
+    }
+    let Some(passwords) = access.passwords() else {
+        // A name that an attacker's server gives to this address would make a page of that server ours (DNS rebinding).
+        // Where a password is asked for, browsers keep it to the name that it was given to.
+        let foreign = headers.get(HOST).and_then(|host| foreign_name(host, access.hosts()));
+        return foreign.map(|name| {
+            let why = format!(
+                "this gateway is not called `{}`: use its address, or add the name to admin.hosts",
+                quote(&name)
+            );
+            refused(Reason::Host, StatusCode::MISDIRECTED_REQUEST, &why)
+        });
+    };
+    if OPEN.contains(&path) {
+        return None;
+    }
+    let shown = headers.get(AUTHORIZATION).and_then(credentials);
+    let (reason, why) = match shown {
+        None => (Reason::NoPassword, "a name and a password are asked for"),
+        Some((name, password)) => match passwords.check(&name, &password, peer).await {
+            Verdict::Right => return None,
+            Verdict::Wrong => (Reason::Password, "this name and password do not go together"),
+            Verdict::TooMany => {
+                let why = "too many passwords were tried from there: wait a minute";
+                return Some(refused(Reason::Attempts, StatusCode::TOO_MANY_REQUESTS, why));
+            }
+        },
+    };
+    let mut response = refused(reason, StatusCode::UNAUTHORIZED, why);
+    let challenge = HeaderValue::from_static("Basic realm=\"spand\", charset=\"UTF-8\"");
+    response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    Some(response)
+}
+
+/// Whether a browser says that another site's page asked (Fetch Metadata), or names it (RFC 6454). Following a link here is
+/// no such request.
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    let is = |name: &'static str, value: &str| {
+        headers.get(HeaderName::from_static(name)).is_some_and(|found| found.as_bytes() == value.as_bytes())
+    };
+    let foreign_origin = headers.get(ORIGIN).is_some_and(|origin| {
+        let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+        let host = headers.get(HOST).and_then(|host| host.to_str().ok());
+        origin.is_none_or(|(_, origin)| host.is_none_or(|host| !host.eq_ignore_ascii_case(origin)))
+    });
+    foreign_origin || (is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate"))
+}
+
+/// The host name, where it is one that this gateway may not have: an address, `localhost` and names without a dot, which no
+/// server outside can give out, are always its own.
+fn foreign_name(host: &HeaderValue, own: &[String]) -> Option<String> {
+    let uri: Option<Uri> = host.to_str().ok().and_then(|host| format!("http://{host}/").parse().ok());
+    let Some(name) = uri.as_ref().and_then(Uri::host) else { return Some("?".to_owned()) };
+    let name = name.trim_end_matches('.');
+    let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let is_own = is_address || !name.contains('.') || own.iter().any(|own| own.eq_ignore_ascii_case(name));
+    (!is_own).then(|| name.to_owned())
+}
+
+/// Name and password (RFC 7617).
+fn credentials(header: &HeaderValue) -> Option<(String, String)> {
+    let (scheme, rest) = header.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(BASE64_STANDARD.decode(rest.trim()).ok()?).ok()?;
+    let (name, password) = text.split_once(':')?;
+    Some((name.to_owned(), password.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_others_could_give_are_foreign() {
+        let own = ["Gateway.example.org".to_owned()];
+        let foreign = |host: &str| foreign_name(&HeaderValue::from_str(host).unwrap(), &own);
+        for host in
+            ["127.0.0.1:7480", "[::1]:7480", "localhost", "gateway:7480", "gateway.example.org:7480", "192.0.2.1"]
+        {
+            assert_eq!(foreign(host), None, "{host}");
+        }
+        for host in ["evil.example", "evil.example:7480", "127.0.0.1.evil.example", "x@evil.example", "", "a b"] {
+            assert!(foreign(host).is_some(), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_have_a_password_with_colons() {
+        let of = |text: &str| credentials(&HeaderValue::from_str(text).unwrap());
+        assert_eq!(of("Basic YTpiOmM="), Some(("a".to_owned(), "b:c".to_owned())));
+        assert_eq!(of("basic  YTpi"), Some(("a".to_owned(), "b".to_owned())));
+        for text in ["Bearer YTpi", "Basic", "Basic ???", "Basic YWI=", "Basic gIA6gIA="] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
+}
