@@ -153,6 +153,54 @@ fn every_packet_comes_once_in_order_and_with_its_time() {
     });
 }
 
+/// A TCP segment of a connection, from its one end or the other.
+fn segment(connection: u8, back: bool) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x08, 0x00];
+    frame.extend([0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+    let (near, far) = ([10, 0, 0, 1], [192, 0, 2, connection]);
+    let ports = [[0x9c, connection], [0x01, 0xbb]];
+    let ((from, to), (from_port, to_port)) =
+        if back { ((far, near), (ports[1], ports[0])) } else { ((near, far), (ports[0], ports[1])) };
+    frame.extend([from, to].concat());
+    frame.extend([from_port, to_port].concat());
+    frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 0xff, 0xff, 0, 0, 0, 0]);
+    frame.resize(60, 0);
+    frame
+}
+
+#[test]
+fn captures_of_one_group_share_the_connections_out() {
+    on_a_pair(|| {
+        let options = LiveOptions { group: Some(7), ..far() };
+        let mut readers = [open(&options), open(&options)];
+        let mut sender = Sender::new();
+        for _ in 0..3 {
+            for connection in 0..100 {
+                sender.send(&segment(connection, false));
+                sender.send(&segment(connection, true));
+            }
+        }
+        // Which connections came to each: by the address outside, whichever way it went.
+        let connections = readers.each_mut().map(|reader| {
+            let seen = take(reader, 0);
+            let connection = |seen: Seen| if seen.data[26] == 192 { seen.data[29] } else { seen.data[33] };
+            seen.into_iter().map(connection).map(u32::from).collect::<Vec<_>>()
+        });
+        let times = |reader: &[u32], connection| reader.iter().filter(|seen| **seen == connection).count();
+        for connection in 0..100 {
+            let times = connections.each_ref().map(|reader| times(reader, connection));
+            assert!(times == [6, 0] || times == [0, 6], "connection {connection}: {times:?}");
+        }
+        assert!(connections.iter().all(|reader| reader.len() > 100), "each has its part");
+        let refused = LiveCapture::open(&LiveOptions { backend: Some(Backend::Libpcap), ..options }).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the capture backend libpcap cannot read far: it cannot be shared out among several readers; \
+             the backend af_packet can"
+        );
+    });
+}
+
 #[test]
 fn tags_that_the_kernel_took_out_are_in_the_frame_again() {
     const CUSTOMER: [u8; 4] = [0x81, 0x00, 0x60, 0x05];

@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use super::{Config, Engine};
+use super::{CaptureBackend, Config, Engine};
 
 /// Interfaces one gateway reads; each costs a thread and a kernel buffer.
 const MAX_INTERFACES: usize = 16;
+/// Readers of one interface; each costs a thread and a kernel buffer.
+const MAX_READERS: u16 = 16;
 /// Largest snap length libpcap takes.
 const MAX_SNAP_LENGTH_BYTES: u32 = 262_144;
 /// Shortest one that holds Ethernet, a VLAN tag, IPv6 and TCP with all options.
@@ -70,6 +72,15 @@ impl Config {
             if !seen.insert(name) {
                 return Err(format!("capture.interfaces names {name} twice: each packet would count double"));
             }
+        }
+        let readers = capture.readers.get();
+        if readers > MAX_READERS {
+            return Err(format!("capture.readers is {readers}: at most {MAX_READERS} threads read an interface"));
+        }
+        if readers > 1 && matches!(capture.backend, CaptureBackend::Libpcap | CaptureBackend::PfRing) {
+            return Err(format!(
+                "capture.readers is {readers} and only the backend af_packet shares an interface out: choose it, or one reader"
+            ));
         }
         let snap = capture.snap_length_bytes.get();
         if !(MIN_SNAP_LENGTH_BYTES..=MAX_SNAP_LENGTH_BYTES).contains(&snap) {

@@ -3,7 +3,7 @@
 //! Every field is one key. Limits are types that cannot be zero, so a zero is refused with its line.
 
 use std::net::SocketAddr;
-use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
+use std::num::{NonZeroU16, NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -46,6 +46,8 @@ pub struct Capture {
     pub pf_ring_cluster: Option<u16>,
     /// How that cluster shares them out. Default `two_tuple`.
     pub pf_ring_cluster_type: PfRingClusterType,
+    /// Threads that read each interface, the connections shared out among them; only `af_packet`. Default 1.
+    pub readers: NonZeroU16,
     /// Packets between capture and engine before some are dropped (counted). Default 65,536.
     pub queue_packets: NonZeroUsize,
     /// Pause before an interface that vanished is tried again, in seconds. Default 2.
@@ -258,6 +260,7 @@ impl Default for Capture {
             pf_ring_library: None,
             pf_ring_cluster: None,
             pf_ring_cluster_type: PfRingClusterType::TwoTuple,
+            readers: NonZeroU16::MIN,
             queue_packets: const { NonZeroUsize::new(65_536).unwrap() },
             retry_s: const { NonZeroU64::new(2).unwrap() },
         }

@@ -1,9 +1,10 @@
-//! One thread per interface: reads packets, gives them the packet clock's time, and queues them.
+//! One thread per reader, of which an interface has one or several: reads packets, gives them the packet clock's time, and queues them.
 //!
 //! What the kernel has ready travels as one batch; a packet that comes alone travels at once. An interface that vanishes
 //! is a warning and is tried again until the gateway stops.
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -34,7 +35,10 @@ pub(super) struct Captures {
     pub(super) retry: Duration,
     /// Told when a thread ends, by whatever way: before a stop that is a fault.
     pub(super) thread_ended: Arc<Notify>,
+    /// One for each reader: those of an interface side by side.
     states: Mutex<Vec<InterfaceState>>,
+    /// Readers of each interface.
+    readers: NonZeroUsize,
 }
 
 /// One interface as its thread sees it.
@@ -58,19 +62,21 @@ impl Captures {
         clock: MonotonicClock,
         retry: Duration,
         interfaces: &[String],
+        readers: NonZeroUsize,
     ) -> Self {
         let state = |interface: &String| InterfaceState {
             status: CaptureStatus { interface: interface.clone(), ..CaptureStatus::default() },
             fault: None,
         };
-        let states = Mutex::new(interfaces.iter().map(state).collect());
+        let states = interfaces.iter().flat_map(|interface| (0..readers.get()).map(move |_| state(interface)));
+        let states = Mutex::new(states.collect());
         let stop = AtomicBool::new(false);
-        Self { queues, partition, clock, stop, retry, thread_ended: Arc::default(), states }
+        Self { queues, partition, clock, stop, retry, thread_ended: Arc::default(), states, readers }
     }
 
     /// Every interface, in the order of the configuration.
     pub(super) fn states(&self) -> Vec<InterfaceState> {
-        self.states.lock().clone()
+        self.states.lock().chunks(self.readers.get()).filter_map(together).collect()
     }
 
     /// To be dropped at the end of a thread, by whatever way it ends.
@@ -82,26 +88,29 @@ impl Captures {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Starts the thread of interface number `input`, already open as `live`.
+    /// Starts the thread of reader number `reader`, already open as `live`.
     pub(super) fn start(
         self: &Arc<Self>,
-        input: u32,
+        reader: u32,
         live: LiveCapture,
         options: LiveOptions,
     ) -> io::Result<JoinHandle<()>> {
+        let per_interface = u32::try_from(self.readers.get()).unwrap_or(u32::MAX);
+        let name = format!("capture-{reader}");
         let reader = Reader {
             shared: Arc::clone(self),
-            input,
+            number: reader,
+            input: reader / per_interface,
             options,
             clock: StampClock::new(self.clock),
-            batches: Distributor::new(self.queues.len()),
+            batches: Distributor::new(reader, self.queues.len()),
             dropped: 0,
             losses: 0,
             earlier: SourceStats::default(),
             backend: None,
         };
         let ended = self.ends_with();
-        thread::Builder::new().name(format!("capture-{input}")).spawn(move || {
+        thread::Builder::new().name(name).spawn(move || {
             reader.run(live);
             drop(ended);
         })
@@ -120,6 +129,9 @@ impl Drop for Ended {
 
 struct Reader {
     shared: Arc<Captures>,
+    /// Among all readers.
+    number: u32,
+    /// Its interface.
     input: u32,
     options: LiveOptions,
     clock: StampClock<MonotonicClock>,
@@ -240,7 +252,7 @@ impl Reader {
     fn report(&self, stats: SourceStats, fault: Option<String>) {
         let total = sum(self.earlier, stats);
         let mut states = self.shared.states.lock();
-        let Some(state) = usize::try_from(self.input).ok().and_then(|input| states.get_mut(input)) else { return };
+        let Some(state) = usize::try_from(self.number).ok().and_then(|number| states.get_mut(number)) else { return };
         state.status.backend = self.backend;
         state.status.received = total.received.unwrap_or(total.packets);
         state.status.dropped_kernel = total.dropped_by_kernel.unwrap_or(0);
@@ -254,6 +266,28 @@ impl Reader {
         state.status.losses = self.losses;
         state.fault = fault;
     }
+}
+
+/// One interface as all its readers see it: what each counts for itself is added up; what the kernel counts for the interface
+/// or the host, all of them read.
+fn together(readers: &[InterfaceState]) -> Option<InterfaceState> {
+    let (first, others) = readers.split_first()?;
+    let mut all = first.clone();
+    for InterfaceState { status, fault } in others {
+        let total = &mut all.status;
+        total.received += status.received;
+        total.dropped_kernel += status.dropped_kernel;
+        total.dropped_queue += status.dropped_queue;
+        total.ring_freezes += status.ring_freezes;
+        total.losses += status.losses;
+        total.dropped_interface = total.dropped_interface.max(status.dropped_interface);
+        total.dropped_backlog = total.dropped_backlog.max(status.dropped_backlog);
+        total.interface_rx_dropped = total.interface_rx_dropped.max(status.interface_rx_dropped);
+        total.interface_rx_missed = total.interface_rx_missed.max(status.interface_rx_missed);
+        total.interface_rx_fifo = total.interface_rx_fifo.max(status.interface_rx_fifo);
+        all.fault = all.fault.or_else(|| fault.clone());
+    }
+    Some(all)
 }
 
 /// Whether an interface is there and down.
@@ -279,5 +313,21 @@ fn sum(a: SourceStats, b: SourceStats) -> SourceStats {
         interface_rx_dropped: add(a.interface_rx_dropped, b.interface_rx_dropped),
         interface_rx_missed: add(a.interface_rx_missed, b.interface_rx_missed),
         interface_rx_fifo: add(a.interface_rx_fifo, b.interface_rx_fifo),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_of_an_interface_are_told_of_as_one() {
+        let state = |received, dropped_backlog, fault: Option<&str>| InterfaceState {
+            status: CaptureStatus { received, dropped_kernel: 1, dropped_backlog, ..CaptureStatus::default() },
+            fault: fault.map(str::to_owned),
+        };
+        let all = together(&[state(5, 3, None), state(7, 4, Some("gone"))]).unwrap();
+        assert_eq!((all.status.received, all.status.dropped_kernel), (12, 2));
+        assert_eq!((all.status.dropped_backlog, all.fault.as_deref()), (4, Some("gone")), "the host's is no one's own");
     }
 }

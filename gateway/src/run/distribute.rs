@@ -10,14 +10,15 @@ use super::queue::{FrameBatch, FrameQueue};
 #[derive(Debug)]
 pub(super) struct Distributor {
     batches: Vec<FrameBatch>,
+    reader: u32,
     /// Packets read since they were last handed over.
     waiting: usize,
 }
 
 impl Distributor {
-    /// Empty batches for so many engines.
-    pub(super) fn new(engines: usize) -> Self {
-        Self { batches: (0..engines).map(|_| FrameBatch::default()).collect(), waiting: 0 }
+    /// Empty batches of a reader for so many engines.
+    pub(super) fn new(reader: u32, engines: usize) -> Self {
+        Self { batches: (0..engines).map(|_| FrameBatch::default()).collect(), reader, waiting: 0 }
     }
 
     /// Packets that wait to be handed over.
@@ -44,6 +45,7 @@ impl Distributor {
         let waiting = self.batches.iter_mut().zip(queues).filter(|(batch, _)| batch.len() > 0);
         waiting.fold(0, |dropped, (batch, queue)| {
             batch.retime(&map);
+            batch.read_by(self.reader);
             dropped + queue.put(batch)
         })
     }

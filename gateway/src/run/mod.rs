@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! capture threads ─ FrameQueues ─► engine threads ─ Published ─► API tasks (tokio)
-//!  one per interface   bounded         │ changed networks
+//!  of each interface   bounded         │ changed networks
 //!                                      └─► store writer (a thread of its own)
 //! ```
 //!
@@ -65,7 +65,14 @@ pub fn run(config: &Config) -> Result<(), Failure> {
 
     let queues = engines.iter().map(|_| FrameQueue::new(config.capture.queue_packets)).collect();
     let retry = Duration::from_secs(config.capture.retry_s.get());
-    let captures = Arc::new(Captures::new(queues, partition, clock, retry, &config.capture.interfaces));
+    let captures = Arc::new(Captures::new(
+        queues,
+        partition,
+        clock,
+        retry,
+        &config.capture.interfaces,
+        config.capture.readers.into(),
+    ));
     let stored = store.as_ref().map(|store| store.measures().clone());
     let api = Api::with_access(config.api(), access, published.clone(), stored);
     let workers = EngineThread::each(engines, &published, &captures, store.map(Arc::new).as_ref());
@@ -154,16 +161,21 @@ fn refill(
     aged
 }
 
-/// Opens every interface.
+/// Opens every interface, as often as it has readers.
 fn open(capture: &Capture) -> Result<Vec<(LiveCapture, LiveOptions)>, Failure> {
+    let readers = usize::from(capture.readers.get());
+    let shared = (0..).zip(live_options(capture)).flat_map(|(interface, options)| {
+        let group = (readers > 1).then(|| group(interface));
+        std::iter::repeat_n(LiveOptions { group, ..options }, readers)
+    });
     let open = |options: LiveOptions| {
         let live = LiveCapture::open(&options).map_err(|error| cannot_capture(&error))?;
         Ok((live, options))
     };
-    live_options(capture).map(open).collect()
+    shared.map(open).collect()
 }
 
-/// How each interface is captured from.
+/// How each interface is captured from by one reader.
 pub(crate) fn live_options(capture: &Capture) -> impl Iterator<Item = LiveOptions> {
     capture.interfaces.iter().map(|interface| LiveOptions {
         interface: interface.clone(),
@@ -175,8 +187,17 @@ pub(crate) fn live_options(capture: &Capture) -> impl Iterator<Item = LiveOption
         immediate: capture.immediate,
         promiscuous: capture.promiscuous,
         read_timeout: READ_TIMEOUT,
+        group: None,
         pf_ring: capture.pf_ring(),
     })
+}
+
+/// The number under which an interface's readers share its packets out. Two gateways in one namespace must not have the same,
+/// and a reader that opens the interface again must.
+fn group(interface: u16) -> u16 {
+    const INTERFACES: u32 = 16;
+    let process = std::process::id() % (u32::from(u16::MAX) / INTERFACES);
+    u16::try_from(process * INTERFACES).unwrap_or_default() | interface
 }
 
 fn cannot_capture(error: &LiveError) -> Failure {
@@ -213,9 +234,9 @@ impl Threads {
             engines.push(engine.map_err(|error| cannot_start_a_thread(&error))?);
         }
         let mut captures = Vec::new();
-        for (input, (live, options)) in (0..).zip(opened) {
+        for (reader, (live, options)) in (0..).zip(opened) {
             tracing::info!(interface = %options.interface, backend = %live.backend(), "capturing");
-            captures.push(shared.start(input, live, options).map_err(|error| cannot_start_a_thread(&error))?);
+            captures.push(shared.start(reader, live, options).map_err(|error| cannot_start_a_thread(&error))?);
         }
         Ok(Self { shared, captures, engines })
     }

@@ -1,7 +1,7 @@
-//! Packets of several sources in order of time.
+//! Packets of several readers in order of time.
 //!
 //! Both directions of a link often come in on two interfaces, each read by its own thread. What waits is put in order
-//! before the engine sees it; one source alone keeps its order, whatever its times say.
+//! before the engine sees it; one reader alone keeps its order, whatever its times say.
 
 use spand_core::wire::Frame;
 use spand_proto::units::Timestamp;
@@ -22,7 +22,7 @@ struct Place {
 }
 
 impl Order {
-    /// The packets of `batches`, by time where they come from more than one source.
+    /// The packets of `batches`, by time where they come from more than one reader.
     pub(super) fn by_time<'a>(&'a mut self, batches: &'a [FrameBatch]) -> impl Iterator<Item = (Timestamp, Frame<'a>)> {
         self.places.clear();
         for (batch, frames) in batches.iter().enumerate() {
@@ -32,7 +32,7 @@ impl Order {
                 }
             }
         }
-        if several_sources(batches) {
+        if several_readers(batches) {
             // Stable: packets of one time keep the order in which they came.
             self.places.sort_by_key(|place| place.at);
         }
@@ -40,11 +40,8 @@ impl Order {
     }
 }
 
-fn several_sources(batches: &[FrameBatch]) -> bool {
-    let inputs = batches.iter().filter_map(|batch| batch.get(0)).map(|(_, frame)| frame.input);
-    let mut inputs = inputs.peekable();
-    let first = inputs.peek().copied();
-    inputs.any(|input| Some(input) != first)
+fn several_readers(batches: &[FrameBatch]) -> bool {
+    batches.windows(2).any(|two| matches!(two, [one, other] if one.reader() != other.reader()))
 }
 
 #[cfg(test)]
@@ -53,6 +50,7 @@ mod tests {
 
     fn batch(input: u32, times: &[u64]) -> FrameBatch {
         let mut batch = FrameBatch::default();
+        batch.read_by(input);
         for &at in times {
             batch.push(Timestamp(at), &Frame { link_type: 1, wire_len: 0, input, data: &[] });
         }
@@ -64,13 +62,13 @@ mod tests {
     }
 
     #[test]
-    fn two_sources_are_merged_by_time() {
+    fn two_readers_are_merged_by_time() {
         let merged = times(&[batch(0, &[1, 4]), batch(1, &[2, 4]), batch(0, &[5])]);
         assert_eq!(merged, [(1, 0), (2, 1), (4, 0), (4, 1), (5, 0)]);
     }
 
     #[test]
-    fn one_source_keeps_its_order() {
+    fn one_reader_keeps_its_order() {
         assert_eq!(times(&[batch(0, &[4, 1]), batch(0, &[3])]), [(4, 0), (1, 0), (3, 0)]);
     }
 }

@@ -21,6 +21,8 @@ const SPARE_BATCHES: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct FrameBatch {
     input: u32,
+    /// The reader that it comes from: its packets are in order.
+    reader: u32,
     bytes: Vec<u8>,
     frames: Vec<Placed>,
 }
@@ -49,6 +51,16 @@ impl FrameBatch {
         for frame in &mut self.frames {
             frame.at = map(frame.at);
         }
+    }
+
+    /// Says who read it.
+    pub(super) fn read_by(&mut self, reader: u32) {
+        self.reader = reader;
+    }
+
+    /// Who read it.
+    pub(super) fn reader(&self) -> u32 {
+        self.reader
     }
 
     pub(super) fn len(&self) -> usize {

@@ -78,7 +78,7 @@ fn bench() -> Bench {
     published.replace(engine.networks(START), |_| true, None);
     let queues = vec![FrameQueue::new(NonZeroUsize::new(1_000).unwrap())];
     let clock_of_capture = MonotonicClock::from_wall_clock();
-    let captures = Captures::new(queues, whole(), clock_of_capture, Duration::from_secs(1), &[]);
+    let captures = Captures::new(queues, whole(), clock_of_capture, Duration::from_secs(1), &[], NonZeroUsize::MIN);
     let captures = Arc::new(captures);
     let kept = Kept::default();
     let store = StoreWriter::start(kept.clone(), Duration::from_millis(10)).unwrap();
@@ -151,8 +151,8 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
     let mut subscription = published.subscribe(&[HOST]).unwrap();
     let queues = engines.iter().map(|_| FrameQueue::new(NonZeroUsize::new(1_000).unwrap())).collect();
     let (clock, second) = (MonotonicClock::from_wall_clock(), Duration::from_secs(1));
-    let captures = Arc::new(Captures::new(queues, partition, clock, second, &[]));
-    let mut distributor = Distributor::new(captures.queues.len());
+    let captures = Arc::new(Captures::new(queues, partition, clock, second, &[], NonZeroUsize::MIN));
+    let mut distributor = Distributor::new(0, captures.queues.len());
     for (n, remote) in remotes.iter().enumerate() {
         let mut data = syn();
         let IpAddr::V4(address) = remote else { panic!("{remote}") };

@@ -56,12 +56,21 @@ macro_rules! each {
 impl LiveCapture {
     /// Opens an interface. Packets are captured from here on, filtered from the first one.
     pub fn open(options: &LiveOptions) -> Result<Self, LiveError> {
+        if options.group.is_some()
+            && let Some(backend @ (Backend::Libpcap | Backend::PfRing)) = options.backend
+        {
+            let what = "it cannot be shared out among several readers".to_owned();
+            let (interface, way_out) = (options.interface.clone(), "the backend af_packet can");
+            return Err(LiveError::Unsupported { interface, backend, what, way_out });
+        }
         let reader = match options.backend {
             Some(Backend::Libpcap) => Reader::Libpcap(PcapCapture::open(options)?),
             Some(Backend::AfPacket) => open_ring(options)?,
             Some(Backend::PfRing) => open_pf_ring(options)?,
             None => match open_ring(options) {
-                Err(LiveError::Unsupported { .. }) => Reader::Libpcap(PcapCapture::open(options)?),
+                Err(LiveError::Unsupported { .. }) if options.group.is_none() => {
+                    Reader::Libpcap(PcapCapture::open(options)?)
+                }
                 opened => opened?,
             },
         };

@@ -100,6 +100,9 @@ pub struct LiveOptions {
     /// How long packets may gather in a block that is not full, and how long a call may find nothing. Whole
     /// milliseconds, at least one, at most a minute.
     pub read_timeout: Micros,
+    /// Shares the interface's packets out among all captures of one number in this network namespace, every packet of a
+    /// connection to the same (packet(7), `PACKET_FANOUT_HASH`); only the packet ring can. `None`: all of them come here.
+    pub group: Option<u16>,
     /// What PF_RING alone needs to know.
     pub pf_ring: PfRingOptions,
 }
@@ -118,6 +121,7 @@ impl LiveOptions {
             immediate: false,
             promiscuous: true,
             read_timeout: Micros::from_millis(10),
+            group: None,
             pf_ring: PfRingOptions::default(),
         }
     }

@@ -28,6 +28,9 @@ const TAG_ROOM_BYTES: c_int = 4;
 /// by the link's speed, 8 ms where it has none (`prb_calc_retire_blk_tmo`).
 const AT_ONCE_MS: u16 = 1;
 
+/// A filter of this one instruction takes nothing (`BPF_RET | BPF_K`).
+const TAKE_NOTHING: libc::sock_filter = libc::sock_filter { code: 0x06, jt: 0, jf: 0, k: 0 };
+
 /// A packet socket bound to an interface.
 #[derive(Debug)]
 pub(super) struct PacketSocket(OwnedFd);
@@ -69,11 +72,19 @@ pub(super) fn open(options: &LiveOptions, checked: Checked) -> Result<(PacketSoc
     socket.set(libc::PACKET_IGNORE_OUTGOING, &loopback).map_err(|error| refused("packets would come twice", error))?;
     socket.set(libc::PACKET_RX_RING, &request).map_err(|error| refused("no memory for capture.buffer_mib", error))?;
     let ring = Ring::map(socket.as_fd(), block_bytes, blocks).map_err(|error| refused("no mapped ring", error))?;
-    socket.attach(&filter::compile(options, link_type)?).map_err(|error| refused("no filter", error))?;
+    let filter = filter::compile(options, link_type)?;
+    // A socket joins a group only when it receives: what it received until then would be another's, too.
+    let first: &[libc::sock_filter] = if options.group.is_some() { &[TAKE_NOTHING] } else { &filter };
+    socket.attach(first).map_err(|error| refused("no filter", error))?;
     if options.promiscuous {
         socket.make_promiscuous(index).map_err(|error| refused("no promiscuous mode", error))?;
     }
     socket.bind(index, libc::ETH_P_ALL).map_err(|error| refused("no packets", error))?;
+    if let Some(group) = options.group {
+        let fanout = u32::from(group) | (libc::PACKET_FANOUT_HASH << 16);
+        socket.set(libc::PACKET_FANOUT, &fanout).map_err(|error| refused("it is not shared out", error))?;
+        socket.attach(&filter).map_err(|error| refused("no filter", error))?;
+    }
     match socket.take_error() {
         None => Ok((socket, ring, link_type)),
         Some(Errno::ENETDOWN) => Err(LiveError::Down { interface: interface.to_owned() }),
