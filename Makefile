@@ -11,7 +11,7 @@ CARGO ?= cargo
 
 .PHONY: help
 help: ## Say what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-12s %s\n", $$1, $$2 }'
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 .PHONY: demo
 demo: packages ## Real TCP over a real path: estimates against the kernel's truth, and what a host does with them
@@ -89,6 +89,15 @@ bench: packages ## Replay speed and memory on generated traces, beside a bare wa
 	for extreme in one-packet-flows one-flow every-network; do \
 		$(CARGO) bench -p spand-tests --bench replay_speed -- --extreme $$extreme --packets 2000000 --limit 100000 || exit 1; \
 	done
+
+.PHONY: bench-engines
+bench-engines: packages ## One engine against a bare loop, two against one, and tcptrace, on 10 M packets in memory
+	@./scripts/packages tcptrace
+	$(CARGO) bench -p spand-tests --bench engines -- $(ARGS)
+
+.PHONY: bench-day
+bench-day: packages ## A day of traffic: is the engine's memory what it was after the first hour
+	$(CARGO) bench -p spand-tests --bench day -- $(ARGS)
 
 .PHONY: capture-bench
 capture-bench: packages ## Packets a second that each capture backend takes, and what is lost where: ARGS="--seconds 60 --delay"

@@ -16,13 +16,13 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use clap::Parser;
 use ipnet::IpNet;
-use nix::time::{ClockId, clock_gettime};
 use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::Timestamp;
+use spand_tests::process::{resident_bytes, thread_time};
 use spand_tests::trace::extreme::{Extreme, write_extreme};
 use spand_tests::trace::{TraceConfig, write_trace};
 
@@ -156,18 +156,6 @@ fn best_of(runs: u32, mut run: impl FnMut() -> anyhow::Result<u64>) -> anyhow::R
         timing.best = timing.best.min(thread_time()?.saturating_sub(begun));
     }
     Ok(timing)
-}
-
-fn thread_time() -> anyhow::Result<Duration> {
-    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
-}
-
-/// What the process holds in memory.
-fn resident_bytes() -> anyhow::Result<u64> {
-    const PAGE_BYTES: u64 = 4_096;
-    let statm = std::fs::read_to_string("/proc/self/statm").context("/proc/self/statm cannot be read")?;
-    let pages = statm.split(' ').nth(1).context("/proc/self/statm has no second number")?;
-    Ok(pages.parse::<u64>()? * PAGE_BYTES)
 }
 
 fn replay(path: &Path, mut take: impl FnMut(Timestamp, &Frame<'_>)) -> anyhow::Result<u64> {

@@ -8,6 +8,7 @@ pub mod corpus;
 pub mod dashboard;
 pub mod lab;
 pub mod networks;
+pub mod process;
 pub mod product;
 pub mod rules;
 pub mod trace;

@@ -1,14 +1,21 @@
 //! Networks and records made up for the tests and benchmarks of the store.
 
 use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::path::Path;
 
+use anyhow::{Context, Result, ensure};
 use rand::rngs::StdRng;
 use rand::seq::index::sample;
 use rand::{RngExt, SeedableRng};
-use spand_core::flow::sample::ConnectionId;
+use spand_core::config::WindowConfig;
+use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
 use spand_core::window::record::NetworkRecord;
-use spand_gateway::store::Change;
+use spand_core::window::table::NetworkTable;
+use spand_gateway::publisher::{MonotonicClock, PacketClock};
+use spand_gateway::store::{Change, EstimateStore, SledStore};
+use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
@@ -75,4 +82,39 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
         newest: Some(Timestamp(now * 10_000_000_000 + 1)),
         raised: None,
     }
+}
+
+/// Writes a store in which the network of each of `remotes`, all different, has three samples of three connections, taken just
+/// now: enough for an estimate.
+///
+/// # Errors
+/// Where the store cannot be written.
+pub fn fill_store(folder: &Path, remotes: &[IpAddr]) -> Result<()> {
+    let now = MonotonicClock::from_wall_clock().now();
+    let limit = NonZeroUsize::new(remotes.len()).context("no networks")?;
+    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
+    for (number, &remote) in (0..).zip(remotes) {
+        for connection in 0..3u64 {
+            table.add(&WindowSample {
+                at: now,
+                network: Network::of(remote),
+                remote,
+                connection: ConnectionId(number * 3 + connection),
+                window: Window::from_bytes(30_000.0).unwrap_or_default(),
+                mss: Bytes(1_448),
+                reason: SampleReason::Loss,
+                sawtooth: None,
+                phase: Phase::CongestionAvoidance,
+                transfer: Bytes(1_000_000),
+                advised: false,
+                rtt_min: Some(Micros(20_000)),
+            });
+        }
+    }
+    let records = table.changed_records(remotes.len());
+    ensure!(records.len() == remotes.len(), "{} of {} networks were recorded", records.len(), remotes.len());
+    let mut store = SledStore::open(folder)?.store;
+    store.save(&records)?;
+    store.flush()?;
+    Ok(())
 }

@@ -1,38 +1,40 @@
-//! What several engines side by side gain: a generated trace in memory, taken by one engine, and by several at once.
+//! One engine against a yardstick, several engines against one, and tcptrace: a generated trace in memory.
 //!
-//! `cargo bench -p spand-tests --bench engines -- [--packets N] [--connections N] [--engines N] [--runs N] [--divided]`
+//! `cargo bench -p spand-tests --bench engines -- [--packets N] [--connections N] [--engines N] [--runs N] [--divided]
+//! [--without-tcptrace]`
 //!
-//! Every engine is given every packet and leaves those of others alone after a look at their addresses, as where no
-//! reader divides them; with `--divided` each is given its own, as by the gateway's capture threads. Counted is the processor
-//! time of the busiest thread, the best of several runs, and the time on the wall beside it.
+//! The yardstick is a walk over the records and a bare batched loop that looks up each packet's connection ([`yardstick`]). Of
+//! several engines each is given every packet and leaves those of others alone after a look at their addresses, as where
+//! no reader divides them; with `--divided` each walks over its own, as behind the gateway's capture threads. Counted is
+//! processor time, of several threads that of the busiest one, the best of several runs; the time on the wall is beside it. tcptrace
+//! (Debian's package, where it is installed) reads the same trace from a file.
+
+mod trace;
+mod yardstick;
 
 use std::num::NonZeroU32;
+use std::process::{Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Parser;
 use ipnet::IpNet;
-use nix::time::{ClockId, clock_gettime};
-use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::engine::Engine;
 use spand_core::shard::{Partition, Shard, Takers};
-use spand_core::wire::Frame;
-use spand_proto::units::Timestamp;
-use spand_tests::trace::{TraceConfig, write_trace};
+use spand_tests::process::{children, resident_bytes, thread_time};
 
-/// Octets kept of each packet.
-const SNAP_LEN: usize = 96;
+use trace::Trace;
 
 #[derive(Parser)]
 struct Arguments {
     /// Packets of the generated trace.
-    #[arg(long, default_value_t = 5_000_000)]
+    #[arg(long, default_value_t = 10_000_000)]
     packets: u64,
     /// Connections open at a time.
-    #[arg(long, default_value_t = 50_000)]
+    #[arg(long, default_value_t = 100_000)]
     connections: u32,
     /// Engines side by side.
     #[arg(long, default_value = "2")]
@@ -43,94 +45,86 @@ struct Arguments {
     /// Give each engine its own packets alone.
     #[arg(long)]
     divided: bool,
+    /// Leave out tcptrace, which takes minutes.
+    #[arg(long)]
+    without_tcptrace: bool,
     /// What `cargo bench` passes.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// The packets of a trace in memory.
-#[derive(Default)]
-struct Trace {
-    octets: Vec<u8>,
-    packets: Vec<Packet>,
-}
-
-struct Packet {
-    at: Timestamp,
-    wire_len: u32,
-    start: usize,
-    end: usize,
-}
-
-impl Trace {
-    fn frame(&self, packet: &Packet) -> Frame<'_> {
-        let data = self.octets.get(packet.start..packet.end).unwrap_or_default();
-        Frame { link_type: 1, wire_len: packet.wire_len, input: 0, data }
-    }
-}
-
-/// One way of sharing the work, measured.
+/// One way of doing the work, measured.
+#[derive(Clone, Copy)]
 struct Timing {
+    /// Processor time of the busiest thread.
     busiest: Duration,
     wall: Duration,
     samples: u64,
+    /// What the engines held at the end.
+    held: u64,
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    let trace = generate(&arguments)?;
+    let trace = Trace::generate(arguments.packets, arguments.connections)?;
+    println!("{:?}", trace.summary);
+    let packets = trace.summary.packets.max(1);
+    let print = |name: &str, timing: &Timing, base: &Timing| {
+        let per_packet = |time: Duration| time.as_nanos() as f64 / packets as f64;
+        println!(
+            "{name:<22} {:>7.1} ns/packet, {:>7.1} on the wall, {:>6.2} x, {} MB",
+            per_packet(timing.busiest),
+            per_packet(timing.wall),
+            timing.busiest.as_secs_f64() / base.busiest.as_secs_f64(),
+            timing.held >> 20,
+        );
+    };
+
+    let walked = best_of(arguments.runs, || bare(|| yardstick::walk(&trace).0))?;
+    print("walk", &walked, &walked);
+    let connections = usize::try_from(trace.summary.connections)?;
+    let mut found = (0, 0, 0);
+    let looked_up = best_of(arguments.runs, || {
+        bare(|| {
+            found = yardstick::batched(&trace, connections);
+            found.0
+        })
+    })?;
+    println!("the bare loop found {} connections, {} packets sent again", found.1, found.2);
+    print("bare batched look-up", &looked_up, &walked);
+
     let internal: Vec<IpNet> = vec!["10.0.0.0/8".parse()?];
     let config = EngineConfig { internal, limits: Limits::for_replay(), ..EngineConfig::default() };
     let one = best_of(arguments.runs, || run(&trace, &config, NonZeroU32::MIN, false))?;
+    print("1 engine", &one, &looked_up);
     let several = best_of(arguments.runs, || run(&trace, &config, arguments.engines, arguments.divided))?;
-    let per_packet = |time: Duration| time.as_nanos() as f64 / trace.packets.len().max(1) as f64;
-    for (name, timing) in [("1 engine".to_owned(), &one), (format!("{} engines", arguments.engines), &several)] {
-        println!(
-            "{name:<12} {:>7.1} ns/packet of the busiest thread, {:>7.1} on the wall, {} samples",
-            per_packet(timing.busiest),
-            per_packet(timing.wall),
-            timing.samples
-        );
-    }
+    print(&format!("{} engines", arguments.engines), &several, &looked_up);
     let gain = |before: Duration, after: Duration| before.as_secs_f64() / after.as_secs_f64();
     println!(
-        "gain         {:.2} x by processor time, {:.2} x on the wall",
+        "{} engines gain {:.2} x by processor time, {:.2} x on the wall",
+        arguments.engines,
         gain(one.busiest, several.busiest),
         gain(one.wall, several.wall)
     );
     // A transfer that ends by silence ends when its engine looks, which is at its next packet.
     let apart = one.samples.abs_diff(several.samples);
     anyhow::ensure!(apart * 100 <= one.samples, "{apart} of {} samples differ", one.samples);
-    Ok(())
-}
 
-fn generate(arguments: &Arguments) -> anyhow::Result<Trace> {
-    let folder = tempfile::tempdir()?;
-    let path = folder.path().join("trace.pcap");
-    let config = TraceConfig {
-        packets: arguments.packets,
-        connections: arguments.connections,
-        loss: 0.01,
-        networks: 5_000,
-        snap_len: SNAP_LEN,
-        seed: 1,
-    };
-    let file = std::io::BufWriter::new(std::fs::File::create(&path)?);
-    println!("{:?}", write_trace(file, &config).context("the trace cannot be written")?);
-    let mut source = open_file(&path)?;
-    let mut trace = Trace::default();
-    loop {
-        match source.next_packet()? {
-            Next::Packet(packet) => {
-                let start = trace.octets.len();
-                trace.octets.extend_from_slice(packet.data);
-                let end = trace.octets.len();
-                trace.packets.push(Packet { at: packet.timestamp, wire_len: packet.wire_len, start, end });
-            }
-            Next::End => return Ok(trace),
-            Next::Idle => bail!("a file is never idle"),
+    if arguments.without_tcptrace {
+        return Ok(());
+    }
+    match tcptrace(&trace)? {
+        None => println!("tcptrace: not installed, not measured"),
+        Some(timing) => {
+            print("tcptrace -l -r", &timing, &looked_up);
+            println!(
+                "tcptrace takes {:.1} x the processor time of one engine, {:.1} x its memory",
+                gain(timing.busiest, one.busiest),
+                timing.held as f64 / one.held.max(1) as f64
+            );
         }
     }
+    Ok(())
 }
 
 fn best_of(runs: u32, mut run: impl FnMut() -> anyhow::Result<Timing>) -> anyhow::Result<Timing> {
@@ -143,41 +137,55 @@ fn best_of(runs: u32, mut run: impl FnMut() -> anyhow::Result<Timing>) -> anyhow
     Ok(best)
 }
 
+/// Times what gives a number of packets.
+fn bare(work: impl FnOnce() -> u64) -> anyhow::Result<Timing> {
+    let (begun, wall) = (thread_time()?, Instant::now());
+    anyhow::ensure!(work() > 0, "there are no packets");
+    Ok(Timing { busiest: thread_time()?.saturating_sub(begun), wall: wall.elapsed(), samples: 0, held: 0 })
+}
+
 fn run(trace: &Trace, config: &EngineConfig, count: NonZeroU32, divided: bool) -> anyhow::Result<Timing> {
     let partition = Partition::new(config, count);
     let together = Barrier::new(usize::try_from(count.get())? + 1);
+    let before = resident_bytes()?;
     thread::scope(|scope| {
         let engines: Vec<_> = (0..count.get())
             .map(|index| {
                 let config = EngineConfig { shard: Shard { index, count }, ..config.clone() };
                 let (together, partition) = (&together, &partition);
                 scope.spawn(move || {
-                    let own: Vec<&Packet> = if divided {
-                        let own = |packet: &&Packet| takes(partition.takers(&trace.frame(packet)), index);
-                        trace.packets.iter().filter(own).collect()
+                    let own: Vec<_> = if divided {
+                        trace.records().filter(|(_, frame)| takes(partition.takers(frame), index)).collect()
                     } else {
-                        trace.packets.iter().collect()
+                        Vec::new()
                     };
                     let mut engine = Engine::new(config);
                     together.wait();
                     let begun = thread_time()?;
-                    for packet in own {
-                        engine.handle_frame(packet.at, &trace.frame(packet));
+                    let mut take = |(at, frame)| {
+                        engine.handle_frame(at, &frame);
                         while engine.poll_event().is_some() {}
+                    };
+                    if divided {
+                        own.into_iter().for_each(&mut take);
+                    } else {
+                        trace.records().for_each(&mut take);
                     }
-                    anyhow::Ok((thread_time()?.saturating_sub(begun), engine.counters().window_samples))
+                    anyhow::Ok((thread_time()?.saturating_sub(begun), engine))
                 })
             })
             .collect();
         together.wait();
         let begun = Instant::now();
-        let (mut busiest, mut samples) = (Duration::ZERO, 0);
+        let (mut busiest, mut samples, mut kept) = (Duration::ZERO, 0, Vec::new());
         for engine in engines {
-            let (time, found) = engine.join().ok().context("an engine failed")??;
+            let (time, engine) = engine.join().ok().context("an engine failed")??;
             busiest = busiest.max(time);
-            samples += found;
+            samples += engine.counters().window_samples;
+            kept.push(engine);
         }
-        Ok(Timing { busiest, wall: begun.elapsed(), samples })
+        let wall = begun.elapsed();
+        Ok(Timing { busiest, wall, samples, held: resident_bytes()?.saturating_sub(before) })
     })
 }
 
@@ -189,6 +197,17 @@ fn takes(takers: Takers, index: u32) -> bool {
     }
 }
 
-fn thread_time() -> anyhow::Result<Duration> {
-    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+/// tcptrace's long report with round-trip times of the same trace; `None` where it is not installed.
+fn tcptrace(trace: &Trace) -> anyhow::Result<Option<Timing>> {
+    let file = tempfile::NamedTempFile::new()?;
+    std::fs::write(file.path(), trace.file())?;
+    let begun = (children()?.0, Instant::now());
+    let mut command = Command::new("tcptrace");
+    command.args(["-l", "-r"]).arg(file.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.status() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        status => anyhow::ensure!(status?.success(), "tcptrace failed"),
+    }
+    let (time, held) = children()?;
+    Ok(Some(Timing { busiest: time.saturating_sub(begun.0), wall: begun.1.elapsed(), samples: 0, held }))
 }

@@ -1,5 +1,7 @@
 //! Frames of many TCP connections, both directions in turn: every segment carries data and acknowledges all of the other's.
 
+use std::net::IpAddr;
+
 /// Bytes before a segment's data: Ethernet, IPv4 and TCP without options.
 const HEADERS_BYTES: usize = 14 + 20 + 20;
 /// Shortest frame, its checksum not counted.
@@ -30,6 +32,11 @@ impl Frames {
         Self { len, connections: vec![Connection::default(); connections], next: 0, from_inside: true }
     }
 
+    /// The outside end of each connection: no two in one network.
+    pub(super) fn remotes(&self) -> Vec<IpAddr> {
+        (0..self.connections.len()).map(|number| IpAddr::from(ends(number).1)).collect()
+    }
+
     /// An empty frame to be filled.
     pub(super) fn blank(&self) -> Vec<u8> {
         let mut frame = vec![0; self.len];
@@ -46,9 +53,7 @@ impl Frames {
     /// Fills a frame with the next segment.
     pub(super) fn fill(&mut self, frame: &mut [u8]) {
         let Some(connection) = self.connections.get_mut(self.next) else { return };
-        let number = u32::try_from(self.next).unwrap_or(u32::MAX);
-        let [_, high, middle, low] = number.to_be_bytes();
-        let (host, remote) = ([10, high, middle, low], [11, middle, low, 9]);
+        let (host, remote) = ends(self.next);
         let payload = u32::try_from(self.len - HEADERS_BYTES).unwrap_or(0);
         let (from, to, ports, seq, ack) = if self.from_inside {
             (host, remote, [443_u16, 40_000], connection.inside, connection.outside)
@@ -70,4 +75,10 @@ impl Frames {
             self.from_inside = !self.from_inside;
         }
     }
+}
+
+/// Both ends of a connection: inside and outside.
+fn ends(number: usize) -> ([u8; 4], [u8; 4]) {
+    let [_, high, middle, low] = u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes();
+    ([10, high, middle, low], [11, middle, low, 9])
 }

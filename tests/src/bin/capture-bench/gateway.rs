@@ -1,7 +1,7 @@
 //! The reading end as a user has it: the gateway's own process, and what its metrics say.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread;
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::networks::fill_store;
 use spand_tests::product::Api;
 use tempfile::TempDir;
 
@@ -26,13 +27,23 @@ pub(super) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts `program` on `interface` and returns when it is ready. Its threads run where the calling one may.
-    pub(super) fn start(namespace: &Namespace, program: &Path, interface: &str, capture: &str) -> Result<Self> {
+    /// Starts `program` on `interface`, with estimates for the networks of `known`, and returns when it is ready. Its threads run where the calling one may.
+    pub(super) fn start(
+        namespace: &Namespace,
+        program: &Path,
+        interface: &str,
+        capture: &str,
+        known: &[IpAddr],
+    ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("gateway.toml");
+        let enabled = !known.is_empty();
+        if enabled {
+            fill_store(&folder.path().join("store"), known)?;
+        }
         let text = format!(
             "[capture]\ninterfaces = [\"{interface}\"]\n{capture}\n[traffic]\ninternal = [\"10.0.0.0/8\"]\n\
-             [store]\nenabled = false\n[log]\nfilter = \"warn\"\n"
+             [store]\nenabled = {enabled}\ndirectory = \"store\"\n[log]\nfilter = \"warn\"\n"
         );
         std::fs::write(&file, text)?;
         let mut command = namespace.command(program);

@@ -10,9 +10,11 @@
 
 mod frames;
 mod gateway;
+mod queries;
 mod reader;
 mod sender;
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +34,7 @@ use spand_tests::product;
 
 use self::frames::{Frames, LONGEST_BYTES, SHORTEST_BYTES};
 use self::gateway::Gateway;
+use self::queries::Asking;
 use self::sender::Sent;
 
 const NEAR: &str = "near0";
@@ -65,6 +68,15 @@ struct Arguments {
     /// Let the reader's core deliver the frames (receive packet steering), through its backlog
     #[arg(long)]
     steer: bool,
+    /// The gateway's readers of the interface
+    #[arg(long, default_value_t = 1)]
+    readers: u16,
+    /// The gateway's engines side by side
+    #[arg(long, default_value_t = 1)]
+    engines: u32,
+    /// Destinations a second that the gateway is asked about meanwhile
+    #[arg(long)]
+    queries: Option<u32>,
     /// Measure the delay of single packets instead
     #[arg(long)]
     delay: bool,
@@ -197,10 +209,15 @@ fn with_gateway(arguments: &Arguments, namespace: &Namespace, way: Way, size: us
         Way::PfRing => format!("backend = \"{name}\"\npf_ring_library = \"{}\"", arguments.pf_ring_library.display()),
         Way::AfPacket | Way::Libpcap => format!("backend = \"{name}\""),
     };
-    let gateway = Gateway::start(namespace, &program, &device, &capture)?;
-    let before = gateway.processor()?;
+    let capture = format!("{capture}\nreaders = {}\n[engine]\nthreads = {}", arguments.readers, arguments.engines);
     let frames = Frames::new(size, arguments.connections as usize);
+    let remotes = frames.remotes();
+    let known: &[IpAddr] = if arguments.queries.is_some() { &remotes } else { &[] };
+    let gateway = Gateway::start(namespace, &program, &device, &capture, known)?;
+    let asking = arguments.queries.map(|rate| Asking::start(namespace, rate, remotes.clone())).transpose()?;
+    let before = gateway.processor()?;
     let sent = send(namespace, frames, Duration::from_secs(arguments.seconds), arguments.rate)?;
+    let waits = asking.map(Asking::stop).transpose()?;
     let counters = gateway.counters()?;
     let processor = gateway.processor()?.saturating_sub(before);
     gateway.stop()?;
@@ -218,6 +235,9 @@ fn with_gateway(arguments: &Arguments, namespace: &Namespace, way: Way, size: us
         processor,
         segments: get("spand_engine_segments_total"),
     };
+    if let Some(waits) = waits {
+        waits.print();
+    }
     Ok((sent, row))
 }
 

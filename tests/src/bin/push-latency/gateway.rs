@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Child;
 use std::time::{Duration, Instant};
@@ -10,15 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use spand_core::config::WindowConfig;
-use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
-use spand_core::window::table::NetworkTable;
-use spand_gateway::publisher::{MonotonicClock, PacketClock};
-use spand_gateway::store::{EstimateStore, SledStore};
-use spand_proto::estimate::RuleKind;
-use spand_proto::network::Network;
-use spand_proto::units::{Bytes, Micros, Window};
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::networks::fill_store;
 use tempfile::TempDir;
 
 /// Where it answers gRPC; the namespace is its own.
@@ -42,7 +34,8 @@ impl Gateway {
         networks: usize,
     ) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        fill_store(&folder.path().join("store"), networks)?;
+        let remotes: Vec<_> = (0..networks).map(|number| IpAddr::V4(super::remote(number, networks))).collect();
+        fill_store(&folder.path().join("store"), &remotes)?;
         let file = folder.path().join("gateway.toml");
         let text = format!(
             "[capture]\ninterfaces = [\"{interface}\"]\nbackend = \"{backend}\"\n[traffic]\ninternal = [\"10.99.0.0/16\"]\n\
@@ -88,36 +81,4 @@ impl Drop for Gateway {
         _ = self.process.kill();
         _ = self.process.wait();
     }
-}
-
-/// Writes a store in which each network has three samples of three connections, taken just now.
-fn fill_store(folder: &Path, networks: usize) -> Result<()> {
-    let now = MonotonicClock::from_wall_clock().now();
-    let limit = NonZeroUsize::new(networks).context("no networks")?;
-    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
-    for number in 0..networks {
-        let remote = IpAddr::V4(super::remote(number, networks));
-        for connection in 0..3u64 {
-            table.add(&WindowSample {
-                at: now,
-                network: Network::of(remote),
-                remote,
-                connection: ConnectionId(number as u64 * 3 + connection),
-                window: Window::from_bytes(30_000.0).unwrap_or_default(),
-                mss: Bytes(1_448),
-                reason: SampleReason::Loss,
-                sawtooth: None,
-                phase: Phase::CongestionAvoidance,
-                transfer: Bytes(1_000_000),
-                advised: false,
-                rtt_min: Some(Micros(20_000)),
-            });
-        }
-    }
-    let records = table.changed_records(networks);
-    ensure!(records.len() == networks, "{} of {networks} networks were recorded", records.len());
-    let mut store = SledStore::open(folder)?.store;
-    store.save(&records)?;
-    store.flush()?;
-    Ok(())
 }

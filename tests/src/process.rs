@@ -1,0 +1,41 @@
+//! What a process uses: for benchmarks that tell it.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
+use nix::time::{ClockId, clock_gettime};
+
+/// What this process holds in memory.
+///
+/// # Errors
+/// Where `/proc` does not say.
+pub fn resident_bytes() -> anyhow::Result<u64> {
+    const PAGE_BYTES: u64 = 4_096;
+    let statm = std::fs::read_to_string("/proc/self/statm").context("/proc/self/statm cannot be read")?;
+    let pages = statm.split(' ').nth(1).context("/proc/self/statm has no second number")?;
+    Ok(pages.parse::<u64>()? * PAGE_BYTES)
+}
+
+/// Processor time of this thread.
+///
+/// # Errors
+/// Where the kernel does not say.
+pub fn thread_time() -> anyhow::Result<Duration> {
+    Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+}
+
+/// Processor time of all children that were waited for, and the most memory that one of them held.
+///
+/// # Errors
+/// Where the kernel does not say.
+pub fn children() -> anyhow::Result<(Duration, u64)> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let time = duration(usage.user_time())? + duration(usage.system_time())?;
+    Ok((time, u64::try_from(usage.max_rss())? * 1_024))
+}
+
+fn duration(time: TimeVal) -> anyhow::Result<Duration> {
+    Ok(Duration::from_secs(u64::try_from(time.tv_sec())?) + Duration::from_micros(u64::try_from(time.tv_usec())?))
+}
