@@ -45,7 +45,10 @@ impl Network {
     }
 }
 
-/// A text that names no network.
+/// Longest part of a wrong text that is repeated, in characters.
+const QUOTED_CHARS: usize = 64;
+
+/// A text that names no network: the start of it, in what can be printed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{0}` is not a network: write an address with a prefix length, such as 192.0.2.0/24 or 2001:db8::/48")]
 pub struct NotANetwork(pub String);
@@ -54,7 +57,8 @@ impl FromStr for Network {
     type Err = NotANetwork;
 
     fn from_str(text: &str) -> Result<Self, NotANetwork> {
-        text.parse().map(Self::new).map_err(|_| NotANetwork(text.to_owned()))
+        let quoted = || text.chars().filter(|c| !c.is_control()).take(QUOTED_CHARS).collect();
+        text.parse().map(Self::new).map_err(|_| NotANetwork(quoted()))
     }
 }
 
@@ -102,5 +106,7 @@ mod tests {
     fn a_bad_network_is_named_in_the_error() {
         let error = "192.0.2.0/33".parse::<Network>().unwrap_err();
         assert!(error.to_string().contains("192.0.2.0/33"), "{error}");
+        let NotANetwork(quoted) = format!("\u{1b}[2J{}", "9".repeat(500)).parse::<Network>().unwrap_err();
+        assert!(quoted.len() == 64 && quoted.starts_with("[2J9"), "it may be printed on a terminal: {quoted:?}");
     }
 }
