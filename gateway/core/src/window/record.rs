@@ -241,11 +241,12 @@ impl NetworkRecord {
         self.contributions.retain(|contribution| {
             let known = buckets.binary_search_by_key(&contribution.bucket, |bucket| bucket.index).is_ok();
             let sums = [contribution.sum_bytes, contribution.loss_bytes, contribution.squares];
-            let most = |samples: u32| f64::from(samples) * LARGEST_SAMPLE_BYTES;
+            // No sample is smaller than a byte.
+            let sum_of = |samples: u32| f64::from(samples)..=f64::from(samples) * LARGEST_SAMPLE_BYTES;
+            let ends = contribution.samples.checked_sub(contribution.loss_samples);
             let sensible = sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0)
-                && contribution.loss_samples <= contribution.samples
-                && contribution.sum_bytes <= most(contribution.samples)
-                && contribution.loss_bytes <= contribution.sum_bytes.min(most(contribution.loss_samples));
+                && sum_of(contribution.loss_samples).contains(&contribution.loss_bytes)
+                && ends.is_some_and(|ends| sum_of(ends).contains(&(contribution.sum_bytes - contribution.loss_bytes)));
             let numbered = contribution.source.is_none_or(|source| source.connection < FIRST_REFUSED);
             in_bucket = if contribution.bucket == before { in_bucket + 1 } else { 1 };
             // One more than the limit: the common rest.

@@ -275,6 +275,16 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
     assert_eq!(restored(|record| record.buckets[0].index += 1), (None, None), "from the future");
     assert_eq!(restored(|record| record.buckets.clear()), (None, None));
     assert_eq!(restored(|record| record.contributions[0].sum_bytes = f64::NAN), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(
+        restored(|record| record.contributions[0].sum_bytes = 0.0),
+        (Some(ConnectionId(4)), Some(2)),
+        "no bytes"
+    );
+    assert_eq!(
+        restored(|record| record.contributions[0].loss_samples = 1),
+        (Some(ConnectionId(4)), Some(2)),
+        "no bytes"
+    );
     assert_eq!(restored(|record| record.contributions[0].squares = -1.0), (Some(ConnectionId(4)), Some(2)));
     assert_eq!(restored(|record| record.contributions[0].sum_bytes = 1e300), (Some(ConnectionId(4)), Some(2)));
     assert_eq!(restored(number_too_high), (Some(ConnectionId(4)), Some(2)));
