@@ -15,6 +15,8 @@ pub mod engine;
 pub mod estimate;
 pub mod event;
 pub mod flow;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod service;
 pub mod shard;
 pub mod window;

@@ -127,7 +127,12 @@ impl Decoder {
 
     /// Takes the layers one by one, whatever they are.
     #[inline(never)]
-    fn walk(&mut self, at: Timestamp, frame: &Frame<'_>, counters: &mut Counters) -> Result<Segment, Ignored> {
+    pub(crate) fn walk(
+        &mut self,
+        at: Timestamp,
+        frame: &Frame<'_>,
+        counters: &mut Counters,
+    ) -> Result<Segment, Ignored> {
         let (layer, octets) = link::first_layer(frame.link_type, Octets::new(frame.data, frame.wire_len))?;
         self.layers(at, layer, octets, MAX_LAYERS, counters)
     }

@@ -8,6 +8,8 @@ mod entry;
 mod slab;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod twin;
 mod wheel;
 
 use hashbrown::HashTable;

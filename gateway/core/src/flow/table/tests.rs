@@ -88,7 +88,7 @@ fn silence_ends_the_unfinished_before_the_established() {
 fn a_timer_is_due_once_and_not_early() {
     let mut table = table(10);
     let keys = fill(&mut table, 3);
-    assert_eq!(table.due(at(100), &mut Turning::default()), None, "the wheel starts here");
+    assert_eq!(table.due(at(100), &mut Turning::default()), None);
     table.arm(keys[1], at(1_000));
     table.arm(keys[1], at(200));
     table.arm(keys[0], at(1_000));
@@ -117,4 +117,13 @@ fn a_far_deadline_is_looked_at_early_and_a_removed_one_never() {
     }
     due.sort_by_key(|key| key.0);
     assert_eq!(due, [keys[0], keys[2]], "once each, though armed again at once");
+}
+
+#[test]
+fn a_timer_set_before_the_clock_first_moved_is_due_in_time() {
+    let mut table = table(10);
+    let keys = fill(&mut table, 1);
+    table.arm(keys[0], at(10));
+    assert!(table.next_due().is_some_and(|due| due <= at(40)));
+    assert_eq!(table.due(at(100), &mut Turning::default()), Some(keys[0]));
 }

@@ -18,19 +18,18 @@ pub(super) struct Wheel {
     heads: Vec<Option<u32>>,
     /// Bit by bit, which slots hold a timer.
     occupied: [u64; OCCUPIED_WORDS],
-    tick: Option<u64>,
+    tick: u64,
     armed: usize,
 }
 
 impl Wheel {
     pub(super) fn new() -> Self {
-        Self { heads: (0..SLOTS).map(|_| None).collect(), occupied: [0; OCCUPIED_WORDS], tick: None, armed: 0 }
+        Self { heads: (0..SLOTS).map(|_| None).collect(), occupied: [0; OCCUPIED_WORDS], tick: 0, armed: 0 }
     }
 
     /// Slot for `deadline`, at least one tick ahead.
     pub(super) fn slot_for(&self, deadline: Timestamp) -> u16 {
-        let now = self.tick.unwrap_or(0);
-        slot((tick_of(deadline) + 1).clamp(now + 1, now + SLOTS - 1))
+        slot((tick_of(deadline) + 1).clamp(self.tick + 1, self.tick + SLOTS - 1))
     }
 
     pub(super) fn head(&self, slot: u16) -> Option<u32> {
@@ -59,22 +58,20 @@ impl Wheel {
     /// Turns by one slot towards `now`; `None` once it is there.
     pub(super) fn turn(&mut self, now: Timestamp) -> Option<u16> {
         let target = tick_of(now);
-        let tick = *self.tick.get_or_insert(target);
-        if tick >= target {
+        if self.tick >= target {
             return None;
         }
         // After a long silence one full turn reaches every slot.
-        let next = (tick + 1).max(target.saturating_sub(SLOTS - 1));
-        self.tick = Some(if self.armed == 0 { target } else { next });
+        let next = (self.tick + 1).max(target.saturating_sub(SLOTS - 1));
+        self.tick = if self.armed == 0 { target } else { next };
         Some(slot(next))
     }
 
     /// The end of the next slot that holds a timer.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        let tick = self.tick.filter(|_| self.armed > 0)?;
-        let first = usize::from(slot(tick + 1));
-        let ahead = self.occupied_after(first)?;
-        Some(Timestamp((tick + 1 + ahead) << TICK_BITS))
+        let next = self.tick + 1;
+        let ahead = self.occupied_after(usize::from(slot(next)))?;
+        Some(Timestamp((next + ahead) << TICK_BITS))
     }
 
     /// Slots from `first` on, round the wheel, to the next one that holds a timer.

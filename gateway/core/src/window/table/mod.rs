@@ -6,6 +6,8 @@ mod recent;
 mod slots;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, fuzzing))]
+pub(crate) mod twin;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

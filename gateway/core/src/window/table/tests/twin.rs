@@ -1,164 +1,10 @@
-//! A twin that keeps every single thing it was told and answers by going through all of it.
-
-use std::collections::BTreeSet;
+//! The table against its twin, through any history.
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::flow::sample::Limiter;
-use crate::window::view::{LimitCounts, NoEstimate};
-
-/// What one network was told, and the answers that follow.
-#[derive(Default)]
-struct Twin {
-    told: Vec<(Timestamp, u8, Told)>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Told {
-    Sample { segments: f64, connection: u64, reason: SampleReason },
-    Rtt { us: u64, host: u8 },
-    Loss,
-    Limiter(Limiter),
-}
-
-/// The parts of a view that the twin works out.
-#[derive(Debug, PartialEq)]
-struct Answer {
-    share: Result<f64, NoEstimate>,
-    samples: u32,
-    lower_bounds: u32,
-    connections: u32,
-    loss_connections: Option<u32>,
-    losses: u64,
-    limits: LimitCounts,
-    rtt_us: Option<(u64, u64)>,
-}
-
-impl Twin {
-    fn answer(&self, n: u8, now: Timestamp) -> Option<Answer> {
-        let config = WindowConfig::default();
-        let bucket = |at: Timestamp| at.0 / (config.bucket.0 * 1_000);
-        let live: Vec<_> = self
-            .told
-            .iter()
-            .filter(|(at, network, _)| *network == n && bucket(*at) + u64::from(config.buckets.get()) > bucket(now))
-            .map(|(at, _, told)| (*at, *told))
-            .collect();
-        if live.is_empty() {
-            return None;
-        }
-        let all: Vec<_> = live
-            .iter()
-            .filter_map(|(_, told)| match told {
-                Told::Sample { segments, connection, reason } => Some((*segments, *connection, *reason)),
-                _ => None,
-            })
-            .collect();
-        let sampled: Vec<_> = all.iter().filter(|(_, _, reason)| !reason.is_lower_bound()).copied().collect();
-        let connections = |of: &[(f64, u64, SampleReason)]| -> u32 {
-            of.iter().map(|(_, connection, _)| connection).collect::<BTreeSet<_>>().len().try_into().unwrap()
-        };
-        let lossy: Vec<_> = sampled.iter().filter(|(_, _, reason)| reason.is_loss()).copied().collect();
-        let rtts: Vec<(u64, u8)> = live
-            .iter()
-            .filter_map(|(_, told)| if let Told::Rtt { us, host } = told { Some((*us, *host)) } else { None })
-            .collect();
-        let count = |limiter| {
-            u64::try_from(live.iter().filter(|(_, told)| matches!(told, Told::Limiter(l) if *l == limiter)).count())
-                .unwrap()
-        };
-        let share = if sampled.len() < 3 {
-            Err(NoEstimate::TooFewSamples)
-        } else if connections(&sampled) < 2 {
-            Err(NoEstimate::TooFewConnections)
-        } else {
-            Ok(share(&sampled))
-        };
-        Some(Answer {
-            loss_connections: share.is_ok().then(|| connections(&lossy)),
-            share,
-            samples: sampled.len().try_into().unwrap(),
-            lower_bounds: (all.len() - sampled.len()).try_into().unwrap(),
-            connections: connections(&all),
-            losses: live.iter().filter(|(_, told)| matches!(told, Told::Loss)).count().try_into().unwrap(),
-            limits: LimitCounts {
-                window: count(Limiter::Window),
-                receiver: count(Limiter::Receiver),
-                application: count(Limiter::Application),
-            },
-            rtt_us: rtts.iter().map(|(us, _)| *us).min().map(|min| (min, mean_rtt(&rtts))),
-        })
-    }
-}
-
-/// Their mean, in which the host with more than half of them weighs as much as all others.
-fn mean_rtt(rtts: &[(u64, u8)]) -> u64 {
-    let mean = |of: &dyn Fn(u8) -> bool| {
-        let some: Vec<u64> = rtts.iter().filter(|(_, host)| of(*host)).map(|(us, _)| *us).collect();
-        let n = u64::try_from(some.len()).unwrap();
-        (n, (some.iter().sum::<u64>() + n / 2).checked_div(n).unwrap_or(0))
-    };
-    for h in 0..9 {
-        let ((own, own_mean), (others, mean)) = (mean(&|host| host == h), mean(&|host| host != h));
-        if others > 0 && own > others {
-            return (own_mean + mean).div_ceil(2);
-        }
-    }
-    mean(&|_| true).1
-}
-
-/// The weighted average; one weight per sample.
-fn share(sampled: &[(f64, u64, SampleReason)]) -> f64 {
-    let host = |connection: u64| connection % 200;
-    let of_host = |h: u64| sampled.iter().filter(|(_, connection, _)| host(*connection) == h).count();
-    let weight = |connection: u64| {
-        let (own, others) = (of_host(host(connection)), sampled.len() - of_host(host(connection)));
-        if others > 0 && own > others { others as f64 / own as f64 } else { 1.0 }
-    };
-    let total: f64 = sampled.iter().map(|(_, connection, _)| weight(*connection)).sum();
-    sampled.iter().map(|(segments, connection, _)| segments * weight(*connection)).sum::<f64>() / total
-}
-
-fn answer(view: &NetworkView) -> Answer {
-    Answer {
-        share: view.estimate.as_ref().map(|e| e.share.bytes() / 1_000.0).ok_or_else(|| view.why_not.unwrap()),
-        samples: view.samples,
-        lower_bounds: view.lower_bounds,
-        connections: view.connections,
-        loss_connections: view.estimate.as_ref().map(|estimate| estimate.loss_connections),
-        losses: view.losses,
-        limits: view.limits,
-        rtt_us: view.rtt_min.zip(view.rtt_mean).map(|(min, mean)| (min.0, mean.0)),
-    }
-}
-
-fn assert_same(table: &NetworkTable, twin: &Twin, now: Timestamp) {
-    for n in 0..3 {
-        let (mut here, mut there) = (table.view(network(n), now).map(|view| answer(&view)), twin.answer(n, now));
-        if let (Some(Answer { share: Ok(a), .. }), Some(Answer { share: Ok(b), .. })) = (&mut here, &mut there) {
-            assert!((*a - *b).abs() < 1e-6 * *b, "share of network {n}: {a} instead of {b}");
-            *a = *b;
-        }
-        assert_eq!(here, there, "network {n}");
-        assert_eq!(table.estimate(network(n), now).is_some(), here.is_some_and(|answer| answer.share.is_ok()));
-    }
-}
-
-fn tell(table: &mut NetworkTable, at: Timestamp, n: u8, told: Told) {
-    match told {
-        Told::Sample { segments, connection, reason } => table.add(&sample(n, at, segments, connection, reason)),
-        Told::Rtt { us, host } => {
-            table.add_rounds(network(n), at, [198, 51, n, host].into(), RttSum::of(Micros(us)), LimitCounts::default());
-        }
-        Told::Loss => table.add_loss(network(n), at),
-        Told::Limiter(limiter) => {
-            let mut limits = LimitCounts::default();
-            limits.add(limiter);
-            table.add_rounds(network(n), at, [198, 51, n, 1].into(), RttSum::default(), limits);
-        }
-    }
-}
+use crate::window::table::twin::{Pair, Told, tell};
 
 fn anything() -> impl Strategy<Value = Told> {
     use SampleReason::{Ecn, End, EndAppLimited, EndReceiverLimited, Loss};
@@ -183,18 +29,20 @@ fn history() -> impl Strategy<Value = Vec<(u64, u8, Told)>> {
 
 proptest! {
     #[test]
-    fn every_answer_is_that_of_the_twin(history in history(), expire: bool, later_s in 0..400_u64) {
-        let (mut table, mut twin, mut now) = (table(10), Twin::default(), START);
-        for (gap_ms, n, told) in history {
-            now = now.after(Micros::from_millis(gap_ms));
+    fn every_answer_is_that_of_the_twin(history in history(), expire: bool, restart_after in 0..150_usize, later_s in 0..400_u64) {
+        let mut pair = Pair::new();
+        for (step, (gap_ms, n, told)) in history.into_iter().enumerate() {
+            pair.wait(gap_ms);
             if expire {
-                prop_assert!(table.expire(now, usize::MAX));
+                pair.expire();
             }
-            tell(&mut table, now, n, told);
-            twin.told.push((now, n, told));
-            assert_same(&table, &twin, now);
+            if step == restart_after {
+                pair.restart();
+            }
+            pair.tell(n, told);
+            pair.compare(0);
         }
-        assert_same(&table, &twin, now.after(Micros::from_secs(later_s)));
+        pair.compare(later_s * 1_000);
     }
 
     #[test]

@@ -1,0 +1,261 @@
+//! A twin that keeps every single thing it was told and answers by going through all of it.
+
+#![expect(clippy::unwrap_used, reason = "compiled for tests and fuzzing only, where a panic is the finding")]
+#![allow(unreachable_pub, reason = "public to fuzzing alone")]
+
+use std::collections::BTreeSet;
+
+use spand_proto::units::{Bytes, Micros, Window};
+
+use super::*;
+use crate::flow::sample::{Limiter, Phase, SampleReason};
+use crate::window::view::NoEstimate;
+
+/// A start in the middle of a bucket.
+pub(super) const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
+
+/// The table and its twin, told the same things at the same times.
+#[derive(Debug)]
+pub struct Pair {
+    table: NetworkTable,
+    twin: Twin,
+    now: Timestamp,
+}
+
+impl Pair {
+    /// Both empty.
+    pub fn new() -> Self {
+        let ten = NonZeroUsize::new(10).unwrap();
+        let table = NetworkTable::new(WindowConfig::default(), ten, RuleKind::Spand, 7);
+        Self { table, twin: Twin::default(), now: START }
+    }
+
+    /// Lets so many milliseconds pass.
+    pub fn wait(&mut self, ms: u64) {
+        self.now = self.now.after(Micros::from_millis(ms));
+    }
+
+    /// Looks after all networks that are due.
+    pub fn expire(&mut self) {
+        assert!(self.table.expire(self.now, usize::MAX));
+        while self.table.poll_event().is_some() {}
+    }
+
+    /// Tells both of network `n`, 0 to 2.
+    pub fn tell(&mut self, n: u8, told: Told) {
+        tell(&mut self.table, self.now, n, told);
+        self.twin.told.push((self.now, n, told));
+        while self.table.poll_event().is_some() {}
+    }
+
+    /// The table goes and comes back from what it gave to the store; the twin forgets nothing. Round trips still counted as
+    /// parallel are not kept over a restart, and not compared.
+    pub fn restart(&mut self) {
+        let records = self.table.changed_records(usize::MAX);
+        let mut after = Self::new().table;
+        for (network, record) in records {
+            if let Some(record) = record {
+                after.restore(network, record, self.now);
+            }
+        }
+        self.table = after;
+    }
+
+    /// Panics where their answers differ `later_ms` from now.
+    pub fn compare(&self, later_ms: u64) {
+        assert_same(&self.table, &self.twin, self.now.after(Micros::from_millis(later_ms)));
+    }
+}
+
+/// What one network was told, and the answers that follow.
+#[derive(Debug, Default)]
+struct Twin {
+    told: Vec<(Timestamp, u8, Told)>,
+}
+
+/// One thing that a network is told.
+#[derive(Clone, Copy, Debug)]
+pub enum Told {
+    /// A window of so many segments of 1,000 bytes, or a lower bound.
+    Sample {
+        /// Its size.
+        segments: f64,
+        /// Whose it is; the host is the number modulo 200.
+        connection: u64,
+        /// Where it comes from.
+        reason: SampleReason,
+    },
+    /// A round trip in microseconds to host 0 to 8.
+    Rtt {
+        /// How long.
+        us: u64,
+        /// To whom.
+        host: u8,
+    },
+    /// A loss event.
+    Loss,
+    /// A round trip of a sender that was limited so.
+    Limiter(Limiter),
+}
+
+/// The parts of a view that the twin works out.
+#[derive(Debug, PartialEq)]
+struct Answer {
+    share: Result<f64, NoEstimate>,
+    samples: u32,
+    lower_bounds: u32,
+    connections: u32,
+    loss_connections: Option<u32>,
+    losses: u64,
+    limits: LimitCounts,
+    rtt_us: Option<(u64, u64)>,
+}
+
+impl Twin {
+    fn answer(&self, n: u8, now: Timestamp) -> Option<Answer> {
+        let config = WindowConfig::default();
+        let bucket = |at: Timestamp| at.0 / (config.bucket.0 * 1_000);
+        let live: Vec<_> = self
+            .told
+            .iter()
+            .filter(|(at, network, _)| *network == n && bucket(*at) + u64::from(config.buckets.get()) > bucket(now))
+            .map(|(at, _, told)| (*at, *told))
+            .collect();
+        if live.is_empty() {
+            return None;
+        }
+        let all: Vec<_> = live
+            .iter()
+            .filter_map(|(_, told)| match told {
+                Told::Sample { segments, connection, reason } => Some((*segments, *connection, *reason)),
+                _ => None,
+            })
+            .collect();
+        let sampled: Vec<_> = all.iter().filter(|(_, _, reason)| !reason.is_lower_bound()).copied().collect();
+        let connections = |of: &[(f64, u64, SampleReason)]| -> u32 {
+            of.iter().map(|(_, connection, _)| connection).collect::<BTreeSet<_>>().len().try_into().unwrap()
+        };
+        let lossy: Vec<_> = sampled.iter().filter(|(_, _, reason)| reason.is_loss()).copied().collect();
+        let rtts: Vec<(u64, u8)> = live
+            .iter()
+            .filter_map(|(_, told)| if let Told::Rtt { us, host } = told { Some((*us, *host)) } else { None })
+            .collect();
+        let count = |limiter| {
+            u64::try_from(live.iter().filter(|(_, told)| matches!(told, Told::Limiter(l) if *l == limiter)).count())
+                .unwrap()
+        };
+        let share = if sampled.len() < 3 {
+            Err(NoEstimate::TooFewSamples)
+        } else if connections(&sampled) < 2 {
+            Err(NoEstimate::TooFewConnections)
+        } else {
+            Ok(share(&sampled))
+        };
+        Some(Answer {
+            loss_connections: share.is_ok().then(|| connections(&lossy)),
+            share,
+            samples: sampled.len().try_into().unwrap(),
+            lower_bounds: (all.len() - sampled.len()).try_into().unwrap(),
+            connections: connections(&all),
+            losses: live.iter().filter(|(_, told)| matches!(told, Told::Loss)).count().try_into().unwrap(),
+            limits: LimitCounts {
+                window: count(Limiter::Window),
+                receiver: count(Limiter::Receiver),
+                application: count(Limiter::Application),
+            },
+            rtt_us: rtts.iter().map(|(us, _)| *us).min().map(|min| (min, mean_rtt(&rtts))),
+        })
+    }
+}
+
+/// Their mean, in which the host with more than half of them weighs as much as all others.
+fn mean_rtt(rtts: &[(u64, u8)]) -> u64 {
+    let mean = |of: &dyn Fn(u8) -> bool| {
+        let some: Vec<u64> = rtts.iter().filter(|(_, host)| of(*host)).map(|(us, _)| *us).collect();
+        let n = u64::try_from(some.len()).unwrap();
+        (n, (some.iter().sum::<u64>() + n / 2).checked_div(n).unwrap_or(0))
+    };
+    for h in 0..9 {
+        let ((own, own_mean), (others, mean)) = (mean(&|host| host == h), mean(&|host| host != h));
+        if others > 0 && own > others {
+            return (own_mean + mean).div_ceil(2);
+        }
+    }
+    mean(&|_| true).1
+}
+
+/// The weighted average; one weight per sample.
+fn share(sampled: &[(f64, u64, SampleReason)]) -> f64 {
+    let host = |connection: u64| connection % 200;
+    let of_host = |h: u64| sampled.iter().filter(|(_, connection, _)| host(*connection) == h).count();
+    let weight = |connection: u64| {
+        let (own, others) = (of_host(host(connection)), sampled.len() - of_host(host(connection)));
+        if others > 0 && own > others { others as f64 / own as f64 } else { 1.0 }
+    };
+    let total: f64 = sampled.iter().map(|(_, connection, _)| weight(*connection)).sum();
+    sampled.iter().map(|(segments, connection, _)| segments * weight(*connection)).sum::<f64>() / total
+}
+
+fn answer(view: &NetworkView) -> Answer {
+    Answer {
+        share: view.estimate.as_ref().map(|e| e.share.bytes() / 1_000.0).ok_or_else(|| view.why_not.unwrap()),
+        samples: view.samples,
+        lower_bounds: view.lower_bounds,
+        connections: view.connections,
+        loss_connections: view.estimate.as_ref().map(|estimate| estimate.loss_connections),
+        losses: view.losses,
+        limits: view.limits,
+        rtt_us: view.rtt_min.zip(view.rtt_mean).map(|(min, mean)| (min.0, mean.0)),
+    }
+}
+
+fn assert_same(table: &NetworkTable, twin: &Twin, now: Timestamp) {
+    for n in 0..3 {
+        let (mut here, mut there) = (table.view(network(n), now).map(|view| answer(&view)), twin.answer(n, now));
+        if let (Some(Answer { share: Ok(a), .. }), Some(Answer { share: Ok(b), .. })) = (&mut here, &mut there) {
+            assert!((*a - *b).abs() < 1e-6 * *b, "share of network {n}: {a} instead of {b}");
+            *a = *b;
+        }
+        assert_eq!(here, there, "network {n}");
+        assert_eq!(table.estimate(network(n), now).is_some(), here.is_some_and(|answer| answer.share.is_ok()));
+    }
+}
+
+pub(super) fn tell(table: &mut NetworkTable, at: Timestamp, n: u8, told: Told) {
+    match told {
+        Told::Sample { segments, connection, reason } => table.add(&sample(n, at, segments, connection, reason)),
+        Told::Rtt { us, host } => {
+            table.add_rounds(network(n), at, [198, 51, n, host].into(), RttSum::of(Micros(us)), LimitCounts::default());
+        }
+        Told::Loss => table.add_loss(network(n), at),
+        Told::Limiter(limiter) => {
+            let mut limits = LimitCounts::default();
+            limits.add(limiter);
+            table.add_rounds(network(n), at, [198, 51, n, 1].into(), RttSum::default(), limits);
+        }
+    }
+}
+
+/// Network number `n`.
+pub(super) fn network(n: u8) -> Network {
+    Network::of(IpAddr::from([198, 51, n, 0]))
+}
+
+/// A window of so many segments of 1,000 bytes towards network `n`, by a connection to the host of the same number.
+pub(super) fn sample(n: u8, at: Timestamp, segments: f64, connection: u64, reason: SampleReason) -> WindowSample {
+    let host = u8::try_from(connection % 200).unwrap();
+    WindowSample {
+        at,
+        network: network(n),
+        remote: [198, 51, n, host].into(),
+        connection: ConnectionId(connection),
+        window: Window::from_bytes(segments * 1_000.0).unwrap(),
+        mss: Bytes(1_000),
+        reason,
+        sawtooth: None,
+        phase: Phase::CongestionAvoidance,
+        transfer: Bytes(100_000),
+        advised: false,
+        rtt_min: None,
+    }
+}
