@@ -112,6 +112,18 @@ bpf-cost: packages ## CPU time of the agent's kernel programs per connection and
 push-bench: packages ## From a SYN to the update at 100 subscribers: the 99th percentile
 	$(CARGO) run --release -p spand-tests --bin push-bench
 
+.PHONY: fuzz-smoke
+fuzz-smoke: packages ## Ten seconds of every fuzz target; says loudly where the nightly toolchain or cargo-fuzz is missing
+	./fuzz/run smoke 10
+
+.PHONY: fuzz
+fuzz: packages ## Fuzz every target, resumable, until each had HOURS=1 of CPU: TARGETS="engine frames" for some
+	./fuzz/run long $(or $(HOURS),1)
+
+.PHONY: fuzz-coverage
+fuzz-coverage: packages ## What the kept fuzzing corpus reaches, line by line: docs/results/fuzz.md
+	./fuzz/run coverage
+
 .PHONY: store-kills
 store-kills: packages ## 100 kills of a gateway's store at random moments, held against a twin and the clock
 	SPAND_KILLS=100 $(CARGO) test --release -p spand-tests --test store_kill -- --nocapture

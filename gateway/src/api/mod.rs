@@ -34,6 +34,8 @@ use crate::publisher::Published;
 use crate::store::StoreMeasures;
 
 pub use self::access::{Access, AccessError};
+#[cfg(fuzzing)]
+pub use self::http::fuzzing;
 use self::listener::{Expected, Listener};
 use self::metrics::{ApiMeasures, Metrics};
 pub use self::passwords::{PasswordsError, line as password_line};

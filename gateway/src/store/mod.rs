@@ -9,6 +9,8 @@
 mod codec;
 mod contain;
 mod directory;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod octets;
 mod record;
 mod sled_store;

@@ -8,6 +8,8 @@ mod benefit;
 mod dashboard;
 mod documents;
 mod events;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod guard;
 mod health;
 mod history;

@@ -1,0 +1,41 @@
+//! Entries of the store from any bytes: read and written again they are the same, and an engine that takes one says
+//! nothing that makes no sense.
+
+#![no_main]
+
+use std::num::NonZeroUsize;
+
+use libfuzzer_sys::fuzz_target;
+use spand_core::config::WindowConfig;
+use spand_core::window::table::NetworkTable;
+use spand_gateway::store::fuzzing::{key, network, record, unsealed, value};
+use spand_proto::estimate::RuleKind;
+use spand_proto::units::{Micros, Timestamp};
+
+fuzz_target!(|data: &[u8]| {
+    let Some((split, data)) = data.split_first() else { return };
+    let (bytes, entry) = data.split_at(usize::from(*split).min(data.len()));
+    if let Some(network) = network(bytes) {
+        assert_eq!(key(network), bytes);
+    }
+    record(bytes, entry);
+    let Some(record) = unsealed(bytes, entry) else { return };
+    assert!(record.buckets.len() + record.contributions.len() + record.rtts.len() <= entry.len());
+    let written = value(bytes, &record);
+    let again = self::record(bytes, &written).expect("what we write");
+    // Bytes and not records: some fractions are not equal to themselves.
+    assert_eq!(value(bytes, &again), written);
+    let at = record.newest_sample.or(record.newest).unwrap_or(Timestamp(1_700_000_000_000_000_000));
+    let network = network(bytes).unwrap_or_else(|| "192.0.2.0/24".parse().expect("a network"));
+    for rule in RuleKind::ALL {
+        let config = WindowConfig { bucket: record.bucket.max(Micros(1)), ..WindowConfig::default() };
+        let mut table = NetworkTable::new(config, NonZeroUsize::MIN, rule, 0);
+        table.restore(network, record.clone(), at);
+        if let Some(estimate) = table.estimate(network, at) {
+            assert!(estimate.share.bytes() > 0.0 && estimate.mss.0 > 0, "{estimate:?}");
+        }
+        table.views(at);
+        table.expire(at.after(Micros::from_secs(400)), usize::MAX);
+        while table.poll_event().is_some() {}
+    }
+});
