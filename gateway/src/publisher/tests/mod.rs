@@ -4,11 +4,14 @@ mod cases;
 mod property;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use spand_core::event::{Event, StartImminent, Trigger, Withdrawal};
+use spand_core::service::ServiceSize;
+use spand_core::window::view::NetworkView;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::push::{EstimateUpdate, Update, UpdateEvent};

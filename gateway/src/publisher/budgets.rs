@@ -1,0 +1,60 @@
+//! Budgets of networks, divided among the hosts that want a part.
+
+use std::time::Duration;
+
+use spand_core::event::StartImminent;
+use spand_proto::network::Network;
+use spand_proto::units::Segments;
+use tokio::time::MissedTickBehavior;
+
+use super::Published;
+
+/// Time between two looks at budgets, and how many are divided under one hold of their lock, and at one look: 5,120 a second
+/// at most, and a start waits for 64.
+const LEASE_TURN: Duration = Duration::from_millis(100);
+const LEASE_CHUNK: usize = 64;
+const LEASE_CHUNKS: usize = 8;
+
+impl Published {
+    /// A host wants a part of a network's budget: it has it before it is told of the start.
+    pub(super) fn want_lease(&self, start: &StartImminent) {
+        let Some(budget) = self.budget(start.network) else { return };
+        let holders = self.shared.subscribers.lock().holders(start.host);
+        let (mut leases, now) = (self.shared.leases.lock(), self.now());
+        for holder in holders {
+            if !leases.start(holder, start.network, budget, now) {
+                self.measures().leases_no_room.inc();
+            }
+        }
+    }
+
+    /// What all hosts together may have granted above their defaults in a network and not yet acknowledged: its share for
+    /// each connection that is seen there at once (definitions, "Budget").
+    pub(super) fn budget(&self, network: Network) -> Option<Segments> {
+        let networks = self.shared.networks.read();
+        let view = networks.get(network)?;
+        let estimate = view.estimate.as_ref()?;
+        Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(view.parallel.max(1))))
+    }
+
+    /// Divides budgets by demand and lets retreats end, again and again.
+    pub(super) async fn divide(&self) {
+        let mut turns = tokio::time::interval(LEASE_TURN);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            turns.tick().await;
+            self.pass_retreats();
+            for _ in 0..LEASE_CHUNKS {
+                let tell = self.shared.leases.lock().turn(self.now(), LEASE_CHUNK, |network| self.budget(network));
+                if tell.is_empty() {
+                    break;
+                }
+                self.measures().leases_told.inc_by(tell.len() as u64);
+                let subscribers = self.shared.subscribers.lock();
+                for (holder, network) in tell {
+                    subscribers.tell_lease(holder, network);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What is asked of the published state.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use spand_core::service::ServiceSize;
+use spand_core::window::view::NetworkView;
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+
+use super::measure::Measures;
+use super::status::{CaptureStatus, EngineStatus, Readiness};
+use super::{Published, PublisherConfig};
+
+impl Published {
+    /// The longest published network that contains `address`: what a host's routing table would choose among them. Where
+    /// a prefix list names a longer one of which nothing is known, that is the network around it.
+    pub fn lookup(&self, address: IpAddr) -> Option<Arc<NetworkView>> {
+        self.shared.networks.read().longest_match(address).cloned()
+    }
+
+    /// One network.
+    pub fn network(&self, network: Network) -> Option<Arc<NetworkView>> {
+        self.shared.networks.read().get(network).cloned()
+    }
+
+    /// The estimate of a network that is in force now.
+    pub fn estimate(&self, network: Network) -> Option<Arc<Estimate>> {
+        let estimate = self.shared.networks.read().estimate(network)?;
+        (estimate.age(self.now()) <= self.shared.config.max_age).then_some(estimate)
+    }
+
+    /// Up to `limit` networks in order of prefix, from the first one after `after` on.
+    pub fn page(&self, after: Option<Network>, limit: usize) -> Vec<Arc<NetworkView>> {
+        self.shared.networks.read().page(after, limit)
+    }
+
+    /// How large the transfers of a service are, where that is known.
+    pub fn service(&self, service: SocketAddr) -> Option<ServiceSize> {
+        self.shared.services.read().get(service)
+    }
+
+    /// Up to `limit` services in order of address and port, from the first one after `after` on; of one host, where
+    /// `host` names it.
+    pub fn services(&self, host: Option<IpAddr>, after: Option<SocketAddr>, limit: usize) -> Vec<ServiceSize> {
+        self.shared.services.read().page(host, after, limit)
+    }
+
+    /// Services whose size is known.
+    pub fn service_count(&self) -> usize {
+        self.shared.services.read().len()
+    }
+
+    /// Networks published.
+    pub fn network_count(&self) -> usize {
+        self.shared.networks.read().len()
+    }
+
+    /// Networks with an estimate.
+    pub fn estimate_count(&self) -> usize {
+        self.shared.networks.read().estimates()
+    }
+
+    /// Networks whose budgets are divided by demand.
+    pub fn leased_networks(&self) -> usize {
+        self.shared.leases.lock().len()
+    }
+
+    /// Networks whose advice is held back because hosts reported losses in first flights.
+    pub fn retreats(&self) -> usize {
+        self.shared.networks.read().retreats()
+    }
+
+    /// Subscribers now.
+    pub fn subscriber_count(&self) -> usize {
+        self.shared.subscribers.lock().len()
+    }
+
+    /// The packet clock's time.
+    pub fn now(&self) -> Timestamp {
+        self.shared.clock.now()
+    }
+
+    /// The settings in force.
+    pub fn config(&self) -> &PublisherConfig {
+        &self.shared.config
+    }
+
+    /// Counters and histograms.
+    pub fn measures(&self) -> &Measures {
+        &self.shared.measures
+    }
+
+    /// Which parts of the gateway work.
+    pub fn readiness(&self) -> &Readiness {
+        &self.shared.readiness
+    }
+
+    /// The engines' numbers, as of the last batches that brought them.
+    pub fn engine(&self) -> EngineStatus {
+        EngineStatus::total(&self.shared.engines.read())
+    }
+
+    /// Renews the numbers of all packet sources.
+    pub fn set_captures(&self, captures: Vec<CaptureStatus>) {
+        self.shared.insight.captures(self.now(), &captures);
+        *self.shared.captures.write() = captures;
+    }
+
+    /// The numbers of all packet sources.
+    pub fn captures(&self) -> Vec<CaptureStatus> {
+        self.shared.captures.read().clone()
+    }
+}

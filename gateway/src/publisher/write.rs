@@ -1,0 +1,205 @@
+//! How the state is written: batches of an engine, starts, reports of hosts.
+
+use std::collections::HashSet;
+
+use spand_core::event::{Event, StartImminent, Withdrawal};
+use spand_core::service::ServiceSize;
+use spand_core::window::view::NetworkView;
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::push::WithdrawalReason;
+
+use super::insight::Kind;
+use super::measure::FlightLabels;
+use super::networks::{Networks, Put};
+use super::retreat::FirstFlight;
+use super::services::Services;
+use super::status::EngineStatus;
+use super::{Batch, Published, Shared, change};
+
+/// Networks changed under one hold of the lock, so that readers wait well under a millisecond.
+const APPLY_CHUNK: usize = 256;
+
+impl Published {
+    /// Takes a batch from the engine. Gives the starts that reached a subscriber, for the engine's push ledger
+    /// (`Engine::note_advised`). A network's and a service's batches come from one thread each.
+    pub fn apply(&self, batch: Batch) -> Vec<StartImminent> {
+        let Batch { polled, events, views, gone, trends, samples, engine } = batch;
+        let mut pushed = Vec::new();
+        let mut changes = Vec::with_capacity(events.len() + views.len() + gone.len());
+        for event in events {
+            match event {
+                Event::StartImminent(start) => pushed.extend(self.push_start(start).then_some(start)),
+                Event::Estimate(estimate) => changes.push(State::Estimate(estimate)),
+                Event::Withdrawn { network, reason } => changes.push(State::Withdrawn(network, reason)),
+                Event::ServiceSize(size) => self.put_service(size),
+                Event::ServiceForgotten(service) => self.shared.services.write().remove(service),
+                Event::DirectionEnded(_) | Event::TransferEnded(_) => {}
+            }
+        }
+        changes.extend(views.into_iter().map(State::View));
+        changes.extend(gone.into_iter().map(|network| State::Withdrawn(network, Withdrawal::Evicted)));
+        let mut changes = changes.into_iter().peekable();
+        while changes.peek().is_some() {
+            self.shared.insight.changed();
+            let mut networks = self.shared.networks.write();
+            let mut told = Vec::new();
+            for change in changes.by_ref().take(APPLY_CHUNK) {
+                told.extend(self.shared.change(&mut networks, change));
+            }
+            drop(networks);
+            let (mut leases, now) = (self.shared.leases.lock(), self.now());
+            for network in told {
+                leases.moved(network, now);
+            }
+        }
+        self.shared.insight.trends(trends);
+        self.shared.insight.samples(&samples);
+        if let Some(engine) = engine {
+            let mut engines = self.shared.engines.write();
+            if engines.len() <= engine.shard {
+                engines.resize(engine.shard + 1, EngineStatus::default());
+            }
+            let shard = engine.shard;
+            engines[shard] = engine;
+            let total = EngineStatus::total(&engines);
+            drop(engines);
+            self.shared.insight.engine(self.now(), &total, &self.shared.captures.read());
+        }
+        self.measures().apply_seconds.observe(polled.elapsed().as_secs_f64());
+        pushed
+    }
+
+    /// Hands one start to the host it is for, now. Whether a subscriber got it: only then is the connection advised.
+    pub fn push_start(&self, start: StartImminent) -> bool {
+        let measures = self.measures();
+        if !self.shared.subscribers.lock().watches(start.host) {
+            measures.starts_unwatched.inc();
+            return false;
+        }
+        let Some(estimate) = self.estimate(start.network) else {
+            measures.starts_no_estimate.inc();
+            return false;
+        };
+        self.want_lease(&start);
+        let limit = self.shared.config.waiting_starts.get();
+        let pushed = self.shared.subscribers.lock().push(start, &estimate, limit);
+        if pushed.subscribers > 0 {
+            self.shared.insight.pushed(&start, pushed.subscribers);
+        }
+        measures.starts_pushed.inc_by(pushed.subscribers as u64);
+        measures.starts_overflowed.inc_by(pushed.overflowed as u64);
+        measures.start_queued_seconds.observe(self.now().since(start.at).as_secs_f64());
+        pushed.subscribers > 0
+    }
+
+    fn put_service(&self, size: ServiceSize) {
+        if self.shared.services.write().put(size, self.shared.config.change) {
+            self.measures().service_sizes.inc();
+            self.shared.gather.service(size);
+        }
+    }
+
+    /// Replaces the state of the networks that are an engine's `own`, and of the services where it keeps them, after events of
+    /// it were lost. Every subscriber is resynchronised.
+    pub fn replace(&self, views: Vec<NetworkView>, own: impl Fn(Network) -> bool, sizes: Option<Vec<ServiceSize>>) {
+        if let Some(sizes) = sizes {
+            let mut services = Services::default();
+            for size in sizes {
+                services.put(size, self.shared.config.change);
+            }
+            *self.shared.services.write() = services;
+        }
+        let kept: HashSet<Network> = views.iter().map(|view| view.network).collect();
+        let mut gone = self.shared.networks.read().all();
+        gone.retain(|network| own(*network) && !kept.contains(network));
+        for gone in gone.chunks(APPLY_CHUNK) {
+            let mut networks = self.shared.networks.write();
+            for network in gone {
+                networks.remove(*network);
+            }
+        }
+        let mut views = views.into_iter().peekable();
+        while views.peek().is_some() {
+            let mut networks = self.shared.networks.write();
+            for view in views.by_ref().take(APPLY_CHUNK) {
+                networks.put(view, &self.shared.config);
+            }
+        }
+        self.shared.insight.changed();
+        self.shared.insight.note(self.now(), Kind::Part, "state_replaced", String::new());
+        self.shared.gather.replaced();
+    }
+
+    /// Takes a host's report of an advised first flight; what it leads to is told at once.
+    pub(crate) fn first_flight(&self, network: Network, flight: &FirstFlight) {
+        let now = self.now();
+        let reported = {
+            let mut networks = self.shared.networks.write();
+            let reported = networks.first_flight(network, flight, now, &self.shared.config);
+            reported.map(|(verdict, put)| (verdict, self.shared.tell(network, put, WithdrawalReason::Retreat)))
+        };
+        let Some((verdict, told)) = reported else { return };
+        self.shared.insight.first_flight(now, network, verdict);
+        self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
+        if told.is_some() {
+            self.shared.leases.lock().moved(network, now);
+        }
+    }
+
+    /// Lets retreats end that time alone ends.
+    pub(super) fn pass_retreats(&self) {
+        let now = self.now();
+        if !self.shared.networks.read().is_due(now) {
+            return;
+        }
+        let mut networks = self.shared.networks.write();
+        for (network, put) in networks.pass(now, &self.shared.config) {
+            self.shared.insight.note(now, Kind::Retreat, "over", network.to_string());
+            self.shared.tell(network, put, WithdrawalReason::Retreat);
+        }
+    }
+}
+
+/// One change as the engine gives it.
+enum State {
+    Estimate(Estimate),
+    Withdrawn(Network, Withdrawal),
+    View(NetworkView),
+}
+
+impl Shared {
+    /// Takes a change; gives its network where it is told.
+    fn change(&self, networks: &mut Networks, change: State) -> Option<Network> {
+        let (network, put, reason) = match change {
+            State::Estimate(estimate) => {
+                (estimate.network, networks.put_estimate(estimate, &self.config), Withdrawal::Expired)
+            }
+            State::View(view) => (view.network, networks.put(view, &self.config), Withdrawal::Expired),
+            State::Withdrawn(network, Withdrawal::Evicted) => {
+                self.insight.forget(network);
+                (network, networks.remove(network), Withdrawal::Evicted)
+            }
+            State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason), reason),
+        };
+        self.tell(network, put, change::withdrawal_reason(reason))
+    }
+
+    /// Tells what became of a network, if it is worth it; gives it then.
+    fn tell(&self, network: Network, put: Put, reason: WithdrawalReason) -> Option<Network> {
+        match put {
+            Put::Silent => return None,
+            Put::Tell(estimate) => {
+                self.measures.estimates.inc();
+                self.gather.estimate(estimate);
+            }
+            Put::Withdraw => {
+                self.measures.withdrawals.inc();
+                self.insight.withdrawn(self.clock.now(), network, reason);
+                self.gather.withdrawn(network, reason);
+            }
+        }
+        self.insight.changed();
+        Some(network)
+    }
+}
