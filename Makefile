@@ -93,11 +93,11 @@ bench: packages ## Replay speed and memory on generated traces, beside a bare wa
 .PHONY: bench-engines
 bench-engines: packages ## One engine against a bare loop, two against one, and tcptrace, on 10 M packets in memory
 	@./scripts/packages tcptrace
-	$(CARGO) bench -p spand-tests --bench engines -- $(ARGS)
+	$(CARGO) run --release -p spand-tests --bin engines-bench -- $(ARGS)
 
 .PHONY: bench-day
 bench-day: packages ## A day of traffic: is the engine's memory what it was after the first hour
-	$(CARGO) bench -p spand-tests --bench day -- $(ARGS)
+	$(CARGO) run --release -p spand-tests --bin day-bench -- $(ARGS)
 
 .PHONY: capture-bench
 capture-bench: packages ## Packets a second that each capture backend takes, and what is lost where: ARGS="--seconds 60 --delay"

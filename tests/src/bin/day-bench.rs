@@ -1,6 +1,6 @@
 //! A day of traffic: does the engine's memory stay what it was after the first hour?
 //!
-//! `cargo bench -p spand-tests --bench day -- [--hours N] [--connections N]`
+//! `make bench-day ARGS="[--hours N] [--connections N]"`
 //!
 //! A generated trace goes straight into an engine with the limits of a gateway, which is driven as the gateway's thread drives it:
 //! time passes between packets, changes and samples are taken every half second of the trace's time. Connections come and go,
@@ -29,9 +29,6 @@ struct Arguments {
     /// Connections that send at a time.
     #[arg(long, default_value_t = 40)]
     connections: u32,
-    /// What `cargo bench` passes.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// Takes a pcap file as it is written: header, then a record's header and its frame at a time.

@@ -1,7 +1,6 @@
 //! One engine against a yardstick, several engines against one, and tcptrace: a generated trace in memory.
 //!
-//! `cargo bench -p spand-tests --bench engines -- [--packets N] [--connections N] [--engines N] [--runs N] [--divided]
-//! [--without-tcptrace]`
+//! `make bench-engines ARGS="[--packets N] [--connections N] [--engines N] [--runs N] [--divided] [--without-tcptrace]"`
 //!
 //! The yardstick is a walk over the records and a bare batched loop that looks up each packet's connection ([`yardstick`]). Of
 //! several engines each is given every packet and leaves those of others alone after a look at their addresses, as where
@@ -48,9 +47,6 @@ struct Arguments {
     /// Leave out tcptrace, which takes minutes.
     #[arg(long)]
     without_tcptrace: bool,
-    /// What `cargo bench` passes.
-    #[arg(long, hide = true)]
-    bench: bool,
 }
 
 /// One way of doing the work, measured.
