@@ -14,9 +14,11 @@ use spand_proto::tls::{Certificate, Names};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use super::holdings::Held;
 use crate::tls::{Credentials, Trust};
 
 /// Who is at the other end.
@@ -71,7 +73,23 @@ pub(super) struct Connection {
     peer: Peer,
     /// Ends when the peer's proof no longer holds; then reads fail.
     end: Option<BoxFuture<'static, ()>>,
-    _place: OwnedSemaphorePermit,
+    /// Bytes that have to come in time.
+    opening: Option<Opening>,
+    _place: (OwnedSemaphorePermit, Held),
+}
+
+/// The preface of HTTP/2 (RFC 9113 section 3.4), which a client sends at once: who does not has no business here.
+#[derive(Debug)]
+pub(super) struct Opening {
+    missing: usize,
+    until: Pin<Box<Sleep>>,
+}
+
+impl Opening {
+    /// The preface within so long.
+    pub(super) fn within(time: Duration) -> Self {
+        Self { missing: 24, until: Box::pin(sleep(time)) }
+    }
 }
 
 impl Connection {
@@ -79,9 +97,14 @@ impl Connection {
         stream: Stream,
         peer: Peer,
         end: Option<BoxFuture<'static, ()>>,
-        place: OwnedSemaphorePermit,
+        place: (OwnedSemaphorePermit, Held),
     ) -> Self {
-        Self { stream, peer, end, _place: place }
+        Self { stream, peer, end, opening: None, _place: place }
+    }
+
+    /// The same with bytes that have to come in time.
+    pub(super) fn opening(self, opening: Option<Opening>) -> Self {
+        Self { opening, ..self }
     }
 
     /// Who is at the other end.
@@ -102,7 +125,7 @@ pub(super) fn end_of_trust(
     let left = end.saturating_sub(now);
     Box::pin(async move {
         tokio::select! {
-            () = tokio::time::sleep(left) => {}
+            () = sleep(left) => {}
             changed = tls.wait_for(|tls| *tls.trust() != trust) => drop(changed),
         }
     })
@@ -115,10 +138,20 @@ impl AsyncRead for Connection {
             self.end = None;
             return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its certificate holds no more")));
         }
-        match &mut self.stream {
+        if self.opening.as_mut().is_some_and(|opening| opening.until.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "it said nothing")));
+        }
+        let before = buf.filled().len();
+        let read = match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
             Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-        }
+        };
+        let came = buf.filled().len() - before;
+        self.opening = self.opening.take().filter(|opening| opening.missing > came).map(|opening| {
+            let missing = opening.missing - came;
+            Opening { missing, ..opening }
+        });
+        read
     }
 }
 

@@ -17,13 +17,12 @@ use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
 
 use super::connection::{Connection, Peer};
-use super::listener::Listener;
+use super::holdings::Held;
+use super::listener::{Expected, Listener};
 use super::refusals::Reason;
-use super::{Api, advice, stopped};
+use super::{Api, TOO_OFTEN, advice, stopped};
 use crate::publisher::{SubscribeError, Subscription};
 
-/// Largest message a client may send: a full report has 1,024 connections of at most 200 bytes.
-const MAX_REQUEST_BYTES: usize = 256 << 10;
 /// Calls at a time on one connection: an agent has one stream and seldom more than one call beside it.
 const STREAMS_PER_CONNECTION: u32 = 64;
 /// Largest header list of a call.
@@ -35,7 +34,8 @@ const PING_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bool>) {
     let timeout = api.shared.config.request_timeout;
     let published = api.shared.published.clone();
-    let service = SpandServer::new(Service { api }).max_decoding_message_size(MAX_REQUEST_BYTES);
+    let most = api.shared.config.request_bytes.get();
+    let service = SpandServer::new(Service { api }).max_decoding_message_size(most);
     let incoming = unfold(listener, |mut listener| async {
         let connection = listener.accept().await;
         Some((Ok::<Connection, std::io::Error>(connection), listener))
@@ -69,25 +69,31 @@ impl Spand for Service {
     type SubscribeStream = Updates;
 
     async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
-        self.counted("query", || self.answer(request.into_inner()))
+        let peer = peer(&request);
+        self.counted("query", &peer, || self.answer(request.into_inner()))
     }
 
     async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<Updates>, Status> {
         let peer = peer(&request);
-        self.counted("subscribe", || {
+        self.counted("subscribe", &peer, || {
             let wish = Wish::try_from(request.into_inner()).map_err(|error| refused(&error))?;
             self.check_owner(&peer, wish.addresses.iter().copied())?;
+            let held = self.api.shared.streams.take(peer.address).ok_or_else(|| {
+                let why = "it has as many subscriptions as api.streams_per_peer allows";
+                self.api.shared.refusals.refuse("grpc", Reason::Streams, peer.address, why);
+                Status::resource_exhausted(format!("{peer}: {why}"))
+            })?;
             let subscription =
                 self.api.shared.published.subscribe_host(&wish, peer.name()).map_err(|error| no_place(&error))?;
             let addresses = wish.addresses.len();
             tracing::info!(host_name = %wish.host_name, addresses, peer = peer.to_string(), "subscribed");
-            Ok(updates(self.api.clone(), subscription))
+            Ok(updates(self.api.clone(), subscription, held))
         })
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
         let peer = peer(&request);
-        self.counted("report", || {
+        self.counted("report", &peer, || {
             let mut report = Report::try_from(request.into_inner()).map_err(|error| refused(&error))?;
             let others = self.take_out_others(&peer, &mut report)?;
             let mut receipt = self.api.shared.reports.take(peer.name(), &report, &self.api.shared.published);
@@ -142,10 +148,12 @@ impl Service {
     fn counted<T>(
         &self,
         endpoint: &'static str,
+        peer: &Peer,
         handle: impl FnOnce() -> Result<T, Status>,
     ) -> Result<Response<T>, Status> {
         let began = Instant::now();
-        let handled = handle();
+        let too_often = || Err(Status::resource_exhausted(TOO_OFTEN));
+        let handled = if self.api.may_ask(Expected::Agents, peer) { handle() } else { too_often() };
         let code = handled.as_ref().err().map_or(Code::Ok, Status::code);
         self.api.shared.measures.answered("grpc", endpoint, code_name(code), began.elapsed());
         handled.map(Response::new)
@@ -158,12 +166,12 @@ fn peer<T>(request: &Request<T>) -> Peer {
 }
 
 /// The stream of one subscriber; dropped when it goes.
-fn updates(api: Api, subscription: Subscription) -> Updates {
-    let updates = unfold(subscription, move |mut subscription| {
+fn updates(api: Api, subscription: Subscription, held: Held) -> Updates {
+    let updates = unfold((subscription, held), move |(mut subscription, held)| {
         let published = api.shared.published.clone();
         async move {
             let update = subscription.next().await?;
-            Some((Ok(update.to_wire(published.now())), subscription))
+            Some((Ok(update.to_wire(published.now())), (subscription, held)))
         }
     });
     let end = once(async { Err(Status::unavailable("the gateway stops: advice ends with its lifetime")) });

@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::Api;
-use super::connection::{Connection, Peer, Stream};
+use super::connection::{Connection, Opening, Peer, Stream};
+use super::holdings::{Held, Holdings};
 use super::metrics::ApiLabel;
 use super::refusals::Reason;
 use crate::tls::Credentials;
@@ -31,6 +32,7 @@ pub(super) enum Expected {
 pub(super) struct Listener {
     tcp: TcpListener,
     free: Arc<Semaphore>,
+    peers: Holdings,
     expected: Expected,
     label: ApiLabel,
     api: Api,
@@ -46,7 +48,8 @@ impl Listener {
         let free = Arc::new(Semaphore::new(limit.get().min(Semaphore::MAX_PERMITS)));
         let label = ApiLabel { api: expected.name() };
         let tls = api.shared.access.tls_for(expected);
-        Self { tcp, free, expected, label, api: api.clone(), tls, handshakes: JoinSet::new() }
+        let peers = Holdings::new(api.shared.config.connections_per_peer);
+        Self { tcp, free, peers, expected, label, api: api.clone(), tls, handshakes: JoinSet::new() }
     }
 
     /// The next connection, proven where that is asked for. Cancelling this loses nothing.
@@ -75,12 +78,23 @@ impl Listener {
             measures.connections_refused.get_or_create(&self.label).inc();
             return None;
         };
+        let Some(held) = self.peers.take(from.ip()) else {
+            let why = "it has as many connections as api.connections_per_peer allows";
+            self.api.shared.refusals.refuse(self.expected.name(), Reason::Connections, from.ip(), why);
+            return None;
+        };
+        let place = (place, held);
         // A push is one small packet and must not wait for more data (RFC 896). A peer that is gone already shows
         // on its first read.
         drop(tcp.set_nodelay(true));
         measures.connections.get_or_create(&self.label).inc();
         let Some(tls) = &self.tls else {
-            return Some(Connection::new(Stream::Plain(tcp), Peer::at(from), None, place));
+            // Over TLS the handshake has its time; here the first bytes have. HTTP/1.1 sees to that itself.
+            let opening = match self.expected {
+                Expected::Agents => Some(Opening::within(self.api.shared.config.request_timeout)),
+                Expected::People => None,
+            };
+            return Some(Connection::new(Stream::Plain(tcp), Peer::at(from), None, place).opening(opening));
         };
         let handshake = handshake(self.api.clone(), self.expected, tls.clone(), tcp, from, place);
         self.handshakes.spawn(handshake);
@@ -104,7 +118,7 @@ async fn handshake(
     tls: watch::Receiver<Arc<Credentials>>,
     tcp: TcpStream,
     from: SocketAddr,
-    place: OwnedSemaphorePermit,
+    place: (OwnedSemaphorePermit, Held),
 ) -> Option<Connection> {
     let credentials = Arc::clone(&tls.borrow());
     let config = match expected {

@@ -12,6 +12,7 @@ mod benefit;
 mod buckets;
 mod connection;
 mod grpc;
+mod holdings;
 mod http;
 mod listener;
 mod metrics;
@@ -22,7 +23,7 @@ mod reports;
 #[cfg(test)]
 mod tests;
 
-use std::num::NonZeroUsize;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,12 +35,15 @@ use crate::publisher::Published;
 use crate::store::StoreMeasures;
 
 pub use self::access::{Access, AccessError};
+use self::buckets::Buckets;
+use self::connection::Peer;
+use self::holdings::Holdings;
 #[cfg(fuzzing)]
 pub use self::http::fuzzing;
 use self::listener::{Expected, Listener};
 use self::metrics::{ApiMeasures, Metrics};
 pub use self::passwords::{PasswordsError, line as password_line};
-use self::refusals::Refusals;
+use self::refusals::{Reason, Refusals};
 use self::reports::Reports;
 
 /// Settings of the API. Each limit says what happens when it is reached.
@@ -51,6 +55,14 @@ pub struct ApiConfig {
     pub grpc_connections: NonZeroUsize,
     /// HTTP connections at a time. Default 256. The next one is closed at once, counted.
     pub http_connections: NonZeroUsize,
+    /// Connections of one peer at a time, on each listener; a peer is an IPv4 address or an IPv6 /64. Default 64.
+    pub connections_per_peer: NonZeroUsize,
+    /// Subscriptions of one peer at a time. Default 128.
+    pub streams_per_peer: NonZeroUsize,
+    /// Requests of one peer in a second, on each listener; as many more at once after a pause. Default 1,000.
+    pub requests_per_s: NonZeroU32,
+    /// Largest gRPC request in bytes. Default 256 KiB.
+    pub request_bytes: NonZeroUsize,
     /// Longest time for a request: to send its head, and to be answered. Default 10 s.
     pub request_timeout: Duration,
     /// Hosts whose reports are told apart. Default 10,000. At the limit the one heard longest ago is forgotten, and a
@@ -69,6 +81,11 @@ impl Default for ApiConfig {
             mode: Mode::default(),
             grpc_connections: limit(2_000),
             http_connections: limit(256),
+            connections_per_peer: limit(64),
+            streams_per_peer: limit(128),
+            requests_per_s: const { NonZeroU32::new(1_000).unwrap() },
+            // A full report has 1,024 connections of at most 200 bytes.
+            request_bytes: limit(256 << 10),
             request_timeout: Duration::from_secs(10),
             reporting_hosts: limit(10_000),
             live_streams: limit(32),
@@ -88,6 +105,10 @@ struct Shared {
     config: ApiConfig,
     access: Access,
     refusals: Refusals,
+    /// Subscriptions by peer.
+    streams: Holdings,
+    /// Requests by peer: of agents, of people.
+    rates: [Buckets; 2],
     published: Published,
     reports: Reports,
     measures: ApiMeasures,
@@ -98,6 +119,7 @@ struct Shared {
     live: Arc<Semaphore>,
 }
 
+const TOO_OFTEN: &str = "it asks more often than api.requests_per_s allows: ask less often";
 /// How often files that may change are looked at.
 const LOOK: Duration = Duration::from_secs(5);
 /// Further lists wait for a place, at most as long as a request may take.
@@ -112,13 +134,28 @@ impl Api {
     /// An API that asks those who connect for what `access` says.
     pub fn with_access(config: ApiConfig, access: Access, published: Published, store: Option<StoreMeasures>) -> Self {
         let refusals = Refusals::new();
+        let streams = Holdings::new(config.streams_per_peer);
+        let rate = || Buckets::new(f64::from(config.requests_per_s.get()), config.requests_per_s);
+        let rates = [rate(), rate()];
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
         let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, &access);
         let lists = Semaphore::new(LISTS);
         let live = Arc::new(Semaphore::new(config.live_streams.get().min(Semaphore::MAX_PERMITS)));
         Self {
-            shared: Arc::new(Shared { config, access, refusals, published, reports, measures, metrics, lists, live }),
+            shared: Arc::new(Shared {
+                config,
+                access,
+                refusals,
+                streams,
+                rates,
+                published,
+                reports,
+                measures,
+                metrics,
+                lists,
+                live,
+            }),
         }
     }
 
@@ -129,6 +166,19 @@ impl Api {
             drop(tokio::time::timeout(LOOK, told.notified()).await);
             self.shared.access.look();
         }
+    }
+
+    /// Whether a peer may ask once more now; where not, it is counted.
+    fn may_ask(&self, expected: Expected, peer: &Peer) -> bool {
+        let of = match expected {
+            Expected::Agents => 0,
+            Expected::People => 1,
+        };
+        let may = self.shared.rates[of].take(peer.address);
+        if !may {
+            self.shared.refusals.refuse(expected.name(), Reason::Rate, peer.address, TOO_OFTEN);
+        }
+        may
     }
 
     /// Notes what the API refused at its own limits.

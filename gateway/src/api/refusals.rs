@@ -40,6 +40,12 @@ pub(super) enum Reason {
     Host,
     /// A page of another site asked.
     Site,
+    /// It asks too often.
+    Rate,
+    /// It has too many connections.
+    Connections,
+    /// It has too many subscriptions.
+    Streams,
 }
 
 /// What is told of a peer once.
@@ -136,6 +142,9 @@ impl Reason {
             Self::Attempts => "attempts",
             Self::Host => "host",
             Self::Site => "site",
+            Self::Rate => "rate",
+            Self::Connections => "connections",
+            Self::Streams => "streams",
         }
     }
 

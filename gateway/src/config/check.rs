@@ -19,6 +19,8 @@ const MAX_BUFFER_MIB: u32 = 2_047;
 const BLOCK_KIB: RangeInclusive<u32> = 4..=16_384;
 /// Most buckets of a window; each network keeps all of them.
 const MAX_BUCKETS: u32 = 1_000;
+/// Largest gRPC request that can be allowed, in KiB: each connection may hold as many as its streams.
+const MAX_REQUEST_KIB: u32 = 4_096;
 /// Longest time that is accepted anywhere, one year.
 const MAX_SECONDS: u64 = 365 * 24 * 3_600;
 
@@ -36,6 +38,9 @@ impl Config {
         }
         self.check_times()?;
         self.check_access()?;
+        if self.api.request_kib.get() > MAX_REQUEST_KIB {
+            return Err(format!("api.request_kib is {}: choose at most {MAX_REQUEST_KIB}", self.api.request_kib));
+        }
         let (grpc, http) = (self.api.grpc_listen.0, self.api.http_listen.0);
         if grpc.port() == http.port() && grpc.port() != 0 && overlap(grpc.ip(), http.ip()) {
             return Err(format!(

@@ -226,6 +226,14 @@ pub struct Api {
     pub grpc_connections: NonZeroUsize,
     /// HTTP connections at a time. Default 256.
     pub http_connections: NonZeroUsize,
+    /// Connections of one peer at a time, on each listener. Default 64.
+    pub connections_per_peer: NonZeroUsize,
+    /// Subscriptions of one peer at a time. Default 128.
+    pub streams_per_peer: NonZeroUsize,
+    /// Requests of one peer in a second, on each listener. Default 1,000.
+    pub requests_per_s: NonZeroU32,
+    /// Largest gRPC request in KiB. Default 256.
+    pub request_kib: NonZeroU32,
     /// Longest time for a request in seconds. Default 10.
     pub request_timeout_s: NonZeroU64,
     /// Hosts whose reports are told apart. Default 10,000.
@@ -338,6 +346,10 @@ impl Default for Api {
             mode: api.mode,
             grpc_connections: api.grpc_connections,
             http_connections: api.http_connections,
+            connections_per_peer: api.connections_per_peer,
+            streams_per_peer: api.streams_per_peer,
+            requests_per_s: api.requests_per_s,
+            request_kib: const { NonZeroU32::new(256).unwrap() },
             request_timeout_s: whole_secs(Micros::from(api.request_timeout)),
             reporting_hosts: api.reporting_hosts,
             live_streams: api.live_streams,

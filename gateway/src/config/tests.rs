@@ -140,6 +140,7 @@ fn values_that_contradict_each_other_are_refused() {
         ),
         ("[api]\ngrpc_listen = \"192.0.2.1:7400\"", "api.grpc_listen 192.0.2.1:7400 is reached by other machines"),
         ("[api]\ngrpc_listen = \"[::]:7400\"", "or say agents.plain_text = true where that network is trusted"),
+        ("[api]\nrequest_kib = 8192", "api.request_kib is 8192: choose at most 4096"),
         ("[admin]\ntls = true", "admin.tls is on without a certificate"),
         ("[admin]\nopen = true\npasswords = \"p\"", "admin.open lets everyone in although"),
         ("[api]\nhttp_listen = \"192.0.2.1:7480\"", "nobody has to prove anything there: name admin.passwords"),

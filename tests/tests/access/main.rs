@@ -4,5 +4,6 @@
 
 mod addresses;
 mod guide;
+mod limits;
 mod people;
 mod tls;

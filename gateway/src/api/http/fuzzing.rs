@@ -1,5 +1,7 @@
 //! The HTTP side without sockets, for fuzzing: compiled only with `--cfg fuzzing`, which cargo-fuzz sets.
 
+use std::num::NonZeroU32;
+
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::http::header::CONTENT_TYPE;
@@ -26,7 +28,9 @@ impl Pages {
     /// Where the system gives no runtime.
     pub fn new(published: impl FnOnce() -> Published) -> std::io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let router = runtime.block_on(async { super::router(Api::new(ApiConfig::default(), published(), None)) });
+        // One peer asks as fast as it can.
+        let config = ApiConfig { requests_per_s: NonZeroU32::MAX, ..ApiConfig::default() };
+        let router = runtime.block_on(async { super::router(Api::new(config, published(), None)) });
         Ok(Self { runtime, router })
     }
 

@@ -21,7 +21,7 @@ mod services;
 mod traffic;
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -45,8 +45,8 @@ use tokio::task::JoinSet;
 
 use self::problem::Problem;
 use super::connection::{Connection, Peer};
-use super::listener::Listener;
-use super::{Api, stopped};
+use super::listener::{Expected, Listener};
+use super::{Api, TOO_OFTEN, stopped};
 
 /// Largest body that is read and thrown away, so that the connection can go on. A larger one is refused.
 const MAX_BODY_BYTES: usize = 4 << 10;
@@ -130,11 +130,15 @@ async fn around(State(api): State<Api>, request: Request, next: Next) -> Respons
     let began = Instant::now();
     let endpoint = endpoint(request.uri().path());
     let timeout = api.shared.config.request_timeout;
-    let peer = request.extensions().get().map_or(IpAddr::from([0; 4]), |peer: &Peer| peer.address);
+    let unknown = || Peer::at(SocketAddr::from(([0; 4], 0)));
+    let peer = request.extensions().get::<Peer>().cloned().unwrap_or_else(unknown);
     // A request may not be held while a password is checked: its body is not for two threads.
     let (uri, headers) = (request.uri().clone(), request.headers().clone());
     let answer = async {
-        if let Some(refusal) = guard::refusal(&api, peer, uri.path(), &headers).await {
+        if !api.may_ask(Expected::People, &peer) {
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, TOO_OFTEN));
+        }
+        if let Some(refusal) = guard::refusal(&api, peer.address, uri.path(), &headers).await {
             return Ok(refusal);
         }
         let request = without_body(request).await?;
