@@ -1,6 +1,8 @@
 //! The bounded average: what one loss, one connection, one address, an application that sends little or our own advice can
 //! do to the share is limited, and an old state of the path is left behind once there is enough of the new one.
 
+use std::net::IpAddr;
+
 use smallvec::SmallVec;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Window;
@@ -21,7 +23,9 @@ use crate::window::record::WindowSlice;
 /// 4. A loss shows a peak of the sawtooth, which is what the share is about; the end of a transfer stands anywhere in it,
 ///    and those that lost something on the way give none. The more losses there are, the less ends count.
 /// 5. A lower bound that two addresses attest raises a share below it, by the part [`Self::lift`] of that at most.
-/// 6. A transfer that started on our advice and lost nothing says nothing against that advice: it counts at least as the
+/// 6. What an address says that pulls hardest is left out, and the share is kept near what is said without it
+///    ([`Self::alone`]).
+/// 7. A transfer that started on our advice and lost nothing says nothing against that advice: it counts at least as the
 ///    share in force, and probes upwards as under [`ProbeRule`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RobustRule {
@@ -39,6 +43,8 @@ pub struct RobustRule {
     pub half: f64,
     /// Most that lower bounds add, as part of the share.
     pub lift: f64,
+    /// Most that one address moves the share, where there are five others, as part of the share without it.
+    pub alone: f64,
     /// Whether an advised end counts at least as the share in force.
     pub holds: bool,
 }
@@ -53,6 +59,7 @@ impl RobustRule {
         reach: 0.5,
         half: 30.0,
         lift: 0.1,
+        alone: 0.09,
         holds: true,
     };
 }
@@ -74,30 +81,36 @@ impl Rule for RobustRule {
     }
 
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        let newest = recent::newest(slice, self.enough, self.span);
-        let parts = self.weigh(newest);
-        let end = self.end_weight(&parts);
-        let mut votes = SmallVec::<[Vote; 128]>::new();
-        for Part { of, weight, .. } in &parts {
-            let ends = of.samples - of.loss_samples.min(of.samples);
-            if of.loss_samples > 0 {
-                let losses = f64::from(of.loss_samples);
-                votes.push(Vote { value: of.loss_bytes / losses, weight: weight * losses });
-            }
-            if ends > 0 {
-                let ends = f64::from(ends);
-                let value = (of.sum_bytes - of.loss_bytes).max(0.0) / ends;
-                votes.push(Vote { value, weight: weight * ends * end });
-            }
-        }
-        let share = balance(&votes, self.reach)?;
-        let bound = remotes::lower_bound(newest.contributions).map_or(0.0, Window::bytes);
-        Window::from_bytes(share.max(bound.min(share * (1.0 + self.lift))))
+        let Judged { share, suspects } = self.judge(slice, None)?;
+        // Whoever moves it more is doubted: without the other one it would rest on the doubtful one still more.
+        let without = suspects.into_iter().flatten().filter_map(|one| Some(self.judge(slice, Some(one))?.share));
+        let apart = |without: f64| (share / without).ln().abs();
+        let doubted = without.max_by(|one, other| apart(*one).total_cmp(&apart(*other)));
+        Window::from_bytes(
+            doubted.map_or(share, |without| share.clamp(without * (1.0 - self.alone), without * (1.0 + self.alone))),
+        )
     }
 
     fn carried(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        remotes::attested(slice.contributions, |part| part.carried)
+        remotes::attested(slice.contributions.iter(), |part| part.carried)
     }
+}
+
+/// Addresses besides one from which on that one is doubted.
+const WITNESSES: usize = 5;
+/// An address with a smaller part of all weight than this moves too little to be doubted.
+const DOUBTED: f64 = 1.0 / 16.0;
+
+/// An address, or the common rest.
+type Who = Option<IpAddr>;
+
+/// What a window says.
+struct Judged {
+    /// The share in bytes.
+    share: f64,
+    /// Who pulls it down and up hardest, as far as there are others enough to do without one. A common rest that is of one
+    /// address alone would be one.
+    suspects: [Option<Who>; 2],
 }
 
 /// A contribution and the weight of each of its samples.
@@ -107,21 +120,81 @@ struct Part<'a> {
 }
 
 impl Part<'_> {
-    fn remote(&self) -> Option<std::net::IpAddr> {
+    /// Adds what it says, each of its ends weighing `end`.
+    fn vote(&self, end: f64, votes: &mut SmallVec<[Vote; 128]>) {
+        let Self { of, weight } = self;
+        let ends = of.samples - of.loss_samples.min(of.samples);
+        if of.loss_samples > 0 {
+            let losses = f64::from(of.loss_samples);
+            votes.push(Vote { value: of.loss_bytes / losses, weight: weight * losses });
+        }
+        if ends > 0 {
+            let ends = f64::from(ends);
+            let value = (of.sum_bytes - of.loss_bytes).max(0.0) / ends;
+            votes.push(Vote { value, weight: weight * ends * end });
+        }
+    }
+
+    fn remote(&self) -> Who {
         self.of.source.map(|source| source.remote)
     }
 }
 
 impl RobustRule {
+    /// What the window says without what `left_out` gave.
+    fn judge(&self, slice: WindowSlice<'_>, left_out: Option<Who>) -> Option<Judged> {
+        let wanted = |of: &Contribution| left_out != Some(of.source.map(|source| source.remote));
+        let newest = recent::newest(slice, self.enough, self.span, wanted);
+        let parts = self.weigh(newest, wanted);
+        let end = self.end_weight(&parts);
+        let mut votes = SmallVec::<[Vote; 128]>::new();
+        // After each address, how many votes there are by then.
+        let mut ends = SmallVec::<[(Who, usize); 64]>::new();
+        for address in parts.chunk_by(|one, next| one.remote() == next.remote()) {
+            for part in address {
+                part.vote(end, &mut votes);
+            }
+            ends.push((address.first()?.remote(), votes.len()));
+        }
+        let share = balance(&votes, self.reach)?;
+        let suspects = if left_out.is_none() { self.suspects(&votes, &ends, share) } else { [None; 2] };
+        let wanted = newest.contributions.iter().filter(|of| wanted(of));
+        let bound = remotes::lower_bound(wanted).map_or(0.0, Window::bytes);
+        Some(Judged { share: share.max(bound.min(share * (1.0 + self.lift))), suspects })
+    }
+
+    /// The addresses that pull a share down and up hardest.
+    fn suspects(&self, votes: &[Vote], ends: &[(Who, usize)], share: f64) -> [Option<Who>; 2] {
+        let all: f64 = votes.iter().map(|vote| vote.weight).sum();
+        let (mut suspects, mut pulls, mut begin) = ([None; 2], [0.0_f64; 2], 0);
+        if ends.iter().filter(|(address, _)| address.is_some()).count() <= WITNESSES {
+            return suspects;
+        }
+        for (address, end) in ends {
+            let own = votes.get(begin..*end).unwrap_or_default();
+            begin = *end;
+            let weight: f64 = own.iter().map(|vote| vote.weight).sum();
+            let pull: f64 =
+                own.iter().map(|vote| vote.weight * (vote.value / share - 1.0).clamp(-self.reach, self.reach)).sum();
+            let [down, up] = &mut pulls;
+            let (most, suspect) = if pull < 0.0 { (down, 0) } else { (up, 1) };
+            if weight > all * DOUBTED && pull.abs() > *most {
+                *most = pull.abs();
+                suspects[suspect] = Some(*address);
+            }
+        }
+        suspects
+    }
+
     /// Contributions with samples, by address and connection, weighed.
-    fn weigh<'a>(&self, newest: Newest<'a>) -> SmallVec<[Part<'a>; 64]> {
+    fn weigh<'a>(&self, newest: Newest<'a>, of_interest: impl Fn(&Contribution) -> bool) -> SmallVec<[Part<'a>; 64]> {
         let oldest = newest.contributions.first().map(|part| part.bucket);
         let wanted = |of: &Contribution| if Some(of.bucket) == oldest { newest.of_oldest } else { 1.0 };
-        let sampled = newest.contributions.iter().filter(|of| of.samples > 0);
+        let sampled = newest.contributions.iter().filter(|of| of.samples > 0 && of_interest(of));
         let mut parts: SmallVec<[Part<'a>; 64]> = sampled.map(|of| Part { of, weight: wanted(of) }).collect();
         parts.sort_unstable_by_key(|part| part.of.source);
         let mut addresses = SmallVec::<[f64; 64]>::new();
-        // The common rest is of many connections and addresses: it is no source.
+        // The common rest is of several connections, and perhaps of one address alone: it weighs no more than one.
         let named = |parts: &[Part<'_>]| parts.first().is_some_and(|part| part.of.source.is_some());
         let (mut all, per_connection) = (0.0, f64::from(self.per_connection));
         for address in parts.chunk_by_mut(|one, next| one.remote() == next.remote()) {
@@ -135,14 +208,12 @@ impl RobustRule {
                 sum += counted;
             }
             all += sum;
-            if named(address) {
-                addresses.push(sum);
-            }
+            addresses.push(sum);
         }
         let most = cap(&mut addresses, all, self.per_address, per_connection);
         for address in parts.chunk_by_mut(|one, next| one.remote() == next.remote()) {
             let sum = weight_of(address, |of| of.samples);
-            if sum > most && named(address) {
+            if sum > most {
                 for part in address {
                     part.weight *= most / sum;
                 }
@@ -169,8 +240,8 @@ fn weight_of(parts: &[Part<'_>], count: impl Fn(&Contribution) -> u32) -> f64 {
 }
 
 /// The most that one address may weigh: the part `part` of all, but not less than one connection may, so that an address
-/// with a single sample is not made as heavy as those with many; and never more than all others together. `all` is the sum
-/// of `addresses` and of what is of no single one.
+/// with a single sample is not made as heavy as those with many; and never more than all others together, or than five of
+/// them each where there are so many. `all` is the sum of `addresses` and of what is of no single one.
 fn cap(addresses: &mut [f64], all: f64, part: f64, connection: f64) -> f64 {
     addresses.sort_unstable_by(|one, next| next.total_cmp(one));
     // With so many capped, `rest` is of the others.
@@ -188,7 +259,10 @@ fn cap(addresses: &mut [f64], all: f64, part: f64, connection: f64) -> f64 {
     let Some((heaviest, lighter)) = addresses.split_first() else { return most };
     let named: f64 = addresses.iter().sum();
     let others = lighter.iter().map(|weight| weight.min(most)).sum::<f64>() + (all - named).max(0.0);
-    if others > 0.0 && heaviest.min(most) > others { others } else { most }
+    // One fewer where one is left out.
+    let witnesses = lighter.len().min(WITNESSES);
+    let fair = if witnesses + 1 >= WITNESSES { others / witnesses as f64 } else { others };
+    if others > 0.0 && heaviest.min(most) > fair { fair } else { most }
 }
 
 #[cfg(test)]
