@@ -80,7 +80,8 @@ pub struct Limits {
     pub report_samples: NonZeroU32,
     /// Silence after which an established connection is forgotten. Default 1 hour.
     pub idle_established: Micros,
-    /// Silence after which a connection that is closing, or never finished its handshake, is forgotten. Default 2 minutes.
+    /// Silence after which a connection that is closing, never finished its handshake, or was heard of one side alone is
+    /// forgotten. Default 2 minutes.
     pub idle_other: Micros,
     /// Events waiting to be polled. At the limit the oldest goes, counted; the caller then reads the full state anew. From 16
     /// on, a caller that takes them all after every call loses none. Default 65,536.

@@ -19,7 +19,7 @@ use crate::wire::segment::{Endpoint, Flags, Segment};
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
-    /// No data and no completed handshake yet.
+    /// No completed handshake, nor packets of both sides, yet.
     Opening,
     /// Data may flow.
     Established,
@@ -261,7 +261,8 @@ impl Connection {
         let reset = segment.flags.has(Flags::RST);
         self.stage = match self.stage {
             _ if reset || count(Party::has_finished) == 2 => Stage::Closed,
-            Stage::Opening if !segment.flags.has(Flags::SYN) && segment.ack.is_some() => Stage::Established,
+            // Both were heard, and agree: what one side alone says, anybody may have made up.
+            Stage::Opening if !segment.flags.has(Flags::SYN) && count(Party::is_agreed) == 2 => Stage::Established,
             stage => stage,
         };
         if reset || (self.stage == Stage::Closed && count(Party::is_closed) == 2) {

@@ -8,7 +8,11 @@ use crate::flow::handshake::Syn;
 use crate::flow::passing::Passing;
 use crate::flow::report::DirectionReport;
 use crate::flow::sender::Sender;
+use crate::flow::sequence::first_position;
 use crate::wire::segment::Segment;
+
+/// How far beyond its SYN the first acknowledgement that is heard of a sender may lie, in bytes: a capture may have missed some.
+const NEAR: u64 = 1 << 20;
 
 /// An end of a connection. Boxed: what a connection that is over leaves in the table is small.
 #[derive(Clone, Debug)]
@@ -50,6 +54,17 @@ impl Party {
             Self::Rebuilt(sender) => sender.has_sent(),
             Self::Passing(passing) => passing.has_sent(),
         }
+    }
+
+    /// Whether it sent something, and its SYN, where it was seen, was acknowledged: by a number near it, since of numbers
+    /// made up a quarter lies within the largest window there is.
+    pub(crate) fn is_agreed(&self) -> bool {
+        let una = match self {
+            Self::Rebuilt(sender) => sender.una(),
+            Self::Passing(passing) => passing.una(),
+        };
+        self.has_sent()
+            && self.syn().is_none_or(|syn| (1..=NEAR).contains(&una.saturating_sub(first_position(syn.isn))))
     }
 
     /// Whether it sent a FIN.

@@ -54,6 +54,11 @@ impl Passing {
         self.fin_end.is_some()
     }
 
+    /// The lowest position not acknowledged.
+    pub(crate) fn una(&self) -> u64 {
+        self.una
+    }
+
     /// Whether its FIN was acknowledged.
     pub(crate) fn is_closed(&self) -> bool {
         self.fin_end.is_some_and(|end| self.una >= end)

@@ -136,6 +136,11 @@ impl Sender {
         self.followed.as_deref().map(|followed| &followed.shadow)
     }
 
+    /// The lowest position not acknowledged.
+    pub(crate) fn una(&self) -> u64 {
+        self.board.una()
+    }
+
     /// Whether its FIN was acknowledged.
     pub(crate) fn is_closed(&self) -> bool {
         self.fin_end.is_some_and(|end| self.board.una() >= end)
