@@ -124,6 +124,10 @@ fuzz: packages ## Fuzz every target, resumable, until each had HOURS=1 of CPU: T
 fuzz-coverage: packages ## What the kept fuzzing corpus reaches, line by line: docs/results/fuzz.md
 	./fuzz/run coverage
 
+.PHONY: hostile
+hostile: packages ## Floods of a million tuples in ten seconds beside real flows: docs/results/hostile.md
+	$(CARGO) test --release -p spand-tests --test hostile -- --ignored --nocapture
+
 .PHONY: store-kills
 store-kills: packages ## 100 kills of a gateway's store at random moments, held against a twin and the clock
 	SPAND_KILLS=100 $(CARGO) test --release -p spand-tests --test store_kill -- --nocapture

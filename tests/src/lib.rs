@@ -6,6 +6,7 @@ pub mod benefit;
 pub mod cases;
 pub mod corpus;
 pub mod dashboard;
+pub mod hostile;
 pub mod lab;
 pub mod networks;
 pub mod process;

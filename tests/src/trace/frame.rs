@@ -14,7 +14,8 @@ pub struct FrameWriter<W> {
     frame: Vec<u8>,
 }
 
-const EPOCH_SECONDS: u64 = 1_700_000_000;
+/// When a trace begins, in seconds since 1970.
+pub const EPOCH_SECONDS: u64 = 1_700_000_000;
 const SYN: u8 = 0x02;
 
 impl<W: Write> FrameWriter<W> {
@@ -38,41 +39,11 @@ impl<W: Write> FrameWriter<W> {
     ///
     /// # Errors
     /// What writing gives.
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "header lengths and frames are below 64 KiB, seconds below 2^32"
-    )]
+    #[expect(clippy::cast_possible_truncation, reason = "frames are below 64 KiB, seconds below 2^32")]
     pub fn write(&mut self, at_ns: u64, tuple: &Tuple, packet: &Packet) -> io::Result<()> {
-        let options = options(at_ns, packet);
-        let tcp_len = 20 + options.len();
-        let ip_len = 20 + tcp_len + packet.payload_len as usize;
-        let (from, to) = if packet.from_server { (tuple.server, tuple.client) } else { (tuple.client, tuple.server) };
         self.ip_id = self.ip_id.wrapping_add(1);
-
+        let wire_len = encode(&mut self.frame, self.ip_id, at_ns, tuple, packet);
         let frame = &mut self.frame;
-        frame.clear();
-        frame.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0x00]);
-        let ip_at = frame.len();
-        frame.extend([0x45, 0]);
-        frame.extend((ip_len as u16).to_be_bytes());
-        frame.extend(self.ip_id.to_be_bytes());
-        frame.extend([0x40, 0, 64, 6, 0, 0]);
-        frame.extend(from.0.octets());
-        frame.extend(to.0.octets());
-        let sum = header_checksum(frame.get(ip_at..).unwrap_or_default());
-        if let Some(field) = frame.get_mut(ip_at + 10..ip_at + 12) {
-            field.copy_from_slice(&sum.to_be_bytes());
-        }
-        frame.extend(from.1.to_be_bytes());
-        frame.extend(to.1.to_be_bytes());
-        frame.extend(packet.seq.to_be_bytes());
-        frame.extend(packet.ack.to_be_bytes());
-        frame.extend([((tcp_len / 4) as u8) << 4, packet.flags]);
-        frame.extend(60_000u16.to_be_bytes());
-        frame.extend([0; 4]);
-        frame.extend(&options);
-
-        let wire_len = 14 + ip_len;
         frame.resize(wire_len.min(self.snap_len), 0);
         let mut record = [0; 16];
         let fields = [
@@ -98,6 +69,38 @@ impl<W: Write> FrameWriter<W> {
         self.out.flush()?;
         Ok(self.file_bytes)
     }
+}
+
+/// Puts the Ethernet frame of a packet, without the octets of its payload, into `frame`; its length on the wire.
+#[expect(clippy::cast_possible_truncation, reason = "header lengths and frames are below 64 KiB")]
+pub fn encode(frame: &mut Vec<u8>, ip_id: u16, at_ns: u64, tuple: &Tuple, packet: &Packet) -> usize {
+    let options = options(at_ns, packet);
+    let tcp_len = 20 + options.len();
+    let ip_len = 20 + tcp_len + packet.payload_len as usize;
+    let (from, to) = if packet.from_server { (tuple.server, tuple.client) } else { (tuple.client, tuple.server) };
+
+    frame.clear();
+    frame.extend([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x08, 0x00]);
+    let ip_at = frame.len();
+    frame.extend([0x45, 0]);
+    frame.extend((ip_len as u16).to_be_bytes());
+    frame.extend(ip_id.to_be_bytes());
+    frame.extend([0x40, 0, 64, 6, 0, 0]);
+    frame.extend(from.0.octets());
+    frame.extend(to.0.octets());
+    let sum = header_checksum(frame.get(ip_at..).unwrap_or_default());
+    if let Some(field) = frame.get_mut(ip_at + 10..ip_at + 12) {
+        field.copy_from_slice(&sum.to_be_bytes());
+    }
+    frame.extend(from.1.to_be_bytes());
+    frame.extend(to.1.to_be_bytes());
+    frame.extend(packet.seq.to_be_bytes());
+    frame.extend(packet.ack.to_be_bytes());
+    frame.extend([((tcp_len / 4) as u8) << 4, packet.flags]);
+    frame.extend(60_000u16.to_be_bytes());
+    frame.extend([0; 4]);
+    frame.extend(&options);
+    14 + ip_len
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a timestamp clock wraps at 2^32; a block list is short")]

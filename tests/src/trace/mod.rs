@@ -19,6 +19,7 @@ use rand::{RngExt, SeedableRng};
 
 use connection::Connection;
 use frame::FrameWriter;
+use packet::{Packet, Tuple};
 
 /// What a trace shall be.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +56,20 @@ pub struct TraceSummary {
 /// # Errors
 /// What writing to `out` gives.
 pub fn write_trace<W: Write>(out: W, config: &TraceConfig) -> io::Result<TraceSummary> {
-    let mut rng = StdRng::seed_from_u64(config.seed);
     let mut frames = FrameWriter::new(out, config.snap_len)?;
+    let mut failed = Ok(());
+    let mut summary = generate(config, |at_ns, tuple, packet| {
+        failed = frames.write(at_ns, tuple, packet);
+        failed.is_ok()
+    });
+    failed?;
+    summary.file_bytes = frames.finish()?;
+    Ok(summary)
+}
+
+/// Gives the packets of a trace to `take`, in order of time, until it wants no more.
+pub fn generate(config: &TraceConfig, mut take: impl FnMut(u64, &Tuple, &Packet) -> bool) -> TraceSummary {
+    let mut rng = StdRng::seed_from_u64(config.seed);
     let mut summary = TraceSummary::default();
     let mut connections = Vec::new();
     let mut next = BinaryHeap::new();
@@ -70,9 +83,11 @@ pub fn write_trace<W: Write>(out: W, config: &TraceConfig) -> io::Result<TraceSu
         let Some(Reverse((at_ns, slot))) = next.pop() else { break };
         let Some(connection) = connections.get_mut(slot as usize) else { break };
         if let Some(packet) = connection.step(at_ns, config.loss, &mut rng) {
-            frames.write(at_ns, connection.tuple(), &packet)?;
             summary.packets += 1;
             summary.retransmissions += u64::from(packet.is_retransmission);
+            if !take(at_ns, connection.tuple(), &packet) {
+                break;
+            }
         }
         let next_ns = if let Some(next_ns) = connection.next_ns() {
             next_ns.max(at_ns + 1)
@@ -83,8 +98,7 @@ pub fn write_trace<W: Write>(out: W, config: &TraceConfig) -> io::Result<TraceSu
         };
         next.push(Reverse((next_ns, slot)));
     }
-    summary.file_bytes = frames.finish()?;
-    Ok(summary)
+    summary
 }
 
 fn begin(summary: &mut TraceSummary, begin_ns: u64, config: &TraceConfig, rng: &mut StdRng) -> Connection {
