@@ -79,7 +79,7 @@ impl Site {
 
     fn configure(&self, traffic: &str, more: &str) -> Result<()> {
         let text = format!(
-            "[capture]\ninterfaces = [\"tap\"]\n\n[traffic]\n{traffic}\n\n[store]\ndirectory = \"store\"\n\n{more}"
+            "[capture]\ninterfaces = [\"tap\"]\n\n[traffic]\n{traffic}\n\n[store]\ndirectory = \"store\"\n\n[limits]\nidle_other_s = 1\nidle_established_s = 1\n\n{more}"
         );
         self.folder.write("spand-gateway.toml", &text)
     }
