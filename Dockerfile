@@ -22,7 +22,8 @@ RUN setcap cap_net_raw=ep target/release/spand-gateway \
  && setcap cap_net_admin,cap_bpf,cap_perfmon=ep target/release/spand-agent
 
 FROM debian:bookworm-slim AS base
-RUN useradd --system --user-group --no-create-home spand \
+# A number that volumes and manifests can name.
+RUN useradd --system --uid 7480 --user-group --no-create-home spand \
  && install --directory --owner spand --group spand /etc/spand /var/lib/spand
 VOLUME /var/lib/spand
 

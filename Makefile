@@ -4,6 +4,8 @@
 # What the programs link and what the lab runs.
 BUILD_PACKAGES := clang gcc libc6-dev libelf-dev libpcap-dev linux-libc-dev make pkg-config zlib1g-dev
 LAB_PACKAGES   := iproute2
+# promtool, for the alerts.
+ALERT_PACKAGES := prometheus
 # A browser and its driver, for the dashboard's tests alone.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 
@@ -37,6 +39,11 @@ install: packages ## Programs, systemd units, users and configurations into DEST
 .PHONY: test
 test: packages ## All tests; those that need root or the corpus say so where they cannot run
 	$(CARGO) test --workspace
+
+.PHONY: packaging-test
+packaging-test: packages ## Alerts, dashboard and manifests, with Debian's promtool
+	@./scripts/packages $(ALERT_PACKAGES)
+	SPAND_PROMTOOL=required $(CARGO) test -p spand-tests --test packaging
 
 .PHONY: dashboard-test
 dashboard-test: packages ## The dashboard in Chromium, which it installs (about 100 MB): ARGS="--nocapture" shows the figures

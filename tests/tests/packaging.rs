@@ -1,0 +1,197 @@
+//! What is shipped beside the programs: alerts and dashboards ask for numbers that exist, with labels that they have, and
+//! manifests give the capabilities of the units, no more and no fewer.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+/// Labels that Prometheus and its configuration add.
+const ADDED_LABELS: [&str; 3] = ["instance", "job", "le"];
+
+fn packaging(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging").join(path)
+}
+
+fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Every metric as it is scraped, with its labels, by the page that other tests hold against both programs.
+fn metrics() -> BTreeMap<String, BTreeSet<String>> {
+    let page = read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md"));
+    let mut metrics = BTreeMap::new();
+    for row in page.lines().filter(|line| line.starts_with("| `spand_")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let name = cells[1].trim_matches('`').to_owned();
+        let labels: BTreeSet<String> = cells[3].split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        if cells[2] == "histogram" {
+            for part in ["_bucket", "_sum", "_count"] {
+                metrics.insert(format!("{name}{part}"), labels.clone());
+            }
+        } else {
+            metrics.insert(name, labels);
+        }
+    }
+    assert!(metrics.len() > 50, "only {} metrics on the page", metrics.len());
+    metrics
+}
+
+/// What is wrong with the metrics and label matchers of a query.
+fn fault(query: &str, metrics: &BTreeMap<String, BTreeSet<String>>) -> Option<String> {
+    let mut rest = query;
+    let mut seen = 0;
+    while let Some(at) = rest.find("spand_") {
+        rest = &rest[at..];
+        let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        let Some(labels) = metrics.get(name) else { return Some(format!("there is no {name}")) };
+        let matchers = after.strip_prefix('{').and_then(|after| after.split('}').next()).unwrap_or_default();
+        for matcher in matchers.split(',').filter(|matcher| !matcher.is_empty()) {
+            let label = matcher.split(['=', '!']).next().unwrap_or_default().trim();
+            if !labels.contains(label) && !ADDED_LABELS.contains(&label) {
+                return Some(format!("{name} has no label {label}"));
+            }
+        }
+        seen += 1;
+        rest = after;
+    }
+    (seen == 0).then(|| "it asks for nothing of ours".to_owned())
+}
+
+fn check(place: &str, queries: &[String], least: usize) {
+    let metrics = metrics();
+    assert!(queries.len() >= least, "{place}: only {} queries found", queries.len());
+    for query in queries {
+        if let Some(fault) = fault(query, &metrics) {
+            panic!("{place}: {fault}: {query}");
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Rules {
+    groups: Vec<Group>,
+}
+
+#[derive(Deserialize)]
+struct Group {
+    rules: Vec<Rule>,
+}
+
+#[derive(Deserialize)]
+struct Rule {
+    alert: String,
+    expr: String,
+    annotations: BTreeMap<String, String>,
+}
+
+fn rules() -> Vec<Rule> {
+    let rules: Rules = serde_yaml_ng::from_str(&read(&packaging("prometheus/spand.rules.yml"))).expect("alerts");
+    rules.groups.into_iter().flat_map(|group| group.rules).collect()
+}
+
+#[test]
+fn alerts_ask_for_numbers_that_exist() {
+    let rules = rules();
+    check("alerts", &rules.iter().map(|rule| rule.expr.clone()).collect::<Vec<_>>(), 10);
+    let tried = read(&packaging("prometheus/spand.rules.test.yml"));
+    for Rule { alert, annotations, .. } in rules {
+        for key in ["summary", "action"] {
+            assert!(annotations.contains_key(key), "{alert} has no {key}");
+        }
+        assert!(tried.contains(&alert), "{alert} is not tried in spand.rules.test.yml");
+    }
+}
+
+#[test]
+fn the_dashboard_asks_for_numbers_that_exist() {
+    let dashboard: Value = serde_json::from_str(&read(&packaging("grafana/spand.json"))).unwrap();
+    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    let queries: Vec<String> = targets.map(|target| target["expr"].as_str().unwrap().to_owned()).collect();
+    check("dashboard", &queries, 15);
+    let variables = dashboard["templating"]["list"].as_array().unwrap().iter();
+    let asked: Vec<String> =
+        variables.filter(|one| one["type"] == "query").map(|one| one["query"].to_string()).collect();
+    check("variables", &asked, 1);
+}
+
+#[test]
+fn a_query_for_what_is_not_there_is_found() {
+    let metrics = metrics();
+    for (query, words) in [
+        ("rate(spand_capture_packets[5m])", "there is no spand_capture_packets"),
+        ("spand_ready{prefix=\"a\"}", "no label prefix"),
+        ("up", "nothing of ours"),
+    ] {
+        assert!(fault(query, &metrics).unwrap().contains(words), "{query}");
+    }
+    assert_eq!(fault("spand_ready{part=\"capture\",instance=\"a\"} == 0", &metrics), None);
+}
+
+#[test]
+fn promtool_finds_the_alerts_sound_and_they_fire() {
+    let folder = packaging("prometheus");
+    for arguments in [
+        &["check", "config", "prometheus.yml"][..],
+        &["check", "rules", "spand.rules.yml"],
+        &["test", "rules", "spand.rules.test.yml"],
+    ] {
+        let Ok(output) = Command::new("promtool").args(arguments).current_dir(&folder).output() else {
+            // Past the test runner, which keeps output back.
+            writeln!(std::io::stderr(), "\nSKIPPED: no promtool (Debian's prometheus); 1 test checked nothing")
+                .unwrap();
+            assert!(std::env::var_os("SPAND_PROMTOOL").is_none(), "skipped although SPAND_PROMTOOL is set");
+            return;
+        };
+        let said = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
+    }
+}
+
+/// The capabilities that a unit gives, without `CAP_`.
+fn of_the_unit(name: &str) -> BTreeSet<String> {
+    let unit = read(&packaging(&format!("systemd/{name}.service")));
+    let line = unit.lines().find_map(|line| line.strip_prefix("AmbientCapabilities=")).expect("capabilities");
+    line.split_whitespace().map(|one| one.trim_start_matches("CAP_").to_owned()).collect()
+}
+
+fn names(value: &serde_yaml_ng::Value) -> BTreeSet<String> {
+    value.as_sequence().expect("a list").iter().map(|one| one.as_str().expect("a word").to_owned()).collect()
+}
+
+#[test]
+fn containers_have_the_capabilities_of_the_units() {
+    let compose: serde_yaml_ng::Value = serde_yaml_ng::from_str(&read(&packaging("compose/compose.yml"))).unwrap();
+    for service in ["gateway", "agent"] {
+        let service_of = &compose["services"][service];
+        assert_eq!(names(&service_of["cap_add"]), of_the_unit(&format!("spand-{service}")), "compose: {service}");
+        assert_eq!(names(&service_of["cap_drop"]), ["ALL".to_owned()].into());
+        assert_eq!(service_of["network_mode"].as_str(), Some("host"));
+    }
+    let text = read(&packaging("kubernetes/spand-agent.yaml"));
+    let documents = serde_yaml_ng::Deserializer::from_str(&text);
+    let documents: Vec<_> = documents.map(|one| serde_yaml_ng::Value::deserialize(one).unwrap()).collect();
+    let of = |kind: &str| documents.iter().find(|one| one["kind"].as_str() == Some(kind)).unwrap();
+    let pod = &of("DaemonSet")["spec"]["template"]["spec"];
+    let capabilities = &pod["containers"][0]["securityContext"]["capabilities"];
+    assert_eq!(names(&capabilities["add"]), of_the_unit("spand-agent"));
+    assert_eq!(names(&capabilities["drop"]), ["ALL".to_owned()].into());
+    assert_eq!(pod["hostNetwork"].as_bool(), Some(true));
+    let mounted: BTreeSet<&str> = pod["containers"][0]["volumeMounts"]
+        .as_sequence()
+        .unwrap()
+        .iter()
+        .filter_map(|one| one["name"].as_str())
+        .collect();
+    let given: BTreeSet<&str> =
+        pod["volumes"].as_sequence().unwrap().iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(mounted, given);
+    // The configuration inside is one.
+    let config = of("ConfigMap")["data"]["agent.toml"].as_str().unwrap();
+    spand_agent::config::Config::parse(config, Path::new("agent.toml")).unwrap();
+}
