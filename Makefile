@@ -106,6 +106,11 @@ bench-engines: packages ## One engine against a bare loop, two against one, and 
 bench-day: packages ## A day of traffic: is the engine's memory what it was after the first hour
 	$(CARGO) run --release -p spand-tests --bin day-bench -- $(ARGS)
 
+.PHONY: soak
+soak: packages ## An hour of full load with hosts that come and go: does anything grow, slow down or fail
+	$(CARGO) build --release --bin spand-gateway --bin soak
+	./target/release/soak $(ARGS)
+
 .PHONY: capture-bench
 capture-bench: packages ## Packets a second that each capture backend takes, and what is lost where: ARGS="--seconds 60 --delay"
 	$(CARGO) build --release --bin spand-gateway --bin capture-bench

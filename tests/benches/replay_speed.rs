@@ -103,7 +103,7 @@ fn main() -> anyhow::Result<()> {
     })?;
     read.print("read", &parsed);
     parsed.print("read, parse", &parsed);
-    let before = resident_bytes()?;
+    let before = resident_bytes("self")?;
     for (name, internal) in [("rebuild senders inside", vec![arguments.internal]), ("rebuild both ends", Vec::new())] {
         let mut engine = None;
         let rebuilt = best_of(arguments.runs, || {
@@ -119,7 +119,7 @@ fn main() -> anyhow::Result<()> {
         })?;
         rebuilt.print(&format!("read, parse, {name}"), &parsed);
         if let Some(engine) = engine {
-            let held = resident_bytes()?.saturating_sub(before);
+            let held = resident_bytes("self")?.saturating_sub(before);
             println!("{} connections at the end, {} MB, {:?}", engine.connections(), held >> 20, engine.counters());
         }
     }

@@ -7,14 +7,15 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeVal;
 use nix::time::{ClockId, clock_gettime};
 
-/// What this process holds in memory.
+/// What a process holds in memory: by its number, or `self`.
 ///
 /// # Errors
 /// Where `/proc` does not say.
-pub fn resident_bytes() -> anyhow::Result<u64> {
+pub fn resident_bytes(process: &str) -> anyhow::Result<u64> {
     const PAGE_BYTES: u64 = 4_096;
-    let statm = std::fs::read_to_string("/proc/self/statm").context("/proc/self/statm cannot be read")?;
-    let pages = statm.split(' ').nth(1).context("/proc/self/statm has no second number")?;
+    let path = format!("/proc/{process}/statm");
+    let statm = std::fs::read_to_string(&path).with_context(|| format!("{path} cannot be read"))?;
+    let pages = statm.split(' ').nth(1).with_context(|| format!("{path} has no second number"))?;
     Ok(pages.parse::<u64>()? * PAGE_BYTES)
 }
 

@@ -64,7 +64,7 @@ impl Day {
     }
 
     fn tell_hour(&mut self) -> io::Result<()> {
-        let held = resident_bytes().map_err(io::Error::other)?;
+        let held = resident_bytes("self").map_err(io::Error::other)?;
         self.held.push(held);
         println!(
             "hour {:>2}: {:>12} packets, {:>7} connections in the table, {:>6.1} MB held",

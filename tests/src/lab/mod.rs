@@ -14,6 +14,7 @@ pub mod host;
 pub mod link;
 pub mod namespace;
 pub mod path;
+pub mod port;
 pub mod tap;
 pub mod topology;
 pub mod traffic;

@@ -3,13 +3,17 @@
 
 mod advice;
 mod api;
+mod asking;
 mod daemon;
 pub mod interrupt;
+mod measured;
 mod running;
 mod setup;
 
 pub use api::Api;
+pub use asking::{Asking, Waits};
 pub use daemon::Daemon;
+pub use measured::MeasuredGateway;
 pub use running::Product;
 pub use setup::{AgentSetup, GatewaySetup, Mode, Way};
 

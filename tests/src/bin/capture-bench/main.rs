@@ -9,8 +9,6 @@
 //! keeps up. Frames that were offered and neither read nor counted as lost by anyone are shown as `unknown`.
 
 mod frames;
-mod gateway;
-mod queries;
 mod reader;
 mod sender;
 
@@ -30,11 +28,9 @@ use spand_capture::{Backend, LiveOptions, PfRingOptions};
 use spand_proto::units::Micros;
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
-use spand_tests::product;
+use spand_tests::product::{self, Asking, MeasuredGateway};
 
 use self::frames::{Frames, LONGEST_BYTES, SHORTEST_BYTES};
-use self::gateway::Gateway;
-use self::queries::Asking;
 use self::sender::Sent;
 
 const NEAR: &str = "near0";
@@ -213,7 +209,7 @@ fn with_gateway(arguments: &Arguments, namespace: &Namespace, way: Way, size: us
     let frames = Frames::new(size, arguments.connections as usize);
     let remotes = frames.remotes();
     let known: &[IpAddr] = if arguments.queries.is_some() { &remotes } else { &[] };
-    let gateway = Gateway::start(namespace, &program, &device, &capture, known)?;
+    let gateway = MeasuredGateway::start(namespace, &program, &device, &capture, known)?;
     let asking = arguments.queries.map(|rate| Asking::start(namespace, rate, remotes.clone())).transpose()?;
     let before = gateway.processor()?;
     let sent = send(namespace, frames, Duration::from_secs(arguments.seconds), arguments.rate)?;

@@ -1,14 +1,13 @@
 //! The sending end: frames from one thread as fast as the kernel takes them, or at a rate.
 
 use std::mem;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use nix::errno::Errno;
-use nix::net::if_::if_nametoindex;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use spand_tests::lab::port::packet_port;
 
 use super::frames::Frames;
 
@@ -24,7 +23,7 @@ pub(super) struct Sent {
 
 /// Sends from `device` for `time`; at `rate` frames a second where there is one.
 pub(super) fn send(device: &str, mut frames: Frames, time: Duration, rate: Option<u32>) -> Result<Sent> {
-    let port = open(device)?;
+    let port = packet_port(device)?;
     let batch = if rate.is_some() { 1 } else { BATCH };
     let mut buffers: Vec<Vec<u8>> = (0..batch).map(|_| frames.blank()).collect();
     let mut pieces: Vec<libc::iovec> = buffers
@@ -67,24 +66,4 @@ pub(super) fn send(device: &str, mut frames: Frames, time: Duration, rate: Optio
         }
     }
     Ok(Sent { frames: sent, took: started.elapsed() })
-}
-
-/// A packet socket that hands whole frames to the device, past its queue.
-fn open(device: &str) -> Result<OwnedFd> {
-    let port = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)
-        .context("cannot open a packet socket: this needs root")?;
-    // SAFETY: numbers and an array of them; zero is a value of each.
-    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    address.sll_family = u16::try_from(libc::AF_PACKET)?;
-    address.sll_ifindex = i32::try_from(if_nametoindex(device)?)?;
-    let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>())?;
-    // SAFETY: the address lives through the call and `length` is its size.
-    let bound = unsafe { libc::bind(port.as_raw_fd(), (&raw const address).cast(), length) };
-    Errno::result(bound).context("cannot bind the packet socket")?;
-    let (option, on) = (libc::PACKET_QDISC_BYPASS, 1_i32);
-    let length = libc::socklen_t::try_from(size_of::<i32>())?;
-    // SAFETY: the kernel reads an integer that lives through the call.
-    let set = unsafe { libc::setsockopt(port.as_raw_fd(), libc::SOL_PACKET, option, (&raw const on).cast(), length) };
-    Errno::result(set).context("cannot send past the device's queue")?;
-    Ok(port)
 }

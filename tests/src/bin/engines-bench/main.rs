@@ -143,7 +143,7 @@ fn bare(work: impl FnOnce() -> u64) -> anyhow::Result<Timing> {
 fn run(trace: &Trace, config: &EngineConfig, count: NonZeroU32, divided: bool) -> anyhow::Result<Timing> {
     let partition = Partition::new(config, count);
     let together = Barrier::new(usize::try_from(count.get())? + 1);
-    let before = resident_bytes()?;
+    let before = resident_bytes("self")?;
     thread::scope(|scope| {
         let engines: Vec<_> = (0..count.get())
             .map(|index| {
@@ -181,7 +181,7 @@ fn run(trace: &Trace, config: &EngineConfig, count: NonZeroU32, divided: bool) -
             kept.push(engine);
         }
         let wall = begun.elapsed();
-        Ok(Timing { busiest, wall, samples, held: resident_bytes()?.saturating_sub(before) })
+        Ok(Timing { busiest, wall, samples, held: resident_bytes("self")?.saturating_sub(before) })
     })
 }
 

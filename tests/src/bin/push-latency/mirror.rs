@@ -1,20 +1,19 @@
 //! The mirror port: SYNs as Ethernet frames, at a steady rate.
 
-use std::ffi::CString;
-use std::mem;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, send as send_frame, socket};
+use nix::sys::socket::{MsgFlags, send as send_frame};
+use spand_tests::lab::port::packet_port;
 
 use super::{Ledger, host, remote};
 
 /// Sends one SYN per entry of the ledger from the interface `device`.
 pub(super) fn send(device: &str, hosts: usize, networks: usize, rate: u32, ledger: &Ledger) -> Result<()> {
-    let port = open(device)?;
+    let port = packet_port(device)?;
     let gap = Duration::from_secs(1) / rate;
     let started = Instant::now();
     for number in 0..ledger.sent.len() {
@@ -26,22 +25,6 @@ pub(super) fn send(device: &str, hosts: usize, networks: usize, rate: u32, ledge
         send_frame(port.as_raw_fd(), &frame, MsgFlags::empty()).context("cannot send on the mirror port")?;
     }
     Ok(())
-}
-
-/// A socket that writes whole frames to `device`.
-fn open(device: &str) -> Result<OwnedFd> {
-    let port = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)
-        .context("cannot open a packet socket: this needs root")?;
-    let index = nix::net::if_::if_nametoindex(CString::new(device)?.as_c_str())?;
-    // SAFETY: all-zero is a valid sockaddr_ll.
-    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    address.sll_family = u16::try_from(libc::AF_PACKET)?;
-    address.sll_ifindex = i32::try_from(index)?;
-    let length = libc::socklen_t::try_from(size_of::<libc::sockaddr_ll>())?;
-    // SAFETY: the address lives through the call and `length` is its size.
-    let bound = unsafe { libc::bind(port.as_raw_fd(), (&raw const address).cast(), length) };
-    nix::errno::Errno::result(bound).context("cannot bind the packet socket")?;
-    Ok(port)
 }
 
 /// A SYN with the usual options; its checksums are left at zero, as a mirror port may show them.

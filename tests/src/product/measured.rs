@@ -1,4 +1,4 @@
-//! The reading end as a user has it: the gateway's own process, and what its metrics say.
+//! The gateway as a user has it, its own process, and what its metrics and the kernel say of it.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -7,28 +7,30 @@ use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Api;
+use crate::lab::namespace::Namespace;
+use crate::networks::fill_store;
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, SysconfVar, sysconf};
-use spand_tests::lab::namespace::Namespace;
-use spand_tests::networks::fill_store;
-use spand_tests::product::Api;
 use tempfile::TempDir;
+
+use crate::process::resident_bytes;
 
 const HTTP_PORT: u16 = 7480;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running gateway; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Gateway {
+pub struct MeasuredGateway {
     process: Child,
     api: Api,
     _folder: TempDir,
 }
 
-impl Gateway {
+impl MeasuredGateway {
     /// Starts `program` on `interface`, with estimates for the networks of `known`, and returns when it is ready. Its threads run where the calling one may.
-    pub(super) fn start(
+    pub fn start(
         namespace: &Namespace,
         program: &Path,
         interface: &str,
@@ -60,7 +62,7 @@ impl Gateway {
     }
 
     /// Its counters of capture and engine by name, labels included, once they stand still.
-    pub(super) fn counters(&self) -> Result<BTreeMap<String, u64>> {
+    pub fn counters(&self) -> Result<BTreeMap<String, u64>> {
         let deadline = Instant::now() + PATIENCE;
         let mut last = self.scrape()?;
         loop {
@@ -74,7 +76,8 @@ impl Gateway {
         }
     }
 
-    fn scrape(&self) -> Result<BTreeMap<String, u64>> {
+    /// The same as they are now.
+    pub fn scrape(&self) -> Result<BTreeMap<String, u64>> {
         let (_, text) = self.api.get("/metrics")?;
         let lines = text.lines().filter(|line| line.starts_with("spand_capture_") || line.starts_with("spand_engine_"));
         Ok(lines
@@ -84,7 +87,7 @@ impl Gateway {
     }
 
     /// Processor time of all its threads so far.
-    pub(super) fn processor(&self) -> Result<Duration> {
+    pub fn processor(&self) -> Result<Duration> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.process.id()))?;
         // Behind the name, which may hold blanks: user and system time are the 14th and 15th field (proc(5)).
         let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
@@ -93,8 +96,13 @@ impl Gateway {
         Ok(Duration::from_secs_f64(ticks as f64 / per_second as f64))
     }
 
+    /// What it holds in memory.
+    pub fn resident_bytes(&self) -> Result<u64> {
+        resident_bytes(&self.process.id().to_string())
+    }
+
     /// Stops it in order.
-    pub(super) fn stop(mut self) -> Result<()> {
+    pub fn stop(mut self) -> Result<()> {
         kill(Pid::from_raw(i32::try_from(self.process.id())?), Signal::SIGTERM)?;
         let status = self.process.wait()?;
         ensure!(status.success(), "the gateway ended with {status}");
@@ -106,7 +114,7 @@ fn named((line, count): (String, u64)) -> (String, u64) {
     (line.rsplit_once(' ').map_or(line.as_str(), |(name, _)| name).to_owned(), count)
 }
 
-impl Drop for Gateway {
+impl Drop for MeasuredGateway {
     fn drop(&mut self) {
         if matches!(self.process.try_wait(), Ok(None)) {
             drop(self.process.kill());

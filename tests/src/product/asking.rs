@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::lab::namespace::Namespace;
 use anyhow::{Context, Result, ensure};
 use spand_proto::contract::ContractVersion;
 use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::{QueryRequest, Question};
-use spand_tests::lab::namespace::Namespace;
 use tokio::task::JoinSet;
 use tokio::time::MissedTickBehavior;
 
@@ -21,14 +21,14 @@ const CLIENTS: usize = 8;
 
 /// Asks until stopped.
 #[derive(Debug)]
-pub(super) struct Asking {
+pub struct Asking {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Waits>>,
 }
 
 /// How long answers took.
 #[derive(Debug, Default)]
-pub(super) struct Waits {
+pub struct Waits {
     waits: Vec<Duration>,
     /// Destinations that were answered with an estimate.
     estimates: u64,
@@ -36,7 +36,7 @@ pub(super) struct Waits {
 
 impl Asking {
     /// Asks `rate` destinations a second among the networks of `remotes`.
-    pub(super) fn start(namespace: &Namespace, rate: u32, remotes: Vec<IpAddr>) -> Result<Self> {
+    pub fn start(namespace: &Namespace, rate: u32, remotes: Vec<IpAddr>) -> Result<Self> {
         ensure!(rate >= BATCH && !remotes.is_empty(), "nothing to ask");
         let stop = Arc::new(AtomicBool::new(false));
         let stopping = Arc::clone(&stop);
@@ -48,9 +48,11 @@ impl Asking {
     }
 
     /// Stops asking and tells how long it took.
-    pub(super) fn stop(self) -> Result<Waits> {
+    pub fn stop(self) -> Result<Waits> {
         self.stop.store(true, Ordering::Relaxed);
-        self.thread.join().ok().context("the asking thread panicked")?
+        let mut waits = self.thread.join().ok().context("the asking thread panicked")??;
+        waits.waits.sort_unstable();
+        Ok(waits)
     }
 }
 
@@ -60,20 +62,22 @@ impl Waits {
         self.estimates += estimates;
     }
 
+    /// The wait that so many percent do not exceed.
+    pub fn at(&self, percent: usize) -> Duration {
+        let place = (self.waits.len() * percent / 100).min(self.waits.len().saturating_sub(1));
+        self.waits.get(place).copied().unwrap_or_default()
+    }
+
     /// One line.
-    pub(super) fn print(mut self) {
-        self.waits.sort_unstable();
-        let at = |percent: usize| {
-            let place = (self.waits.len() * percent / 100).min(self.waits.len().saturating_sub(1));
-            self.waits.get(place).map_or(0.0, |wait| wait.as_secs_f64() * 1e3)
-        };
+    pub fn print(&self) {
+        let ms = |percent| self.at(percent).as_secs_f64() * 1e3;
         println!(
             "{} questions of {BATCH} destinations, {} answered with an estimate: p50 {:.2} ms, p99 {:.2} ms, most {:.2} ms",
             self.waits.len(),
             self.estimates,
-            at(50),
-            at(99),
-            at(100)
+            ms(50),
+            ms(99),
+            ms(100)
         );
     }
 }
