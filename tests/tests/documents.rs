@@ -54,6 +54,43 @@ fn commands_are_those_of_the_makefile() {
 }
 
 #[test]
+fn tests_that_the_threat_model_names_are_there() {
+    let text = fs::read_to_string(workspace().join("docs/threat-model.md")).expect("the threat model");
+    let code = sources(workspace());
+    let mut checked = 0;
+    for name in text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
+        if name.matches('_').count() < 3
+            || !name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        {
+            continue;
+        }
+        assert!(
+            code.contains(&format!("fn {name}(")),
+            "docs/threat-model.md names the test {name}, which is not there"
+        );
+        checked += 1;
+    }
+    assert!(checked > 30, "only {checked} names found");
+}
+
+/// All of the workspace's source.
+fn sources(workspace: &Path) -> String {
+    let mut text = String::new();
+    let mut open: Vec<PathBuf> = ["gateway", "agent", "proto", "tests"].map(|folder| workspace.join(folder)).into();
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder).expect("a folder of this workspace") {
+            let path = entry.expect("an entry of it").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                text += &fs::read_to_string(path).expect("a source");
+            }
+        }
+    }
+    text
+}
+
+#[test]
 fn no_container_is_promised_before_there_is_one() {
     let there = workspace().join("Dockerfile").exists();
     for document in documents() {
