@@ -1,0 +1,3 @@
+//! Faults of the machine that the tests of single parts do not make; `docs/faults.md` lists all of them.
+
+mod disk;
