@@ -6,6 +6,8 @@ BUILD_PACKAGES := clang gcc libc6-dev libelf-dev libpcap-dev linux-libc-dev make
 LAB_PACKAGES   := iproute2
 # promtool, for the alerts.
 ALERT_PACKAGES := prometheus
+# What packs, judges and tries Debian packages.
+DEB_PACKAGES   := debhelper debootstrap dpkg-dev fakeroot lintian
 # A browser and its driver, for the dashboard's tests alone.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 
@@ -26,15 +28,27 @@ BUILT  := $(or $(CARGO_TARGET_DIR),target)/release
 
 .PHONY: install
 install: packages ## Programs, systemd units, users and configurations into DESTDIR (default: this machine); starts nothing
-	$(CARGO) build --release --locked --bin spand-gateway --bin spand-agent
+	$(CARGO) build --release --locked --bin spand-gateway --bin spand-agent \
+	    --example spand-gateway-manual --example spand-agent-manual
 	install -D -m 0755 -t $(DESTDIR)$(PREFIX)/bin $(BUILT)/spand-gateway $(BUILT)/spand-agent
 	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system packaging/systemd/*.service
-	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d packaging/sysusers.d/spand.conf
+	install -D -m 0644 -t $(DESTDIR)$(PREFIX)/lib/sysusers.d packaging/sysusers.d/*.conf
 	@for name in gateway agent; do \
+	    $(BUILT)/examples/spand-$$name-manual $(DESTDIR)$(PREFIX)/share; \
 	    file=$(DESTDIR)/etc/spand/$$name.toml; \
 	    if [ -e $$file ]; then echo "$$file is there already: left alone"; \
 	    else install -D -m 0644 docs/$$name.example.toml $$file && echo "$$file is an example: edit it"; fi; \
 	done
+
+.PHONY: deb
+deb: packages ## Debian packages of both programs, judged by lintian, in target/deb
+	@./scripts/packages $(DEB_PACKAGES)
+	./scripts/deb $(or $(CARGO_TARGET_DIR),target)/deb
+
+.PHONY: deb-test
+deb-test: packages ## Install, upgrade, remove and purge them in a fresh Debian (root, some minutes)
+	@./scripts/packages $(DEB_PACKAGES)
+	./scripts/deb-test $(or $(CARGO_TARGET_DIR),target)/deb
 
 .PHONY: test
 test: packages ## All tests; those that need root or the corpus say so where they cannot run
