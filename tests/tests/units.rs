@@ -102,6 +102,8 @@ fn privileges() -> Result<()> {
     for daemon in daemons.into_iter().rev() {
         println!("{}", daemon.stop());
     }
+    let log = fs::read_to_string(folder.join("spand-gateway.log"))?;
+    ensure!(log.contains("stopped") && !log.contains("cut off"), "the gateway did not stop in order:\n{log}");
     println!("units: passed");
     Ok(())
 }

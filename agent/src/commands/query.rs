@@ -12,7 +12,7 @@ use super::{print, print_json};
 use crate::cli::Query;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::subscriber::Dialer;
+use crate::subscriber::{Dialer, words};
 
 pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
     if let Some(url) = &query.gateway {
@@ -61,7 +61,7 @@ async fn ask(config: &Config, questions: &Questions) -> Result<Answer, Failure> 
         client
             .query(v1::QueryRequest::from(questions))
             .await
-            .map_err(|status| Failure::Environment(format!("the gateway at {url} refused: {}", status.message())))
+            .map_err(|status| Failure::Environment(format!("the gateway at {url} refused: {}", words(&status))))
     });
     let response = answered
         .await

@@ -11,7 +11,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
 use crate::control::Status;
-use crate::subscriber::Dialer;
+use crate::subscriber::{Dialer, words};
 
 /// An address of the documentation (RFC 5737): whatever is answered about it, an answer came.
 const NOWHERE: [u8; 4] = [192, 0, 2, 1];
@@ -48,7 +48,7 @@ async fn ask(config: &Config) -> Result<MetadataMap, String> {
     let initial_window = Segments(config.policy.initial_window_segments.get());
     let query = Query { mode: Some(config.mode), initial_window, questions: vec![question] };
     let answer = client.query(v1::QueryRequest::from(&query)).await;
-    answer.map(|answer| answer.metadata().clone()).map_err(|status| format!("it refuses: {}", status.message()))
+    answer.map(|answer| answer.metadata().clone()).map_err(|status| format!("it refuses: {}", words(&status)))
 }
 
 fn clock(metadata: &MetadataMap) -> Check {

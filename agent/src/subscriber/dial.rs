@@ -3,6 +3,7 @@
 //! The files of `[tls]` are looked at before each connection. What changed comes into force; what cannot be used leaves
 //! what was there, said once and counted.
 
+use std::error::Error as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -183,6 +184,15 @@ fn prove(gateway: &Gateway, named: &config::Tls, files: &Files) -> Result<Proof,
 
 fn endpoint(gateway: &Gateway) -> Result<Endpoint, String> {
     Endpoint::from_shared(gateway.url.clone()).map_err(|error| innermost(&error))
+}
+
+/// The words of a refusal. A gateway that takes no certificate says so once the connection stands, and then the words lie
+/// deeper than the status.
+pub(crate) fn words(status: &tonic::Status) -> String {
+    match status.source() {
+        Some(source) => format!("{}; where TLS is concerned the gateway's log says more", innermost(source)),
+        None => status.message().to_owned(),
+    }
 }
 
 /// The innermost words of an error.

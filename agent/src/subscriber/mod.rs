@@ -23,6 +23,7 @@ mod report;
 mod tests;
 
 pub use backoff::Backoff;
+pub(crate) use dial::words;
 pub use dial::{Dialer, TlsError, TlsStatus};
 pub use holdings::{HoldingCounts, Holdings};
 pub use report::Reporter;
@@ -67,7 +68,7 @@ enum StreamError {
     Connect { url: String, why: String },
     #[error("the gateway at {url} does not answer within {timeout:?}")]
     Slow { url: String, timeout: Duration },
-    #[error("the gateway refused: {} ({:?})", .0.message(), .0.code())]
+    #[error("the gateway refused: {} ({:?})", words(.0), .0.code())]
     Refused(Box<tonic::Status>),
     #[error("the gateway said nothing for {0:?}")]
     Silent(Duration),

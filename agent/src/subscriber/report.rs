@@ -17,7 +17,7 @@ use tonic::Code;
 use tonic::transport::Channel;
 use tracing::{debug, warn};
 
-use super::Dialer;
+use super::{Dialer, words};
 use crate::apply::Ended;
 
 /// Time between two reports, at least, but for what is urgent.
@@ -139,7 +139,7 @@ impl Reporter {
                     warn!(batch = report.batch, "the gateway refused a report: {}", status.message());
                     Ok(client)
                 }
-                Err(status) => Err(status.message().to_owned()),
+                Err(status) => Err(words(&status)),
             }
         });
         self.client = Some(sent.await.map_err(|_| "no answer in time".to_owned())??);

@@ -68,11 +68,17 @@ async fn serve(
     let grpc_stopped = stopped.clone();
     tasks.spawn(async move { grpc_api.serve_grpc(grpc, grpc_stopped).await });
     let http_api = api.clone();
+    let mut end = stopped.clone();
     tasks.spawn(async move { http_api.serve_http(http, stopped).await });
 
     let reload = Arc::new(Notify::new());
     let told = Arc::clone(&reload);
-    tasks.spawn(async move { api.keep_access(&told).await });
+    tasks.spawn(async move {
+        tokio::select! {
+            () = api.keep_access(&told) => {}
+            ended = end.wait_for(|end| *end) => drop(ended),
+        }
+    });
 
     let ended = tokio::select! {
         signal = signals.wait(&reload) => {

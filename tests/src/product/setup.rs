@@ -112,7 +112,7 @@ impl AgentSetup {
     pub(super) fn toml(&self) -> String {
         let mut text = format!(
             "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\nurl = \
-             \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\n\n[holdout]\nshare = 0.0\n",
+             \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nplain_text = true\n\n[holdout]\nshare = 0.0\n",
             self.mode.configured().0,
             self.way.name()
         );

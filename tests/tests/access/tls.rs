@@ -118,6 +118,21 @@ async fn an_agent_refuses_a_gateway_of_another_name_or_authority() {
     let made = stage.authority.make(&["127.0.0.1"]).unwrap();
     let config = agent(&stage, &made);
     Dialer::new(&config).unwrap().connect().await.unwrap();
+    // Refused by the gateway: the words are not "transport error".
+    let other = Authority::new("agents").unwrap().make(&["127.0.0.1"]).unwrap();
+    let (signals, mut heard) = mpsc::channel(QUEUE);
+    let (_tell, own) = watch::channel(vec!["127.0.0.1".parse().unwrap()]);
+    let name = HostName::try_from("web-1".to_owned()).unwrap();
+    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None };
+    let refused = Arc::new(Dialer::new(&agent(&stage, &other)).unwrap());
+    tokio::spawn(Subscriber::new(refused, Clock::start(), (name, description), signals).run(own));
+    let why = loop {
+        if let Signal::Lost(why) = tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap() {
+            break why;
+        }
+    };
+    assert!(why.contains("alert"), "{why}");
+    made.write(stage.path(), "agent").unwrap();
     let renamed = AgentTls { name: Some("gateway.example.org".to_owned()), ..config.tls.clone() };
     let why = Dialer::new(&AgentConfig { tls: renamed, ..config.clone() }).unwrap().connect().await.unwrap_err();
     assert!(why.contains("gateway.example.org"), "{why}");
