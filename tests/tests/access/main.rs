@@ -6,4 +6,5 @@ mod addresses;
 mod guide;
 mod limits;
 mod people;
+mod python;
 mod tls;
