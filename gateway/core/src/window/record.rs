@@ -247,12 +247,14 @@ impl NetworkRecord {
             let sensible = sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0)
                 && sum_of(contribution.loss_samples).contains(&contribution.loss_bytes)
                 && ends.is_some_and(|ends| sum_of(ends).contains(&(contribution.sum_bytes - contribution.loss_bytes)));
+            // A share is told in segments.
+            let measured = contribution.samples == 0 || contribution.mss.0 > 0;
             let numbered = contribution.source.is_none_or(|source| source.connection < FIRST_REFUSED);
             in_bucket = if contribution.bucket == before { in_bucket + 1 } else { 1 };
             // One more than the limit: the common rest.
             let fits = contribution.bucket >= before && in_bucket <= CONTRIBUTIONS_PER_BUCKET + 1;
             before = before.max(contribution.bucket);
-            known && sensible && numbered && fits
+            known && sensible && measured && numbered && fits
         });
         let (mut before, mut in_bucket, mut sum) = (0, 0, RttSum::default());
         self.rtts.retain(|part| {

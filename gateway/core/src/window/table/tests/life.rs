@@ -287,6 +287,11 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
     );
     assert_eq!(restored(|record| record.contributions[0].squares = -1.0), (Some(ConnectionId(4)), Some(2)));
     assert_eq!(restored(|record| record.contributions[0].sum_bytes = 1e300), (Some(ConnectionId(4)), Some(2)));
+    assert_eq!(
+        restored(|record| record.contributions[0].mss.0 = 0),
+        (Some(ConnectionId(4)), Some(2)),
+        "no segment size"
+    );
     assert_eq!(restored(number_too_high), (Some(ConnectionId(4)), Some(2)));
     assert_eq!(restored(|record| record.contributions[2].bucket = 0), (Some(ConnectionId(3)), Some(2)));
     let rtts = |change: fn(&mut NetworkRecord)| {
