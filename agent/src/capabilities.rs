@@ -40,6 +40,11 @@ impl Capabilities {
     /// Whether it may load programs and change sockets: `CAP_BPF`, `CAP_PERFMON` and `CAP_NET_ADMIN`, or `CAP_SYS_ADMIN`
     /// for the first two.
     pub(crate) const fn may_load(self) -> bool {
-        self.has(NET_ADMIN) && (self.has(SYS_ADMIN) || self.has(BPF | PERFMON))
+        self.has(NET_ADMIN) && (self.has(SYS_ADMIN) || self.may_load_without_sys_admin())
+    }
+
+    /// Whether it has `CAP_BPF` and `CAP_PERFMON`, which kernels before 5.8 do not know.
+    pub(crate) const fn may_load_without_sys_admin(self) -> bool {
+        self.has(BPF | PERFMON)
     }
 }

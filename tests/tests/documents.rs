@@ -21,7 +21,7 @@ fn links_lead_somewhere() {
 
 #[test]
 fn paths_of_this_repository_exist() {
-    let roots = ["gateway/", "agent/", "proto/", "tests/", "docs/", "scripts/"];
+    let roots = ["gateway/", "agent/", "proto/", "confine/", "tests/", "docs/", "scripts/"];
     let mut checked = 0;
     for document in documents() {
         for code in document.text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
@@ -76,7 +76,8 @@ fn tests_that_the_threat_model_names_are_there() {
 /// All of the workspace's source.
 fn sources(workspace: &Path) -> String {
     let mut text = String::new();
-    let mut open: Vec<PathBuf> = ["gateway", "agent", "proto", "tests"].map(|folder| workspace.join(folder)).into();
+    let mut open: Vec<PathBuf> =
+        ["gateway", "agent", "proto", "confine", "tests"].map(|folder| workspace.join(folder)).into();
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(folder).expect("a folder of this workspace") {
             let path = entry.expect("an entry of it").path();

@@ -56,6 +56,11 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     gauge(&mut registry, "uptime_seconds", "Time since it started", status.uptime_s);
     let help = "Lines of its log that were left out because they repeated";
     counter(&mut registry, "log_lines_left_out", help, status.log_lines_left_out);
+    let confined = Family::<Labels, Gauge>::default();
+    for (part, given_up) in &status.confined {
+        confined.get_or_create(&vec![("part", part.clone())]).set(i64::from(*given_up));
+    }
+    registry.register("confined", "1 where the process gave up what it does not need", confined);
     let gateway = &status.gateway;
     gauge(&mut registry, "gateway_connected", "1 while a subscription is open", u64::from(gateway.connected));
     counter(&mut registry, "gateway_streams", "Subscriptions that were opened", gateway.connections);
@@ -197,7 +202,7 @@ mod tests {
         let class =
             ClassSummary { up_to_bytes: Some(10_000), advised: arm(3, Some(250.0)), control: arm(0, None), difference };
         let status: Status = serde_json::from_value(serde_json::json!({
-            "version": "0.1.0", "pid": 1, "uptime_s": 9, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [],
+            "version": "0.1.0", "pid": 1, "uptime_s": 9, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [], "confined": {"files": true},
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,
                 "certificate_ends_unix_s": 1_800_000_000, "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "applied": {"started": 7}, "advice": HoldingCounts::default(),

@@ -28,6 +28,7 @@ fn for_people(status: &Status) -> String {
     let mut lines = vec![
         format!("spand-agent {}, process {}, up {} s", status.version, status.pid, status.uptime_s),
         format!("mode {}, apply {}", status.mode, status.apply),
+        format!("gives up: {}", given_up(&status.confined)),
         format!("gateway {}: {connected} for {} s as {}", gateway.url, gateway.since_s, status.host_name),
     ];
     if let Some(error) = gateway.last_error.as_ref().filter(|_| !gateway.connected) {
@@ -81,6 +82,18 @@ fn compared(classes: &[ClassSummary]) -> Vec<String> {
         return vec!["completion times: none seen yet".to_owned()];
     }
     std::iter::once("completion times by size, as assigned:".to_owned()).chain(lines).collect()
+}
+
+fn given_up(parts: &BTreeMap<String, bool>) -> String {
+    let named = |wanted| {
+        let parts = parts.iter().filter(|(_, given_up)| **given_up == wanted).map(|(part, _)| part.as_str());
+        parts.collect::<Vec<_>>().join(", ")
+    };
+    match (named(true), named(false)) {
+        (none, _) if none.is_empty() => "nothing of what it may do".to_owned(),
+        (all, none) if none.is_empty() => all,
+        (some, rest) => format!("{some}; not {rest}"),
+    }
 }
 
 fn counted(counts: &BTreeMap<String, u64>) -> String {

@@ -15,6 +15,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use spand_confine::Process;
 use spand_proto::operator::{self, ConfigError, Log};
 use spand_proto::start::Mode;
 
@@ -54,6 +55,8 @@ pub struct Config {
     pub bpf: Bpf,
     /// How large each table may grow.
     pub limits: Limits,
+    /// What the program may still do once it runs.
+    pub process: Process,
     /// What is logged.
     pub log: Log,
 }
@@ -74,6 +77,7 @@ impl Default for Config {
             route: Route::default(),
             bpf: Bpf::default(),
             limits: Limits::default(),
+            process: Process::default(),
             log: Log::default(),
         }
     }

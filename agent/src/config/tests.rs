@@ -50,7 +50,8 @@ fn the_example_holds_every_key() {
         name: Some("gateway.example.org".to_owned()),
     };
     let policy = Policy { service_bytes: NonZeroU64::new(100_000), ..Policy::default() };
-    let full = Config { tls, policy, ..Config::default() };
+    let process = Process { user: Some("spand-agent".to_owned()), ..Process::default() };
+    let full = Config { tls, policy, process, ..Config::default() };
     let text = example_with_optional_keys();
     assert_eq!(Config::parse(&text, Path::new("example")).unwrap(), full);
     let every = keys(&toml::Table::try_from(full).unwrap());

@@ -66,6 +66,9 @@ pub struct Status {
     /// Lines of its log that were left out because they repeated.
     #[serde(default)]
     pub log_lines_left_out: u64,
+    /// What the process gave up of what it could do, by part.
+    #[serde(default)]
+    pub confined: BTreeMap<String, bool>,
     /// Its mode.
     pub mode: Mode,
     /// How it applies starts.

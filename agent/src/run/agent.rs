@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spand_confine::Confined;
 use spand_proto::comparison::Comparison;
 use spand_proto::contract::HostName;
 use spand_proto::network::Network;
@@ -14,6 +15,7 @@ use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
+use super::Own;
 use super::pushes::PushWatch;
 use crate::apply::{Applier, Basis, Decided, Ended, Grounds, Left, Outcome, Wish, Wishes};
 use crate::clock::{self, Clock};
@@ -29,6 +31,7 @@ pub(super) struct Agent<A> {
     pub(super) policy: Policy,
     pub(super) clock: Clock,
     pub(super) dialer: Arc<Dialer>,
+    pub(super) confined: Confined,
     pub(super) host_name: HostName,
     pub(super) addresses: watch::Receiver<Vec<IpAddr>>,
     pub(super) applier: A,
@@ -55,7 +58,7 @@ struct Stale {
 impl<A: Applier> Agent<A> {
     pub(super) fn new(
         config: &Config,
-        (clock, dialer): (Clock, Arc<Dialer>),
+        Own { clock, dialer, confined }: Own,
         host_name: HostName,
         addresses: watch::Receiver<Vec<IpAddr>>,
         applier: A,
@@ -66,6 +69,7 @@ impl<A: Applier> Agent<A> {
             policy: config.policy(),
             clock,
             dialer,
+            confined,
             host_name,
             addresses,
             applier,

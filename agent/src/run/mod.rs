@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use spand_confine::Confined;
 use spand_proto::contract::HostName;
 use spand_proto::operator::Failure;
 use spand_proto::push::{self, AgentDescription};
@@ -18,6 +19,7 @@ use tracing::info;
 mod addresses;
 mod agent;
 mod explain;
+mod needs;
 mod pushes;
 mod status;
 
@@ -41,19 +43,29 @@ const ENDED_QUEUE: usize = 4_096;
 /// How long a stop may take to remove what is in force.
 const STOP_PATIENCE: Duration = Duration::from_secs(4);
 
+/// What a running agent has of its own, whatever its way of applying.
+#[derive(Debug)]
+struct Own {
+    clock: Clock,
+    dialer: Arc<Dialer>,
+    confined: Confined,
+}
+
 /// Runs until SIGTERM, SIGINT or SIGHUP.
 pub(crate) fn run(config: &Config) -> Result<(), Failure> {
     config.log.start();
+    let confined = spand_confine::confine(&config.process, &needs::needs(config))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    runtime.block_on(serve(config))
+    runtime.block_on(serve(config, confined))
 }
 
-async fn serve(config: &Config) -> Result<(), Failure> {
+async fn serve(config: &Config, confined: Confined) -> Result<(), Failure> {
     let clock = Clock::start();
     let dialer = Arc::new(Dialer::new(config)?);
     make_state_dir(&config.state_dir)?;
+    let own = Own { clock, dialer, confined };
     match config.apply {
-        Way::DryRun => run_with(config, dialer, clock, DryRun::default()).await,
+        Way::DryRun => run_with(config, own, DryRun::default()).await,
         Way::Route => {
             if Capabilities::own().is_some_and(|own| !own.may_change_routes()) {
                 return Err(Failure::Environment(
@@ -64,7 +76,7 @@ async fn serve(config: &Config) -> Result<(), Failure> {
             }
             let _lock = only_agent_here()?;
             let applier = RouteApplier::start(config, clock.now()).await?;
-            run_with(config, dialer, clock, applier).await
+            run_with(config, own, applier).await
         }
         Way::Bpf => {
             if Capabilities::own().is_some_and(|own| !own.may_load()) {
@@ -75,12 +87,12 @@ async fn serve(config: &Config) -> Result<(), Failure> {
                 ));
             }
             let applier = BpfApplier::start(config, &config.policy())?;
-            run_with(config, dialer, clock, applier).await
+            run_with(config, own, applier).await
         }
     }
 }
 
-async fn run_with<A: Applier>(config: &Config, dialer: Arc<Dialer>, clock: Clock, applier: A) -> Result<(), Failure> {
+async fn run_with<A: Applier>(config: &Config, own: Own, applier: A) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::environment)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(Failure::environment)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::environment)?;
@@ -88,23 +100,24 @@ async fn run_with<A: Applier>(config: &Config, dialer: Arc<Dialer>, clock: Clock
     let _server = Server::start(&config.control_socket(), ask)?;
 
     let host_name = host_name(config)?;
-    let (tell, own) = watch::channel(addresses::find(config).await?);
+    let (tell, addresses) = watch::channel(addresses::find(config).await?);
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let speaker = (host_name.clone(), description(config));
-    let subscriber = Subscriber::new(Arc::clone(&dialer), clock, speaker, signals);
-    let subscription = tokio::spawn(subscriber.run(own.clone()));
+    let subscriber = Subscriber::new(Arc::clone(&own.dialer), own.clock, speaker, signals);
+    let subscription = tokio::spawn(subscriber.run(addresses.clone()));
     let (count, counted) = watch::channel(PushCount::default());
-    let reporter = Reporter::new(Arc::clone(&dialer), host_name.clone(), clock.now());
+    let reporter = Reporter::new(Arc::clone(&own.dialer), host_name.clone(), own.clock.now());
     let (end, ended) = mpsc::channel(ENDED_QUEUE);
     let reports = tokio::spawn(reporter.run(counted, ended));
 
-    let mut agent = Agent::new(config, (clock, dialer), host_name, own, applier);
+    let mut agent = Agent::new(config, own, host_name, addresses, applier);
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(addresses::INTERVAL);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let batch = Duration::from_millis(config.route.batch_ms.get());
     let mut last_batch = Instant::now().checked_sub(batch).unwrap_or_else(Instant::now);
+    agent.confined.say();
     info!(mode = %config.mode, apply = %config.apply, gateway = config.gateway.url, "running");
 
     loop {

@@ -27,6 +27,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
+use spand_confine::Confined;
 use spand_proto::start::Mode;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -128,18 +129,24 @@ const LISTS: usize = 4;
 impl Api {
     /// An API on the published state that anyone may ask. `store` where there is one.
     pub fn new(config: ApiConfig, published: Published, store: Option<StoreMeasures>) -> Self {
-        Self::with_access(config, Access::default(), published, store)
+        Self::with_access(config, Access::default(), published, store, &Confined::default())
     }
 
-    /// An API that asks those who connect for what `access` says.
-    pub fn with_access(config: ApiConfig, access: Access, published: Published, store: Option<StoreMeasures>) -> Self {
+    /// An API that asks those who connect for what `access` says, of a process that gave up what `confined` says.
+    pub fn with_access(
+        config: ApiConfig,
+        access: Access,
+        published: Published,
+        store: Option<StoreMeasures>,
+        confined: &Confined,
+    ) -> Self {
         let refusals = Refusals::new();
         let streams = Holdings::new(config.streams_per_peer);
         let rate = || Buckets::new(f64::from(config.requests_per_s.get()), config.requests_per_s);
         let rates = [rate(), rate()];
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
-        let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, &access);
+        let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, (&access, confined));
         let lists = Semaphore::new(LISTS);
         let live = Arc::new(Semaphore::new(config.live_streams.get().min(Semaphore::MAX_PERMITS)));
         Self {

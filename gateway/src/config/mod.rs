@@ -18,6 +18,7 @@ use std::fs;
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use spand_confine::Process;
 use spand_proto::operator::{self, ConfigError, Log};
 
 pub use access::{Admin, Agents, Identity, Tls};
@@ -58,6 +59,8 @@ pub struct Config {
     pub admin: Admin,
     /// What survives a restart.
     pub store: Store,
+    /// What the program may still do once it runs.
+    pub process: Process,
     /// What is logged.
     pub log: Log,
 }

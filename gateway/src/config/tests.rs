@@ -42,6 +42,7 @@ fn every_key() -> BTreeSet<String> {
             ..Capture::default()
         },
         admin: Admin { passwords: Some(PathBuf::from("passwords")), ..Admin::default() },
+        process: Process { user: Some("spand-gateway".to_owned()), ..Process::default() },
         tls: Tls {
             certificate: Some(PathBuf::from("tls/gateway.pem")),
             key: Some(PathBuf::from("tls/gateway.key")),

@@ -7,6 +7,7 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,7 @@ use parking_lot::Mutex;
 use spand_capture::{Backend, LiveCapture, LiveOptions, Next, PacketSource, SourceStats};
 use spand_core::shard::Partition;
 use spand_core::wire::Frame;
+use spand_proto::operator::Failure;
 use tokio::sync::Notify;
 
 use super::clock::StampClock;
@@ -88,12 +90,14 @@ impl Captures {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Starts the thread of reader number `reader`, already open as `live`.
-    pub(super) fn start(
+    /// Starts the thread of reader number `reader`, already open as `live`. It reads once `go` says so, and ends where that
+    /// is dropped before.
+    fn start(
         self: &Arc<Self>,
         reader: u32,
         live: LiveCapture,
         options: LiveOptions,
+        go: Receiver<()>,
     ) -> io::Result<JoinHandle<()>> {
         let per_interface = u32::try_from(self.readers.get()).unwrap_or(u32::MAX);
         let name = format!("capture-{reader}");
@@ -111,9 +115,49 @@ impl Captures {
         };
         let ended = self.ends_with();
         thread::Builder::new().name(name).spawn(move || {
-            reader.run(live);
+            if go.recv().is_ok() {
+                reader.run(live);
+            }
             drop(ended);
         })
+    }
+}
+
+/// Capture threads that wait until there is somebody to take what they read. Dropping them ends them.
+#[derive(Debug)]
+pub(super) struct Captured(Vec<Waiting>);
+
+#[derive(Debug)]
+struct Waiting {
+    interface: String,
+    backend: Backend,
+    go: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Captured {
+    /// Starts a thread for each reader, in the order of the configuration.
+    pub(super) fn start(shared: &Arc<Captures>, opened: Vec<(LiveCapture, LiveOptions)>) -> Result<Self, Failure> {
+        let mut waiting = Vec::new();
+        for (reader, (live, options)) in (0..).zip(opened) {
+            let (interface, backend) = (options.interface.clone(), live.backend());
+            let (go, told) = mpsc::channel();
+            let thread = shared.start(reader, live, options, told);
+            let thread = thread.map_err(|error| super::cannot_start_a_thread(&error))?;
+            waiting.push(Waiting { interface, backend, go, thread });
+        }
+        Ok(Self(waiting))
+    }
+
+    /// Has them read.
+    pub(super) fn go(self) -> Vec<JoinHandle<()>> {
+        let begin = |Waiting { interface, backend, go, thread }| {
+            tracing::info!(%interface, %backend, "capturing");
+            // One that has ended has told so.
+            _ = go.send(());
+            thread
+        };
+        self.0.into_iter().map(begin).collect()
     }
 }
 

@@ -6,14 +6,19 @@
 //!                                      └─► store writer (a thread of its own)
 //! ```
 //!
-//! Everything that can fail for the operator (ports, store, interfaces, privilege) is tried before the first thread
-//! starts, and ends the program with one sentence. After that nothing does but the signals: an interface that vanishes is
-//! retried, a store that fails is counted, and both make `/readyz` say so.
+//! Everything that can fail for the operator (ports, store, interfaces, privilege) is tried before a packet is read, and
+//! ends the program with one sentence. After that nothing does but the signals: an interface that vanishes is retried, a
+//! store that fails is counted, and both make `/readyz` say so.
+//!
+//! What needs privilege comes first, on the only thread there is: interfaces and ports are opened, then the process gives up
+//! the rest ([`needs`]). The capture threads start next, since they alone keep what opens an interface again; every other
+//! thread is started by one that has nothing left to pass on.
 
 mod capture;
 mod clock;
 mod distribute;
 mod engine_thread;
+mod needs;
 mod order;
 mod queue;
 mod serve;
@@ -37,10 +42,10 @@ use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
-use self::capture::Captures;
+use self::capture::{Captured, Captures};
 use self::engine_thread::EngineThread;
 use self::queue::FrameQueue;
-use self::serve::Servers;
+use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions};
 use crate::publisher::{Batch, MonotonicClock, Part, Published, Trend};
@@ -56,29 +61,36 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
-    let access = Access::open(config)?;
-    let clock = MonotonicClock::from_wall_clock();
-    let published = Published::new(config.publisher(), clock);
-    let servers = Servers::bind(config)?;
-    let (engines, store) = restore(config, engines, &partition, &published)?;
+    let workers = serve::workers();
     let opened = open(&config.capture)?;
+    let ports = Ports::bind(config)?;
+    let mut confined = spand_confine::confine(&config.process, &needs::needs(config))?;
 
+    let clock = MonotonicClock::from_wall_clock();
     let queues = engines.iter().map(|_| FrameQueue::new(config.capture.queue_packets)).collect();
     let retry = Duration::from_secs(config.capture.retry_s.get());
     let captures = Arc::new(Captures::new(
         queues,
-        partition,
+        partition.clone(),
         clock,
         retry,
         &config.capture.interfaces,
         config.capture.readers.into(),
     ));
+    let captured = Captured::start(&captures, opened)?;
+    confined.keep_none_here();
+
+    let access = Access::open(config)?;
+    let published = Published::new(config.publisher(), clock);
+    let servers = Servers::start(ports, workers)?;
+    let (engines, store) = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
-    let api = Api::with_access(config.api(), access, published.clone(), stored);
+    let api = Api::with_access(config.api(), access, published.clone(), stored, &confined);
     let workers = EngineThread::each(engines, &published, &captures, store.map(Arc::new).as_ref());
     let thread_ended = Arc::clone(&captures.thread_ended);
-    let threads = Threads::start(workers, opened, captures)?;
+    let threads = Threads::start(workers, captured, captures)?;
     published.readiness().ready(Part::Engine);
+    confined.say();
 
     let ended = servers.run(api, &published, &thread_ended);
     threads.stop();
@@ -219,11 +231,7 @@ struct Threads {
 }
 
 impl Threads {
-    fn start(
-        workers: Vec<EngineThread>,
-        opened: Vec<(LiveCapture, LiveOptions)>,
-        shared: Arc<Captures>,
-    ) -> Result<Self, Failure> {
+    fn start(workers: Vec<EngineThread>, captured: Captured, shared: Arc<Captures>) -> Result<Self, Failure> {
         let mut engines = Vec::new();
         for (index, worker) in workers.into_iter().enumerate() {
             let ended = shared.ends_with();
@@ -233,12 +241,7 @@ impl Threads {
             });
             engines.push(engine.map_err(|error| cannot_start_a_thread(&error))?);
         }
-        let mut captures = Vec::new();
-        for (reader, (live, options)) in (0..).zip(opened) {
-            tracing::info!(interface = %options.interface, backend = %live.backend(), "capturing");
-            captures.push(shared.start(reader, live, options).map_err(|error| cannot_start_a_thread(&error))?);
-        }
-        Ok(Self { shared, captures, engines })
+        Ok(Self { shared, captures: captured.go(), engines })
     }
 
     /// Stops capturing, lets the engines take what is queued, and saves everything.

@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
 use spand_proto::operator::Failure;
-use tokio::runtime::Runtime;
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -20,26 +21,44 @@ const LAST_ANSWERS: Duration = Duration::from_secs(3);
 
 /// The listeners, bound but not yet answering.
 #[derive(Debug)]
-pub(super) struct Servers {
-    runtime: Runtime,
+pub(super) struct Ports {
     grpc: TcpListener,
     http: TcpListener,
 }
 
-impl Servers {
-    /// Binds both listeners.
+impl Ports {
+    /// Binds both.
     pub(super) fn bind(config: &Config) -> Result<Self, Failure> {
-        let runtime = tokio::runtime::Builder::new_multi_thread().thread_name("api").enable_all().build();
         Ok(Self {
-            runtime: runtime.map_err(|error| super::cannot_start_a_thread(&error))?,
             grpc: bind("api.grpc_listen", config.api.grpc_listen)?,
             http: bind("api.http_listen", config.api.http_listen)?,
         })
     }
+}
+
+/// Threads that answer: as many as there are processors for this process. Asked before files are given up, since a limit of a
+/// cgroup is one.
+pub(super) fn workers() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+/// The listeners and the threads that will answer.
+#[derive(Debug)]
+pub(super) struct Servers {
+    runtime: Runtime,
+    ports: Ports,
+}
+
+impl Servers {
+    /// Starts the threads.
+    pub(super) fn start(ports: Ports, workers: usize) -> Result<Self, Failure> {
+        let runtime = Builder::new_multi_thread().worker_threads(workers).thread_name("api").enable_all().build();
+        Ok(Self { runtime: runtime.map_err(|error| super::cannot_start_a_thread(&error))?, ports })
+    }
 
     /// Answers until a signal comes (`Ok`), or something ends that should not.
     pub(super) fn run(self, api: Api, published: &Published, thread_ended: &Notify) -> Result<(), Failure> {
-        let Self { runtime, grpc, http } = self;
+        let Self { runtime, ports: Ports { grpc, http } } = self;
         let ended = runtime.block_on(serve(grpc, http, api, published, thread_ended));
         runtime.shutdown_timeout(LAST_ANSWERS);
         ended

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
+use spand_confine::Confined;
 use spand_core::event::Event;
 use spand_gateway::api::{Access, Api};
 use spand_gateway::config::Config;
@@ -96,7 +97,7 @@ impl Setup {
             published.readiness().ready(part);
         }
         let access = Access::open(&config)?;
-        let api = Api::with_access(config.api(), access.clone(), published.clone(), None);
+        let api = Api::with_access(config.api(), access.clone(), published.clone(), None, &Confined::default());
         let (grpc, http) = (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
         let (grpc_address, http_address) = (grpc.local_addr()?, http.local_addr()?);
         let (stop, stopped) = watch::channel(false);

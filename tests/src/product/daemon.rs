@@ -46,6 +46,16 @@ impl Daemon {
         Ok(Self { name, child, log })
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// All of its log.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
     /// Fails with the end of its log where it no longer runs.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
@@ -56,7 +66,7 @@ impl Daemon {
 
     /// The last lines of its log.
     pub fn log_end(&self) -> String {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let text = self.log();
         let lines: Vec<&str> = text.lines().collect();
         lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().join("\n")
     }

@@ -12,9 +12,10 @@ use std::fmt;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
+use spand_confine::Confined;
 
 pub(super) use self::own::{ApiLabel, ApiMeasures};
-use self::state::{AccessState, EngineState, PublishedState, StoreState};
+use self::state::{AccessState, EngineState, ProcessState, PublishedState, StoreState};
 use super::access::Access;
 use super::benefit::BenefitMeasures;
 use super::refusals::Refusals;
@@ -37,7 +38,7 @@ impl Metrics {
         store: Option<StoreMeasures>,
         (api, refusals): (&ApiMeasures, &Refusals),
         reports: &Reports,
-        access: &Access,
+        (access, confined): (&Access, &Confined),
     ) -> Self {
         let mut all = Register(Registry::with_prefix("spand"));
         let version = [("version", env!("CARGO_PKG_VERSION"))];
@@ -51,6 +52,7 @@ impl Metrics {
         let help = "Peers that were not let in and what was not allowed to them, by reason";
         all.add("api_refused", help, refusals.counts().clone());
         all.0.register_collector(Box::new(AccessState(access.clone())));
+        all.0.register_collector(Box::new(ProcessState(confined.clone())));
         all.reports(reports.measures());
         all.benefit(reports.benefit().measures());
         Self { registry: all.0 }

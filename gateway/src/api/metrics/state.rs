@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+use spand_confine::Confined;
 use spand_core::counters::Ignored;
 use spand_proto::operator::lines_left_out;
 
@@ -170,5 +171,16 @@ impl Collector for AccessState {
         scrape.counter("tls_reload_failures", "Times changed TLS files could not be used", failures)?;
         let failures = self.0.passwords().map_or(0, |passwords| passwords.failures());
         scrape.counter("passwords_reload_failures", "Times a changed file of passwords could not be used", failures)
+    }
+}
+
+/// What the process gave up.
+#[derive(Debug)]
+pub(super) struct ProcessState(pub(super) Confined);
+
+impl Collector for ProcessState {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let parts = self.0.parts().map(|(part, given_up)| ([("part", part.to_owned())], u64::from(given_up)));
+        Scrape(encoder).gauges("confined", "1 where the process gave up what it does not need", parts)
     }
 }

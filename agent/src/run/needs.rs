@@ -1,0 +1,101 @@
+//! What the agent goes on to need; the rest is given up before it does anything.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use spand_confine::{Capability, Plan};
+use tonic::transport::Uri;
+
+use crate::capabilities::Capabilities;
+use crate::config::{Config, Way};
+
+/// Settings and tables of the kernel. Landlock keeps the memory and the environment of other processes closed all the same.
+const KERNEL: [&str; 2] = ["/proc", "/sys"];
+/// What the libraries and programs lie in that the system loads.
+const LIBRARIES: [&str; 4] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"];
+/// Where the gateway's name is looked up: `/etc/resolv.conf` is replaced as networks change, and may lead to `/run`.
+const NAMES: [&str; 2] = ["/etc", "/run"];
+/// Where the system is asked for names by TCP, when an answer is long.
+const NAMES_PORT: u16 = 53;
+
+/// What an agent with this configuration needs.
+pub(super) fn needs(config: &Config) -> Plan {
+    let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+    let mut plan = Plan {
+        read: paths(&KERNEL),
+        write: vec![config.state_dir.clone()],
+        write_to: vec!["/dev/null".into()],
+        ..Plan::default()
+    };
+    let tls = &config.tls;
+    [&tls.certificate, &tls.key, &tls.ca].into_iter().flatten().for_each(|file| plan.read_as_replaced(file));
+    match config.apply {
+        Way::DryRun => {}
+        Way::Route => {
+            plan.keep.push(Capability::CAP_NET_ADMIN);
+            // The guard, which is this program once more.
+            plan.start = std::env::current_exe().into_iter().chain(paths(&LIBRARIES)).collect();
+        }
+        Way::Bpf => {
+            plan.keep.push(Capability::CAP_NET_ADMIN);
+            plan.keep.extend(of_kernel_programs());
+            plan.kernel_programs = true;
+            plan.read.push(config.bpf.cgroup.clone());
+        }
+    }
+    let uri = config.gateway.url.parse::<Uri>().ok();
+    if let Some(uri) = uri {
+        plan.connect.push(uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 }));
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        if host.parse::<IpAddr>().is_err() {
+            plan.connect.push(NAMES_PORT);
+            plan.read.extend(paths(&NAMES));
+            plan.read.extend(paths(&LIBRARIES));
+        }
+    }
+    plan.read.retain(|path| !path.as_os_str().is_empty());
+    plan
+}
+
+/// Containers of engines that do not know the first two give the last one in their place.
+fn of_kernel_programs() -> Vec<Capability> {
+    if Capabilities::own().is_some_and(|own| !own.may_load_without_sys_admin()) {
+        return vec![Capability::CAP_SYS_ADMIN];
+    }
+    vec![Capability::CAP_BPF, Capability::CAP_PERFMON]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn has(paths: &[PathBuf], path: &str) -> bool {
+        paths.iter().any(|one| one == Path::new(path))
+    }
+
+    #[test]
+    fn each_way_keeps_what_it_uses_and_an_address_needs_no_names() {
+        let mut config = Config { apply: Way::DryRun, ..Config::default() };
+        config.gateway.url = "https://[2001:db8::1]:7400".to_owned();
+        config.tls.ca = Some("/srv/tls/ca.pem".into());
+        let plan = needs(&config);
+        assert!(plan.keep.is_empty() && plan.start.is_empty() && !plan.kernel_programs);
+        assert_eq!(plan.connect, [7400]);
+        assert!(has(&plan.read, "/srv/tls") && !has(&plan.read, "/etc"), "{:?}", plan.read);
+        assert_eq!(plan.write, [Path::new("/var/lib/spand/agent")]);
+
+        config.apply = Way::Route;
+        config.gateway.url = "https://gateway.example".to_owned();
+        let plan = needs(&config);
+        assert_eq!(plan.keep, [Capability::CAP_NET_ADMIN]);
+        assert_eq!(plan.connect, [443, 53]);
+        assert!(has(&plan.read, "/etc") && has(&plan.start, "/lib") && !has(&plan.write, "/etc"));
+
+        config.apply = Way::Bpf;
+        config.bpf.cgroup = "/srv/groups/web".into();
+        let plan = needs(&config);
+        assert!(plan.kernel_programs && plan.start.is_empty() && has(&plan.read, "/srv/groups/web"));
+    }
+}

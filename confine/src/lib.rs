@@ -1,0 +1,164 @@
+//! What gateway and agent give up once what needs it is open: the user root, capabilities, files, ways to other machines,
+//! system calls.
+//!
+//! ```text
+//! open interfaces, ports ─► confine(plan) ─► read keys, open the store, start threads
+//!                             user · capabilities · no_new_privs · Landlock · seccomp
+//! ```
+//!
+//! Capabilities and Landlock belong to a thread and pass on to the threads that it starts: [`confine`] is called by a process
+//! that has one thread. The only crate that names `caps`, `landlock` and `seccompiler`.
+//!
+//! Does not: know what either program needs. Each says so in a [`Plan`].
+
+#![forbid(unsafe_code)]
+
+mod calls;
+mod capabilities;
+mod config;
+mod files;
+mod plan;
+mod user;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+pub use capabilities::Capability;
+pub use config::Process;
+pub use plan::Plan;
+pub use user::UserError;
+
+use spand_proto::operator::Failure;
+
+/// What can be given up, as metrics and `status` name it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Part {
+    /// The process does not run as root.
+    User,
+    /// Capabilities beyond those that are needed, and ways to get some back (capabilities(7)).
+    Capabilities,
+    /// Programs that are started get no more rights than this one (`PR_SET_NO_NEW_PRIVS`).
+    NoNewPrivileges,
+    /// Files and folders (Landlock, Linux 5.13).
+    Files,
+    /// TCP ports (Landlock, Linux 6.7).
+    Tcp,
+    /// Signals and abstract sockets of others (Landlock, Linux 6.12).
+    Signals,
+    /// System calls (seccomp(2)).
+    SystemCalls,
+}
+
+impl Part {
+    /// All of them, in the order in which they are given up.
+    pub const ALL: [Self; 7] = [
+        Self::User,
+        Self::Capabilities,
+        Self::NoNewPrivileges,
+        Self::Files,
+        Self::Tcp,
+        Self::Signals,
+        Self::SystemCalls,
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Capabilities => "capabilities",
+            Self::NoNewPrivileges => "no_new_privileges",
+            Self::Files => "files",
+            Self::Tcp => "tcp",
+            Self::Signals => "signals",
+            Self::SystemCalls => "system_calls",
+        }
+    }
+}
+
+/// What a process has given up. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct Confined {
+    given_up: [bool; Part::ALL.len()],
+    /// Why not, for what is not.
+    lacks: Vec<String>,
+    /// Folders of `/proc` are made anew under memory pressure, and a rule holds for the one that it was made with.
+    _pinned: Arc<Vec<OwnedFd>>,
+}
+
+impl Confined {
+    /// Every part with whether it is given up, by its name.
+    pub fn parts(&self) -> [(&'static str, bool); Part::ALL.len()] {
+        Part::ALL.map(|part| (part.name(), self.has(part)))
+    }
+
+    /// Whether a part is given up.
+    pub const fn has(&self, part: Part) -> bool {
+        self.given_up[part as usize]
+    }
+
+    /// Says in one line of the log what is given up and what is not.
+    pub fn say(&self) {
+        let given_up: Vec<_> = self.parts().into_iter().filter_map(|(name, done)| done.then_some(name)).collect();
+        let given_up = given_up.join(", ");
+        if self.lacks.is_empty() {
+            tracing::info!(given_up, "confined");
+        } else {
+            tracing::warn!(given_up, lacks = self.lacks.join("; "), "confined, as far as that goes here");
+        }
+    }
+
+    /// Gives up the capabilities that the process kept, in the calling thread and in those that it starts from now on.
+    pub fn keep_none_here(&mut self) {
+        if !self.has(Part::Capabilities) {
+            return;
+        }
+        if let Err(why) = capabilities::drop_all() {
+            self.given_up[Part::Capabilities as usize] = false;
+            self.lacks.push(format!("{}: {why}", Part::Capabilities.name()));
+        }
+    }
+
+    const fn note(&mut self, part: Part) {
+        self.given_up[part as usize] = true;
+    }
+}
+
+/// Gives up what `plan` does not name, and becomes the configured user where the process runs as root.
+///
+/// What the kernel has no means for is left, and [`Confined::say`] says so: an older kernel is no reason to stand still.
+///
+/// # Errors
+///
+/// A user that is not there, or that this process may not become.
+pub fn confine(process: &Process, plan: &Plan) -> Result<Confined, Failure> {
+    let mut confined = Confined::default();
+    let mut lacks = Vec::new();
+    // First of all: bounding takes a capability that goes with the user.
+    if process.confine {
+        capabilities::bound(plan);
+    }
+    user::become_user(process.user.as_deref(), &plan.write)?;
+    if !nix::unistd::geteuid().is_root() {
+        confined.note(Part::User);
+    }
+    if !process.confine {
+        confined.lacks.push("process.confine is off: what this process may do now it may do for ever".to_owned());
+        return Ok(confined);
+    }
+    let mut note = |part, done: Result<(), String>| match done {
+        Ok(()) => confined.note(part),
+        Err(why) => lacks.push(format!("{}: {why}", part.name())),
+    };
+    note(Part::Capabilities, capabilities::keep(plan));
+    let no_new = nix::sys::prctl::set_no_new_privs().map_err(|error| error.to_string());
+    note(Part::NoNewPrivileges, no_new);
+    let mut pinned = Vec::new();
+    for (part, done) in files::restrict(plan, &mut pinned) {
+        note(part, done);
+    }
+    note(Part::SystemCalls, calls::forbid(plan));
+    if !confined.has(Part::User) {
+        lacks.push("user: it runs as root; set process.user, or User= of the service".to_owned());
+    }
+    Ok(Confined { lacks, _pinned: Arc::new(pinned), ..confined })
+}

@@ -1,0 +1,68 @@
+//! What the gateway goes on to need once its interfaces and ports are open; the rest is given up.
+
+use std::path::{Path, PathBuf};
+
+use spand_confine::{Capability, Plan};
+
+use crate::config::{CaptureBackend, Config};
+
+/// Where the kernel counts what interfaces and CPUs lost. `/sys/class/net` is links into `/sys/devices`.
+const COUNTERS: [&str; 3] = ["/proc/self/net", "/sys/class/net", "/sys/devices"];
+/// Where PF_RING's library is looked for again when an interface comes back.
+const LIBRARIES: [&str; 5] = ["/etc/ld.so.cache", "/lib", "/lib64", "/usr/lib", "/usr/local/lib"];
+
+/// What a gateway with this configuration needs.
+pub(super) fn needs(config: &Config) -> Plan {
+    let mut plan = Plan {
+        // To open an interface that went away and came back; see docs/decisions/confinement.md.
+        keep: vec![Capability::CAP_NET_RAW],
+        read: COUNTERS.map(PathBuf::from).into(),
+        ..Plan::default()
+    };
+    if config.capture.backend == CaptureBackend::PfRing {
+        plan.keep.push(Capability::CAP_NET_ADMIN);
+        plan.read.extend(LIBRARIES.map(PathBuf::from));
+        plan.read.extend(config.capture.pf_ring_library.clone());
+    }
+    let tls = &config.tls;
+    let replaced = [&tls.certificate, &tls.key, &tls.ca, &tls.revoked, &config.admin.passwords];
+    replaced.into_iter().flatten().for_each(|file| plan.read_as_replaced(file));
+    if config.store.enabled {
+        plan.write.push(around(&config.store.directory));
+    }
+    plan
+}
+
+/// The folder that the store's lies in: its lock is there, and a store that is damaged is set aside there. Where that is the
+/// root folder, the store's alone: then a damaged one ends the start.
+fn around(store: &Path) -> PathBuf {
+    let folder = store.parent().filter(|folder| *folder != Path::new("/"));
+    folder.unwrap_or(store).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_written_beside_the_store_and_nothing_read_beside_what_may_change() {
+        let mut config = Config::default();
+        config.tls.key = Some("/srv/keys/gateway.key".into());
+        config.admin.passwords = Some("/srv/keys/passwords".into());
+        config.capture.pf_ring_library = Some("/opt/libpfring.so".into());
+        let plan = needs(&config);
+        assert_eq!(plan.write, [Path::new("/var/lib/spand/gateway")]);
+        let read: Vec<_> = COUNTERS.iter().map(Path::new).chain([Path::new("/srv/keys")]).collect();
+        assert_eq!(plan.read, read);
+        assert_eq!(plan.keep, [Capability::CAP_NET_RAW]);
+        assert!(plan.connect.is_empty() && plan.start.is_empty() && !plan.kernel_programs);
+
+        config.capture.backend = CaptureBackend::PfRing;
+        config.store.directory = "/store".into();
+        let plan = needs(&config);
+        assert_eq!(plan.write, [Path::new("/store")], "never the whole machine");
+        assert!(plan.read.iter().any(|path| path == Path::new("/opt/libpfring.so")));
+        config.store.enabled = false;
+        assert!(needs(&config).write.is_empty());
+    }
+}

@@ -1,0 +1,93 @@
+//! What a running agent may do, by its way of applying starts.
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, User};
+use spand_agent::control::{Reply, Request, Status, ask};
+use spand_tests::lab::namespace::Namespace;
+use spand_tests::product::Daemon;
+
+use super::Case;
+use super::stage::{Folder, children, threads, wait};
+
+pub(super) const CASES: &[Case] = &[
+    ("an agent that applies nothing keeps no capability", dry_run),
+    ("an agent with kernel programs keeps what those need, as another user", bpf),
+    ("an agent with routes keeps CAP_NET_ADMIN, and so does its guard, also a new one", route),
+];
+
+/// capabilities(7).
+const NET_ADMIN: u64 = 1 << 12;
+const PERFMON: u64 = 1 << 38;
+const BPF: u64 = 1 << 39;
+
+struct Running {
+    daemon: Daemon,
+    status: Status,
+    folder: Folder,
+    _namespace: Namespace,
+}
+
+fn started(config: &str) -> Result<Running> {
+    let namespace = Namespace::create("agent")?;
+    namespace.ip(&["addr add 198.51.100.1/32 dev lo"])?;
+    let folder = Folder::new()?;
+    let more = "\n[gateway]\nurl = \"http://127.0.0.1:7400\"\n\n[destinations]\ninclude = [\"192.0.2.0/24\"]\n";
+    let config = format!("state_dir = \"state/agent\"\n{config}{more}");
+    let mut daemon = folder.start("spand-agent", &config, &namespace)?;
+    let socket = folder.path("state/agent/control.sock");
+    let status = wait(&mut daemon, "the agent answers", || match ask(&socket, &Request::Status) {
+        Ok(Reply::Status(status)) => Ok(Some(*status)),
+        _ => Ok(None),
+    })?;
+    Ok(Running { daemon, status, folder, _namespace: namespace })
+}
+
+fn is_confined(process: u32, capabilities: u64, handed_on: u64) -> Result<()> {
+    threads(process)?.iter().try_for_each(|thread| thread.is_confined(capabilities, handed_on))
+}
+
+fn dry_run() -> Result<()> {
+    let agent = started("apply = \"dry_run\"\n")?;
+    is_confined(agent.daemon.pid(), 0, 0)?;
+    let kept: Vec<_> = agent.status.confined.iter().filter(|(_, given_up)| !**given_up).collect();
+    ensure!(kept == [(&"user".to_owned(), &false)], "{:?}", agent.status.confined);
+    ensure!(agent.daemon.log().matches("it runs as root; set process.user").count() == 1, "{}", agent.daemon.log());
+    Ok(())
+}
+
+fn bpf() -> Result<()> {
+    let name = format!("p{}", std::process::id());
+    let config = format!("apply = \"bpf\"\n\n[process]\nuser = \"nobody\"\n\n[bpf]\nname = \"{name}\"\n");
+    let agent = started(&config)?;
+    is_confined(agent.daemon.pid(), NET_ADMIN | PERFMON | BPF, 0)?;
+    let nobody = User::from_name("nobody")?.context("there is no user `nobody`")?.uid.to_string();
+    let all = threads(agent.daemon.pid())?;
+    ensure!(all.iter().any(|thread| thread.name == "bpf-events"), "the thread that reads events is not there");
+    for thread in all {
+        ensure!(thread.field("Uid")? == nobody, "{} runs as {}", thread.name, thread.field("Uid")?);
+    }
+    ensure!(agent.status.confined.values().all(|given_up| *given_up), "{:?}", agent.status.confined);
+    let end = agent.daemon.stop();
+    ensure!(end.contains("exit status: 0"), "{end}");
+    ensure!(!agent.folder.path("state/agent/control.sock").exists(), "the control socket is left behind");
+    Ok(())
+}
+
+fn route() -> Result<()> {
+    let mut agent = started("apply = \"route\"\n")?;
+    let process = agent.daemon.pid();
+    is_confined(process, NET_ADMIN, NET_ADMIN)?;
+    let guards = children(process)?;
+    let &[guard] = guards.as_slice() else { anyhow::bail!("not one guard: {guards:?}") };
+    // The guard starts as root's program: no more than its parent has it must have all the same.
+    is_confined(guard, NET_ADMIN, NET_ADMIN)?;
+    kill(Pid::from_raw(i32::try_from(guard)?), Signal::SIGKILL)?;
+    let next = wait(&mut agent.daemon, "the guard is started again", || {
+        Ok(children(process)?.into_iter().find(|child| *child != guard && threads(*child).is_ok()))
+    })?;
+    is_confined(next, NET_ADMIN, NET_ADMIN)?;
+    let end = agent.daemon.stop();
+    ensure!(end.contains("exit status: 0"), "{end}");
+    Ok(())
+}
