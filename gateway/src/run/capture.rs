@@ -226,6 +226,7 @@ impl Reader {
                     self.batches.push(&self.shared.partition, packet.timestamp, &frame);
                     if self.batches.waiting() >= BATCH_PACKETS {
                         self.flush();
+                        self.note(&mut looked.1, None);
                         self.report(live.stats(), None);
                     }
                 }
@@ -234,8 +235,12 @@ impl Reader {
                         heard = Instant::now();
                     }
                     self.flush();
-                    let fault = if heard.elapsed() >= SILENCE { self.looked_down(&mut looked) } else { None };
-                    self.report(live.stats(), fault);
+                    if heard.elapsed() >= SILENCE {
+                        self.look(&mut looked);
+                    } else {
+                        self.note(&mut looked.1, None);
+                    }
+                    self.report(live.stats(), looked.1.clone());
                 }
                 Ok(Next::End) => return Some("it ended".to_owned()),
                 Err(error) => return Some(error.to_string()),
@@ -244,18 +249,22 @@ impl Reader {
         None
     }
 
-    /// Why a silent interface is silent, where it is because it is down; libpcap says nothing then, since it may come
-    /// back. Looked up once a second; `looked` keeps the answer in between.
-    fn looked_down(&self, looked: &mut (Instant, Option<String>)) -> Option<String> {
+    /// Whether a silent interface is silent because it is down; libpcap says nothing then, since it may come back. Looked up
+    /// once a second; `looked` keeps the moment and why.
+    fn look(&self, looked: &mut (Instant, Option<String>)) {
         if looked.0.elapsed() >= SILENCE {
             let interface = &self.options.interface;
-            let why = is_down(interface).then(|| format!("interface {interface} is down"));
-            if why != looked.1 {
-                tracing::warn!(%interface, down = why.is_some(), "the interface changed");
-            }
-            *looked = (Instant::now(), why);
+            self.note(&mut looked.1, is_down(interface).then(|| format!("interface {interface} is down")));
+            looked.0 = Instant::now();
         }
-        looked.1.clone()
+    }
+
+    /// Says what became of an interface where that changed; one that gives packets is up.
+    fn note(&self, known: &mut Option<String>, why: Option<String>) {
+        if *known != why {
+            tracing::warn!(interface = %self.options.interface, down = why.is_some(), "the interface changed");
+            *known = why;
+        }
     }
 
     /// Queues what was read.

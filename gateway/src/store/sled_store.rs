@@ -22,10 +22,18 @@ use super::{Change, EstimateStore, OpenError, StoreError};
 /// A store on disk.
 #[derive(Debug)]
 pub struct SledStore {
-    /// `None` once it broke.
-    database: Option<Db>,
+    database: Database,
     /// Dropped last: the lock is held until the database is closed.
-    _directory: Directory,
+    directory: Directory,
+}
+
+#[derive(Debug)]
+enum Database {
+    Open(Db),
+    /// It refused something, and after an error of the disk sled refuses everything: the next attempt opens it anew.
+    Closed,
+    /// It panicked.
+    Broken,
 }
 
 /// A store just opened.
@@ -66,7 +74,7 @@ impl SledStore {
             }
         };
         let Contents { database, records, unreadable } = opened;
-        let store = Self { database: Some(database), _directory: directory };
+        let store = Self { database: Database::Open(database), directory };
         Ok(Opened { store, records, unreadable, set_aside })
     }
 
@@ -75,17 +83,46 @@ impl SledStore {
         action: &'static str,
         work: impl FnOnce(&Db) -> sled::Result<()> + Send,
     ) -> Result<(), StoreError> {
-        let Some(database) = &self.database else {
+        if matches!(self.database, Database::Closed) {
+            self.reopen(action)?;
+        }
+        let Database::Open(database) = &self.database else {
             return Err(StoreError::Broken { action, why: "it failed before".to_owned() });
         };
         match contained(|| work(database)) {
             Ok(Ok(())) => Ok(()),
-            Ok(Err(error)) => Err(StoreError::Database { action, why: error.to_string() }),
+            Ok(Err(error)) => {
+                self.close();
+                Err(StoreError::Database { action, why: error.to_string() })
+            }
             Err(why) => {
                 // Forgotten and not dropped: dropping flushes, and what panicked once would panic again.
-                std::mem::forget(self.database.take());
+                std::mem::forget(std::mem::replace(&mut self.database, Database::Broken));
                 Err(StoreError::Broken { action, why })
             }
+        }
+    }
+
+    /// Opens the database once more after an error. Where what the disk was too small for cannot be read either, it is set
+    /// aside as at a start, and what changes from now on goes to an empty one.
+    fn reopen(&mut self, action: &'static str) -> Result<(), StoreError> {
+        let refused = |why: String| StoreError::Database { action, why };
+        let opened = match read(&self.directory).map_err(|error| refused(error.to_string()))? {
+            Ok(opened) => opened,
+            Err(why) => {
+                let aside = self.directory.set_aside(Damage::Unreadable(why));
+                tracing::warn!("{}", aside.map_err(|error| refused(error.to_string()))?);
+                read(&self.directory).map_err(|error| refused(error.to_string()))?.map_err(refused)?
+            }
+        };
+        self.database = Database::Open(opened.database);
+        Ok(())
+    }
+
+    /// Contained, since dropping flushes. A panic has nowhere to go from here; the next opening finds out.
+    fn close(&mut self) {
+        if let Database::Open(database) = std::mem::replace(&mut self.database, Database::Closed) {
+            drop(contained(move || drop(database)));
         }
     }
 }
@@ -115,10 +152,7 @@ impl EstimateStore for SledStore {
 
 impl Drop for SledStore {
     fn drop(&mut self) {
-        // Contained, since dropping flushes. A panic has nowhere to go from here; the next start finds out.
-        if let Some(database) = self.database.take() {
-            drop(contained(move || drop(database)));
-        }
+        self.close();
     }
 }
 

@@ -4,7 +4,9 @@
 //! up what it may do and then tries. Each case has its own network namespaces, and all run side by side.
 
 mod agent;
+mod faults;
 mod gateway;
+mod partition;
 mod probe;
 mod stage;
 
@@ -41,7 +43,7 @@ fn cases() -> ExitCode {
         return ExitCode::from(u8::from(std::env::var_os("SPAND_REQUIRE_ROOT").is_some()));
     }
     let only = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
-    let all = [probe::CASES, gateway::CASES, agent::CASES].concat();
+    let all = [probe::CASES, gateway::CASES, agent::CASES, faults::CASES, partition::CASES].concat();
     let wanted = all.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|only| name.contains(only.as_str())));
     let running: Vec<_> = wanted.map(|(name, case): Case| (name, thread::spawn(case))).collect();
     let (all, mut failed) = (running.len(), 0);

@@ -13,7 +13,7 @@ use spand_tests::product::{Api, Daemon};
 use tempfile::TempDir;
 
 /// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder that everyone may enter, with the programs in it.
 pub(super) struct Folder(TempDir);

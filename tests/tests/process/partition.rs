@@ -1,0 +1,152 @@
+//! A network that swallows what agent and gateway send each other: no connection is closed, nothing is refused.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use spand_agent::control::{Reply, Request, Status, ask};
+use spand_core::event::Event;
+use spand_gateway::api::Api;
+use spand_gateway::config::Config;
+use spand_gateway::publisher::{Batch, MonotonicClock, PacketClock, Published};
+use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::units::{Bytes, Micros, Window};
+use spand_tests::lab::link::{End, veth};
+use spand_tests::lab::namespace::Namespace;
+use spand_tests::product::Daemon;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::Case;
+use super::stage::{Folder, wait};
+
+pub(super) const CASES: &[Case] = &[("the network swallows everything between agent and gateway", swallowed)];
+
+const GATEWAY: &str = "198.51.100.1";
+const HOST: &str = "198.51.100.2";
+/// Where advice is about.
+const NETWORK: &str = "203.0.113.0/24";
+/// Hardware addresses of both ends, and one that neither has.
+const STATIONS: [u8; 3] = [1, 2, 0x99];
+
+/// A host with a gateway as its only way out.
+struct Site {
+    gateway: Namespace,
+    host: Namespace,
+    folder: Folder,
+}
+
+impl Site {
+    fn build() -> Result<Self> {
+        let (gateway, host) = (Namespace::create("gateway")?, Namespace::create("host")?);
+        let end = |namespace, device, station| End { namespace, device, station };
+        veth(end(&gateway, "inner", STATIONS[0]), end(&host, "outer", STATIONS[1]))?;
+        gateway.ip(&[&format!("addr add {GATEWAY}/24 dev inner")])?;
+        host.ip(&[&format!("addr add {HOST}/24 dev outer"), &format!("route add default via {GATEWAY} dev outer")])?;
+        let site = Self { gateway, host, folder: Folder::new()? };
+        site.join(true)?;
+        Ok(site)
+    }
+
+    /// Has each end send to the other, or to nobody.
+    fn join(&self, joined: bool) -> Result<()> {
+        let neighbour = |address: &str, device: &str, station: u8| {
+            let station = if joined { station } else { STATIONS[2] };
+            format!("neigh replace {address} lladdr 02:00:00:00:00:{station:02x} dev {device} nud permanent")
+        };
+        self.gateway.ip(&[&neighbour(HOST, "inner", STATIONS[1])])?;
+        self.host.ip(&[&neighbour(GATEWAY, "outer", STATIONS[0])])
+    }
+
+    /// In the mode without budgets: no start is announced here that a host could be given one for.
+    fn agent(&self) -> Result<Daemon> {
+        let config = format!(
+            "mode = \"paper\"\napply = \"route\"\nstate_dir = \"state\"\n\n[gateway]\nurl = \"http://{GATEWAY}:7400\"\nplain_text = \
+             true\nsilence_s = 3\ntimeout_ms = 500\nretry_max_ms = 500\n\n[destinations]\ninclude = [\"{NETWORK}\"]\n\n\
+             [holdout]\nshare = 0.0\n"
+        );
+        self.folder.start("spand-agent", &config, &self.host)
+    }
+
+    fn status(&self) -> Option<Status> {
+        match ask(&self.folder.path("state/control.sock"), &Request::Status) {
+            Ok(Reply::Status(status)) => Some(*status),
+            _ => None,
+        }
+    }
+
+    /// The host's own route to the network, as the kernel has it.
+    fn route(&self) -> Result<String> {
+        let output = self.host.command("ip").args(["route", "show", NETWORK]).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+/// A gateway's listener for agents, which knows one network. Advice lives for four seconds and is renewed every second.
+fn serve(namespace: &Namespace, stop: watch::Receiver<bool>) -> Result<Published> {
+    let (tell, told) = mpsc::channel();
+    // It ends with the test: the runtime's thread is not waited for.
+    drop(namespace.spawn("gateway", move || {
+        let text = "[publish]\nlifetime_s = 4\nrenewal_s = 1\n";
+        let config = Config::parse(text, Path::new("gateway.toml"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let clock = MonotonicClock::from_wall_clock();
+            let published = Published::new(config.publisher(), clock);
+            tokio::spawn(published.clone().tell());
+            let estimate = Event::Estimate(Estimate {
+                network: NETWORK.parse().map_err(|error| anyhow::anyhow!("{error}"))?,
+                share: Window::from_bytes(28_960.0).context("a window")?,
+                mss: Bytes(1_448),
+                rtt_min: Some(Micros(38_000)),
+                rtt_mean: Some(Micros(40_000)),
+                samples: 30,
+                connections: 12,
+                loss_connections: 4,
+                losses: 5,
+                refreshed: clock.now(),
+                confidence: Confidence::new(0.9),
+                rule: RuleKind::Robust,
+            });
+            published.apply(Batch { events: vec![estimate], ..Batch::new() });
+            let listener = TcpListener::bind(format!("{GATEWAY}:7400")).await?;
+            let api = Api::new(config.api(), published.clone(), None);
+            tell.send(published).ok().context("nobody waits")?;
+            api.serve_grpc(listener, stop).await;
+            Ok(())
+        })
+    })?);
+    told.recv_timeout(Duration::from_secs(10)).context("the gateway does not start")
+}
+
+fn swallowed() -> Result<()> {
+    let site = Site::build()?;
+    let (_stop, stopped) = watch::channel(false);
+    let published = serve(&site.gateway, stopped)?;
+    let mut agent = site.agent()?;
+    let in_force = |site: &Site, connected: bool, count: usize| {
+        let there = site.status().filter(|s| s.gateway.connected == connected && s.in_force.len() == count);
+        Ok(there.map(|_| ()))
+    };
+    wait(&mut agent, "advice is in force", || in_force(&site, true, 1))?;
+    ensure!(site.route()?.contains("initcwnd"), "the kernel has no such route: {}", site.route()?);
+
+    site.join(false)?;
+    wait(&mut agent, "it noticed and is back to plain TCP", || in_force(&site, false, 0))?;
+    ensure!(site.route()?.is_empty(), "left in force: {}", site.route()?);
+    let why = site.status().and_then(|status| status.gateway.last_error).unwrap_or_default();
+    ensure!(!why.is_empty() && agent.log().contains("not subscribed"), "it does not say why:\n{}", agent.log());
+    println!("process: what the agent says of it: {why}");
+    // The gateway forgets a subscriber that answers no ping.
+    wait(&mut agent, "the gateway forgot the agent", || Ok((published.subscriber_count() == 0).then_some(())))?;
+
+    site.join(true)?;
+    wait(&mut agent, "advice is in force again", || in_force(&site, true, 1))?;
+    ensure!(published.subscriber_count() == 1, "{} subscriptions of one agent", published.subscriber_count());
+    thread::sleep(Duration::from_secs(1));
+    let end = agent.stop();
+    ensure!(end.contains("exit status: 0") && site.route()?.is_empty(), "{end}");
+    Ok(())
+}
