@@ -16,7 +16,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong kind.
-    #[error("{}, line {line}: {message}", path.display())]
+    #[error("{}, line {line}: {}", path.display(), printable(message))]
     Syntax {
         /// The file.
         path: PathBuf,
@@ -26,7 +26,7 @@ pub enum ConfigError {
         message: String,
     },
     /// Values that are each fine but not together, or that nothing can work with.
-    #[error("{}: {message}", path.display())]
+    #[error("{}: {}", path.display(), printable(message))]
     Contradiction {
         /// The file.
         path: PathBuf,
@@ -44,6 +44,12 @@ pub fn parse<C: DeserializeOwned>(text: &str, path: &Path) -> Result<C, ConfigEr
         error.set_input(None);
         ConfigError::Syntax { path: path.to_owned(), line, message: one_line(&error.to_string()) }
     })
+}
+
+/// A message may hold a value as it was written: what would act on a terminal or begin a line is shown escaped.
+fn printable(message: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    message.chars().map(shown).collect()
 }
 
 /// Two lines, what is wrong and in which key, become one that begins with the key.
@@ -73,4 +79,22 @@ fn in_plain_words(what: &str) -> String {
         ("f64", "a number"),
     ];
     words.iter().fold(what.to_owned(), |what, (from, to)| what.replace(from, to))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, serde::Deserialize)]
+    enum Word {}
+
+    #[test]
+    fn control_characters_of_a_value_are_shown_and_not_printed() {
+        let path = Path::new("gateway.toml");
+        let said = parse::<Word>("\"\\u001b[2J\" = 1\n", path).unwrap_err().to_string();
+        assert!(said.contains(r"\u{1b}[2J") && !said.contains('\u{1b}'), "{said}");
+        let message = "capture.interfaces names a\u{7} twice".to_owned();
+        let said = ConfigError::Contradiction { path: path.to_owned(), message }.to_string();
+        assert_eq!(said, r"gateway.toml: capture.interfaces names a\u{7} twice");
+    }
 }
