@@ -1,75 +1,66 @@
-//! Requests of any path and parameters: each gets an answer that is what it says, and none ends the gateway.
+//! Requests of any path, parameters, headers and body, to gateways that know everything, nothing, or want a password: each
+//! gets an answer that is what it says, and none ends the gateway.
+//!
+//! A case is a byte for method and gateway, then lines: the address, headers, and after an empty line the body.
 
 #![no_main]
 
 use std::cell::OnceCell;
 
+use http::{HeaderName, HeaderValue, Request, Uri};
 use libfuzzer_sys::fuzz_target;
-use spand_core::event::Event;
-use spand_core::service::ServiceSize;
+use spand_fuzz::Gateway;
 use spand_gateway::api::fuzzing::Pages;
-use spand_gateway::publisher::{Batch, PacketClock, Published, PublisherConfig};
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
-use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-thread_local!(static PAGES: OnceCell<Pages> = const { OnceCell::new() });
+thread_local!(static GATEWAYS: OnceCell<[Gateway; 4]> = const { OnceCell::new() });
 
-struct Stopped;
+fuzz_target!(|data: &[u8]| {
+    let Some((first, rest)) = data.split_first() else { return };
+    let Some(request) = request(first % 8, rest) else { return };
+    GATEWAYS.with(|gateways| {
+        let gateways = gateways.get_or_init(Gateway::all);
+        let gateway = &gateways[usize::from(first / 8 % 4)];
+        answer(gateway, request);
+    });
+});
 
-impl PacketClock for Stopped {
-    fn now(&self) -> Timestamp {
-        Timestamp(10_000_000_000)
+fn answer(gateway: &Gateway, request: Request<Vec<u8>>) {
+    let open = ["/healthz", "/readyz"].contains(&request.uri().path());
+    let proof = request.headers().get("authorization").is_some();
+    let pages: &Pages = &gateway.pages;
+    let (status, kind, body) = pages.ask(request);
+    // Not ready is an answer; nothing else that a client asks is the gateway's fault.
+    assert!(status.as_u16() < 500 || status.as_u16() == 503, "{status}");
+    assert!(!gateway.wants_password || open || proof || !status.is_success(), "let in without a password");
+    if kind.contains("json") && !body.is_empty() {
+        serde_json::from_slice::<serde_json::Value>(&body).expect("what says JSON is JSON");
+    }
+    if kind.starts_with("text/event-stream") {
+        let text = String::from_utf8(body).expect("what says text is text");
+        for data in text.lines().filter_map(|line| line.strip_prefix("data: ")) {
+            serde_json::from_str::<serde_json::Value>(data).expect("a message is JSON");
+        }
     }
 }
 
-fuzz_target!(|data: &[u8]| {
-    let Some((method, uri)) = data.split_first() else { return };
-    let Ok(uri) = axum_uri(uri) else { return };
-    let method = match method % 8 {
+fn request(method: u8, text: &[u8]) -> Option<Request<Vec<u8>>> {
+    let (head, body) = match text.windows(2).position(|two| two == b"\n\n") {
+        Some(end) => (&text[..end], &text[end + 2..]),
+        None => (text, &[][..]),
+    };
+    let mut lines = head.split(|byte| *byte == b'\n');
+    let uri = Uri::try_from(lines.next()?).ok()?;
+    let method = match method {
         0 => "POST",
         1 => "HEAD",
         2 => "OPTIONS",
         _ => "GET",
     };
-    let method = method.parse().expect("a method");
-    PAGES.with(|pages| {
-        let pages = pages.get_or_init(|| Pages::new(published).expect("a runtime"));
-        let (status, kind, body) = pages.ask(method, uri);
-        // Not ready is an answer; nothing else that a client asks is the gateway's fault.
-        assert!(status.as_u16() < 500 || status.as_u16() == 503, "{status}");
-        if kind.contains("json") && !body.is_empty() {
-            serde_json::from_slice::<serde_json::Value>(&body).expect("what says JSON is JSON");
-        }
-    });
-});
-
-fn axum_uri<U: TryFrom<Vec<u8>>>(bytes: &[u8]) -> Result<U, U::Error> {
-    U::try_from(bytes.to_vec())
-}
-
-fn published() -> Published {
-    let published = Published::new(PublisherConfig::default(), Stopped);
-    let mut events: Vec<Event> = (0..40u8).map(|n| Event::Estimate(estimate(n))).collect();
-    let service = ([192, 0, 2, 1], 443).into();
-    events.push(Event::ServiceSize(ServiceSize { service, quantile: Bytes(30_048), transfers: 412 }));
-    published.apply(Batch { events, ..Batch::new() });
-    published
-}
-
-fn estimate(n: u8) -> Estimate {
-    let network = if n % 3 == 0 { format!("2001:db8:{n}::/48") } else { format!("198.51.{n}.0/24") };
-    Estimate {
-        network: network.parse().expect("a network"),
-        share: Window::from_bytes(f64::from(n + 1) * 14_480.0).expect("a window"),
-        mss: Bytes(1_448),
-        rtt_min: Some(Micros(38_000)),
-        rtt_mean: Some(Micros(40_000)),
-        samples: 30,
-        connections: 12,
-        loss_connections: 4,
-        losses: 5,
-        refreshed: Timestamp(9_000_000_000),
-        confidence: Confidence::new(0.9),
-        rule: RuleKind::Robust,
+    let mut request = Request::builder().method(method).uri(uri);
+    for line in lines {
+        let colon = line.iter().position(|byte| *byte == b':')?;
+        let name = HeaderName::from_bytes(&line[..colon]).ok()?;
+        request = request.header(name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).ok()?);
     }
+    request.body(body.to_vec()).ok()
 }

@@ -1,28 +1,80 @@
-//! The store on disk against a map, through restarts and damage: it tells the truth or nothing, and goes on.
+//! The store on disk against a map, through restarts and damage, and its writer on a store that fails: it tells the truth or
+//! nothing, and goes on.
 
 #![no_main]
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use spand_core::window::bucket::Bucket;
 use spand_core::window::record::NetworkRecord;
-use spand_gateway::store::{EstimateStore, Opened, SledStore};
+use spand_gateway::store::{Change, EstimateStore, OpenError, Opened, SledStore, StoreError, StoreWriter};
 use spand_proto::network::Network;
 use spand_proto::units::Micros;
 
 #[derive(Arbitrary, Debug)]
 enum Step {
-    Save(Vec<(u8, Option<u8>)>),
+    Save(Changes),
     Flush,
     Reopen,
-    Flip { file: u8, at: u16, mask: u8 },
-    Truncate { file: u8, to: u32 },
-    Overwrite { file: u8, at: u16, with: Vec<u8> },
-    Remove { file: u8 },
+    /// A second gateway comes.
+    Again,
+    /// The writer gets the store, and changes one after the other; then all of it ends.
+    Write(Vec<Changes>),
+    /// The same with another store, that fails.
+    Fail {
+        answers: Vec<Answer>,
+        changes: Vec<Changes>,
+    },
+    /// What is beside the database.
+    Version(Version),
+    Flip {
+        file: u8,
+        at: u16,
+        mask: u8,
+    },
+    Truncate {
+        file: u8,
+        to: u32,
+    },
+    Overwrite {
+        file: u8,
+        at: u16,
+        with: Vec<u8>,
+    },
+    Remove {
+        file: u8,
+    },
+}
+
+type Changes = Vec<(u8, Option<u8>)>;
+
+/// What a store says to a write.
+#[derive(Arbitrary, Clone, Copy, Debug, Eq, PartialEq)]
+enum Answer {
+    Yes,
+    No,
+    Never,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Version {
+    Says(i8),
+    Text(Vec<u8>),
+    Missing,
+    /// A crash came before it was whole.
+    Half,
+    /// Nothing but something else is there.
+    Foreign,
+    /// A file is there instead of the folder.
+    File,
+    /// The database crashed while it wrote a snapshot.
+    HalfSnapshot,
 }
 
 /// A database is opened and closed by threads and files; more steps only make a case slow.
@@ -38,22 +90,33 @@ fuzz_target!(|steps: Vec<Step>| {
     for step in steps.into_iter().take(MOST_STEPS) {
         match step {
             Step::Save(changes) => {
-                let changes: Vec<_> = changes.into_iter().map(|(n, byte)| (network(n), byte.map(record))).collect();
+                let changes = changes_of(changes);
                 store.save(&changes).expect("a sound store takes changes");
-                for (network, record) in changes {
-                    match record {
-                        Some(record) => drop(twin.insert(network, record)),
-                        None => drop(twin.remove(&network)),
-                    }
-                }
+                enter(&mut twin, changes);
             }
             Step::Flush => store.flush().expect("a sound store flushes"),
             Step::Reopen => {
                 drop(store);
-                let opened = open(&path);
-                assert_eq!((opened.unreadable, opened.set_aside), (0, None));
-                assert_eq!(opened.records.into_iter().collect::<BTreeMap<_, _>>(), twin);
-                store = opened.store;
+                store = whole(&path, &twin);
+            }
+            Step::Again => {
+                let error = SledStore::open(&path).map(drop).expect_err("one gateway has it");
+                assert!(matches!(error, OpenError::InUse(_)), "{error}");
+            }
+            Step::Write(rounds) => {
+                let writer = StoreWriter::start(store, Duration::from_secs(3_600)).expect("a thread");
+                for changes in rounds {
+                    let changes = changes_of(changes);
+                    writer.submit(changes.iter().cloned());
+                    enter(&mut twin, changes);
+                }
+                writer.stop().expect("a sound store takes changes");
+                store = whole(&path, &twin);
+            }
+            Step::Fail { answers, changes } => fail(answers, changes),
+            Step::Version(version) => {
+                drop(store);
+                store = beside(&path, &version, &mut twin);
             }
             harm => {
                 drop(store);
@@ -71,6 +134,126 @@ fuzz_target!(|steps: Vec<Step>| {
         }
     }
 });
+
+fn changes_of(changes: Changes) -> Vec<Change> {
+    changes.into_iter().map(|(n, byte)| (network(n), byte.map(record))).collect()
+}
+
+fn enter(twin: &mut BTreeMap<Network, NetworkRecord>, changes: impl IntoIterator<Item = Change>) {
+    for (network, record) in changes {
+        match record {
+            Some(record) => drop(twin.insert(network, record)),
+            None => drop(twin.remove(&network)),
+        }
+    }
+}
+
+/// Opens a store that nothing has happened to.
+fn whole(path: &Path, twin: &BTreeMap<Network, NetworkRecord>) -> SledStore {
+    let opened = open(path);
+    assert_eq!((opened.unreadable, opened.set_aside), (0, None));
+    assert_eq!(opened.records.into_iter().collect::<BTreeMap<_, _>>(), *twin);
+    opened.store
+}
+
+/// A store in memory that answers as it is told, and in the end takes everything.
+struct Failing {
+    answers: Vec<Answer>,
+    held: Arc<Mutex<BTreeMap<Network, NetworkRecord>>>,
+}
+
+impl EstimateStore for Failing {
+    fn save(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        let (action, why) = ("save", "so it was told".to_owned());
+        match self.answers.pop() {
+            Some(Answer::No) => return Err(StoreError::Database { action, why }),
+            Some(Answer::Never) => {
+                self.answers.push(Answer::Never);
+                return Err(StoreError::Broken { action, why });
+            }
+            Some(Answer::Yes) | None => enter(&mut self.held.lock().expect("one thread"), changes.iter().cloned()),
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+/// A writer tries again what a store refused, and lets go of what a broken one never takes.
+fn fail(mut answers: Vec<Answer>, rounds: Vec<Changes>) {
+    answers.truncate(8);
+    let breaks = answers.contains(&Answer::Never);
+    let held = Arc::default();
+    let writer = StoreWriter::start(Failing { answers, held: Arc::clone(&held) }, Duration::from_micros(50));
+    let writer = writer.expect("a thread");
+    let mut twin = BTreeMap::new();
+    for changes in rounds.into_iter().take(8) {
+        let changes = changes_of(changes);
+        writer.submit(changes.iter().cloned());
+        enter(&mut twin, changes);
+        std::thread::sleep(Duration::from_micros(60));
+    }
+    let measures = writer.measures().clone();
+    match writer.stop() {
+        // What never was refused for good is there.
+        Ok(()) => {
+            assert!(*held.lock().expect("one thread") == twin && measures.waiting() == 0 && measures.lag().is_zero())
+        }
+        Err(StoreError::Database { .. }) => assert!(measures.waiting() > 0 && measures.failures.get() > 0),
+        Err(StoreError::Broken { .. }) => assert!(breaks && measures.waiting() == 0 && measures.dropped.get() > 0),
+    }
+}
+
+/// Changes what is beside the database, and opens the store.
+fn beside(path: &Path, version: &Version, twin: &mut BTreeMap<Network, NetworkRecord>) -> SledStore {
+    let file = path.join("VERSION");
+    let write = |text: &[u8]| fs::write(&file, text).expect("room on the disk");
+    let mut foreign = false;
+    match version {
+        Version::Says(number) => write(format!("spand store {number}\n").as_bytes()),
+        Version::Text(text) => write(text),
+        Version::Missing => fs::remove_file(&file).expect("it is there"),
+        Version::Half => {
+            fs::remove_dir_all(path).expect("it is ours");
+            fs::create_dir(path).expect("room on the disk");
+            fs::write(path.join("VERSION.new"), "spand sto").expect("room on the disk");
+            twin.clear();
+        }
+        Version::Foreign | Version::File => {
+            fs::remove_dir_all(path).expect("it is ours");
+            twin.clear();
+            foreign = true;
+            if matches!(version, Version::File) {
+                fs::write(path, "of someone else").expect("room on the disk");
+            } else {
+                fs::create_dir(path).expect("room on the disk");
+                fs::write(path.join("thesis.txt"), "of someone else").expect("room on the disk");
+            }
+        }
+        Version::HalfSnapshot => {
+            fs::write(path.join("sled/snap.00000000000F0000.generating"), [1; 40]).expect("room on the disk");
+        }
+    }
+    if foreign {
+        let error = SledStore::open(path).map(drop).expect_err("it is of someone else");
+        assert!(matches!(error, OpenError::NotAStore(_)), "{error}");
+        let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
+        removed.expect("it was left alone");
+    }
+    let opened = open(path);
+    match &opened.set_aside {
+        // A newer or nameless store is kept whole for whoever can read it.
+        Some(aside) => {
+            assert!(opened.records.is_empty() && aside.to.join("sled").is_dir());
+            assert!(!aside.to_string().contains('\n'), "{aside}");
+            twin.clear();
+        }
+        None => assert_eq!(opened.records.iter().cloned().collect::<BTreeMap<_, _>>(), *twin),
+    }
+    opened.store
+}
 
 fn open(path: &Path) -> Opened {
     SledStore::open(path).expect("whatever is on the disk, a store opens")
