@@ -8,7 +8,8 @@ use arbitrary::Arbitrary;
 /// A thing that happens on the wire, or to the clock.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Packet {
-    /// A handshake after which both sides agree.
+    /// A handshake after which both sides agree: with timestamps where the lowest bit of `isn` is set, and with senders that say
+    /// their window where the next one is.
     Open { connection: u8, isn: u32, mss: u16, scale: u8, rtt_ms: u8 },
     /// Full segments of one side, perhaps some from before again.
     Data { connection: u8, server: bool, segments: u8, again: u8, gap_us: u16 },
@@ -46,6 +47,9 @@ pub struct Talk {
 struct Connection {
     /// The next sequence number of client and server.
     next: [u32; 2],
+    /// The newest timestamp that each heard, where they use timestamps.
+    heard: Option<[u32; 2]>,
+    says_window: bool,
     ip_id: u16,
 }
 
@@ -60,7 +64,9 @@ impl Talk {
         match *packet {
             Packet::Open { connection, isn, mss, scale, rtt_ms } => {
                 let n = place(connection);
-                self.connections[n].next = [isn, isn.wrapping_mul(7)];
+                let (heard, says_window) = ((isn & 1 == 1).then_some([0; 2]), isn & 2 == 2);
+                self.connections[n] =
+                    Connection { next: [isn, isn.wrapping_mul(7)], heard, says_window, ..self.connections[n] };
                 let [high, low] = mss.to_be_bytes();
                 let options = [2, 4, high, low, 4, 2, 1, 1, 3, 3, scale, 0];
                 self.send(n, false, 0, 0x02, 0, 65_535, &options);
@@ -172,12 +178,25 @@ impl Talk {
     /// A segment of one side at its next sequence number, which acknowledges the other side's next less or plus `ack`.
     #[expect(clippy::too_many_arguments, reason = "a TCP header has so many fields")]
     fn send(&mut self, n: usize, server: bool, ack: u32, flags: u8, payload: u32, window: u16, options: &[u8]) {
+        let now_ms = u32::try_from(self.now / 1_000_000 % (1 << 32)).unwrap_or_default();
         let connection = &mut self.connections[n];
         connection.ip_id = connection.ip_id.wrapping_add(1);
         let low = n.to_le_bytes()[0];
         let [high_port, low_port] = (40_000 + u16::from(low)).to_be_bytes();
         let (here, there) = (usize::from(server), usize::from(!server));
         let ports = if server { [0, 80, high_port, low_port] } else { [high_port, low_port, 0, 80] };
+        let mut options = options.to_vec();
+        if let Some(heard) = &mut connection.heard {
+            options.extend([1, 1, 8, 10]);
+            options.extend(now_ms.to_be_bytes());
+            options.extend(heard[here].to_be_bytes());
+            heard[there] = now_ms;
+        }
+        if connection.says_window && payload > 0 {
+            options.extend([254, 12, 0x53, 0x50]);
+            options.extend((u32::from(connection.ip_id % 64) * MSS).to_be_bytes());
+            options.extend(40_000_u32.to_be_bytes());
+        }
         let words = u8::try_from(5 + options.len().div_ceil(4)).unwrap_or(15).min(15);
         let mut tcp = ports.to_vec();
         tcp.extend(connection.next[here].to_be_bytes());
@@ -185,7 +204,7 @@ impl Talk {
         tcp.extend([words << 4, flags]);
         tcp.extend(window.to_be_bytes());
         tcp.extend([0; 4]);
-        tcp.extend(options);
+        tcp.extend(&options);
         tcp.resize(usize::from(words) * 4, 1);
         let total = u16::try_from(u32::try_from(tcp.len()).unwrap_or(0) + payload).unwrap_or(u16::MAX - 20);
         let ends = [[198, 51, low % 5, low], [192, 0, 2, 1 + low % 2]];
