@@ -67,13 +67,18 @@ fn runnable(path: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// Reads a password and prints its line.
-fn password(name: &str) -> Result<(), Failure> {
+/// The first line of standard input.
+pub(crate) fn read_password() -> Result<String, Failure> {
     let mut line = String::new();
     io::stdin()
         .read_line(&mut line)
         .map_err(|error| Failure::Environment(format!("cannot read the password: {error}")))?;
-    let line = password_line(name, line.trim_end_matches(['\r', '\n']))?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Reads a password and prints its line.
+fn password(name: &str) -> Result<(), Failure> {
+    let line = password_line(name, &read_password()?)?;
     writeln!(io::stdout().lock(), "{line}")
         .map_err(|error| Failure::Environment(format!("cannot print the line: {error}")))
 }

@@ -4,7 +4,7 @@
 //! what was there, said once and counted.
 
 use std::error::Error as _;
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -160,11 +160,9 @@ impl Files {
 }
 
 fn read(key: &'static str, path: Option<&Path>) -> Result<PemFile, TlsError> {
-    let path = path.unwrap_or(Path::new("")).to_owned();
-    match fs::read(&path) {
-        Ok(text) => Ok(PemFile { key, path, text }),
-        Err(source) => Err(TlsError::Unreadable { key, path, source }),
-    }
+    let path = path.unwrap_or(Path::new(""));
+    let read = File::open(path).and_then(|file| PemFile::read(key, path, file));
+    read.map_err(|source| TlsError::Unreadable { key, path: path.to_owned(), source })
 }
 
 /// Tries the files out: a key of another certificate shows only when all are put together.

@@ -1,9 +1,10 @@
 //! `doctor`: the usual faults of a gateway and its place, and what to do about each. Changes nothing.
 //!
 //! A gateway that runs is asked twice over its own interface, and what it counted in between is judged; where none runs,
-//! the interfaces are looked at for as long. What is judged is the same either way ([`seen::Seen`]), and so are the
+//! the interfaces are looked at for as long. One that asks for a password is asked with `--user`'s, or how it is and no more. What is judged is the same either way ([`seen::Seen`]), and so are the
 //! sentences ([`judge`]).
 
+mod conversation;
 mod host;
 mod judge;
 mod look;
@@ -20,6 +21,7 @@ use spand_proto::operator::{Check, Diagnosis, Failure};
 
 use crate::config::{Config, DEFAULT_PATH};
 
+use self::conversation::Manner;
 use self::running::Answer;
 
 /// What `doctor` is told.
@@ -31,6 +33,9 @@ pub struct Arguments {
     /// Time for which traffic is looked at, 1 to 60
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=60))]
     seconds: u64,
+    /// Ask a gateway with passwords as this name of admin.passwords; the password is read from standard input
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -39,7 +44,10 @@ pub struct Arguments {
 /// Looks, prints what was found, and fails where something is at fault.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = Config::load(&arguments.config)?;
-    let diagnosis = Diagnosis::new(look(&config, &arguments.config, Duration::from_secs(arguments.seconds)));
+    let password = arguments.user.as_ref().map(|_| crate::cli::read_password()).transpose()?;
+    let manner = Manner::of(&config, arguments.user.as_deref().zip(password.as_deref()))?;
+    let span = Duration::from_secs(arguments.seconds);
+    let diagnosis = Diagnosis::new(look(&config, &arguments.config, span, &manner));
     let text = if arguments.json {
         serde_json::to_string_pretty(&diagnosis).map_err(Failure::environment)?
     } else {
@@ -54,7 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn look(config: &Config, path: &Path, span: Duration) -> Vec<Check> {
+fn look(config: &Config, path: &Path, span: Duration, manner: &Manner) -> Vec<Check> {
     let mut checks = vec![Check::ok("configuration", format!("{} is one", path.display()))];
     checks.extend([host::kernel(), host::clock(), host::store(&config.store)]);
     checks.push(judge::internal_set(&config.traffic.internal));
@@ -64,10 +72,16 @@ fn look(config: &Config, path: &Path, span: Duration) -> Vec<Check> {
     }
     checks.extend(config.capture.interfaces.iter().flat_map(|interface| host::offloads(interface)));
     let http = config.api.http_listen.0;
-    let proofs = config.admin.tls || config.admin.passwords.is_some();
-    let first = if proofs { running::unproven(http) } else { running::ask(http, "/v1/traffic") };
+    let first = running::ask(http, manner);
     match &first {
         Answer::Document(_) => checks.push(Check::ok("gateway", format!("one runs and answers on {http}"))),
+        Answer::ReadyOnly(ready) => {
+            checks.push(Check::ok("gateway", format!("one runs and answers on {http}")));
+            checks.extend(running::judge_ready(ready));
+            let found = "the gateway tells nobody without a password what it sees";
+            checks.push(Check::unknown("traffic", found, "name one of admin.passwords with --user"));
+            return checks;
+        }
         Answer::Refused(why) => {
             let found = format!("one answers on {http}, but not this question: {why}");
             checks.push(Check::unknown("gateway", found, "look at its dashboard, or stop it and ask again"));
@@ -82,10 +96,10 @@ fn look(config: &Config, path: &Path, span: Duration) -> Vec<Check> {
     match first {
         Answer::Document(first) => {
             wait.whole();
-            let second = running::ask(http, "/v1/traffic");
+            let second = running::ask(http, manner);
             checks.extend(running::judge(&first, second, span, config));
         }
-        Answer::Nobody | Answer::Refused(_) => match look::look(config, span, &mut wait) {
+        Answer::Nobody | Answer::Refused(_) | Answer::ReadyOnly(_) => match look::look(config, span, &mut wait) {
             Ok(seen) => checks.extend(judge::traffic(&seen, config)),
             Err(check) => checks.push(check),
         },

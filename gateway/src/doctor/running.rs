@@ -1,37 +1,42 @@
 //! A gateway that runs, asked over its own HTTP interface.
 
-use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use spand_proto::operator::Check;
 
+use super::conversation::{Manner, PATIENCE};
 use super::judge;
 use super::seen::Seen;
 use crate::config::Config;
-
-/// Longest wait for a connection, and for an answer.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Largest answer that is read, in bytes.
-const MOST_BYTES: u64 = 8 << 20;
 
 /// What came back.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// The document.
     Document(Box<Traffic>),
+    /// It shows what it sees to none without a password; this it says to all.
+    ReadyOnly(Ready),
     /// Somebody is there, but gives no such document: why.
     Refused(String),
     /// Nobody listens.
     Nobody,
 }
 
+/// Of `/readyz`, what is judged; `/v1/traffic` has it too.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Ready {
+    ready: bool,
+    not_ready: Vec<Part>,
+}
+
 /// Of `/v1/traffic`, what is judged.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Traffic {
-    ready: bool,
-    not_ready: Vec<Part>,
+    #[serde(flatten)]
+    ready: Ready,
     newest_packet_age_s: Option<f64>,
     connections_ended: u64,
     connections_one_sided: u64,
@@ -73,39 +78,43 @@ fn reached(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, listen.port())
 }
 
-/// Asks for `path` where the gateway listens.
-pub(super) fn ask(listen: SocketAddr, path: &str) -> Answer {
-    let address = reached(listen);
-    let Ok(stream) = TcpStream::connect_timeout(&address, PATIENCE) else { return Answer::Nobody };
-    let refused = |why: String| Answer::Refused(why);
-    match talk(stream, address, path) {
-        Err(error) => refused(error.to_string()),
-        Ok(answer) => match parts(&answer) {
-            Some(("200", body)) => match serde_json::from_str(body) {
-                Ok(document) => Answer::Document(document),
-                Err(error) => refused(format!("its answer is not known here ({error})")),
-            },
-            Some((status, _)) => refused(format!("status {status}")),
-            None => refused("it does not speak HTTP".to_owned()),
+/// Asks what the gateway sees, where it listens.
+pub(super) fn ask(listen: SocketAddr, manner: &Manner) -> Answer {
+    match question(listen, manner, "/v1/traffic") {
+        Ok(Some((200, body))) => read(&body, Answer::Document),
+        // It is open to all, and is the whole answer where some part does not work.
+        Ok(Some((401, _))) if !manner.has_password() => match question(listen, manner, "/readyz") {
+            Ok(Some((200 | 503, body))) => read(&body, |ready| Answer::ReadyOnly(*ready)),
+            other => refusal(other),
         },
+        other => refusal(other),
     }
 }
 
-/// What is known of a listener that asks for more than is known here: whether somebody is there.
-pub(super) fn unproven(listen: SocketAddr) -> Answer {
-    match TcpStream::connect_timeout(&reached(listen), PATIENCE) {
-        Ok(_) => Answer::Refused("[admin] asks for TLS or a password, which only you know".to_owned()),
-        Err(_) => Answer::Nobody,
+fn read<T: DeserializeOwned>(body: &str, answer: impl FnOnce(Box<T>) -> Answer) -> Answer {
+    match serde_json::from_str(body) {
+        Ok(document) => answer(document),
+        Err(error) => Answer::Refused(format!("its answer is not known here ({error})")),
     }
 }
 
-fn talk(mut stream: TcpStream, address: SocketAddr, path: &str) -> std::io::Result<String> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.take(MOST_BYTES).read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+fn refusal(answer: Result<Option<(u16, String)>, String>) -> Answer {
+    match answer {
+        Ok(None) => Answer::Nobody,
+        Ok(Some((401, _))) => Answer::Refused("this name and password do not go together".to_owned()),
+        Ok(Some((status, _))) => Answer::Refused(format!("status {status}")),
+        Err(why) => Answer::Refused(why),
+    }
+}
+
+/// Status and body of one answer; `None` where nobody listens.
+fn question(listen: SocketAddr, manner: &Manner, path: &str) -> Result<Option<(u16, String)>, String> {
+    let address = reached(listen);
+    let Ok(stream) = TcpStream::connect_timeout(&address, PATIENCE) else { return Ok(None) };
+    let answer = manner.ask(stream, address, path).map_err(|error| error.to_string())?;
+    let (status, body) = parts(&answer).ok_or("it does not speak HTTP")?;
+    let status = status.parse().map_err(|_| "it does not speak HTTP")?;
+    Ok(Some((status, body.to_owned())))
 }
 
 /// Status and body. The documents asked for here come in one piece.
@@ -115,23 +124,28 @@ fn parts(answer: &str) -> Option<(&str, &str)> {
     Some((status, body))
 }
 
+/// Whether every part works.
+pub(super) fn judge_ready(ready: &Ready) -> Vec<Check> {
+    let faults = ready.not_ready.iter();
+    let mut checks: Vec<Check> =
+        faults.map(|Part { part, why }| Check::fail("ready", format!("{part}: {why}"), "the log says more")).collect();
+    if ready.ready {
+        checks.push(Check::ok("ready", "it captures, computes and stores"));
+    }
+    checks
+}
+
 /// What the gateway counted between two answers.
 pub(super) fn judge(first: &Traffic, second: Answer, span: Duration, config: &Config) -> Vec<Check> {
     let second = match second {
         Answer::Document(second) => second,
+        Answer::ReadyOnly(ready) => return judge_ready(&ready),
         Answer::Refused(why) => {
             return vec![Check::unknown("gateway", format!("it stopped answering: {why}"), "ask again")];
         }
         Answer::Nobody => return vec![Check::fail("gateway", "it ended a moment ago", "look at its log")],
     };
-    let mut checks: Vec<Check> = second
-        .not_ready
-        .iter()
-        .map(|Part { part, why }| Check::fail("ready", format!("{part}: {why}"), "the log says more"))
-        .collect();
-    if second.ready {
-        checks.push(Check::ok("ready", "it captures, computes and stores"));
-    }
+    let mut checks = judge_ready(&second.ready);
     if let Some(age) = second.newest_packet_age_s {
         checks.push(Check::ok("newest_packet", format!("{age:.1} s old")));
     }

@@ -1,16 +1,14 @@
 //! The files of `[tls]`, read.
 
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustls::pki_types::CertificateDer;
 use spand_proto::operator::Failure;
 use spand_proto::tls::{PemError, PemFile};
 
 use crate::config;
-
-/// Largest file that is read: hundreds of certificates.
-const MAX_BYTES: u64 = 4 << 20;
 
 /// What the files of `[tls]` hold.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -69,16 +67,18 @@ impl Files {
             revoked: optional("tls.revoked", &tls.revoked)?,
         }))
     }
+
+    /// The gateway's own certificate.
+    pub(crate) fn own_certificate(&self) -> Result<CertificateDer<'static>, TlsError> {
+        let PemFile { key, path, .. } = &self.certificate;
+        let own = self.certificate.certificates()?.into_iter().next();
+        own.ok_or_else(|| PemError::NoCertificate { key, path: path.clone() }.into())
+    }
 }
 
 fn read(key: &'static str, path: &Path) -> Result<PemFile, TlsError> {
-    let failed = |source| TlsError::Unreadable { key, path: path.to_owned(), source };
-    let length = fs::metadata(path).map_err(failed)?.len();
-    if length > MAX_BYTES {
-        let source = io::Error::other(format!("it has {length} bytes, and at most {MAX_BYTES} are read"));
-        return Err(failed(source));
-    }
-    Ok(PemFile { key, path: path.to_owned(), text: fs::read(path).map_err(failed)? })
+    let read = File::open(path).and_then(|file| PemFile::read(key, path, file));
+    read.map_err(|source| TlsError::Unreadable { key, path: path.to_owned(), source })
 }
 
 impl From<TlsError> for Failure {

@@ -1,6 +1,7 @@
 //! Certificates, keys and lists of revoked certificates in PEM (RFC 7468).
 
-use std::path::PathBuf;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -56,6 +57,22 @@ pub enum PemError {
 }
 
 impl PemFile {
+    /// Largest file that is taken: hundreds of certificates.
+    pub const MOST_BYTES: u64 = 4 << 20;
+
+    /// Reads a file that was opened, and refuses one that is larger.
+    pub fn read(key: &'static str, path: &Path, opened: impl Read) -> io::Result<Self> {
+        let mut text = Vec::new();
+        opened.take(Self::MOST_BYTES + 1).read_to_end(&mut text)?;
+        if text.len() as u64 > Self::MOST_BYTES {
+            return Err(io::Error::other(format!(
+                "it is longer than {} bytes, which no certificates are",
+                Self::MOST_BYTES
+            )));
+        }
+        Ok(Self { key, path: path.to_owned(), text })
+    }
+
     /// The certificates, in the file's order: for a chain the own one first.
     pub fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, PemError> {
         let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.text).collect();

@@ -1,5 +1,6 @@
 //! Files as they are and as they should not be.
 
+use std::io::Read;
 use std::path::Path;
 
 use rcgen::{CertificateParams, KeyPair, SanType, date_time_ymd};
@@ -56,4 +57,15 @@ fn a_wrong_file_gets_one_sentence_that_names_it() {
         assert!(sentence.contains(expected), "{sentence:?} lacks {expected:?}");
     }
     assert!(!format!("{:?}", file(key.clone())).contains(&key[40..60]), "a key in a log");
+}
+
+#[test]
+fn a_file_that_is_too_long_is_refused_before_it_is_all_read() {
+    let path = Path::new("x.pem");
+    let most = usize::try_from(PemFile::MOST_BYTES).unwrap();
+    let read = |length: usize| PemFile::read("tls.key", path, std::io::repeat(b'-').take(length as u64));
+    assert_eq!(read(most).unwrap().text.len(), most);
+    assert!(read(most + 1).unwrap_err().to_string().contains("longer than 4194304 bytes"));
+    let endless = PemFile::read("tls.key", path, std::io::repeat(b'-'));
+    assert!(endless.is_err(), "such as /dev/zero");
 }

@@ -6,6 +6,7 @@
 
 mod host;
 mod mirror;
+mod proofs;
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -45,7 +46,7 @@ fn cases() -> ExitCode {
         eprintln!("SKIPPED 1 test: the doctors are asked in network namespaces, which need root");
         return ExitCode::from(u8::from(std::env::var_os("SPAND_REQUIRE_ROOT").is_some()));
     }
-    let all: Vec<Case> = mirror::CASES.iter().chain(host::CASES).copied().collect();
+    let all: Vec<Case> = mirror::CASES.iter().chain(host::CASES).chain(proofs::CASES).copied().collect();
     let running = all.iter().map(|(name, case)| (*name, thread::spawn(*case)));
     let mut failed = 0;
     for (name, case) in running.collect::<Vec<_>>() {
