@@ -59,11 +59,15 @@ fn dry_run() -> Result<()> {
 fn bpf() -> Result<()> {
     let name = format!("p{}", std::process::id());
     let config = format!("apply = \"bpf\"\n\n[process]\nuser = \"nobody\"\n\n[bpf]\nname = \"{name}\"\n");
-    let agent = started(&config)?;
-    is_confined(agent.daemon.pid(), NET_ADMIN | PERFMON | BPF, 0)?;
+    let mut agent = started(&config)?;
+    let process = agent.daemon.pid();
+    // A thread gives itself its name, once it runs.
+    let all = wait(&mut agent.daemon, "a thread reads events", || {
+        let all = threads(process)?;
+        Ok(all.iter().any(|thread| thread.name == "bpf-events").then_some(all))
+    })?;
+    is_confined(process, NET_ADMIN | PERFMON | BPF, 0)?;
     let nobody = User::from_name("nobody")?.context("there is no user `nobody`")?.uid.to_string();
-    let all = threads(agent.daemon.pid())?;
-    ensure!(all.iter().any(|thread| thread.name == "bpf-events"), "the thread that reads events is not there");
     for thread in all {
         ensure!(thread.field("Uid")? == nobody, "{} runs as {}", thread.name, thread.field("Uid")?);
     }
