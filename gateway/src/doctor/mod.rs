@@ -1,8 +1,8 @@
 //! `doctor`: the usual faults of a gateway and its place, and what to do about each. Changes nothing.
 //!
 //! A gateway that runs is asked twice over its own interface, and what it counted in between is judged; where none runs,
-//! the interfaces are looked at for as long. One that asks for a password is asked with `--user`'s, or how it is and no more. What is judged is the same either way ([`seen::Seen`]), and so are the
-//! sentences ([`judge`]).
+//! the interfaces are looked at for as long. What is judged is the same either way ([`seen::Seen`]), and so are the
+//! sentences ([`judge`]). One that asks for a password tells who has none whether its parts work, and no more.
 
 mod conversation;
 mod host;
