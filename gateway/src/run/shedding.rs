@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use spand_core::flow::kept::Kept;
 
-/// A queue filled by one part in this many has to be relieved.
+/// A queue filled by one part in this many is full enough to do something about it.
 const FULL_PART: usize = 2;
-/// Filled by less than one part in this many it has room.
-const ROOM_PART: usize = 16;
-/// Time that relief takes to show: what waits has to be worked off first.
-const AFTER_LESS: Duration = Duration::from_millis(250);
-/// Time with room after which more are followed; doubled each time that was too early.
+/// How long, and at how many looks in a row, it has to be so: once is a moment without the processor, after which an engine
+/// that keeps up works off what has gathered.
+const FULL_FOR: Duration = Duration::from_millis(250);
+const FULL_LOOKS: u32 = 4;
+/// Time after a change after which more are followed; doubled each time that was too early.
 const BEFORE_MORE: Duration = Duration::from_secs(10);
 const BEFORE_MORE_MOST: Duration = Duration::from_secs(320);
 
@@ -24,38 +24,40 @@ pub(super) struct Shedding {
     changed: Instant,
     /// The last change was to follow more.
     rose: bool,
-    /// Since when there has been room.
-    room_since: Option<Instant>,
+    /// Since when, and at how many looks, the queue has been full.
+    full: Option<(Instant, u32)>,
     patience: Duration,
 }
 
 impl Shedding {
     pub(super) fn new(now: Instant) -> Self {
-        Self { kept: Kept::ALL, changed: now, rose: false, room_since: None, patience: BEFORE_MORE }
+        Self { kept: Kept::ALL, changed: now, rose: false, full: None, patience: BEFORE_MORE }
     }
 
     /// Looks at a queue in which `waiting` of at most `limit` packets waited; gives what to follow from now on, where that
     /// changes.
     pub(super) fn look(&mut self, waiting: usize, limit: usize, now: Instant) -> Option<Kept> {
-        if waiting >= limit / ROOM_PART {
-            self.room_since = None;
-        }
-        if waiting >= limit / FULL_PART && now.duration_since(self.changed) >= AFTER_LESS {
-            self.patience = if self.rose { (self.patience * 2).min(BEFORE_MORE_MOST) } else { self.patience };
+        if waiting >= limit / FULL_PART {
+            let (since, looks) = self.full.map_or((now, 1), |(since, looks)| (since, looks + 1));
+            self.full = Some((since, looks));
+            if looks < FULL_LOOKS || now.duration_since(since) < FULL_FOR {
+                return None;
+            }
+            if self.rose {
+                self.patience = (self.patience * 2).min(BEFORE_MORE_MOST);
+            }
             return self.change(self.kept.parts() * 3 / 4, false, now);
         }
-        if waiting < limit / ROOM_PART && self.kept < Kept::ALL {
-            let since = *self.room_since.get_or_insert(now);
-            if now.duration_since(since) >= self.patience {
-                return self.change(self.kept.parts() * 5 / 4 + 1, true, now);
-            }
+        self.full = None;
+        if self.kept < Kept::ALL && now.duration_since(self.changed) >= self.patience {
+            return self.change(self.kept.parts() * 5 / 4 + 1, true, now);
         }
         None
     }
 
     fn change(&mut self, parts: u16, rose: bool, now: Instant) -> Option<Kept> {
         let before = std::mem::replace(&mut self.kept, Kept::of_256(parts));
-        (self.changed, self.rose, self.room_since) = (now, rose, None);
+        (self.changed, self.rose, self.full) = (now, rose, None);
         if self.kept == Kept::ALL {
             self.patience = BEFORE_MORE;
         }
@@ -67,37 +69,51 @@ impl Shedding {
 mod tests {
     use super::*;
 
+    /// Looks every 50 ms from `from` to `to`, both in milliseconds; gives the changes with their times.
+    fn looks(shedding: &mut Shedding, start: Instant, waiting: usize, from: u64, to: u64) -> Vec<(u64, u16)> {
+        let look = |ms| shedding.look(waiting, 1_000, start + Duration::from_millis(ms)).map(|kept| (ms, kept.parts()));
+        (from..=to).step_by(50).filter_map(look).collect()
+    }
+
     #[test]
-    fn a_full_queue_is_relieved_step_by_step_and_room_is_used_again() {
+    fn a_queue_that_stays_full_is_relieved_step_by_step_and_more_is_tried_again() {
         let start = Instant::now();
-        let at = |ms: u64| start + Duration::from_millis(ms);
         let mut shedding = Shedding::new(start);
-        let mut look = |waiting, ms| shedding.look(waiting, 1_000, at(ms)).map(Kept::parts);
-        assert_eq!(look(499, 1_000), None);
-        assert_eq!(look(500, 1_000), Some(192));
-        assert_eq!(look(900, 1_100), None, "what was done has to show first");
-        assert_eq!(look(900, 1_250), Some(144));
-        assert_eq!(look(0, 2_000), None);
-        assert_eq!(look(62, 11_000), None, "no room in between");
-        assert_eq!(look(0, 12_000), None);
-        assert_eq!(look(0, 21_999), None);
-        assert_eq!(look(0, 22_000), Some(181));
-        assert_eq!(look(700, 23_000), Some(135), "too early");
-        assert_eq!(look(0, 24_000), None);
-        assert_eq!(look(0, 43_999), None);
-        assert_eq!(look(0, 44_000), Some(169), "twice as patient");
+        assert_eq!(looks(&mut shedding, start, 499, 0, 5_000), []);
+        assert_eq!(looks(&mut shedding, start, 500, 5_050, 5_650), [(5_300, 192), (5_600, 144)]);
+        assert_eq!(
+            looks(&mut shedding, start, 499, 5_700, 16_000),
+            [(15_600, 181)],
+            "ten seconds after the last change"
+        );
+        assert_eq!(looks(&mut shedding, start, 900, 16_050, 16_300), [(16_300, 135)], "too early");
+        assert_eq!(looks(&mut shedding, start, 0, 16_350, 37_000), [(36_300, 169)], "so twice as patient");
+    }
+
+    #[test]
+    fn a_moment_without_the_processor_is_no_overload() {
+        let start = Instant::now();
+        let mut shedding = Shedding::new(start);
+        for second in 0..60 {
+            let at = |ms: u64| start + Duration::from_millis(second * 1_000 + ms);
+            // What gathered in a stall is there at one look, and still half of it at the next two.
+            for (waiting, ms) in [(1_000, 300), (800, 330), (600, 360), (400, 390)] {
+                assert_eq!(shedding.look(waiting, 1_000, at(ms)), None);
+            }
+        }
+        let at = |ms| start + Duration::from_secs(60) + Duration::from_millis(ms);
+        for (waiting, ms) in [(1_000, 0), (1_000, 900), (400, 930)] {
+            assert_eq!(shedding.look(waiting, 1_000, at(ms)), None, "two looks, however far apart, are one stall");
+        }
     }
 
     #[test]
     fn it_never_follows_nothing_and_comes_back_to_all() {
         let start = Instant::now();
         let mut shedding = Shedding::new(start);
-        let mut now = start;
-        for _ in 0..100 {
-            now += AFTER_LESS;
-            shedding.look(1_000, 1_000, now);
-        }
+        looks(&mut shedding, start, 1_000, 0, 60_000);
         assert_eq!(shedding.kept, Kept::LEAST);
+        let mut now = start + Duration::from_secs(60);
         for _ in 0..100 {
             now += BEFORE_MORE_MOST;
             shedding.look(0, 1_000, now);

@@ -194,20 +194,20 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
 fn an_engine_that_does_not_keep_up_follows_fewer_connections_and_says_so() {
     let Bench { published, captures, worker, .. } = bench();
     let data = syn();
-    let mut batch = FrameBatch::default();
-    for _ in 0..captures.queues[0].limit() / 2 {
-        batch.push(START, &Frame { link_type: 101, wire_len: 40, input: 0, data: &data });
-    }
-    thread::sleep(Duration::from_millis(300));
-    assert_eq!(captures.queues[0].put(&mut batch), 0);
     let running = thread::spawn(move || worker.run());
     let patience = Instant::now() + Duration::from_secs(30);
+    let queue = &captures.queues[0];
     while published.engine().shed == 0.0 && Instant::now() < patience {
-        thread::sleep(Duration::from_millis(5));
+        // As much as fits, and at once again: whatever the engine takes, half of the queue waits for it.
+        let mut batch = FrameBatch::default();
+        for _ in 0..queue.limit() / 4 {
+            batch.push(START, &Frame { link_type: 101, wire_len: 40, input: 0, data: &data });
+        }
+        queue.put(&mut batch);
     }
-    captures.queues[0].close();
+    queue.close();
     running.join().unwrap();
-    assert!((published.engine().shed - 0.25).abs() < 1e-9, "{}", published.engine().shed);
+    assert!(published.engine().shed >= 0.25, "{}", published.engine().shed);
 }
 
 #[test]
