@@ -1,6 +1,7 @@
 //! One engine against a yardstick, several engines against one, and tcptrace: a generated trace in memory.
 //!
-//! `make bench-engines ARGS="[--packets N] [--connections N] [--engines N] [--runs N] [--divided] [--without-tcptrace]"`
+//! `make bench-engines ARGS="[--packets N] [--connections N] [--engines N] [--runs N] [--divided] [--patience S]
+//! [--without-tcptrace]"`
 //!
 //! The yardstick is a walk over the records and a bare batched loop that looks up each packet's connection ([`yardstick`]). Of
 //! several engines each is given every packet and leaves those of others alone after a look at their addresses, as where
@@ -44,6 +45,9 @@ struct Arguments {
     /// Give each engine its own packets alone.
     #[arg(long)]
     divided: bool,
+    /// Seconds after which tcptrace is stopped, and told by what it had taken until then.
+    #[arg(long, default_value_t = 300)]
+    patience: u64,
     /// Leave out tcptrace, which takes minutes.
     #[arg(long)]
     without_tcptrace: bool,
@@ -109,17 +113,18 @@ fn main() -> anyhow::Result<()> {
     if arguments.without_tcptrace {
         return Ok(());
     }
-    match tcptrace(&trace)? {
-        None => println!("tcptrace: not installed, not measured"),
-        Some(timing) => {
-            print("tcptrace -l -r", &timing, &looked_up);
-            println!(
-                "tcptrace takes {:.1} x the processor time of one engine, {:.1} x its memory",
-                gain(timing.busiest, one.busiest),
-                timing.held as f64 / one.held.max(1) as f64
-            );
-        }
-    }
+    println!("tcptrace reads the same trace, for {} s at most …", arguments.patience);
+    let Some((timing, finished)) = tcptrace(&trace, Duration::from_secs(arguments.patience))? else {
+        println!("tcptrace: not installed, not measured");
+        return Ok(());
+    };
+    print(if finished { "tcptrace -l -r" } else { "tcptrace, not finished" }, &timing, &looked_up);
+    println!(
+        "tcptrace takes {}{:.1} x the processor time of one engine, {:.1} x its memory",
+        if finished { "" } else { "more than " },
+        gain(timing.busiest, one.busiest),
+        timing.held as f64 / one.held.max(1) as f64
+    );
     Ok(())
 }
 
@@ -193,17 +198,31 @@ fn takes(takers: Takers, index: u32) -> bool {
     }
 }
 
-/// tcptrace's long report with round-trip times of the same trace; `None` where it is not installed.
-fn tcptrace(trace: &Trace) -> anyhow::Result<Option<Timing>> {
+/// tcptrace's long report with round-trip times of the same trace, and whether it came to an end within `patience`; `None` where it is
+/// not installed.
+fn tcptrace(trace: &Trace, patience: Duration) -> anyhow::Result<Option<(Timing, bool)>> {
     let file = tempfile::NamedTempFile::new()?;
     std::fs::write(file.path(), trace.file())?;
     let begun = (children()?.0, Instant::now());
     let mut command = Command::new("tcptrace");
     command.args(["-l", "-r"]).arg(file.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.status() {
+    let mut running = match command.spawn() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        status => anyhow::ensure!(status?.success(), "tcptrace failed"),
-    }
+        spawned => spawned.context("tcptrace cannot be started")?,
+    };
+    let ended = loop {
+        if let Some(status) = running.try_wait()? {
+            anyhow::ensure!(status.success(), "tcptrace ended with {status}");
+            break true;
+        }
+        if begun.1.elapsed() >= patience {
+            running.kill()?;
+            running.wait()?;
+            break false;
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
     let (time, held) = children()?;
-    Ok(Some(Timing { busiest: time.saturating_sub(begun.0), wall: begun.1.elapsed(), samples: 0, held }))
+    let timing = Timing { busiest: time.saturating_sub(begun.0), wall: begun.1.elapsed(), samples: 0, held };
+    Ok(Some((timing, ended)))
 }
