@@ -16,6 +16,9 @@ const RTT_LOOK: Micros = Micros::from_secs(1);
 /// Shortest time between an evaluation of a network whose estimate was told and the next for a sample: what many transfers that
 /// end together change is told once.
 const SAMPLE_LOOK: Micros = Micros::from_millis(100);
+/// And for every contribution in its record: an evaluation goes through them all, so a network costs the same time in every second
+/// whatever its window holds; the fuller it is the less a sample moves it. A full window of 30 buckets is looked at once a second.
+const CONTRIBUTION_LOOK: Micros = Micros::from_millis(2);
 
 /// What was told of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,7 +77,7 @@ impl NetworkTable {
     /// bound moves an estimate, but never makes one.
     pub(super) fn consider_sample(&mut self, slot: Slot, sample: &WindowSample) {
         let Some(entry) = self.slots.get(slot) else { return };
-        match entry.considered.map(|at| at.after(SAMPLE_LOOK)) {
+        match entry.considered.map(|at| at.after(entry.sample_look())) {
             Some(later) if entry.told.is_some() && later > sample.at => self.slots.due_by(slot, later),
             Some(_) if entry.told.is_none() && sample.reason.is_lower_bound() => {}
             _ => self.consider(slot, sample.at),
@@ -134,6 +137,12 @@ impl Entry {
 
     fn has_samples(&self, now: Timestamp, config: &WindowConfig) -> bool {
         self.record.slice(now, config).contributions.iter().any(|contribution| contribution.samples > 0)
+    }
+
+    /// Shortest time between two evaluations for samples.
+    fn sample_look(&self) -> Micros {
+        let contributions = u64::try_from(self.record.contributions.len()).unwrap_or(u64::MAX);
+        SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions)))
     }
 
     /// When the network has to be looked at next, whatever comes.

@@ -62,6 +62,22 @@ fn samples_that_come_together_are_told_together() {
 }
 
 #[test]
+fn a_fuller_window_is_looked_at_less_often() {
+    let mut table = told();
+    for bucket in 1..=10 {
+        (0..16).for_each(|n| table.add(&end(1, seconds(bucket * 10), 10.0, bucket * 16 + n)));
+    }
+    assert!(table.expire(seconds(101), 10));
+    events(&mut table);
+    let ms = |n| seconds(101).after(Micros::from_millis(n));
+    let jump = |at| end(1, at, 4_000.0, 1_000);
+    table.add(&jump(ms(320)));
+    assert_eq!(shares(&events(&mut table)), [], "163 contributions: 326 ms");
+    table.add(&jump(ms(330)));
+    assert_eq!(shares(&events(&mut table)).len(), 1);
+}
+
+#[test]
 fn a_slow_drift_is_a_move_in_spite_of_refreshes() {
     let mut table = table(10);
     (1..=3).for_each(|connection| table.add(&end(1, START, 100.0, connection)));
