@@ -22,8 +22,8 @@ pub struct EngineStatus {
     pub newest: Option<Timestamp>,
     /// Samples that were not handed over to be shown, because too many came at once.
     pub samples_dropped: u64,
-    /// Changed networks whose windows were not made ready to be shown, because too many changed at once.
-    pub trends_skipped: u64,
+    /// Networks that changed and were not published nor handed to the store since.
+    pub networks_changed: usize,
     /// Share of the connections that is left alone under overload, from 0 to 1.
     pub shed: f64,
 }
@@ -39,7 +39,7 @@ impl EngineStatus {
             total.networks = total.networks.max(engine.networks);
             total.newest = total.newest.max(engine.newest);
             total.samples_dropped += engine.samples_dropped;
-            total.trends_skipped += engine.trends_skipped;
+            total.networks_changed += engine.networks_changed;
             total.shed = total.shed.max(engine.shed);
         }
         total

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::{Event, TransferEnded};
+use spand_core::window::table::ChangedNetwork;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::capture::Captures;
@@ -24,13 +25,17 @@ use crate::store::StoreWriter;
 const GRACE: Micros = Micros::from_millis(50);
 /// How often changed networks go to publisher and store, and numbers to the metrics.
 const HOUSEKEEPING: Duration = Duration::from_millis(100);
+/// So few packets taken at once do not wait for anything: what is due may happen, however long that takes.
+const FEW_PACKETS: usize = 64;
 /// Shortest wait for packets: a timeout that is due already is looked at no oftener.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-/// Changed networks taken at a time: with the interval above 40,000 a second, each about a microsecond.
-const CHANGED_NETWORKS: usize = 4_000;
-/// Windows of changed networks that are made ready to be shown at a time: at 1 to 7 µs each a few percent of the thread. Those
-/// beyond are shown as they were until they change again, counted.
-const SHOWN_NETWORKS: usize = 512;
+/// Of the changed networks that wait one in so many is taken each time, so that one that changes all the time is taken about once a
+/// second: what a network costs grows with its window, to some 50 µs.
+const TURNS: usize = 8;
+/// So few that wait are all taken at once.
+const FEW_NETWORKS: usize = 64;
+/// Packets wait for changed networks no longer than this, and for one portion of [`FEW_NETWORKS`].
+const CHANGED_FOR: Duration = Duration::from_millis(20);
 /// Events handed to the publisher at a time.
 const EVENTS: usize = 1_024;
 
@@ -61,8 +66,6 @@ pub(super) struct EngineThread {
     store_failing: bool,
     /// When the newest packet was captured.
     newest: Option<Timestamp>,
-    /// Networks whose windows were not made ready to be shown.
-    trends_skipped: u64,
 }
 
 impl EngineThread {
@@ -103,7 +106,6 @@ impl EngineThread {
             events_lost,
             store_failing: false,
             newest: None,
-            trends_skipped: 0,
         }
     }
 
@@ -118,8 +120,11 @@ impl EngineThread {
             let Some(queue) = captures.queues.get(self.shard) else { return };
             match queue.take(&mut packets, Instant::now() + wait) {
                 Taken::Packets => {
-                    self.shed(&packets, queue.limit());
+                    self.shed(&packets, queue.limit(), Instant::now());
                     self.packets(&packets, &mut order);
+                    if packets.iter().map(FrameBatch::len).sum::<usize>() < FEW_PACKETS {
+                        self.pass_time(before(self.published.now(), GRACE));
+                    }
                 }
                 Taken::Nothing => self.pass_time(before(self.published.now(), GRACE)),
                 Taken::Closed => break,
@@ -135,9 +140,9 @@ impl EngineThread {
     }
 
     /// Follows fewer connections where too many packets waited, more where there is room again.
-    fn shed(&mut self, waiting: &[FrameBatch], limit: usize) {
+    pub(super) fn shed(&mut self, waiting: &[FrameBatch], limit: usize, now: Instant) {
         let waiting = waiting.iter().map(FrameBatch::len).sum();
-        if let Some(kept) = self.shedding.look(waiting, limit, Instant::now()) {
+        if let Some(kept) = self.shedding.look(waiting, limit, now) {
             tracing::warn!(
                 engine = self.shard,
                 followed = kept.share(),
@@ -217,11 +222,11 @@ impl EngineThread {
         }
     }
 
-    fn keep_house(&mut self) {
+    /// Hands over what changed, as far as it is its turn, and the numbers.
+    pub(super) fn keep_house(&mut self) {
         let now = self.published.now();
-        self.pass_time(before(now, GRACE));
         self.publish_anew_after_loss(now);
-        self.save_changed(now);
+        self.take_turns(now);
         self.batch.samples = self.engine.take_samples();
         self.batch.engine = Some(EngineStatus {
             shard: self.shard,
@@ -230,7 +235,7 @@ impl EngineThread {
             networks: self.published.network_count(),
             newest: self.newest,
             samples_dropped: self.engine.samples_dropped(),
-            trends_skipped: self.trends_skipped,
+            networks_changed: self.engine.changed(),
             shed: 1.0 - self.engine.kept().share(),
         });
         self.batch.polled = Instant::now();
@@ -254,23 +259,34 @@ impl EngineThread {
         }
     }
 
-    /// Networks that changed go to the publisher as views and to the store as records. Gives how many there were.
+    /// Networks that changed, as far as it is their turn, go to the publisher as views and to the store as records.
+    fn take_turns(&mut self, now: Timestamp) {
+        let begun = Instant::now();
+        let mut left = self.engine.changed().div_ceil(TURNS).max(FEW_NETWORKS);
+        while left > 0 && begun.elapsed() < CHANGED_FOR {
+            left = match self.save_changed(now) {
+                0 => 0,
+                taken => left.saturating_sub(taken),
+            };
+        }
+    }
+
+    /// The next few of them. Gives how many there were.
     fn save_changed(&mut self, now: Timestamp) -> usize {
-        let changed = self.engine.changed_records(CHANGED_NETWORKS);
+        let changed = self.engine.changed_networks(FEW_NETWORKS, now);
+        self.take_events();
         let count = changed.len();
-        for (network, record) in &changed {
-            if self.batch.trends.len() < SHOWN_NETWORKS {
-                self.batch.trends.extend(record.as_ref().map(|record| Trend::of(*network, record)));
-            } else {
-                self.trends_skipped += 1;
-            }
-            match self.engine.network(*network, now) {
+        let mut records = Vec::with_capacity(count);
+        for ChangedNetwork { network, record, view } in changed {
+            self.batch.trends.extend(record.as_ref().map(|record| Trend::of(network, record)));
+            match view {
                 Some(view) => self.batch.views.push(view),
-                None => self.batch.gone.push(*network),
+                None => self.batch.gone.push(network),
             }
+            records.push((network, record));
         }
         if let Some(store) = &self.store {
-            store.submit(changed);
+            store.submit(records);
         }
         count
     }

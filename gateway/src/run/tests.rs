@@ -192,22 +192,38 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
 
 #[test]
 fn an_engine_that_does_not_keep_up_follows_fewer_connections_and_says_so() {
-    let Bench { published, captures, worker, .. } = bench();
+    let Bench { published, mut worker, .. } = bench();
     let data = syn();
-    let running = thread::spawn(move || worker.run());
-    let patience = Instant::now() + Duration::from_secs(30);
-    let queue = &captures.queues[0];
-    while published.engine().shed == 0.0 && Instant::now() < patience {
-        // As much as fits, and at once again: whatever the engine takes, half of the queue waits for it.
-        let mut batch = FrameBatch::default();
-        for _ in 0..queue.limit() / 4 {
-            batch.push(START, &Frame { link_type: 101, wire_len: 40, input: 0, data: &data });
-        }
-        queue.put(&mut batch);
+    let mut batch = FrameBatch::default();
+    (0..600).for_each(|_| batch.push(START, &Frame { link_type: 101, wire_len: 40, input: 0, data: &data }));
+    let (waiting, begun) = ([batch], Instant::now());
+    for look in 0..4 {
+        worker.shed(&waiting, 1_000, begun + Duration::from_millis(100 * look));
     }
-    queue.close();
-    running.join().unwrap();
-    assert!(published.engine().shed >= 0.25, "{}", published.engine().shed);
+    worker.keep_house();
+    assert!((published.engine().shed - 0.25).abs() < f64::EPSILON, "{}", published.engine().shed);
+}
+
+#[test]
+fn networks_that_change_all_at_once_have_their_turns() {
+    let Bench { published, mut worker, .. } = bench();
+    let mut table = NetworkTable::new(WindowConfig::default(), NonZeroUsize::MIN, RuleKind::default(), 0);
+    table.add(&sample(1));
+    let record = table.changed_records(1).pop().and_then(|(_, record)| record).unwrap();
+    worker.engine = Engine::new(EngineConfig::default());
+    for n in 0..1_000_u32 {
+        let address = IpAddr::from(Ipv4Addr::from_bits(0xc633_0000 + (n << 8)));
+        worker.engine.restore(Network::of(address), record.clone(), START);
+    }
+    let mut published_after = || {
+        worker.keep_house();
+        published.network_count()
+    };
+    published_after();
+    let second = published_after();
+    assert!((2..400).contains(&second), "{second}: a part, that packets wait less");
+    let most = (0..100).map(|_| published_after()).max();
+    assert_eq!(most, Some(1_001), "and everyone in the end");
 }
 
 #[test]

@@ -47,8 +47,6 @@ pub struct Engine {
     now: Timestamp,
     /// Time of the last frame, where it lay too far ahead to be believed without another.
     leap: Option<Timestamp>,
-    /// More networks were due than one frame looks at.
-    networks_wait: bool,
     /// Connections that are followed.
     kept: Kept,
     next_connection: u64,
@@ -60,8 +58,12 @@ pub struct Engine {
 /// what is due at once whenever it is looked at is never done.
 const LATEST: Timestamp = Timestamp(u64::MAX / 2);
 
-/// Networks looked at per frame where many are due at once: a thousand frames then share what one would stand still for.
-const NETWORKS_PER_FRAME: usize = 64;
+/// Networks that are due are looked at once in so many nanoseconds' (2^20, a millisecond's) time of the frames, each time with so much
+/// work ([`NetworkTable::expire`]) and for no more than so many such times that passed without frames. Many are due at once, when a
+/// bucket leaves the window: full ones would hold up the frames for longer than a queue lasts; so it takes half of the time.
+const TURN_BITS: u32 = 20;
+const WORK_PER_TURN: u64 = 256;
+const TURNS_AT_ONCE: u64 = 64;
 
 /// No frame and no end of a connection gives more events.
 const EVENTS_PER_STEP: usize = 16;
@@ -92,7 +94,6 @@ impl Engine {
             events: VecDeque::new(),
             now: Timestamp(0),
             leap: None,
-            networks_wait: false,
             kept: Kept::ALL,
             next_connection: 0,
             finishing: false,
@@ -124,11 +125,14 @@ impl Engine {
         }
         let clock = if leaps { self.now } else { self.now.max(now) };
         // Once per tick is as fine as the timers are.
-        if clock.0 >> TICK_BITS != self.now.0 >> TICK_BITS || self.networks_wait {
+        let turns = (clock.0 >> TURN_BITS) - (self.now.0 >> TURN_BITS);
+        if clock.0 >> TICK_BITS != self.now.0 >> TICK_BITS {
             self.advance(clock);
-            self.expire_networks(NETWORKS_PER_FRAME);
         }
         self.now = clock;
+        if turns > 0 {
+            self.expire_networks(usize::try_from(turns.min(TURNS_AT_ONCE) * WORK_PER_TURN).unwrap_or(usize::MAX));
+        }
         self.leap = leaps.then_some(now);
         // Looked at where it was decoded to: taken out it would be copied.
         match &self.decoder.decode(now, frame, &mut self.counters) {

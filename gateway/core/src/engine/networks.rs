@@ -12,7 +12,7 @@ use crate::flow::findings::Findings;
 use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::window::bucket::RttSum;
 use crate::window::record::NetworkRecord;
-use crate::window::table::NetworkTable;
+use crate::window::table::{ChangedNetwork, NetworkTable};
 use crate::window::view::{LimitCounts, NetworkView};
 
 impl Findings for NetworkTable {
@@ -53,11 +53,24 @@ impl Engine {
         self.networks.view(network, now)
     }
 
+    /// Networks that changed and were not returned by [`Self::changed_records`] since.
+    pub fn changed(&self) -> usize {
+        self.networks.changed()
+    }
+
     /// For the store: at most `limit` networks that changed since they were last returned here, and what is kept of
     /// them, or `None` where they went. The first call starts the account with everything there is; an engine that is
     /// never asked keeps none.
     pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
         self.networks.changed_records(limit)
+    }
+
+    /// The same for whoever shows them, too: each with how it looks at `now`. It is told of as after a sample, so take the events.
+    pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<ChangedNetwork> {
+        let room = self.config.limits.events.get().saturating_sub(self.events.len());
+        let changed = self.networks.changed_networks(limit.min(room), now);
+        self.take_network_events();
+        changed
     }
 
     /// For whoever shows them: samples and lower bounds since the last call, as they were measured. The first call only starts
@@ -80,11 +93,11 @@ impl Engine {
         self.take_network_events();
     }
 
-    /// Looks at networks that are due, at most so many and at most as many as there is room for their events: the others
-    /// stay due.
-    pub(super) fn expire_networks(&mut self, at_most: usize) {
+    /// Looks at networks that are due, with at most so much work and at most as many as there is room for their events: the
+    /// others stay due.
+    pub(super) fn expire_networks(&mut self, work: usize) {
         let room = self.config.limits.events.get().saturating_sub(self.events.len());
-        self.networks_wait = !self.networks.expire(self.now, at_most.min(room));
+        self.networks.expire(self.now, work.min(room));
         self.take_network_events();
     }
 

@@ -23,8 +23,9 @@ pub const REMOTES_PER_BUCKET: usize = 16;
 
 /// No window sample is larger: four times the largest receive window (RFC 7323).
 const LARGEST_SAMPLE_BYTES: f64 = (1_u64 << 32) as f64;
-/// No gateway gets to count so many connections; a record that says so would leave no numbers for new ones.
-const FIRST_REFUSED: ConnectionId = ConnectionId(1 << 63);
+/// No gateway gets to count so many connections; a record that says so would leave no numbers for new ones. Two bits above them stay
+/// free.
+const FIRST_REFUSED: ConnectionId = ConnectionId(1 << 62);
 
 /// What is kept of one network. Plain data: the same record, given back, gives the same answers.
 #[derive(Clone, Debug, PartialEq)]

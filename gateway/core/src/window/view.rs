@@ -58,17 +58,18 @@ impl NetworkView {
         if slice.buckets.is_empty() {
             return None;
         }
-        let (estimate, why_not) = match estimate::estimate(network, record, now, config, rule) {
-            Ok(estimate) => (Some(estimate), None),
-            Err(reason) => (None, Some(reason)),
+        let counts = Counts::of(slice);
+        let estimate = estimate::of_counted(network, record, (slice, &counts), now, config, rule);
+        let (rtt_min, rtt_mean) = match &estimate {
+            Ok(estimate) => (estimate.rtt_min, estimate.rtt_mean),
+            Err(_) => (slice.rtt().min, slice.rtt_mean()),
         };
-        let (counts, rtt) = (Counts::of(slice), slice.rtt());
         Some(Self {
             network,
-            estimate,
-            why_not,
-            rtt_min: rtt.min,
-            rtt_mean: slice.rtt_mean(),
+            why_not: estimate.as_ref().err().copied(),
+            estimate: estimate.ok(),
+            rtt_min,
+            rtt_mean,
             samples: counts.samples,
             lower_bounds: counts.lower_bounds,
             connections: counts.connections_in_all,

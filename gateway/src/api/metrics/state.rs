@@ -100,7 +100,9 @@ impl Collector for EngineState {
         scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
         let help = "Share of connections left alone under overload, of the engine that leaves most";
         scrape.gauge("engine_shed_ratio", help, engine.shed)?;
-        scrape.gauge("engine_networks", "Networks in the table", engine.networks as u64)
+        scrape.gauge("engine_networks", "Networks in the table", engine.networks as u64)?;
+        let help = "Networks that changed and were not published nor handed to the store since";
+        scrape.gauge("engine_networks_changed", help, engine.networks_changed as u64)
     }
 }
 
@@ -123,8 +125,6 @@ impl Collector for PublishedState {
         scrape.counter("publisher_histories_dropped", help, self.0.histories_dropped())?;
         let help = "Samples not remembered because too many came at once";
         scrape.counter("publisher_samples_dropped", help, self.0.samples_dropped())?;
-        let help = "Changes of networks not shown in their history because too many came at once";
-        scrape.counter("publisher_trends_skipped", help, self.0.trends_skipped())?;
         let help = "Entries of the log of events that went because more of their kind came";
         scrape.counter("publisher_events_dropped", help, self.0.log_dropped())?;
         let help = "Lines of the log that were left out because they repeated";

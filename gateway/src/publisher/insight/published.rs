@@ -49,11 +49,6 @@ impl Published {
         self.engine().samples_dropped
     }
 
-    /// Changes of networks' windows that were not remembered because too many came at once.
-    pub fn trends_skipped(&self) -> u64 {
-        self.engine().trends_skipped
-    }
-
     /// The newest `limit` entries of the log from `sequence` on, in order; the sequence number of the next one; and how many
     /// from `sequence` on are not among them.
     pub fn log(&self, sequence: u64, limit: usize) -> (Vec<Entry>, u64, u64) {

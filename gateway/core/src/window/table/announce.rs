@@ -56,9 +56,16 @@ impl Values {
 impl NetworkTable {
     /// Evaluates a network and tells what there is to tell.
     pub(super) fn consider(&mut self, slot: Slot, now: Timestamp) {
+        let Some(entry) = self.slots.get(slot) else { return };
+        let estimate = estimate::estimate(entry.network, &entry.record, now, &self.config, self.rule);
+        self.consider_estimate(slot, estimate, now);
+    }
+
+    /// Tells what there is to tell of a network that was evaluated just now.
+    pub(super) fn consider_estimate(&mut self, slot: Slot, estimate: Result<Estimate, NoEstimate>, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         entry.considered = Some(now);
-        let event = match estimate::estimate(entry.network, &entry.record, now, &self.config, self.rule) {
+        let event = match estimate {
             Ok(estimate) => entry.tell(estimate, now, &self.config),
             Err(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections) if entry.has_samples(now, &self.config) => {
                 entry.withdraw(Withdrawal::TooFew)
@@ -99,8 +106,13 @@ impl NetworkTable {
     pub(super) fn age(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         entry.record.drop_aged(now, &self.config);
+        let due = entry.due(&self.config).filter(|due| *due > now);
+        let look = entry.considered.map(|at| at.after(entry.sample_look())).filter(|look| *look > now);
         if entry.record.buckets.is_empty() {
             self.remove(slot, Withdrawal::Expired);
+        } else if let (Some(due), Some(look)) = (due, look) {
+            // It waited for a look at its samples, and was evaluated meanwhile.
+            self.slots.due_by(slot, due.min(look));
         } else {
             self.consider(slot, now);
         }

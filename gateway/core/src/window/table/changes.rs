@@ -31,6 +31,11 @@ impl Changes {
         self.asleep = false;
     }
 
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.changed.len()
+    }
+
     /// Notes a change. Says whether it was kept: not while asleep, and not where more networks went than are kept here;
     /// the store then holds a record too many, which ages on read.
     pub(super) fn note(&mut self, network: Network) -> bool {

@@ -24,7 +24,7 @@ use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, RttSum};
 use super::parallel::Parallel;
 use super::record::NetworkRecord;
-use super::view::{LimitCounts, NetworkView};
+use super::view::{LimitCounts, NetworkView, NoEstimate};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Known, Rule};
 use crate::event::{Event, Withdrawal};
@@ -50,6 +50,17 @@ pub struct NetworkTable {
     /// Something was added or went since [`Self::take_stirred`] last asked.
     stirred: bool,
     kept: KeptLately,
+}
+
+/// A network that changed.
+#[derive(Debug)]
+pub struct ChangedNetwork {
+    /// The network.
+    pub network: Network,
+    /// What is kept of it; `None` where it went.
+    pub record: Option<NetworkRecord>,
+    /// How it looks; `None` where the window holds nothing of it.
+    pub view: Option<NetworkView>,
 }
 
 /// One network in the table.
@@ -144,11 +155,15 @@ impl NetworkTable {
         self.with_record(network, at, |record, config| record.bucket_at(at, config).map(Bucket::add_loss));
     }
 
-    /// Looks at networks that are due at `now`, at most so many; `false` where more wait. A caller with packets at hand
-    /// spreads the work over them; answers are right in between, since readers pass over what is aged.
-    pub fn expire(&mut self, now: Timestamp, at_most: usize) -> bool {
-        for _ in 0..at_most {
+    /// Looks at networks that are due at `now` until that was so much work: one for each, and one for every 32 contributions to its
+    /// window. `false` where more wait. A caller with packets at hand spreads the work over them; answers are right in between, since
+    /// readers pass over what is aged.
+    pub fn expire(&mut self, now: Timestamp, work: usize) -> bool {
+        let mut left = work;
+        while left > 0 {
             let Some(slot) = self.slots.take_due(now) else { return true };
+            let contributions = self.slots.get(slot).map_or(0, |entry| entry.record.contributions.len());
+            left = left.saturating_sub(1 + contributions / 32);
             self.stirred = true;
             self.age(slot, now);
         }
@@ -239,6 +254,11 @@ impl NetworkTable {
         self.rtts_shared
     }
 
+    /// Networks that changed and were not returned by [`Self::changed_records`] since.
+    pub fn changed(&self) -> usize {
+        self.changes.len()
+    }
+
     /// At most `limit` networks that changed since they were last returned here, with what is kept of them, or `None`
     /// where they went. The first call starts the account with everything there is.
     pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
@@ -260,6 +280,22 @@ impl NetworkTable {
             ));
         }
         records
+    }
+
+    /// The same for whoever shows them, too: each with how it looks at `now`, and told of as after a sample, so that it is evaluated
+    /// once for all.
+    pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<ChangedNetwork> {
+        let changed = self.changed_records(limit).into_iter().map(|(network, record)| {
+            let slot = self.slots.find(network);
+            let view = slot.and_then(|slot| self.view_of(self.slots.get(slot)?, now));
+            if let (Some(slot), Some(view)) = (slot, &view) {
+                let estimate = view.estimate.clone().ok_or(view.why_not.unwrap_or(NoEstimate::Expired));
+                self.stirred = true;
+                self.consider_estimate(slot, estimate, now);
+            }
+            ChangedNetwork { network, record, view }
+        });
+        changed.collect()
     }
 
     /// Gives a network its record back, as far as it makes sense and has not aged at `now`. Returns the smallest

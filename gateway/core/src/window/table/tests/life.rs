@@ -237,6 +237,12 @@ fn due_networks_are_looked_at_in_portions() {
     assert!(!table.expire(seconds(400), 69));
     assert!(table.expire(seconds(400), 30));
     assert!(table.is_empty());
+    for n in 0..10 {
+        (0..16).for_each(|connection| table.add(&end(n, START, 10.0, connection)));
+        (0..16).for_each(|connection| table.add(&end(n, seconds(10), 10.0, connection)));
+    }
+    assert!(!table.expire(seconds(400), 10));
+    assert_eq!(table.len(), 5, "32 contributions are as much work as a network without any");
 }
 
 #[test]
