@@ -3,6 +3,7 @@
 //! Owns the tables and passes things between them; what a segment means is [`crate::flow`]'s, what a sample means is
 //! [`crate::window`]'s. Its clock is the time of the last frame or of [`Engine::handle_timeout`].
 
+mod connections;
 mod networks;
 
 use std::collections::VecDeque;
@@ -13,21 +14,18 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
-use crate::event::{Event, StartImminent, TransferEnded, Trigger};
-use crate::flow::connection::{Connection, Place, Role, Stage};
-use crate::flow::findings::Context;
+use crate::event::{Event, TransferEnded};
 use crate::flow::hosts::Hosts;
 use crate::flow::kept::Kept;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
-use crate::flow::sample::ConnectionId;
 use crate::flow::shadow::Shadow;
-use crate::flow::table::{FlowTable, Key, TICK_BITS, Turning};
-use crate::flow::tuple::{Side, Tuple};
+use crate::flow::table::{FlowTable, TICK_BITS, Turning};
+use crate::flow::tuple::Tuple;
 use crate::service::{ServiceSize, ServiceTable};
 use crate::shard::{Claim, Part};
 use crate::window::table::NetworkTable;
-use crate::wire::segment::{Endpoint, Flags, Segment};
+use crate::wire::segment::Endpoint;
 use crate::wire::{Decoder, Frame};
 
 /// The engine.
@@ -271,159 +269,6 @@ impl Engine {
     /// Connections in the table.
     pub fn connections(&self) -> usize {
         self.flows.len()
-    }
-
-    fn handle_segment(&mut self, segment: &Segment, input: u32, claim: Claim) {
-        let claim = match claim {
-            Claim::Unknown => self.part.claim_segment(segment.source.address, segment.destination.address),
-            known => known,
-        };
-        if claim == Claim::Nothing {
-            return;
-        }
-        self.counters.segments += u64::from(claim == Claim::Home);
-        let (tuple, side) = Tuple::of(segment.source, segment.destination);
-        if self.kept < Kept::ALL && !self.kept.has(tuple.hash(self.config.hash_seed)) {
-            self.counters.ignore(Ignored::Shed);
-            if let Some(key) = self.flows.find(&tuple) {
-                self.end(key);
-            }
-            return;
-        }
-        let mut found = self.flows.find(&tuple);
-        if segment.flags.has(Flags::SYN)
-            && let Some(key) = found
-            && self.flows.get(key).is_some_and(|connection| connection.is_reused_by(side, segment))
-        {
-            self.end(key);
-            found = None;
-        }
-        let Some(key) = found.or_else(|| self.open(tuple, side, segment, claim)) else { return };
-        self.take(key, side, segment, input);
-    }
-
-    fn take(&mut self, key: Key, side: Side, segment: &Segment, input: u32) {
-        let Self { config, prefixes, flows, networks, ledger, hosts, services, counters, now, .. } = self;
-        let place = Place { input, frame: counters.frames };
-        let mut context = Context {
-            limits: &config.limits,
-            read_window_option: config.read_window_option,
-            prefixes,
-            ledger,
-            hosts,
-            services,
-            counters,
-            findings: networks,
-            now: *now,
-        };
-        let take = |connection: &mut Connection| {
-            let reaction = connection.take(side, segment, place, &mut context);
-            (reaction, connection.idleness())
-        };
-        let Some(reaction) = flows.take(key, *now, take) else { return };
-        if let Some(deadline) = reaction.look_at {
-            flows.arm(key, deadline);
-        }
-        if let Some((host, trigger)) = reaction.imminent {
-            let (sender, receiver) = (segment.source, segment.destination);
-            let (host, remote) = if host == side { (sender, receiver) } else { (receiver, sender) };
-            self.announce(host, remote, trigger);
-        }
-    }
-
-    /// Makes room and adds the connection that `segment` belongs to.
-    fn open(&mut self, tuple: Tuple, side: Side, segment: &Segment, claim: Claim) -> Option<Key> {
-        let from = self.role(segment.source.address, segment.destination.address);
-        let to = self.role(segment.destination.address, segment.source.address);
-        if !self.prefixes.is_bare() && !from.inside && !to.inside {
-            self.counters.ignore(Ignored::NotInternal);
-            return None;
-        }
-        if self.flows.is_full() {
-            self.counters.ignore(Ignored::NoRoom);
-            let oldest = self.flows.least_wanted()?;
-            let stage = self.flows.get_mut(oldest).map(|connection| connection.stage());
-            self.counters.connections_evicted += 1;
-            self.counters.established_evicted += u64::from(stage == Some(Stage::Established));
-            self.end(oldest);
-        }
-        let id = ConnectionId(self.next_connection);
-        self.next_connection += 1;
-        let home = claim == Claim::Home;
-        self.counters.connections += u64::from(home);
-        self.counters.connections_midstream += u64::from(home && !segment.flags.has(Flags::SYN));
-        let roles = match side {
-            Side::Low => [from, to],
-            Side::High => [to, from],
-        };
-        self.flows.insert(tuple, Connection::new(id, roles, home, home && self.config.flow_reports), self.now)
-    }
-
-    /// Who `address` is to us in a connection with `peer`.
-    fn role(&self, address: IpAddr, peer: IpAddr) -> Role {
-        let inside = self.prefixes.is_internal(address);
-        let follow = (inside || self.prefixes.is_bare()) && self.part.owns(self.prefixes.network_of(peer));
-        Role { inside, follow }
-    }
-
-    fn look(&mut self, key: Key) {
-        let Self { config, prefixes, flows, networks, ledger, hosts, services, counters, now, .. } = self;
-        let Some(connection) = flows.get_mut(key) else { return };
-        let mut context = Context {
-            limits: &config.limits,
-            read_window_option: config.read_window_option,
-            prefixes,
-            ledger,
-            hosts,
-            services,
-            counters,
-            findings: networks,
-            now: *now,
-        };
-        if let Some(deadline) = connection.look(*now, &mut context) {
-            flows.arm(key, deadline);
-        }
-    }
-
-    fn end(&mut self, key: Key) {
-        let Some(connection) = self.flows.remove(key) else { return };
-        self.counters.connections_ended += u64::from(connection.is_counted());
-        let Self { config, prefixes, networks, ledger, hosts, services, counters, now, .. } = self;
-        let mut context = Context {
-            limits: &config.limits,
-            read_window_option: config.read_window_option,
-            prefixes,
-            ledger,
-            hosts,
-            services,
-            counters,
-            findings: networks,
-            now: *now,
-        };
-        let reports = connection.finish(*now, &mut context);
-        for report in reports.into_iter().flatten() {
-            self.tell(Event::DirectionEnded(report));
-        }
-        self.take_network_events();
-    }
-
-    /// Whether a connection may end of silence now. Those that may not wait for the next call.
-    fn has_room_for_reports(&self) -> bool {
-        !self.config.flow_reports
-            || self.events.is_empty()
-            || self.events.len() + EVENTS_PER_STEP <= self.config.limits.events.get()
-    }
-
-    fn announce(&mut self, host: Endpoint, remote: Endpoint, trigger: Trigger) {
-        let network = self.prefixes.network_of(remote.address);
-        self.counters.imminent_starts += 1;
-        self.tell(Event::StartImminent(StartImminent {
-            host: host.address,
-            remote: remote.address,
-            network,
-            trigger,
-            at: self.now,
-        }));
     }
 
     /// Queues an event; at the limit the oldest goes.

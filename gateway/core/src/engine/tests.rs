@@ -6,8 +6,10 @@ use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
 use crate::config::Limits;
+use crate::event::Trigger;
 use crate::flow::report::DirectionReport;
-use crate::wire::segment::{Ecn, Options, SackBlock, Timestamps, WindowOption};
+use crate::flow::sample::ConnectionId;
+use crate::wire::segment::{Ecn, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
 
 const CLIENT: &str = "198.51.100.7";
 const SERVER: &str = "192.0.2.1";

@@ -2,6 +2,7 @@
 
 mod announce;
 mod changes;
+mod handover;
 mod recent;
 mod slots;
 #[cfg(test)]
@@ -19,17 +20,18 @@ use spand_proto::units::{Micros, Timestamp};
 
 use self::announce::Told;
 use self::changes::Changes;
+pub use self::handover::ChangedNetwork;
 use self::recent::Recent;
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, RttSum};
 use super::parallel::Parallel;
 use super::record::NetworkRecord;
-use super::view::{LimitCounts, NetworkView, NoEstimate};
+use super::view::{LimitCounts, NetworkView};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Known, Rule};
 use crate::event::{Event, Withdrawal};
 use crate::flow::kept::{Kept, KeptLately};
-use crate::flow::sample::{ConnectionId, WindowSample};
+use crate::flow::sample::WindowSample;
 
 /// Windows of all networks.
 ///
@@ -50,17 +52,6 @@ pub struct NetworkTable {
     /// Something was added or went since [`Self::take_stirred`] last asked.
     stirred: bool,
     kept: KeptLately,
-}
-
-/// A network that changed.
-#[derive(Debug)]
-pub struct ChangedNetwork {
-    /// The network.
-    pub network: Network,
-    /// What is kept of it; `None` where it went.
-    pub record: Option<NetworkRecord>,
-    /// How it looks; `None` where the window holds nothing of it.
-    pub view: Option<NetworkView>,
 }
 
 /// One network in the table.
@@ -252,67 +243,6 @@ impl NetworkTable {
     /// Round-trip times at which an address lost its place in its bucket, so that its own are not told apart any more.
     pub fn rtts_shared(&self) -> u64 {
         self.rtts_shared
-    }
-
-    /// Networks that changed and were not returned by [`Self::changed_records`] since.
-    pub fn changed(&self) -> usize {
-        self.changes.len()
-    }
-
-    /// At most `limit` networks that changed since they were last returned here, with what is kept of them, or `None`
-    /// where they went. The first call starts the account with everything there is.
-    pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
-        if self.changes.is_asleep() {
-            self.changes.wake();
-            let (slots, changes) = (&mut self.slots, &mut self.changes);
-            slots.entries_mut().for_each(|entry| entry.changed = changes.note(entry.network));
-        }
-        let mut records = Vec::new();
-        while records.len() < limit {
-            let Some(network) = self.changes.take() else { break };
-            let entry = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot));
-            records.push((
-                network,
-                entry.map(|entry| {
-                    entry.changed = false;
-                    entry.record.clone()
-                }),
-            ));
-        }
-        records
-    }
-
-    /// The same for whoever shows them, too: each with how it looks at `now`, and told of as after a sample, so that it is evaluated
-    /// once for all.
-    pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<ChangedNetwork> {
-        let changed = self.changed_records(limit).into_iter().map(|(network, record)| {
-            let slot = self.slots.find(network);
-            let view = slot.and_then(|slot| self.view_of(self.slots.get(slot)?, now));
-            if let (Some(slot), Some(view)) = (slot, &view) {
-                let estimate = view.estimate.clone().ok_or(view.why_not.unwrap_or(NoEstimate::Expired));
-                self.stirred = true;
-                self.consider_estimate(slot, estimate, now);
-            }
-            ChangedNetwork { network, record, view }
-        });
-        changed.collect()
-    }
-
-    /// Gives a network its record back, as far as it makes sense and has not aged at `now`. Returns the smallest
-    /// connection number above all in it: new connections must be numbered from there on. A network that has samples
-    /// already keeps those.
-    pub fn restore(&mut self, network: Network, record: NetworkRecord, now: Timestamp) -> Option<ConnectionId> {
-        let record = record.sound(now, &self.config)?;
-        let sources = record.contributions.iter().filter_map(|contribution| contribution.source);
-        let above = sources.map(|source| source.connection.0.saturating_add(1)).max();
-        if self.slots.find(network).is_none() {
-            let slot = self.slot(network, now)?;
-            if let Some(entry) = self.slots.get_mut(slot) {
-                entry.record = record;
-            }
-            self.consider(slot, now);
-        }
-        above.map(ConnectionId)
     }
 
     /// The place of a network, new where it has to be; the network refreshed longest ago makes room for it.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
-use crate::flow::sample::{Limiter, Phase, SampleReason};
+use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason};
 use crate::window::view::NoEstimate;
 
 /// A start in the middle of a bucket.

@@ -7,7 +7,7 @@ use spand_proto::units::Micros;
 
 use super::twin::{START, network, sample};
 use super::*;
-use crate::flow::sample::SampleReason;
+use crate::flow::sample::{ConnectionId, SampleReason};
 
 fn table(limit: usize) -> NetworkTable {
     NetworkTable::new(WindowConfig::default(), NonZeroUsize::new(limit).unwrap(), RuleKind::Spand, 7)
