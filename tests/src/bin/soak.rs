@@ -120,7 +120,7 @@ fn main() -> Result<()> {
         (of(minutes.get(..quarter).unwrap_or_default()), of(minutes.rchunks(quarter).next().unwrap_or_default()));
     println!("held at most, first and last quarter: {:.1} and {:.1} MB", first.0, last.0);
     println!("p99 at most, first and last quarter: {:.2?} and {:.2?}", first.1, last.1);
-    for (name, count) in gateway.counters()? {
+    for (name, count) in gateway.scrape()? {
         if count > 0 && FAULTS.iter().any(|fault| name.contains(fault)) {
             println!("{name}: {count}");
         }
