@@ -13,6 +13,7 @@ use std::thread::{self, JoinHandle};
 
 use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sched::{CloneFlags, setns, unshare};
 
 /// A network namespace that lives as long as the last clone of this handle or a process in it.
@@ -121,6 +122,11 @@ impl Namespace {
         if self.sysctl(key, name).is_ok() {
             return Ok(());
         }
+        // Whoever else does the same would take the name off the list again in between.
+        let list = File::open(ALLOWED).with_context(|| format!("cannot open {ALLOWED}"))?;
+        let _alone = Flock::lock(list, FlockArg::LockExclusive)
+            .map_err(|(_, error)| error)
+            .with_context(|| format!("cannot lock {ALLOWED}"))?;
         let before = std::fs::read_to_string(ALLOWED).with_context(|| format!("cannot read {ALLOWED}"))?;
         let with = format!("{} {name}", before.trim());
         std::fs::write(ALLOWED, with).with_context(|| format!("this kernel has no congestion control {name}"))?;
