@@ -10,6 +10,7 @@ use axum::http::{Request, StatusCode};
 use futures::StreamExt;
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
+use spand_confine::Confined;
 use spand_proto::report::Report;
 use tokio::runtime::{Builder, Runtime};
 
@@ -48,7 +49,7 @@ impl Pages {
         };
         let (router, agents) = runtime.block_on(async {
             let (published, agents) = seen();
-            let api = Api::with_access(config, access, published.clone(), None);
+            let api = Api::with_access(config, access, published.clone(), None, &Confined::default());
             for report in reports {
                 api.shared.reports.take(None, report, &published);
             }
