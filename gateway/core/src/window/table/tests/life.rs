@@ -78,6 +78,20 @@ fn a_fuller_window_is_looked_at_less_often() {
 }
 
 #[test]
+fn what_is_handed_over_is_told_and_not_evaluated_again() {
+    let mut table = told();
+    table.changed_records(0);
+    let ms = |n| START.after(Micros::from_millis(n));
+    table.add(&end(1, ms(50), 40.0, 4));
+    assert_eq!(shares(&events(&mut table)), [], "it waits for its look at 100 ms");
+    let handed_over = table.changed_networks(10, ms(60));
+    assert_eq!(handed_over.iter().filter_map(|one| one.view.as_ref()?.estimate.as_ref()).count(), 1);
+    assert_eq!(shares(&events(&mut table)), [Ok(17.5)]);
+    assert!(table.expire(ms(100), 10));
+    assert_eq!(table.poll_timeout(), Some(ms(160)), "a look later than the last evaluation");
+}
+
+#[test]
 fn a_slow_drift_is_a_move_in_spite_of_refreshes() {
     let mut table = table(10);
     (1..=3).for_each(|connection| table.add(&end(1, START, 100.0, connection)));
