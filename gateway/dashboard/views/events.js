@@ -31,6 +31,8 @@ export function events(failed) {
     h("fieldset", { class: "tools" }, h("legend", {}, "Show"), choices, number),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Events" }, table));
   let entries = [];
+  /** What the stream told since the last question: its answer may be older. */
+  let heard = [];
   const made = new Map();
 
   function line(entry) {
@@ -50,19 +52,26 @@ export function events(failed) {
   }
 
   const asking = latest(async (signal) => {
+    heard = [];
     ({ events: entries } = await get(`/v1/events?limit=${SHOWN}`, signal));
-    show();
+    if (!add(heard)) show();
   }, failed);
+
+  /** Shows entries that are newer than the last one; whether there were any. */
+  function add(more) {
+    const last = entries.at(-1)?.sequence ?? 0;
+    const fresh = more.filter(({ sequence }) => sequence > last);
+    if (fresh.length === 0) return false;
+    entries = [...entries, ...fresh].slice(-SHOWN);
+    show();
+    return true;
+  }
+
   asking.run();
   const stop = listen(({ events: more, missing, resync }) => {
     if (resync || missing > 0) asking.run();
-    else {
-      const last = entries.at(-1)?.sequence ?? 0;
-      const fresh = more.filter(({ sequence }) => sequence > last);
-      if (fresh.length === 0) return;
-      entries = [...entries, ...fresh].slice(-SHOWN);
-      show();
-    }
+    heard = [...heard, ...more].slice(-SHOWN);
+    add(more);
   });
   return {
     element,

@@ -128,8 +128,10 @@ fn news_are_shown_as_they_come() -> Result<()> {
     let network = "100.64.9.0/24";
     let withdrawn = Event::Withdrawn { network: network.parse()?, reason: Withdrawal::TooFew };
     stage.published().apply(Batch { events: vec![withdrawn], ..Batch::new() });
-    let first = "document.querySelector('tbody tr')";
-    browser.wait("the withdrawal", &format!("{first}.textContent.includes('too few samples left{network}')"))?;
+    // Not the first row: what happens in the same second may stand above it.
+    let rows = "[...document.querySelectorAll('tbody tr')]";
+    let row = |said: &str| format!("{rows}.some((row) => row.textContent.includes('{said}'))");
+    browser.wait("the withdrawal", &row(&format!("too few samples left{network}")))?;
     browser.click("fieldset label:nth-of-type(1) input")?;
     browser.wait("no withdrawal", &format!("!document.querySelector('tbody').textContent.includes('{network}')"))?;
 
@@ -140,6 +142,27 @@ fn news_are_shown_as_they_come() -> Result<()> {
     )?;
     stage.published().readiness().ready(Part::Capture);
     browser.wait("the header's word", "document.querySelector('#state[data-level=good]')")?;
+    silent(&browser)
+}
+
+#[test]
+fn an_answer_that_is_late_does_not_hide_what_came_meanwhile() -> Result<()> {
+    let _alone = alone();
+    let Some((stage, browser)) = open(100)? else { return Ok(()) };
+    // The log is asked for, and its answer reaches the page three seconds later.
+    browser.run(
+        "window.answers = 0; const ask = window.fetch; window.fetch = async (...given) => { const answer = await ask(...given); \
+         await new Promise((later) => setTimeout(later, 3000)); window.answers += 1; return answer; }; location.hash = '#/events'",
+    )?;
+    std::thread::sleep(Duration::from_secs(1));
+    let network = "100.64.9.0/24";
+    let withdrawn = Event::Withdrawn { network: network.parse()?, reason: Withdrawal::TooFew };
+    stage.published().apply(Batch { events: vec![withdrawn], ..Batch::new() });
+    let shown = format!("document.querySelector('tbody').textContent.includes('{network}')");
+    browser.wait("the late answer", "window.answers > 0 && document.querySelectorAll('tbody time').length > 3")?;
+    // The answer is shown a moment after it came.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(browser.run(&format!("return {shown}"))?, true, "the withdrawal was told before the answer came");
     silent(&browser)
 }
 
