@@ -15,7 +15,8 @@ use spand_gateway::config::Config;
 use spand_gateway::publisher::{
     Batch, CaptureStatus, EngineStatus, PacketClock, Part, Published, PublisherConfig, Subscription, Trend, TrendPoint,
 };
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::estimate::Estimate;
+use spand_proto::made_up;
 use spand_proto::network::Network;
 use spand_proto::push::{AgentDescription, Subscription as Wish, Way};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
@@ -126,20 +127,8 @@ fn agent() -> AgentDescription {
 }
 
 fn estimate(n: u8) -> Estimate {
-    Estimate {
-        network: network(n),
-        share: Window::from_bytes(f64::from(n + 1) * 14_480.0).expect("a window"),
-        mss: Bytes(1_448),
-        rtt_min: Some(Micros(38_000)),
-        rtt_mean: Some(Micros(40_000)),
-        samples: 30,
-        connections: 12,
-        loss_connections: 4,
-        losses: 5,
-        refreshed: Timestamp(9_000_000_000),
-        confidence: Confidence::new(0.9),
-        rule: RuleKind::Robust,
-    }
+    let share = Window::from_bytes(f64::from(n + 1) * 14_480.0).expect("a window");
+    made_up::estimate(network(n), share, Timestamp(9_000_000_000))
 }
 
 /// A network of which too little was seen.

@@ -5,7 +5,7 @@
 //!
 //! The messages on the wire and their conversions come with the feature `grpc`. Without it no dependency here can do IO;
 //! the engine and the packet sources take it that way. What both programs owe their operator comes with the feature
-//! `operator`, what they know of certificates with `tls`.
+//! `operator`, what they know of certificates with `tls`, and what tests make up with `made-up`.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,8 @@ pub mod contract;
 #[cfg(feature = "grpc")]
 pub mod convert;
 pub mod estimate;
+#[cfg(feature = "made-up")]
+pub mod made_up;
 pub mod model;
 pub mod network;
 #[cfg(feature = "operator")]

@@ -5,33 +5,26 @@
 //! nothing built before. Needs root. Without it the test says so, and counts itself as skipped on standard error.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use clap::Parser;
 use spand_tests::benefit::page;
 use spand_tests::benefit::plan::Campaign;
 use spand_tests::benefit::result::{self, Learning, RunResult};
 use spand_tests::benefit::run::run;
 use spand_tests::benefit::stage::Programs;
+use spand_tests::product::standing_in::{link_programs, stand_in};
 use spand_tests::product::{Mode, Way};
 
 fn main() -> ExitCode {
-    let name = std::env::args_os().next().and_then(|path| Some(Path::new(&path).file_name()?.to_owned()));
-    let outcome = match name.as_ref().and_then(|name| name.to_str()) {
-        Some("spand-gateway") => spand_gateway::cli::run(spand_gateway::cli::Cli::parse()).map_err(|e| format!("{e}")),
-        Some("spand-agent") => spand_agent::cli::run(spand_agent::cli::Cli::parse()).map_err(|e| format!("{e}")),
-        _ => test().map_err(|error| format!("{error:#}")),
-    };
-    match outcome {
+    stand_in(&[]).unwrap_or_else(|| match test() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
+        Err(error) => {
+            eprintln!("{error:#}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 fn test() -> Result<()> {
@@ -40,15 +33,10 @@ fn test() -> Result<()> {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    let own = std::env::current_exe().context("cannot find this program")?;
-    let program = |name: &str| {
-        let path = folder.path().join(name);
-        symlink(&own, &path).with_context(|| format!("cannot make {}", path.display()))?;
-        anyhow::Ok(path)
-    };
+    link_programs(folder.path(), &[])?;
     let programs = Programs {
-        gateway: program("spand-gateway")?,
-        agent: program("spand-agent")?,
+        gateway: folder.path().join("spand-gateway"),
+        agent: folder.path().join("spand-agent"),
         agent_more: String::new(),
         keep: None,
     };

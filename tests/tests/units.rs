@@ -4,35 +4,28 @@
 //! Without root, or without systemd's or util-linux's tools, it says so, and counts what it could not check on standard error.
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Parser;
 use spand_agent::control::{Reply, Request, ask};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::product::Daemon;
+use spand_tests::product::standing_in::{link_programs, stand_in};
 
 /// Of each unit: the most exposure that it may have, in tenths by `systemd-analyze security`.
 const UNITS: [(&str, u32); 2] = [("spand-gateway", 25), ("spand-agent", 40)];
 
 fn main() -> ExitCode {
-    let name = std::env::args_os().next().and_then(|path| Some(Path::new(&path).file_name()?.to_owned()));
-    let outcome = match name.as_ref().and_then(|name| name.to_str()) {
-        Some("spand-gateway") => spand_gateway::cli::run(spand_gateway::cli::Cli::parse()).map_err(|e| format!("{e}")),
-        Some("spand-agent") => spand_agent::cli::run(spand_agent::cli::Cli::parse()).map_err(|e| format!("{e}")),
-        _ => exposure().and_then(|()| privileges()).map_err(|error| format!("{error:#}")),
-    };
-    match outcome {
+    stand_in(&[]).unwrap_or_else(|| match exposure().and_then(|()| privileges()) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            eprintln!("{why}");
+        Err(error) => {
+            eprintln!("{error:#}");
             ExitCode::FAILURE
         }
-    }
+    })
 }
 
 fn unit(name: &str) -> PathBuf {
@@ -72,7 +65,7 @@ fn privileges() -> Result<()> {
     }
     let scratch = tempfile::tempdir()?;
     let folder = scratch.path();
-    let own = std::env::current_exe().context("cannot find this program")?;
+    link_programs(folder, &[])?;
     let namespace = Namespace::create("units")?;
     // An agent subscribes for the addresses that others reach its host by.
     namespace.ip(&["addr add 198.51.100.1/32 dev lo"])?;
@@ -87,7 +80,6 @@ fn privileges() -> Result<()> {
     ];
     for ((name, _), config) in UNITS.into_iter().zip(configs) {
         let (program, file) = (folder.join(name), folder.join(format!("{name}.toml")));
-        symlink(&own, &program).with_context(|| format!("cannot make {}", program.display()))?;
         fs::write(&file, config)?;
         let bounds = format!("--bounding-set=-all{}", capabilities(name)?);
         let (program, file) = (text(&program)?, text(&file)?);

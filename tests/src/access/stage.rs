@@ -10,8 +10,8 @@ use spand_core::event::Event;
 use spand_gateway::api::{Access, Api};
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{Batch, MonotonicClock, PacketClock, Part, Published};
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
-use spand_proto::units::{Bytes, Micros, Window};
+use spand_proto::made_up;
+use spand_proto::units::Window;
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
 use tempfile::TempDir;
@@ -78,20 +78,9 @@ impl Setup {
         let clock = MonotonicClock::from_wall_clock();
         let published = Published::new(config.publisher(), clock);
         tokio::spawn(published.clone().tell());
-        let estimate = Event::Estimate(Estimate {
-            network: "192.0.2.0/24".parse().map_err(|error| anyhow::anyhow!("{error}"))?,
-            share: Window::from_bytes(28_960.0).context("a window")?,
-            mss: Bytes(1_448),
-            rtt_min: Some(Micros(38_000)),
-            rtt_mean: Some(Micros(40_000)),
-            samples: 30,
-            connections: 12,
-            loss_connections: 4,
-            losses: 5,
-            refreshed: clock.now(),
-            confidence: Confidence::new(0.9),
-            rule: RuleKind::Robust,
-        });
+        let network = "192.0.2.0/24".parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+        let share = Window::from_bytes(28_960.0).context("a window")?;
+        let estimate = Event::Estimate(made_up::estimate(network, share, clock.now()));
         published.apply(Batch { events: vec![estimate], ..Batch::new() });
         for part in Part::ALL {
             published.readiness().ready(part);

@@ -9,6 +9,7 @@ pub mod interrupt;
 mod measured;
 mod running;
 mod setup;
+pub mod standing_in;
 
 pub use api::Api;
 pub use asking::{Asking, Waits};

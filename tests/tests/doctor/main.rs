@@ -9,58 +9,20 @@ mod mirror;
 mod proofs;
 
 use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output};
-use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Parser;
 use serde_json::Value;
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::product::standing_in::{Case, link_programs, run_cases, stand_in};
 use tempfile::TempDir;
 
-const PROGRAMS: [&str; 2] = ["spand-gateway", "spand-agent"];
-
-/// A name and what is tried.
-type Case = (&'static str, fn() -> Result<()>);
-
 fn main() -> ExitCode {
-    let name = std::env::args_os().next().and_then(|path| Some(Path::new(&path).file_name()?.to_owned()));
-    let outcome = match name.as_ref().and_then(|name| name.to_str()) {
-        Some("spand-gateway") => spand_gateway::cli::run(spand_gateway::cli::Cli::parse()),
-        Some("spand-agent") => spand_agent::cli::run(spand_agent::cli::Cli::parse()),
-        _ => return cases(),
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            failure.exit_code()
-        }
-    }
-}
-
-fn cases() -> ExitCode {
-    if !nix::unistd::geteuid().is_root() {
-        eprintln!("SKIPPED 1 test: the doctors are asked in network namespaces, which need root");
-        return ExitCode::from(u8::from(std::env::var_os("SPAND_REQUIRE_ROOT").is_some()));
-    }
-    let all: Vec<Case> = mirror::CASES.iter().chain(host::CASES).chain(proofs::CASES).copied().collect();
-    let running = all.iter().map(|(name, case)| (*name, thread::spawn(*case)));
-    let mut failed = 0;
-    for (name, case) in running.collect::<Vec<_>>() {
-        let outcome = case.join().unwrap_or_else(|_| bail!("it panicked"));
-        match outcome {
-            Ok(()) => println!("doctor: {name}: as it should be"),
-            Err(error) => {
-                failed += 1;
-                println!("doctor: {name}: FAILED: {error:#}");
-            }
-        }
-    }
-    println!("doctor: {} passed, {failed} failed", all.len() - failed);
-    ExitCode::from(u8::from(failed > 0))
+    stand_in(&[]).unwrap_or_else(|| {
+        let cases = [mirror::CASES, host::CASES, proofs::CASES].concat();
+        run_cases("doctor", "the doctors are asked in network namespaces, which need root", cases)
+    })
 }
 
 /// A folder with both programs and a configuration.
@@ -69,10 +31,7 @@ struct Folder(TempDir);
 impl Folder {
     fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let own = std::env::current_exe().context("cannot find this program")?;
-        for name in PROGRAMS {
-            symlink(&own, folder.path().join(name))?;
-        }
+        link_programs(folder.path(), &[])?;
         Ok(Self(folder))
     }
 

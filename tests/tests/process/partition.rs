@@ -11,8 +11,8 @@ use spand_core::event::Event;
 use spand_gateway::api::Api;
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{Batch, MonotonicClock, PacketClock, Published};
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
-use spand_proto::units::{Bytes, Micros, Window};
+use spand_proto::made_up;
+use spand_proto::units::Window;
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::product::Daemon;
@@ -96,20 +96,9 @@ fn serve(namespace: &Namespace, stop: watch::Receiver<bool>) -> Result<Published
             let clock = MonotonicClock::from_wall_clock();
             let published = Published::new(config.publisher(), clock);
             tokio::spawn(published.clone().tell());
-            let estimate = Event::Estimate(Estimate {
-                network: NETWORK.parse().map_err(|error| anyhow::anyhow!("{error}"))?,
-                share: Window::from_bytes(28_960.0).context("a window")?,
-                mss: Bytes(1_448),
-                rtt_min: Some(Micros(38_000)),
-                rtt_mean: Some(Micros(40_000)),
-                samples: 30,
-                connections: 12,
-                loss_connections: 4,
-                losses: 5,
-                refreshed: clock.now(),
-                confidence: Confidence::new(0.9),
-                rule: RuleKind::Robust,
-            });
+            let network = NETWORK.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
+            let share = Window::from_bytes(28_960.0).context("a window")?;
+            let estimate = Event::Estimate(made_up::estimate(network, share, clock.now()));
             published.apply(Batch { events: vec![estimate], ..Batch::new() });
             let listener = TcpListener::bind(format!("{GATEWAY}:7400")).await?;
             let api = Api::new(config.api(), published.clone(), None);

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::product::standing_in::link_programs;
 use spand_tests::product::{Api, Daemon};
 use tempfile::TempDir;
 
@@ -22,10 +23,7 @@ impl Folder {
     pub(super) fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        let own = std::env::current_exe().context("cannot find this program")?;
-        for name in ["spand-gateway", "spand-agent", "probe"] {
-            symlink(&own, folder.path().join(name))?;
-        }
+        link_programs(folder.path(), &["probe"])?;
         Ok(Self(folder))
     }
 

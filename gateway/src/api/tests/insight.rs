@@ -10,7 +10,7 @@ use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_proto::push::{AgentDescription, Subscription as Wish, Way};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
 use spand_proto::start::{Mode, RefusalReason};
-use spand_proto::units::Segments;
+use spand_proto::units::{Micros, Segments};
 use tokio::net::TcpSocket;
 
 use super::*;

@@ -13,9 +13,10 @@ use spand_core::event::Event;
 use spand_core::flow::kept::Kept;
 use spand_core::service::ServiceSize;
 use spand_core::window::view::{LimitCounts, NetworkView, NoEstimate};
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::estimate::Estimate;
+use spand_proto::made_up;
 use spand_proto::network::Network;
-use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_proto::units::{Bytes, Timestamp, Window};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -112,20 +113,8 @@ async fn bind() -> TcpListener {
 }
 
 fn estimate(network: &str, wc_segments: f64) -> Estimate {
-    Estimate {
-        network: network.parse().unwrap(),
-        share: Window::from_bytes(wc_segments * 1_448.0).unwrap(),
-        mss: Bytes(1_448),
-        rtt_min: Some(Micros(38_000)),
-        rtt_mean: Some(Micros(40_000)),
-        samples: 30,
-        connections: 12,
-        loss_connections: 4,
-        losses: 5,
-        refreshed: Timestamp(9_000_000_000),
-        confidence: Confidence::new(0.9),
-        rule: RuleKind::Robust,
-    }
+    let share = Window::from_bytes(wc_segments * 1_448.0).unwrap();
+    made_up::estimate(network.parse().unwrap(), share, Timestamp(9_000_000_000))
 }
 
 fn poor() -> NetworkView {

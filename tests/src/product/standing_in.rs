@@ -1,0 +1,77 @@
+//! Tests that stand in for the programs: started under the name of one of them, a test is that program, so that nothing has
+//! to be built before. Such a test is a program of its own (`harness = false`) with cases that run side by side.
+
+use std::ffi::OsStr;
+use std::fmt::Display;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::ExitCode;
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use spand_proto::operator::Failure;
+
+/// The product's programs.
+const PROGRAMS: [&str; 2] = ["spand-gateway", "spand-agent"];
+
+/// A name and what is tried.
+pub type Case = (&'static str, fn() -> Result<()>);
+
+/// A name and what a test does that was started under it.
+pub type Role = (&'static str, fn() -> Result<(), Failure>);
+
+/// Runs the program under whose name this process was started, or the one of `roles`. None where it is the test itself.
+pub fn stand_in(roles: &[Role]) -> Option<ExitCode> {
+    let path = std::env::args_os().next()?;
+    let name = Path::new(&path).file_name().and_then(OsStr::to_str)?;
+    let outcome = match name {
+        "spand-gateway" => spand_gateway::cli::run(spand_gateway::cli::Cli::parse()),
+        "spand-agent" => spand_agent::cli::run(spand_agent::cli::Cli::parse()),
+        _ => roles.iter().find(|(role, _)| *role == name)?.1(),
+    };
+    Some(match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    })
+}
+
+/// Makes links to this test in `folder`, one for each program and role.
+///
+/// # Errors
+/// Where one cannot be made.
+pub fn link_programs(folder: &Path, roles: &[&str]) -> Result<()> {
+    let own = std::env::current_exe().context("cannot find this program")?;
+    for name in PROGRAMS.iter().chain(roles) {
+        let link = folder.join(name);
+        symlink(&own, &link).with_context(|| format!("cannot make {}", link.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs the cases side by side, or those whose name holds the first word of the command line, and says how each went. Without
+/// root, which they need for what `why` says, it says that it was skipped; with `SPAND_REQUIRE_ROOT` it fails then.
+pub fn run_cases(test: &str, why: impl Display, cases: impl IntoIterator<Item = Case>) -> ExitCode {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("SKIPPED 1 test: {why}");
+        return ExitCode::from(u8::from(std::env::var_os("SPAND_REQUIRE_ROOT").is_some()));
+    }
+    let only = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
+    let wanted = cases.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|only| name.contains(only.as_str())));
+    let running: Vec<_> = wanted.map(|(name, case)| (name, thread::spawn(case))).collect();
+    let (all, mut failed) = (running.len(), 0);
+    for (name, case) in running {
+        match case.join().unwrap_or_else(|_| bail!("it panicked")) {
+            Ok(()) => println!("{test}: {name}: as it should be"),
+            Err(error) => {
+                failed += 1;
+                println!("{test}: {name}: FAILED: {error:#}");
+            }
+        }
+    }
+    println!("{test}: {} passed, {failed} failed", all - failed);
+    ExitCode::from(u8::from(failed > 0))
+}
