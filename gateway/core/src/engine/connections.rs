@@ -15,6 +15,7 @@ use crate::shard::Claim;
 use crate::wire::segment::{Endpoint, Flags, Segment};
 
 impl Engine {
+    #[inline(never)]
     pub(super) fn handle_segment(&mut self, segment: &Segment, input: u32, claim: Claim) {
         let claim = match claim {
             Claim::Unknown => self.part.claim_segment(segment.source.address, segment.destination.address),

@@ -26,7 +26,7 @@ use spand_proto::units::Timestamp;
 
 use self::ip::IpHeader;
 use self::octets::Octets;
-use self::plain::Plain;
+pub(crate) use self::plain::Plain;
 use self::reassembly::{Fragment, Reassembly};
 use self::segment::Segment;
 use crate::config::Tunnels;
@@ -105,9 +105,20 @@ impl Decoder {
     /// The reason why the frame holds no usable segment.
     #[inline]
     pub fn decode(&mut self, at: Timestamp, frame: &Frame<'_>, counters: &mut Counters) -> Result<Segment, Ignored> {
-        if let Some(plain) = Plain::of(frame) {
-            return Ok(plain.segment(at));
+        match Plain::of(frame) {
+            Some(plain) => Ok(plain.segment(at)),
+            None => self.decode_rest(at, frame, counters),
         }
+    }
+
+    /// The same for a frame that is not [`Plain`].
+    #[inline(never)]
+    pub(crate) fn decode_rest(
+        &mut self,
+        at: Timestamp,
+        frame: &Frame<'_>,
+        counters: &mut Counters,
+    ) -> Result<Segment, Ignored> {
         // Tags and IPv6: this way keeps nothing but the IP header between its steps.
         if let Some((header, octets)) = link::ethernet_to_tcp(frame) {
             return tcp::segment(at, &header, octets);

@@ -23,7 +23,7 @@ const FRAGMENT: u16 = 0x3fff;
 
 /// A frame whose headers are plain.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plain<'a> {
+pub(crate) struct Plain<'a> {
     head: &'a [u8; HEADERS],
     options: &'a [u8],
     header_len: usize,
@@ -33,7 +33,7 @@ pub(super) struct Plain<'a> {
 impl<'a> Plain<'a> {
     /// Looks at a frame; `None` where it is not plain.
     #[inline]
-    pub(super) fn of(frame: &Frame<'a>) -> Option<Self> {
+    pub(crate) fn of(frame: &Frame<'a>) -> Option<Self> {
         let head: &[u8; HEADERS] = frame.data.first_chunk()?;
         let [_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, 0x45, _, len0, len1, _, _, frag0, frag1, _, 6, ..] = head
         else {
@@ -67,7 +67,7 @@ impl<'a> Plain<'a> {
 
     /// The segment in it.
     #[inline]
-    pub(super) fn segment(self, at: Timestamp) -> Segment {
+    pub(crate) fn segment(self, at: Timestamp) -> Segment {
         let &[_, _, _, _, _, _, _, _, _, _, _, _, _, _, _, tos, _, _, id0, id1, _, _, _, _, _, _, ref rest @ ..] =
             self.head;
         let &[s0, s1, s2, s3, d0, d1, d2, d3, sp0, sp1, dp0, dp1, q0, q1, q2, q3, a0, a1, a2, a3, _, flags, w0, w1, ..] =
