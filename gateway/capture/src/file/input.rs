@@ -10,6 +10,9 @@ use crate::Progress;
 /// [`MAX_PACKET_BYTES`](super::MAX_PACKET_BYTES) with its headers and options fits twice.
 pub(super) const WINDOW_BYTES: usize = 1 << 20;
 
+/// Bytes read at a time, where no record wants more: few enough to leave a processor's own cache to whoever looks at them.
+const READ_BYTES: usize = 1 << 16;
+
 /// The front of a byte stream.
 pub(super) struct Input {
     reader: Box<dyn Read + Send>,
@@ -65,7 +68,8 @@ impl Input {
         self.end -= self.start;
         self.start = 0;
         while self.end < wanted {
-            let Some(room) = self.buffer.get_mut(self.end..).filter(|room| !room.is_empty()) else { break };
+            let to = self.buffer.len().min(wanted.max(self.end.saturating_add(READ_BYTES)));
+            let Some(room) = self.buffer.get_mut(self.end..to).filter(|room| !room.is_empty()) else { break };
             match self.reader.read(room) {
                 Ok(0) => break,
                 Ok(n) => self.end = (self.end + n).min(self.buffer.len()),
