@@ -37,8 +37,9 @@ impl Gateway {
         let remotes: Vec<_> = (0..networks).map(|number| IpAddr::V4(super::remote(number, networks))).collect();
         fill_store(&folder.path().join("store"), &remotes)?;
         let file = folder.path().join("gateway.toml");
+        // Here all hosts come from one address, of which a gateway takes fewer.
         let text = format!(
-            "[capture]\ninterfaces = [\"{interface}\"]\nbackend = \"{backend}\"\n[traffic]\ninternal = [\"10.99.0.0/16\"]\n\
+            "[api]\nconnections_per_peer = 10000\nstreams_per_peer = 10000\n[capture]\ninterfaces = [\"{interface}\"]\nbackend = \"{backend}\"\n[traffic]\ninternal = [\"10.99.0.0/16\"]\n\
              [store]\ndirectory = \"store\"\n[log]\nfilter = \"warn\"\n"
         );
         std::fs::write(&file, text)?;
