@@ -102,8 +102,8 @@ impl Round {
         let (sender, ticks) = mpsc::channel();
         let reader = std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
-                let mut micros = line.split(' ').map(|number| Duration::from_micros(number.parse().expect("a time")));
-                let (at, lag) = (micros.next().expect("when"), micros.next().expect("a lag"));
+                let mut times = line.split(' ').map(|number| Duration::from_nanos(number.parse().expect("a time")));
+                let (at, lag) = (times.next().expect("when"), times.next().expect("a lag"));
                 sender.send((at, lag, Instant::now())).expect("the parent listens");
             }
         });
@@ -142,9 +142,10 @@ impl Round {
             let may_be = later.get(&network).into_iter().flatten().map(Option::as_ref);
             assert!(
                 found == twin.get(&network) || may_be.into_iter().any(|record| record == found),
-                "kill {kill} after {life:?}, {} ticks, {firm} of them firm: {network} is {found:?}, twin {:?}",
+                "kill {kill} after {life:?}, {} ticks, {firm} of them firm: {network} is of {:?}, its twin of {:?}",
                 ticks.len(),
-                twin.get(&network)
+                found.and_then(|record| record.newest),
+                twin.get(&network).and_then(|record| record.newest)
             );
         }
         self.tick += ticks.len() as u64 + 1;
@@ -164,8 +165,9 @@ fn child(orders: &str) {
     let started = Instant::now();
     for tick in 0.. {
         writer.submit(changes(seed, first_tick + u64::from(tick), NETWORKS, CHANGES_PER_TICK));
-        // The time before the lag: what was handed over before the difference is on the disk.
-        let (at, lag) = (started.elapsed().as_micros(), writer.measures().lag().as_micros());
+        // The time before the lag: what was handed over before the difference is on the disk. Not rounded: a hand-over and its
+        // time are less than a microsecond apart.
+        let (at, lag) = (started.elapsed().as_nanos(), writer.measures().lag().as_nanos());
         writeln!(output, "{at} {lag}").and_then(|()| output.flush()).expect("the parent listens");
         std::thread::sleep((TICK * (tick + 1)).saturating_sub(started.elapsed()));
     }
