@@ -215,11 +215,9 @@ impl NetworkRecord {
         self.buckets.drain(..self.buckets.len() - buckets);
         self.contributions.drain(..self.contributions.len() - contributions);
         self.rtts.drain(..self.rtts.len() - rtts);
-        if self.buckets.is_empty() {
-            self.buckets.shrink_to_fit();
-            self.contributions.shrink_to_fit();
-            self.rtts.shrink_to_fit();
-        }
+        give_back(&mut self.buckets);
+        give_back(&mut self.contributions);
+        give_back(&mut self.rtts);
     }
 
     /// Makes a record from outside safe to keep: drops what is aged, lies in the future, is out of order or makes no
@@ -290,6 +288,13 @@ fn push_tight<T>(all: &mut Vec<T>, one: T) {
         all.reserve_exact((all.len() / 2).max(1));
     }
     all.push(one);
+}
+
+/// Gives back room that is not used any more. Else every network would keep for good what the busiest time it ever had took.
+fn give_back<T>(all: &mut Vec<T>) {
+    if all.capacity() > all.len() + all.len() / 2 + 1 {
+        all.shrink_to_fit();
+    }
 }
 
 /// Whether a contribution takes a sample of `source` for which its bucket has no room: one of the same address.

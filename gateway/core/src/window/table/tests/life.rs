@@ -277,6 +277,23 @@ fn connections_beyond_a_bucket_s_room_share_a_place_and_are_counted() {
 }
 
 #[test]
+fn the_room_of_a_busy_time_is_given_back() {
+    let config = WindowConfig::default();
+    let mut record = NetworkRecord::new(config.bucket);
+    let mut add = |s: u64, connections: u64| {
+        for connection in 0..connections {
+            let sample = end(1, seconds(s), 10.0, connection);
+            record.add(&sample, sample.window, &config);
+        }
+        record.contributions.capacity()
+    };
+    let busy = (0..300).step_by(10).map(|s| add(s, 16)).max();
+    assert!(busy >= Some(480), "{busy:?}");
+    let quiet = (300..900).step_by(10).map(|s| add(s, 1)).last();
+    assert!(quiet <= Some(48), "thirty contributions take the room of {quiet:?}");
+}
+
+#[test]
 fn the_store_is_told_what_changed_in_turn() {
     let mut table = table(10);
     let names = |portion: Vec<(Network, Option<NetworkRecord>)>| -> Vec<(Network, bool)> {
