@@ -1,0 +1,191 @@
+//! One subscriber's stream: snapshot, then changes and renewals, with starts overtaking everything (so a start may come
+//! at any place, inside a snapshot too). A gap in the sequence is what was dropped before a resync.
+//!
+//! Nothing is buffered per subscriber but its waiting starts and the place it has reached in the shared ring of
+//! changes. Falling out of that ring is a resync: the marker, then a new snapshot read from the published state.
+
+mod changes;
+mod snapshot;
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use spand_core::service;
+use spand_proto::estimate::Estimate;
+use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Update, UpdateEvent};
+use tokio::sync::broadcast::Receiver;
+use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep_until};
+
+use self::snapshot::Phase;
+use super::Published;
+use super::change::{Broadcast, Change, trigger};
+use super::insight::Kind;
+use super::mailbox::{Mailbox, SubscribeError, Subscriber};
+
+/// A running subscription; ends when dropped.
+#[derive(Debug)]
+pub struct Subscription {
+    published: Published,
+    id: u64,
+    mailbox: Arc<Mailbox>,
+    changes: Receiver<Broadcast>,
+    /// Changes received and not handed out yet, with the place of the next.
+    batch: (Arc<[Change]>, usize),
+    /// Number of the next change this subscription expects, of all ever told.
+    next_number: u64,
+    phase: Phase,
+    /// Sizes of the host's services that are to be told, and when all of them are told again.
+    sizes: std::vec::IntoIter<service::ServiceSize>,
+    sizes_again: Instant,
+    /// When to take more than starts.
+    turn: Pin<Box<Sleep>>,
+    renewal: Interval,
+    sequence: u64,
+    /// Messages other than starts since this task last let others run.
+    in_a_row: u32,
+}
+
+/// Messages in a row after which others may run: about 100 µs of encoding.
+const YIELD_AFTER: u32 = 32;
+
+impl Subscription {
+    /// Subscribes a host with its addresses.
+    pub(super) fn begin(
+        published: &Published,
+        subscriber: Subscriber,
+        addresses: &[IpAddr],
+    ) -> Result<Self, SubscribeError> {
+        let shared = &published.shared;
+        // Listening before the snapshot is read: a change in between comes twice rather than never.
+        let (changes, next_number) = shared.gather.listen()?;
+        let now = published.now();
+        let mut only_one = None;
+        let mut subscribers = shared.subscribers.lock();
+        let (id, mailbox) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
+            let (holder, was_only_one) = shared.leases.lock().join(addresses, now);
+            only_one = was_only_one;
+            holder
+        })?;
+        if let Some(holder) = only_one {
+            subscribers.tell_anew(holder);
+        }
+        drop(subscribers);
+        let every = shared.config.renewal;
+        let mut renewal = interval_at(Instant::now() + every, every);
+        renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Ok(Self {
+            published: published.clone(),
+            id,
+            mailbox,
+            changes,
+            batch: (Arc::from([]), 0),
+            next_number,
+            phase: Phase::Begin,
+            sizes: Vec::new().into_iter(),
+            sizes_again: Instant::now(),
+            turn: Box::pin(sleep_until(Instant::now())),
+            renewal,
+            sequence: 0,
+            in_a_row: 0,
+        })
+    }
+
+    /// The next update; `None` when the gateway stops. Cancelling this loses nothing.
+    pub async fn next(&mut self) -> Option<Update> {
+        loop {
+            if let Some(start) = self.next_start() {
+                return Some(self.number(UpdateEvent::ImminentStart(start)));
+            }
+            if self.mailbox.take_anew() {
+                self.phase = Phase::Begin;
+            }
+            if self.in_a_row >= YIELD_AFTER {
+                self.in_a_row = 0;
+                tokio::task::yield_now().await;
+                continue;
+            }
+            if let Some(event) = self.next_lease().or_else(|| self.next_in_hand()) {
+                self.in_a_row += 1;
+                return Some(self.number(event));
+            }
+            tokio::select! {
+                biased;
+                () = self.mailbox.arrived() => {}
+                _ = self.renewal.tick() => {
+                    if matches!(self.phase, Phase::Live) && Instant::now() >= self.sizes_again {
+                        self.tell_sizes();
+                    }
+                    let lifetime = self.published.config().lifetime;
+                    return Some(self.number(UpdateEvent::Renewal { lifetime }));
+                }
+                () = self.turn.as_mut() => self.take_turn()?,
+            }
+        }
+    }
+
+    fn next_start(&self) -> Option<ImminentStart> {
+        let (event, estimate) = self.mailbox.take()?;
+        let delay = self.published.now().since(event.at);
+        self.published.measures().start_sent_seconds.observe(delay.as_secs_f64());
+        Some(ImminentStart {
+            host: Endpoint { address: event.host, port: None },
+            remote: Endpoint { address: event.remote, port: None },
+            trigger: trigger(event.trigger),
+            observed: event.at,
+            delay,
+            estimate: self.update(&estimate),
+        })
+    }
+
+    /// The estimate of a network in which the lease changed: it does not wait for a turn, since others wait for the news.
+    fn next_lease(&mut self) -> Option<UpdateEvent> {
+        let estimate = loop {
+            let network = self.mailbox.take_lease()?;
+            if let Some(estimate) = self.published.estimate(network) {
+                break estimate;
+            }
+        };
+        self.phase.count();
+        Some(UpdateEvent::Estimate(self.update(&estimate)))
+    }
+
+    /// The next of what was taken at the last turn.
+    fn next_in_hand(&mut self) -> Option<UpdateEvent> {
+        match self.phase {
+            Phase::Live => self.next_change(),
+            _ => self.next_of_snapshot(),
+        }
+    }
+
+    /// Takes the next page or the next changes; `None` when the gateway stops.
+    fn take_turn(&mut self) -> Option<()> {
+        match self.phase {
+            Phase::Snapshot { .. } => self.take_page(),
+            _ => self.take_changes(),
+        }
+    }
+
+    fn update(&self, estimate: &Estimate) -> EstimateUpdate {
+        let share = estimate.share_segments(estimate.mss);
+        let mut leases = self.published.shared.leases.lock();
+        let lease = leases.lease(self.mailbox.holder, estimate.network, share, self.published.now());
+        drop(leases);
+        EstimateUpdate { estimate: estimate.clone(), lifetime: self.published.config().lifetime, lease: Some(lease) }
+    }
+
+    fn number(&mut self, event: UpdateEvent) -> Update {
+        self.sequence += 1;
+        Update { sequence: self.sequence, event }
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.published.shared.subscribers.lock().remove(self.id);
+        self.published.shared.leases.lock().leave(self.mailbox.holder, self.published.now());
+        if let Some(name) = &self.mailbox.subscriber.host_name {
+            self.published.shared.insight.note(self.published.now(), Kind::Agent, "left", name.to_string());
+        }
+    }
+}
