@@ -216,12 +216,14 @@ pub enum WithdrawalReason {
     Administrator,
     /// The gateway stops.
     Shutdown,
+    /// The host did not talk with the network lately, and is told only of those that it talks with.
+    Quiet,
 }
 
 impl WithdrawalReason {
     /// Every reason, in declaration order.
-    pub const ALL: [Self; 6] =
-        [Self::Expired, Self::TooFew, Self::Evicted, Self::Retreat, Self::Administrator, Self::Shutdown];
+    pub const ALL: [Self; 7] =
+        [Self::Expired, Self::TooFew, Self::Evicted, Self::Retreat, Self::Administrator, Self::Shutdown, Self::Quiet];
 
     /// Its stable name in metrics and output.
     pub const fn name(self) -> &'static str {
@@ -232,6 +234,7 @@ impl WithdrawalReason {
             Self::Retreat => "retreat",
             Self::Administrator => "administrator",
             Self::Shutdown => "shutdown",
+            Self::Quiet => "quiet",
         }
     }
 }

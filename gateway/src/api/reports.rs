@@ -116,6 +116,7 @@ impl Reports {
             let network = published.lookup(connection.remote.ip()).map(|view| view.network);
             if let Some(network) = network.filter(|_| fresh) {
                 accepted += 1;
+                published.talked(connection.host.ip(), network);
                 self.benefit.take(&report.host_name, connection);
                 if let Some(flight) = first_flight(connection, published.now()) {
                     published.first_flight(network, &flight);

@@ -146,6 +146,7 @@ impl Config {
             ("limits.idle_established_s", self.limits.idle_established_s.get()),
             ("limits.idle_other_s", self.limits.idle_other_s.get()),
             ("api.request_timeout_s", self.api.request_timeout_s.get()),
+            ("publish.talked_within_s", self.publish.talked_within_s.get()),
             ("publish.lifetime_s", self.publish.lifetime_s.get()),
             ("publish.renewal_s", self.publish.renewal_s.get()),
             ("publish.retell_s", self.publish.retell_s.get()),

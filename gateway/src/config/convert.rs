@@ -81,6 +81,9 @@ impl Config {
     pub fn publisher(&self) -> PublisherConfig {
         let publish = &self.publish;
         PublisherConfig {
+            to_hosts: publish.to_hosts,
+            talked_within: seconds(publish.talked_within_s),
+            talked_networks: publish.talked_networks,
             lifetime: seconds(publish.lifetime_s),
             renewal: Duration::from_secs(publish.renewal_s.get()),
             change: self.estimate.change,

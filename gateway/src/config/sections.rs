@@ -16,7 +16,7 @@ use spand_proto::units::Micros;
 
 use super::Listen;
 use crate::api::ApiConfig;
-use crate::publisher::PublisherConfig;
+use crate::publisher::{PublisherConfig, ToHosts};
 
 /// `[capture]`: where packets come from.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -188,6 +188,12 @@ pub struct Limits {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Publish {
+    /// Of which networks a host is told. Default `all`.
+    pub to_hosts: ToHosts,
+    /// How long a talk counts with `talking`, in seconds. Default 600.
+    pub talked_within_s: NonZeroU64,
+    /// Networks with which one host talks, with `talking`. Default 4,096.
+    pub talked_networks: NonZeroUsize,
     /// Lifetime of advice at a host, in seconds. Default 60.
     pub lifetime_s: NonZeroU64,
     /// Interval at which it is renewed, in seconds. Default 20.
@@ -321,6 +327,9 @@ impl Default for Publish {
     fn default() -> Self {
         let publisher = PublisherConfig::default();
         Self {
+            to_hosts: publisher.to_hosts,
+            talked_within_s: whole_secs(publisher.talked_within),
+            talked_networks: publisher.talked_networks,
             lifetime_s: whole_secs(publisher.lifetime),
             renewal_s: whole_secs(Micros::from(publisher.renewal)),
             retell_s: whole_secs(publisher.retell),

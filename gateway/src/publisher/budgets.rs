@@ -17,12 +17,11 @@ const LEASE_CHUNKS: usize = 8;
 
 impl Published {
     /// A host wants a part of a network's budget: it has it before it is told of the start.
-    pub(super) fn want_lease(&self, start: &StartImminent) {
+    pub(super) fn want_lease(&self, start: &StartImminent, holders: &[u64]) {
         let Some(budget) = self.budget(start.network) else { return };
-        let holders = self.shared.subscribers.lock().holders(start.host);
         let (mut leases, now) = (self.shared.leases.lock(), self.now());
         for holder in holders {
-            if !leases.start(holder, start.network, budget, now) {
+            if !leases.start(*holder, start.network, budget, now) {
                 self.measures().leases_no_room.inc();
             }
         }
@@ -37,23 +36,21 @@ impl Published {
         Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(view.parallel.max(1))))
     }
 
-    /// Divides budgets by demand and lets retreats end, again and again.
+    /// Divides budgets by demand, and lets retreats and talks end, again and again.
     pub(super) async fn divide(&self) {
         let mut turns = tokio::time::interval(LEASE_TURN);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
             self.pass_retreats();
+            self.lapse_talks();
             for _ in 0..LEASE_CHUNKS {
                 let tell = self.shared.leases.lock().turn(self.now(), LEASE_CHUNK, |network| self.budget(network));
                 if tell.is_empty() {
                     break;
                 }
                 self.measures().leases_told.inc_by(tell.len() as u64);
-                let subscribers = self.shared.subscribers.lock();
-                for (holder, network) in tell {
-                    subscribers.tell_lease(holder, network);
-                }
+                self.mark_now(self.those_who_talk(tell));
             }
         }
     }

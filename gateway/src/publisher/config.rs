@@ -3,12 +3,31 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use spand_proto::push::{ADVICE_LIFETIME, MAX_ADDRESSES, REFRESH_INTERVAL};
 use spand_proto::units::Micros;
+
+/// Of which networks a host is told.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToHosts {
+    /// Of all that have an estimate.
+    #[default]
+    All,
+    /// Of those with which its addresses talked lately. The first word about a network comes with a start.
+    Talking,
+}
 
 /// How estimates are told, and to how many.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublisherConfig {
+    /// Of which networks a host is told. Default all (`docs/decisions/told-networks.md`).
+    pub to_hosts: ToHosts,
+    /// How long a talk counts. Default 600 s. After it the network is withdrawn from the host.
+    pub talked_within: Micros,
+    /// Networks with which one host talks. Default 4,096: told again every 100 s, 1,000 hosts are 41,000 messages a second. At
+    /// the limit the one that it was never told of goes first, then the one that it talked with longest ago, counted.
+    pub talked_networks: NonZeroUsize,
     /// Lifetime of advice from its arrival. Default 60 s: a host whose gateway is gone is back to plain TCP by then.
     pub lifetime: Micros,
     /// Interval of renewals. Default 20 s, so that two may be late before advice runs out.
@@ -48,6 +67,9 @@ pub(super) const BATCH_CHANGES: usize = 512;
 impl Default for PublisherConfig {
     fn default() -> Self {
         Self {
+            to_hosts: ToHosts::All,
+            talked_within: Micros::from_secs(600),
+            talked_networks: limit(4_096),
             lifetime: ADVICE_LIFETIME,
             renewal: REFRESH_INTERVAL.into(),
             change: 0.1,
@@ -61,6 +83,17 @@ impl Default for PublisherConfig {
             leased_networks: limit(65_536),
             remembered_networks: limit(16_384),
             addresses: limit(MAX_ADDRESSES),
+        }
+    }
+}
+
+impl PublisherConfig {
+    /// Networks that may wait for a subscriber to look at them: those with leases, or those with which it talks. At the limit it
+    /// is told everything anew, counted.
+    pub(super) const fn marks(&self) -> usize {
+        match self.to_hosts {
+            ToHosts::All => self.leased_networks.get(),
+            ToHosts::Talking => self.talked_networks.get(),
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Changes on their way to subscribers: gathered for a few milliseconds, then told once to all through a bounded ring.
+//! Changes on their way to subscribers: gathered for a few milliseconds, then told once, to all through a bounded ring, or
+//! marked for those whom they concern ([`super::talking`]).
 //!
-//! Subscribers look into the ring at times of their own ([`super::subscription`]); nothing here wakes them.
+//! Subscribers look into the ring and at marks at times of their own ([`super::subscription`]); nothing here wakes them.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,7 +16,6 @@ use tokio::sync::Notify;
 use tokio::sync::broadcast::{Receiver, Sender};
 
 use super::change::{Broadcast, Change};
-use super::config::BATCH_CHANGES;
 use super::mailbox::SubscribeError;
 
 /// Changes waiting to be told, and the ring that carries them.
@@ -92,23 +92,28 @@ impl Gather {
         self.ring.lock().sender.is_none()
     }
 
-    /// Tells what was gathered, every `interval` at most, until closed.
-    pub(super) async fn run(&self, interval: Duration) {
-        loop {
-            self.changed.notified().await;
-            tokio::time::sleep(interval).await;
-            let Pending { changes, replaced } = std::mem::take(&mut *self.pending.lock());
-            let mut ring = self.ring.lock();
-            let Ring { sender: Some(sender), told } = &mut *ring else {
-                return;
-            };
-            if replaced {
-                send(sender, Broadcast::Replaced);
-            }
-            for batch in changes.chunks(BATCH_CHANGES) {
-                send(sender, Broadcast::Changes { first: *told, changes: Arc::from(batch) });
-                *told += batch.len() as u64;
-            }
+    /// Waits for changes and `interval` longer. Gives what came, and whether everything told before is void; `None` once closed.
+    pub(super) async fn gathered(&self, interval: Duration) -> Option<(Vec<Change>, bool)> {
+        self.changed.notified().await;
+        tokio::time::sleep(interval).await;
+        let Pending { changes, replaced } = std::mem::take(&mut *self.pending.lock());
+        (!self.is_closed()).then_some((changes, replaced))
+    }
+
+    /// Tells all subscribers that the state was replaced.
+    pub(super) fn tell_replaced(&self) {
+        if let Some(sender) = &self.ring.lock().sender {
+            send(sender, Broadcast::Replaced);
+        }
+    }
+
+    /// Tells all subscribers of changes.
+    pub(super) fn tell(&self, changes: &[Change]) {
+        let mut ring = self.ring.lock();
+        let Ring { sender: Some(sender), told } = &mut *ring else { return };
+        if !changes.is_empty() {
+            send(sender, Broadcast::Changes { first: *told, changes: Arc::from(changes) });
+            *told += changes.len() as u64;
         }
     }
 

@@ -17,7 +17,7 @@ use spand_proto::push::AgentDescription;
 use spand_proto::units::Timestamp;
 use tokio::sync::Notify;
 
-use super::config::PublisherConfig;
+use super::config::{PublisherConfig, ToHosts};
 use super::insight::SubscriberView;
 
 /// Who subscribed. What it says itself gives no rights.
@@ -40,25 +40,22 @@ pub(super) struct Mailbox {
     /// Its number as a holder of leases.
     pub(super) holder: u64,
     starts: Mutex<VecDeque<(StartImminent, Arc<Estimate>)>>,
-    /// Networks in which its lease changed: no more than there are leased ones.
-    leases: Mutex<BTreeSet<Network>>,
-    /// Its leases changed everywhere.
+    /// Networks at which it is to look: no more than have leases or than it talks with.
+    marks: Mutex<BTreeSet<Network>>,
+    /// Everything changed, or more than there is room for marks.
     anew: AtomicBool,
     arrived: Notify,
 }
 
 impl Mailbox {
-    /// Puts a start in. `false`: the oldest had to go.
-    fn put(&self, event: StartImminent, estimate: Arc<Estimate>, limit: usize) -> bool {
+    /// Puts a start in. Where the oldest had to go, gives its network.
+    fn put(&self, event: StartImminent, estimate: Arc<Estimate>, limit: usize) -> Option<Network> {
         let mut starts = self.starts.lock();
-        let full = starts.len() >= limit;
-        if full {
-            starts.pop_front();
-        }
+        let gone = if starts.len() >= limit { starts.pop_front() } else { None };
         starts.push_back((event, estimate));
         drop(starts);
         self.arrived.notify_one();
-        !full
+        gone.map(|(start, _)| start.network)
     }
 
     /// The subscriber's addresses, sorted.
@@ -66,13 +63,25 @@ impl Mailbox {
         &self.addresses
     }
 
+    /// Marks a network. `false`: there were too many, and everything is told anew.
+    fn mark(&self, network: Network, limit: usize) -> bool {
+        let mut marks = self.marks.lock();
+        if marks.len() < limit || marks.contains(&network) {
+            marks.insert(network);
+            return true;
+        }
+        marks.clear();
+        self.anew.store(true, Ordering::Release);
+        false
+    }
+
     pub(super) fn take(&self) -> Option<(StartImminent, Arc<Estimate>)> {
         self.starts.lock().pop_front()
     }
 
-    /// A network in which the lease changed.
-    pub(super) fn take_lease(&self) -> Option<Network> {
-        self.leases.lock().pop_first()
+    /// A network at which to look.
+    pub(super) fn take_mark(&self) -> Option<Network> {
+        self.marks.lock().pop_first()
     }
 
     /// Whether everything is to be told anew.
@@ -162,7 +171,7 @@ impl Subscribers {
             subscriber,
             since,
             starts: Mutex::default(),
-            leases: Mutex::default(),
+            marks: Mutex::default(),
             anew: AtomicBool::new(false),
             arrived: Notify::new(),
         });
@@ -208,11 +217,6 @@ impl Subscribers {
         }
     }
 
-    /// Whether anybody watches `host`.
-    pub(super) fn watches(&self, host: IpAddr) -> bool {
-        self.by_address.contains_key(&host.to_canonical())
-    }
-
     /// The holders of leases that watch a host, each once.
     pub(super) fn holders(&self, host: IpAddr) -> Vec<u64> {
         let watching = self.by_address.get(&host.to_canonical()).into_iter().flatten();
@@ -222,12 +226,19 @@ impl Subscribers {
         holders
     }
 
-    /// Has a holder told of its lease in a network.
-    pub(super) fn tell_lease(&self, holder: u64, network: Network) {
+    /// Has a holder look at a network with its next turn. For how many of its streams there was no room.
+    pub(super) fn mark(&self, holder: u64, network: Network, limit: usize) -> u64 {
+        let streams = self.by_holder.get(&holder).into_iter().flatten();
+        streams.filter(|mailbox| !mailbox.mark(network, limit)).count() as u64
+    }
+
+    /// Has a holder look at a network now.
+    pub(super) fn mark_now(&self, holder: u64, network: Network, limit: usize) -> u64 {
+        let overflowed = self.mark(holder, network, limit);
         for mailbox in self.by_holder.get(&holder).into_iter().flatten() {
-            mailbox.leases.lock().insert(network);
             mailbox.arrived.notify_one();
         }
+        overflowed
     }
 
     /// Has a holder told everything anew.
@@ -238,12 +249,18 @@ impl Subscribers {
         }
     }
 
-    /// Hands a start to everyone who watches its host. How many got it, and for how many the oldest had to go.
-    pub(super) fn push(&self, event: StartImminent, estimate: &Arc<Estimate>, limit: usize) -> Pushed {
+    /// Hands a start to everyone who watches its host. How many got it, and for how many the oldest had to go: its estimate at
+    /// least is told, since a host may not have heard of it before.
+    pub(super) fn push(&self, event: StartImminent, estimate: &Arc<Estimate>, limits: &PublisherConfig) -> Pushed {
         let mut pushed = Pushed::default();
         for mailbox in self.by_address.get(&event.host.to_canonical()).into_iter().flatten() {
             pushed.subscribers += 1;
-            pushed.overflowed += usize::from(!mailbox.put(event, Arc::clone(estimate), limit));
+            if let Some(gone) = mailbox.put(event, Arc::clone(estimate), limits.waiting_starts.get()) {
+                pushed.overflowed += 1;
+                if limits.to_hosts == ToHosts::Talking {
+                    mailbox.mark(gone, limits.marks());
+                }
+            }
         }
         pushed
     }

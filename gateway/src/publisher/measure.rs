@@ -28,6 +28,12 @@ pub struct Measures {
     pub leases_told: Counter,
     /// Starts in networks whose budget is not divided, because there are too many.
     pub leases_no_room: Counter,
+    /// Networks with which a host did not talk within the window any more.
+    pub talks_lapsed: Counter,
+    /// Networks that went because a host talks with too many.
+    pub talks_displaced: Counter,
+    /// Times a subscriber was told everything anew because more networks waited for it than it may talk with.
+    pub marks_overflowed: Counter,
     /// Advised first flights that hosts reported, by what they led to.
     pub first_flights: Family<FlightLabels, Counter>,
     /// Subscriptions that began.
@@ -75,6 +81,9 @@ impl Default for Measures {
             starts_overflowed: counter(),
             leases_told: counter(),
             leases_no_room: counter(),
+            talks_lapsed: counter(),
+            talks_displaced: counter(),
+            marks_overflowed: counter(),
             first_flights: Family::default(),
             subscriptions: counter(),
             subscriptions_refused: counter(),

@@ -25,6 +25,8 @@ mod retreat;
 mod services;
 mod status;
 mod subscription;
+mod talking;
+mod talks;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -41,10 +43,11 @@ use self::mailbox::Subscribers;
 use self::networks::Networks;
 use self::pace::Pace;
 use self::services::Services;
+use self::talks::Talks;
 
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
-pub use self::config::PublisherConfig;
+pub use self::config::{PublisherConfig, ToHosts};
 pub use self::insight::{
     Entry, KINDS, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint,
 };
@@ -69,6 +72,8 @@ struct Shared {
     subscribers: Mutex<Subscribers>,
     /// Locked after `subscribers` and before `networks`, where two are held.
     leases: Mutex<Leases>,
+    /// Locked last, but for those of `insight`.
+    talks: Mutex<Talks>,
     gather: Gather,
     pace: Pace,
     /// One for each engine.
@@ -85,7 +90,9 @@ impl Published {
     pub fn new(config: PublisherConfig, clock: impl PacketClock) -> Self {
         let gather = Gather::new(config.backlog_batches);
         let leases = Leases::new(config.lifetime, config.leased_networks.get());
+        let talks = Talks::new(config.talked_within, config.talked_networks);
         let shared = Shared {
+            talks: Mutex::new(talks),
             insight: Insight::new(&config),
             config,
             leases: Mutex::new(leases),
@@ -120,7 +127,7 @@ impl Published {
     /// Tells gathered changes to subscribers, and divides budgets among them, until [`Published::close`]. Run it once, as a task.
     pub async fn tell(self) {
         tokio::select! {
-            () = self.shared.gather.run(self.shared.config.gather) => {}
+            () = self.tell_changes() => {}
             () = self.divide() => {}
             () = self.watch() => {}
         }

@@ -73,17 +73,17 @@ impl Published {
     /// Hands one start to the host it is for, now. Whether a subscriber got it: only then is the connection advised.
     pub fn push_start(&self, start: StartImminent) -> bool {
         let measures = self.measures();
-        if !self.shared.subscribers.lock().watches(start.host) {
+        let holders = self.shared.subscribers.lock().holders(start.host);
+        if holders.is_empty() {
             measures.starts_unwatched.inc();
             return false;
         }
-        let Some(estimate) = self.estimate(start.network) else {
+        let Some(estimate) = self.estimate_for(&holders, start.network) else {
             measures.starts_no_estimate.inc();
             return false;
         };
-        self.want_lease(&start);
-        let limit = self.shared.config.waiting_starts.get();
-        let pushed = self.shared.subscribers.lock().push(start, &estimate, limit);
+        self.want_lease(&start, &holders);
+        let pushed = self.shared.subscribers.lock().push(start, &estimate, &self.shared.config);
         if pushed.subscribers > 0 {
             self.shared.insight.pushed(&start, pushed.subscribers);
         }

@@ -16,7 +16,7 @@ use super::{WireError, address, counted, entries, millis, out_of_range, port, re
 
 same_names!(Way, v1::Way, DryRun, Route, Bpf);
 same_names!(Trigger, v1::Trigger, PassiveOpen, ActiveOpen, Idle);
-same_names!(WithdrawalReason, v1::WithdrawalReason, Expired, TooFew, Evicted, Retreat, Administrator, Shutdown);
+same_names!(WithdrawalReason, v1::WithdrawalReason, Expired, TooFew, Evicted, Retreat, Administrator, Shutdown, Quiet);
 same_names!(ResyncReason, v1::ResyncReason, SlowReader, StateReplaced);
 
 impl From<&Subscription> for v1::SubscribeRequest {

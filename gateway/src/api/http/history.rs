@@ -43,7 +43,11 @@ pub(super) async fn history(
     leases.sort_by_key(|lease| std::cmp::Reverse(lease.lease_segments));
     leases.truncate(MAX_LEASES);
     let history = published.history(view.network).unwrap_or_default();
-    let told = view.estimate.as_ref().map_or(0, |_| subscribers.len());
+    let told = match (&view.estimate, published.told(view.network)) {
+        (None, _) => 0,
+        (Some(_), None) => subscribers.len(),
+        (Some(_), Some(told)) => holders.iter().filter(|holder| told.contains(*holder)).count(),
+    };
     Ok(Json(HistoryDocument::new(view.network.to_string(), &history, told, leases)))
 }
 

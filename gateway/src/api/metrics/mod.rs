@@ -102,6 +102,21 @@ impl Register {
             measures.leases_no_room,
         );
         self.add(
+            "publisher_talks_lapsed",
+            "Networks that went because a host did not talk with them",
+            measures.talks_lapsed,
+        );
+        self.add(
+            "publisher_talks_displaced",
+            "Networks that went because a host talks with too many",
+            measures.talks_displaced,
+        );
+        self.add(
+            "publisher_marks_overflowed",
+            "Snapshots because more networks waited for a subscriber than may",
+            measures.marks_overflowed,
+        );
+        self.add(
             "publisher_first_flights",
             "Advised first flights that hosts reported, by what they led to",
             measures.first_flights,

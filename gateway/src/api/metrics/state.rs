@@ -121,6 +121,8 @@ impl Collector for PublishedState {
         let help = "Networks whose advice is held back after losses in first flights";
         scrape.gauge("publisher_retreats", help, self.0.retreats() as u64)?;
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
+        let help = "Networks that subscribers are told of, each counted for each subscriber";
+        scrape.gauge("publisher_told_pairs", help, self.0.told_pairs() as u64)?;
         let help = "Networks whose history is not remembered any more because others changed later";
         scrape.counter("publisher_histories_dropped", help, self.0.histories_dropped())?;
         let help = "Samples not remembered because too many came at once";

@@ -176,6 +176,67 @@ async fn a_subscriber_is_told_the_snapshot_then_changes_and_its_own_starts() {
     rig.end().await;
 }
 
+/// Reads until an estimate or a start of `network` with this share comes; every network that was named until then.
+async fn named_until(updates: &mut tonic::Streaming<v1::Update>, network: &str, segments: f64) -> Vec<String> {
+    let mut named = Vec::new();
+    loop {
+        let update = match updates.message().await.unwrap().unwrap().event.unwrap() {
+            Told::Estimate(update) => update,
+            Told::ImminentStart(start) => start.estimate.unwrap(),
+            Told::Withdrawal(withdrawal) => panic!("{withdrawal:?}"),
+            _ => continue,
+        };
+        let estimate = update.estimate.unwrap();
+        let is_last = estimate.network == network && (estimate.share_bytes / 1_448.0 - segments).abs() < 0.5;
+        named.push(estimate.network);
+        if is_last {
+            return named;
+        }
+    }
+}
+
+#[tokio::test]
+async fn hosts_that_talk_with_different_networks_are_told_of_different_ones() {
+    let publisher = PublisherConfig { to_hosts: ToHosts::Talking, ..PublisherConfig::default() };
+    let rig = Rig::telling(ApiConfig::default(), publisher).await;
+    let mut one = client(&rig).await.subscribe(wish(&["10.0.0.1"])).await.unwrap().into_inner();
+    let mut two = client(&rig).await.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
+    for updates in [&mut one, &mut two] {
+        let Told::SnapshotBegin(begin) = updates.message().await.unwrap().unwrap().event.unwrap() else {
+            panic!("a stream begins with its snapshot");
+        };
+        assert_eq!(begin.networks, 0, "nobody talked yet");
+    }
+    let start = |host: &str, remote: &str, network: &str| StartImminent {
+        host: host.parse().unwrap(),
+        remote: remote.parse().unwrap(),
+        network: network.parse().unwrap(),
+        trigger: Trigger::PassiveOpen,
+        at: Timestamp(9_998_000_000),
+    };
+    assert!(rig.published.push_start(start("10.0.0.1", "192.0.2.7", GOOD)));
+    assert!(rig.published.push_start(start("10.0.0.2", "198.51.100.7", WIDE)));
+    assert_eq!(named_until(&mut one, GOOD, 20.0).await, [GOOD]);
+    assert_eq!(named_until(&mut two, WIDE, 200.0).await, [WIDE]);
+
+    // All of them move, and then each begins to talk with another: what was told of the move has come before that.
+    let moved = [(GOOD, 40.0), (WIDE, 100.0), (SIX, 90.0)].map(|(network, wc)| Event::Estimate(estimate(network, wc)));
+    rig.published.apply(Batch { events: moved.into(), ..Batch::new() });
+    let own = |named: Vec<String>, network: &str| named.iter().all(|named| named == network);
+    assert!(own(named_until(&mut one, GOOD, 40.0).await, GOOD));
+    assert!(own(named_until(&mut two, WIDE, 100.0).await, WIDE));
+    assert_eq!(client(&rig).await.report(report(1, &["2001:db8:7::1"])).await.unwrap().into_inner().accepted, 1);
+    let named = named_until(&mut one, SIX, 90.0).await;
+    assert!(named.iter().all(|named| named != WIDE), "{named:?}");
+    assert!(rig.published.push_start(start("10.0.0.2", "192.0.2.9", GOOD)));
+    let named = named_until(&mut two, GOOD, 40.0).await;
+    assert!(named.iter().all(|named| named != SIX), "{named:?}");
+
+    let told = async |network: &str| rig.get(&format!("/v1/history/{network}")).await.1["told"]["agents"].as_u64();
+    assert_eq!((told(GOOD).await, told(WIDE).await, told(SIX).await), (Some(2), Some(1), Some(1)));
+    rig.end().await;
+}
+
 #[tokio::test]
 async fn a_subscription_ends_with_its_client_and_with_the_gateway() {
     let rig = Rig::new(ApiConfig::default()).await;

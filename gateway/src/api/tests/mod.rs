@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::{Api, ApiConfig};
-use crate::publisher::{Batch, PacketClock, Published, PublisherConfig};
+use crate::publisher::{Batch, PacketClock, Published, PublisherConfig, ToHosts};
 
 #[derive(Clone)]
 struct SetClock(Arc<AtomicU64>);
@@ -54,8 +54,12 @@ const POOR: &str = "203.0.113.0/24";
 
 impl Rig {
     async fn new(config: ApiConfig) -> Self {
+        Self::telling(config, PublisherConfig::default()).await
+    }
+
+    async fn telling(config: ApiConfig, publisher: PublisherConfig) -> Self {
         let clock = SetClock(Arc::new(AtomicU64::new(10_000_000_000)));
-        let published = Published::new(PublisherConfig::default(), clock.clone());
+        let published = Published::new(publisher, clock.clone());
         tokio::spawn(published.clone().tell());
         let views = vec![NetworkView { why_not: Some(NoEstimate::TooFewSamples), ..poor() }];
         let events =

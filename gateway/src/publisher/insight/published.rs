@@ -114,9 +114,11 @@ impl Published {
                 ("subscriptions_refused", measures.subscriptions_refused.get()),
                 ("starts_overflowed", measures.starts_overflowed.get()),
                 ("leases_no_room", measures.leases_no_room.get()),
+                ("talks_no_room", measures.talks_displaced.get()),
                 ("slow_subscriber", measures.resyncs_slow_reader.get()),
                 ("histories_no_room", self.histories_dropped()),
             ]);
+            self.forget_talkers();
             self.shared.insight.readiness(self.now(), &self.readiness().reasons());
         }
     }

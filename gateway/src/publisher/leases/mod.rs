@@ -205,6 +205,12 @@ impl Leases {
         tell
     }
 
+    /// The hosts that are subscribed, or were within the lifetime of advice.
+    pub(super) fn holders(&mut self, now: Timestamp) -> impl Iterator<Item = u64> {
+        self.forget_ended(now);
+        self.holders.keys().copied()
+    }
+
     /// Networks with demand.
     pub(super) fn len(&self) -> usize {
         self.pools.len()

@@ -1,8 +1,9 @@
 //! One subscriber's stream: snapshot, then changes and renewals, with starts overtaking everything (so a start may come
 //! at any place, inside a snapshot too). A gap in the sequence is what was dropped before a resync.
 //!
-//! Nothing is buffered per subscriber but its waiting starts and the place it has reached in the shared ring of
-//! changes. Falling out of that ring is a resync: the marker, then a new snapshot read from the published state.
+//! Nothing is buffered per subscriber but its waiting starts, the networks at which it has to look, and the place it has
+//! reached in the shared ring of changes. Falling out of that ring is a resync: the marker, then a new snapshot read from the
+//! published state.
 
 mod changes;
 mod snapshot;
@@ -22,6 +23,7 @@ use super::Published;
 use super::change::{Broadcast, Change, trigger};
 use super::insight::Kind;
 use super::mailbox::{Mailbox, SubscribeError, Subscriber};
+use super::talking::News;
 
 /// A running subscription; ends when dropped.
 #[derive(Debug)]
@@ -97,7 +99,8 @@ impl Subscription {
             if let Some(start) = self.next_start() {
                 return Some(self.number(UpdateEvent::ImminentStart(start)));
             }
-            if self.mailbox.take_anew() {
+            // What was dropped is said first; a snapshot follows that anyway.
+            if self.mailbox.take_anew() && !matches!(self.phase, Phase::Resync(..)) {
                 self.phase = Phase::Begin;
             }
             if self.in_a_row >= YIELD_AFTER {
@@ -105,7 +108,7 @@ impl Subscription {
                 tokio::task::yield_now().await;
                 continue;
             }
-            if let Some(event) = self.next_lease().or_else(|| self.next_in_hand()) {
+            if let Some(event) = self.next_marked().or_else(|| self.next_in_hand()) {
                 self.in_a_row += 1;
                 return Some(self.number(event));
             }
@@ -138,16 +141,20 @@ impl Subscription {
         })
     }
 
-    /// The estimate of a network in which the lease changed: it does not wait for a turn, since others wait for the news.
-    fn next_lease(&mut self) -> Option<UpdateEvent> {
-        let estimate = loop {
-            let network = self.mailbox.take_lease()?;
-            if let Some(estimate) = self.published.estimate(network) {
-                break estimate;
+    /// What there is to say of a network that was marked: the lease changed, which does not wait for a turn since others wait
+    /// for the news, or, where hosts are told only of networks that they talk with, anything did.
+    fn next_marked(&mut self) -> Option<UpdateEvent> {
+        loop {
+            let network = self.mailbox.take_mark()?;
+            match self.published.news(self.mailbox.holder, network) {
+                Some(News::Estimate(estimate)) => {
+                    self.phase.count();
+                    return Some(UpdateEvent::Estimate(self.update(&estimate)));
+                }
+                Some(News::Withdrawn(reason)) => return Some(UpdateEvent::Withdrawal { network, reason }),
+                None => {}
             }
-        };
-        self.phase.count();
-        Some(UpdateEvent::Estimate(self.update(&estimate)))
+        }
     }
 
     /// The next of what was taken at the last turn.

@@ -4,7 +4,10 @@ use spand_proto::contract::ContractVersion;
 use spand_proto::network::Network;
 use spand_proto::push::{ResyncReason, UpdateEvent};
 
+use tokio::time::Instant;
+
 use super::Subscription;
+use crate::publisher::talking::News;
 
 /// How far a stream is.
 #[derive(Debug)]
@@ -49,13 +52,16 @@ impl Subscription {
             }
             Phase::Begin => {
                 self.phase = Phase::Snapshot { after: None, page: Vec::new().into_iter(), sent: 0 };
-                self.turn.as_mut().reset(self.published.shared.pace.reserve(SNAPSHOT_PAGE));
-                let networks = u32::try_from(self.published.estimate_count()).unwrap_or(u32::MAX);
+                let networks = u32::try_from(self.published.told_count(self.mailbox.holder)).unwrap_or(u32::MAX);
+                self.turn.as_mut().reset(self.published.shared.pace.reserve(networks.min(SNAPSHOT_PAGE)));
                 Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks })
             }
             Phase::Snapshot { page, sent, .. } => {
                 // Read anew and not kept from the page: a slow reader gets what holds when it reads.
-                let estimate = page.find_map(|network| self.published.estimate(network))?;
+                let estimate = page.find_map(|network| match self.published.news(self.mailbox.holder, network)? {
+                    News::Estimate(estimate) => Some(estimate),
+                    News::Withdrawn(_) => None,
+                })?;
                 *sent += 1;
                 Some(UpdateEvent::Estimate(self.update(&estimate)))
             }
@@ -78,15 +84,16 @@ impl Subscription {
         if shared.gather.is_closed() {
             return None;
         }
-        let views = self.published.page(*after, SNAPSHOT_PAGE as usize);
-        let Some(last) = views.last() else {
+        let networks = self.published.told_page(self.mailbox.holder, *after, SNAPSHOT_PAGE as usize);
+        let Some(last) = networks.last() else {
             self.phase = Phase::End { sent: *sent };
             return Some(());
         };
-        *after = Some(last.network);
-        let estimated = views.iter().filter(|view| view.estimate.is_some());
-        *page = estimated.map(|view| view.network).collect::<Vec<_>>().into_iter();
-        self.turn.as_mut().reset(shared.pace.reserve(SNAPSHOT_PAGE));
+        *after = Some(*last);
+        let is_last = networks.len() < SNAPSHOT_PAGE as usize;
+        *page = networks.into_iter();
+        let next = if is_last { Instant::now() } else { shared.pace.reserve(SNAPSHOT_PAGE) };
+        self.turn.as_mut().reset(next);
         Some(())
     }
 

@@ -1,7 +1,5 @@
 //! What is told, to whom, and in which order.
 
-use std::num::NonZeroUsize;
-
 use super::*;
 
 #[tokio::test(start_paused = true)]
@@ -50,7 +48,7 @@ async fn a_start_overtakes_a_snapshot() {
 #[tokio::test(start_paused = true)]
 async fn snapshots_take_turns_and_a_start_does_not_wait_for_its() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
+    told(&published, (0..=255).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     let began = tokio::time::Instant::now();
     let mut readers: Vec<_> = (0..10u8).map(|n| published.subscribe(&[[10, 0, 0, n].into()]).unwrap()).collect();
     for reader in &mut readers {

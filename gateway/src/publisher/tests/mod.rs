@@ -2,9 +2,11 @@
 
 mod cases;
 mod property;
+mod talking;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +16,7 @@ use spand_core::service::ServiceSize;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
-use spand_proto::push::{EstimateUpdate, Update, UpdateEvent};
+use spand_proto::push::{EstimateUpdate, Update, UpdateEvent, WithdrawalReason};
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::*;
@@ -80,18 +82,22 @@ async fn settle() {
 }
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
+const OTHER: [u8; 4] = [10, 0, 0, 2];
 
 /// What a faithful subscriber holds.
 #[derive(Debug, Default, PartialEq)]
 struct Twin {
     held: BTreeMap<Network, Estimate>,
     came: Vec<Network>,
+    /// Networks whose starts came since the last snapshot began.
+    started: Vec<Network>,
     sequence: u64,
     dropped: u64,
     resyncs: u32,
     starts: u32,
     sizes: Vec<(SocketAddr, u64)>,
     leases: BTreeMap<Network, u32>,
+    withdrawn: Vec<(Network, WithdrawalReason)>,
 }
 
 impl Twin {
@@ -110,17 +116,23 @@ impl Twin {
             "gap before {event:?}"
         );
         match event {
-            UpdateEvent::SnapshotBegin { .. } => self.came.clear(),
+            UpdateEvent::SnapshotBegin { .. } => {
+                self.came.clear();
+                self.started.clear();
+            }
             UpdateEvent::SnapshotEnd { networks } => {
                 assert_eq!(networks as usize, self.came.len());
-                self.held.retain(|network, _| self.came.contains(network));
+                self.held.retain(|network, _| self.came.contains(network) || self.started.contains(network));
             }
             UpdateEvent::Estimate(EstimateUpdate { estimate, lease, .. }) => {
                 self.leases.insert(estimate.network, lease.unwrap().0);
                 self.came.push(estimate.network);
                 self.held.insert(estimate.network, estimate);
             }
-            UpdateEvent::Withdrawal { network, .. } => drop(self.held.remove(&network)),
+            UpdateEvent::Withdrawal { network, reason } => {
+                self.held.remove(&network);
+                self.withdrawn.push((network, reason));
+            }
             UpdateEvent::Resync { dropped_updates, .. } => {
                 self.dropped += dropped_updates;
                 self.resyncs += 1;
@@ -128,6 +140,8 @@ impl Twin {
             UpdateEvent::ImminentStart(start) => {
                 self.leases.insert(start.estimate.estimate.network, start.estimate.lease.unwrap().0);
                 self.starts += 1;
+                self.started.push(start.estimate.estimate.network);
+                self.held.insert(start.estimate.estimate.network, start.estimate.estimate);
             }
             UpdateEvent::ServiceSize(size) => self.sizes.push((size.service, size.quantile.0)),
             UpdateEvent::Renewal { .. } => {}

@@ -1,7 +1,5 @@
 //! Any order of events and reads.
 
-use std::num::NonZeroUsize;
-
 use proptest::prelude::*;
 
 use super::*;
@@ -12,6 +10,19 @@ enum Step {
     Withdraw(u8),
     Settle,
     Read(u8),
+    Start(u8),
+    Talk(u8),
+    Pass(u8),
+}
+
+/// What happens where hosts are told of networks that they talk with.
+fn step_or_talk() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => step(),
+        2 => (0u8..6).prop_map(Step::Start),
+        1 => (0u8..6).prop_map(Step::Talk),
+        1 => (1u8..100).prop_map(Step::Pass),
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -23,34 +34,61 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// Takes the steps with a subscriber; what it holds in the end, what is published, and what it talks with.
+fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimate>, Vec<Estimate>, Vec<Network>) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (published, clock) = publisher(config);
+        let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+        let holder = published.subscribers()[0].holder;
+        let mut twin = Twin::default();
+        for step in steps {
+            match step {
+                Step::Tell(n, share) => told(&published, [Event::Estimate(estimate(n, share, 1_000_000))]),
+                Step::Withdraw(n) => {
+                    told(&published, [Event::Withdrawn { network: network(n), reason: Withdrawal::Expired }]);
+                }
+                Step::Settle => settle().await,
+                Step::Read(times) => {
+                    for _ in 0..times {
+                        twin.take(subscription.next().await.unwrap());
+                    }
+                }
+                Step::Start(n) => drop(published.push_start(start(HOST, n))),
+                Step::Talk(n) => published.talked(HOST.into(), network(n)),
+                Step::Pass(s) => drop(clock.0.fetch_add(u64::from(s) * 1_000_000_000, Ordering::Relaxed)),
+            }
+        }
+        settle().await;
+        twin.read(&mut subscription).await;
+        let published_now = published.page(None, 100).iter().filter_map(|view| view.estimate.clone()).collect();
+        (twin.held.into_values().collect(), published_now, published.told_page(holder, None, 100))
+    })
+}
+
 proptest! {
     #[test]
     fn whatever_happens_a_reader_ends_with_what_is_published(steps in prop::collection::vec(step(), 1..80)) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(async {
-            let two = NonZeroUsize::new(2).unwrap();
-            let (published, _) = publisher(PublisherConfig { backlog_batches: two, ..PublisherConfig::default() });
-            let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
-            let mut twin = Twin::default();
-            for step in steps {
-                match step {
-                    Step::Tell(n, share) => told(&published, [Event::Estimate(estimate(n, share, 0))]),
-                    Step::Withdraw(n) => {
-                        told(&published, [Event::Withdrawn { network: network(n), reason: Withdrawal::Expired }]);
-                    }
-                    Step::Settle => settle().await,
-                    Step::Read(times) => {
-                        for _ in 0..times {
-                            twin.take(subscription.next().await.unwrap());
-                        }
-                    }
-                }
-            }
-            settle().await;
-            twin.read(&mut subscription).await;
-            let held: Vec<_> = twin.held.values().cloned().collect();
-            let published: Vec<_> = published.page(None, 100).iter().filter_map(|view| view.estimate.clone()).collect();
-            assert_eq!(held, published);
-        });
+        let two = NonZeroUsize::new(2).unwrap();
+        let config = PublisherConfig { backlog_batches: two, ..PublisherConfig::default() };
+        let (held, published, _) = held_and_published(steps, config);
+        prop_assert_eq!(held, published);
+    }
+
+    #[test]
+    fn whatever_happens_a_reader_ends_with_what_is_published_of_its_networks(
+        steps in prop::collection::vec(step_or_talk(), 1..80),
+        places in 1usize..6,
+    ) {
+        let config = PublisherConfig {
+            to_hosts: ToHosts::Talking,
+            talked_networks: NonZeroUsize::new(places).unwrap(),
+            backlog_batches: NonZeroUsize::new(2).unwrap(),
+            waiting_starts: NonZeroUsize::new(2).unwrap(),
+            ..PublisherConfig::default()
+        };
+        let (held, mut published, talked) = held_and_published(steps, config);
+        published.retain(|estimate| talked.contains(&estimate.network));
+        prop_assert_eq!(held, published);
     }
 }

@@ -1,0 +1,230 @@
+//! Telling hosts of the networks that they talk with, and of no others.
+//!
+//! A host's list ([`super::talks`]) is filled by starts that the engine announces and by what the host reports. A change is
+//! marked for those alone whose list has its network: each looks at what holds when it reads, so a mark says nothing but
+//! "look at this network", may come twice, and whatever happens between is not lost.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use spand_core::window::view::NoEstimate;
+use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
+use spand_proto::push::WithdrawalReason;
+
+use super::change::Change;
+use super::config::{BATCH_CHANGES, ToHosts};
+use super::{Published, Shared};
+
+/// Networks that lapse at one look, all hosts together: 40,960 a second, each under a millisecond of the lock.
+const LAPSES: usize = 4_096;
+
+/// What there is to tell a host of a network.
+#[derive(Debug)]
+pub(super) enum News {
+    Estimate(Arc<Estimate>),
+    Withdrawn(WithdrawalReason),
+}
+
+impl Shared {
+    /// Whether hosts are told only of networks that they talk with.
+    pub(super) fn is_talking(&self) -> bool {
+        self.config.to_hosts == ToHosts::Talking
+    }
+
+    /// A host's number, where it is told only of networks that it talks with.
+    pub(super) fn talker(&self, holder: u64) -> Option<u64> {
+        self.is_talking().then_some(holder)
+    }
+}
+
+impl Published {
+    /// The estimate of a network with which hosts, by their numbers, are about to talk.
+    pub(super) fn estimate_for(&self, holders: &[u64], network: Network) -> Option<Arc<Estimate>> {
+        let estimate = self.estimate(network);
+        if !self.shared.is_talking() {
+            return estimate;
+        }
+        self.note_talk(holders, network, estimate.is_some());
+        if estimate.is_some() {
+            return estimate;
+        }
+        // It may have come before these hosts were known to want it: then nobody else tells them.
+        let late = self.estimate(network)?;
+        self.note_talk(holders, network, true);
+        Some(late)
+    }
+
+    /// A host says itself that it talked with an address of a network.
+    pub(crate) fn talked(&self, host: IpAddr, network: Network) {
+        if !self.shared.is_talking() {
+            return;
+        }
+        let holders = self.shared.subscribers.lock().holders(host);
+        let new = self.note_talk(&holders, network, false);
+        self.mark_now(new.into_iter().map(|holder| (holder, network)));
+    }
+
+    /// Notes a talk of hosts, has them told of what had to go, and gives those for whom the network is new.
+    fn note_talk(&self, holders: &[u64], network: Network, told: bool) -> Vec<u64> {
+        let now = self.now();
+        let (mut new, mut gone) = (Vec::new(), Vec::new());
+        let mut talks = self.shared.talks.lock();
+        for holder in holders {
+            let noted = talks.note(*holder, network, told, now);
+            new.extend(noted.new.then_some(*holder));
+            if let Some((displaced, held)) = noted.displaced {
+                self.measures().talks_displaced.inc();
+                gone.extend(held.then_some((*holder, displaced)));
+            }
+        }
+        drop(talks);
+        self.mark(gone);
+        new
+    }
+
+    /// Tells gathered changes to subscribers until the gateway stops.
+    pub(super) async fn tell_changes(&self) {
+        let gather = &self.shared.gather;
+        while let Some((changes, replaced)) = gather.gathered(self.shared.config.gather).await {
+            if replaced {
+                gather.tell_replaced();
+            }
+            for batch in changes.chunks(BATCH_CHANGES) {
+                if self.shared.is_talking() {
+                    gather.tell(&self.mark_changes(batch));
+                    // Others may run: a batch may concern every subscriber.
+                    tokio::task::yield_now().await;
+                } else {
+                    gather.tell(batch);
+                }
+            }
+        }
+    }
+
+    /// Marks changed networks for the hosts that talk with them; gives the changes that concern others.
+    fn mark_changes(&self, changes: &[Change]) -> Vec<Change> {
+        let mut marks = Vec::new();
+        let mut others = Vec::new();
+        let talks = self.shared.talks.lock();
+        for change in changes {
+            let network = match change {
+                Change::Estimate(estimate) => estimate.network,
+                Change::Withdrawn(network, _) => *network,
+                Change::Service(_) => {
+                    others.push(change.clone());
+                    continue;
+                }
+            };
+            marks.extend(talks.hosts_of(network).iter().map(|host| (*host, network)));
+        }
+        drop(talks);
+        self.mark(marks);
+        others
+    }
+
+    /// Has holders look at networks with their next turns.
+    fn mark(&self, marks: Vec<(u64, Network)>) {
+        if marks.is_empty() {
+            return;
+        }
+        let limit = self.shared.config.marks();
+        let subscribers = self.shared.subscribers.lock();
+        let overflowed = marks.into_iter().map(|(holder, network)| subscribers.mark(holder, network, limit)).sum();
+        drop(subscribers);
+        self.measures().marks_overflowed.inc_by(overflowed);
+    }
+
+    /// Has holders look at networks now: others wait for it.
+    pub(super) fn mark_now(&self, marks: impl IntoIterator<Item = (u64, Network)>) {
+        let limit = self.shared.config.marks();
+        let subscribers = self.shared.subscribers.lock();
+        let marks = marks.into_iter().map(|(holder, network)| subscribers.mark_now(holder, network, limit));
+        let overflowed = marks.sum();
+        drop(subscribers);
+        self.measures().marks_overflowed.inc_by(overflowed);
+    }
+
+    /// Without those of whose network the host is not told any more: its end was told, and the lease with it.
+    pub(super) fn those_who_talk(&self, mut leases: Vec<(u64, Network)>) -> Vec<(u64, Network)> {
+        if self.shared.is_talking() {
+            let talks = self.shared.talks.lock();
+            leases.retain(|(holder, network)| talks.talks(*holder, *network));
+        }
+        leases
+    }
+
+    /// Lets networks lapse with which hosts did not talk within the window.
+    pub(super) fn lapse_talks(&self) {
+        if !self.shared.is_talking() {
+            return;
+        }
+        let lapsed = self.shared.talks.lock().lapse(self.now(), LAPSES);
+        self.measures().talks_lapsed.inc_by(lapsed.all as u64);
+        self.mark(lapsed.held);
+    }
+
+    /// Forgets with whom hosts talked that are gone for longer than their advice lives.
+    pub(super) fn forget_talkers(&self) {
+        if self.shared.is_talking() {
+            let mut leases = self.shared.leases.lock();
+            let holders: BTreeSet<u64> = leases.holders(self.now()).collect();
+            self.shared.talks.lock().keep(&holders);
+        }
+    }
+
+    /// What a host is to be told of a network that was marked for it; `None` where that is nothing.
+    pub(super) fn news(&self, holder: u64, network: Network) -> Option<News> {
+        let estimate = self.estimate(network);
+        let Some(talker) = self.shared.talker(holder) else { return estimate.map(News::Estimate) };
+        let mut talks = self.shared.talks.lock();
+        if !talks.talks(talker, network) {
+            return Some(News::Withdrawn(WithdrawalReason::Quiet));
+        }
+        let Some(estimate) = estimate else {
+            drop(talks);
+            return Some(News::Withdrawn(self.why_not(network)));
+        };
+        talks.tell(talker, network);
+        Some(News::Estimate(estimate))
+    }
+
+    fn why_not(&self, network: Network) -> WithdrawalReason {
+        let Some(view) = self.network(network) else { return WithdrawalReason::Evicted };
+        match view.why_not {
+            None | Some(NoEstimate::Expired) => WithdrawalReason::Expired,
+            Some(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections) => WithdrawalReason::TooFew,
+            Some(NoEstimate::Retreat) => WithdrawalReason::Retreat,
+        }
+    }
+
+    /// How many networks a host is told of, at most.
+    pub(super) fn told_count(&self, holder: u64) -> usize {
+        let talker = self.shared.talker(holder);
+        talker.map_or_else(|| self.estimate_count(), |talker| self.shared.talks.lock().len(talker))
+    }
+
+    /// Up to `limit` networks that a host may be told of in order, from the first one after `after` on.
+    pub(super) fn told_page(&self, holder: u64, after: Option<Network>, limit: usize) -> Vec<Network> {
+        match self.shared.talker(holder) {
+            Some(talker) => self.shared.talks.lock().page(talker, after, limit),
+            None => self.page(after, limit).iter().map(|view| view.network).collect(),
+        }
+    }
+
+    /// How many networks subscribers are told of, each counted once for each subscriber.
+    pub fn told_pairs(&self) -> usize {
+        if self.shared.is_talking() {
+            self.shared.talks.lock().pairs()
+        } else {
+            self.subscriber_count().saturating_mul(self.estimate_count())
+        }
+    }
+
+    /// The numbers of the hosts that hold a network's estimate, as [`super::SubscriberView::holder`] has them; `None` where
+    /// that is all that are subscribed.
+    pub fn told(&self, network: Network) -> Option<BTreeSet<u64>> {
+        self.shared.is_talking().then(|| self.shared.talks.lock().told(network).collect())
+    }
+}
