@@ -77,11 +77,20 @@ const OF_THIS_ARCHITECTURE: &[c_long] =
 const OF_THIS_ARCHITECTURE: &[c_long] = &[];
 /// Programs and tables in the kernel.
 const KERNEL_PROGRAMS: &[c_long] = &[libc::SYS_bpf, libc::SYS_perf_event_open];
+/// Being connected to. Landlock looks where a port is taken, and the kernel gives one to whoever listens without.
+const LISTEN: [c_long; 1] = [libc::SYS_listen];
 /// Other programs.
 #[cfg(target_arch = "x86_64")]
 const START: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat, libc::SYS_fork, libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const START: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
+
+/// Families of sockets that either program has: of its own machine, of the internet, of the kernel, of packets, and PF_RING's.
+const FAMILIES: &[libc::c_int] = &[libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK, libc::AF_PACKET, 27];
+/// Connections of the internet to which Landlock's rule for TCP ports does not hold.
+const OTHER_STREAMS: &[libc::c_int] = &[libc::IPPROTO_MPTCP, libc::IPPROTO_SCTP];
+/// Calls that send, with the place of their flags: with `MSG_FASTOPEN` they connect, past Landlock.
+const SENDING: &[(c_long, u8)] = &[(libc::SYS_sendto, 3), (libc::SYS_sendmsg, 2), (libc::SYS_sendmmsg, 3)];
 
 /// With this bit x86-64 knows every call a second time, by the numbers of its 32-bit pointers.
 #[cfg(target_arch = "x86_64")]
@@ -99,21 +108,26 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWCGROUP
 
 /// Forbids them to every thread of this process, for ever.
 pub(crate) fn forbid(plan: &Plan) -> Result<(), String> {
-    let words = |error: seccompiler::Error| match error {
-        seccompiler::Error::Seccomp(why) => format!("seccomp is not there, or the service may not use it ({why})"),
-        other => other.to_string(),
-    };
-    let compile = |rules, answer: i32| -> Result<BpfProgram, BackendError> {
+    // The flags of clone3(2) lie in memory, where no filter looks. To a kernel without it every library has an answer.
+    apply(always([libc::SYS_clone3]), libc::ENOSYS)?;
+    apply(rules(plan).map_err(|error| error.to_string())?, libc::EPERM)
+}
+
+/// Forbids every thread of this process to have others connect to it by a socket where they cannot yet.
+pub(crate) fn forbid_listening() -> Result<(), String> {
+    apply(always(LISTEN), libc::EPERM)
+}
+
+fn apply(rules: Rules, answer: i32) -> Result<(), String> {
+    let compile = || -> Result<BpfProgram, BackendError> {
         let answer = SeccompAction::Errno(answer.cast_unsigned());
+        let rules = with_second_numbers(rules);
         SeccompFilter::new(rules, SeccompAction::Allow, answer, std::env::consts::ARCH.try_into()?)?.try_into()
     };
-    // The flags of clone3(2) lie in memory, where no filter looks. To a kernel without it every library has an answer.
-    let absent = compile(with_second_numbers([(libc::SYS_clone3, Vec::new())].into()), libc::ENOSYS);
-    let forbidden = rules(plan).and_then(|rules| compile(rules, libc::EPERM));
-    for filter in [absent, forbidden] {
-        apply_filter_all_threads(&filter.map_err(|error| error.to_string())?).map_err(words)?;
-    }
-    Ok(())
+    apply_filter_all_threads(&compile().map_err(|error| error.to_string())?).map_err(|error| match error {
+        seccompiler::Error::Seccomp(why) => format!("seccomp is not there, or the service may not use it ({why})"),
+        other => other.to_string(),
+    })
 }
 
 /// Calls with the conditions under which they are forbidden: none is always.
@@ -127,23 +141,52 @@ fn rules(plan: &Plan) -> Result<Rules, BackendError> {
     if !plan.starts() {
         forbidden.extend(START);
     }
-    let mut rules: Rules = forbidden.into_iter().map(|call| (call, Vec::new())).collect();
+    if !plan.listens {
+        forbidden.extend(LISTEN);
+    }
+    let mut rules = always(forbidden);
     // A thread is none of the others; a process is only where programs are started, and never in a namespace of its own.
     let clone = if plan.starts() {
         let bits = (0..32).map(|bit| 1 << bit).filter(|bit| NAMESPACES & bit != 0);
-        bits.map(|bit| flags(bit, bit)).collect::<Result<Vec<_>, _>>()?
+        bits.map(|bit| rule([has(0, bit, bit)])).collect::<Result<Vec<_>, _>>()?
     } else {
-        vec![flags(libc::CLONE_THREAD, 0)?]
+        vec![rule([has(0, libc::CLONE_THREAD, 0)])?]
     };
     rules.insert(libc::SYS_clone, clone);
-    Ok(with_second_numbers(rules))
+    let equal = |place, value| condition(place, SeccompCmpOp::Eq, value);
+    let mut sockets =
+        OTHER_STREAMS.iter().map(|protocol| rule([equal(2, *protocol)])).collect::<Result<Vec<_>, _>>()?;
+    sockets.push(rule(FAMILIES.iter().map(|family| condition(0, SeccompCmpOp::Ne, *family)))?);
+    rules.insert(libc::SYS_socket, sockets);
+    for (call, place) in SENDING {
+        rules.insert(*call, vec![rule([has(*place, libc::MSG_FASTOPEN, libc::MSG_FASTOPEN)])?]);
+    }
+    Ok(rules)
 }
 
-/// Of `clone`: that these flags have this value.
-fn flags(mask: libc::c_int, value: libc::c_int) -> Result<SeccompRule, BackendError> {
-    let wide = |flags: libc::c_int| u64::from(flags.cast_unsigned());
-    let equal = SeccompCmpOp::MaskedEq(wide(mask));
-    SeccompRule::new(vec![SeccompCondition::new(0, SeccompCmpArgLen::Dword, equal, wide(value))?])
+fn always(calls: impl IntoIterator<Item = c_long>) -> Rules {
+    calls.into_iter().map(|call| (call, Vec::new())).collect()
+}
+
+/// All of the conditions.
+fn rule(
+    conditions: impl IntoIterator<Item = Result<SeccompCondition, BackendError>>,
+) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
+}
+
+/// Of the argument at a place.
+fn condition(place: u8, how: SeccompCmpOp, value: libc::c_int) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(place, SeccompCmpArgLen::Dword, how, wide(value))
+}
+
+/// That these flags at a place have this value.
+fn has(place: u8, mask: libc::c_int, value: libc::c_int) -> Result<SeccompCondition, BackendError> {
+    condition(place, SeccompCmpOp::MaskedEq(wide(mask)), value)
+}
+
+fn wide(value: libc::c_int) -> u64 {
+    value.cast_unsigned().into()
 }
 
 fn with_second_numbers(mut rules: Rules) -> Rules {
@@ -175,6 +218,6 @@ mod tests {
     #[cfg(target_arch = "x86_64")]
     #[test]
     fn the_second_numbers_are_forbidden_too() {
-        assert!(rules(&Plan::default()).unwrap().contains_key(&(libc::SYS_execve | 0x4000_0000)));
+        assert!(with_second_numbers(rules(&Plan::default()).unwrap()).contains_key(&(libc::SYS_execve | 0x4000_0000)));
     }
 }

@@ -41,7 +41,7 @@ pub enum Part {
     NoNewPrivileges,
     /// Files and folders (Landlock, Linux 5.13).
     Files,
-    /// TCP ports (Landlock, Linux 6.7).
+    /// TCP ports (Landlock, Linux 6.7, and seccomp for what Landlock does not look at).
     Tcp,
     /// Signals and abstract sockets of others (Landlock, Linux 6.12).
     Signals,
@@ -115,6 +115,17 @@ impl Confined {
         if let Err(why) = capabilities::drop_all() {
             self.given_up[Part::Capabilities as usize] = false;
             self.lacks.push(format!("{}: {why}", Part::Capabilities.name()));
+        }
+    }
+
+    /// Gives up listening, for a plan that [`listens`](Plan::listens) and now does: in every thread.
+    pub fn listen_no_more(&mut self) {
+        if !self.has(Part::SystemCalls) {
+            return;
+        }
+        if let Err(why) = calls::forbid_listening() {
+            self.given_up[Part::Tcp as usize] = false;
+            self.lacks.push(format!("{}: {why}", Part::Tcp.name()));
         }
     }
 

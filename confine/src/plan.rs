@@ -19,6 +19,9 @@ pub struct Plan {
     pub start: Vec<PathBuf>,
     /// TCP ports that it connects to. It listens on none but those that are open already.
     pub connect: Vec<u16>,
+    /// Whether it goes on to make sockets that others connect to, until [`Confined::listen_no_more`](crate::Confined). It could
+    /// have a TCP port that the kernel chooses until then.
+    pub listens: bool,
     /// Whether it changes programs and tables in the kernel (bpf(2)).
     pub kernel_programs: bool,
 }

@@ -18,7 +18,7 @@ use spand_tests::product::standing_in::{link_programs, stand_in};
 use spand_tests::product::{Mode, Way};
 
 fn main() -> ExitCode {
-    stand_in(&[]).unwrap_or_else(|| match test() {
+    stand_in().unwrap_or_else(|| match test() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -33,7 +33,7 @@ fn test() -> Result<()> {
         return Ok(());
     }
     let folder = tempfile::tempdir()?;
-    link_programs(folder.path(), &[])?;
+    link_programs(folder.path())?;
     let programs = Programs {
         gateway: folder.path().join("spand-gateway"),
         agent: folder.path().join("spand-agent"),

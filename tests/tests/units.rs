@@ -19,7 +19,7 @@ use spand_tests::product::standing_in::{link_programs, stand_in};
 const UNITS: [(&str, u32); 2] = [("spand-gateway", 25), ("spand-agent", 40)];
 
 fn main() -> ExitCode {
-    stand_in(&[]).unwrap_or_else(|| match exposure().and_then(|()| privileges()) {
+    stand_in().unwrap_or_else(|| match exposure().and_then(|()| privileges()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -65,7 +65,7 @@ fn privileges() -> Result<()> {
     }
     let scratch = tempfile::tempdir()?;
     let folder = scratch.path();
-    link_programs(folder, &[])?;
+    link_programs(folder)?;
     let namespace = Namespace::create("units")?;
     // An agent subscribes for the addresses that others reach its host by.
     namespace.ip(&["addr add 198.51.100.1/32 dev lo"])?;

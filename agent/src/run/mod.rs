@@ -92,12 +92,13 @@ async fn serve(config: &Config, confined: Confined) -> Result<(), Failure> {
     }
 }
 
-async fn run_with<A: Applier>(config: &Config, own: Own, applier: A) -> Result<(), Failure> {
+async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::environment)?;
     let mut hangup = signal(SignalKind::hangup()).map_err(Failure::environment)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::environment)?;
     let (ask, mut asked) = mpsc::channel::<Pending>(16);
     let _server = Server::start(&config.control_socket(), ask)?;
+    own.confined.listen_no_more();
 
     let host_name = host_name(config)?;
     let (tell, addresses) = watch::channel(addresses::find(config).await?);

@@ -25,6 +25,8 @@ pub(super) fn needs(config: &Config) -> Plan {
         read: paths(&KERNEL),
         write: vec![config.state_dir.clone()],
         write_to: vec!["/dev/null".into()],
+        // The control socket, whose folder belongs to the user that it becomes.
+        listens: true,
         ..Plan::default()
     };
     let tls = &config.tls;

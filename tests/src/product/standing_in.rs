@@ -10,7 +10,6 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::Parser;
-use spand_proto::operator::Failure;
 
 /// The product's programs.
 const PROGRAMS: [&str; 2] = ["spand-gateway", "spand-agent"];
@@ -18,17 +17,14 @@ const PROGRAMS: [&str; 2] = ["spand-gateway", "spand-agent"];
 /// A name and what is tried.
 pub type Case = (&'static str, fn() -> Result<()>);
 
-/// A name and what a test does that was started under it.
-pub type Role = (&'static str, fn() -> Result<(), Failure>);
-
-/// Runs the program under whose name this process was started, or the one of `roles`. None where it is the test itself.
-pub fn stand_in(roles: &[Role]) -> Option<ExitCode> {
+/// Runs the program under whose name this process was started. None where it is the test itself.
+pub fn stand_in() -> Option<ExitCode> {
     let path = std::env::args_os().next()?;
     let name = Path::new(&path).file_name().and_then(OsStr::to_str)?;
     let outcome = match name {
         "spand-gateway" => spand_gateway::cli::run(spand_gateway::cli::Cli::parse()),
         "spand-agent" => spand_agent::cli::run(spand_agent::cli::Cli::parse()),
-        _ => roles.iter().find(|(role, _)| *role == name)?.1(),
+        _ => return None,
     };
     Some(match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -39,13 +35,13 @@ pub fn stand_in(roles: &[Role]) -> Option<ExitCode> {
     })
 }
 
-/// Makes links to this test in `folder`, one for each program and role.
+/// Makes links to this test in `folder`, one for each program.
 ///
 /// # Errors
 /// Where one cannot be made.
-pub fn link_programs(folder: &Path, roles: &[&str]) -> Result<()> {
+pub fn link_programs(folder: &Path) -> Result<()> {
     let own = std::env::current_exe().context("cannot find this program")?;
-    for name in PROGRAMS.iter().chain(roles) {
+    for name in PROGRAMS {
         let link = folder.join(name);
         symlink(&own, &link).with_context(|| format!("cannot make {}", link.display()))?;
     }

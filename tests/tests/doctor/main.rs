@@ -19,7 +19,7 @@ use spand_tests::product::standing_in::{Case, link_programs, run_cases, stand_in
 use tempfile::TempDir;
 
 fn main() -> ExitCode {
-    stand_in(&[]).unwrap_or_else(|| {
+    stand_in().unwrap_or_else(|| {
         let cases = [mirror::CASES, host::CASES, proofs::CASES].concat();
         run_cases("doctor", "the doctors are asked in network namespaces, which need root", cases)
     })
@@ -31,7 +31,7 @@ struct Folder(TempDir);
 impl Folder {
     fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        link_programs(folder.path(), &[])?;
+        link_programs(folder.path())?;
         Ok(Self(folder))
     }
 

@@ -23,7 +23,7 @@ impl Folder {
     pub(super) fn new() -> Result<Self> {
         let folder = tempfile::tempdir()?;
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755))?;
-        link_programs(folder.path(), &["probe"])?;
+        link_programs(folder.path())?;
         Ok(Self(folder))
     }
 
