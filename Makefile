@@ -134,6 +134,10 @@ capture-bench: packages ## Packets a second that each capture backend takes, and
 bpf-cost: packages ## CPU time of the agent's kernel programs per connection and acknowledgement, against a pass-through
 	$(CARGO) run --release -p spand-tests --bin bpf-cost -- $(ARGS)
 
+.PHONY: confine-bench
+confine-bench: packages ## What being confined costs a system call, beside a process that is not
+	$(CARGO) bench -p spand-confine --bench cost
+
 .PHONY: push-bench
 push-bench: packages ## From a SYN to the update at 100 subscribers: the 99th percentile
 	$(CARGO) run --release -p spand-tests --bin push-bench
