@@ -8,6 +8,8 @@ LAB_PACKAGES   := iproute2 openssl protobuf-compiler python3-grpcio
 ALERT_PACKAGES := prometheus
 # What packs, judges and tries Debian packages.
 DEB_PACKAGES   := debhelper debootstrap dpkg-dev fakeroot lintian
+# An engine for images, one that knows newer capabilities, and what makes base images where no registry is at hand.
+DOCKER_PACKAGES := debootstrap docker-compose docker.io podman runc
 # A browser and its driver, for the dashboard's tests alone.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 
@@ -49,6 +51,11 @@ deb: packages ## Debian packages of both programs, judged by lintian, in target/
 deb-test: packages ## Install, upgrade, remove and purge them in a fresh Debian (root, some minutes)
 	@./scripts/packages $(DEB_PACKAGES)
 	./scripts/deb-test $(or $(CARGO_TARGET_DIR),target)/deb
+
+.PHONY: docker-test
+docker-test: packages ## Build both images with what they compile, and run them, alone and by the Compose file (root, half an hour)
+	@./scripts/packages $(DOCKER_PACKAGES)
+	./scripts/docker-test $(or $(CARGO_TARGET_DIR),target)/docker
 
 .PHONY: test
 test: packages ## All tests; those that need root or the corpus say so where they cannot run

@@ -128,6 +128,7 @@ pub(crate) struct Undo {
 
 /// Runs the command that was given.
 pub fn run(cli: Cli) -> Result<(), Failure> {
+    spand_confine::take_up();
     let path = cli.config;
     match cli.command {
         Command::Run => crate::run::run(&Config::load(&path)?),

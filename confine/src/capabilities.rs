@@ -18,6 +18,15 @@ pub(crate) fn bound(plan: &Plan) {
     }
 }
 
+/// Takes up what the process may have: a file of a program that gives capabilities (setcap(8)) may leave it to the program to
+/// put them in force, and then also starts where the bounding set holds fewer.
+pub fn take_up() {
+    let taken = caps::read(None, CapSet::Permitted).and_then(|all| caps::set(None, CapSet::Effective, &all));
+    if let Err(error) = taken {
+        tracing::debug!(%error, "capabilities stay as they are");
+    }
+}
+
 /// Gives up every capability of the calling thread but those of the plan. Programs that it starts get them only where the
 /// plan has such.
 pub(crate) fn keep(plan: &Plan) -> Result<(), String> {
@@ -46,4 +55,21 @@ fn kept(plan: &Plan) -> CapsHashSet {
 #[expect(clippy::needless_pass_by_value, reason = "it stands in map_err")]
 fn words(error: CapsError) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_permitted_is_taken_up() {
+        // Capabilities are a thread's. Without root there are none, and nothing to take up.
+        let thread = std::thread::spawn(|| {
+            caps::clear(None, CapSet::Effective).unwrap();
+            take_up();
+            (caps::read(None, CapSet::Permitted).unwrap(), caps::read(None, CapSet::Effective).unwrap())
+        });
+        let (permitted, in_force) = thread.join().unwrap();
+        assert_eq!(permitted, in_force);
+    }
 }

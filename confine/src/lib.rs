@@ -23,7 +23,7 @@ mod user;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-pub use capabilities::Capability;
+pub use capabilities::{Capability, take_up};
 pub use config::Process;
 pub use plan::Plan;
 pub use user::UserError;

@@ -51,6 +51,7 @@ pub enum Command {
 
 /// Runs the command that was given.
 pub fn run(cli: Cli) -> Result<(), Failure> {
+    spand_confine::take_up();
     match cli.command {
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run { config } => crate::run::run(&runnable(&config)?),
