@@ -117,6 +117,7 @@ bench: packages ## Replay speed and memory on generated traces, beside a bare wa
 	for extreme in one-packet-flows one-flow every-network; do \
 		$(CARGO) bench -p spand-tests --bench replay_speed -- --extreme $$extreme --packets 2000000 --limit 100000 || exit 1; \
 	done
+	$(CARGO) bench -p spand-tests --bench replay_speed -- --extreme established --packets 16000000 --limit 1000000 --runs 1
 
 .PHONY: bench-engines
 bench-engines: packages ## One engine against a bare loop, two against one, and tcptrace, on 10 M packets in memory

@@ -1,7 +1,7 @@
 //! How fast one core replays: a generated trace through the file reader alone, through the decoder, and through the engine.
 //!
 //! `cargo bench -p spand-tests --bench replay_speed -- [--packets N] [--connections N] [--loss P] [--runs N] [--limit N]
-//! [--extreme one-packet-flows|one-flow|every-network] [--file PCAP]`
+//! [--extreme one-packet-flows|one-flow|every-network|established] [--file PCAP]`
 //!
 //! Times are processor time of the one thread that does the work, the best of several runs, so that a busy machine shows
 //! its speed and not its load. The ratio of engine to decoder says what reconstruction costs on top of a bare parse. The
