@@ -24,8 +24,9 @@ ENV CARGO_PROFILE_RELEASE_STRIP=symbols
 RUN cargo build --release --locked --bin spand-gateway --bin spand-agent
 
 FROM debian:bookworm-slim AS base
-# A number that volumes and manifests can name.
-RUN useradd --system --uid 7480 --user-group --no-create-home spand \
+# Numbers of user and group that volumes and manifests can name.
+RUN groupadd --gid 7480 spand \
+ && useradd --system --uid 7480 --gid spand --no-create-home spand \
  && install --directory --owner spand --group spand /etc/spand /var/lib/spand
 VOLUME /var/lib/spand
 
