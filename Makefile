@@ -150,6 +150,10 @@ confine-bench: packages ## What being confined costs a system call, beside a pro
 push-bench: packages ## From a SYN to the update at 100 subscribers: the 99th percentile
 	$(CARGO) run --release -p spand-tests --bin push-bench
 
+.PHONY: scale
+scale: packages ## 1,000 hosts and a million networks against the publisher: ARGS="--to-hosts all --hosts 1000 --networks 5000"
+	$(CARGO) run --release -p spand-tests --bin scale -- $(ARGS)
+
 .PHONY: fuzz-smoke
 fuzz-smoke: packages ## Ten seconds of every fuzz target; says loudly where the nightly toolchain or cargo-fuzz is missing
 	./fuzz/run smoke 10
