@@ -160,6 +160,8 @@ impl Shadow {
         let slow_start = match (self.leaning.best(), &self.bbr) {
             (Flavour::Bbr, Some(bbr)) => bbr.starting(),
             (Flavour::Reno, _) => self.reno.in_slow_start(),
+            // A sender known to run CUBIC leaves slow start where HyStart says so; another one may not, and is doubted first.
+            _ if self.flavour() == Flavour::Cubic => self.cubic.cwnd.in_slow_start(),
             _ => self.cubic.in_slow_start(),
         };
         if slow_start { Phase::SlowStart } else { Phase::CongestionAvoidance }

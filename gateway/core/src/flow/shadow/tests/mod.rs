@@ -147,6 +147,36 @@ fn slow_start_doubles_and_a_loss_in_it_gives_no_sample() {
 }
 
 #[test]
+fn an_end_of_slow_start_that_nothing_bears_out_holds_where_the_host_is_known_to_run_cubic() {
+    let at_loss = |prior: Flavour| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        shadow.presume(at, prior);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
+        // The next flight is answered one by one and finds a queue, so that HyStart ends slow start at its ninth.
+        for n in 1..=40 {
+            let pipe = n * MSS;
+            shadow.on_sent(at, &Sent { new_bytes: 1_000, full_sized: true, pipe, flight: pipe, ..Sent::default() });
+        }
+        for n in 1..=12 {
+            at = at.after(Micros(3_000));
+            delivered += MSS;
+            let pipe = (40 - n) * MSS;
+            let rtt = Some(Micros(130_000));
+            shadow.on_ack(
+                at,
+                &Acked { acked_bytes: MSS, delivered_bytes: delivered, pipe, flight: pipe, rtt, ..Acked::default() },
+            );
+        }
+        shadow
+            .on_loss(at, LossKind::FastRetransmit, 40 * MSS, 40 * MSS)
+            .map(|sample| sample.window.segments(Bytes(MSS)).0)
+    };
+    assert_eq!(at_loss(Flavour::Cubic), Ok(40 + 8 - 1));
+    assert_eq!(at_loss(Flavour::Unknown), Err(Ignored::SlowStartLoss), "it may be Reno");
+    assert_eq!(at_loss(Flavour::Reno), Err(Ignored::SlowStartLoss));
+}
+
+#[test]
 fn a_timeout_gives_no_sample_and_starts_anew() {
     let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
     rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
