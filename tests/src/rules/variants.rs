@@ -60,7 +60,26 @@ pub const ALL: &[Variant] = &[
         what: "values pull up to 0.8 of the share",
         rule: &RobustRule { reach: 0.8, ..ROBUST },
     },
-    Variant { name: "mean", what: "no bound on a value's pull", rule: &RobustRule { reach: f64::MAX, ..ROBUST } },
+    Variant {
+        name: "mean",
+        what: "no bound on a value's pull",
+        rule: &RobustRule { reach: f64::MAX, alone: f64::MAX, ..ROBUST },
+    },
+    Variant {
+        name: "alone 0.1",
+        what: "an address pulls up to 0.1 of the share",
+        rule: &RobustRule { alone: 0.1, ..ROBUST },
+    },
+    Variant {
+        name: "alone 0.35",
+        what: "an address pulls up to 0.35 of the share",
+        rule: &RobustRule { alone: 0.35, ..ROBUST },
+    },
+    Variant {
+        name: "alone 0.5",
+        what: "no bound on an address but on its votes",
+        rule: &RobustRule { alone: 0.5, ..ROBUST },
+    },
     Variant { name: "half 10", what: "ends weigh half beside 10 losses", rule: &RobustRule { half: 10.0, ..ROBUST } },
     Variant { name: "ends whole", what: "ends weigh as much as losses", rule: &RobustRule { half: 1e12, ..ROBUST } },
     Variant { name: "bounds none", what: "lower bounds add nothing", rule: &RobustRule { lift: 0.0, ..ROBUST } },

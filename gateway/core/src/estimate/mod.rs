@@ -15,6 +15,7 @@ mod votes;
 mod tests;
 
 use std::fmt;
+use std::net::IpAddr;
 
 use smallvec::SmallVec;
 use spand_proto::estimate::{Estimate, RuleKind};
@@ -41,8 +42,8 @@ pub trait Rule: fmt::Debug + Send + Sync {
     /// The share `Wc` that the window shows; `None` without samples.
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window>;
 
-    /// The largest window that counts as carried without loss.
-    fn carried(&self, slice: WindowSlice<'_>) -> Option<Window> {
+    /// The largest window that counts as carried without loss, for a sample of the address `of`.
+    fn carried(&self, slice: WindowSlice<'_>, _of: IpAddr) -> Option<Window> {
         slice.contributions.iter().filter_map(|part| part.carried).reduce(|most, carried| larger(Some(most), carried))
     }
 }

@@ -21,16 +21,11 @@ pub(super) struct Newest<'a> {
 /// The newest buckets: those of the last `span`, and as many more as hold `enough` samples together.
 ///
 /// What one address gave beyond as much as all others counts for nothing here: else a single busy one could push
-/// everybody else's out of sight. What is not `of_interest` counts for nothing either, and is for the caller to leave out.
-pub(super) fn newest(
-    slice: WindowSlice<'_>,
-    enough: u32,
-    span: u64,
-    of_interest: impl Fn(&Contribution) -> bool,
-) -> Newest<'_> {
+/// everybody else's out of sight.
+pub(super) fn newest(slice: WindowSlice<'_>, enough: u32, span: u64) -> Newest<'_> {
     let all = slice.contributions;
     let last = all.last().map_or(0, |part| part.bucket);
-    let several = remotes::are_several(all.iter().filter(|part| part.samples > 0 && of_interest(part)));
+    let several = remotes::are_several(all.iter().filter(|part| part.samples > 0));
     let (mut tally, mut from, mut of_oldest) = (Tally::default(), all.len(), 1.0);
     let mut before = 0;
     for bucket in all.chunk_by(|one, next| one.bucket == next.bucket).rev() {
@@ -39,7 +34,7 @@ pub(super) fn newest(
             break;
         }
         from -= bucket.len();
-        for part in bucket.iter().filter(|part| of_interest(part)) {
+        for part in bucket {
             tally.add(part);
         }
         let counted = if several { tally.total - tally.lead() } else { tally.total };

@@ -46,18 +46,18 @@ pub(super) fn average(slice: WindowSlice<'_>) -> Option<Window> {
 /// The lower bound that may raise an estimate: the largest that two addresses attest, so that one host's fast line is not
 /// taken for everybody's. Where the window knows one address only, its own. The common rest attests nothing: it may hold
 /// the same address.
-pub(super) fn lower_bound<'a>(contributions: impl Iterator<Item = &'a Contribution> + Clone) -> Option<Window> {
+pub(super) fn lower_bound(contributions: &[Contribution]) -> Option<Window> {
     attested(contributions, |part| part.largest_bound)
 }
 
 /// The largest value that two addresses attest; where only one is known, its own.
-pub(super) fn attested<'a>(
-    contributions: impl Iterator<Item = &'a Contribution> + Clone,
+pub(super) fn attested(
+    contributions: &[Contribution],
     value: impl Fn(&Contribution) -> Option<Window>,
 ) -> Option<Window> {
     let mut first: Option<(IpAddr, Window)> = None;
     let mut second = None;
-    let named = contributions.clone().filter_map(|part| address(part).zip(value(part)));
+    let named = contributions.iter().filter_map(|part| address(part).zip(value(part)));
     for (address, bound) in named {
         first = match first {
             Some((holder, most)) if holder == address => Some((holder, larger(Some(most), bound))),
@@ -72,7 +72,7 @@ pub(super) fn attested<'a>(
             None => Some((address, bound)),
         };
     }
-    if are_several(contributions) { second } else { first.map(|(_, bound)| bound) }
+    if are_several(contributions.iter()) { second } else { first.map(|(_, bound)| bound) }
 }
 
 /// Whether samples came from more than one address.

@@ -8,7 +8,7 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::units::Window;
 
 use super::recent::Newest;
-use super::votes::{Vote, balance};
+use super::votes::{Reach, Vote, balance};
 use super::{Admitted, Known, ProbeRule, Rule, recent, remotes};
 use crate::flow::sample::{SampleReason, WindowSample};
 use crate::window::bucket::Contribution;
@@ -23,8 +23,8 @@ use crate::window::record::WindowSlice;
 /// 4. A loss shows a peak of the sawtooth, which is what the share is about; the end of a transfer stands anywhere in it,
 ///    and those that lost something on the way give none. The more losses there are, the less ends count.
 /// 5. A lower bound that two addresses attest raises a share below it, by the part [`Self::lift`] of that at most.
-/// 6. What an address says that pulls hardest is left out, and the share is kept near what is said without it
-///    ([`Self::alone`]).
+/// 6. All that one address says pulls at most [`Self::alone`] of what it weighs: who agrees with nobody is not believed
+///    further, one way or the other.
 /// 7. A transfer that started on our advice and lost nothing says nothing against that advice: it counts at least as the
 ///    share in force, and probes upwards as under [`ProbeRule`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,7 +43,7 @@ pub struct RobustRule {
     pub half: f64,
     /// Most that lower bounds add, as part of the share.
     pub lift: f64,
-    /// Most that one address moves the share, where there are five others, as part of the share without it.
+    /// Hardest that one address pulls where there are others, as part of the share.
     pub alone: f64,
     /// Whether an advised end counts at least as the share in force.
     pub holds: bool,
@@ -59,7 +59,7 @@ impl RobustRule {
         reach: 0.5,
         half: 30.0,
         lift: 0.1,
-        alone: 0.09,
+        alone: 0.25,
         holds: true,
     };
 }
@@ -81,37 +81,33 @@ impl Rule for RobustRule {
     }
 
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        let Judged { share, suspects } = self.judge(slice, None)?;
-        // Whoever moves it more is doubted: without the other one it would rest on the doubtful one still more.
-        let without = suspects.into_iter().flatten().filter_map(|one| Some(self.judge(slice, Some(one))?.share));
-        let apart = |without: f64| (share / without).ln().abs();
-        let doubted = without.max_by(|one, other| apart(*one).total_cmp(&apart(*other)));
-        Window::from_bytes(
-            doubted.map_or(share, |without| share.clamp(without * (1.0 - self.alone), without * (1.0 + self.alone))),
-        )
+        let newest = recent::newest(slice, self.enough, self.span);
+        let parts = self.weigh(newest);
+        let end = self.end_weight(&parts);
+        let mut votes = SmallVec::<[Vote; 128]>::new();
+        // After each address, how many votes there are by then.
+        let mut addresses = SmallVec::<[usize; 64]>::new();
+        for address in parts.chunk_by(|one, next| one.remote() == next.remote()) {
+            for part in address {
+                part.vote(end, &mut votes);
+            }
+            addresses.push(votes.len());
+        }
+        let share = balance(&votes, &addresses, Reach { vote: self.reach, source: self.alone })?;
+        let bound = remotes::lower_bound(newest.contributions).map_or(0.0, Window::bytes);
+        Window::from_bytes(share.max(bound.min(share * (1.0 + self.lift))))
     }
 
-    fn carried(&self, slice: WindowSlice<'_>) -> Option<Window> {
-        remotes::attested(slice.contributions.iter(), |part| part.carried)
+    fn carried(&self, slice: WindowSlice<'_>, of: IpAddr) -> Option<Window> {
+        // What a single other address says it carried is not attested by anybody.
+        let own = || slice.contributions.iter().all(|part| part.source.is_some_and(|source| source.remote == of));
+        let attested = remotes::attested(slice.contributions, |part| part.carried);
+        attested.filter(|_| remotes::are_several(slice.contributions.iter()) || own())
     }
 }
 
-/// Addresses besides one from which on that one is doubted.
+/// Addresses besides one from which on that one weighs no more than each of them does on average.
 const WITNESSES: usize = 5;
-/// An address with a smaller part of all weight than this moves too little to be doubted.
-const DOUBTED: f64 = 1.0 / 16.0;
-
-/// An address, or the common rest.
-type Who = Option<IpAddr>;
-
-/// What a window says.
-struct Judged {
-    /// The share in bytes.
-    share: f64,
-    /// Who pulls it down and up hardest, as far as there are others enough to do without one. A common rest that is of one
-    /// address alone would be one.
-    suspects: [Option<Who>; 2],
-}
 
 /// A contribution and the weight of each of its samples.
 struct Part<'a> {
@@ -135,62 +131,18 @@ impl Part<'_> {
         }
     }
 
-    fn remote(&self) -> Who {
+    /// Its address; `None` for the common rest.
+    fn remote(&self) -> Option<IpAddr> {
         self.of.source.map(|source| source.remote)
     }
 }
 
 impl RobustRule {
-    /// What the window says without what `left_out` gave.
-    fn judge(&self, slice: WindowSlice<'_>, left_out: Option<Who>) -> Option<Judged> {
-        let wanted = |of: &Contribution| left_out != Some(of.source.map(|source| source.remote));
-        let newest = recent::newest(slice, self.enough, self.span, wanted);
-        let parts = self.weigh(newest, wanted);
-        let end = self.end_weight(&parts);
-        let mut votes = SmallVec::<[Vote; 128]>::new();
-        // After each address, how many votes there are by then.
-        let mut ends = SmallVec::<[(Who, usize); 64]>::new();
-        for address in parts.chunk_by(|one, next| one.remote() == next.remote()) {
-            for part in address {
-                part.vote(end, &mut votes);
-            }
-            ends.push((address.first()?.remote(), votes.len()));
-        }
-        let share = balance(&votes, self.reach)?;
-        let suspects = if left_out.is_none() { self.suspects(&votes, &ends, share) } else { [None; 2] };
-        let wanted = newest.contributions.iter().filter(|of| wanted(of));
-        let bound = remotes::lower_bound(wanted).map_or(0.0, Window::bytes);
-        Some(Judged { share: share.max(bound.min(share * (1.0 + self.lift))), suspects })
-    }
-
-    /// The addresses that pull a share down and up hardest.
-    fn suspects(&self, votes: &[Vote], ends: &[(Who, usize)], share: f64) -> [Option<Who>; 2] {
-        let all: f64 = votes.iter().map(|vote| vote.weight).sum();
-        let (mut suspects, mut pulls, mut begin) = ([None; 2], [0.0_f64; 2], 0);
-        if ends.iter().filter(|(address, _)| address.is_some()).count() <= WITNESSES {
-            return suspects;
-        }
-        for (address, end) in ends {
-            let own = votes.get(begin..*end).unwrap_or_default();
-            begin = *end;
-            let weight: f64 = own.iter().map(|vote| vote.weight).sum();
-            let pull: f64 =
-                own.iter().map(|vote| vote.weight * (vote.value / share - 1.0).clamp(-self.reach, self.reach)).sum();
-            let [down, up] = &mut pulls;
-            let (most, suspect) = if pull < 0.0 { (down, 0) } else { (up, 1) };
-            if weight > all * DOUBTED && pull.abs() > *most {
-                *most = pull.abs();
-                suspects[suspect] = Some(*address);
-            }
-        }
-        suspects
-    }
-
     /// Contributions with samples, by address and connection, weighed.
-    fn weigh<'a>(&self, newest: Newest<'a>, of_interest: impl Fn(&Contribution) -> bool) -> SmallVec<[Part<'a>; 64]> {
+    fn weigh<'a>(&self, newest: Newest<'a>) -> SmallVec<[Part<'a>; 64]> {
         let oldest = newest.contributions.first().map(|part| part.bucket);
         let wanted = |of: &Contribution| if Some(of.bucket) == oldest { newest.of_oldest } else { 1.0 };
-        let sampled = newest.contributions.iter().filter(|of| of.samples > 0 && of_interest(of));
+        let sampled = newest.contributions.iter().filter(|of| of.samples > 0);
         let mut parts: SmallVec<[Part<'a>; 64]> = sampled.map(|of| Part { of, weight: wanted(of) }).collect();
         parts.sort_unstable_by_key(|part| part.of.source);
         let mut addresses = SmallVec::<[f64; 64]>::new();
@@ -259,9 +211,7 @@ fn cap(addresses: &mut [f64], all: f64, part: f64, connection: f64) -> f64 {
     let Some((heaviest, lighter)) = addresses.split_first() else { return most };
     let named: f64 = addresses.iter().sum();
     let others = lighter.iter().map(|weight| weight.min(most)).sum::<f64>() + (all - named).max(0.0);
-    // One fewer where one is left out.
-    let witnesses = lighter.len().min(WITNESSES);
-    let fair = if witnesses + 1 >= WITNESSES { others / witnesses as f64 } else { others };
+    let fair = if lighter.len() >= WITNESSES { others / WITNESSES as f64 } else { others };
     if others > 0.0 && heaviest.min(most) > fair { fair } else { most }
 }
 

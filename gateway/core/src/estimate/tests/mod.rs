@@ -55,7 +55,7 @@ impl Path {
         let known = Known {
             share: self.estimate().map(|estimate| estimate.share),
             rtt: Some(RTT),
-            carried: self.rule.carried(self.record.slice(self.now, &self.config)),
+            carried: self.rule.carried(self.record.slice(self.now, &self.config), sample.remote),
             raised: self.record.raised,
         };
         let admitted = self.rule.admit(sample, &known);

@@ -213,8 +213,29 @@ fn a_liar_alone_for_a_while_does_not_push_the_others_out_of_sight() {
 fn a_liar_does_not_raise_what_counts_as_carried() {
     let mut path = robust();
     give(&mut path, &[(Loss, 20.0, 1), (Loss, 20.0, 2), (Loss, 20.0, 3), (End, 5_000.0, 66)]);
-    let carried = path.rule.carried(path.record.slice(path.now, &path.config)).unwrap();
+    let carried = path.rule.carried(path.record.slice(path.now, &path.config), [192, 0, 2, 1].into()).unwrap();
     assert_near(carried.segments_f64(MSS), 20.0);
+}
+
+#[test]
+fn what_one_address_says_alone_holds_nobody_else_s_ends_up() {
+    // Who comes first, with connections enough for an estimate, is all that is known of the network.
+    let mut path = robust();
+    give(&mut path, &[(End, 5_000.0, 66); 3]);
+    let (other, own) = (path.sample(End, 20.0, 1), path.sample(End, 20.0, 66));
+    let carried = |of: u8| path.rule.carried(path.record.slice(path.now, &path.config), [192, 0, 2, of].into());
+    assert_eq!(carried(1), None);
+    assert_near(carried(66).unwrap().segments_f64(MSS), 5_000.0);
+    assert!(path.add(&other) <= 21.0 + 1e-9, "a probe's segment at most");
+    assert_near(robust_alone(&own), 5_000.0);
+}
+
+/// What an address alone in its network holds its own end at, after larger ones.
+fn robust_alone(sample: &WindowSample) -> f64 {
+    let mut path = robust();
+    give(&mut path, &[(End, 5_000.0, 66); 3]);
+    path.record.raised = Some(path.now);
+    path.add(sample)
 }
 
 #[test]

@@ -305,7 +305,7 @@ impl Entry {
         Known {
             share: estimate.as_ref().map(|estimate| estimate.share),
             rtt: estimate.and_then(|estimate| estimate.rtt_mean),
-            carried: rule.carried(self.record.slice(sample.at, config)),
+            carried: rule.carried(self.record.slice(sample.at, config), sample.remote),
             raised: self.record.raised,
         }
     }
