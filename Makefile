@@ -19,10 +19,11 @@ CARGO ?= cargo
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
+# The demo and the dashboard are built as the tests are: who tries all three compiles once. The engine is optimised there, too.
 .PHONY: demo
 demo: packages ## Real TCP over a real path: estimates against the kernel's truth, and what a host does with them
-	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin demo
-	./target/release/demo
+	$(CARGO) build --bin spand-gateway --bin spand-agent --bin demo
+	$(or $(CARGO_TARGET_DIR),target)/debug/demo $(ARGS)
 
 # Where `make install` puts things.
 PREFIX ?= /usr
@@ -78,7 +79,7 @@ dashboard-images: packages ## Take the pictures of docs/dashboard.md anew
 
 .PHONY: dashboard
 dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks
-	$(CARGO) run --release -p spand-tests --bin dashboard -- $(ARGS)
+	$(CARGO) run -p spand-tests --bin dashboard -- $(ARGS)
 
 .PHONY: lint
 lint: packages ## Format, clippy and documentation, each without a warning

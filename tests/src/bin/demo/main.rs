@@ -160,7 +160,7 @@ fn run(arguments: &Arguments) -> Result<()> {
         println!("\nAsk the gateway yourself\n");
         product.print_addresses();
     } else {
-        println!("\nTo ask the gateway and the agent yourself: ./target/release/demo --keep\n");
+        println!("\nTo ask the gateway and the agent yourself: make demo ARGS=--keep\n");
     }
     product.check()?;
     if arguments.out.is_some() {
