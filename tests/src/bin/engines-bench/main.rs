@@ -205,7 +205,8 @@ fn tcptrace(trace: &Trace, patience: Duration) -> anyhow::Result<Option<(Timing,
     std::fs::write(file.path(), trace.file())?;
     let begun = (children()?.0, Instant::now());
     let mut command = Command::new("tcptrace");
-    command.args(["-l", "-r"]).arg(file.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    // -n: else it asks for the name of every address, and waits.
+    command.args(["-n", "-l", "-r"]).arg(file.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut running = match command.spawn() {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         spawned => spawned.context("tcptrace cannot be started")?,
