@@ -26,9 +26,9 @@ use spand_core::event::Event;
 use spand_core::wire::Frame;
 use spand_gateway::api::{Api, ApiConfig};
 use spand_gateway::publisher::{Batch, MonotonicClock, PacketClock, Published, PublisherConfig};
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::made_up;
 use spand_proto::network::Network;
-use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_proto::units::{Timestamp, Window};
 use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::update::Event as Told;
 use spand_proto::v1::{SubscribeRequest, Update};
@@ -270,19 +270,9 @@ fn number_of(remote: IpAddr, networks: u32) -> Option<u32> {
 /// Estimates of networks by number; each round is half again as large as, or a third smaller than, the one before.
 fn estimates(networks: impl IntoIterator<Item = u32>, round: u64, now: Timestamp) -> Vec<Event> {
     let share = if round.is_multiple_of(2) { 20_000.0 } else { 30_000.0 };
-    let estimate = |network: u32| Estimate {
-        network: Network::of(Ipv4Addr::from(FIRST_NETWORK + (network << 8)).into()),
-        share: Window::from_bytes(share + f64::from(network)).unwrap_or_default(),
-        mss: Bytes(1_448),
-        rtt_min: Some(Micros(20_000)),
-        rtt_mean: Some(Micros(25_000)),
-        samples: 50,
-        connections: 20,
-        loss_connections: 5,
-        losses: 8,
-        refreshed: now,
-        confidence: Confidence::new(0.9),
-        rule: RuleKind::Probe,
+    let estimate = |number: u32| {
+        let network = Network::of(Ipv4Addr::from(FIRST_NETWORK + (number << 8)).into());
+        made_up::estimate(network, Window::from_bytes(share + f64::from(number)).unwrap_or_default(), now)
     };
     networks.into_iter().map(|network| Event::Estimate(estimate(network))).collect()
 }

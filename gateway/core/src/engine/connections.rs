@@ -1,4 +1,5 @@
-//! The engine's side of connections: the one that a segment belongs to, its beginning and its end.
+//! The engine's side of connections: the one that a segment belongs to, its beginning and its end. What the segment means
+//! there is [`crate::flow::connection`]'s.
 
 use std::net::IpAddr;
 
@@ -15,6 +16,7 @@ use crate::shard::Claim;
 use crate::wire::segment::{Endpoint, Flags, Segment};
 
 impl Engine {
+    /// Gives a segment to its connection. Not in line: it is called from two places, and large.
     #[inline(never)]
     pub(super) fn handle_segment(&mut self, segment: &Segment, input: u32, claim: Claim) {
         let claim = match claim {

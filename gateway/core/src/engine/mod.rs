@@ -122,8 +122,8 @@ impl Engine {
             }
         }
         let clock = if leaps { self.now } else { self.now.max(now) };
-        // Once per tick is as fine as the timers are.
         let turns = (clock.0 >> TURN_BITS) - (self.now.0 >> TURN_BITS);
+        // Once per tick is as fine as the timers are.
         if clock.0 >> TICK_BITS != self.now.0 >> TICK_BITS {
             self.advance(clock);
         }

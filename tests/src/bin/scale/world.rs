@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use rand::{Rng, RngExt};
 use spand_core::event::{Event, StartImminent, Trigger};
 use spand_gateway::publisher::PacketClock;
-use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::made_up;
 use spand_proto::network::Network;
-use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_proto::units::{Micros, Timestamp, Window};
 
 /// A clock that passes as it is told, or by itself.
 #[derive(Clone, Debug)]
@@ -111,20 +111,8 @@ impl World {
                 *round ^= moved;
                 *round
             });
-            Event::Estimate(Estimate {
-                network: Network::of(address(network).into()),
-                share: Window::from_bytes(if high { 30_000.0 } else { 20_000.0 }).unwrap_or_default(),
-                mss: Bytes(1_448),
-                rtt_min: Some(Micros(20_000)),
-                rtt_mean: Some(Micros(25_000)),
-                samples: 50,
-                connections: 20,
-                loss_connections: 5,
-                losses: 8,
-                refreshed: now,
-                confidence: Confidence::new(0.9),
-                rule: RuleKind::Robust,
-            })
+            let share = Window::from_bytes(if high { 30_000.0 } else { 20_000.0 }).unwrap_or_default();
+            Event::Estimate(made_up::estimate(Network::of(address(network).into()), share, now))
         };
         networks.into_iter().map(estimate).collect()
     }
