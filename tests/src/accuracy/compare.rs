@@ -10,9 +10,10 @@ use spand_core::window::view::NoEstimate;
 
 use super::cell::Recording;
 use super::engine::{Moment, Seen, View, replay};
+use super::events::events;
 use super::factors::Cell;
-use super::result::{CellResult, Found, NetworkResult, Worst};
-use super::truth::{FlowTruth, Held, Kind, flows};
+use super::result::{CellResult, Compared, Found, NetworkResult, Worst};
+use super::truth::{FlowTruth, Held, flows};
 use crate::lab::truth::rules::{self, KernelSample, Reason};
 use crate::lab::truth::{CongestionState, FlowId};
 
@@ -22,9 +23,6 @@ const PERIOD_NS: u64 = 100_000_000;
 /// only after a timeout.
 const LOSS_APART_NS: u64 = 300_000_000;
 const END_APART_NS: u64 = 3_000_000_000;
-/// Events are one within this or so many round trips, whichever is longer.
-const EVENT_APART_NS: u64 = 50_000_000;
-const EVENT_APART_ROUNDS: f64 = 0.6;
 /// How much later a tap beside the sender has seen what the sender did.
 const TAP_BEHIND_NS: u64 = 300_000;
 /// Part of the packets that the tap loses in the second replay.
@@ -54,8 +52,8 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
         }
     }
     let kernel = rules::samples(&recording.rows);
-    let same_instants = windows(&mut result, cell, &truth, &kernel, &seen);
-    events(&mut result, &truth, &seen);
+    let same_instants = windows(&mut result, cell, &truth, &kernel, &seen, begin_ns);
+    events(&mut result, &truth, &seen, begin_ns);
     flavours(&mut result, &truth, &moments, &seen);
     for (flow, truth) in &truth {
         of_flow(&mut result, truth, seen.reports.get(flow));
@@ -123,6 +121,23 @@ fn at_moment(
             if let Some(held) = flow.held(at_ns) {
                 result.errors(&format!("held_by_{}", held.name())).add(window, cwnd);
             }
+            result.rows.push(Compared {
+                cell: cell.number,
+                kind: kind.to_owned(),
+                remote: moment.flow.remote.to_string(),
+                at_s: moment.time_ns.saturating_sub(begin_ns) as f64 / 1e9,
+                kernel: cwnd,
+                engine: window,
+                state: state.to_owned(),
+                ssthresh: row.ssthresh,
+                in_flight: row.in_flight(),
+                held: flow.held(at_ns).map_or("", Held::name).to_owned(),
+                limiter: view.map_or("", |view| view.limiter.name()).to_owned(),
+                flavour: view.map_or("", |view| view.flavour.name()).to_owned(),
+                own_flavour: view.map_or("", |view| view.own_flavour.name()).to_owned(),
+                srtt_us: row.srtt_us,
+                engine_srtt_us: view.and_then(|view| view.srtt_us),
+            });
             result.note(Worst {
                 kind: kind.to_owned(),
                 remote: moment.flow.remote.to_string(),
@@ -156,6 +171,7 @@ fn windows(
     truth: &BTreeMap<FlowId, FlowTruth>,
     kernel: &[KernelSample],
     seen: &Seen,
+    begin_ns: u64,
 ) -> Vec<f64> {
     let mut same_instants = Vec::new();
     for (flow, report) in &seen.reports {
@@ -178,6 +194,15 @@ fn windows(
             // BBR's window is no share: its samples are held against the share below.
             if !cell.is("cc", "bbr") {
                 let segments = engine.window.bytes() / f64::from(sample.mss.max(1));
+                result.rows.push(Compared {
+                    cell: cell.number,
+                    kind: format!("sample_{}", engine.reason.name()),
+                    remote: flow.remote.to_string(),
+                    at_s: sample.time_ns.saturating_sub(begin_ns) as f64 / 1e9,
+                    kernel: sample.segments,
+                    engine: segments,
+                    ..Compared::default()
+                });
                 result.errors(&format!("sample_{}", engine.reason.name())).add(segments, sample.segments);
             }
         }
@@ -192,7 +217,17 @@ fn windows(
             result.samples.entry(name(class(sample.reason)).to_owned()).or_default().seen += 1;
             let share = truth.filter(|_| cell.is("cc", "bbr")).and_then(|truth| truth.share(sample.at.0));
             if let Some(share) = share.filter(|_| !sample.reason.is_lower_bound()) {
-                result.errors("share_bbr").add(sample.window.segments_f64(sample.mss), share);
+                let segments = sample.window.segments_f64(sample.mss);
+                result.errors("share_bbr").add(segments, share);
+                result.rows.push(Compared {
+                    cell: cell.number,
+                    kind: "share_bbr".to_owned(),
+                    remote: flow.remote.to_string(),
+                    at_s: sample.at.0.saturating_sub(begin_ns) as f64 / 1e9,
+                    kernel: share,
+                    engine: segments,
+                    ..Compared::default()
+                });
             }
         }
     }
@@ -214,38 +249,6 @@ fn name(reason: Reason) -> &'static str {
         Reason::Loss => "loss",
         Reason::End => "end",
         Reason::LowerBound => "lower bound",
-    }
-}
-
-/// Joins the congestion events by flow and time. The engine counts marks as loss events: it finds a reduction with any event
-/// that is no timeout.
-fn events(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, seen: &Seen) {
-    for (flow, truth) in truth {
-        let mut open: Vec<(u64, Kind)> =
-            seen.events.iter().filter(|(_, of, _)| of == flow).map(|(at_ns, _, kind)| (*at_ns, *kind)).collect();
-        for (at_ns, kind) in truth.events() {
-            let rounds_ns = truth.mean_srtt_us().unwrap_or(0.0) * 1e3 * EVENT_APART_ROUNDS;
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a round trip")]
-            let apart_ns = EVENT_APART_NS.max(rounds_ns as u64);
-            let like = |seen: Kind| (seen == Kind::Timeout) == (kind == Kind::Timeout);
-            let partner = open
-                .iter()
-                .enumerate()
-                .filter(|(_, (_, seen))| like(*seen))
-                .map(|(index, (seen_ns, _))| (seen_ns.abs_diff(at_ns), index))
-                .min()
-                .filter(|(distance_ns, _)| *distance_ns <= apart_ns);
-            let found = result.events.entry(kind.name().to_owned()).or_default();
-            found.truth += 1;
-            if let Some((_, index)) = partner {
-                found.joined += 1;
-                open.swap_remove(index);
-            }
-        }
-        for (_, kind) in open {
-            let name = if kind == Kind::Timeout { "false timeout" } else { "false recovery or reduction" };
-            result.events.entry(name.to_owned()).or_default().seen += 1;
-        }
     }
 }
 

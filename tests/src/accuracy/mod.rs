@@ -2,12 +2,13 @@
 //! the kernel's own account beside the gateway's.
 //!
 //! [`factors`] says what cells differ in and [`plan`] which cells there are; [`cell`] runs one; [`engine`] replays what the
-//! tap recorded and [`compare`] holds it against the truth; [`result`] is what is kept of it and [`report`] makes tables and
+//! tap recorded and [`compare`] holds it against the truth (congestion events: `events`); [`result`] is what is kept of it and [`report`] makes tables and
 //! plots.
 
 pub mod cell;
 pub mod compare;
 pub mod engine;
+mod events;
 pub mod factors;
 pub mod plan;
 pub mod report;

@@ -200,6 +200,44 @@ pub struct CellResult {
     pub network: NetworkResult,
     /// The worst errors.
     pub worst: Vec<Worst>,
+    /// Every single comparison, for looking into them; not kept with the result.
+    #[serde(skip)]
+    pub rows: Vec<Compared>,
+}
+
+/// The kernel's word and the engine's of one flow at one moment: a row of `accuracy --rows`.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Compared {
+    /// Number of the cell.
+    pub cell: u32,
+    /// Which error it is.
+    pub kind: String,
+    /// The receiver.
+    pub remote: String,
+    /// Seconds since the cell's first segment.
+    pub at_s: f64,
+    /// The kernel's window in segments, and the engine's.
+    pub kernel: f64,
+    /// See `kernel`.
+    pub engine: f64,
+    /// The kernel's congestion state.
+    pub state: String,
+    /// The kernel's threshold in segments, and what it has in flight.
+    pub ssthresh: Option<u32>,
+    /// See `ssthresh`.
+    pub in_flight: Option<u32>,
+    /// What held the sender, by the kernel.
+    pub held: String,
+    /// What held it, by the engine.
+    pub limiter: String,
+    /// The engine's word for the congestion control.
+    pub flavour: String,
+    /// The same by the flow's own packets alone.
+    pub own_flavour: String,
+    /// Smoothed round trip in microseconds, the kernel's and the engine's.
+    pub srtt_us: Option<u32>,
+    /// See `srtt_us`.
+    pub engine_srtt_us: Option<u64>,
 }
 
 impl CellResult {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use spand_tests::accuracy::cell::Recording;
 use spand_tests::accuracy::compare::compare;
 use spand_tests::accuracy::factors::Cell;
-use spand_tests::accuracy::result::Health;
+use spand_tests::accuracy::result::{CellResult, Health};
 use spand_tests::lab::truth::Row;
 
 /// What stands beside the two files.
@@ -41,8 +41,8 @@ pub(crate) fn keep(root: &Path, cell: &Cell, recording: &Recording, capture: &Pa
     std::fs::write(folder.join("cell.json"), serde_json::to_vec_pretty(&about)?).context("cannot write cell.json")
 }
 
-/// Compares everything kept under `root` anew, `lanes` cells at a time.
-pub(crate) fn replay_all(root: &Path, out: &Path, lanes: usize) -> Result<()> {
+/// Compares everything kept under `root` anew, `lanes` cells at a time; every comparison goes into a file a cell under `rows`.
+pub(crate) fn replay_all(root: &Path, out: &Path, rows: Option<&Path>, lanes: usize) -> Result<()> {
     let mut folders: Vec<_> = std::fs::read_dir(root)
         .with_context(|| format!("cannot read {}", root.display()))?
         .filter_map(|entry| Some(entry.ok()?.path()))
@@ -53,7 +53,7 @@ pub(crate) fn replay_all(root: &Path, out: &Path, lanes: usize) -> Result<()> {
     std::thread::scope(|scope| {
         let work = || {
             while let Some(folder) = folders.get(next.fetch_add(1, Ordering::Relaxed)) {
-                replay(folder, out)?;
+                replay(folder, out, rows)?;
             }
             Ok(())
         };
@@ -62,7 +62,7 @@ pub(crate) fn replay_all(root: &Path, out: &Path, lanes: usize) -> Result<()> {
     })
 }
 
-fn replay(folder: &Path, out: &Path) -> Result<()> {
+fn replay(folder: &Path, out: &Path, compared: Option<&Path>) -> Result<()> {
     let about: About = serde_json::from_slice(&std::fs::read(folder.join("cell.json"))?)
         .with_context(|| format!("{} is not what was kept", folder.display()))?;
     let file = folder.join("truth.csv.gz");
@@ -74,8 +74,18 @@ fn replay(folder: &Path, out: &Path) -> Result<()> {
     let mut result = compare(&about.cell, &recording, &folder.join("capture.pcap.gz"))?;
     result.seconds = super::lanes::result_of(out, &about.cell).map_or(0.0, |before| before.seconds);
     super::lanes::write_result(out, &about.cell, &result)?;
+    if let Some(folder) = compared {
+        write_rows(folder, &about.cell, &result)?;
+    }
     println!("{}", super::line(&about.cell, &result));
     Ok(())
+}
+
+fn write_rows(folder: &Path, cell: &Cell, result: &CellResult) -> Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let mut csv = csv::Writer::from_writer(create(&folder.join(format!("cell-{:03}.csv", cell.number)))?);
+    result.rows.iter().try_for_each(|row| csv.serialize(row))?;
+    csv.flush().with_context(|| format!("cannot write under {}", folder.display()))
 }
 
 fn create(file: &Path) -> Result<BufWriter<File>> {

@@ -45,6 +45,9 @@ struct Arguments {
     /// Make the results anew from what was kept there, without running anything
     #[arg(long, conflicts_with_all = ["keep", "cell"])]
     replay: Option<PathBuf>,
+    /// With --replay: every single comparison, a CSV file a cell, under this directory
+    #[arg(long, requires = "replay")]
+    rows: Option<PathBuf>,
     /// Where the results page goes
     #[arg(long, default_value = "docs/results/accuracy.md")]
     page: PathBuf,
@@ -73,7 +76,7 @@ fn main() -> Result<()> {
         return Ok(());
     }
     if let Some(kept) = &arguments.replay {
-        keep::replay_all(kept, &out, usize::from(arguments.lanes))?;
+        keep::replay_all(kept, &out, arguments.rows.as_deref(), usize::from(arguments.lanes))?;
     } else if !arguments.report {
         let deadline = Instant::now() + Duration::from_secs(arguments.minutes * 60);
         lanes::run(&lanes::Slice {
