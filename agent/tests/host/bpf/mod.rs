@@ -84,15 +84,22 @@ impl Host {
         (listener.accept().unwrap().0, client)
     }
 
-    /// Replaces the advice by these shares.
+    /// Replaces the advice by these shares, for which a start of just as much follows.
     async fn advise(&mut self, shares: &[(&str, u32)]) {
-        let before = self.counts("networks_added") + self.counts("networks_changed");
         for (network, share) in shares {
             self.stream.send(UpdateEvent::Estimate(estimate(network, *share, 60))).await;
         }
-        let wanted = before + shares.len() as u64;
-        let now = || self.counts("networks_added") + self.counts("networks_changed");
-        eventually(SOON, "the advice is in force", || now() == wanted).await;
+        // Counters will not do: a lifetime that is written again counts as a change, too.
+        let known = |status: &serde_json::Value, (network, share): &(&str, u32)| {
+            let all = status["in_force"].as_array();
+            all.is_some_and(|all| all.iter().any(|one| one["network"] == *network && one["window_segments"] == *share))
+        };
+        let agent = &self.agent;
+        eventually(SOON, "the advice is in force", || {
+            let status = agent.json(&["status", "--json"]);
+            shares.iter().all(|share| known(&status, share))
+        })
+        .await;
     }
 
     /// The next first flight that is reported to have lost while its connection goes on.

@@ -85,18 +85,16 @@ fn the_usual_size_of_the_service_counts_where_none_is_stated_until_it_ends() {
             let (quantile, lifetime) = (Bytes(segments * SEGMENT as u64), Micros::from_secs(lifetime_s));
             UpdateEvent::ServiceSize(ServiceSize { service: host.server, quantile, transfers: 9, lifetime })
         };
-        let (usual, short) = (size(24, 60), size(12, 1));
-        for (event, threshold) in [(usual, 24), (short, 12)] {
-            host.stream.send(event).await;
-            tokio::time::sleep(Duration::from_millis(300)).await;
+        let starts_for = |host: &Host, segments: u64| {
             let (mut server, mut client) = host.accepted();
             transfer(&mut server, &mut client, 5 * SEGMENT);
-            assert_eq!(number(&said_of(&server), "ssthresh"), Some(threshold));
+            number(&said_of(&server), "ssthresh") == Some(segments)
+        };
+        for (usual, lifetime_s) in [(24, 60), (12, 4)] {
+            host.stream.send(size(usual, lifetime_s)).await;
+            eventually(SOON, "the size counts", || starts_for(&host, usual)).await;
         }
-        tokio::time::sleep(Duration::from_millis(2_500)).await;
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_eq!(number(&said_of(&server), "ssthresh"), Some(40), "the size has ended");
+        eventually(SOON, "the size has ended", || starts_for(&host, 40)).await;
     });
 }
 
