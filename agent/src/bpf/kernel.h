@@ -24,7 +24,6 @@ static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static u64 (*const bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
 static u64 (*const bpf_get_socket_cookie)(void *context) = (void *)BPF_FUNC_get_socket_cookie;
-static long (*const bpf_getsockopt)(void *socket, int level, int name, void *value, int length) = (void *)BPF_FUNC_getsockopt;
 static long (*const bpf_setsockopt)(void *socket, int level, int name, void *value, int length) = (void *)BPF_FUNC_setsockopt;
 static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *socket, int flags) =
 	(void *)BPF_FUNC_sock_ops_cb_flags_set;
@@ -35,6 +34,7 @@ static long (*const bpf_store_hdr_opt)(struct bpf_sock_ops *socket, const void *
 static void *(*const bpf_sk_storage_get)(void *map, void *socket, void *value, u64 flags) = (void *)BPF_FUNC_sk_storage_get;
 static struct tcp_sock *(*const bpf_skc_to_tcp_sock)(void *socket) = (void *)BPF_FUNC_skc_to_tcp_sock;
 static void *(*const bpf_ringbuf_reserve)(void *buffer, u64 size, u64 flags) = (void *)BPF_FUNC_ringbuf_reserve;
+static u64 (*const bpf_ringbuf_query)(void *buffer, u64 what) = (void *)BPF_FUNC_ringbuf_query;
 static void (*const bpf_ringbuf_submit)(void *data, u64 flags) = (void *)BPF_FUNC_ringbuf_submit;
 static long (*const bpf_spin_lock)(struct bpf_spin_lock *lock) = (void *)BPF_FUNC_spin_lock;
 static long (*const bpf_spin_unlock)(struct bpf_spin_lock *lock) = (void *)BPF_FUNC_spin_unlock;
@@ -83,8 +83,14 @@ struct inet_sock {
 	struct sock sk;
 } READ_THROUGH;
 
+// As far as sockets' own are read; those of ours are written below.
+struct tcp_congestion_ops___in_use {
+	char name[16];
+} READ_THROUGH;
+
 struct inet_connection_sock {
 	struct inet_sock icsk_inet;
+	const struct tcp_congestion_ops___in_use *icsk_ca_ops;
 	u32 icsk_rto;
 	u8 icsk_ca_state : 5;
 	u8 icsk_ca_setsockopt : 1;

@@ -189,9 +189,14 @@ struct {
 	u64 *value;
 } counts SEC(".maps");
 
+// Waking a reader costs more than all else that is done for a connection. The agent looks a few times a second by itself, and
+// is woken where it would come too late: for a loss, or because this much waits.
+#define EVENTS_BYTES (1 << 20)
+#define EVENTS_TO_WAKE (EVENTS_BYTES / 4)
+
 struct {
 	int (*type)[BPF_MAP_TYPE_RINGBUF];
-	int (*max_entries)[1 << 20];
+	int (*max_entries)[EVENTS_BYTES];
 } events SEC(".maps");
 
 INLINE void count(u32 what)

@@ -1,4 +1,4 @@
-//! What the programs tell, read on a thread of its own that the kernel wakes.
+//! What the programs tell, read on a thread of its own: a few times a second, or when the kernel wakes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,7 +19,7 @@ use super::refusal;
 /// Connections that wait to be taken; those beyond are counted.
 const QUEUE: usize = 16_384;
 
-/// How soon the thread ends after it is told to.
+/// How long what the kernel wakes nobody for may wait, and how soon the thread ends after it is told to.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What became of a connection.
@@ -65,7 +65,8 @@ impl Events {
                     Err(error) => return error!(%error, "cannot read what the kernel programs tell"),
                 };
                 while !stopped.load(Ordering::Relaxed) {
-                    if let Err(error) = ring.poll(PATIENCE)
+                    // What came without waking anybody is not among what a poll takes.
+                    if let Err(error) = ring.poll(PATIENCE).and_then(|()| ring.consume())
                         && error.kind() != libbpf_rs::ErrorKind::Interrupted
                     {
                         return error!(%error, "cannot read what the kernel programs tell");

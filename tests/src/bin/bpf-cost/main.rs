@@ -21,6 +21,7 @@ use spand_agent::apply::{Applier, Basis, Decided, Grounds, Left, Wish, Wishes};
 use spand_agent::config::{Config, Way};
 use spand_proto::start::Mode;
 use spand_proto::units::{Micros, Segments};
+use spand_tests::lab::cgroup::Cgroup;
 use spand_tests::lab::namespace::Namespace;
 
 static PASS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.bpf.o"));
@@ -71,8 +72,9 @@ fn main() -> Result<()> {
 
 fn measure(arguments: &Arguments) -> Result<()> {
     let host = Namespace::create("host")?;
-    // The peer is in another network, so that only one end of a connection is started. Routes name CUBIC for the base, since
-    // a namespace's default may be another.
+    // One end of a connection is the host's: only its sockets are in the cgroup that the programs see. The peer is in another
+    // network. Routes name CUBIC for the base, since a namespace's default may be another.
+    let servers = Cgroup::make("cost")?;
     host.ip(&[
         "link set lo mtu 1500",
         "route replace local 127.0.0.1 dev lo table local src 127.1.0.1",
@@ -80,8 +82,8 @@ fn measure(arguments: &Arguments) -> Result<()> {
     ])?;
     let (mut pass, mut ours) = (Vec::new(), Vec::new());
     for turn in 1..=arguments.turns {
-        pass.push(host.enter(|| pass_through(arguments))?);
-        ours.push(host.enter(|| with_agent(arguments))?);
+        pass.push(host.enter(|| pass_through(arguments, &servers))?);
+        ours.push(host.enter(|| with_agent(arguments, &servers))?);
         eprintln!("turn {turn} of {}", arguments.turns);
     }
     println!("{:<28} {:>12} {:>12} {:>12}", "median of the turns", "pass-through", "agent's", "added");
@@ -105,21 +107,22 @@ fn median(costs: &[Cost], pick: fn(&Cost) -> f64) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-fn pass_through(arguments: &Arguments) -> Result<Cost> {
+fn pass_through(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
     let before = newest();
     let mut object = ObjectBuilder::default().name("pass")?.open_memory(PASS)?.load()?;
     let map = object.maps_mut().find(|map| map.map_type() == MapType::StructOps);
     let link = map.context("the pass-through lacks its congestion control")?.attach_struct_ops()?;
     let ids = loaded_since(before)?;
-    let cost = run(arguments, Some("pass_cubic"), &ids);
+    let cost = run(arguments, servers, Some("pass_cubic"), &ids);
     drop(link);
     cost
 }
 
-fn with_agent(arguments: &Arguments) -> Result<Cost> {
+fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
     let mut config = Config { apply: Way::Bpf, mode: Mode::Paper, ..Config::default() };
     "cost".clone_into(&mut config.bpf.name);
     config.bpf.control_share = 0.0;
+    servers.folder().clone_into(&mut config.bpf.cgroup);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let before = newest();
@@ -140,7 +143,7 @@ fn with_agent(arguments: &Arguments) -> Result<Cost> {
         let wishes = Wishes::from([("127.1.0.0/24".parse()?, wish)]);
         applier.reconcile(&Decided { wishes: &wishes, left: &Left::new(), touched: None }, now).await;
         let ids = loaded_since(before)?;
-        let cost = run(arguments, None, &ids);
+        let cost = run(arguments, servers, None, &ids);
         let started = applier.counts().get("started").copied().unwrap_or(0);
         ensure!(
             started == u64::from(arguments.connections),
@@ -177,10 +180,10 @@ fn runs(ids: &BTreeMap<String, u32>) -> Result<Runs> {
     ids.iter().map(|(name, id)| Ok((name.clone(), read(*id)?))).collect()
 }
 
-/// Sends over so many connections, one after the other.
-fn run(arguments: &Arguments, control: Option<&str>, ids: &BTreeMap<String, u32>) -> Result<Cost> {
+/// Sends over so many connections, one after the other. Accepted sockets belong to the listener's cgroup.
+fn run(arguments: &Arguments, servers: &Cgroup, control: Option<&str>, ids: &BTreeMap<String, u32>) -> Result<Cost> {
     let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT));
-    let listener = TcpListener::bind(address)?;
+    let listener = servers.enter(|| Ok(TcpListener::bind(address)?))?;
     let before = runs(ids)?;
     thread::scope(|scope| -> Result<()> {
         let reader = scope.spawn(|| -> Result<()> {
