@@ -2,13 +2,13 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::{Mark, Scoreboard};
+use super::{Arrived, Mark, Scoreboard};
 
 /// Segments that must be SACKed above one before it counts as lost (RFC 6675 section 2, `DupThresh`).
 const DUP_THRESH: usize = 3;
 
 impl Scoreboard {
-    /// Takes a SACK block; returns the bytes not SACKed before.
+    /// Takes a SACK block; returns the bytes not SACKed before, and adds to `arrived` those of them that were sent once.
     /// `at` is the acknowledgement's time.
     pub(crate) fn sack(
         &mut self,
@@ -16,6 +16,7 @@ impl Scoreboard {
         at: Timestamp,
         min_rtt: Option<Micros>,
         limit: usize,
+        arrived: &mut Option<Arrived>,
     ) -> u64 {
         let (left, right) = (left.max(self.una), right.min(self.nxt));
         let Some(left) = self.news_of(left, right) else { return 0 };
@@ -35,6 +36,9 @@ impl Scoreboard {
             if segment.start >= left && segment.end <= right {
                 let before = *segment;
                 self.rack.arrived(&before, at, sacked_to, min_rtt);
+                if before.is_timed_by_sender() {
+                    *arrived = Some(Arrived::also(*arrived, before.sent_at));
+                }
                 segment.marks.set(Mark::Sacked);
                 segment.marks.clear(Mark::Lost);
                 segment.marks.clear(Mark::Retransmitted);

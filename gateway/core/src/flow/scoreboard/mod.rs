@@ -61,13 +61,30 @@ pub(crate) struct CumulativeAck {
     pub(crate) sacked_before: u64,
     /// Time since the segment that ends exactly there was sent, where that is a valid sample.
     pub(crate) rtt: Option<Micros>,
-    /// Time since the lowest segment acknowledged was sent, where nothing of it all was sent again or SACKed before: what a
-    /// sender smooths, so with the wait for a delayed acknowledgement (`tcp_clean_rtx_queue`).
-    pub(crate) oldest_rtt: Option<Micros>,
+    /// Of what was sent once and not SACKed before, where nothing else was acknowledged with it that was sent again.
+    pub(crate) arrived: Option<Arrived>,
+    /// The last transmission of the lowest segment, where one of those acknowledged was sent again: an echo of its timestamp
+    /// times that.
+    pub(crate) repeated: Option<Stamp>,
     /// The segment that ends there was sent more than once (Karn's rule).
     pub(crate) ambiguous: bool,
     /// The times do not make a round trip ([`round_trip`]).
     pub(crate) mistimed: bool,
+}
+
+/// When segments were sent that an acknowledgement says for the first time have arrived, in order of sequence.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Arrived {
+    /// The first of them.
+    pub(crate) first: Timestamp,
+    /// The last.
+    pub(crate) last: Timestamp,
+}
+
+impl Arrived {
+    fn also(arrived: Option<Self>, sent_at: Timestamp) -> Self {
+        Self { first: arrived.map_or(sent_at, |arrived| arrived.first), last: sent_at }
+    }
 }
 
 /// How a segment met the scoreboard.
@@ -175,6 +192,7 @@ impl Scoreboard {
         let first = self.first_after(start);
         for segment in self.segments.iter_mut().skip(first).take_while(|segment| segment.start < end) {
             segment.marks.set(Mark::Untimed);
+            segment.marks.set(Mark::Timeless);
         }
     }
 
@@ -197,6 +215,7 @@ impl Scoreboard {
             last.end = segment.end;
             last.set_stamp(segment.stamp());
             last.marks.set(Mark::Untimed);
+            last.marks.set(Mark::Timeless);
             if last.marks.has(Mark::Lost) {
                 self.lost += added;
             }
@@ -278,18 +297,22 @@ impl Scoreboard {
         let mut outcome = CumulativeAck { advanced: ack - self.una, ..CumulativeAck::default() };
         self.una = ack;
         self.nxt = self.nxt.max(ack);
-        let oldest = self.segments.front().map(|segment| segment.sent_at);
-        let mut sent_once = true;
+        let head = self.segments.front().map(Outstanding::stamp);
+        let (mut arrived, mut sent_once) = (None, true);
         while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end <= ack) {
             self.segments.pop_front();
             if segment.is_plain() {
+                arrived = Some(Arrived::also(arrived, segment.sent_at));
                 self.rack.arrived(&segment, at, self.sacked_to, min_rtt);
             } else {
                 self.forget(&segment);
-                sent_once &= segment.transmissions == 1;
+                sent_once &= segment.transmissions <= 1;
                 if segment.marks.has(Mark::Sacked) {
                     outcome.sacked_before += segment.len();
                 } else {
+                    if segment.is_timed_by_sender() {
+                        arrived = Some(Arrived::also(arrived, segment.sent_at));
+                    }
                     self.rack.arrived(&segment, at, self.sacked_to, min_rtt);
                 }
             }
@@ -304,9 +327,16 @@ impl Scoreboard {
             }
             self.acked_sent = self.acked_sent.max(segment.sent_at);
         }
-        self.acknowledge_part_of_head(ack, &mut outcome);
-        if sent_once && outcome.rtt.is_some() && outcome.sacked_before == 0 {
-            outcome.oldest_rtt = oldest.and_then(|sent| round_trip(sent, at));
+        if let Some(part) = self.acknowledge_part_of_head(ack, &mut outcome) {
+            sent_once &= part.transmissions <= 1;
+            if part.is_timed_by_sender() && !part.marks.has(Mark::Sacked) {
+                arrived = Some(Arrived::also(arrived, part.sent_at));
+            }
+        }
+        if sent_once {
+            outcome.arrived = arrived;
+        } else {
+            outcome.repeated = head;
         }
         if self.segments.is_empty() && self.segments.capacity() > 64 {
             self.segments.shrink_to(32);
@@ -314,8 +344,8 @@ impl Scoreboard {
         outcome
     }
 
-    fn acknowledge_part_of_head(&mut self, ack: u64, outcome: &mut CumulativeAck) {
-        let Some(head) = self.segments.front().copied().filter(|head| head.start < ack) else { return };
+    fn acknowledge_part_of_head(&mut self, ack: u64, outcome: &mut CumulativeAck) -> Option<Outstanding> {
+        let head = self.segments.front().copied().filter(|head| head.start < ack)?;
         self.forget(&head);
         self.acked_sent = self.acked_sent.max(head.sent_at);
         let mut rest = head;
@@ -328,6 +358,7 @@ impl Scoreboard {
         if let Some(front) = self.segments.front_mut() {
             *front = rest;
         }
+        Some(head)
     }
 
     /// Index of the first segment that ends after `position`.

@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn sack(board: &mut Scoreboard, n: u64, at: u64) {
-        board.sack((n * 100, n * 100 + 100), ms(at), MIN_RTT, LIMIT);
+        board.sack((n * 100, n * 100 + 100), ms(at), MIN_RTT, LIMIT, &mut None);
     }
 
     fn judge(board: &mut Scoreboard, at: u64, recovering: bool) {

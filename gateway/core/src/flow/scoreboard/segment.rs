@@ -64,6 +64,9 @@ pub(crate) enum Mark {
     Untimed = 8,
     /// Not a segment but bytes the tap never saw.
     Unseen = 16,
+    /// Its sender would not know a round trip from its arrival either: it probed a closed window, so the answer waited for
+    /// the receiver's application, or it stands for several that the scoreboard had no room for.
+    Timeless = 32,
 }
 
 /// A set of [`Mark`]s.
@@ -115,6 +118,12 @@ impl Outstanding {
     /// Whether it was sent once and nothing else is known of it.
     pub(crate) fn is_plain(&self) -> bool {
         self.marks.0 == 0 && self.transmissions == 1
+    }
+
+    /// Whether its sender times its arrival (`tcp_clean_rtx_queue`, `tcp_sacktag_one`): it was sent once. Unlike
+    /// [`Mark::Untimed`], parts of one segment count, too.
+    pub(crate) fn is_timed_by_sender(&self) -> bool {
+        self.transmissions == 1 && !self.marks.has(Mark::Unseen) && !self.marks.has(Mark::Timeless)
     }
 
     /// Its bytes.

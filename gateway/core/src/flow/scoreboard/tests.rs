@@ -29,9 +29,11 @@ fn an_acknowledgement_of_a_segments_end_times_it() {
     assert_eq!((first.advanced, first.rtt), (100, Some(Micros(50_000))));
     let two = board.acknowledge(300, ms(60), None);
     assert_eq!((two.advanced, two.rtt), (200, Some(Micros(58_000))));
-    assert_eq!(two.oldest_rtt, Some(Micros(59_000)), "its sender times the first of them");
+    assert_eq!(two.arrived, Some(Arrived { first: ms(1), last: ms(2) }), "its sender times the first of them");
     assert_eq!(board.acknowledge(300, ms(70), None).rtt, None, "a duplicate times nothing");
-    assert_eq!(board.acknowledge(350, ms(80), None).rtt, None, "inside a segment");
+    let part = board.acknowledge(350, ms(80), None);
+    assert_eq!(part.rtt, None, "inside a segment");
+    assert_eq!(part.arrived, Some(Arrived { first: ms(3), last: ms(3) }), "its sender times parts");
     assert_eq!(board.acknowledge(400, ms(90), None).rtt, None, "that segment was acknowledged in part");
     assert_eq!(board.acknowledge(500, ms(95), None).rtt, Some(Micros(91_000)));
 }
@@ -42,7 +44,7 @@ fn karns_rule_and_the_one_behind_it() {
     let placed = board.send(0, 100, sent_at(40), LIMIT);
     assert_eq!(placed.repeats, Some(sent_at(0)));
     let ack = board.acknowledge(100, ms(90), None);
-    assert_eq!((ack.rtt, ack.ambiguous), (None, true));
+    assert_eq!((ack.rtt, ack.ambiguous, ack.arrived, ack.repeated), (None, true, None, Some(sent_at(40))));
     let behind = board.acknowledge(500, ms(91), None);
     assert_eq!((behind.rtt, behind.ambiguous), (None, false), "sent before the retransmission it waited for");
     board.send(1_000, 1_100, sent_at(95), LIMIT);
@@ -61,10 +63,10 @@ fn a_needless_retransmission_spoils_what_was_sent_before_it() {
 #[test]
 fn the_pipe_follows_sack_loss_and_retransmission() {
     let mut board = ten_segments();
-    assert_eq!(board.sack((300, 500), ms(90), None, LIMIT), 200);
+    assert_eq!(board.sack((300, 500), ms(90), None, LIMIT, &mut None), 200);
     board.deem_lost();
     assert_eq!((board.pipe(), board.lost), (800, 0), "two SACKed segments prove nothing");
-    assert_eq!(board.sack((300, 600), ms(90), None, LIMIT), 100);
+    assert_eq!(board.sack((300, 600), ms(90), None, LIMIT, &mut None), 100);
     board.deem_lost();
     assert_eq!((board.pipe(), board.lost), (400, 300));
     board.send(0, 100, sent_at(50), LIMIT);
@@ -75,9 +77,25 @@ fn the_pipe_follows_sack_loss_and_retransmission() {
 }
 
 #[test]
+fn a_sack_block_times_what_it_is_the_first_to_report_and_was_sent_once() {
+    let mut board = ten_segments();
+    board.send(300, 400, sent_at(50), LIMIT);
+    let mut arrived = None;
+    board.sack((300, 600), ms(90), None, LIMIT, &mut arrived);
+    assert_eq!(arrived, Some(Arrived { first: ms(4), last: ms(5) }), "not what was sent again");
+    let mut arrived = None;
+    board.sack((300, 800), ms(91), None, LIMIT, &mut arrived);
+    assert_eq!(arrived, Some(Arrived { first: ms(6), last: ms(7) }));
+    board.forbid_timing(800, 900);
+    let mut arrived = None;
+    board.sack((800, 900), ms(92), None, LIMIT, &mut arrived);
+    assert_eq!(arrived, None, "a probe of a closed window");
+}
+
+#[test]
 fn a_timeout_leaves_only_what_is_sent_again() {
     let mut board = ten_segments();
-    board.sack((900, 1_000), ms(90), None, LIMIT);
+    board.sack((900, 1_000), ms(90), None, LIMIT, &mut None);
     board.deem_all_lost();
     assert_eq!(board.pipe(), 0);
     board.send(0, 100, sent_at(300), LIMIT);
@@ -155,7 +173,7 @@ proptest! {
                 Step::Send(start, end) => { board.send(start, end, sent_at(i as u64), limit); }
                 Step::Ack(ack) => { board.acknowledge(ack, ms(i as u64), None); }
                 Step::Sack(left, right) => {
-                    board.sack((left, right), ms(90), None, limit);
+                    board.sack((left, right), ms(90), None, limit, &mut None);
                     let inside = |s: &&Outstanding| s.start >= left && s.end <= right;
                     let held = board.segments.iter().filter(inside).all(|s| s.marks.has(Mark::Sacked));
                     prop_assert!(held || limit < 40, "a block leaves nothing inside it unmarked");

@@ -8,7 +8,8 @@ use crate::counters::Ignored;
 use crate::flow::announced::Announced;
 use crate::flow::findings::Context;
 use crate::flow::recovery::{AckKind, Progress};
-use crate::flow::scoreboard::PathTimes;
+use crate::flow::rtt::round_trip;
+use crate::flow::scoreboard::{Arrived, CumulativeAck, PathTimes};
 use crate::flow::shadow::observation::{Acked, LossKind};
 use crate::wire::segment::{Flags, Segment};
 
@@ -44,7 +45,8 @@ impl Sender {
         self.acknowledged = true;
         self.last_ack = Some(at);
         self.last_active = Some(context.now);
-        let (sacked_bytes, dsack) = self.take_sack(segment, ack, context);
+        let mut sacked = None;
+        let (sacked_bytes, dsack) = self.take_sack(segment, ack, &mut sacked, context);
         let (lost_before, _) = self.board.lost_and_repeated();
         if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
             let path = PathTimes { min_rtt, srtt: self.rtt.smoothed(), recovering: self.recovery.is_active() };
@@ -56,7 +58,8 @@ impl Sender {
         let lost_bytes = lost.saturating_sub(lost_before);
         self.delivered += seen_advance - cumulative.sacked_before.min(seen_advance) + sacked_bytes;
 
-        let rtt = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
+        let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
+        let rtts = senders_rtts(segment, &cumulative, sacked, by_echo);
         if cumulative.ambiguous {
             context.counters.ignore(Ignored::Karn);
         }
@@ -97,11 +100,11 @@ impl Sender {
             ece: segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN),
         };
         self.turn(&progress, pipe_before, at, context);
-        let rtts = [rtt, cumulative.oldest_rtt];
         self.tell_acked(&progress, [seen_advance, lost_bytes], rtts, at, context);
     }
 
-    /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the one to go by.
+    /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the latter where the acknowledgement
+    /// advanced.
     fn take_rtt(
         &mut self,
         segment: &Segment,
@@ -120,7 +123,8 @@ impl Sender {
             }
         }
         // Without an advance an echo repeats an old one's time, or comes from data of the peer's own.
-        let rtt = by_sequence.or(by_timestamp.filter(|_| advanced))?;
+        let by_timestamp = by_timestamp.filter(|_| advanced);
+        let Some(rtt) = by_sequence.or(by_timestamp) else { return by_timestamp };
         self.rtt.add(rtt);
         context.counters.rtt_samples += 1;
         if let Some(followed) = self.followed.as_deref_mut() {
@@ -130,7 +134,7 @@ impl Sender {
             self.handshake_rtt = by_sequence.or(self.handshake_rtt);
             self.tell_segment_size(at);
         }
-        Some(rtt)
+        by_timestamp
     }
 
     /// An acknowledgement of what was never sent: capture loss gives small ones, a forged reset any number.
@@ -152,7 +156,13 @@ impl Sender {
     }
 
     /// Takes SACK blocks: bytes newly held, and whether the first block tells of a duplicate (RFC 2883 section 4).
-    fn take_sack(&mut self, segment: &Segment, ack: u64, context: &mut Context<'_>) -> (u64, bool) {
+    fn take_sack(
+        &mut self,
+        segment: &Segment,
+        ack: u64,
+        arrived: &mut Option<Arrived>,
+        context: &mut Context<'_>,
+    ) -> (u64, bool) {
         let blocks = &segment.options.sack;
         let Some(first) = blocks.first() else { return (0, false) };
         let limit = context.segment_limit(true);
@@ -169,7 +179,7 @@ impl Sender {
             blocks.iter().map(|block| (self.position(block.left), self.position(block.right))).collect();
         upwards.sort_unstable();
         for block in upwards {
-            newly += self.board.sack(block, segment.at, min_rtt, limit);
+            newly += self.board.sack(block, segment.at, min_rtt, limit, arrived);
         }
         self.count_unsplit(context);
         (newly, dsack)
@@ -210,7 +220,7 @@ impl Sender {
         &mut self,
         progress: &Progress,
         [acked_bytes, lost_bytes]: [u64; 2],
-        [rtt, oldest_rtt]: [Option<Micros>; 2],
+        [rtt, smoothed_rtt]: [Option<Micros>; 2],
         at: Timestamp,
         context: &mut Context<'_>,
     ) {
@@ -222,7 +232,7 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.shadow.on_ack(
             at,
-            &Acked { acked_bytes, pipe, flight, rtt, oldest_rtt, delivered_bytes: self.delivered, lost_bytes },
+            &Acked { acked_bytes, pipe, flight, rtt, smoothed_rtt, delivered_bytes: self.delivered, lost_bytes },
         );
         if acked_bytes > 0 && progress.una >= followed.round_end {
             if followed.round_end > 0 {
@@ -235,4 +245,22 @@ impl Sender {
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
         }
     }
+}
+
+/// The round trips that the sender itself takes an acknowledgement for, as Linux does (`tcp_ack_update_rtt`): the newest of
+/// what it says has arrived, which its congestion control goes by, and the one that is smoothed: since the lowest segment
+/// acknowledged was sent, so with the wait for a delayed acknowledgement; else since the lowest SACKed; else by the echo.
+fn senders_rtts(
+    segment: &Segment,
+    cumulative: &CumulativeAck,
+    sacked: Option<Arrived>,
+    by_echo: Option<Micros>,
+) -> [Option<Micros>; 2] {
+    let Some(smoothed) = cumulative.arrived.or(sacked) else {
+        let echo = segment.options.timestamps.map(|timestamps| timestamps.echo);
+        let repeated = cumulative.repeated.filter(|stamp| echo == Some(stamp.ts_value));
+        return [repeated.and_then(|stamp| round_trip(stamp.at, segment.at)).or(by_echo); 2];
+    };
+    let newest = sacked.unwrap_or(smoothed);
+    [newest.last, smoothed.first].map(|sent_at| round_trip(sent_at, segment.at))
 }

@@ -476,3 +476,18 @@ fn a_fin_makes_no_flight_larger_than_the_window() {
     let window = script.sender.replica().and_then(Shadow::window);
     assert_eq!(window.map(|window| window.segments(Bytes(u64::from(MSS))).0), Some(10));
 }
+
+#[test]
+fn the_round_trip_is_smoothed_as_its_sender_does() {
+    let mut script = Script::new();
+    let smoothed = |script: &Script| script.sender.replica().and_then(Shadow::srtt);
+    script.send(200, 0..5);
+    assert_eq!(smoothed(&script), Some(Micros(100_000)), "the handshake's");
+    script.ack_with(380, 0, &[(1, 3)], 0);
+    assert_eq!(smoothed(&script), Some(Micros(110_000)), "a SACK block, (7 * 100 + 180) / 8 ms");
+    script.ack_with(390, 0, &[(1, 3)], 0);
+    assert_eq!(smoothed(&script), Some(Micros(110_000)), "nothing new in it");
+    script.send(400, 0..1);
+    script.ack_with(590, 3, &[], 400);
+    assert_eq!(smoothed(&script), Some(Micros(120_000)), "the echo of what was sent again, (7 * 110 + 190) / 8 ms");
+}

@@ -32,10 +32,10 @@ pub struct Acked {
     pub pipe: u64,
     /// Highest sequence sent less highest acknowledgement, after it, in bytes.
     pub flight: u64,
-    /// The round-trip time this acknowledgement measured.
+    /// The round-trip time this acknowledgement measured: since the newest segment that it shows to have arrived was sent.
     pub rtt: Option<Micros>,
-    /// The time that its sender smooths: since the oldest segment it acknowledges was sent.
-    pub oldest_rtt: Option<Micros>,
+    /// The time that its sender smooths: since the oldest one was sent.
+    pub smoothed_rtt: Option<Micros>,
     /// Bytes acknowledged or SACKed so far, each once.
     pub delivered_bytes: u64,
     /// Bytes that it shows to be lost.

@@ -33,14 +33,15 @@ impl Shadow {
         // What the sender has not heard of yet is still outstanding to it.
         let unknown = self.clock.unknown_bytes(self.delivered_bytes);
         let pipe = self.packets(sent.pipe.saturating_add(unknown));
+        let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, pipe);
         if sent.new_bytes > 0 {
-            self.note_signs(at, sent, pipe, idle);
+            self.note_signs(at, sent, pipe - u32::from(probe), idle);
         }
         // A first flight above the window it should have had: how large that really was is not known, and so neither
         // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
         let window_unknown = self.first_flight && f64::from(pipe) > self.best_whole();
         match self.state {
-            State::Open if sent.new_bytes > 0 => self.weigh_pipe(sent, pipe),
+            State::Open if sent.new_bytes > 0 && !probe => self.weigh_pipe(pipe),
             State::Recovery(_) => {
                 self.reno.follow_pipe(pipe);
                 self.cubic.follow_pipe(pipe);
@@ -49,7 +50,7 @@ impl Shadow {
                     self.weigh_back_off(at, pipe);
                 }
             }
-            State::Open | State::Loss(_) => {}
+            _ => {}
         }
         let outstanding =
             if sent.flight == sent.pipe { pipe } else { self.packets(sent.flight.saturating_add(unknown)) };
@@ -85,7 +86,7 @@ impl Shadow {
         self.settle_end();
         let una = self.nxt.saturating_sub(acked.flight);
         if let Some(rtt) = acked.rtt {
-            self.take_rtt(at, rtt, acked.oldest_rtt.unwrap_or(rtt), una);
+            self.take_rtt(at, rtt, acked.smoothed_rtt.unwrap_or(rtt), una);
         }
         let small_bytes = self.small.acked(una);
         let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
@@ -98,12 +99,20 @@ impl Shadow {
         if newly_bytes > 0 {
             self.clock_ack(at);
         }
+        let progress = Progress {
+            at,
+            delivered_segments: newly_bytes.saturating_add(u64::from(small_bytes)) as f32 / self.mss as f32,
+            una,
+            nxt: self.nxt,
+            rtt: acked.rtt,
+        };
+        self.cubic.observe(&progress);
         if let State::Recovery(_) = self.state {
             let pipe = self.packets(acked.pipe);
             self.reno.follow_pipe(pipe);
             self.cubic.follow_pipe(pipe);
         } else if acked.acked_bytes > 0 {
-            self.grow(at, acked, newly_bytes.saturating_add(u64::from(small_bytes)), una);
+            self.grow(&progress);
         }
         if let Some(bbr) = &mut self.bbr {
             bbr.on_ack(&Delivery {
@@ -187,16 +196,9 @@ impl Shadow {
         }
     }
 
-    fn grow(&mut self, at: Timestamp, acked: &Acked, newly_bytes: u64, una: u64) {
-        let progress = Progress {
-            at,
-            delivered_segments: newly_bytes as f32 / self.mss as f32,
-            una,
-            nxt: self.nxt,
-            rtt: acked.rtt,
-        };
-        let reno = self.reno.grow(&progress);
-        let cubic = self.cubic.grow(&progress);
+    fn grow(&mut self, progress: &Progress) {
+        let reno = self.reno.grow(progress);
+        let cubic = self.cubic.grow(progress);
         let earned = match self.leaning.best() {
             Flavour::Reno => reno,
             Flavour::Cubic => cubic,

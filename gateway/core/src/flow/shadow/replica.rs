@@ -78,11 +78,15 @@ impl<L: Law> Replica<L> {
         self.cwnd.in_slow_start() || self.law.doubts_avoidance()
     }
 
-    /// Growth by an acknowledgement outside recovery; returns the growth earned in congestion avoidance, in segments.
-    pub(super) fn grow(&mut self, progress: &Progress) -> f64 {
+    /// The law looks at an acknowledgement that measured a round trip, whatever else it does (`pkts_acked`).
+    pub(super) fn observe(&mut self, progress: &Progress) {
         if self.law.observe(progress, &self.cwnd) {
             self.cwnd.end_slow_start();
         }
+    }
+
+    /// Growth by an acknowledgement outside recovery; returns the growth earned in congestion avoidance, in segments.
+    pub(super) fn grow(&mut self, progress: &Progress) -> f64 {
         if !self.usage.may_grow(&self.cwnd) {
             return 0.0;
         }

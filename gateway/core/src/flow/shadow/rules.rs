@@ -65,18 +65,18 @@ impl Shadow {
         signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);
     }
 
-    /// Rule 1: a pipe above a window raises it.
-    pub(super) fn weigh_pipe(&mut self, sent: &Sent, pipe: u32) {
-        if pipe <= self.reno.cwnd.whole().min(self.cubic.cwnd.whole()) && self.bbr.is_none() {
-            return;
-        }
-        // A tail loss probe may carry one new segment beyond the window (RFC 8985 section 7.3).
+    /// A tail loss probe may carry one new segment beyond the window (RFC 8985 section 7.3, `tcp_send_loss_probe`).
+    pub(super) fn is_probe_beyond(&self, sent: &Sent, pipe: u32) -> bool {
         let late = match (sent.since_ack, self.rto.srtt()) {
             (Some(since), Some(srtt)) => since.0 > srtt.0.saturating_mul(2),
             _ => false,
         };
-        let probe = late && f64::from(pipe) < self.best_segments() + 2.0;
-        if !probe {
+        late && f64::from(pipe) > self.best_whole() && f64::from(pipe) < self.best_segments() + 2.0
+    }
+
+    /// Rule 1: a pipe above a window raises it.
+    pub(super) fn weigh_pipe(&mut self, pipe: u32) {
+        if pipe > self.reno.cwnd.whole().min(self.cubic.cwnd.whole()) || self.bbr.is_some() {
             self.weigh_raise(pipe);
         }
     }

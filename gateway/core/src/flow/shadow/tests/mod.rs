@@ -1,4 +1,5 @@
 mod algorithms;
+mod kernel;
 mod nonsense;
 mod path;
 

@@ -1,0 +1,48 @@
+//! Single rules of the sender's kernel that the replica follows.
+
+use super::*;
+
+#[test]
+fn a_tail_probe_beyond_the_window_is_none_of_it() {
+    let reduced_from = |since_ack: Micros| {
+        let mut shadow = opened();
+        let mut sent = Sent { new_bytes: 1_000, full_sized: true, since_ack: Some(Micros(10)), ..Sent::default() };
+        for n in 1..=11 {
+            (sent.pipe, sent.flight) = (n * MSS, n * MSS);
+            sent.since_ack = Some(if n > 10 { since_ack } else { Micros(10) });
+            shadow.on_sent(Timestamp(0), &sent);
+        }
+        let _sample = shadow.on_loss(Timestamp(0), LossKind::FastRetransmit, 10 * MSS, 11 * MSS);
+        shadow.on_undo(Timestamp(0));
+        whole(&shadow)
+    };
+    assert_eq!(reduced_from(Micros(220_000)), 10);
+    assert_eq!(reduced_from(Micros(20_000)), 11, "not late enough for a probe: the window is larger");
+}
+
+#[test]
+fn hystart_hears_selective_acknowledgements_while_a_loss_is_repaired() {
+    let left_with = |rtt: Micros| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+        for n in 1..=80 {
+            let sent = Sent { new_bytes: 1_000, full_sized: true, pipe: n * MSS, flight: n * MSS, ..Sent::default() };
+            shadow.on_sent(at, &sent);
+        }
+        let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 80 * MSS, 80 * MSS);
+        for _ in 0..12 {
+            (at, delivered) = (at.after(Micros(3_000)), delivered + MSS);
+            let sacked =
+                Acked { acked_bytes: 0, pipe: 44 * MSS, flight: 79 * MSS, rtt: Some(rtt), ..acked(0, delivered) };
+            shadow.on_ack(at, &sacked);
+        }
+        shadow.on_recovery_end(at, 0);
+        shadow.cubic.cwnd.whole()
+    };
+    assert_eq!(left_with(RTT), 56);
+    assert_eq!(
+        left_with(Micros(200_000)),
+        44,
+        "the window then was below the threshold: slow start, and it ends there"
+    );
+}
