@@ -38,6 +38,10 @@ pub(crate) struct Recovery {
 struct Episode {
     /// Recovery ends when this is acknowledged.
     point: u64,
+    /// A timeout began it.
+    timed_out: bool,
+    /// Something was acknowledged since.
+    advanced: bool,
 }
 
 /// A tail loss probe whose outcome is open (RFC 8985 section 7).
@@ -73,8 +77,8 @@ pub(crate) struct Repeat {
     pub(crate) mss: u64,
     /// The bytes were never seen before: lost before the tap.
     pub(crate) unseen: bool,
-    /// They had been retransmitted before.
-    pub(crate) again: bool,
+    /// How they stood just before.
+    pub(crate) standing: Standing,
     /// Time since they were last sent.
     pub(crate) since_sent: Option<Micros>,
     /// Time since the last acknowledgement.
@@ -85,6 +89,18 @@ pub(crate) struct Repeat {
     pub(crate) sack_permitted: bool,
     /// Its timestamp value.
     pub(crate) ts_value: Option<u32>,
+}
+
+/// What is known of bytes when they are repeated.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Standing {
+    /// They were sent once.
+    #[default]
+    SentOnce,
+    /// They were repeated before.
+    Repeated,
+    /// They count as lost, and were not repeated since they do.
+    Lost,
 }
 
 /// What an acknowledgement did to `SND.UNA`.
@@ -118,6 +134,8 @@ pub(crate) struct Progress {
     pub(crate) lost: u64,
     /// Of them, bytes repeated.
     pub(crate) repeated: u64,
+    /// With it, something repeated counts as lost once more.
+    pub(crate) lost_again: bool,
 }
 
 /// What became of recovery by an acknowledgement.
@@ -129,8 +147,8 @@ pub(crate) struct Turn {
     pub(crate) undone: bool,
     /// The recovery point is acknowledged.
     pub(crate) ended: bool,
-    /// What the sender reacts to with this acknowledgement: an ECN echo, or more losses above the recovery point that it
-    /// repeated already.
+    /// What the sender reacts to with this acknowledgement: an ECN echo, more losses above the recovery point that it
+    /// repeated already, or after a timeout the loss of a repeat.
     pub(crate) began: Option<LossKind>,
 }
 
@@ -150,10 +168,10 @@ impl Recovery {
         let earlier_repeats = self.repeated_to > repeat.una;
         self.repeated_to = self.repeated_to.max(repeat.end);
         let timed_out = repeat.is_after_silence();
-        if self.episode.is_some_and(|episode| repeat.una < episode.point) {
+        if let Some(episode) = self.episode.filter(|episode| repeat.una < episode.point) {
             self.count_for_undo();
-            let head_again = repeat.again && repeat.start <= repeat.una;
-            return (timed_out && head_again).then(|| self.begin(LossKind::Timeout, repeat, earlier_repeats));
+            let by_timer = repeat.start <= repeat.una && (timed_out || repeat.has_no_reason(&episode));
+            return by_timer.then(|| self.begin(LossKind::Timeout, repeat, earlier_repeats));
         }
         if !repeat.unseen && self.is_tail_probe(repeat) {
             self.probe = Some(Probe { high: repeat.nxt });
@@ -161,10 +179,11 @@ impl Recovery {
         }
         let small_flight = repeat.nxt.saturating_sub(repeat.una) < SMALL_FLIGHT * repeat.mss.max(1);
         let hinted = repeat.sacked > 0
+            || repeat.standing == Standing::Lost
             || self.suspected.is_some()
             || self.duplicates >= DUP_THRESH
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
-        if timed_out {
+        if timed_out || repeat.is_after_few(self.duplicates) {
             Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
         } else if hinted {
             Some(self.begin(LossKind::FastRetransmit, repeat, earlier_repeats))
@@ -187,6 +206,9 @@ impl Recovery {
         match progress.kind {
             AckKind::Advance => {
                 self.duplicates = 0;
+                if let Some(episode) = &mut self.episode {
+                    episode.advanced = true;
+                }
                 turn.undone = self.is_late_original(progress.echo);
             }
             AckKind::Duplicate => self.duplicates = self.duplicates.saturating_add(1),
@@ -201,6 +223,8 @@ impl Recovery {
         }
         if turn.undone {
             self.undo = None;
+            // An echo counts at once.
+            self.answered_to = self.answered_to.min(progress.una.saturating_sub(1));
         }
         if self.episode.is_some_and(|episode| progress.una >= episode.point || turn.undone) {
             self.episode = None;
@@ -210,10 +234,16 @@ impl Recovery {
         if self.episode.is_none() {
             self.suspect(progress);
             if turn.ended && self.suspected.is_some() && progress.repeated > 0 {
-                self.start(progress.nxt);
+                self.start(progress.nxt, false);
                 self.undo = None;
                 turn.began = Some(LossKind::FastRetransmit);
             }
+        }
+        if progress.lost_again && self.episode.is_some_and(|episode| episode.timed_out) {
+            // RACK ends the wait for the timer there, too (`tcp_fastretrans_alert`, `FLAG_LOST_RETRANS`).
+            self.start(progress.nxt, false);
+            self.undo = None;
+            turn.began = Some(LossKind::FastRetransmit);
         }
         if progress.ece && self.heed_echo(progress) {
             turn.began = Some(LossKind::Ecn);
@@ -228,8 +258,8 @@ impl Recovery {
     }
 
     /// Recovery begins, and ends when everything up to `point` is acknowledged.
-    fn start(&mut self, point: u64) {
-        self.episode = Some(Episode { point });
+    fn start(&mut self, point: u64, timed_out: bool) {
+        self.episode = Some(Episode { point, timed_out, advanced: false });
         // Once it is repaired an echo counts at once.
         self.answered_to = point.saturating_sub(1);
         self.probe = None;
@@ -256,10 +286,19 @@ impl Recovery {
     /// `earlier_repeats`: some that were made before are not acknowledged yet. An acknowledgement then echoes their time,
     /// earlier than this episode's first, and says nothing about it.
     fn begin(&mut self, kind: LossKind, repeat: &Repeat, earlier_repeats: bool) -> LossKind {
-        let point = self.suspected.filter(|_| kind == LossKind::FastRetransmit).unwrap_or(repeat.nxt);
-        self.start(point.max(repeat.una + 1));
+        // A reduction after a mark goes on as recovery, and ends where it would have (`tcp_enter_recovery`).
+        let marked = self.ecn_capable && kind == LossKind::FastRetransmit && self.answered_to >= repeat.una;
+        let point = match kind {
+            LossKind::FastRetransmit if marked => self.answered_to,
+            LossKind::FastRetransmit => self.suspected.unwrap_or(repeat.nxt),
+            _ => repeat.nxt,
+        };
+        // Without SACK what repeats made double looks like a loss: more has to be acknowledged (RFC 6582 section 4,
+        // `tcp_is_non_sack_preventing_reopen`).
+        let above = u64::from(!repeat.sack_permitted);
+        self.start(point.max(repeat.una + 1) + above, kind == LossKind::Timeout);
         let first_ts_value = repeat.ts_value.filter(|_| !earlier_repeats);
-        self.undo = (!repeat.unseen).then_some(Undo { unconfirmed: 1, first_ts_value });
+        self.undo = (!repeat.unseen && !marked).then_some(Undo { unconfirmed: 1, first_ts_value });
         kind
     }
 
@@ -275,7 +314,7 @@ impl Recovery {
             && repeat.end == repeat.nxt
             && repeat.sacked == 0
             && self.duplicates == 0
-            && !repeat.again
+            && repeat.standing == Standing::SentOnce
             && self.probe.is_none()
     }
 
@@ -302,9 +341,26 @@ impl Recovery {
 }
 
 impl Repeat {
+    /// Nothing but the timer asks for it: what was repeated in this episode is still on its way as far as acknowledgements
+    /// tell. Duplicates do not keep the timer from running out (`tcp_rearm_rto`).
+    fn has_no_reason(&self, episode: &Episode) -> bool {
+        let waited = !self.sack_permitted && self.since_sent.is_some_and(|since| since >= self.patience());
+        self.standing == Standing::Repeated && (waited || (episode.timed_out && !episode.advanced))
+    }
+
+    /// Without SACK fewer than three duplicates start no fast retransmit, and do not keep the timer from running out.
+    fn is_after_few(&self, duplicates: u16) -> bool {
+        let few = !self.sack_permitted && duplicates < DUP_THRESH;
+        few && self.since_sent.is_some_and(|since| since >= self.patience())
+    }
+
+    fn patience(&self) -> Micros {
+        Micros(self.timeout.0 * TIMEOUT_PERCENT / 100)
+    }
+
     /// Nothing was heard, and this was not sent, for about a timeout.
     fn is_after_silence(&self) -> bool {
-        let patience = Micros(self.timeout.0 * TIMEOUT_PERCENT / 100);
+        let patience = self.patience();
         let heard_nothing = self.since_ack.is_none_or(|since| since >= patience);
         heard_nothing && self.since_sent.is_some_and(|since| since >= patience)
     }

@@ -9,7 +9,7 @@ fn repeat(start: u64, una: u64, ts_value: u32) -> Repeat {
         sacked: 3_000,
         mss: 1_000,
         unseen: false,
-        again: false,
+        standing: Standing::SentOnce,
         since_sent: Some(Micros(150_000)),
         since_ack: Some(Micros(10)),
         timeout: Micros(300_000),
@@ -28,6 +28,7 @@ fn advance(una: u64, echo: u32) -> Progress {
         ece: false,
         lost: 0,
         repeated: 0,
+        lost_again: false,
     }
 }
 
@@ -70,4 +71,79 @@ fn a_loss_begins_where_the_acknowledgements_show_it() {
     let turn = recovery.acknowledged(&show(19_000, 23_000, 1_000, 1_000));
     assert!(turn.ended && turn.began.is_some() && recovery.is_active(), "its repeat left before the end");
     assert!(recovery.acknowledged(&show(23_000, 24_000, 0, 0)).ended);
+}
+
+#[test]
+fn a_timer_is_told_by_a_repeat_that_no_acknowledgement_asks_for() {
+    let begun = |kind| {
+        let mut recovery = Recovery::default();
+        let silence = if kind == LossKind::Timeout { 300_000 } else { 10 };
+        let first =
+            Repeat { since_ack: Some(Micros(silence)), since_sent: Some(Micros(300_000)), ..repeat(1_000, 1_000, 100) };
+        assert_eq!(recovery.repeated(&first), Some(kind));
+        recovery
+    };
+    // Without SACK duplicates go on while the timer runs out.
+    let head = Repeat {
+        standing: Standing::Repeated,
+        sack_permitted: false,
+        since_sent: Some(Micros(300_000)),
+        ..repeat(1_000, 1_000, 400)
+    };
+    assert_eq!(begun(LossKind::FastRetransmit).repeated(&head), Some(LossKind::Timeout));
+    let with_sack = Repeat { sack_permitted: true, standing: Standing::Lost, ..head };
+    assert_eq!(begun(LossKind::FastRetransmit).repeated(&with_sack), None, "acknowledgements asked for it");
+    let never_before = Repeat { standing: Standing::SentOnce, since_ack: Some(Micros(300_000)), ..head };
+    assert_eq!(begun(LossKind::FastRetransmit).repeated(&never_before), Some(LossKind::Timeout));
+    // The round trip is not known well: the first timeout came sooner than expected, and so does the next.
+    let soon = Repeat { standing: Standing::Repeated, since_sent: Some(Micros(150_000)), ..repeat(1_000, 1_000, 400) };
+    assert_eq!(begun(LossKind::Timeout).repeated(&soon), Some(LossKind::Timeout), "nothing was acknowledged since");
+    let mut advanced = begun(LossKind::Timeout);
+    advanced.acknowledged(&advance(2_000, 100));
+    assert_eq!(advanced.repeated(&Repeat { start: 2_000, una: 2_000, ..soon }), None);
+}
+
+#[test]
+fn the_last_segment_again_is_no_probe_where_it_counts_as_lost() {
+    let last = Repeat { nxt: 2_000, sacked: 0, since_ack: Some(Micros(10)), ..repeat(1_000, 1_000, 100) };
+    assert_eq!(Recovery::default().repeated(&last), None, "a probe");
+    assert_eq!(
+        Recovery::default().repeated(&Repeat { standing: Standing::Lost, ..last }),
+        Some(LossKind::FastRetransmit)
+    );
+}
+
+#[test]
+fn without_sack_a_timer_runs_out_beside_fewer_than_three_duplicates() {
+    let begun = |duplicates, ms: u64| {
+        let mut recovery = Recovery::default();
+        for _ in 0..duplicates {
+            recovery.acknowledged(&Progress { kind: AckKind::Duplicate, ..advance(1_000, 0) });
+        }
+        let since_sent = Some(Micros(ms * 1_000));
+        recovery.repeated(&Repeat { sacked: 0, sack_permitted: false, since_sent, ..repeat(1_000, 1_000, 100) })
+    };
+    assert_eq!(begun(2, 300), Some(LossKind::Timeout));
+    assert_eq!(begun(3, 300), Some(LossKind::FastRetransmit));
+    assert_eq!(begun(2, 100), Some(LossKind::FastRetransmit), "too soon for the timer");
+}
+
+#[test]
+fn without_sack_recovery_lasts_until_something_sent_since_is_acknowledged() {
+    let ended_at = |sack_permitted, una| {
+        let mut recovery = Recovery::default();
+        assert!(recovery.repeated(&Repeat { sack_permitted, ..repeat(1_000, 1_000, 100) }).is_some());
+        recovery.acknowledged(&advance(una, 100)).ended
+    };
+    assert_eq!((ended_at(true, 20_000), ended_at(false, 20_000), ended_at(false, 21_000)), (true, false, true));
+}
+
+#[test]
+fn a_loss_while_a_mark_is_answered_is_over_where_that_would_have_been() {
+    let mut recovery = Recovery::default();
+    recovery.note_ecn_capable();
+    let echoed = Progress { ece: true, nxt: 11_000, ..advance(1_000, 90) };
+    assert_eq!(recovery.acknowledged(&echoed).began, Some(LossKind::Ecn));
+    assert_eq!(recovery.repeated(&repeat(1_000, 1_000, 100)), Some(LossKind::FastRetransmit));
+    assert!(recovery.acknowledged(&advance(11_000, 100)).ended, "not at 20,000, what had been sent by then");
 }

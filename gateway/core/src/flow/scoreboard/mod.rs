@@ -171,6 +171,13 @@ impl Scoreboard {
         seen.then_some((segment.stamp(), segment.transmissions))
     }
 
+    /// Whether the outstanding byte at `position` counts as lost and was not sent again since it does.
+    pub(crate) fn awaits_repeat(&self, position: u64) -> bool {
+        self.segments.get(self.first_after(position)).is_some_and(|segment| {
+            segment.start <= position && segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted)
+        })
+    }
+
     /// The first segment at or after `position` that was seen.
     pub(crate) fn first_sent_after(&self, position: u64) -> Option<Stamp> {
         let first = self.first_after(position);

@@ -67,19 +67,20 @@ impl Rack {
 
 impl Scoreboard {
     /// Marks as lost what was sent before something that has arrived by `at`, by more than reordering explains; what was sent
-    /// again and is lost again, too.
+    /// again and is lost again, too. Returns whether any of that was.
     #[inline]
-    pub(crate) fn deem_lost_by_time(&mut self, at: Timestamp, path: &PathTimes) {
+    pub(crate) fn deem_lost_by_time(&mut self, at: Timestamp, path: &PathTimes) -> bool {
         let all = self.repeats_unsettled_since <= self.rack.sent;
         let from = if all { 0 } else { self.first_after(self.settled_to) };
         if !all && self.segments.get(from).is_none_or(|first| is_first(first) && !self.rack.is_after(first)) {
-            return;
+            return false;
         }
-        self.walk_unsettled(from, all, at, path);
+        self.walk_unsettled(from, all, at, path)
     }
 
     /// Walks the window from the segment numbered `from`; with `all`, past those that were sent in order, too.
-    fn walk_unsettled(&mut self, from: usize, all: bool, at: Timestamp, path: &PathTimes) {
+    fn walk_unsettled(&mut self, from: usize, all: bool, at: Timestamp, path: &PathTimes) -> bool {
+        let retransmitted_before = self.retransmitted;
         let rack = self.rack;
         let sacked_segments = self.segments.iter().rev().filter(|segment| segment.marks.has(Mark::Sacked));
         let sacked_segments =
@@ -121,6 +122,7 @@ impl Scoreboard {
         }
         self.settled_to = settled_to.unwrap_or(self.nxt);
         self.repeats_unsettled_since = repeats;
+        self.retransmitted < retransmitted_before
     }
 }
 

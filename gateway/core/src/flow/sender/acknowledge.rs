@@ -48,9 +48,10 @@ impl Sender {
         let mut sacked = None;
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, &mut sacked, context);
         let (lost_before, _) = self.board.lost_and_repeated();
+        let mut lost_again = false;
         if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
             let path = PathTimes { min_rtt, srtt: self.rtt.smoothed(), recovering: self.recovery.is_active() };
-            self.board.deem_lost_by_time(at, &path);
+            lost_again = self.board.deem_lost_by_time(at, &path);
         } else if sacked_bytes > 0 {
             self.board.deem_lost();
         }
@@ -92,6 +93,7 @@ impl Sender {
         let progress = Progress {
             lost,
             repeated,
+            lost_again,
             una: self.board.una(),
             nxt: self.board.nxt(),
             kind,
@@ -207,7 +209,7 @@ impl Sender {
         if turn.undone {
             followed.shadow.on_undo(at);
         }
-        if turn.ended || turn.began.is_some() {
+        if turn.ended || turn.began == Some(LossKind::Ecn) {
             followed.shadow.on_recovery_end(at, pipe);
         }
         if let Some(kind) = turn.began {

@@ -5,7 +5,7 @@ use spand_proto::units::Micros;
 use super::Sender;
 use super::send::Extent;
 use crate::flow::coverage::Inserted;
-use crate::flow::recovery::Repeat;
+use crate::flow::recovery::{Repeat, Standing};
 use crate::flow::scoreboard::Stamp;
 use crate::flow::shadow::observation::LossKind;
 
@@ -39,7 +39,11 @@ impl Sender {
             sacked: self.board.sacked(),
             mss: self.size.bytes_or_usual(),
             unseen,
-            again: before.is_some_and(|(_, transmissions)| transmissions > 1),
+            standing: match before {
+                _ if self.board.awaits_repeat(extent.start.max(self.board.una())) => Standing::Lost,
+                Some((_, 2..)) => Standing::Repeated,
+                _ => Standing::SentOnce,
+            },
             since_sent: before.map(|(last, _)| stamp.at.since(last.at)),
             since_ack,
             timeout: self.rtt.timeout(),

@@ -12,7 +12,7 @@ use crate::flow::findings::Findings;
 use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
-use crate::flow::sample::WindowSample;
+use crate::flow::sample::{Phase, WindowSample};
 use crate::service::ServiceTable;
 use crate::window::bucket::RttSum;
 use crate::window::view::LimitCounts;
@@ -226,6 +226,26 @@ fn silence_before_a_retransmission_is_a_timeout_and_so_is_each_further_one() {
     script.ack(1_400, 1);
     script.send(1_401, 1..3);
     assert_eq!(script.losses(), (2, 2), "what it repeats after that belongs to it");
+}
+
+#[test]
+fn after_a_timeout_the_loss_of_a_repeat_is_one_of_its_own() {
+    let mut script = Script::new();
+    script.send(100, 0..10);
+    script.send(500, 0..1);
+    script.ack(600, 1);
+    script.send(601, 1..3);
+    assert_eq!(script.losses(), (1, 1));
+    script.ack_with(701, 1, &[(2, 3)], 601);
+    assert_eq!(script.losses(), (2, 1), "what was sent with it has arrived");
+    assert_eq!(script.sender.replica().map(Shadow::phase), Some(Phase::Recovery));
+    script.send(702, 1..2);
+    script.ack_with(802, 3, &[], 702);
+    script.send(803, 3..4);
+    assert_eq!(script.losses(), (2, 1), "it is repeated for that");
+    // Something was acknowledged since: the next timeout reduces anew, where recovery is over.
+    script.send(1_500, 3..4);
+    assert_eq!(script.losses(), (3, 2));
 }
 
 #[test]

@@ -53,7 +53,11 @@ enum State {
     /// Until the stream is acknowledged up to this position.
     Recovery(u64),
     /// After a timeout, until the same.
-    Loss(u64),
+    Loss {
+        until: u64,
+        /// Something was acknowledged since.
+        advanced: bool,
+    },
 }
 
 /// The replica of one sender's window.

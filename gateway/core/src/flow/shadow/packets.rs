@@ -89,11 +89,15 @@ impl Shadow {
             self.take_rtt(at, rtt, acked.smoothed_rtt.unwrap_or(rtt), una);
         }
         let small_bytes = self.small.acked(una);
+        if let State::Loss { advanced, .. } = &mut self.state {
+            *advanced |= acked.acked_bytes > 0;
+        }
         let newly_bytes = acked.delivered_bytes.saturating_sub(self.delivered_bytes);
         self.delivered_bytes = self.delivered_bytes.max(acked.delivered_bytes);
-        if let State::Recovery(point) | State::Loss(point) = self.state
-            && una >= point
+        if let State::Recovery(point) | State::Loss { until: point, .. } = self.state
+            && una > point
         {
+            // Mostly told before. A reduction after a mark lasts until something sent after it is acknowledged.
             self.leave_recovery();
         }
         if newly_bytes > 0 {

@@ -32,7 +32,11 @@ impl Shadow {
         if self.state == State::Open && kind != LossKind::Timeout {
             self.settle_before_loss(at, pipe_before);
         }
-        let sample = if was_known { self.loss_sample(kind) } else { Err(Ignored::Midstream) };
+        let sample = match self.state {
+            _ if !was_known => Err(Ignored::Midstream),
+            State::Loss { .. } if kind != LossKind::Timeout => Err(Ignored::LossInRecovery),
+            _ => self.loss_sample(kind),
+        };
         self.transfer.lost = true;
         self.back_off(kind, pipe_before);
         sample
@@ -118,15 +122,21 @@ impl Shadow {
         let before = self.best_segments();
         self.by_mark = kind == LossKind::Ecn;
         if kind == LossKind::Timeout {
-            let anew = self.state == State::Open;
+            // What was acknowledged since a timeout counts as a new window (`tcp_enter_loss`).
+            let anew = match self.state {
+                State::Open => true,
+                State::Recovery(_) => false,
+                State::Loss { advanced, .. } => advanced,
+            };
             self.reno.time_out(anew);
             self.cubic.time_out(anew);
             if let Some(bbr) = &mut self.bbr {
                 bbr.time_out();
             }
-            self.state = State::Loss(self.nxt);
-        } else if self.state == State::Open {
-            self.pipe_at_loss = u16::try_from(self.recent_pipe(pipe_before)).unwrap_or(u16::MAX);
+            self.state = State::Loss { until: self.nxt, advanced: false };
+        } else if !matches!(self.state, State::Recovery(_)) {
+            let pipe = if self.state == State::Open { self.recent_pipe(pipe_before) } else { 0 };
+            self.pipe_at_loss = u16::try_from(pipe).unwrap_or(u16::MAX);
             self.rounds_since_loss = 0;
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
