@@ -507,7 +507,9 @@ fn the_round_trip_is_smoothed_as_its_sender_does() {
     assert_eq!(smoothed(&script), Some(Micros(110_000)), "a SACK block, (7 * 100 + 180) / 8 ms");
     script.ack_with(390, 0, &[(1, 3)], 0);
     assert_eq!(smoothed(&script), Some(Micros(110_000)), "nothing new in it");
-    script.send(400, 0..1);
-    script.ack_with(590, 3, &[], 400);
+    // More timestamps than wait for their echo at a time.
+    (5..15).for_each(|n| script.send(u64::from(n) + 391, n..n + 1));
+    script.send(420, 0..1);
+    script.ack_with(610, 3, &[], 420);
     assert_eq!(smoothed(&script), Some(Micros(120_000)), "the echo of what was sent again, (7 * 110 + 190) / 8 ms");
 }

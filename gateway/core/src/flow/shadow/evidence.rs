@@ -13,7 +13,7 @@ use spand_proto::units::{Micros, Timestamp};
 const ANSWER_WITHIN_US: i64 = 1_000;
 /// Acknowledgements answered one after the other that make the pipe the window.
 const RUN: u8 = 8;
-/// Acknowledgements on their way to the sender at a time; at the limit the newest two are taken as one.
+/// Acknowledgements on their way to the sender at a time; at the limit the two nearest to each other are taken as one.
 const UNDERWAY: usize = 12;
 /// A sender's own time to answer varies by so much.
 const JITTER_US: i64 = 100;
@@ -70,6 +70,8 @@ pub(super) struct AckClock {
     first_ack: Option<Timestamp>,
     /// Passed the tap, and not yet with the sender.
     underway: ArrayVec<Ack, UNDERWAY>,
+    /// Which of them stand for earlier ones, too: the n-th bit for the n-th.
+    merged: u16,
     /// The newest that the sender knows.
     known: Option<Ack>,
     /// Smoothed time between acknowledgements of new data.
@@ -120,13 +122,24 @@ impl AckClock {
             self.train_gap_us = (usual_us * 3 + gap_us.min(usual_us * 2)).div_ceil(4);
         }
         self.last_ack = Some(at);
-        let ack = Ack::new(at, delivered_bytes);
-        if self.underway.try_push(ack).is_err()
-            && let Some(newest) = self.underway.last_mut()
-        {
-            *newest = ack;
-            self.crowded = true;
+        if self.underway.is_full() {
+            self.merge_nearest();
         }
+        self.underway.push(Ack::new(at, delivered_bytes));
+    }
+
+    /// Takes an acknowledgement together with the one after it: those two that together span the shortest time.
+    fn merge_nearest(&mut self) {
+        self.crowded = true;
+        let span_us = |three: &[Ack]| match three {
+            [before, .., last] => last.at_us.wrapping_sub(before.at_us),
+            _ => u32::MAX,
+        };
+        let nearest = self.underway.windows(3).enumerate().min_by_key(|(_, three)| span_us(three));
+        let into = nearest.map_or(1, |(index, _)| index + 1);
+        self.underway.remove(into);
+        let below = (1_u16 << into) - 1;
+        self.merged = (self.merged & below) | 1 << into | (self.merged >> 1 & !(below << 1 | 1));
     }
 
     /// Whether the answers since this was last asked can be told from what was only sent: it is known how long they take, no
@@ -153,6 +166,7 @@ impl AckClock {
             && ack.since_due_us(at, reaction) >= -early_us
         {
             self.underway.remove(0);
+            self.merged >>= 1;
             if self.answered {
                 self.run = self.run.saturating_add(1);
             } else {
@@ -166,12 +180,13 @@ impl AckClock {
         steady
     }
 
-    /// Bytes acknowledged of which the sender does not know yet; `delivered_bytes` so far.
-    pub(super) fn unknown_bytes(&self, delivered_bytes: u64) -> u64 {
-        if self.underway.is_empty() {
-            return 0;
-        }
-        self.known.map_or(0, |known| known.behind_bytes(delivered_bytes))
+    /// Bytes acknowledged of which the sender does not know yet: at least and at most; `delivered_bytes` so far. The two
+    /// differ where the next acknowledgement to reach it stands for several.
+    pub(super) fn unknown_bytes(&self, delivered_bytes: u64) -> (u64, u64) {
+        let (Some(known), Some(next)) = (self.known, self.underway.first()) else { return (0, 0) };
+        let most = known.behind_bytes(delivered_bytes);
+        let least = if self.merged & 1 == 0 { most } else { next.behind_bytes(delivered_bytes) };
+        (least, most)
     }
 
     /// A full-sized segment of new data may answer the first acknowledgement of a flight.
@@ -209,6 +224,7 @@ impl AckClock {
     pub(super) fn resume(&mut self) {
         self.break_run();
         self.underway.clear();
+        self.merged = 0;
         self.known = None;
     }
 
@@ -274,9 +290,32 @@ mod tests {
         clock.learn_reaction(Timestamp::from_micros(4_000), SRTT);
         clock.arrive(Timestamp::from_micros(4_000), 1_000);
         clock.on_ack(Timestamp::from_micros(5_000), 3_000, false);
-        assert_eq!(clock.unknown_bytes(3_000), 2_000);
+        assert_eq!(clock.unknown_bytes(3_000), (2_000, 2_000));
         clock.arrive(Timestamp::from_micros(9_000), 3_000);
-        assert_eq!(clock.unknown_bytes(3_000), 0);
+        assert_eq!(clock.unknown_bytes(3_000), (0, 0));
+    }
+
+    #[test]
+    fn more_acknowledgements_than_are_kept_apart_say_what_is_outstanding_within_bounds() {
+        let mut clock = AckClock::default();
+        clock.presume_reaction(Micros(10_000));
+        // Forty a round trip over the distance, 250 µs apart.
+        let acked = |us: u64| (us / 250).min(200) * 1_000;
+        let (mut widest, mut differed) = (0, false);
+        for n in 1..=200_u64 {
+            let at = Timestamp::from_micros(n * 250);
+            clock.arrive(at, acked(n * 250));
+            clock.on_ack(at, acked(n * 250), false);
+            let (least, most) = clock.unknown_bytes(acked(n * 250));
+            if n > 50 {
+                let unknown = acked(n * 250) - acked(n * 250 - 10_000);
+                assert!(least <= unknown, "at {n}: {least} of {unknown}");
+                widest = widest.max(most - least);
+                differed |= least < most;
+            }
+        }
+        assert!(differed && widest <= 8_000, "{widest}");
+        assert!(!clock.take_telling(), "single answers are not told apart");
     }
 
     #[test]

@@ -31,17 +31,20 @@ impl Shadow {
         }
         self.arrive(at);
         // What the sender has not heard of yet is still outstanding to it.
-        let unknown = self.clock.unknown_bytes(self.delivered_bytes);
+        let (least_unknown, unknown) = self.clock.unknown_bytes(self.delivered_bytes);
         let pipe = self.packets(sent.pipe.saturating_add(unknown));
+        // What shows a larger window must be in the network for certain.
+        let least_pipe =
+            if least_unknown == unknown { pipe } else { self.packets(sent.pipe.saturating_add(least_unknown)) };
         let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, pipe);
         if sent.new_bytes > 0 {
-            self.note_signs(at, sent, pipe - u32::from(probe), idle);
+            self.note_signs(at, sent, least_pipe - u32::from(probe), idle);
         }
         // A first flight above the window it should have had: how large that really was is not known, and so neither
         // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
         let window_unknown = self.first_flight && f64::from(pipe) > self.best_whole();
         match self.state {
-            State::Open if sent.new_bytes > 0 && !probe => self.weigh_pipe(pipe),
+            State::Open if sent.new_bytes > 0 && !probe => self.weigh_pipe(least_pipe),
             State::Recovery(_) => {
                 self.reno.follow_pipe(pipe);
                 self.cubic.follow_pipe(pipe);

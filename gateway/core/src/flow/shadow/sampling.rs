@@ -75,9 +75,9 @@ impl Shadow {
     /// What the last round trips show corrects the replicas before they back off.
     fn settle_before_loss(&mut self, at: Timestamp, pipe_before: u64) {
         let recent = self.rounds.recent();
-        let unknown = self.clock.unknown_bytes(self.delivered_bytes);
+        let (least_unknown, unknown) = self.clock.unknown_bytes(self.delivered_bytes);
         let ahead = self.packets(unknown);
-        let pipe = self.recent_pipe(pipe_before.saturating_add(unknown));
+        let pipe = self.recent_pipe(pipe_before.saturating_add(least_unknown));
         self.weigh_raise(pipe);
         let (mut reno, mut cubic) = (0.0, 0.0);
         let clocked = f64::from(recent.clocked) >= CLOCKED_BEFORE_LOSS * f64::from(recent.full_sized);
