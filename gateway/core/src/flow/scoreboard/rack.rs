@@ -16,6 +16,8 @@ pub(super) struct Rack {
     sent: Timestamp,
     end: u64,
     rtt: Micros,
+    /// It had been sent before.
+    again: bool,
     /// Something arrived after what was sent behind it, and not because it was sent again.
     reordered: bool,
 }
@@ -48,7 +50,7 @@ impl Rack {
         if again && min_rtt.is_some_and(|least| rtt < least) {
             return;
         }
-        (self.sent, self.end, self.rtt) = (segment.sent_at, segment.end, rtt);
+        (self.sent, self.end, self.rtt, self.again) = (segment.sent_at, segment.end, rtt, again);
     }
 
     /// Whether it was sent after `segment`.
@@ -66,6 +68,11 @@ impl Rack {
 }
 
 impl Scoreboard {
+    /// What was sent last among everything that has arrived: when, up to where, and whether it had been sent before.
+    pub(crate) fn newest_arrived(&self) -> (Timestamp, u64, bool) {
+        (self.rack.sent, self.rack.end, self.rack.again)
+    }
+
     /// Marks as lost what was sent before something that has arrived by `at`, by more than reordering explains; what was sent
     /// again and is lost again, too. Returns whether any of that was.
     #[inline]

@@ -10,7 +10,7 @@ use crate::flow::findings::Context;
 use crate::flow::recovery::{AckKind, Progress};
 use crate::flow::rtt::round_trip;
 use crate::flow::scoreboard::{Arrived, CumulativeAck, PathTimes};
-use crate::flow::shadow::observation::{Acked, LossKind};
+use crate::flow::shadow::observation::{Acked, LossKind, Newest};
 use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
@@ -40,6 +40,7 @@ impl Sender {
         // What the capture missed was sent, but how, and whether the window let it, is not known: it opens no window.
         let missed = ack.saturating_sub(self.board.nxt());
         let min_rtt = self.rtt.min();
+        let newest_before = self.board.newest_arrived();
         let cumulative = self.board.acknowledge(ack, at, min_rtt);
         let seen_advance = cumulative.advanced.saturating_sub(missed);
         self.acknowledged = true;
@@ -102,7 +103,9 @@ impl Sender {
             ece: segment.flags.has(Flags::ECE) && !segment.flags.has(Flags::SYN),
         };
         self.turn(&progress, pipe_before, at, context);
-        self.tell_acked(&progress, [seen_advance, lost_bytes], rtts, at, context);
+        let newest = Some(self.board.newest_arrived()).filter(|newest| *newest != newest_before);
+        let newest = newest.map(|(sent_at, _, again)| Newest { sent_at, again });
+        self.tell_acked(&progress, newest, [seen_advance, lost_bytes], rtts, at, context);
     }
 
     /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the latter where the acknowledgement
@@ -221,6 +224,7 @@ impl Sender {
     fn tell_acked(
         &mut self,
         progress: &Progress,
+        newest: Option<Newest>,
         [acked_bytes, lost_bytes]: [u64; 2],
         [rtt, smoothed_rtt]: [Option<Micros>; 2],
         at: Timestamp,
@@ -234,7 +238,16 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.shadow.on_ack(
             at,
-            &Acked { acked_bytes, pipe, flight, rtt, smoothed_rtt, delivered_bytes: self.delivered, lost_bytes },
+            &Acked {
+                acked_bytes,
+                pipe,
+                flight,
+                rtt,
+                smoothed_rtt,
+                newest,
+                delivered_bytes: self.delivered,
+                lost_bytes,
+            },
         );
         if acked_bytes > 0 && progress.una >= followed.round_end {
             if followed.round_end > 0 {

@@ -18,6 +18,11 @@ const UNDERWAY: usize = 12;
 /// A sender's own time to answer varies by so much.
 const JITTER_US: i64 = 100;
 const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
+/// So many times in a row as long, a wait for nothing but time is a sender's pacing (at most this part off).
+const PACED_RUN: u8 = 3;
+const PACED_PART: u32 = 8;
+/// Bursts that may answer acknowledgements in between.
+const PACED_ANSWERS: u8 = 2;
 /// A shorter reaction is the sender's own: what the tap saw acknowledged, it knows.
 const NEAR: Micros = Micros(500);
 /// As is this part of a round trip.
@@ -85,6 +90,14 @@ pub(super) struct AckClock {
     answered: bool,
     run: u8,
     run_pipe_segments: u32,
+    /// When the last burst began, low half in microseconds.
+    burst_us: u32,
+    /// Time between the last two bursts between which no acknowledgement reached the sender; 0 before the first.
+    spacing_us: u32,
+    /// How often in a row that was the same.
+    evenly: u8,
+    /// Bursts since that answered an acknowledgement.
+    answers: u8,
 }
 
 impl AckClock {
@@ -220,6 +233,33 @@ impl AckClock {
         -early_us <= since_due_us && since_due_us <= within_us.min(ANSWER_WITHIN_US)
     }
 
+    /// Whether a full-sized segment of new data shows that its sender paces: time and again it waits as long as the last time, though no
+    /// acknowledgement came in between. `since_ack`: time since one passed the tap, new data acknowledged or not.
+    pub(super) fn paces(&mut self, at: Timestamp, since_ack: Option<Micros>, srtt: Option<Micros>) -> bool {
+        let (Some(reaction), Some(since_ack), Some(srtt)) = (self.reaction, since_ack, srtt) else { return false };
+        let now_us = low_half(at.0 / 1_000);
+        let gap_us = now_us.wrapping_sub(self.burst_us);
+        let gap = u64::from(gap_us);
+        // Within twice the time by which its answers vary it is one burst.
+        if gap < (reaction.0 / 8 + JITTER.0) * 2 {
+            return false;
+        }
+        self.burst_us = now_us;
+        // A wait longer than a round trip ends in a probe of the tail (RFC 8985 section 7).
+        if since_ack.0 + JITTER.0 < gap + reaction.0 || gap > srtt.0 {
+            self.answers = self.answers.saturating_add(1);
+            return false;
+        }
+        // Now and then an acknowledgement is missing in a capture.
+        if std::mem::take(&mut self.answers) > PACED_ANSWERS {
+            self.evenly = 0;
+        }
+        let same = gap_us.abs_diff(self.spacing_us) <= self.spacing_us / PACED_PART;
+        self.evenly = if same { self.evenly.saturating_add(1) } else { 0 };
+        self.spacing_us = gap_us;
+        self.evenly >= PACED_RUN
+    }
+
     /// Sending resumes: no acknowledgement is on its way.
     pub(super) fn resume(&mut self) {
         self.break_run();
@@ -347,5 +387,36 @@ mod tests {
         assert!(told(2_000, 480));
         assert!(!told(20_000, 480), "more on their way than are kept apart");
         assert!(!AckClock::default().take_telling(), "the reaction is not known");
+    }
+
+    /// Bursts with these times in between; an acknowledgement, of new data or not, right before each that has one.
+    fn paced(reaction_us: u64, bursts: &[(u64, bool)]) -> bool {
+        let mut clock = AckClock::default();
+        clock.presume_reaction(Micros(reaction_us));
+        let (mut at_us, mut ack_us, mut paced) = (100_000, 0, false);
+        for (gap_us, answers) in bursts {
+            at_us += gap_us;
+            if *answers {
+                ack_us = at_us - reaction_us;
+            }
+            for n in 0..2 {
+                paced |= clock.paces(Timestamp::from_micros(at_us + n), Some(Micros(at_us - ack_us)), SRTT);
+            }
+        }
+        paced
+    }
+
+    #[test]
+    fn a_sender_that_waits_evenly_for_nothing_paces() {
+        let evenly = [(2_000, false); 6];
+        assert!(paced(50, &evenly));
+        assert!(!paced(10_000, &evenly), "from afar an answer varies by more");
+        assert!(paced(10_000, &[(6_000, false); 6]));
+        assert!(!paced(50, &[2_000, 3_000, 2_000, 1_000, 4_000, 2_500].map(|gap| (gap, false))), "an application");
+        assert!(!paced(50, &[(2_000, true); 6]), "each answers an acknowledgement");
+        assert!(!paced(50, &[(150_000, false); 6]), "probes of the tail");
+        assert!(paced(50, &[(3_000, true), (2_000, false)].repeat(6)), "every second one");
+        let lost = [vec![(2_000, true); 20], vec![(2_000, false)]].concat().repeat(6);
+        assert!(!paced(50, &lost), "the capture misses an acknowledgement now and then");
     }
 }

@@ -40,6 +40,8 @@ impl Signs {
 /// one after which it does not look at all: BBR tries more in one of eight.
 const SEARCH_ROUNDS: u8 = 3;
 const STILL_ROUNDS: u8 = 24;
+/// Of a pipe of up to so many segments that quarter may be two, a tenth or less.
+const SMALL_PIPE: u32 = 30;
 
 /// Round trips of one sender.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +50,8 @@ pub(super) struct Rounds {
     last: Option<Signs>,
     /// A round trip ended ever.
     any: bool,
+    /// In the current one the sender was seen to pace.
+    pub(super) paced: bool,
     /// Largest pipe of the round trip in which it last changed, in segments; 0 before the first.
     changed_pipe_segments: u32,
     /// Round trips since.
@@ -63,6 +67,7 @@ impl Rounds {
             return None;
         }
         self.end = nxt;
+        self.paced = false;
         let ended = std::mem::take(&mut self.current);
         self.last = Some(ended);
         self.any = true;
@@ -72,10 +77,13 @@ impl Rounds {
 
     fn note_change(&mut self, pipe: u32) {
         let before = self.changed_pipe_segments;
+        let change = pipe.abs_diff(before);
         // A tenth: BBR sends a quarter more in one round trip of eight.
-        if pipe.abs_diff(before) > before / 10 {
+        if change > before / 10 {
             self.changed_pipe_segments = pipe;
             self.still = if before == 0 { SEARCH_ROUNDS } else { 0 };
+        } else if change > 1 && before <= SMALL_PIPE {
+            self.still = self.still.min(SEARCH_ROUNDS);
         } else {
             self.still = self.still.saturating_add(1);
         }

@@ -1,6 +1,6 @@
 //! What the replica is told of a sender: packets sent, acknowledgements and losses, already put into sequence terms.
 
-use spand_proto::units::{Micros, Window};
+use spand_proto::units::{Micros, Timestamp, Window};
 
 use crate::flow::sample::{Phase, SampleReason};
 
@@ -23,6 +23,23 @@ pub struct Sent {
     pub since_ack: Option<Micros>,
 }
 
+impl Sent {
+    /// Whether the application had no more after it: less than `mss`, a whole segment, though the peer's window had room for one.
+    pub(super) fn ran_dry(&self, mss: u32) -> bool {
+        let has_room = |window: u64| window >= self.flight.saturating_add(u64::from(mss));
+        self.new_bytes > 0 && !self.full_sized && self.peer_window.is_none_or(has_room)
+    }
+}
+
+/// The packet sent last among those that an acknowledgement shows to have arrived.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Newest {
+    /// When it was sent.
+    pub sent_at: Timestamp,
+    /// It had been sent before.
+    pub again: bool,
+}
+
 /// One acknowledgement towards the sender.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Acked {
@@ -36,6 +53,8 @@ pub struct Acked {
     pub rtt: Option<Micros>,
     /// The time that its sender smooths: since the oldest one was sent.
     pub smoothed_rtt: Option<Micros>,
+    /// What arrived by it that was sent last, later than anything that had arrived before.
+    pub newest: Option<Newest>,
     /// Bytes acknowledged or SACKed so far, each once.
     pub delivered_bytes: u64,
     /// Bytes that it shows to be lost.
@@ -66,4 +85,17 @@ pub struct ShadowSample {
     pub phase: Phase,
     /// Where in the sawtooth; see [`crate::flow::sample::WindowSample::sawtooth`].
     pub sawtooth: Option<f64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_that_the_peers_window_cut_says_nothing_of_the_application() {
+        let sent = Sent { new_bytes: 500, flight: 9_500, peer_window: Some(10_000), ..Sent::default() };
+        assert!(!sent.ran_dry(1_000));
+        assert!(Sent { peer_window: Some(10_500), ..sent }.ran_dry(1_000));
+        assert!(!Sent { peer_window: None, full_sized: true, ..sent }.ran_dry(1_000));
+    }
 }

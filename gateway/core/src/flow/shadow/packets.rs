@@ -59,17 +59,17 @@ impl Shadow {
             if sent.flight == sent.pipe { pipe } else { self.packets(sent.flight.saturating_add(unknown)) };
         self.reno.usage.record(&self.reno.cwnd, outstanding, pipe, una, self.nxt);
         self.cubic.usage.record(&self.cubic.cwnd, outstanding, pipe, una, self.nxt);
-        if let Some(bbr) = &mut self.bbr
-            && sent.new_bytes > 0
-        {
+        if let Some(bbr) = &mut self.bbr {
             bbr.on_sent(
                 at,
                 &Departure {
-                    nxt: self.nxt,
+                    bytes: u64::from(sent.new_bytes) + u64::from(sent.retransmitted_bytes),
                     flight_bytes: sent.flight.saturating_add(unknown),
+                    pipe_bytes: sent.pipe.saturating_add(unknown),
                     pipe_segments: pipe,
+                    new: sent.new_bytes > 0,
                     idle,
-                    dry: !sent.full_sized,
+                    dry: sent.ran_dry(self.mss),
                 },
             );
         }
@@ -124,11 +124,11 @@ impl Shadow {
         if let Some(bbr) = &mut self.bbr {
             bbr.on_ack(&Delivery {
                 at,
-                edge: una.max(self.nxt.saturating_sub(acked.pipe)),
+                newest: acked.newest,
                 delivered_bytes: self.delivered_bytes,
                 newly_bytes,
                 pipe_bytes: acked.pipe,
-                rtt: acked.rtt.map(|rtt| Micros(rtt.0.saturating_add(self.clock.reaction().0))),
+                reaction: self.clock.reaction(),
                 mss: self.mss,
                 recovering: self.state != State::Open && !self.by_mark,
                 lost_bytes: acked.lost_bytes,

@@ -1,6 +1,6 @@
 //! The rules by which packets speak for or against a replica.
 
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::Timestamp;
 
 use super::bbr::Bbr;
 use super::evidence::Steady;
@@ -38,6 +38,9 @@ const BACK_OFF_WEIGHT: f64 = 0.2;
 const STAYED_WEIGHT: f64 = 0.15;
 /// Contradiction of a round trip whose pipe is off by as much as it is large.
 const FILLING_WEIGHT: f64 = 0.5;
+/// A round trip with evenly spaced segments speaks for BBR, up to this.
+const PACED_WEIGHT: f64 = 0.2;
+const PACED_MOST: f64 = 0.6;
 /// Lead at which BBR is given up until its rivals are contradicted again.
 const BBR_GIVEN_UP: f64 = 2.0;
 
@@ -54,6 +57,12 @@ impl Shadow {
         }
         let clocked = open && self.clock.on_sent(at, sent.full_sized, pipe);
         let judged = open && sent.full_sized && !self.first_flight;
+        if judged
+            && self.clock.paces(at, sent.since_ack, self.rto.srtt())
+            && !std::mem::replace(&mut self.rounds.paced, true)
+        {
+            self.weigh_pacing(at);
+        }
         if receiver_full || !open {
             self.clock.break_run();
         }
@@ -121,13 +130,20 @@ impl Shadow {
         }
     }
 
+    /// Rule 6: BBR spaces its segments evenly, whatever comes back. So does CUBIC behind a scheduler that paces: this alone names BBR, but
+    /// not for long against what its losses show.
+    fn weigh_pacing(&mut self, at: Timestamp) {
+        if self.leaning.bbr() < PACED_MOST {
+            self.lean_to_bbr(PACED_WEIGHT);
+        }
+        self.follow_as_bbr(at);
+    }
+
     /// From here on a replica of BBR runs beside the others.
     pub(super) fn follow_as_bbr(&mut self, at: Timestamp) {
         if self.bbr.is_none() {
             let window = self.best_segments();
-            let reaction = self.clock.reaction().0;
-            let min_rtt = self.min_rtt.map(|(rtt, since)| (Micros(rtt.0.saturating_add(reaction)), since));
-            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, min_rtt)));
+            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, self.min_rtt)));
         }
     }
 

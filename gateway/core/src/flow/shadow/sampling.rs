@@ -104,11 +104,12 @@ impl Shadow {
             Phase::SlowStart => Err(Ignored::SlowStartLoss),
             Phase::Recovery => Err(Ignored::LossInRecovery),
             Phase::CongestionAvoidance => {
+                // A window that met a loss was one segment too large; a rate at which segments were delivered was not.
                 let window = match self.leaning.best() {
                     Flavour::Bbr => self.share_segments(),
-                    _ => self.best_segments(),
+                    _ => (self.best_segments() - 1.0).max(1.0),
                 };
-                self.sample((window - 1.0).max(1.0), reason, phase)
+                self.sample(window, reason, phase)
             }
         }
     }

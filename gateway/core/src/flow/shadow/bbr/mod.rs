@@ -49,7 +49,10 @@ pub(super) struct Bbr {
     /// Rate at which the pipe may be full, and round trips since it grew.
     full_rate: f64,
     full_rounds: u8,
+    /// Smallest round-trip time at the tap, and since when it is that.
     min_rtt: Option<(Micros, Timestamp)>,
+    /// How much longer it takes the sender.
+    reaction: Micros,
     aggregation: Aggregation,
     mode: Mode,
     segments: f64,
@@ -74,6 +77,7 @@ impl Bbr {
             full_rate: 0.0,
             full_rounds: 0,
             min_rtt,
+            reaction: Micros(0),
             aggregation: Aggregation::new(at),
             mode: Mode::Startup,
             segments,
@@ -97,20 +101,29 @@ impl Bbr {
     pub(super) fn share_bytes(&self) -> Option<f64> {
         let rate = self.rate.max()?;
         let (min_rtt, _) = self.min_rtt?;
-        Some(rate * min_rtt.as_secs_f64())
+        Some(rate * Micros(min_rtt.0.saturating_add(self.reaction.0)).as_secs_f64())
     }
 
-    /// A packet of new data.
+    /// A packet with payload.
     pub(super) fn on_sent(&mut self, at: Timestamp, sent: &Departure) {
         let pipe = f64::from(sent.pipe_segments);
-        self.contest_probe(at, pipe);
+        if sent.new {
+            self.contest_probe(at, pipe);
+        }
         // With the pipe all but empty under a large window it probes, whether or not that was foreseen.
-        let emptied = pipe <= probe::WINDOW && self.segments > 4.0 * probe::WINDOW;
-        self.rate.on_sent(at, sent, sent.dry || sent.idle || emptied || self.probing());
+        let emptied = sent.new && pipe <= probe::WINDOW && self.segments > 4.0 * probe::WINDOW;
+        if sent.idle || emptied || self.probing() {
+            self.rate.limit_by_application(sent.pipe_bytes);
+        }
+        self.rate.on_sent(at, sent);
+        if sent.dry {
+            self.rate.limit_by_application(sent.pipe_bytes);
+        }
     }
 
     /// An acknowledgement.
     pub(super) fn on_ack(&mut self, delivery: &Delivery) {
+        self.reaction = delivery.reaction;
         let shortest = self.min_rtt.map_or(Micros(0), |(min, _)| min);
         let turn = self.rate.on_ack(delivery, shortest);
         if turn.new_round {
@@ -176,6 +189,9 @@ impl Bbr {
     }
 
     fn update_window(&mut self, delivery: &Delivery) {
+        if delivery.newly_bytes == 0 {
+            return;
+        }
         let mss = f64::from(delivery.mss.max(1));
         let acked = delivery.newly_bytes as f64 / mss;
         let target = self.target(delivery.mss);
@@ -250,11 +266,11 @@ mod tests {
     fn ack(bbr: &mut Bbr, pipe: u64, lost: u64, recovering: bool) -> String {
         bbr.on_ack(&Delivery {
             at: Timestamp::from_micros(1_000),
-            edge: 0,
+            newest: None,
             delivered_bytes: 20_000,
             newly_bytes: 1_000,
             pipe_bytes: pipe * 1_000,
-            rtt: None,
+            reaction: Micros(0),
             mss: 1_000,
             recovering,
             lost_bytes: lost * 1_000,

@@ -24,7 +24,8 @@ impl Bbr {
     pub(super) fn update_min_rtt(&mut self, delivery: &Delivery, new_round: bool) {
         let before = self.min_rtt;
         let expired = before.filter(|(_, since)| delivery.at.since(*since) > MIN_RTT_AGE);
-        if let Some(rtt) = delivery.rtt
+        let rtt = delivery.newest.filter(|newest| !newest.again).map(|newest| delivery.at.since(newest.sent_at));
+        if let Some(rtt) = rtt
             && before.is_none_or(|(min, _)| rtt < min || expired.is_some())
         {
             self.min_rtt = Some((rtt, delivery.at));

@@ -257,6 +257,16 @@ fn a_bbr_sender_gives_its_share_and_not_its_window() {
 }
 
 #[test]
+fn a_loss_of_a_bbr_sender_gives_its_share_as_it_is() {
+    let demand = Demand { segments: 8_000, ..BULK };
+    let mut path = Path::new(Algorithm::Bbr(BbrState::default()), 1_000.0, 50_000, 1_000.0, demand).run(60);
+    let share = path.shadow.share_segments();
+    let at = Timestamp::from_micros(60_000_000);
+    let loss = path.shadow.on_loss(at, LossKind::FastRetransmit, 100 * MSS, 100 * MSS).unwrap();
+    assert!((loss.window.bytes() / MSS as f64 - share).abs() < 0.01, "{:?} of {share}", loss.window);
+}
+
+#[test]
 fn an_application_that_writes_slowly_limits_itself_and_gives_a_lower_bound() {
     let demand = Demand { segments: 4_000, per_second: Some(300.0), receiver: 100_000 };
     let mut path = Path::new(Algorithm::Reno, 1_000.0, 50_000, 60.0, demand).run(60);

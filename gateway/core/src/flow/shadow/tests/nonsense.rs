@@ -5,7 +5,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::super::Shadow;
 use super::super::flavour::Flavour;
-use super::super::observation::{Acked, LossKind, Sent};
+use super::super::observation::{Acked, LossKind, Newest, Sent};
 use super::algorithms::{Algorithm, BbrState};
 use super::path::{Demand, Path};
 
@@ -42,7 +42,8 @@ fn sent() -> impl Strategy<Value = Told> {
 
 fn acked() -> impl Strategy<Value = Told> {
     (number(), number(), number(), time(), number()).prop_map(|(acked_bytes, pipe, flight, rtt, delivered_bytes)| {
-        Told::Acked(Acked { acked_bytes, pipe, flight, rtt, delivered_bytes, ..Acked::default() })
+        let newest = rtt.map(|rtt| Newest { sent_at: Timestamp(rtt.0), again: false });
+        Told::Acked(Acked { acked_bytes, pipe, flight, rtt, newest, delivered_bytes, ..Acked::default() })
     })
 }
 

@@ -9,7 +9,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::super::Shadow;
 use super::super::flavour::Flavour;
-use super::super::observation::{Acked, LossKind, Sent, ShadowSample};
+use super::super::observation::{Acked, LossKind, Newest, Sent, ShadowSample};
 use super::algorithms::Algorithm;
 use crate::counters::Ignored;
 use crate::flow::sample::Limiter;
@@ -246,7 +246,7 @@ impl Path {
         }
         self.note_error();
         self.deem_lost();
-        self.tell(una_before, timed);
+        self.tell(una_before, timed, arrived);
         self.last_ack_us = Some(self.now_us);
         self.turn(newly, arrived);
         self.fill();
@@ -279,13 +279,14 @@ impl Path {
         }
     }
 
-    fn tell(&mut self, una_before: u64, timed: Option<u64>) {
+    fn tell(&mut self, una_before: u64, timed: Option<u64>, arrived: Option<Segment>) {
         let advanced = self.una - una_before;
         let acked = Acked {
             acked_bytes: advanced * MSS,
             pipe: self.pipe() * MSS,
             flight: (self.next - self.una) * MSS,
             rtt: timed.map(Micros),
+            newest: arrived.map(|s| Newest { sent_at: Timestamp::from_micros(s.sent_us), again: s.repeated }),
             delivered_bytes: self.delivered * MSS,
             ..Acked::default()
         };
