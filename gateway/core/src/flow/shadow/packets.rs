@@ -49,16 +49,18 @@ impl Shadow {
                 self.reno.follow_pipe(pipe);
                 self.cubic.follow_pipe(pipe);
                 // Neither lets more into the network than it had before.
-                if self.pipe_at_loss > 0 && pipe > u32::from(self.pipe_at_loss) + 1 {
-                    self.weigh_back_off(at, pipe);
+                if self.pipe_at_loss > 0 && least_pipe > u32::from(self.pipe_at_loss) + 1 {
+                    self.weigh_back_off(at, least_pipe);
                 }
             }
             _ => {}
         }
         let outstanding =
             if sent.flight == sent.pipe { pipe } else { self.packets(sent.flight.saturating_add(unknown)) };
-        self.reno.usage.record(&self.reno.cwnd, outstanding, pipe, una, self.nxt);
-        self.cubic.usage.record(&self.cubic.cwnd, outstanding, pipe, una, self.nxt);
+        let ahead = if unknown > 0 { self.packets(unknown) } else { 0 };
+        let una = una.saturating_sub(unknown);
+        self.reno.usage.record(&self.reno.cwnd, [outstanding, pipe, ahead], una, self.nxt);
+        self.cubic.usage.record(&self.cubic.cwnd, [outstanding, pipe, ahead], una, self.nxt);
         if let Some(bbr) = &mut self.bbr {
             bbr.on_sent(
                 at,
@@ -74,10 +76,11 @@ impl Shadow {
             );
         }
         if sent.new_bytes > 0 {
-            let ahead = if unknown > 0 && self.phase() == Phase::SlowStart { self.packets(unknown) } else { 0 };
+            // Its window did not grow by those yet.
+            let ahead = if unknown > 0 && self.phase() == Phase::SlowStart { ahead } else { 0 };
             let filled = self.known && f64::from(pipe.saturating_add(ahead)) >= self.best_whole();
             self.rounds.current.filled = (self.rounds.current.filled || filled) && !window_unknown;
-            self.transfer.on_sent(sent.pipe.saturating_add(unknown));
+            self.transfer.on_sent(sent.pipe.saturating_add(unknown), ahead);
         }
     }
 
@@ -165,7 +168,8 @@ impl Shadow {
     /// Takes down how the sender was when it sent the last new byte. Called before anything but new bytes changes that.
     pub(super) fn settle_end(&mut self) {
         if std::mem::take(&mut self.transfer.end_waits) {
-            let (window_segments, limiter, phase) = (self.best_segments(), self.limiter(), self.phase());
+            let (limiter, phase) = (self.limiter(), self.phase());
+            let window_segments = (self.best_segments() - f64::from(self.transfer.ahead)).max(1.0);
             self.transfer.end = Some(End { window_segments, limiter, phase });
         }
     }

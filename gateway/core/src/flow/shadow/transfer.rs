@@ -10,6 +10,8 @@ pub(super) struct Transfer {
     pub(super) end: Option<End>,
     /// A new byte was sent since `end` was taken down: the sender is still as it was then.
     pub(super) end_waits: bool,
+    /// Segments acknowledged at the tap that the sender of the last new byte had not heard of.
+    pub(super) ahead: u32,
     /// Most bytes in the network.
     pub(super) pipe_max_bytes: u64,
 }
@@ -24,9 +26,10 @@ pub(super) struct End {
 }
 
 impl Transfer {
-    /// A new byte was sent with so many in the network.
-    pub(super) fn on_sent(&mut self, pipe_bytes: u64) {
+    /// A new byte was sent with so many in the network; `ahead`: see [`Self::ahead`].
+    pub(super) fn on_sent(&mut self, pipe_bytes: u64, ahead: u32) {
         self.end_waits = true;
+        self.ahead = ahead;
         self.pipe_max_bytes = self.pipe_max_bytes.max(pipe_bytes);
     }
 

@@ -17,9 +17,11 @@ impl Usage {
         Self { limited: false, outstanding_max: 0, until: 0 }
     }
 
-    /// After a packet: `outstanding` and `pipe` in segments, `una` and `nxt` as positions in the stream.
-    pub(super) fn record(&mut self, cwnd: &Cwnd, outstanding: u32, pipe: u32, una: u64, nxt: u64) {
-        let limited = pipe >= cwnd.whole();
+    /// After a packet: `outstanding` and `pipe` in segments, `una` and `nxt` as positions in the stream. `ahead`: segments
+    /// acknowledged at the tap of which the sender does not know yet, so that in slow start its window did not grow by them.
+    pub(super) fn record(&mut self, cwnd: &Cwnd, [outstanding, pipe, ahead]: [u32; 3], una: u64, nxt: u64) {
+        let ahead = if cwnd.in_slow_start() { ahead } else { 0 };
+        let limited = pipe.saturating_add(ahead) >= cwnd.whole();
         if una >= self.until || limited || (!self.limited && outstanding > self.outstanding_max) {
             self.limited = limited;
             self.outstanding_max = outstanding;
@@ -30,5 +32,26 @@ impl Usage {
     /// Whether an acknowledgement may raise the window: it was filled, or in slow start at least half used.
     pub(super) const fn may_grow(&self, cwnd: &Cwnd) -> bool {
         self.limited || (cwnd.in_slow_start() && cwnd.whole() < self.outstanding_max.saturating_mul(2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_that_a_far_sender_does_not_have_yet_need_not_be_filled() {
+        let last_flight = |ahead: u32, threshold: Option<u32>| {
+            let (mut cwnd, mut usage) = (Cwnd::new(20), Usage::new());
+            if let Some(threshold) = threshold {
+                cwnd.reduce(threshold);
+            }
+            usage.record(&cwnd, [11, 11, ahead], 0, 21);
+            cwnd.set(30);
+            usage.may_grow(&cwnd)
+        };
+        assert!(last_flight(9, None), "it had 11 when it sent these, and acknowledgements of 9 were on their way");
+        assert!(!last_flight(0, None));
+        assert!(!last_flight(9, Some(20)), "in congestion avoidance they hardly open it");
     }
 }

@@ -46,3 +46,27 @@ fn hystart_hears_selective_acknowledgements_while_a_loss_is_repaired() {
         "the window then was below the threshold: slow start, and it ends there"
     );
 }
+
+#[test]
+fn a_far_senders_last_flight_ends_with_the_window_that_it_had_then() {
+    let mut shadow = opened();
+    shadow.on_reaction(Micros(10_000));
+    let mut at = Timestamp(0);
+    let full = Sent { new_bytes: 1_000, full_sized: true, since_ack: Some(Micros(10)), ..Sent::default() };
+    for n in 1..=10 {
+        shadow.on_sent(at, &Sent { pipe: n * MSS, flight: n * MSS, ..full });
+    }
+    for n in 1..=10 {
+        at = at.after(if n == 1 { RTT } else { Micros(200) });
+        let flight = (10 - n) * MSS;
+        shadow.on_ack(at, &Acked { pipe: flight, flight, ..acked(MSS, n * MSS) });
+    }
+    // Two for each acknowledgement, until none is left: the last one answers the sixth.
+    let first_answer = Timestamp(0).after(RTT).after(Micros(10_000));
+    for n in 1..=11 {
+        at = first_answer.after(Micros((n - 1) / 2 * 200));
+        shadow.on_sent(at, &Sent { pipe: n * MSS, flight: n * MSS, ..full });
+    }
+    let end = shadow.on_transfer_end(at).unwrap();
+    assert_eq!((end.reason, end.window.segments(Bytes(MSS)).0), (SampleReason::End, 16));
+}
