@@ -218,6 +218,7 @@ impl Sender {
             flight,
             peer_window: self.peer_window_bytes(),
             since_ack,
+            since_oldest: self.board.oldest_sent().map(|oldest| at.since(oldest)),
         };
         let start = self.board.una();
         let Some(followed) = self.followed.as_deref_mut() else { return };

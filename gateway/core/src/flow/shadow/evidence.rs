@@ -11,6 +11,7 @@ use spand_proto::units::{Micros, Timestamp};
 /// An answer comes within this time after the reaction, or it is none. (At 40 % of the link rate an application's
 /// segments fall between acknowledgements often enough to look clocked under "before the next one".)
 const ANSWER_WITHIN_US: i64 = 1_000;
+pub(super) const ANSWER_WITHIN: Micros = Micros(ANSWER_WITHIN_US.unsigned_abs());
 /// Acknowledgements answered one after the other that make the pipe the window.
 const RUN: u8 = 8;
 /// Acknowledgements on their way to the sender at a time; at the limit the two nearest to each other are taken as one.

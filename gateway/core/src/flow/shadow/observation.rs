@@ -21,6 +21,8 @@ pub struct Sent {
     pub peer_window: Option<u64>,
     /// Time since the last acknowledgement towards this sender.
     pub since_ack: Option<Micros>,
+    /// Time since the lowest outstanding segment was sent last.
+    pub since_oldest: Option<Micros>,
 }
 
 impl Sent {

@@ -20,8 +20,9 @@ impl Shadow {
             self.settle_end();
         }
         let idle = sent.retransmitted_bytes == 0 && sent.flight <= u64::from(sent.new_bytes);
-        if idle && let Some(last) = self.last_sent {
-            self.resume(at, at.since(last));
+        let since_sent = self.last_sent.map(|last| at.since(last));
+        if idle && let Some(since_sent) = since_sent {
+            self.resume(at, since_sent);
         }
         self.last_sent = Some(at);
         self.nxt = self.nxt.saturating_add(u64::from(sent.new_bytes));
@@ -36,7 +37,7 @@ impl Shadow {
         // What shows a larger window must be in the network for certain.
         let least_pipe =
             if least_unknown == unknown { pipe } else { self.packets(sent.pipe.saturating_add(least_unknown)) };
-        let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, pipe);
+        let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, least_pipe, since_sent);
         if sent.new_bytes > 0 {
             self.note_signs(at, sent, least_pipe - u32::from(probe), idle);
         }
@@ -200,7 +201,7 @@ impl Shadow {
         self.arrive(at);
     }
 
-    fn arrive(&mut self, at: Timestamp) {
+    pub(super) fn arrive(&mut self, at: Timestamp) {
         let steady = self.clock.arrive(at, self.delivered_bytes);
         if let Some(steady) = steady.filter(|_| self.state == State::Open) {
             self.weigh_steady_pipe(&steady);

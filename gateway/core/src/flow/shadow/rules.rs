@@ -1,9 +1,9 @@
 //! The rules by which packets speak for or against a replica.
 
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 use super::bbr::Bbr;
-use super::evidence::Steady;
+use super::evidence::{ANSWER_WITHIN, Steady};
 use super::limiter::Signs;
 use super::observation::Sent;
 use super::replica::Law;
@@ -74,20 +74,29 @@ impl Shadow {
         signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);
     }
 
-    /// A tail loss probe may carry one new segment beyond the window (RFC 8985 section 7.3, `tcp_send_loss_probe`).
-    pub(super) fn is_probe_beyond(&self, sent: &Sent, pipe: u32) -> bool {
-        let late = match (sent.since_ack, self.rto.srtt()) {
-            (Some(since), Some(srtt)) => since.0 > srtt.0.saturating_mul(2),
-            _ => false,
-        };
-        late && f64::from(pipe) > self.best_whole() && f64::from(pipe) < self.best_segments() + 2.0
-    }
-
     /// Rule 1: a pipe above a window raises it.
     pub(super) fn weigh_pipe(&mut self, pipe: u32) {
         if pipe > self.reno.cwnd.whole().min(self.cubic.cwnd.whole()) || self.bbr.is_some() {
             self.weigh_raise(pipe);
         }
+    }
+
+    /// Whether new data is a tail loss probe, which may go one segment beyond the window (RFC 8985 section 7.3). Linux sends it two
+    /// round trips after it last sent or was acknowledged anything, or when the lowest segment times out, if that is sooner
+    /// (`tcp_schedule_loss_probe`).
+    pub(super) fn is_probe_beyond(&self, sent: &Sent, pipe: u32, since_sent: Option<Micros>) -> bool {
+        let beyond = f64::from(pipe) - self.best_whole();
+        if !(0.5..1.5).contains(&beyond) {
+            return false;
+        }
+        let (Some(since_ack), Some(since_sent)) = (sent.since_ack, since_sent) else { return false };
+        let Some(srtt) = self.rto.srtt() else { return false };
+        let quiet = since_ack.min(since_sent);
+        let timed_out = || {
+            let unanswered = quiet.0 > self.clock.reaction().0.saturating_add(ANSWER_WITHIN.0);
+            unanswered && sent.since_oldest.is_some_and(|since| since.0 >= self.rto.get().0 / 4 * 3)
+        };
+        quiet.0 > srtt.0.saturating_mul(2) || timed_out()
     }
 
     /// Both replicas wrong alike says something of the replicas, not of the sender: only what sets them apart counts.

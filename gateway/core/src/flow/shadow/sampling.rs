@@ -74,6 +74,8 @@ impl Shadow {
 
     /// What the last round trips show corrects the replicas before they back off.
     fn settle_before_loss(&mut self, at: Timestamp, pipe_before: u64) {
+        // The acknowledgement that the loss answers is with the sender by now.
+        self.arrive(at);
         let recent = self.rounds.recent();
         let (least_unknown, unknown) = self.clock.unknown_bytes(self.delivered_bytes);
         let ahead = self.packets(unknown);

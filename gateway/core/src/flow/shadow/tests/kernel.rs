@@ -3,24 +3,6 @@
 use super::*;
 
 #[test]
-fn a_tail_probe_beyond_the_window_is_none_of_it() {
-    let reduced_from = |since_ack: Micros| {
-        let mut shadow = opened();
-        let mut sent = Sent { new_bytes: 1_000, full_sized: true, since_ack: Some(Micros(10)), ..Sent::default() };
-        for n in 1..=11 {
-            (sent.pipe, sent.flight) = (n * MSS, n * MSS);
-            sent.since_ack = Some(if n > 10 { since_ack } else { Micros(10) });
-            shadow.on_sent(Timestamp(0), &sent);
-        }
-        let _sample = shadow.on_loss(Timestamp(0), LossKind::FastRetransmit, 10 * MSS, 11 * MSS);
-        shadow.on_undo(Timestamp(0));
-        whole(&shadow)
-    };
-    assert_eq!(reduced_from(Micros(220_000)), 10);
-    assert_eq!(reduced_from(Micros(20_000)), 11, "not late enough for a probe: the window is larger");
-}
-
-#[test]
 fn hystart_hears_selective_acknowledgements_while_a_loss_is_repaired() {
     let left_with = |rtt: Micros| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);

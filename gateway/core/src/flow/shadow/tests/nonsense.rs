@@ -34,7 +34,16 @@ fn sent() -> impl Strategy<Value = Told> {
         |((new, again, full_sized), pipe, flight, peer_window, since_ack, kind)| {
             let new_bytes = if kind == 0 { new } else { 1_000 };
             let retransmitted_bytes = if kind == 2 { again } else { 0 };
-            let sent = Sent { new_bytes, retransmitted_bytes, full_sized, pipe, flight, peer_window, since_ack };
+            let sent = Sent {
+                new_bytes,
+                retransmitted_bytes,
+                full_sized,
+                pipe,
+                flight,
+                peer_window,
+                since_ack,
+                since_oldest: since_ack,
+            };
             Told::Sent(sent)
         },
     )

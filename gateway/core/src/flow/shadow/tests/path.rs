@@ -211,6 +211,7 @@ impl Path {
             flight: (self.next - self.una) * MSS,
             peer_window: Some(self.demand.receiver * MSS),
             since_ack: self.last_ack_us.map(|last| Micros(self.now_us - last)),
+            since_oldest: None,
         };
         self.shadow.on_sent(self.now(), &sent);
         let start = self.free_us.max(self.now_us as f64);
