@@ -87,7 +87,8 @@ impl Cubic {
     fn friendly_price(&mut self, window: u32) -> Option<u32> {
         let step = u64::from(window).saturating_mul(FRIENDLY_EIGHTHS) / 8;
         let step = (step as f32).max(1.0);
-        let earned = whole_segments(self.friendly_credit / step);
+        // A step is taken when more than it was acknowledged.
+        let earned = whole_segments((self.friendly_credit / step).ceil() - 1.0);
         self.friendly_credit -= earned as f32 * step;
         self.friendly = self.friendly.saturating_add(earned);
         window.checked_div(self.friendly.saturating_sub(window))
@@ -108,7 +109,8 @@ impl Law for Cubic {
     fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f32) -> u32 {
         let window = cwnd.whole();
         self.friendly_credit += acked_segments;
-        if self.epoch.is_some() && self.priced_window == window && at.since(self.priced_at) <= PRICE_AGE {
+        // Even from the epoch before: a reduction ends the epoch, not the price (`bictcp_update`).
+        if self.priced_window == window && at.since(self.priced_at) <= PRICE_AGE {
             return self.price;
         }
         self.priced_window = window;
@@ -170,4 +172,39 @@ fn cube_root(n: u64) -> u64 {
         if middle * middle * middle <= n { low = middle } else { high = middle - 1 }
     }
     low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(segments: u32) -> Cwnd {
+        Cwnd::new(segments)
+    }
+
+    fn ms(ms: u64) -> Timestamp {
+        Timestamp::from_micros(ms * 1_000)
+    }
+
+    #[test]
+    fn a_price_outlives_a_reduction_that_leaves_the_window_as_it_was() {
+        let mut cubic = Cubic::default();
+        let least = window(2);
+        assert_eq!(cubic.price(ms(1_000), &least, 1.0), PRICE_BEFORE_LOSS);
+        assert_eq!(cubic.reduced(&least), 2);
+        assert_eq!(cubic.price(ms(1_031), &least, 1.0), PRICE_BEFORE_LOSS);
+        assert_eq!(cubic.price(ms(1_033), &least, 1.0), 200, "the plateau is reached");
+    }
+
+    #[test]
+    fn the_friendly_window_grows_when_more_than_its_step_was_acknowledged() {
+        let mut cubic = Cubic::default();
+        let four = window(4);
+        cubic.reduced(&four);
+        assert_eq!(cubic.price(ms(1_000), &four, 1.0), 400);
+        // 4 segments times 15 eighths: 7.
+        assert_eq!(cubic.price(ms(1_040), &four, 6.0), 400);
+        assert_eq!(cubic.price(ms(1_080), &four, 1.0), 4);
+        assert_eq!((cubic.friendly, cubic.friendly_credit), (5, 1.0));
+    }
 }
