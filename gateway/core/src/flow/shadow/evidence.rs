@@ -20,7 +20,7 @@ const UNDERWAY: usize = 12;
 const JITTER_US: i64 = 100;
 const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
 /// So many times in a row as long, a wait for nothing but time is a sender's pacing (at most this part off).
-const PACED_RUN: u8 = 3;
+const PACED_RUN: u8 = 2;
 const PACED_PART: u32 = 8;
 /// Bursts that may answer acknowledgements in between.
 const PACED_ANSWERS: u8 = 2;

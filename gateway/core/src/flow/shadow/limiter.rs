@@ -50,6 +50,8 @@ pub(super) struct Rounds {
     last: Option<Signs>,
     /// A round trip ended ever.
     any: bool,
+    /// The last new segment was one after which the application had no more.
+    pub(super) dry: bool,
     /// In the current one the sender was seen to pace.
     pub(super) paced: bool,
     /// Largest pipe of the round trip in which it last changed, in segments; 0 before the first.
@@ -104,6 +106,7 @@ impl Rounds {
         *self = Self {
             end: nxt,
             any: self.any,
+            dry: self.dry,
             changed_pipe_segments: self.changed_pipe_segments,
             still: self.still,
             ..Self::default()
@@ -120,11 +123,11 @@ impl Rounds {
         let recent = self.recent();
         if self.current.receiver_full && !self.current.filled {
             Limiter::Receiver
-        } else if recent.filled || (paced && !recent.ran_dry && !recent.receiver_full && self.any) {
+        } else if recent.filled || (paced && !recent.ran_dry && !self.dry && !recent.receiver_full && self.any) {
             Limiter::Window
         } else if recent.receiver_full {
             Limiter::Receiver
-        } else if self.last.is_some() || recent.ran_dry {
+        } else if self.last.is_some() || recent.ran_dry || self.dry {
             Limiter::Application
         } else {
             Limiter::Unknown
@@ -185,6 +188,14 @@ mod tests {
         rounds.on_ack(0, 1_000);
         rounds.forget(2_000);
         assert_eq!((rounds.limiter(true), rounds.limiter(false)), (Limiter::Window, Limiter::Unknown));
+    }
+
+    #[test]
+    fn a_paced_sender_that_has_no_more_is_held_by_its_application_though_a_loss_follows() {
+        let mut rounds = Rounds { dry: true, ..Rounds::default() };
+        rounds.on_ack(0, 1_000);
+        rounds.forget(2_000);
+        assert_eq!(rounds.limiter(true), Limiter::Application);
     }
 
     #[test]

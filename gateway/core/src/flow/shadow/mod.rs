@@ -238,8 +238,11 @@ impl Shadow {
         self.rounds.recent().pipe_max_segments.max(self.packets(pipe_before))
     }
 
+    /// BBR's share: delivery rate times smallest round-trip time. The one that its window goes by it forgets after ten seconds, and
+    /// measures anew perhaps through a queue of others; the path is no longer for that.
     fn share_segments(&self) -> f64 {
-        let share = self.bbr.as_ref().and_then(|bbr| bbr.share_bytes());
+        let min_rtt = self.min_rtt.map(|(rtt, _)| Micros(rtt.0.saturating_add(self.clock.reaction().0)));
+        let share = self.bbr.as_ref().zip(min_rtt).and_then(|(bbr, min_rtt)| bbr.delivered_in(min_rtt));
         share.map_or_else(|| self.best_segments(), |bytes| bytes / f64::from(self.mss))
     }
 }

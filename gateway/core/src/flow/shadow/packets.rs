@@ -135,6 +135,7 @@ impl Shadow {
                 reaction: self.clock.reaction(),
                 mss: self.mss,
                 recovering: self.state != State::Open && !self.by_mark,
+                timed_out: matches!(self.state, State::Loss { .. }),
                 lost_bytes: acked.lost_bytes,
             });
         }

@@ -66,6 +66,7 @@ impl Shadow {
         if receiver_full || !open {
             self.clock.break_run();
         }
+        self.rounds.dry = sent.ran_dry(self.mss);
         let signs = &mut self.rounds.current;
         signs.receiver_full |= receiver_full;
         signs.ran_dry |= !sent.full_sized || (idle && !clocked && self.last_sent.is_none());

@@ -46,6 +46,8 @@ pub(in super::super) struct Delivery {
     pub(in super::super) mss: u32,
     /// Losses are being repaired; a reduction for a mark is none.
     pub(in super::super) recovering: bool,
+    /// Those of a timeout.
+    pub(in super::super) timed_out: bool,
     /// Newly deemed lost.
     pub(in super::super) lost_bytes: u64,
 }
@@ -219,6 +221,7 @@ mod tests {
             reaction: Micros(0),
             mss: 1_000,
             recovering: false,
+            timed_out: false,
             lost_bytes: 0,
         };
         rate.on_ack(&delivery, Micros(10_000))

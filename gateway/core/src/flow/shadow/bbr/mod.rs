@@ -29,6 +29,9 @@ const PACING_MARGIN: f64 = 0.99;
 const BURST_RATE_BITS: f64 = 1.2e6;
 const BURST_MOST: f64 = 127.0;
 
+/// Its window is larger by this in one of eight phases of its gain cycle (`bbr_quantization_budget`); which one is not known.
+const PHASE_SEGMENTS: f64 = 2.0;
+
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mode {
     Startup,
@@ -60,6 +63,8 @@ pub(super) struct Bbr {
     prior_segments: f64,
     /// Losses were being repaired at the acknowledgement before.
     was_recovering: bool,
+    /// Those of a timeout.
+    was_timed_out: bool,
     /// In the first round trip of a recovery.
     conserving: bool,
 }
@@ -83,6 +88,7 @@ impl Bbr {
             segments,
             prior_segments: segments,
             was_recovering: false,
+            was_timed_out: false,
             conserving: false,
         }
     }
@@ -97,11 +103,15 @@ impl Bbr {
         matches!(self.mode, Mode::Startup)
     }
 
-    /// Its share of the path: delivery rate times smallest round-trip time, in bytes.
-    pub(super) fn share_bytes(&self) -> Option<f64> {
-        let rate = self.rate.max()?;
+    /// Its delivery rate times `min_rtt`, in bytes.
+    pub(super) fn delivered_in(&self, min_rtt: Micros) -> Option<f64> {
+        Some(self.rate.max()? * min_rtt.as_secs_f64())
+    }
+
+    /// What its window is made of: delivery rate times the smallest round-trip time of late, in bytes.
+    fn share_bytes(&self) -> Option<f64> {
         let (min_rtt, _) = self.min_rtt?;
-        Some(rate * Micros(min_rtt.0.saturating_add(self.reaction.0)).as_secs_f64())
+        self.delivered_in(Micros(min_rtt.0.saturating_add(self.reaction.0)))
     }
 
     /// A packet with payload.
@@ -213,11 +223,12 @@ impl Bbr {
     }
 
     /// Losses take from the window; at the beginning of a recovery it is what is in the network, and at the end what it was
-    /// (`bbr_set_cwnd_to_recover_or_restore`). A recovery that follows another one at once is no new one.
+    /// (`bbr_set_cwnd_to_recover_or_restore`). A recovery that follows another one at once is no new one; one that follows a timeout is.
     fn follow_recovery(&mut self, delivery: &Delivery, in_network: f64) {
         let lost = delivery.lost_bytes as f64 / f64::from(delivery.mss.max(1));
         self.segments = (self.segments - lost).max(1.0);
-        if delivery.recovering && !self.was_recovering {
+        let begins = !self.was_recovering || (self.was_timed_out && !delivery.timed_out);
+        if delivery.recovering && !delivery.timed_out && begins {
             self.conserving = true;
             self.rate.start_round();
             self.segments = in_network;
@@ -226,6 +237,7 @@ impl Bbr {
             self.segments = self.segments.max(self.prior_segments);
         }
         self.was_recovering = delivery.recovering;
+        self.was_timed_out = delivery.timed_out;
     }
 
     /// Keeps the window for after a loss or a probe; while either cuts it, the larger one.
@@ -242,6 +254,7 @@ impl Bbr {
     pub(super) fn time_out(&mut self) {
         self.lose();
         self.was_recovering = true;
+        self.was_timed_out = true;
         self.conserving = false;
         self.full_rate = 0.0;
         self.segments = 1.0;
@@ -253,7 +266,7 @@ impl Bbr {
         if self.probing() {
             return 0.0;
         }
-        let wrong = ((pipe - self.segments) / self.segments.max(1.0)).max(0.0);
+        let wrong = ((pipe - self.segments - PHASE_SEGMENTS) / self.segments.max(1.0)).max(0.0);
         self.segments = self.segments.max(pipe);
         wrong
     }
@@ -273,6 +286,7 @@ mod tests {
             reaction: Micros(0),
             mss: 1_000,
             recovering,
+            timed_out: false,
             lost_bytes: lost * 1_000,
         });
         bbr.segments.to_string()
@@ -288,5 +302,20 @@ mod tests {
         bbr.lose();
         assert_eq!(ack(&mut bbr, 9, 0, true), "19", "more losses above the recovery point are the same recovery");
         assert_eq!(ack(&mut bbr, 10, 0, false), "42", "afterwards it is what it was");
+    }
+
+    #[test]
+    fn a_recovery_that_follows_a_timeout_conserves_anew() {
+        let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+        bbr.time_out();
+        assert_eq!(ack(&mut bbr, 6, 0, true), "7", "in the network and just delivered");
+        assert_eq!(ack(&mut bbr, 5, 0, true), "7", "once");
+    }
+
+    #[test]
+    fn a_pipe_that_one_phase_of_its_gains_explains_was_no_mistake() {
+        let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, None);
+        assert_eq!((bbr.raise(42).to_string(), bbr.segments().to_string()), ("0".to_owned(), "42".to_owned()));
+        assert!(bbr.raise(45) > 0.0);
     }
 }
