@@ -45,8 +45,9 @@ const PACED_MOST: f64 = 0.6;
 const BBR_GIVEN_UP: f64 = 2.0;
 
 impl Shadow {
-    pub(super) fn note_signs(&mut self, at: Timestamp, sent: &Sent, pipe: u32, idle: bool) {
-        let needed = sent.flight.saturating_add(RECEIVER_ROOM * u64::from(self.mss));
+    /// `unknown`: bytes acknowledged at the tap of which the sender has not heard; its peer's window began so much lower.
+    pub(super) fn note_signs(&mut self, at: Timestamp, sent: &Sent, pipe: u32, unknown: u64, idle: bool) {
+        let needed = sent.flight.saturating_add(unknown).saturating_add(RECEIVER_ROOM * u64::from(self.mss));
         let receiver_full = sent.peer_window.is_some_and(|window| window < needed);
         let open = self.state == State::Open;
         if idle {

@@ -29,12 +29,19 @@ fn hystart_hears_selective_acknowledgements_while_a_loss_is_repaired() {
     );
 }
 
-#[test]
-fn a_far_senders_last_flight_ends_with_the_window_that_it_had_then() {
+/// A transfer of 21 segments seen 5 ms from its sender, up to its last segment: two for each acknowledgement, until none is
+/// left, when the sender has heard of six and the tap of ten.
+fn far_transfer(peer_window: u64) -> Shadow {
     let mut shadow = opened();
     shadow.on_reaction(Micros(10_000));
     let mut at = Timestamp(0);
-    let full = Sent { new_bytes: 1_000, full_sized: true, since_ack: Some(Micros(10)), ..Sent::default() };
+    let full = Sent {
+        new_bytes: 1_000,
+        full_sized: true,
+        since_ack: Some(Micros(10)),
+        peer_window: Some(peer_window),
+        ..Sent::default()
+    };
     for n in 1..=10 {
         shadow.on_sent(at, &Sent { pipe: n * MSS, flight: n * MSS, ..full });
     }
@@ -43,12 +50,23 @@ fn a_far_senders_last_flight_ends_with_the_window_that_it_had_then() {
         let flight = (10 - n) * MSS;
         shadow.on_ack(at, &Acked { pipe: flight, flight, ..acked(MSS, n * MSS) });
     }
-    // Two for each acknowledgement, until none is left: the last one answers the sixth.
     let first_answer = Timestamp(0).after(RTT).after(Micros(10_000));
     for n in 1..=11 {
         at = first_answer.after(Micros((n - 1) / 2 * 200));
         shadow.on_sent(at, &Sent { pipe: n * MSS, flight: n * MSS, ..full });
     }
-    let end = shadow.on_transfer_end(at).unwrap();
+    shadow
+}
+
+#[test]
+fn a_far_senders_last_flight_ends_with_the_window_that_it_had_then() {
+    let end = far_transfer(1_000_000).on_transfer_end(Timestamp(0)).unwrap();
     assert_eq!((end.reason, end.window.segments(Bytes(MSS)).0), (SampleReason::End, 16));
+}
+
+#[test]
+fn a_far_senders_peer_is_full_by_what_it_had_heard() {
+    // Eleven outstanding at the tap, and four that its sender had not heard of.
+    assert!(far_transfer(16 * MSS).rounds.current.receiver_full);
+    assert!(!far_transfer(17 * MSS).rounds.current.receiver_full);
 }
