@@ -125,7 +125,7 @@ impl Replay {
             let replica = self.engine.replica(end(moment.flow.local), end(moment.flow.remote));
             self.seen.views.push(replica.map(|replica| View {
                 window: replica.window().map(Window::bytes),
-                limiter: replica.limiter(),
+                limiter: replica.limiter(Timestamp(moment.time_ns)),
                 flavour: replica.flavour(),
                 srtt_us: replica.srtt().map(|srtt| srtt.0),
                 own_flavour: replica.leaning().own(),

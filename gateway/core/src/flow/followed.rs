@@ -111,8 +111,8 @@ impl Followed {
     }
 
     /// A round trip ended.
-    pub(crate) fn count_round(&mut self) {
-        let limiter = self.shadow.limiter();
+    pub(crate) fn count_round(&mut self, at: Timestamp) {
+        let limiter = self.shadow.limiter(at);
         self.limits.add(limiter);
         if let Some(count) = self.rounds.get_mut(limiter as usize) {
             *count = count.saturating_add(1);

@@ -157,6 +157,11 @@ impl Scoreboard {
         (self.lost, self.retransmitted)
     }
 
+    /// Whether something deemed lost was not sent again yet.
+    pub(crate) fn repeats_wait(&self) -> bool {
+        self.lost > self.retransmitted
+    }
+
     /// Gives back memory where nothing is outstanding.
     pub(crate) fn release(&mut self) {
         if self.segments.is_empty() {

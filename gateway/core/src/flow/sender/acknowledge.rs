@@ -251,7 +251,7 @@ impl Sender {
         );
         if acked_bytes > 0 && progress.una >= followed.round_end {
             if followed.round_end > 0 {
-                followed.count_round();
+                followed.count_round(at);
             }
             followed.tell_rounds_now_and_again(context);
             if followed.has_news() {

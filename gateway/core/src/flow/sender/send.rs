@@ -214,6 +214,8 @@ impl Sender {
             new_bytes,
             retransmitted_bytes: segment.payload_len - new_bytes.min(segment.payload_len),
             full_sized: self.size.is_full(segment.payload_len),
+            more: !pushed && !segment.flags.has(Flags::FIN),
+            repeats_wait: self.board.repeats_wait(),
             pipe,
             flight,
             peer_window: self.peer_window_bytes(),

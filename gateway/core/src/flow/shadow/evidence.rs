@@ -113,6 +113,11 @@ impl AckClock {
         self.reaction.is_some_and(|reaction| reaction <= near)
     }
 
+    /// Whether it is known to stand beside the sender.
+    pub(super) fn is_beside(&self) -> bool {
+        self.reaction.is_some_and(|reaction| reaction <= NEAR)
+    }
+
     /// Whether it is known to stand farther off.
     pub(super) fn is_afar(&self, srtt: Option<Micros>) -> bool {
         self.reaction.is_some() && !self.is_near(srtt)

@@ -1,10 +1,4 @@
-//! What held a sender back, by round trip.
-//!
-//! A round trip ends when the highest byte sent at its start is acknowledged. The signs of the current one and the one
-//! before decide: a filled window beats a full receiver beats an application that had nothing more. A full receiver now
-//! beats a window that was filled in the round trip before: the window has outgrown it.
-
-use crate::flow::sample::Limiter;
+//! What a sender did, by round trip. A round trip ends when the highest byte sent at its start is acknowledged.
 
 /// What happened in one round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,8 +42,6 @@ const SMALL_PIPE: u32 = 30;
 pub(super) struct Rounds {
     pub(super) current: Signs,
     last: Option<Signs>,
-    /// A round trip ended ever.
-    any: bool,
     /// The last new segment was one after which the application had no more.
     pub(super) dry: bool,
     /// In the current one the sender was seen to pace.
@@ -72,7 +64,6 @@ impl Rounds {
         self.paced = false;
         let ended = std::mem::take(&mut self.current);
         self.last = Some(ended);
-        self.any = true;
         self.note_change(ended.pipe_max_segments);
         Some(ended)
     }
@@ -105,7 +96,6 @@ impl Rounds {
     pub(super) fn forget(&mut self, nxt: u64) {
         *self = Self {
             end: nxt,
-            any: self.any,
             dry: self.dry,
             changed_pipe_segments: self.changed_pipe_segments,
             still: self.still,
@@ -117,22 +107,6 @@ impl Rounds {
     pub(super) fn recent(&self) -> Signs {
         self.last.map_or(self.current, |last| last.with(self.current))
     }
-
-    /// What held the sender in them. `paced`: the sender's window is not meant to be filled, nor changed by losses (BBR).
-    pub(super) fn limiter(&self, paced: bool) -> Limiter {
-        let recent = self.recent();
-        if self.current.receiver_full && !self.current.filled {
-            Limiter::Receiver
-        } else if recent.filled || (paced && !recent.ran_dry && !self.dry && !recent.receiver_full && self.any) {
-            Limiter::Window
-        } else if recent.receiver_full {
-            Limiter::Receiver
-        } else if self.last.is_some() || recent.ran_dry || self.dry {
-            Limiter::Application
-        } else {
-            Limiter::Unknown
-        }
-    }
 }
 
 #[cfg(test)]
@@ -141,8 +115,7 @@ mod tests {
 
     use super::super::Shadow;
     use super::super::observation::{Acked, Sent};
-    use super::*;
-    use crate::flow::sample::SampleReason;
+    use crate::flow::sample::{Limiter, SampleReason};
 
     const MSS: u64 = 1_000;
 
@@ -182,35 +155,24 @@ mod tests {
     }
 
     #[test]
-    fn a_paced_sender_is_held_by_its_window_right_after_a_loss() {
-        let mut rounds = Rounds::default();
-        assert_eq!(rounds.limiter(true), Limiter::Unknown);
-        rounds.on_ack(0, 1_000);
-        rounds.forget(2_000);
-        assert_eq!((rounds.limiter(true), rounds.limiter(false)), (Limiter::Window, Limiter::Unknown));
+    fn a_window_that_is_not_full_holds_a_sender_that_has_more() {
+        let limiter = |more, repeats_wait| {
+            let mut shadow = opened();
+            let sent = Sent { new_bytes: 1_000, full_sized: true, more, pipe: 1_000, flight: 1_000, ..Sent::default() };
+            shadow.on_sent(Timestamp(0), &sent);
+            let again = Sent { new_bytes: 0, retransmitted_bytes: 1_000, repeats_wait, ..sent };
+            shadow.on_sent(Timestamp::from_micros(1), &again);
+            shadow.limiter(Timestamp::from_micros(500_000))
+        };
+        assert_eq!(limiter(true, false), Limiter::Window);
+        assert_eq!(limiter(false, true), Limiter::Window, "something lost waits to be sent again");
+        assert_eq!(limiter(false, false), Limiter::Application);
     }
 
     #[test]
-    fn a_paced_sender_that_has_no_more_is_held_by_its_application_though_a_loss_follows() {
-        let mut rounds = Rounds { dry: true, ..Rounds::default() };
-        rounds.on_ack(0, 1_000);
-        rounds.forget(2_000);
-        assert_eq!(rounds.limiter(true), Limiter::Application);
-    }
-
-    #[test]
-    fn a_receiver_that_the_window_has_outgrown_is_the_limit() {
-        let filled = Signs { filled: true, ..Signs::default() };
-        let receiver_full = Signs { receiver_full: true, ..Signs::default() };
-        let both = filled.with(receiver_full);
-        for (last, current, limiter) in [
-            (filled, receiver_full, Limiter::Receiver),
-            (receiver_full, filled, Limiter::Window),
-            (receiver_full, both, Limiter::Window),
-            (filled, Signs::default(), Limiter::Window),
-        ] {
-            let rounds = Rounds { current, last: Some(last), ..Rounds::default() };
-            assert_eq!(rounds.limiter(false), limiter, "{last:?} then {current:?}");
-        }
+    fn a_peers_window_has_moved_only_as_far_as_the_sender_knows() {
+        let sent = Sent { flight: 5_000, peer_window: Some(8_000), ..Sent::default() };
+        assert!(!opened().receiver_is_full(&sent, 0));
+        assert!(opened().receiver_is_full(&sent, 2_000), "acknowledgements of two segments are on their way to it");
     }
 }

@@ -4,7 +4,7 @@
 //! [`replica`]). What the packets show corrects them ([`evidence`]): a pipe above a window raises it, a pipe that stays
 //! below it although every acknowledgement is answered at once lowers it. Which of them needed the fewer corrections, and
 //! whether the sender paces and backs off, tells its congestion control ([`flavour`]). What held the sender back in its last round trip is said beside every
-//! value ([`limiter`]). Packets come in by [`packets`], the rules by which they speak are in [`rules`], what is said at
+//! value ([`held`], [`limiter`]). Packets come in by [`packets`], the rules by which they speak are in [`rules`], what is said at
 //! losses and ends in [`sampling`].
 //!
 //! Does not recognise losses, keep a scoreboard or measure round-trip times: its caller does and tells it
@@ -16,6 +16,7 @@ mod cubic;
 mod cwnd;
 mod evidence;
 pub mod flavour;
+mod held;
 mod hystart;
 mod limiter;
 pub mod observation;
@@ -38,6 +39,7 @@ use self::cubic::Cubic;
 use self::cwnd::INITIAL;
 use self::evidence::AckClock;
 use self::flavour::{Flavour, Leaning};
+use self::held::Held;
 use self::limiter::Rounds;
 use self::reno::Reno;
 use self::replica::Replica;
@@ -86,13 +88,14 @@ pub struct Shadow {
     leaning: Leaning,
     clock: AckClock,
     rounds: Rounds,
+    held: Held,
     transfer: Transfer,
     /// Largest pipe in segments before a loss, until a round trip after it has shown what the sender made of it; else 0.
     pipe_at_loss: u16,
     /// Round trips since that loss was repaired.
     rounds_since_loss: u8,
     /// Windows in segments just after and just before the last reduction.
-    tooth: Option<(f64, f64)>,
+    tooth: Option<(f32, f32)>,
 }
 
 impl Shadow {
@@ -117,6 +120,7 @@ impl Shadow {
             leaning: Leaning::default(),
             clock: AckClock::default(),
             rounds: Rounds::default(),
+            held: Held::default(),
             transfer: Transfer::default(),
             pipe_at_loss: 0,
             rounds_since_loss: 0,
@@ -171,9 +175,20 @@ impl Shadow {
         if slow_start { Phase::SlowStart } else { Phase::CongestionAvoidance }
     }
 
-    /// What held the sender back in the last full round trip and the current one.
-    pub fn limiter(&self) -> Limiter {
-        self.rounds.limiter(self.leaning.best() == Flavour::Bbr)
+    /// What held the sender back in the round trip before `now`.
+    pub fn limiter(&self, now: Timestamp) -> Limiter {
+        match self.last_sent {
+            Some(last) if self.leaning.best() == Flavour::Bbr => {
+                let ran_dry = self.rounds.recent().ran_dry || self.rounds.dry;
+                self.held.limiter_of_paced(now, self.round(), now.since(last), ran_dry)
+            }
+            _ => self.held.limiter(now, self.round()),
+        }
+    }
+
+    /// A round trip, or what is taken for one before the first.
+    fn round(&self) -> Micros {
+        self.srtt().unwrap_or(rto::INITIAL)
     }
 
     /// The sender's smoothed round trip: what lies between tap and sender is added where it is known.
@@ -183,7 +198,7 @@ impl Shadow {
 
     /// Where in the sawtooth the window is; see [`crate::flow::sample::WindowSample::sawtooth`].
     pub fn sawtooth(&self) -> Option<f64> {
-        let (low, high) = self.tooth?;
+        let (low, high) = self.tooth.map(|(low, high)| (f64::from(low), f64::from(high)))?;
         (high > low).then(|| ((self.best_segments() - low) / (high - low)).max(0.0))
     }
 

@@ -13,6 +13,10 @@ pub struct Sent {
     pub retransmitted_bytes: u32,
     /// The payload is a whole multiple of the segment size: the application had at least that much to send.
     pub full_sized: bool,
+    /// The application's write did not end with it (no PSH): there was more to send.
+    pub more: bool,
+    /// Something deemed lost waits to be sent again.
+    pub repeats_wait: bool,
     /// Bytes in the network after this packet: outstanding, less SACKed, less deemed lost, plus retransmitted (RFC 6675).
     pub pipe: u64,
     /// Highest sequence sent less highest acknowledgement, after this packet, in bytes.

@@ -4,11 +4,12 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::bbr::{Delivery, Departure};
 use super::flavour::Flavour;
+use super::held::Stand;
 use super::observation::{Acked, Sent};
 use super::replica::Progress;
 use super::transfer::End;
 use super::{Shadow, State};
-use crate::flow::sample::Phase;
+use crate::flow::sample::{Limiter, Phase};
 
 impl Shadow {
     /// A packet with payload went out.
@@ -38,9 +39,9 @@ impl Shadow {
         let least_pipe =
             if least_unknown == unknown { pipe } else { self.packets(sent.pipe.saturating_add(least_unknown)) };
         let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, least_pipe, since_sent);
-        if sent.new_bytes > 0 {
-            self.note_signs(at, sent, least_pipe - u32::from(probe), unknown, idle);
-        }
+        let receiver_full = self.receiver_is_full(sent, unknown);
+        let least_seen = least_pipe - u32::from(probe);
+        let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, least_seen, idle, receiver_full);
         // A first flight above the window it should have had: how large that really was is not known, and so neither
         // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
         let window_unknown = self.first_flight && f64::from(pipe) > self.best_whole();
@@ -80,8 +81,29 @@ impl Shadow {
             // Its window did not grow by those yet.
             let ahead = if unknown > 0 && self.phase() == Phase::SlowStart { ahead } else { 0 };
             let filled = self.known && f64::from(pipe.saturating_add(ahead)) >= self.best_whole();
+            let filled = filled && !window_unknown;
             self.rounds.current.filled = (self.rounds.current.filled || filled) && !window_unknown;
+            let stand = if receiver_full {
+                Stand::Receiver
+            } else if sent.repeats_wait {
+                Stand::More
+            } else if filled && (self.state == State::Open || sent.more) {
+                Stand::Full
+            } else if sent.more && sent.full_sized {
+                Stand::More
+            } else {
+                Stand::Dry
+            };
+            let let_go = clocked && self.leaning.best() != Flavour::Bbr;
+            self.held.on_sent(at, stand, let_go, self.round());
+            if unknown > 0 && stand == Stand::Full {
+                // What passed the tap makes room in a moment.
+                self.held.on_ack(at);
+            }
             self.transfer.on_sent(sent.pipe.saturating_add(unknown), ahead);
+        } else {
+            let lost = matches!(self.state, State::Loss { .. });
+            self.held.on_repeated(sent.repeats_wait, lost && f64::from(pipe) >= self.best_whole());
         }
     }
 
@@ -108,6 +130,7 @@ impl Shadow {
             self.leave_recovery();
         }
         if newly_bytes > 0 {
+            self.held.on_ack(at);
             self.clock_ack(at);
         }
         let progress = Progress {
@@ -167,11 +190,21 @@ impl Shadow {
         self.clock.break_run();
     }
 
+    /// Whether the replica's window is what held a sender that its window held. In slow start every acknowledgement opens it, and from
+    /// afar it is not known which of them the sender had heard of: only a pipe as large bears it out.
+    fn vouches(&self, phase: Phase) -> bool {
+        phase != Phase::SlowStart || self.rounds.recent().filled || self.clock.is_beside()
+    }
+
     /// Takes down how the sender was when it sent the last new byte. Called before anything but new bytes changes that.
     pub(super) fn settle_end(&mut self) {
         if std::mem::take(&mut self.transfer.end_waits) {
-            let (limiter, phase) = (self.limiter(), self.phase());
+            let (limiter, phase) = (self.limiter(self.last_sent.unwrap_or_default()), self.phase());
             let window_segments = (self.best_segments() - f64::from(self.transfer.ahead)).max(1.0);
+            let limiter = match limiter {
+                Limiter::Window if !self.vouches(phase) => Limiter::Unknown,
+                limiter => limiter,
+            };
             self.transfer.end = Some(End { window_segments, limiter, phase });
         }
     }
@@ -190,6 +223,7 @@ impl Shadow {
         self.cubic.resume(at, idle, rto);
         if idle > rto {
             self.rounds.forget(self.nxt);
+            self.held.resume();
             self.clock.resume();
         }
     }

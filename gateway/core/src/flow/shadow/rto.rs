@@ -8,7 +8,7 @@ use spand_proto::units::Micros;
 
 /// Least variation term (`TCP_RTO_MIN`), and the timeout before any sample (RFC 6298 section 2.1).
 const VARIATION_LEAST: u64 = 200_000;
-const INITIAL: Micros = Micros(1_000_000);
+pub(super) const INITIAL: Micros = Micros(1_000_000);
 
 /// Smoothed time and variation; the variations are four times the mean deviation.
 #[derive(Clone, Debug, Default)]

@@ -45,10 +45,21 @@ const PACED_MOST: f64 = 0.6;
 const BBR_GIVEN_UP: f64 = 2.0;
 
 impl Shadow {
-    /// `unknown`: bytes acknowledged at the tap of which the sender has not heard; its peer's window began so much lower.
-    pub(super) fn note_signs(&mut self, at: Timestamp, sent: &Sent, pipe: u32, unknown: u64, idle: bool) {
+    /// Whether one more segment would not fit the peer's window, as the sender knows it: `unknown` bytes more are acknowledged than that.
+    pub(super) fn receiver_is_full(&self, sent: &Sent, unknown: u64) -> bool {
         let needed = sent.flight.saturating_add(unknown).saturating_add(RECEIVER_ROOM * u64::from(self.mss));
-        let receiver_full = sent.peer_window.is_some_and(|window| window < needed);
+        sent.peer_window.is_some_and(|window| window < needed)
+    }
+
+    /// Takes down what a segment of new data shows; returns whether an acknowledgement let it go.
+    pub(super) fn note_signs(
+        &mut self,
+        at: Timestamp,
+        sent: &Sent,
+        pipe: u32,
+        idle: bool,
+        receiver_full: bool,
+    ) -> bool {
         let open = self.state == State::Open;
         if idle {
             self.first_flight = true;
@@ -74,6 +85,7 @@ impl Shadow {
         signs.full_sized = signs.full_sized.saturating_add(u16::from(judged));
         signs.clocked = signs.clocked.saturating_add(u16::from(judged && clocked));
         signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);
+        judged && clocked
     }
 
     /// Rule 1: a pipe above a window raises it.

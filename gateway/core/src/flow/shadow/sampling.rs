@@ -121,6 +121,7 @@ impl Shadow {
         Ok(ShadowSample { window, reason, phase, sawtooth: self.sawtooth() })
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
     fn back_off(&mut self, kind: LossKind, pipe_before: u64) {
         let before = self.best_segments();
         self.by_mark = kind == LossKind::Ecn;
@@ -157,7 +158,7 @@ impl Shadow {
             Flavour::Cubic => f64::from(self.cubic.cwnd.threshold()),
             Flavour::Bbr | Flavour::Unknown => before,
         };
-        self.tooth = Some((after, before));
+        self.tooth = Some((after as f32, before as f32));
         self.clock.break_run();
     }
 }

@@ -30,14 +30,16 @@ fn time() -> impl Strategy<Value = Option<Micros>> {
 }
 
 fn sent() -> impl Strategy<Value = Told> {
-    (any::<(u32, u32, bool)>(), number(), number(), prop::option::of(number()), time(), 0..3u8).prop_map(
-        |((new, again, full_sized), pipe, flight, peer_window, since_ack, kind)| {
+    (any::<(u32, u32, bool, bool, bool)>(), number(), number(), prop::option::of(number()), time(), 0..3u8).prop_map(
+        |((new, again, full_sized, more, repeats_wait), pipe, flight, peer_window, since_ack, kind)| {
             let new_bytes = if kind == 0 { new } else { 1_000 };
             let retransmitted_bytes = if kind == 2 { again } else { 0 };
             let sent = Sent {
                 new_bytes,
                 retransmitted_bytes,
                 full_sized,
+                more,
+                repeats_wait,
                 pipe,
                 flight,
                 peer_window,

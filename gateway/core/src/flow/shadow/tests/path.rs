@@ -211,7 +211,7 @@ impl Path {
             flight: (self.next - self.una) * MSS,
             peer_window: Some(self.demand.receiver * MSS),
             since_ack: self.last_ack_us.map(|last| Micros(self.now_us - last)),
-            since_oldest: None,
+            ..Sent::default()
         };
         self.shadow.on_sent(self.now(), &sent);
         let start = self.free_us.max(self.now_us as f64);
@@ -254,7 +254,7 @@ impl Path {
     }
 
     fn note_error(&mut self) {
-        let limiter = self.shadow.limiter();
+        let limiter = self.shadow.limiter(self.now());
         *self.limiters.entry(limiter.name()).or_default() += u32::from(limiter != Limiter::Unknown);
         let right = match &self.algorithm {
             Algorithm::Reno => Flavour::Reno,
