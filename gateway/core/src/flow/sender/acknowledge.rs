@@ -58,7 +58,6 @@ impl Sender {
         }
         let (lost, repeated) = self.board.lost_and_repeated();
         let lost_bytes = lost.saturating_sub(lost_before);
-        self.delivered += seen_advance - cumulative.sacked_before.min(seen_advance) + sacked_bytes;
 
         let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
         let rtts = senders_rtts(segment, &cumulative, sacked, by_echo);
@@ -79,14 +78,21 @@ impl Sender {
             0 if duplicate || sacked_bytes > 0 => AckKind::Duplicate,
             0 => AckKind::Other,
         };
-        if self.syn.is_some() && !self.sack_agreed {
-            let mss = self.size.bytes_or_usual();
+        self.delivered += if self.syn.is_some() && !self.sack_agreed {
+            let (mss, arrived_before) = (self.size.bytes_or_usual(), self.board.arrived());
             if duplicate {
                 self.board.duplicate_arrived(mss);
+                self.board.arrived() - arrived_before
             } else if cumulative.advanced > 0 {
                 self.board.forget_duplicates(cumulative.advanced, mss, self.recovery.is_active());
+                // What duplicates had told of, and at least the hole that they were about (`tcp_remove_reno_sacks`).
+                seen_advance.saturating_sub(arrived_before).max(mss.min(seen_advance))
+            } else {
+                0
             }
-        }
+        } else {
+            seen_advance - cumulative.sacked_before.min(seen_advance) + sacked_bytes
+        };
         let pipe_before = self.pipe_without_losses();
         // A tap some way off does not know what the sender had sent when it heard of the loss.
         let afar = || self.followed.as_deref().is_some_and(|followed| followed.shadow.is_afar());
@@ -247,6 +253,7 @@ impl Sender {
                 newest,
                 delivered_bytes: self.delivered,
                 lost_bytes,
+                lost_again: progress.lost_again,
             },
         );
         if acked_bytes > 0 && progress.una >= followed.round_end {

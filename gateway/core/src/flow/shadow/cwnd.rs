@@ -51,6 +51,11 @@ impl Cwnd {
         f64::from(self.whole) + f64::from(fraction).clamp(0.0, 0.999)
     }
 
+    /// The window before the last reduction.
+    pub(super) const fn prior(&self) -> u32 {
+        self.prior
+    }
+
     pub(super) const fn threshold(&self) -> u32 {
         self.threshold
     }

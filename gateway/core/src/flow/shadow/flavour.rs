@@ -80,6 +80,12 @@ impl Leaning {
         f64::from(self.bbr)
     }
 
+    /// Whether it leans towards Reno rather than CUBIC, clearly.
+    #[cfg(test)]
+    pub(super) fn is_towards_reno(&self) -> bool {
+        self.reno >= CLEAR
+    }
+
     /// What its own packets make clear.
     pub fn own(&self) -> Flavour {
         if self.bbr >= CLEAR {

@@ -21,6 +21,7 @@ mod hystart;
 mod limiter;
 pub mod observation;
 mod packets;
+mod reduction;
 mod reno;
 mod replica;
 mod rto;
@@ -41,6 +42,7 @@ use self::evidence::AckClock;
 use self::flavour::{Flavour, Leaning};
 use self::held::Held;
 use self::limiter::Rounds;
+use self::reduction::Reduction;
 use self::reno::Reno;
 use self::replica::Replica;
 use self::rto::Rto;
@@ -72,6 +74,8 @@ pub struct Shadow {
     state: State,
     /// A mark began the reduction under way: BBR does not react to it.
     by_mark: bool,
+    /// Of the recovery under way.
+    reduction: Reduction,
     /// Position in the stream of new bytes: all that were sent.
     nxt: u64,
     delivered_bytes: u64,
@@ -92,6 +96,8 @@ pub struct Shadow {
     transfer: Transfer,
     /// Largest pipe in segments before a loss, until a round trip after it has shown what the sender made of it; else 0.
     pipe_at_loss: u16,
+    /// The pipe that it sent up to since the last acknowledgement in recovery, within both windows; 0 where it sent nothing.
+    reached: u16,
     /// Round trips since that loss was repaired.
     rounds_since_loss: u8,
     /// Windows in segments just after and just before the last reduction.
@@ -107,6 +113,7 @@ impl Shadow {
             known: !midstream,
             state: State::Open,
             by_mark: false,
+            reduction: Reduction::default(),
             nxt: 1 << 32,
             delivered_bytes: 0,
             small: SmallSegments::default(),
@@ -123,6 +130,7 @@ impl Shadow {
             held: Held::default(),
             transfer: Transfer::default(),
             pipe_at_loss: 0,
+            reached: 0,
             rounds_since_loss: 0,
             tooth: None,
         }

@@ -65,6 +65,8 @@ pub struct Acked {
     pub delivered_bytes: u64,
     /// Bytes that it shows to be lost.
     pub lost_bytes: u64,
+    /// It shows that something sent again is lost once more.
+    pub lost_again: bool,
 }
 
 /// How the sender learnt of congestion.

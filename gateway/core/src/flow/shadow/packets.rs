@@ -1,11 +1,12 @@
 //! What each packet does to the replica: segments sent, acknowledgements, the ends of recovery.
 
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::bbr::{Delivery, Departure};
 use super::flavour::Flavour;
 use super::held::Stand;
 use super::observation::{Acked, Sent};
+use super::reduction::Step;
 use super::replica::Progress;
 use super::transfer::End;
 use super::{Shadow, State};
@@ -48,8 +49,14 @@ impl Shadow {
         match self.state {
             State::Open if sent.new_bytes > 0 && !probe => self.weigh_pipe(least_pipe),
             State::Recovery(_) => {
-                self.reno.follow_pipe(pipe);
-                self.cubic.follow_pipe(pipe);
+                let first = self.reduction.is_fresh();
+                self.reduction.sent(self.packets(u64::from(sent.new_bytes) + u64::from(sent.retransmitted_bytes)));
+                if first {
+                    self.reno.cwnd.set(pipe);
+                    self.cubic.cwnd.set(pipe);
+                } else if unknown == 0 {
+                    self.weigh_sent_in_recovery(pipe);
+                }
                 // Neither lets more into the network than it had before.
                 if self.pipe_at_loss > 0 && least_pipe > u32::from(self.pipe_at_loss) + 1 {
                     self.weigh_back_off(at, least_pipe);
@@ -142,9 +149,16 @@ impl Shadow {
         };
         self.cubic.observe(&progress);
         if let State::Recovery(_) = self.state {
-            let pipe = self.packets(acked.pipe);
-            self.reno.follow_pipe(pipe);
-            self.cubic.follow_pipe(pipe);
+            let newly = newly_bytes.saturating_add(u64::from(small_bytes));
+            if newly > 0 {
+                self.weigh_stop_in_recovery();
+                let newly = Bytes(newly).segments_ceil(Bytes(u64::from(self.mss))).0;
+                let clean = acked.acked_bytes > 0 && acked.lost_bytes == 0 && !acked.lost_again;
+                self.reduction.delivered(newly);
+                let step = Step { pipe: self.packets(acked.pipe), newly, clean };
+                self.reno.reduce_on(&step, self.reduction);
+                self.cubic.reduce_on(&step, self.reduction);
+            }
         } else if acked.acked_bytes > 0 {
             self.grow(&progress);
         }

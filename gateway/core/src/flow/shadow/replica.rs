@@ -1,12 +1,13 @@
 //! One replica of a loss-based sender: a window, the law it follows, and whether the sender used what it had.
 //!
 //! The state machine is Linux's (`tcp_cong_control`): grow on cumulative progress when the window was used, take the
-//! law's threshold at a loss, follow the pipe in recovery (proportional rate reduction, RFC 6937), begin anew after a
+//! law's threshold at a loss, reduce to it in recovery ([`super::reduction`]), begin anew after a
 //! timeout.
 
 use spand_proto::units::{Micros, Timestamp};
 
 use super::cwnd::Cwnd;
+use super::reduction::{Reduction, Step};
 use super::usage::Usage;
 
 /// An acknowledgement in segments.
@@ -109,9 +110,10 @@ impl<L: Law> Replica<L> {
         self.cwnd.reduce(threshold);
     }
 
-    /// In recovery the window is what the sender lets into the network.
-    pub(super) fn follow_pipe(&mut self, pipe_segments: u32) {
-        self.cwnd.set(pipe_segments);
+    /// An acknowledgement in recovery.
+    pub(super) fn reduce_on(&mut self, step: &Step, reduction: Reduction) {
+        let window = reduction.window(step, &self.cwnd);
+        self.cwnd.set(window);
     }
 
     /// Recovery is over.

@@ -41,6 +41,8 @@ const FILLING_WEIGHT: f64 = 0.5;
 /// A round trip with evenly spaced segments speaks for BBR, up to this.
 const PACED_WEIGHT: f64 = 0.2;
 const PACED_MOST: f64 = 0.6;
+/// Part of what a window is wrong by in recovery that counts: many acknowledgements tell the same there.
+const REDUCTION_WEIGHT: f64 = 0.25;
 /// Lead at which BBR is given up until its rivals are contradicted again.
 const BBR_GIVEN_UP: f64 = 2.0;
 
@@ -216,6 +218,28 @@ impl Shadow {
         } else if after >= before * STAYED_PART && f64::from(self.rounds_since_loss) <= before * GROWN_BACK {
             self.lean_to_bbr(STAYED_WEIGHT);
             self.follow_as_bbr(at);
+        }
+    }
+
+    /// Rule 6: in recovery a sender fills what its reduction leaves of the window at once, and holds nothing back for a burst
+    /// (`tcp_tso_should_defer`): it is the one that it never goes beyond, and stops at.
+    pub(super) fn weigh_sent_in_recovery(&mut self, pipe: u32) {
+        let beyond = |window: u32| f64::from(pipe.saturating_sub(window)) / f64::from(window.max(1));
+        let (reno, cubic) = (self.reno.cwnd.whole(), self.cubic.cwnd.whole());
+        self.reached = if pipe <= reno.min(cubic) { u16::try_from(pipe).unwrap_or(0) } else { 0 };
+        if pipe > reno.min(cubic) {
+            self.compare(beyond(reno) * REDUCTION_WEIGHT, beyond(cubic) * REDUCTION_WEIGHT);
+            self.reno.cwnd.set(pipe.max(reno));
+            self.cubic.cwnd.set(pipe.max(cubic));
+        }
+    }
+
+    pub(super) fn weigh_stop_in_recovery(&mut self) {
+        let reached = u32::from(std::mem::take(&mut self.reached));
+        let (reno, cubic) = (self.reno.cwnd.whole(), self.cubic.cwnd.whole());
+        if reached > 0 && reached == reno.min(cubic) && !self.by_mark {
+            let short = |window: u32| f64::from(window - reached) / f64::from(window);
+            self.compare(short(reno) * REDUCTION_WEIGHT, short(cubic) * REDUCTION_WEIGHT);
         }
     }
 

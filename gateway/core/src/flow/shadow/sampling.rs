@@ -4,6 +4,7 @@ use spand_proto::units::Timestamp;
 
 use super::flavour::Flavour;
 use super::observation::{LossKind, ShadowSample};
+use super::reduction::Reduction;
 use super::{Shadow, State};
 use crate::counters::Ignored;
 use crate::flow::sample::{Limiter, Phase, SampleReason};
@@ -142,6 +143,7 @@ impl Shadow {
             let pipe = if self.state == State::Open { self.recent_pipe(pipe_before) } else { 0 };
             self.pipe_at_loss = u16::try_from(pipe).unwrap_or(u16::MAX);
             self.rounds_since_loss = 0;
+            (self.reduction, self.reached) = (Reduction::default(), 0);
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
             if let Some(bbr) = &mut self.bbr {
