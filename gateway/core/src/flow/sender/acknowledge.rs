@@ -82,7 +82,7 @@ impl Sender {
             let (mss, arrived_before) = (self.size.bytes_or_usual(), self.board.arrived());
             if duplicate {
                 self.board.duplicate_arrived(mss);
-                self.board.arrived() - arrived_before
+                self.board.arrived().saturating_sub(arrived_before)
             } else if cumulative.advanced > 0 {
                 self.board.forget_duplicates(cumulative.advanced, mss, self.recovery.is_active());
                 // What duplicates had told of, and at least the hole that they were about (`tcp_remove_reno_sacks`).

@@ -513,3 +513,18 @@ fn the_round_trip_is_smoothed_as_its_sender_does() {
     script.ack_with(610, 3, &[], 420);
     assert_eq!(smoothed(&script), Some(Micros(120_000)), "the echo of what was sent again, (7 * 110 + 190) / 8 ms");
 }
+
+#[test]
+fn duplicates_that_leave_no_room_for_what_was_lost_deliver_nothing() {
+    let mut script = Script::new();
+    script.sender.sack_agreed = false;
+    script.send(100, 0..5);
+    for ms in 201..=203 {
+        script.ack(ms, 0);
+    }
+    let delivered = script.sender.delivered;
+    // Of five segments these are lost, so that no three can have arrived.
+    script.send(204, 0..4);
+    script.ack(205, 0);
+    assert_eq!(script.sender.delivered, delivered);
+}

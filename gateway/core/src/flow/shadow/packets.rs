@@ -41,7 +41,7 @@ impl Shadow {
             if least_unknown == unknown { pipe } else { self.packets(sent.pipe.saturating_add(least_unknown)) };
         let probe = sent.new_bytes > 0 && self.is_probe_beyond(sent, least_pipe, since_sent);
         let receiver_full = self.receiver_is_full(sent, unknown);
-        let least_seen = least_pipe - u32::from(probe);
+        let least_seen = least_pipe.saturating_sub(probe.into());
         let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, least_seen, idle, receiver_full);
         // A first flight above the window it should have had: how large that really was is not known, and so neither
         // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
