@@ -4,7 +4,7 @@
 //! [`replica`]). What the packets show corrects them ([`evidence`]): a pipe above a window raises it, a pipe that stays
 //! below it although every acknowledgement is answered at once lowers it. Which of them needed the fewer corrections, and
 //! whether the sender paces and backs off, tells its congestion control ([`flavour`]). What held the sender back in its last round trip is said beside every
-//! value ([`held`], [`limiter`]). Packets come in by [`packets`], the rules by which they speak are in [`rules`], what is said at
+//! value ([`held`], beside what it did in each ([`rounds`])). Packets come in by [`packets`], the rules by which they speak are in [`rules`], what is said at
 //! losses and ends in [`sampling`].
 //!
 //! Does not recognise losses, keep a scoreboard or measure round-trip times: its caller does and tells it
@@ -18,12 +18,12 @@ mod evidence;
 pub mod flavour;
 mod held;
 mod hystart;
-mod limiter;
 pub mod observation;
 mod packets;
 mod reduction;
 mod reno;
 mod replica;
+mod rounds;
 mod rto;
 mod rules;
 mod sampling;
@@ -41,10 +41,10 @@ use self::cwnd::INITIAL;
 use self::evidence::AckClock;
 use self::flavour::{Flavour, Leaning};
 use self::held::Held;
-use self::limiter::Rounds;
 use self::reduction::Reduction;
 use self::reno::Reno;
 use self::replica::Replica;
+use self::rounds::Rounds;
 use self::rto::Rto;
 use self::small::SmallSegments;
 use self::transfer::Transfer;

@@ -4,9 +4,9 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::bbr::Bbr;
 use super::evidence::{ANSWER_WITHIN, Steady};
-use super::limiter::Signs;
 use super::observation::Sent;
 use super::replica::Law;
+use super::rounds::Signs;
 use super::{Shadow, State};
 
 /// With less room than this in the peer's window, in segments, a sender waits: it sends bursts of two at least.
@@ -221,7 +221,7 @@ impl Shadow {
         }
     }
 
-    /// Rule 6: in recovery a sender fills what its reduction leaves of the window at once, and holds nothing back for a burst
+    /// Rule 7: in recovery a sender fills what its reduction leaves of the window at once, and holds nothing back for a burst
     /// (`tcp_tso_should_defer`): it is the one that it never goes beyond, and stops at.
     pub(super) fn weigh_sent_in_recovery(&mut self, pipe: u32) {
         let beyond = |window: u32| f64::from(pipe.saturating_sub(window)) / f64::from(window.max(1));

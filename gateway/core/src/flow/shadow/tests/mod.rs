@@ -7,8 +7,8 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use self::algorithms::{Algorithm, BbrState, CubicState};
 use self::path::{Demand, Path};
-use super::limiter::Signs;
 use super::observation::{Acked, LossKind, Sent};
+use super::rounds::Signs;
 use super::*;
 use crate::counters::Ignored;
 use crate::flow::sample::SampleReason;

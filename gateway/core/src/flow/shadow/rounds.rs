@@ -1,4 +1,5 @@
-//! What a sender did, by round trip. A round trip ends when the highest byte sent at its start is acknowledged.
+//! What a sender did, by round trip: one ends when the highest byte sent at its start is acknowledged. What held it back is said by
+//! time, in [`super::held`].
 
 /// What happened in one round trip.
 #[derive(Clone, Copy, Debug, Default)]
