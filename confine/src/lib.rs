@@ -29,9 +29,11 @@ pub use plan::Plan;
 pub use user::UserError;
 
 use spand_proto::operator::Failure;
+use strum::{IntoStaticStr, VariantArray};
 
-/// What can be given up, as metrics and `status` name it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// What can be given up, as metrics and `status` name it, in the order in which it is.
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Part {
     /// The process does not run as root.
     User,
@@ -50,35 +52,16 @@ pub enum Part {
 }
 
 impl Part {
-    /// All of them, in the order in which they are given up.
-    pub const ALL: [Self; 7] = [
-        Self::User,
-        Self::Capabilities,
-        Self::NoNewPrivileges,
-        Self::Files,
-        Self::Tcp,
-        Self::Signals,
-        Self::SystemCalls,
-    ];
-
     /// Its name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::User => "user",
-            Self::Capabilities => "capabilities",
-            Self::NoNewPrivileges => "no_new_privileges",
-            Self::Files => "files",
-            Self::Tcp => "tcp",
-            Self::Signals => "signals",
-            Self::SystemCalls => "system_calls",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 /// What a process has given up. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Confined {
-    given_up: [bool; Part::ALL.len()],
+    given_up: [bool; Part::VARIANTS.len()],
     /// Why not, for what is not.
     lacks: Vec<String>,
     /// Folders of `/proc` are made anew under memory pressure, and a rule holds for the one that it was made with.
@@ -87,8 +70,8 @@ pub struct Confined {
 
 impl Confined {
     /// Every part with whether it is given up, by its name.
-    pub fn parts(&self) -> [(&'static str, bool); Part::ALL.len()] {
-        Part::ALL.map(|part| (part.name(), self.has(part)))
+    pub fn parts(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        Part::VARIANTS.iter().map(|part| (part.name(), self.has(*part)))
     }
 
     /// Whether a part is given up.
@@ -98,7 +81,7 @@ impl Confined {
 
     /// Says in one line of the log what is given up and what is not.
     pub fn say(&self) {
-        let given_up: Vec<_> = self.parts().into_iter().filter_map(|(name, done)| done.then_some(name)).collect();
+        let given_up: Vec<_> = self.parts().filter_map(|(name, done)| done.then_some(name)).collect();
         let given_up = given_up.join(", ");
         if self.lacks.is_empty() {
             tracing::info!(given_up, "confined");

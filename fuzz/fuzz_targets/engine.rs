@@ -14,6 +14,7 @@ use spand_core::wire::Frame;
 use spand_fuzz::{Counting, Packet, Talk};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
+use strum::VariantArray;
 
 #[global_allocator]
 static MEMORY: Counting = Counting::new();
@@ -139,7 +140,7 @@ fn engine(setting: &Setting, hash_seed: u64) -> Engine {
         events: few(16),
         ..Limits::default()
     };
-    let rules = RuleKind::ALL;
+    let rules = RuleKind::VARIANTS;
     Engine::new(EngineConfig {
         internal: if setting.inside { vec!["192.0.2.0/24".parse().unwrap()] } else { Vec::new() },
         tunnels: Tunnels::ALL,

@@ -11,6 +11,7 @@ use spand_core::window::table::NetworkTable;
 use spand_gateway::store::fuzzing::{key, network, record, unsealed, value};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
+use strum::VariantArray;
 
 fuzz_target!(|data: &[u8]| {
     let Some((split, data)) = data.split_first() else { return };
@@ -27,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(value(bytes, &again), written);
     let at = record.newest_sample.or(record.newest).unwrap_or(Timestamp(1_700_000_000_000_000_000));
     let network = network(bytes).unwrap_or_else(|| "192.0.2.0/24".parse().expect("a network"));
-    for rule in RuleKind::ALL {
+    for &rule in RuleKind::VARIANTS {
         let config = WindowConfig { bucket: record.bucket.max(Micros(1)), ..WindowConfig::default() };
         let mut table = NetworkTable::new(config, NonZeroUsize::MIN, rule, 0);
         table.restore(network, record.clone(), at);

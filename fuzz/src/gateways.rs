@@ -22,6 +22,7 @@ use spand_proto::push::{AgentDescription, Subscription as Wish, Way};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
 use spand_proto::start::{Mode, RefusalReason};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
+use strum::VariantArray;
 
 use crate::Scratch;
 
@@ -64,7 +65,7 @@ impl Gateway {
 fn busy() -> (Published, Vec<Subscription>) {
     let clock = Clock::default();
     let published = Published::new(PublisherConfig::default(), clock.clone());
-    for part in Part::ALL {
+    for &part in Part::VARIANTS {
         published.readiness().ready(part);
     }
     let agents = [Some(agent()), None].map(|agent| {

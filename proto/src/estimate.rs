@@ -1,9 +1,9 @@
 //! What is known about a network: the answer of an estimation rule.
 
-use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use crate::network::Network;
 use crate::units::{Bytes, Micros, Segments, Timestamp, Window};
@@ -75,9 +75,11 @@ impl Confidence {
     }
 }
 
-/// The estimation rules by name.
+/// The estimation rules by name, in the order of their introduction.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum RuleKind {
     /// The paper's plain average of all samples of the window (TCP/SPAND section 5).
     Spand,
@@ -89,22 +91,9 @@ pub enum RuleKind {
 }
 
 impl RuleKind {
-    /// Every rule, in the order of their introduction.
-    pub const ALL: [Self; 3] = [Self::Spand, Self::Probe, Self::Robust];
-
     /// Its name in configuration and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Spand => "spand",
-            Self::Probe => "probe",
-            Self::Robust => "robust",
-        }
-    }
-}
-
-impl fmt::Display for RuleKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -117,7 +106,7 @@ impl FromStr for RuleKind {
     type Err = NotARule;
 
     fn from_str(name: &str) -> Result<Self, NotARule> {
-        Self::ALL.into_iter().find(|rule| rule.name() == name).ok_or_else(|| NotARule(name.to_owned()))
+        Self::VARIANTS.iter().copied().find(|rule| rule.name() == name).ok_or_else(|| NotARule(name.to_owned()))
     }
 }
 
@@ -127,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_rule_is_found_by_the_name_it_prints() {
-        for rule in RuleKind::ALL {
+        for &rule in RuleKind::VARIANTS {
             assert_eq!(rule.to_string().parse(), Ok(rule));
             assert_eq!(serde_json::to_string(&rule).unwrap(), format!("\"{rule}\""));
         }

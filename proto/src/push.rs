@@ -1,9 +1,9 @@
 //! What the gateway tells a subscribed host unasked.
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::Estimate;
@@ -44,7 +44,8 @@ pub struct AgentDescription {
 }
 
 /// How an agent applies starts.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
+#[strum(serialize_all = "snake_case")]
 pub enum Way {
     /// It only says what it would do.
     DryRun,
@@ -56,12 +57,8 @@ pub enum Way {
 
 impl Way {
     /// Its name in configuration and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DryRun => "dry_run",
-            Self::Route => "route",
-            Self::Bpf => "bpf",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -171,6 +168,8 @@ pub struct Endpoint {
 /// What announces a start (definitions.md, "Push").
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Trigger {
     /// A SYN from outside.
     PassiveOpen,
@@ -181,28 +180,17 @@ pub enum Trigger {
 }
 
 impl Trigger {
-    /// Every trigger, in declaration order.
-    pub const ALL: [Self; 3] = [Self::PassiveOpen, Self::ActiveOpen, Self::Idle];
-
     /// Its stable name in metrics and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PassiveOpen => "passive_open",
-            Self::ActiveOpen => "active_open",
-            Self::Idle => "idle",
-        }
-    }
-}
-
-impl fmt::Display for Trigger {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 /// Why an estimate was withdrawn.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum WithdrawalReason {
     /// Nothing new within the age limit.
     Expired,
@@ -221,33 +209,17 @@ pub enum WithdrawalReason {
 }
 
 impl WithdrawalReason {
-    /// Every reason, in declaration order.
-    pub const ALL: [Self; 7] =
-        [Self::Expired, Self::TooFew, Self::Evicted, Self::Retreat, Self::Administrator, Self::Shutdown, Self::Quiet];
-
     /// Its stable name in metrics and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::TooFew => "too_few",
-            Self::Evicted => "evicted",
-            Self::Retreat => "retreat",
-            Self::Administrator => "administrator",
-            Self::Shutdown => "shutdown",
-            Self::Quiet => "quiet",
-        }
-    }
-}
-
-impl fmt::Display for WithdrawalReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 /// Why a stream starts over.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum ResyncReason {
     /// The host read too slowly.
     SlowReader,
@@ -256,14 +228,8 @@ pub enum ResyncReason {
 }
 
 impl ResyncReason {
-    /// Every reason, in declaration order.
-    pub const ALL: [Self; 2] = [Self::SlowReader, Self::StateReplaced];
-
     /// Its stable name in metrics and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SlowReader => "slow_reader",
-            Self::StateReplaced => "state_replaced",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }

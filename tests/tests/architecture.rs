@@ -18,6 +18,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "prost",
             "rustls-pki-types",
             "serde",
+            "strum",
             "thiserror",
             "toml",
             "tonic",
@@ -29,10 +30,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "spand-confine",
-        &["caps", "landlock", "libc", "nix", "seccompiler", "serde", "spand-proto", "thiserror", "tracing"],
+        &["caps", "landlock", "libc", "nix", "seccompiler", "serde", "spand-proto", "strum", "thiserror", "tracing"],
     ),
-    ("spand-core", &["arrayvec", "hashbrown", "ipnet", "prefix-trie", "smallvec", "spand-proto", "thiserror"]),
-    ("spand-capture", &["flate2", "libc", "libloading", "nix", "pcap", "spand-proto", "thiserror", "zstd"]),
+    ("spand-core", &["arrayvec", "hashbrown", "ipnet", "prefix-trie", "smallvec", "spand-proto", "strum", "thiserror"]),
+    ("spand-capture", &["flate2", "libc", "libloading", "nix", "pcap", "spand-proto", "strum", "thiserror", "zstd"]),
 ];
 
 /// Crates that nobody may reach, whatever the path: (crate, what it must never contain, why).

@@ -1,9 +1,12 @@
 //! Checks and means of definitions.md ("The start") that a way of applying starts does not have.
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use strum::IntoStaticStr;
 
 /// Something that a way cannot do.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Lack {
     /// Nothing is applied at all.
     Everything,
@@ -52,20 +55,8 @@ impl Lack {
     pub const BPF_SOCKOPS: [Self; 3] = [Self::FirstTen, Self::Restart, Self::Threshold];
 
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Everything => "everything",
-            Self::HandshakeRtt => "handshake_rtt",
-            Self::TransferSize => "transfer_size",
-            Self::ControlGroup => "control_group",
-            Self::Retreat => "retreat",
-            Self::Pacing => "pacing",
-            Self::Threshold => "threshold",
-            Self::Budget => "budget",
-            Self::Exemptions => "exemptions",
-            Self::Restart => "restart",
-            Self::FirstTen => "first_ten",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// One sentence for people.
@@ -96,11 +87,5 @@ impl Lack {
                 "Linux never paces a connection's first ten segments: they leave as one burst, as in plain TCP"
             }
         }
-    }
-}
-
-impl Serialize for Lack {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
     }
 }

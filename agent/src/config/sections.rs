@@ -3,17 +3,18 @@
 //! Every field is one key. Limits are types that cannot be zero, so a zero is refused with its line.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
 use spand_proto::start::Fraction;
+use strum::{Display, IntoStaticStr};
 
 /// How a start is applied.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Display, Eq, IntoStaticStr, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Way {
     /// Says what it would do.
     #[default]
@@ -26,18 +27,8 @@ pub enum Way {
 
 impl Way {
     /// Its name in configuration and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::DryRun => "dry_run",
-            Self::Route => "route",
-            Self::Bpf => "bpf",
-        }
-    }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -152,8 +143,9 @@ pub struct Bpf {
 }
 
 /// How a start reaches a socket.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Display, Eq, IntoStaticStr, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Variant {
     /// A congestion control of ours, Reno's or CUBIC's but for the start of a transfer, first or after an idle time.
     #[default]
@@ -166,18 +158,8 @@ pub enum Variant {
 
 impl Variant {
     /// Its name in configuration and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Stay => "stay",
-            Self::HandOver => "hand_over",
-            Self::Sockops => "sockops",
-        }
-    }
-}
-
-impl fmt::Display for Variant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
 use spand_proto::start::StartPolicy;
+use strum::VariantArray;
 
 use super::*;
 
@@ -134,7 +135,7 @@ fn plain_text_to_another_machine_is_said_in_the_file() {
 
 #[test]
 fn the_defaults_are_those_of_the_contract() {
-    for mode in Mode::ALL {
+    for &mode in Mode::VARIANTS {
         let config = Config { mode, ..Config::default() };
         assert_eq!(config.policy().start, StartPolicy::of(mode));
     }

@@ -1,12 +1,12 @@
 //! Why a network is left as plain TCP: a closed list with stable names.
 
-use std::fmt;
-
 use serde::{Serialize, Serializer};
 use spand_proto::start::RefusalReason;
+use strum::{Display, IntoStaticStr};
 
 /// Why the policy leaves a network alone.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Display, Eq, IntoStaticStr, PartialEq)]
+#[strum(serialize_all = "snake_case")]
 pub enum Reason {
     /// It overlaps an excluded prefix.
     Excluded,
@@ -15,6 +15,7 @@ pub enum Reason {
     /// The lifetime of the advice is over.
     Expired,
     /// The start function gave no start.
+    #[strum(transparent)]
     Refused(RefusalReason),
     /// It is held out in this time slot, to be compared with.
     HeldOut,
@@ -26,16 +27,8 @@ pub enum Reason {
 
 impl Reason {
     /// Its stable name in counters and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Excluded => "excluded",
-            Self::NotIncluded => "not_included",
-            Self::Expired => "expired",
-            Self::Refused(reason) => reason.name(),
-            Self::HeldOut => "held_out",
-            Self::Observe => "observe",
-            Self::SameAsDefault => "same_as_default",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// One sentence for people.
@@ -49,12 +42,6 @@ impl Reason {
             Self::Observe => "the mode is observe: everything is computed and nothing applied",
             Self::SameAsDefault => "the start is the window this host begins with anyway",
         }
-    }
-}
-
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

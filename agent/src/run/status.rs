@@ -18,7 +18,7 @@ impl<A: Applier> Agent<A> {
             pid: std::process::id(),
             uptime_s: self.clock.uptime().0 / 1_000_000,
             log_lines_left_out: lines_left_out(),
-            confined: self.confined.parts().map(|(part, given_up)| (part.to_owned(), given_up)).into(),
+            confined: self.confined.parts().map(|(part, given_up)| (part.to_owned(), given_up)).collect(),
             mode: self.config.mode,
             apply: self.applier.way(),
             host_name: self.host_name.to_string(),

@@ -1,8 +1,11 @@
 //! What the engine saw, and every thing it ignored, by a bounded reason.
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// Why a frame, a segment or a sample was not used. The names are stable: they are metric labels and table rows.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, Ord, PartialEq, PartialOrd, VariantArray)]
 #[repr(u8)]
+#[strum(serialize_all = "snake_case")]
 pub enum Ignored {
     /// Frame: a link type that is not understood.
     LinkType,
@@ -87,92 +90,9 @@ pub enum Ignored {
 }
 
 impl Ignored {
-    /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 39] = [
-        Self::LinkType,
-        Self::NotIp,
-        Self::NotTcp,
-        Self::Fragment,
-        Self::FragmentNoRoom,
-        Self::FragmentTimeout,
-        Self::FragmentOverlap,
-        Self::FragmentTooLarge,
-        Self::Truncated,
-        Self::Malformed,
-        Self::TooDeep,
-        Self::NotInternal,
-        Self::DuplicateCopy,
-        Self::Shed,
-        Self::NoRoom,
-        Self::TimeBackwards,
-        Self::TimeForwards,
-        Self::BeyondWindow,
-        Self::Mistimed,
-        Self::OneSided,
-        Self::Midstream,
-        Self::AppLimited,
-        Self::ReceiverLimited,
-        Self::SlowStartLoss,
-        Self::Timeout,
-        Self::EndAfterLoss,
-        Self::Unfinished,
-        Self::NoMss,
-        Self::LossInRecovery,
-        Self::Inexact,
-        Self::Karn,
-        Self::NoRoomNetwork,
-        Self::EventQueueFull,
-        Self::AdviceForgotten,
-        Self::NoRoomHost,
-        Self::CutTransfer,
-        Self::NoRoomService,
-        Self::TransferUntold,
-        Self::WindowOption,
-    ];
-
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::LinkType => "link_type",
-            Self::NotIp => "not_ip",
-            Self::NotTcp => "not_tcp",
-            Self::Fragment => "fragment",
-            Self::FragmentNoRoom => "fragment_no_room",
-            Self::FragmentTimeout => "fragment_timeout",
-            Self::FragmentOverlap => "fragment_overlap",
-            Self::FragmentTooLarge => "fragment_too_large",
-            Self::Truncated => "truncated",
-            Self::Malformed => "malformed",
-            Self::TooDeep => "too_deep",
-            Self::NotInternal => "not_internal",
-            Self::DuplicateCopy => "duplicate_copy",
-            Self::Shed => "shed",
-            Self::NoRoom => "no_room",
-            Self::TimeBackwards => "time_backwards",
-            Self::TimeForwards => "time_forwards",
-            Self::BeyondWindow => "beyond_window",
-            Self::Mistimed => "mistimed",
-            Self::OneSided => "one_sided",
-            Self::Midstream => "midstream",
-            Self::AppLimited => "app_limited",
-            Self::ReceiverLimited => "receiver_limited",
-            Self::SlowStartLoss => "slow_start_loss",
-            Self::Timeout => "timeout",
-            Self::EndAfterLoss => "end_after_loss",
-            Self::Unfinished => "unfinished",
-            Self::NoMss => "no_mss",
-            Self::LossInRecovery => "loss_in_recovery",
-            Self::Inexact => "inexact",
-            Self::Karn => "karn",
-            Self::NoRoomNetwork => "no_room_network",
-            Self::EventQueueFull => "event_queue_full",
-            Self::AdviceForgotten => "advice_forgotten",
-            Self::NoRoomHost => "no_room_host",
-            Self::CutTransfer => "cut_transfer",
-            Self::NoRoomService => "no_room_service",
-            Self::TransferUntold => "transfer_untold",
-            Self::WindowOption => "window_option",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -226,11 +146,11 @@ pub struct Counters {
 
 /// One count for each reason.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct PerReason([u64; Ignored::ALL.len()]);
+struct PerReason([u64; Ignored::VARIANTS.len()]);
 
 impl Default for PerReason {
     fn default() -> Self {
-        Self([0; Ignored::ALL.len()])
+        Self([0; Ignored::VARIANTS.len()])
     }
 }
 
@@ -358,14 +278,14 @@ mod tests {
     #[test]
     fn every_reason_has_its_own_place_and_name() {
         let mut counters = Counters::default();
-        for (index, reason) in Ignored::ALL.into_iter().enumerate() {
+        for (index, &reason) in Ignored::VARIANTS.iter().enumerate() {
             assert_eq!(reason as usize, index, "{} is out of order", reason.name());
             counters.ignore(reason);
         }
-        assert!(Ignored::ALL.into_iter().all(|reason| counters.ignored(reason) == 1));
-        let mut names: Vec<_> = Ignored::ALL.iter().map(|reason| reason.name()).collect();
+        assert!(Ignored::VARIANTS.iter().all(|reason| counters.ignored(*reason) == 1));
+        let mut names: Vec<_> = Ignored::VARIANTS.iter().map(|reason| reason.name()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Ignored::ALL.len());
+        assert_eq!(names.len(), Ignored::VARIANTS.len());
     }
 }

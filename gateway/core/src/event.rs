@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Timestamp};
+use strum::IntoStaticStr;
 
 use crate::flow::report::DirectionReport;
 use crate::service::ServiceSize;
@@ -34,7 +35,8 @@ pub enum Event {
 }
 
 /// Why an estimate went.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
+#[strum(serialize_all = "snake_case")]
 pub enum Withdrawal {
     /// Nothing new within the age limit.
     Expired,
@@ -46,12 +48,8 @@ pub enum Withdrawal {
 
 impl Withdrawal {
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Expired => "expired",
-            Self::TooFew => "too_few",
-            Self::Evicted => "evicted",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -82,7 +80,8 @@ pub struct StartImminent {
 }
 
 /// What announces a start (definitions, "Push").
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
+#[strum(serialize_all = "snake_case")]
 pub enum Trigger {
     /// A SYN from outside: the host will answer and serve.
     PassiveOpen,
@@ -94,11 +93,7 @@ pub enum Trigger {
 
 impl Trigger {
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::PassiveOpen => "passive_open",
-            Self::ActiveOpen => "active_open",
-            Self::Idle => "idle",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }

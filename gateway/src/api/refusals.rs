@@ -10,9 +10,11 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use rustls::{CertificateError, Error as Rustls};
+use strum::IntoStaticStr;
 
 /// Why a peer was not let in, or not allowed what it asked.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, PartialEq)]
+#[strum(serialize_all = "snake_case")]
 pub(super) enum Reason {
     /// It showed no certificate.
     NoCertificate,
@@ -127,25 +129,8 @@ impl Reason {
         [Self::NoCertificate, Self::Authority, Self::Ended, Self::Revoked, Self::Certificate, Self::Tls, Self::Timeout];
 
     /// Its name as a label.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::NoCertificate => "no_certificate",
-            Self::Authority => "authority",
-            Self::Ended => "ended",
-            Self::Revoked => "revoked",
-            Self::Certificate => "certificate",
-            Self::Tls => "tls",
-            Self::Timeout => "timeout",
-            Self::OtherAddress => "other_address",
-            Self::NoPassword => "no_password",
-            Self::Password => "password",
-            Self::Attempts => "attempts",
-            Self::Host => "host",
-            Self::Site => "site",
-            Self::Rate => "rate",
-            Self::Connections => "connections",
-            Self::Streams => "streams",
-        }
+    pub(super) fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Why a handshake failed, with words for the log.

@@ -3,6 +3,7 @@
 use spand_core::counters::Ignored;
 use spand_proto::network::Network;
 use spand_proto::operator::{Check, Verdict};
+use strum::VariantArray;
 
 use super::seen::Seen;
 use crate::config::Config;
@@ -52,7 +53,8 @@ fn comes(seen: &Seen) -> Check {
         );
     }
     if seen.segments == 0 {
-        let reason = Ignored::ALL.iter().max_by_key(|reason| seen.ignored(reason.name())).map(|reason| reason.name());
+        let reason =
+            Ignored::VARIANTS.iter().max_by_key(|reason| seen.ignored(reason.name())).map(|reason| reason.name());
         return Check::fail(
             "traffic",
             format!("{} packets came in {span:.0} s, none of them TCP (most: {})", seen.packets, reason.unwrap_or("-")),

@@ -16,6 +16,7 @@ use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::operator::{Check, Failure};
 use spand_proto::units::Micros;
+use strum::VariantArray;
 
 use super::Wait;
 use super::seen::Seen;
@@ -131,7 +132,8 @@ impl Looking {
         let mut seen = self.seen;
         seen.span_s = span.as_secs_f64();
         seen.segments = counters.segments;
-        seen.ignored = Ignored::ALL.map(|reason| (reason.name().to_owned(), counters.ignored(reason))).into();
+        seen.ignored =
+            Ignored::VARIANTS.iter().map(|reason| (reason.name().to_owned(), counters.ignored(*reason))).collect();
         let is_inside = |address: IpAddr| internal.iter().any(|network| network.contains(address));
         for directions in self.connections.values() {
             let packets: u64 = directions.iter().map(|(_, _, packets)| packets).sum();

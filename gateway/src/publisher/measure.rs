@@ -4,6 +4,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
+use strum::VariantArray;
 
 use super::retreat::Verdict;
 
@@ -95,7 +96,7 @@ impl Default for Measures {
             apply_seconds: histogram(),
         };
         // There from the start at zero, so that the first one is seen as a rise.
-        for verdict in Verdict::ALL.map(Verdict::name) {
+        for verdict in Verdict::VARIANTS.iter().map(|verdict| verdict.name()) {
             drop(measures.first_flights.get_or_create(&FlightLabels { verdict }));
         }
         measures

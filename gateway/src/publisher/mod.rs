@@ -48,9 +48,7 @@ use self::talks::Talks;
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
 pub use self::config::{PublisherConfig, ToHosts};
-pub use self::insight::{
-    Entry, KINDS, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint,
-};
+pub use self::insight::{Entry, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint};
 pub use self::insight::{Trend, TrendPoint};
 pub use self::mailbox::{SubscribeError, Subscriber};
 pub use self::measure::{FlightLabels, Measures};

@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use spand_capture::Backend;
 use spand_core::counters::Counters;
 use spand_proto::units::Timestamp;
+use strum::{IntoStaticStr, VariantArray};
 
 /// The engine's own numbers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -76,7 +77,8 @@ pub struct CaptureStatus {
 }
 
 /// A part of the gateway that has to work before it is ready.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, Ord, PartialEq, PartialOrd, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Part {
     /// The packet sources.
     Capture,
@@ -87,16 +89,9 @@ pub enum Part {
 }
 
 impl Part {
-    /// Every part.
-    pub const ALL: [Self; 3] = [Self::Capture, Self::Engine, Self::Store];
-
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Capture => "capture",
-            Self::Engine => "engine",
-            Self::Store => "store",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -125,7 +120,7 @@ impl Readiness {
 
 impl Default for Readiness {
     fn default() -> Self {
-        let starting = Part::ALL.map(|part| (part, "it has not started yet".to_owned()));
-        Self { not_ready: Mutex::new(starting.into()) }
+        let starting = Part::VARIANTS.iter().map(|part| (*part, "it has not started yet".to_owned()));
+        Self { not_ready: Mutex::new(starting.collect()) }
     }
 }

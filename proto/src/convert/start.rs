@@ -1,5 +1,7 @@
 //! Starts and refusals on the wire.
 
+use strum::VariantArray;
+
 use crate::start::{Account, Bound, Limit, Mode, Pacing, RefusalReason, RttCheck, Start, TransferSteps};
 use crate::units::{Bytes, BytesPerSecond, Micros, Segments};
 use crate::v1;
@@ -109,7 +111,7 @@ impl TryFrom<v1::Account> for Account {
     type Error = WireError;
 
     fn try_from(message: v1::Account) -> Result<Self, WireError> {
-        counted(&message.bounds, "account.bounds", 0, Limit::ALL.len())?;
+        counted(&message.bounds, "account.bounds", 0, Limit::VARIANTS.len())?;
         let rtt_check = RttCheck::from_wire(message.rtt_check, "account.rtt_check")?;
         Ok(Self {
             share: segments(message.share_segments, "account.share_segments")?,

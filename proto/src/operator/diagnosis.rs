@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 use super::Failure;
 
 /// How a check came out.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verdict {
     /// As it should be.
     Ok,
@@ -23,13 +25,8 @@ pub enum Verdict {
 
 impl Verdict {
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Unknown => "unknown",
-            Self::Warn => "warn",
-            Self::Fail => "fail",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,8 +1,7 @@
 //! How a start came about: every step with its numbers, so that `explain` can print them.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use crate::units::Segments;
 
@@ -15,7 +14,7 @@ pub struct Account {
     pub transfer: Option<TransferSteps>,
     /// `W'`: what the start would be without limits. The share itself where the size was not known.
     pub shifted: Segments,
-    /// Every limit that was considered, in the order of [`Limit::ALL`], whether or not it changed anything.
+    /// Every limit that was considered, in the order of [`Limit`], whether or not it changed anything.
     pub bounds: Vec<Bound>,
     /// Whether the handshake's round trip was compared with the estimate's.
     pub rtt_check: RttCheck,
@@ -49,9 +48,11 @@ pub struct Bound {
     pub after: Segments,
 }
 
-/// The limits of a start.
+/// The limits of a start, in the order in which they are considered.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Limit {
     /// The fraction of the share that one start may take.
     Fraction,
@@ -66,24 +67,9 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Every limit, in the order in which they are considered.
-    pub const ALL: [Self; 5] = [Self::Fraction, Self::Cap, Self::PeerWindow, Self::Budget, Self::Floor];
-
     /// Its stable name in metrics and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fraction => "fraction",
-            Self::Cap => "cap",
-            Self::PeerWindow => "peer_window",
-            Self::Budget => "budget",
-            Self::Floor => "floor",
-        }
-    }
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -4,6 +4,7 @@
 //! it. Pure arithmetic: knows no clock, no socket, and not whether or how the start is applied.
 
 use serde::Serialize;
+use strum::VariantArray;
 
 use crate::estimate::Estimate;
 use crate::model::Epoch;
@@ -224,7 +225,7 @@ fn bound(
                 .map(|left| Segments(request.initial_window.0.saturating_add(left.0))),
         ),
     ];
-    let mut bounds = Vec::with_capacity(Limit::ALL.len());
+    let mut bounds = Vec::with_capacity(Limit::VARIANTS.len());
     let mut window = shifted;
     for (limit, value) in ceilings {
         let Some(value) = value else { continue };

@@ -3,11 +3,11 @@
 //! Every default stands in definitions.md ("The start"); each field is one documented option of the daemons. Knows nothing
 //! about how a start is applied.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use crate::model::LINUX_SEGMENTS_PER_ACK;
 use crate::units::{Micros, Segments};
@@ -15,9 +15,11 @@ use crate::units::{Micros, Segments};
 /// A host's default initial window: ten segments (RFC 6928 section 2; Linux `TCP_INIT_CWND`).
 pub const DEFAULT_INITIAL_WINDOW: Segments = Segments(10);
 
-/// The three ways to treat a start.
+/// The three ways to treat a start, from the least to the most far-reaching.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Mode {
     /// The limits of `careful`; computed, counted and explained, never applied.
     Observe,
@@ -29,22 +31,9 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Every mode, from the least to the most far-reaching.
-    pub const ALL: [Self; 3] = [Self::Observe, Self::Careful, Self::Paper];
-
     /// Its name in configuration and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Observe => "observe",
-            Self::Careful => "careful",
-            Self::Paper => "paper",
-        }
-    }
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -57,7 +46,7 @@ impl FromStr for Mode {
     type Err = NotAMode;
 
     fn from_str(name: &str) -> Result<Self, NotAMode> {
-        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| NotAMode(name.to_owned()))
+        Self::VARIANTS.iter().copied().find(|mode| mode.name() == name).ok_or_else(|| NotAMode(name.to_owned()))
     }
 }
 

@@ -4,12 +4,15 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr, VariantArray};
 
 use crate::units::Micros;
 
 /// The reasons of the start function, for counters and messages. Names never change; new reasons are added at the end.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
+#[derive(Display, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum RefusalReason {
     /// Nothing is known about the network.
     NoEstimate,
@@ -30,36 +33,9 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// Every reason, in declaration order.
-    pub const ALL: [Self; 8] = [
-        Self::NoEstimate,
-        Self::TooFewSamples,
-        Self::TooFewConnections,
-        Self::Stale,
-        Self::NoRtt,
-        Self::RttMismatch,
-        Self::MssZero,
-        Self::EmptyTransfer,
-    ];
-
     /// Its stable name in metrics and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoEstimate => "no_estimate",
-            Self::TooFewSamples => "too_few_samples",
-            Self::TooFewConnections => "too_few_connections",
-            Self::Stale => "stale",
-            Self::NoRtt => "no_rtt",
-            Self::RttMismatch => "rtt_mismatch",
-            Self::MssZero => "mss_zero",
-            Self::EmptyTransfer => "empty_transfer",
-        }
-    }
-}
-
-impl fmt::Display for RefusalReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -72,7 +48,7 @@ impl FromStr for RefusalReason {
     type Err = NotAReason;
 
     fn from_str(name: &str) -> Result<Self, NotAReason> {
-        Self::ALL.into_iter().find(|reason| reason.name() == name).ok_or_else(|| NotAReason(name.to_owned()))
+        Self::VARIANTS.iter().copied().find(|reason| reason.name() == name).ok_or_else(|| NotAReason(name.to_owned()))
     }
 }
 

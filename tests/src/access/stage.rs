@@ -14,6 +14,7 @@ use spand_proto::made_up;
 use spand_proto::units::Window;
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
+use strum::VariantArray;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -82,7 +83,7 @@ impl Setup {
         let share = Window::from_bytes(28_960.0).context("a window")?;
         let estimate = Event::Estimate(made_up::estimate(network, share, clock.now()));
         published.apply(Batch { events: vec![estimate], ..Batch::new() });
-        for part in Part::ALL {
+        for &part in Part::VARIANTS {
             published.readiness().ready(part);
         }
         let access = Access::open(&config)?;

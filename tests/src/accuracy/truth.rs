@@ -3,13 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use strum::IntoStaticStr;
+
 use crate::lab::truth::{CongestionState, FlowId, Limit, Row, Source};
 
 /// From so many segments on Reno and CUBIC back off to different windows: 2 and 3.
 const TELLING_WINDOW: u32 = 5;
 
 /// What held a sender, by the kernel's own clocks and flags.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd)]
+#[strum(serialize_all = "snake_case")]
 pub enum Held {
     /// Its congestion window was full.
     Window,
@@ -23,18 +26,14 @@ pub enum Held {
 
 impl Held {
     /// Its name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Window => "window",
-            Self::Receiver => "receiver",
-            Self::Application => "application",
-            Self::Pacing => "pacing",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 /// A kind of congestion event.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd)]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// Entry into fast recovery.
     Recovery,
@@ -46,12 +45,8 @@ pub enum Kind {
 
 impl Kind {
     /// Its name in results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Recovery => "recovery",
-            Self::Timeout => "timeout",
-            Self::Reduction => "reduction",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -1,9 +1,12 @@
 //! What is timed: paths, who sends on each, and what the gateway may learn from before.
 
+use strum::IntoStaticStr;
+
 use super::path::Way;
 
 /// Who sends.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd)]
+#[strum(serialize_all = "snake_case")]
 pub enum Arm {
     /// A host with the agent.
     Product,
@@ -19,14 +22,8 @@ pub enum Arm {
 
 impl Arm {
     /// In results.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Product => "product",
-            Self::Cubic => "cubic",
-            Self::Bbr => "bbr",
-            Self::Static24 => "static24",
-            Self::Reno => "reno",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Its host's congestion control.

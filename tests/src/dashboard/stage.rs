@@ -13,6 +13,7 @@ use spand_gateway::api::{Api, ApiConfig};
 use spand_gateway::publisher::{
     Batch, CaptureStatus, EngineStatus, MonotonicClock, PacketClock, Part, Published, PublisherConfig, Trend,
 };
+use strum::VariantArray;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -55,7 +56,7 @@ impl Stage {
         runtime.spawn(published.clone().tell());
         runtime.spawn(async move { one.serve_http(http, stopped).await });
         runtime.spawn(async move { api.serve_grpc(grpc, also_stopped).await });
-        for part in Part::ALL {
+        for &part in Part::VARIANTS {
             published.readiness().ready(part);
         }
         let feeder = Feeder {

@@ -2,10 +2,12 @@
 
 use std::net::Ipv4Addr;
 
+use strum::VariantArray;
+
 use crate::trace::packet::{ACK, FIN, PSH, Packet, RST, SYN, Tuple, control};
 
 /// What a flood is made of. Sources are spoofed, each tuple is new.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, VariantArray)]
 pub enum Kind {
     /// SYNs from anywhere, each answered by the server; nobody answers back.
     Syn,
@@ -24,17 +26,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Every kind.
-    pub const ALL: [Self; 7] = [
-        Self::Syn,
-        Self::SynOfNeighbours,
-        Self::Ack,
-        Self::DroppedAck,
-        Self::DroppedData,
-        Self::BlindHandshake,
-        Self::Churn,
-    ];
-
     /// Its name in tables.
     pub const fn words(self) -> &'static str {
         match self {

@@ -6,13 +6,15 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::running::{GRPC_PORT, HTTP_PORT};
 use crate::lab::topology::{GATEWAY_MANAGEMENT, MIRROR_DEVICE, SERVER_V4, SERVER_V6};
 
 /// How the agent applies starts.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Way {
     /// No agent at all: what is measured is then the lab itself.
     None,
@@ -23,8 +25,9 @@ pub enum Way {
 }
 
 /// The agent's mode.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Deserialize, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Mode {
     /// TCP/SPAND to the letter.
     Paper,
@@ -36,23 +39,15 @@ pub enum Mode {
 
 impl Way {
     /// As configurations and files name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Route => "route",
-            Self::Bpf => "bpf",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
 impl Mode {
     /// As configurations and files name it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Paper => "paper",
-            Self::Careful => "careful",
-            Self::Tuned => "tuned",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// As the agent's configuration names it, and what else stands there.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use strum::VariantArray;
 
 use super::judge::{Figure, judge};
 use super::kept::Kept;
@@ -37,7 +38,7 @@ pub fn write(page: &Path, header: &str, all: &[Series], kept: &[Kept]) -> Result
         .collect();
     let mut text = format!("# Which rule\n\n{header}\n");
     missed(&mut text, &judged)?;
-    for question in Question::ALL {
+    for &question in Question::VARIANTS {
         table(&mut text, question, &judged)?;
     }
     networks(&mut text, kept)?;

@@ -4,11 +4,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use spand_proto::units::BytesPerSecond;
+use strum::VariantArray;
 
 use crate::lab::path::{CHANGES_MAX, Impairments, PathConfig, Queue, RateChange};
 
-/// What a scenario is for.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+/// What a scenario is for, in the order of the page.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, VariantArray)]
 pub enum Question {
     /// Is the estimate the mean of the true peaks of five minutes, less one segment, after 100 samples?
     Peaks,
@@ -113,10 +114,6 @@ pub const CHANGES_S: [u64; 2] = [100, 200];
 pub const SINGLE_S: u64 = 60;
 
 impl Question {
-    /// Every question, in the order of the page.
-    pub const ALL: [Self; 7] =
-        [Self::Peaks, Self::Follow, Self::SingleLoss, Self::AppLimited, Self::Advised, Self::Nat, Self::Liar];
-
     /// As a heading, and what the figures in its table are.
     pub const fn words(self) -> (&'static str, &'static str) {
         match self {

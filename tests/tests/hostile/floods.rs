@@ -1,6 +1,7 @@
 use std::num::NonZeroUsize;
 
 use spand_tests::hostile::{Kind, Outcome, Scene};
+use strum::VariantArray;
 
 /// A hundredth of the full size, for less long. A tuple of the flood stays in the table for two seconds.
 const SMALL: Scene = Scene {
@@ -37,7 +38,7 @@ fn stands(scene: Scene) {
     let estimates = without.shares.last().map_or(0, std::collections::BTreeMap::len);
     assert_eq!(u32::try_from(estimates).expect("few networks"), scene.networks, "each network has one");
     let mut failed = Vec::new();
-    for kind in Kind::ALL {
+    for &kind in Kind::VARIANTS {
         let with = scene.play(Some(kind));
         let (furthest, mean, missing, of) = with.moved(&without);
         let Outcome { tuples, most_connections, counters, resident_mib, .. } = &with;

@@ -3,6 +3,7 @@
 //! The start function's own reasons have the numbers of the contract (`spand.v1.RefusalReason`).
 
 use spand_proto::start::RefusalReason;
+use strum::VariantArray;
 
 use crate::policy::Reason;
 
@@ -22,7 +23,7 @@ pub(super) fn of(reason: Reason) -> u8 {
 
 /// The start function's reason with this number, where it is one of those.
 pub(super) fn reason(number_told: u8) -> Option<RefusalReason> {
-    RefusalReason::ALL.into_iter().find(|reason| number(*reason) == number_told)
+    RefusalReason::VARIANTS.iter().copied().find(|reason| number(*reason) == number_told)
 }
 
 /// Whether the network as a whole is held out: its connections are controls.

@@ -1,9 +1,10 @@
 //! Why a network gets no route of ours: a closed list with stable names.
 
-use std::fmt;
+use strum::{Display, IntoStaticStr};
 
 /// What stands in the way of a route.
-#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Display, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd)]
+#[strum(serialize_all = "snake_case")]
 pub enum Obstacle {
     /// Nothing leads to the network.
     NoRoute,
@@ -37,23 +38,8 @@ pub enum Obstacle {
 
 impl Obstacle {
     /// Its stable name in counters and output.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NoRoute => "no_route",
-            Self::Multipath => "multipath",
-            Self::OnLink => "on_link",
-            Self::Administrator => "administrator",
-            Self::MoreSpecific => "more_specific",
-            Self::PolicyRouting => "policy_routing",
-            Self::NotCopyable => "not_copyable",
-            Self::LinkDown => "link_down",
-            Self::Settling => "settling",
-            Self::SteppedBack => "stepped_back",
-            Self::NoRoom => "no_room",
-            Self::Kernel => "kernel",
-            Self::Ledger => "ledger",
-            Self::Unguarded => "unguarded",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// One sentence for people.
@@ -79,11 +65,5 @@ impl Obstacle {
             Self::Ledger => "the ledger could not be written, and nothing is changed without it",
             Self::Unguarded => "the supervising process is not running, and routes must not outlive the agent",
         }
-    }
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

@@ -1,16 +1,17 @@
 //! How to capture from an interface.
 
-use std::fmt;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use nix::poll::PollTimeout;
 use spand_proto::units::{Bytes, Micros};
+use strum::{Display, IntoStaticStr};
 
 use super::LiveError;
 
 /// What reads the interface.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Display, Eq, Hash, IntoStaticStr, Ord, PartialEq, PartialOrd)]
+#[strum(serialize_all = "snake_case")]
 pub enum Backend {
     /// A ring of blocks that the Linux kernel fills and this process maps (packet(7), `TPACKET_V3`).
     AfPacket,
@@ -22,18 +23,8 @@ pub enum Backend {
 
 impl Backend {
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::AfPacket => "af_packet",
-            Self::Libpcap => "libpcap",
-            Self::PfRing => "pf_ring",
-        }
-    }
-}
-
-impl fmt::Display for Backend {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

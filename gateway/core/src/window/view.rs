@@ -5,6 +5,7 @@
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
+use strum::{IntoStaticStr, VariantArray};
 
 use super::record::NetworkRecord;
 use crate::config::WindowConfig;
@@ -121,7 +122,8 @@ impl LimitCounts {
 }
 
 /// Why a network has no estimate.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum NoEstimate {
     /// Fewer window samples than the minimum.
     TooFewSamples,
@@ -134,16 +136,8 @@ pub enum NoEstimate {
 }
 
 impl NoEstimate {
-    /// Every reason, in the order of declaration.
-    pub const ALL: [Self; 4] = [Self::TooFewSamples, Self::TooFewConnections, Self::Expired, Self::Retreat];
-
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::TooFewSamples => "too_few_samples",
-            Self::TooFewConnections => "too_few_connections",
-            Self::Expired => "expired",
-            Self::Retreat => "retreat",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }

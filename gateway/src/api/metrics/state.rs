@@ -8,6 +8,7 @@ use prometheus_client::encoding::DescriptorEncoder;
 use spand_confine::Confined;
 use spand_core::counters::Ignored;
 use spand_proto::operator::lines_left_out;
+use strum::VariantArray;
 
 use super::scrape::Scrape;
 use crate::api::access::Access;
@@ -95,7 +96,8 @@ impl Collector for EngineState {
         scrape.counter("engine_window_options", help, counters.window_options)?;
         let help = "Window samples that took what the sender said";
         scrape.counter("engine_window_option_samples", help, counters.window_option_samples)?;
-        let ignored = Ignored::ALL.map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(reason)));
+        let ignored =
+            Ignored::VARIANTS.iter().map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(*reason)));
         scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
         scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
         let help = "Share of connections left alone under overload, of the engine that leaves most";
@@ -132,8 +134,8 @@ impl Collector for PublishedState {
         let help = "Lines of the log that were left out because they repeated";
         scrape.counter("log_lines_left_out", help, lines_left_out())?;
         let reasons = self.0.readiness().reasons();
-        let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| *not_ready != part));
-        let ready = Part::ALL.map(|part| ([("part", part.name().to_owned())], is_ready(part)));
+        let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| not_ready != part));
+        let ready = Part::VARIANTS.iter().map(|part| ([("part", part.name().to_owned())], is_ready(part)));
         scrape.gauges("ready", "1 where the part works", ready)
     }
 }

@@ -3,12 +3,14 @@
 use std::collections::VecDeque;
 
 use spand_proto::units::Timestamp;
+use strum::{IntoStaticStr, VariantArray};
 
 /// Entries kept of each kind. At the limit the oldest of the kind goes, counted.
 const KEPT: usize = 256;
 
 /// What an entry is about.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum Kind {
     /// Advice about a network is no longer in force.
     Withdrawal,
@@ -22,19 +24,10 @@ pub enum Kind {
     Agent,
 }
 
-/// Every kind, in the order of declaration.
-pub const KINDS: [Kind; 5] = [Kind::Withdrawal, Kind::Retreat, Kind::Limit, Kind::Part, Kind::Agent];
-
 impl Kind {
     /// Its stable name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Withdrawal => "withdrawal",
-            Self::Retreat => "retreat",
-            Self::Limit => "limit",
-            Self::Part => "part",
-            Self::Agent => "agent",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -60,7 +53,7 @@ pub struct Entry {
 pub(super) struct Log {
     /// Entries ever added.
     added: u64,
-    kept: [VecDeque<Entry>; KINDS.len()],
+    kept: [VecDeque<Entry>; Kind::VARIANTS.len()],
     dropped: u64,
 }
 

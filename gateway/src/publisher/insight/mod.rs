@@ -23,7 +23,7 @@ use super::retreat::Verdict;
 use super::{CaptureStatus, EngineStatus, Part};
 
 pub use self::history::{NetworkHistory, PushedStart, Sample, Trend, TrendPoint};
-pub use self::log::{Entry, KINDS, Kind};
+pub use self::log::{Entry, Kind};
 pub use self::published::SubscriberView;
 pub use self::traffic::{Traffic, TrafficPoint};
 

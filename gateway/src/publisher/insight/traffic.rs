@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use spand_core::counters::{Counters, Ignored};
 use spand_proto::units::{Micros, Timestamp};
+use strum::VariantArray;
 
 use crate::publisher::{CaptureStatus, EngineStatus};
 
@@ -107,7 +108,7 @@ impl Recorder {
 
     pub(super) fn summary(&self, now: Timestamp) -> Traffic {
         let Some((since, before)) = self.last.front() else { return Traffic::default() };
-        let ignored = Ignored::ALL.into_iter().filter_map(|reason| {
+        let ignored = Ignored::VARIANTS.iter().copied().filter_map(|reason| {
             let all = self.now.ignored(reason);
             (all > 0).then(|| (reason, all.saturating_sub(before.ignored(reason)), all))
         });

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use spand_core::window::view::{NetworkView, NoEstimate};
 use spand_proto::estimate::Estimate;
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
+use strum::{IntoStaticStr, VariantArray};
 
 /// Advised starts in a row that must have lost: where many senders share a narrow path, half of all first flights lose
 /// something, plain TCP's too.
@@ -46,7 +47,8 @@ pub(crate) struct FirstFlight {
 }
 
 /// What a report of a first flight led to.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, PartialEq, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Verdict {
     /// No loss.
     Clean,
@@ -61,17 +63,9 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
-    pub(crate) const ALL: [Self; 5] = [Self::Clean, Self::Random, Self::Known, Self::Halved, Self::Withdrawn];
-
     /// Its stable name.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Clean => "clean",
-            Self::Random => "random",
-            Self::Known => "known",
-            Self::Halved => "halved",
-            Self::Withdrawn => "withdrawn",
-        }
+    pub(crate) fn name(self) -> &'static str {
+        self.into()
     }
 }
 

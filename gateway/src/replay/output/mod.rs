@@ -11,6 +11,7 @@ use spand_proto::units::Bytes;
 
 use super::{FileReport, Format, Outcome, Report, State};
 use json::Json;
+use strum::VariantArray;
 
 /// Writes the states on the way and the report at the end.
 #[derive(Debug)]
@@ -74,7 +75,7 @@ pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64)> {
         ("unreadable_record", sum(|file| file.stats.unreadable)),
         ("untimed_record", sum(|file| file.stats.untimed)),
     ];
-    all.extend(Ignored::ALL.into_iter().map(|reason| (reason.name(), report.counters.ignored(reason))));
+    all.extend(Ignored::VARIANTS.iter().map(|reason| (reason.name(), report.counters.ignored(*reason))));
     all
 }
 

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use proptest::prelude::*;
 use prost::Message;
+use strum::VariantArray;
 
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::{Confidence, Estimate, RuleKind};
@@ -36,7 +37,7 @@ fn some_rtt() -> impl Strategy<Value = Option<Micros>> {
 }
 
 fn agent() -> impl Strategy<Value = AgentDescription> {
-    let mode = proptest::option::of(proptest::sample::select(&Mode::ALL[..]));
+    let mode = proptest::option::of(proptest::sample::select(Mode::VARIANTS));
     let way = proptest::option::of(proptest::sample::select(&[Way::DryRun, Way::Route, Way::Bpf][..]));
     ("[0-9a-z.-]{1,64}", mode, way).prop_map(|(version, mode, way)| AgentDescription { version, mode, way })
 }
@@ -58,7 +59,7 @@ prop_compose! {
         counts: (u32, u32, u32, u64),
         age_us in 0..1_000_000_000_000u64,
         confidence in 0.0..=1.0f64,
-        rule in proptest::sample::select(&RuleKind::ALL[..]),
+        rule in proptest::sample::select(RuleKind::VARIANTS),
     ) -> Estimate {
         Estimate {
             network: Network::of(address),
@@ -95,7 +96,7 @@ prop_compose! {
     fn answer()(
         known in proptest::option::of(estimate()),
         question in question(),
-        mode in proptest::sample::select(&Mode::ALL[..]),
+        mode in proptest::sample::select(Mode::VARIANTS),
         initial_window in any::<u32>().prop_map(Segments),
         budget in proptest::option::of(any::<u32>().prop_map(Segments)),
         lifetime in lifetime(),
@@ -123,7 +124,7 @@ prop_compose! {
     fn imminent_start()(
         host in endpoint(),
         remote in endpoint(),
-        trigger in proptest::sample::select(&Trigger::ALL[..]),
+        trigger in proptest::sample::select(Trigger::VARIANTS),
         observed: u64,
         delay: u64,
         estimate in estimate_update(),
@@ -146,9 +147,9 @@ fn update() -> impl Strategy<Value = Update> {
         estimate_update().prop_map(UpdateEvent::Estimate),
         lifetime().prop_map(|lifetime| UpdateEvent::Renewal { lifetime }),
         imminent_start().prop_map(UpdateEvent::ImminentStart),
-        (ip(), proptest::sample::select(&WithdrawalReason::ALL[..]))
+        (ip(), proptest::sample::select(WithdrawalReason::VARIANTS))
             .prop_map(|(address, reason)| UpdateEvent::Withdrawal { network: Network::of(address), reason }),
-        (proptest::sample::select(&ResyncReason::ALL[..]), any::<u64>())
+        (proptest::sample::select(ResyncReason::VARIANTS), any::<u64>())
             .prop_map(|(reason, dropped_updates)| UpdateEvent::Resync { reason, dropped_updates }),
         service_size().prop_map(UpdateEvent::ServiceSize),
     ];
@@ -168,7 +169,7 @@ prop_compose! {
             vec![None, Some(LimitedBy::Window), Some(LimitedBy::Receiver), Some(LimitedBy::Application)]),
         arm in proptest::sample::select(vec![None, Some(Arm::Advised), Some(Arm::Control)]),
         advised in proptest::option::of((1..=u32::MAX).prop_map(Segments)),
-        refusal in proptest::option::of(proptest::sample::select(&RefusalReason::ALL[..])),
+        refusal in proptest::option::of(proptest::sample::select(RefusalReason::VARIANTS)),
     ) -> ConnectionReport {
         ConnectionReport {
             host: ends.0,
@@ -198,7 +199,7 @@ fn sent<M: Message + Default>(message: &M) -> M {
 proptest! {
     #[test]
     fn a_query_arrives_as_it_was_sent(
-        mode in proptest::option::of(proptest::sample::select(&Mode::ALL[..])),
+        mode in proptest::option::of(proptest::sample::select(Mode::VARIANTS)),
         initial_window in (1..=u32::MAX).prop_map(Segments),
         questions in proptest::collection::vec(question(), 1..4),
     ) {

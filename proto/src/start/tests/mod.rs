@@ -250,17 +250,17 @@ fn every_refusal_has_its_reason_and_its_edge() {
 
 #[test]
 fn names_are_unique_and_found_again() {
-    for reason in RefusalReason::ALL {
+    for &reason in RefusalReason::VARIANTS {
         assert_eq!(reason.name().parse(), Ok(reason));
         assert_eq!(serde_json::to_string(&reason).unwrap(), format!("\"{reason}\""));
     }
-    for mode in Mode::ALL {
+    for &mode in Mode::VARIANTS {
         assert_eq!(mode.name().parse(), Ok(mode));
         assert_eq!(serde_json::to_string(&mode).unwrap(), format!("\"{mode}\""));
         assert_eq!(StartPolicy::of(mode).mode, mode);
     }
-    for limit in Limit::ALL {
-        assert_eq!(serde_json::to_string(&limit).unwrap(), format!("\"{limit}\""));
+    for limit in Limit::VARIANTS {
+        assert_eq!(serde_json::to_string(limit).unwrap(), format!("\"{limit}\""));
     }
     assert!("brave".parse::<Mode>().is_err());
     assert!(Fraction::try_from(0.0).is_err() && Fraction::try_from(f64::NAN).is_err());

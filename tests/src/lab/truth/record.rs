@@ -5,9 +5,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use serde::de::{Deserializer, Error};
-use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
+use strum::{IntoStaticStr, VariantArray};
 
 /// Rows kept in one run; beyond, rows are counted and dropped.
 const ROWS_LIMIT: usize = 2_000_000;
@@ -65,14 +64,18 @@ impl Limit {
     }
 }
 
-/// The kernel's `enum tcp_ca_state` (include/uapi/linux/tcp.h).
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// The kernel's `enum tcp_ca_state` (include/uapi/linux/tcp.h), in its order.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, IntoStaticStr, PartialEq, Serialize, VariantArray)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum CongestionState {
     /// Nothing unusual.
     Open,
     /// Duplicate ACKs or SACKs, no loss declared yet.
     Disorder,
     /// Window reduced after a mark or local congestion.
+    #[serde(rename = "cwr")]
+    #[strum(serialize = "cwr")]
     Reduced,
     /// Fast recovery.
     Recovery,
@@ -83,35 +86,12 @@ pub enum CongestionState {
 impl CongestionState {
     /// From the kernel's number; `None` where it has no such state.
     pub fn from_kernel(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
+        Self::VARIANTS.get(usize::from(number)).copied()
     }
-
-    /// In the kernel's order.
-    const ALL: [Self; 5] = [Self::Open, Self::Disorder, Self::Reduced, Self::Recovery, Self::Loss];
 
     /// The kernel's name for it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Disorder => "disorder",
-            Self::Reduced => "cwr",
-            Self::Recovery => "recovery",
-            Self::Loss => "loss",
-        }
-    }
-}
-
-impl Serialize for CongestionState {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.name())
-    }
-}
-
-impl<'de> Deserialize<'de> for CongestionState {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let name = String::deserialize(deserializer)?;
-        let known = Self::ALL.into_iter().find(|state| state.name() == name);
-        known.ok_or_else(|| D::Error::custom(format!("`{name}` is no congestion state")))
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
