@@ -1,0 +1,138 @@
+//! What the engine saw, and every thing it ignored, by a bounded reason.
+
+mod ignored;
+
+use strum::VariantArray;
+
+pub use self::ignored::Ignored;
+
+/// Takes the struct of counters as it is to be; writes with it what every counter takes part in, so that none is left out.
+macro_rules! counted {
+    (
+        $(#[$of_all:meta])*
+        pub struct $counters:ident {
+            $($(#[$of_one:meta])* pub $name:ident: u64,)+
+            ignored: PerReason,
+        }
+    ) => {
+        $(#[$of_all])*
+        pub struct $counters {
+            $($(#[$of_one])* pub $name: u64,)+
+            ignored: PerReason,
+        }
+
+        impl $counters {
+            /// Every count but those of ignored things, with its stable name, in the order of declaration.
+            pub fn named(&self) -> [(&'static str, u64); [$(stringify!($name)),+].len()] {
+                [$((stringify!($name), self.$name)),+]
+            }
+
+            /// Adds another engine's counts (one engine per shard).
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)+
+                self.ignored.add(&other.ignored);
+            }
+        }
+    };
+}
+
+counted! {
+    /// Counters of an engine; they only rise.
+    #[derive(Clone, Debug, Default, Eq, PartialEq)]
+    pub struct Counters {
+        /// Frames handed in.
+        pub frames: u64,
+        /// Bytes of them on the wire.
+        pub wire_bytes: u64,
+        /// TCP segments among them.
+        pub segments: u64,
+        /// Connections seen.
+        pub connections: u64,
+        /// Connections that closed (FIN both ways, RST) or were idle too long.
+        pub connections_ended: u64,
+        /// Connections that had to go because the table was full.
+        pub connections_evicted: u64,
+        /// Of them, those that were established: they may still be alive.
+        pub established_evicted: u64,
+        /// Connections whose start was not seen.
+        pub connections_midstream: u64,
+        /// Connections of which only one direction was seen, counted at their end.
+        pub connections_one_sided: u64,
+        /// Networks that had to go because the table was full.
+        pub networks_evicted: u64,
+        /// Samples that were added to another connection's place because their bucket had no room for one more.
+        pub contributions_shared: u64,
+        /// Round-trip times at which an address lost its place to another because their bucket had no room for one more.
+        pub rtts_shared: u64,
+        /// Window samples taken.
+        pub window_samples: u64,
+        /// Lower bounds taken.
+        pub lower_bounds: u64,
+        /// Round-trip time samples taken.
+        pub rtt_samples: u64,
+        /// Loss events recognised (one per window).
+        pub loss_events: u64,
+        /// Retransmission timeouts recognised.
+        pub timeouts: u64,
+        /// Imminent starts told.
+        pub imminent_starts: u64,
+        /// Sizes of whole transfers taken for their service.
+        pub service_sizes: u64,
+        /// Segments with new data in which their sender said its window, where that is read.
+        pub window_options: u64,
+        /// Window samples that took what the sender said.
+        pub window_option_samples: u64,
+        ignored: PerReason,
+    }
+}
+
+impl Counters {
+    /// Counts one ignored thing.
+    pub fn ignore(&mut self, reason: Ignored) {
+        if let Some(count) = self.ignored.0.get_mut(usize::from(reason as u8)) {
+            *count += 1;
+        }
+    }
+
+    /// How often `reason` occurred.
+    pub fn ignored(&self, reason: Ignored) -> u64 {
+        self.ignored.0.get(usize::from(reason as u8)).copied().unwrap_or(0)
+    }
+}
+
+/// One count for each reason.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct PerReason([u64; Ignored::VARIANTS.len()]);
+
+impl PerReason {
+    fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+}
+
+impl Default for PerReason {
+    fn default() -> Self {
+        Self([0; Ignored::VARIANTS.len()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_its_own_place_and_name() {
+        let mut counters = Counters::default();
+        for (index, &reason) in Ignored::VARIANTS.iter().enumerate() {
+            assert_eq!(reason as usize, index, "{} is out of order", reason.name());
+            counters.ignore(reason);
+        }
+        assert!(Ignored::VARIANTS.iter().all(|reason| counters.ignored(*reason) == 1));
+        let mut names: Vec<_> = Ignored::VARIANTS.iter().map(|reason| reason.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), Ignored::VARIANTS.len());
+    }
+}
