@@ -3,6 +3,8 @@
 //! A start goes to its host before the next packet is looked at. Everything else is collected over the packets that were
 //! waiting and handed over together. Nothing here blocks: the store has a thread of its own.
 
+mod house;
+
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
@@ -10,14 +12,13 @@ use std::time::{Duration, Instant};
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::{Event, TransferEnded};
-use spand_core::window::table::ChangedNetwork;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::capture::Captures;
 use super::order::Order;
 use super::queue::{FrameBatch, Taken};
 use super::shedding::Shedding;
-use crate::publisher::{Batch, EngineStatus, Part, Published, Trend};
+use crate::publisher::{Batch, Published};
 use crate::store::StoreWriter;
 
 /// How far the engine's time stays behind the clock when no packets come: what the kernel or a capture thread still holds
@@ -29,13 +30,6 @@ const HOUSEKEEPING: Duration = Duration::from_millis(100);
 const FEW_PACKETS: usize = 64;
 /// Shortest wait for packets: a timeout that is due already is looked at no oftener.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
-/// Of the changed networks that wait one in so many is taken each time, so that one that changes all the time is taken about once a
-/// second: what a network costs grows with its window, to some 50 µs.
-const TURNS: usize = 8;
-/// So few that wait are all taken at once.
-const FEW_NETWORKS: usize = 64;
-/// Packets wait for changed networks no longer than this, and for one portion of [`FEW_NETWORKS`].
-const CHANGED_FOR: Duration = Duration::from_millis(20);
 /// Events handed to the publisher at a time.
 const EVENTS: usize = 1_024;
 
@@ -220,110 +214,6 @@ impl EngineThread {
         if !nothing || self.batch.engine.is_some() {
             self.published.apply(std::mem::take(&mut self.batch));
         }
-    }
-
-    /// Hands over what changed, as far as it is its turn, and the numbers.
-    pub(super) fn keep_house(&mut self) {
-        let now = self.published.now();
-        self.publish_anew_after_loss(now);
-        self.take_turns(now);
-        self.batch.samples = self.engine.take_samples();
-        self.batch.engine = Some(EngineStatus {
-            shard: self.shard,
-            counters: self.engine.counters().clone(),
-            connections: self.engine.connections(),
-            networks: self.published.network_count(),
-            newest: self.newest,
-            samples_dropped: self.engine.samples_dropped(),
-            networks_changed: self.engine.changed(),
-            shed: 1.0 - self.engine.kept().share(),
-        });
-        self.batch.polled = Instant::now();
-        self.hand_over();
-        if self.shard == 0 {
-            self.report_captures();
-            self.report_store();
-        }
-    }
-
-    /// Where events were lost, what they said is read from the engine.
-    fn publish_anew_after_loss(&mut self, now: Timestamp) {
-        let lost = self.engine.counters().ignored(Ignored::EventQueueFull);
-        if lost != self.events_lost {
-            tracing::warn!(events = lost - self.events_lost, "events were lost; publishing the whole state anew");
-            self.events_lost = lost;
-            self.batch = Batch::new();
-            let sizes = matches!(self.transfers, Transfers::Keep(_)).then(|| self.engine.services());
-            let own = |network| self.engine.owns(network);
-            self.published.replace(self.engine.networks(now), own, sizes);
-        }
-    }
-
-    /// Networks that changed, as far as it is their turn, go to the publisher as views and to the store as records.
-    fn take_turns(&mut self, now: Timestamp) {
-        let begun = Instant::now();
-        let mut left = self.engine.changed().div_ceil(TURNS).max(FEW_NETWORKS);
-        while left > 0 && begun.elapsed() < CHANGED_FOR {
-            left = match self.save_changed(now) {
-                0 => 0,
-                taken => left.saturating_sub(taken),
-            };
-        }
-    }
-
-    /// The next few of them. Gives how many there were.
-    fn save_changed(&mut self, now: Timestamp) -> usize {
-        let changed = self.engine.changed_networks(FEW_NETWORKS, now);
-        self.take_events();
-        let count = changed.len();
-        let mut records = Vec::with_capacity(count);
-        for ChangedNetwork { network, record, view } in changed {
-            self.batch.trends.extend(record.as_ref().map(|record| Trend::of(network, record)));
-            match view {
-                Some(view) => self.batch.views.push(view),
-                None => self.batch.gone.push(network),
-            }
-            records.push((network, record));
-        }
-        if let Some(store) = &self.store {
-            store.submit(records);
-        }
-        count
-    }
-
-    fn save_all(mut self) {
-        let now = self.published.now();
-        while self.save_changed(now) > 0 {
-            self.hand_over();
-        }
-        // The last thread to end ends the store.
-        if let Some(store) = self.store.take().and_then(Arc::into_inner)
-            && let Err(error) = store.stop()
-        {
-            tracing::error!(%error, "the last changes were not saved");
-        }
-    }
-
-    fn report_captures(&self) {
-        let states = self.captures.states();
-        let faults: Vec<_> = states.iter().filter_map(|state| state.fault.clone()).collect();
-        if faults.is_empty() {
-            self.published.readiness().ready(Part::Capture);
-        } else {
-            self.published.readiness().not_ready(Part::Capture, faults.join("; "));
-        }
-        self.published.set_captures(states.into_iter().map(|state| state.status).collect());
-    }
-
-    fn report_store(&mut self) {
-        let error = self.store.as_ref().and_then(|store| store.last_error());
-        let failing = error.is_some();
-        if let Some(error) = error {
-            self.published.readiness().not_ready(Part::Store, error.to_string());
-        } else if self.store_failing {
-            self.published.readiness().ready(Part::Store);
-        }
-        self.store_failing = failing;
     }
 }
 
