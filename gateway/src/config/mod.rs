@@ -7,6 +7,7 @@
 //! Does not: open interfaces, ports or the store. What only the environment can tell is found by `run`.
 
 mod access;
+mod capture;
 mod check;
 mod convert;
 mod engine;
@@ -22,13 +23,12 @@ use spand_confine::Process;
 use spand_proto::operator::{self, ConfigError, Log};
 
 pub use access::{Admin, Agents, Identity, Tls};
+pub use capture::{Capture, CaptureBackend, PfRingClusterType};
 pub use convert::EngineOptions;
 pub use engine::Engine;
 pub use listen::{Listen, NotAListenAddress};
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
-pub use sections::{
-    Api, Capture, CaptureBackend, Estimate, Limits, PfRingClusterType, Publish, Store, Traffic, Tunnel,
-};
+pub use sections::{Api, Estimate, Limits, Publish, Store, Traffic, Tunnel};
 
 /// Where `run` and `check-config` look unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/spand/gateway.toml";
