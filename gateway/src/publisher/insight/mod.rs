@@ -8,6 +8,7 @@ mod limits;
 mod log;
 mod published;
 mod traffic;
+mod trend;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,10 +23,11 @@ use super::config::PublisherConfig;
 use super::retreat::Verdict;
 use super::{CaptureStatus, EngineStatus, Part};
 
-pub use self::history::{NetworkHistory, PushedStart, Sample, Trend, TrendPoint};
+pub use self::history::{NetworkHistory, PushedStart, Sample};
 pub use self::log::{Entry, Kind};
 pub use self::published::SubscriberView;
 pub use self::traffic::{Traffic, TrafficPoint};
+pub use self::trend::{Trend, TrendPoint};
 
 use self::history::Histories;
 use self::limits::Limits;
