@@ -8,5 +8,6 @@ pub mod bucket;
 pub(crate) mod majority;
 mod parallel;
 pub mod record;
+mod sound;
 pub mod table;
 pub mod view;

@@ -11,7 +11,7 @@ use super::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
 use super::majority;
 use super::view::LimitCounts;
 use crate::config::WindowConfig;
-use crate::flow::sample::{ConnectionId, WindowSample};
+use crate::flow::sample::WindowSample;
 
 /// Connections kept apart in one bucket. A sample of a further one is added to another connection of the same remote
 /// address, or else to a common rest, and counted: sums stay exact, connections are then counted too low.
@@ -20,12 +20,6 @@ pub const CONTRIBUTIONS_PER_BUCKET: usize = 16;
 /// Remote addresses whose round-trip times are kept apart in one bucket. Those of a further one take the place of the
 /// address with the fewest, whose times are then only in the bucket's sum, and counted.
 pub const REMOTES_PER_BUCKET: usize = 16;
-
-/// No window sample is larger: four times the largest receive window (RFC 7323).
-const LARGEST_SAMPLE_BYTES: f64 = (1_u64 << 32) as f64;
-/// No gateway gets to count so many connections; a record that says so would leave no numbers for new ones. Two bits above them stay
-/// free.
-const FIRST_REFUSED: ConnectionId = ConnectionId(1 << 62);
 
 /// What is kept of one network. Plain data: the same record, given back, gives the same answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -219,66 +213,6 @@ impl NetworkRecord {
         give_back(&mut self.contributions);
         give_back(&mut self.rtts);
     }
-
-    /// Makes a record from outside safe to keep: drops what is aged, lies in the future, is out of order or makes no
-    /// sense. `None` where nothing is left, or where its buckets have another length than those here.
-    pub(super) fn sound(mut self, now: Timestamp, config: &WindowConfig) -> Option<Self> {
-        if self.bucket != config.bucket {
-            return None;
-        }
-        let newest = now.0 / bucket_nanos(config.bucket);
-        let mut before = None;
-        self.buckets.retain(|bucket| {
-            let sound = bucket.index <= newest && before.is_none_or(|before| before < bucket.index);
-            if sound {
-                before = Some(bucket.index);
-            }
-            sound
-        });
-        let buckets = &self.buckets;
-        let (mut before, mut in_bucket) = (0, 0);
-        self.contributions.retain(|contribution| {
-            let known = buckets.binary_search_by_key(&contribution.bucket, |bucket| bucket.index).is_ok();
-            let sums = [contribution.sum_bytes, contribution.loss_bytes, contribution.squares];
-            // No sample is smaller than a byte.
-            let sum_of = |samples: u32| f64::from(samples)..=f64::from(samples) * LARGEST_SAMPLE_BYTES;
-            let ends = contribution.samples.checked_sub(contribution.loss_samples);
-            let sensible = sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0)
-                && sum_of(contribution.loss_samples).contains(&contribution.loss_bytes)
-                && ends.is_some_and(|ends| sum_of(ends).contains(&(contribution.sum_bytes - contribution.loss_bytes)));
-            // A share is told in segments.
-            let measured = contribution.samples == 0 || contribution.mss.0 > 0;
-            let numbered = contribution.source.is_none_or(|source| source.connection < FIRST_REFUSED);
-            in_bucket = if contribution.bucket == before { in_bucket + 1 } else { 1 };
-            // One more than the limit: the common rest.
-            let fits = contribution.bucket >= before && in_bucket <= CONTRIBUTIONS_PER_BUCKET + 1;
-            before = before.max(contribution.bucket);
-            known && sensible && measured && numbered && fits
-        });
-        let (mut before, mut in_bucket, mut sum) = (0, 0, RttSum::default());
-        self.rtts.retain(|part| {
-            if part.bucket != before {
-                (in_bucket, sum) = (0, RttSum::default());
-            }
-            let with = sum.with(RttSum { count: part.count, sum: part.sum, min: None });
-            let whole = buckets.binary_search_by_key(&part.bucket, |bucket| bucket.index).ok();
-            let whole = whole.and_then(|place| buckets.get(place)).map(|bucket| bucket.rtt);
-            // Not more than the bucket has in all.
-            let part_of_it =
-                part.count > 0 && whole.is_some_and(|whole| with.count <= whole.count && with.sum <= whole.sum);
-            let fits = part_of_it && part.bucket >= before && in_bucket < REMOTES_PER_BUCKET;
-            before = before.max(part.bucket);
-            if fits {
-                (in_bucket, sum) = (in_bucket + 1, with);
-            }
-            fits
-        });
-        let past = |at: Option<Timestamp>| at.filter(|at| *at <= now);
-        (self.newest, self.newest_sample, self.raised) =
-            (past(self.newest), past(self.newest_sample), past(self.raised));
-        self.drop_aged(now, config);
-        (!self.buckets.is_empty()).then_some(self)
-    }
 }
 
 /// Appends with little room to spare: most networks keep one or two of a kind, where a vector by itself makes room for
@@ -321,6 +255,6 @@ fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {
 }
 
 /// A bucket's length in nanoseconds; one microsecond where it is configured to be zero.
-fn bucket_nanos(bucket: Micros) -> u64 {
+pub(super) fn bucket_nanos(bucket: Micros) -> u64 {
     bucket.0.max(1).saturating_mul(1_000)
 }
