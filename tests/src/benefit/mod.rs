@@ -8,6 +8,7 @@ pub mod plan;
 pub mod result;
 pub mod run;
 pub mod scenario;
+mod scenarios;
 pub mod stage;
 pub mod statistics;
 pub mod timeline;

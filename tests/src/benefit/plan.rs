@@ -1,7 +1,8 @@
 //! Which runs a campaign is made of, and in which order.
 
 use super::result::{Learning, Run};
-use super::scenario::{self, Question, Scenario, Work};
+use super::scenario::{Question, Scenario, Work};
+use super::scenarios;
 use crate::product::{Mode, Way};
 
 /// Seconds that a run takes besides its transfers.
@@ -40,7 +41,7 @@ impl Campaign {
     pub fn runs(&self) -> Vec<Planned> {
         let mut runs = Vec::new();
         for seed in (self.first_seed..).take(usize::try_from(self.seeds).unwrap_or(usize::MAX)) {
-            for scenario in scenario::all() {
+            for scenario in scenarios::all() {
                 let wanted = match self.scenarios.as_slice() {
                     [] => scenario.name != "quick",
                     names => names.iter().any(|name| name == scenario.name),

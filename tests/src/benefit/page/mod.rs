@@ -13,7 +13,8 @@ use self::cells::{Which, cases, side};
 use self::tables::{Told, percent};
 use self::targets::Finding;
 use super::result::{Learning, Run, RunResult};
-use super::scenario::{self, Question};
+use super::scenario::Question;
+use super::scenarios;
 use crate::accuracy::svg;
 use crate::product::{Mode, Way};
 
@@ -116,7 +117,7 @@ impl Section<'_> {
     fn write(&self, text: &mut String, page: &Path) -> Result<Vec<Finding>> {
         writeln!(text, "\n## {}", words(self.kind))?;
         let mut findings = Vec::new();
-        for scenario in scenario::all() {
+        for scenario in scenarios::all() {
             let results: Vec<&RunResult> =
                 self.results.iter().copied().filter(|result| result.run.scenario == scenario.name).collect();
             if results.is_empty() {
