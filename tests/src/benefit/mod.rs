@@ -2,6 +2,7 @@
 //! of the same kind, timed at their senders.
 
 pub mod flight;
+mod learn;
 pub mod page;
 pub mod path;
 pub mod plan;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 
 use super::flight;
+use super::learn::learn;
 use super::result::{Learning, Learnt, Measured, Run, RunResult};
 use super::scenario::{Scenario, Work};
 use super::stage::{Programs, Recorded, Stage};
@@ -26,7 +27,7 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     if run.learning == Learning::Advised {
         stage.start_agent(scenario, run, programs)?;
     }
-    let taught = watched(say, "learning", |progress| work::learn(&stage, scenario, run.seed, progress))?;
+    let taught = watched(say, "learning", |progress| learn(&stage, scenario, run.seed, progress))?;
     if run.learning == Learning::Plain {
         stage.start_agent(scenario, run, programs)?;
     }
