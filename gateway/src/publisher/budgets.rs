@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use super::Published;
 
 /// Time between two looks at budgets, and how many are divided under one hold of their lock, and at one look: 5,120 a second
-/// at most, and a start waits for 64.
+/// at most. A start waits for 64, or for fewer where many hosts have parts of them.
 const LEASE_TURN: Duration = Duration::from_millis(100);
 const LEASE_CHUNK: usize = 64;
 const LEASE_CHUNKS: usize = 8;
@@ -45,13 +45,25 @@ impl Published {
             self.pass_retreats();
             self.lapse_talks();
             for _ in 0..LEASE_CHUNKS {
-                let tell = self.shared.leases.lock().turn(self.now(), LEASE_CHUNK, |network| self.budget(network));
-                if tell.is_empty() {
+                if !self.divide_some() {
                     break;
                 }
-                self.measures().leases_told.inc_by(tell.len() as u64);
-                self.mark_now(self.those_who_talk(tell));
+                // Those who wait for the lock, and other tasks, go first.
+                tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Divides some that are due. Gives whether more are.
+    fn divide_some(&self) -> bool {
+        let (mut leases, now) = (self.shared.leases.lock(), self.now());
+        let tell = leases.turn(now, LEASE_CHUNK, |network| self.budget(network));
+        let more = leases.is_due(now);
+        drop(leases);
+        if !tell.is_empty() {
+            self.measures().leases_told.inc_by(tell.len() as u64);
+            self.mark_now(self.those_who_talk(tell));
+        }
+        more
     }
 }

@@ -24,6 +24,8 @@ pub(super) const NEWS: Micros = Micros::from_secs(1);
 /// Interval at which a pool is divided anew while something is to be passed on, and otherwise.
 const SOON: Micros = Micros::from_millis(500);
 const LATER: Micros = Micros::from_secs(10);
+/// Hosts' parts divided in one turn, after which no further pool is begun: starts wait for it.
+const TURN_PARTS: usize = 2_048;
 
 /// Who has which part of which budget.
 #[derive(Debug)]
@@ -170,7 +172,7 @@ impl Leases {
         }
     }
 
-    /// Divides the pools that are due, at most so many. `budget` gives that of a network with an estimate. Gives who is to be
+    /// Divides the pools that are due, at most so many, and fewer where they have many hosts. `budget` gives that of a network with an estimate. Gives who is to be
     /// told of a lease that changed, and where.
     pub(super) fn turn(
         &mut self,
@@ -180,17 +182,24 @@ impl Leases {
     ) -> Vec<(u64, Network)> {
         self.forget_ended(now);
         let mut tell = Vec::new();
+        if !self.is_due(now) {
+            return tell;
+        }
+        let mut parts = 0;
         let only = self.only_one();
         let standings: BTreeMap<u64, Standing> = self.holders.keys().map(|id| (*id, self.standing(*id))).collect();
         for _ in 0..at_most {
-            let Some((_, network)) = self.due.first().copied().filter(|(due, _)| *due <= now) else { break };
-            self.due.pop_first();
+            if parts >= TURN_PARTS || !self.is_due(now) {
+                break;
+            }
+            let Some((_, network)) = self.due.pop_first() else { break };
             let Some(pool) = self.pools.get_mut(&network) else { continue };
             // Without an estimate hosts were told of its end, which ends the leases.
             let Some(budget) = budget(network) else {
                 self.pools.remove(&network);
                 continue;
             };
+            parts += pool.len();
             let changed = pool.divide(budget.0, &standings, only, now);
             tell.extend(changed.iter().map(|id| (*id, network)));
             if pool.is_over(only, now) {
@@ -203,6 +212,11 @@ impl Leases {
             self.due.insert((pool.due, network));
         }
         tell
+    }
+
+    /// Whether [`Leases::turn`] has a pool to divide.
+    pub(super) fn is_due(&self, now: Timestamp) -> bool {
+        self.due.first().is_some_and(|(due, _)| *due <= now)
     }
 
     /// The hosts that are subscribed, or were within the lifetime of advice.

@@ -25,7 +25,7 @@ pub(super) enum Standing {
 }
 
 /// A network's budget.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Pool {
     budget: u32,
     shares: BTreeMap<u64, Share>,
@@ -34,7 +34,7 @@ pub(super) struct Pool {
 }
 
 /// One host's part.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Share {
     demand: f64,
     as_of: Timestamp,
@@ -61,6 +61,11 @@ impl Share {
 impl Pool {
     pub(super) fn new(budget: u32, due: Timestamp) -> Self {
         Self { budget, shares: BTreeMap::new(), due }
+    }
+
+    /// Hosts that have a part or want one.
+    pub(super) fn len(&self) -> usize {
+        self.shares.len()
     }
 
     pub(super) fn lease(&self, id: u64) -> u32 {
@@ -107,12 +112,15 @@ impl Pool {
                 changed.push(*id);
             }
         }
+        // Summed up once: for each target anew it would be quadratic in the hosts, while starts wait for the lock.
+        let mut free = self.free(now);
         for (id, target) in targets {
-            let free = self.free(now);
             let Some(share) = self.shares.get_mut(&id) else { continue };
             let more = target.saturating_sub(share.lease).min(free);
             if more > share.lease / MOVE {
+                let before = share.held(now);
                 share.lease += more;
+                free = free.saturating_sub(share.held(now) - before);
                 changed.push(id);
             }
         }
@@ -166,4 +174,87 @@ impl Pool {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u32, never negative")]
 fn portion(whole: u32, part: f64) -> u32 {
     ((f64::from(whole) * part).round() as u32).min(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    impl Pool {
+        /// As [`Pool::divide`], but what is free is summed up anew before each grant.
+        fn divide_naive(
+            &mut self,
+            budget: u32,
+            standings: &BTreeMap<u64, Standing>,
+            only: Option<u64>,
+            now: Timestamp,
+        ) -> Vec<u64> {
+            self.budget = budget;
+            self.shares.retain(|id, _| standings.contains_key(id));
+            let is = |id: &u64, standing| standings.get(id) == Some(&standing);
+            let gone = self.total(|id, share| if is(id, Standing::Gone) { share.held(now) } else { 0 });
+            let targets = self.targets(budget.saturating_sub(gone), only, now, |id| is(id, Standing::Free));
+            let over = self.total(|_, share| share.lease) > budget;
+            let ids: Vec<u64> = self.shares.keys().copied().collect();
+            let (mut taken, mut given) = (Vec::new(), Vec::new());
+            for id in &ids {
+                let target = targets.get(id).copied().unwrap_or(0);
+                let share = self.shares.get_mut(id).unwrap();
+                let less = share.lease.saturating_sub(target);
+                let worth = over || target == 0 || less > share.lease / MOVE;
+                if !is(id, Standing::Gone) && less > 0 && worth {
+                    share.cut(target, now);
+                    taken.push(*id);
+                }
+            }
+            for id in ids {
+                let Some(target) = targets.get(&id) else { continue };
+                let free = self.free(now);
+                let share = self.shares.get_mut(&id).unwrap();
+                let more = target.saturating_sub(share.lease).min(free);
+                if more > share.lease / MOVE {
+                    share.lease += more;
+                    given.push(id);
+                }
+            }
+            taken.into_iter().chain(given).collect()
+        }
+    }
+
+    const NOW_MS: u64 = 1_000_000;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::default().after(Micros::from_millis(ms))
+    }
+
+    /// What a host has, and where it stands.
+    fn share() -> impl Strategy<Value = (Share, Standing)> {
+        let was = prop::option::of((0u32..400, NOW_MS - 1_000..NOW_MS + 1_000));
+        let standing = prop_oneof![4 => Just(Standing::Free), 1 => Just(Standing::Waits), 1 => Just(Standing::Gone)];
+        (0.0f64..20.0, 0u64..200_000, 0u32..300, was, standing).prop_map(|(demand, ago_ms, lease, was, standing)| {
+            let was = was.map(|(was, until_ms)| (was, at(until_ms)));
+            (Share { demand, as_of: at(NOW_MS - ago_ms), lease, was }, standing)
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn what_is_free_is_the_same_summed_up_once_as_before_each_grant(
+            shares in prop::collection::vec(share(), 0..24),
+            budget in prop_oneof![0u32..3_000, Just(u32::MAX)],
+            alone in any::<bool>(),
+        ) {
+            let standings: BTreeMap<u64, Standing> = (0..).zip(shares.iter().map(|(_, standing)| *standing)).collect();
+            let shares = (0..).zip(shares.into_iter().map(|(share, _)| share)).collect();
+            let mut pool = Pool { budget, shares, due: at(NOW_MS) };
+            let mut twin = pool.clone();
+            let only = alone.then_some(0);
+            let changed = pool.divide(budget, &standings, only, at(NOW_MS));
+            prop_assert_eq!(changed, twin.divide_naive(budget, &standings, only, at(NOW_MS)));
+            prop_assert_eq!(pool.shares, twin.shares);
+        }
+    }
 }

@@ -173,6 +173,23 @@ fn networks_with_demand_are_bounded() {
     assert_eq!((starts, leases.len(), leases.due.len()), ([true, true, false, true], 2, 2));
 }
 
+#[test]
+fn a_turn_begins_no_further_pool_once_it_looked_at_many_parts() {
+    let mut leases = Leases::new(LIFETIME, 100);
+    let hosts = (0..300u32).map(|n| leases.join(&[IpAddr::from(n.to_be_bytes())], at(0)).0).collect::<Vec<_>>();
+    for (n, id) in (1..=30).flat_map(|n| hosts.iter().map(move |id| (n, *id))) {
+        assert!(leases.start(id, network(n), Segments(40), at(1)));
+    }
+    // 7 pools of 300 hosts are the first to reach 2,048 parts.
+    let left: Vec<_> = std::iter::from_fn(|| {
+        let more = leases.is_due(at(600));
+        leases.turn(at(600), 100, |_| Some(Segments(40)));
+        more.then(|| leases.due.iter().filter(|(due, _)| *due <= at(600)).count())
+    })
+    .collect();
+    assert_eq!(left, [23, 16, 9, 2, 0]);
+}
+
 /// What hosts may believe: what they were told last, and what they were told before for as long as the news may take.
 #[derive(Debug, Default)]
 struct Beliefs {
