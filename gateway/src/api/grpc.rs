@@ -190,7 +190,9 @@ fn no_place(error: &SubscribeError) -> Status {
     let message = error.to_string();
     match error {
         SubscribeError::NoAddress | SubscribeError::TooManyAddresses { .. } => Status::invalid_argument(message),
-        SubscribeError::Full(_) | SubscribeError::AddressTaken { .. } => Status::resource_exhausted(message),
+        SubscribeError::Full(_) | SubscribeError::TooManyHosts(_) | SubscribeError::AddressTaken { .. } => {
+            Status::resource_exhausted(message)
+        }
         SubscribeError::Closed => Status::unavailable(message),
     }
 }

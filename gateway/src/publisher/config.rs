@@ -46,7 +46,8 @@ pub struct PublisherConfig {
     pub backlog_batches: NonZeroUsize,
     /// Imminent starts waiting for one subscriber. Default 1,024. At the limit the oldest goes, counted: it is late anyway.
     pub waiting_starts: NonZeroUsize,
-    /// Subscribers at a time. Default 1,000. The next one is refused.
+    /// Subscribers at a time. Default 1,000. The next one is refused. Hosts that are gone and may still use what they were told
+    /// are counted with those that are subscribed up to twice as many; beyond, one with other addresses is refused.
     pub subscribers: NonZeroUsize,
     /// Subscribers that may claim the same address (an agent reconnects before its old stream is known dead). Default 4.
     /// The next one is refused.
@@ -88,6 +89,12 @@ impl Default for PublisherConfig {
 }
 
 impl PublisherConfig {
+    /// Hosts that are subscribed, or were within the lifetime of advice: each time that an agent comes back with other addresses
+    /// it is another host, whose leases are held as long.
+    pub(super) const fn holders(&self) -> usize {
+        self.subscribers.get().saturating_mul(2)
+    }
+
     /// Networks that may wait for a subscriber to look at them: those with leases, or those with which it talks. At the limit it
     /// is told everything anew, counted.
     pub(super) const fn marks(&self) -> usize {

@@ -112,6 +112,12 @@ pub enum SubscribeError {
     /// No room for one more subscriber.
     #[error("there are {0} subscribers already; raise the limit in the gateway's configuration or subscribe elsewhere")]
     Full(usize),
+    /// No room for one more host, those included that are gone and may still use what they were told.
+    #[error(
+        "{0} hosts are subscribed or were within the lifetime of advice: subscribe again after that lifetime, or raise \
+         publish.subscribers in the gateway's configuration"
+    )]
+    TooManyHosts(usize),
     /// Too many subscribers claim an address.
     #[error("{address} is claimed by {limit} subscribers already")]
     AddressTaken {
@@ -145,7 +151,7 @@ impl Subscribers {
         (subscriber, since): (Subscriber, Timestamp),
         addresses: &[IpAddr],
         config: &PublisherConfig,
-        join: impl FnOnce(&[IpAddr]) -> u64,
+        join: impl FnOnce(&[IpAddr]) -> Result<u64, SubscribeError>,
     ) -> Result<(u64, Arc<Mailbox>), SubscribeError> {
         let limit = config.addresses.get();
         if addresses.len() > limit {
@@ -166,7 +172,7 @@ impl Subscribers {
             return Err(SubscribeError::AddressTaken { address, limit });
         }
         let mailbox = Arc::new(Mailbox {
-            holder: join(&addresses),
+            holder: join(&addresses)?,
             addresses,
             subscriber,
             since,

@@ -87,7 +87,7 @@ impl Published {
     /// An empty state. Nothing is told to subscribers before [`Published::tell`] runs.
     pub fn new(config: PublisherConfig, clock: impl PacketClock) -> Self {
         let gather = Gather::new(config.backlog_batches);
-        let leases = Leases::new(config.lifetime, config.leased_networks.get());
+        let leases = Leases::new(config.lifetime, config.leased_networks.get(), config.holders());
         let talks = Talks::new(config.talked_within, config.talked_networks);
         let shared = Shared {
             talks: Mutex::new(talks),

@@ -67,6 +67,11 @@ impl Published {
         self.shared.leases.lock().len()
     }
 
+    /// Hosts that are subscribed, or were within the lifetime of advice.
+    pub fn holder_count(&self) -> usize {
+        self.shared.leases.lock().holder_count()
+    }
+
     /// Networks whose advice is held back because hosts reported losses in first flights.
     pub fn retreats(&self) -> usize {
         self.shared.networks.read().retreats()

@@ -123,6 +123,8 @@ impl Collector for PublishedState {
         let help = "Networks whose advice is held back after losses in first flights";
         scrape.gauge("publisher_retreats", help, self.0.retreats() as u64)?;
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
+        let help = "Hosts that are subscribed or were within the lifetime of advice";
+        scrape.gauge("publisher_holders", help, self.0.holder_count() as u64)?;
         let help = "Networks that subscribers are told of, each counted for each subscriber";
         scrape.gauge("publisher_told_pairs", help, self.0.told_pairs() as u64)?;
         let help = "Networks whose history is not remembered any more because others changed later";

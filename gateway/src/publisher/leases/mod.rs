@@ -7,6 +7,7 @@
 //! What a host was told counts as held until it was told less and some time has passed for the news, or until its stream
 //! has been gone for the lifetime of advice. Only what nobody holds is given. Pure: takes the time, and says whom to tell.
 
+mod hosts;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -17,7 +18,10 @@ use std::net::IpAddr;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Segments, Timestamp};
 
+use self::hosts::Hosts;
 use self::pool::{Pool, Standing};
+
+pub(super) use self::hosts::{Joined, TooManyHosts};
 
 /// Time that is allowed for the news of a smaller lease: the turns of a subscriber's stream, a slow way, a busy host.
 pub(super) const NEWS: Micros = Micros::from_secs(1);
@@ -30,119 +34,52 @@ const TURN_PARTS: usize = 2_048;
 /// Who has which part of which budget.
 #[derive(Debug)]
 pub(super) struct Leases {
-    lifetime: Micros,
     /// Networks with demand at a time. At the limit a further one gives no leases.
     limit: usize,
-    next_holder: u64,
-    holders: BTreeMap<u64, Holder>,
+    hosts: Hosts,
     pools: BTreeMap<Network, Pool>,
     due: BTreeSet<(Timestamp, Network)>,
-    sole: Option<Sole>,
-    /// When the first of those that are gone is forgotten.
-    next_end: Option<Timestamp>,
-}
-
-/// A subscribed host, by its addresses: an agent that reconnects is the same one.
-#[derive(Debug)]
-struct Holder {
-    addresses: Vec<IpAddr>,
-    streams: u32,
-    /// When its leases end, once no stream is left.
-    ends: Timestamp,
-}
-
-/// The host that was told whole budgets because it was the only one.
-#[derive(Clone, Copy, Debug)]
-struct Sole {
-    holder: u64,
-    /// When that has ended, where it is not the only one any more.
-    until: Option<Timestamp>,
 }
 
 impl Leases {
-    pub(super) const fn new(lifetime: Micros, limit: usize) -> Self {
-        Self {
-            lifetime,
-            limit,
-            next_holder: 0,
-            holders: BTreeMap::new(),
-            pools: BTreeMap::new(),
-            due: BTreeSet::new(),
-            sole: None,
-            next_end: None,
-        }
+    /// `networks` with demand at a time, and `hosts`.
+    pub(super) fn new(lifetime: Micros, networks: usize, hosts: usize) -> Self {
+        Self { limit: networks, hosts: Hosts::new(lifetime, hosts), pools: BTreeMap::new(), due: BTreeSet::new() }
     }
 
-    /// A host with these addresses, sorted, subscribed. Gives its number, and that of a host that has to be told everything
-    /// anew: it was the only one until now.
-    pub(super) fn join(&mut self, addresses: &[IpAddr], now: Timestamp) -> (u64, Option<u64>) {
-        self.forget_ended(now);
-        let known = self.holders.iter().find(|(_, holder)| holder.addresses == addresses).map(|(id, _)| *id);
-        let id = known.unwrap_or(self.next_holder);
-        if known.is_none() {
-            self.next_holder += 1;
-        }
-        let new = || Holder { addresses: addresses.to_vec(), streams: 0, ends: now };
-        self.holders.entry(id).or_insert_with(new).streams += 1;
-        let only = self.only_one() == Some(id);
-        match &mut self.sole {
-            None if only => self.sole = Some(Sole { holder: id, until: None }),
-            Some(sole) if sole.holder == id && only => sole.until = None,
-            Some(Sole { holder, until: until @ None }) if *holder != id => {
-                // At the latest then, whether or not it reads: renewals until now hold no longer than that.
-                *until = Some(now.after(self.lifetime).after(NEWS));
-                return (id, Some(*holder));
-            }
-            _ => {}
-        }
-        (id, None)
+    /// A host with these addresses, sorted, subscribed.
+    pub(super) fn join(&mut self, addresses: &[IpAddr], now: Timestamp) -> Result<Joined, TooManyHosts> {
+        self.hosts.join(addresses, now)
     }
 
     /// A stream of a host ended.
     pub(super) fn leave(&mut self, id: u64, now: Timestamp) {
-        let ends = now.after(self.lifetime).after(NEWS);
-        let Some(holder) = self.holders.get_mut(&id) else { return };
-        holder.streams = holder.streams.saturating_sub(1);
-        if holder.streams > 0 {
-            return;
-        }
-        holder.ends = ends;
-        self.next_end = Some(self.next_end.map_or(ends, |next| next.min(ends)));
-        if let Some(sole) = self.sole.as_mut().filter(|sole| sole.holder == id) {
-            sole.until = Some(sole.until.map_or(ends, |until| until.min(ends)));
-        }
+        self.hosts.leave(id, now);
     }
 
     /// A host was told every lease anew.
     pub(super) fn told_anew(&mut self, id: u64, now: Timestamp) {
-        if let Some(Sole { until: Some(until), .. }) = self.sole.as_mut().filter(|sole| sole.holder == id) {
-            *until = (*until).min(now.after(NEWS));
-        }
+        self.hosts.told_anew(id, now);
     }
 
     /// A host's lease in a network whose share is `share`.
     pub(super) fn lease(&mut self, id: u64, network: Network, share: Segments, now: Timestamp) -> Segments {
-        self.forget_ended(now);
-        if let Some(pool) = self.pools.get(&network) {
-            return Segments(pool.lease(id));
-        }
-        if self.sole.is_none() && self.only_one() == Some(id) {
-            self.sole = Some(Sole { holder: id, until: None });
-        }
-        match self.sole {
-            Some(Sole { holder, until: None }) if holder == id => share,
-            _ => Segments(0),
+        self.hosts.forget_ended(now);
+        match self.pools.get(&network) {
+            Some(pool) => Segments(pool.lease(id)),
+            None if self.hosts.has_all(id) => share,
+            None => Segments(0),
         }
     }
 
     /// A host is about to start a connection in a network with this budget. `false`: there is no room for one more network.
     pub(super) fn start(&mut self, id: u64, network: Network, budget: Segments, now: Timestamp) -> bool {
-        self.forget_ended(now);
+        self.hosts.forget_ended(now);
         if !self.pools.contains_key(&network) && self.pools.len() >= self.limit {
             return false;
         }
-        let standing = self.standing(id);
-        let only = self.only_one() == Some(id);
+        let free = self.hosts.standing(id) == Some(Standing::Free);
+        let only = self.hosts.only_one() == Some(id);
         let pool = self.pools.entry(network).or_insert_with(|| {
             self.due.insert((now.after(SOON), network));
             Pool::new(budget.0, now.after(SOON))
@@ -151,7 +88,7 @@ impl Leases {
         if pool.lease(id) > 0 {
             return true;
         }
-        if standing == Standing::Free {
+        if free {
             pool.give_first(id, only, now);
         }
         let soon = now.after(SOON);
@@ -180,14 +117,10 @@ impl Leases {
         at_most: usize,
         budget: impl Fn(Network) -> Option<Segments>,
     ) -> Vec<(u64, Network)> {
-        self.forget_ended(now);
+        self.hosts.forget_ended(now);
         let mut tell = Vec::new();
-        if !self.is_due(now) {
-            return tell;
-        }
         let mut parts = 0;
-        let only = self.only_one();
-        let standings: BTreeMap<u64, Standing> = self.holders.keys().map(|id| (*id, self.standing(*id))).collect();
+        let only = self.hosts.only_one();
         for _ in 0..at_most {
             if parts >= TURN_PARTS || !self.is_due(now) {
                 break;
@@ -200,7 +133,7 @@ impl Leases {
                 continue;
             };
             parts += pool.len();
-            let changed = pool.divide(budget.0, &standings, only, now);
+            let changed = pool.divide(budget.0, |id| self.hosts.standing(id), only, now);
             tell.extend(changed.iter().map(|id| (*id, network)));
             if pool.is_over(only, now) {
                 self.pools.remove(&network);
@@ -221,40 +154,17 @@ impl Leases {
 
     /// The hosts that are subscribed, or were within the lifetime of advice.
     pub(super) fn holders(&mut self, now: Timestamp) -> impl Iterator<Item = u64> {
-        self.forget_ended(now);
-        self.holders.keys().copied()
+        self.hosts.forget_ended(now);
+        self.hosts.numbers()
+    }
+
+    /// How many those are.
+    pub(super) fn holder_count(&self) -> usize {
+        self.hosts.len()
     }
 
     /// Networks with demand.
     pub(super) fn len(&self) -> usize {
         self.pools.len()
-    }
-
-    /// The host that is the only one: nobody else is subscribed, nor was within the lifetime of advice.
-    fn only_one(&self) -> Option<u64> {
-        let mut holders = self.holders.iter();
-        holders.next().filter(|(_, holder)| holder.streams > 0).map(|(id, _)| *id).filter(|_| holders.next().is_none())
-    }
-
-    fn standing(&self, id: u64) -> Standing {
-        let connected = self.holders.get(&id).is_some_and(|holder| holder.streams > 0);
-        if !connected {
-            Standing::Gone
-        } else if self.sole.is_some_and(|sole| sole.holder != id) {
-            Standing::Waits
-        } else {
-            Standing::Free
-        }
-    }
-
-    fn forget_ended(&mut self, now: Timestamp) {
-        if self.sole.is_some_and(|sole| sole.until.is_some_and(|until| until <= now)) {
-            self.sole = None;
-        }
-        if self.next_end.is_some_and(|end| end <= now) {
-            self.holders.retain(|_, holder| holder.streams > 0 || holder.ends > now);
-            let gone = self.holders.values().filter(|holder| holder.streams == 0);
-            self.next_end = gone.map(|holder| holder.ends).min();
-        }
     }
 }

@@ -89,17 +89,18 @@ impl Pool {
         }
     }
 
-    /// Divides the budget by demand: first takes, then gives what nobody holds. Gives whose lease changed.
+    /// Divides the budget by demand: first takes, then gives what nobody holds. Who has no standing is forgotten. Gives whose
+    /// lease changed.
     pub(super) fn divide(
         &mut self,
         budget: u32,
-        standings: &BTreeMap<u64, Standing>,
+        standing: impl Fn(u64) -> Option<Standing>,
         only: Option<u64>,
         now: Timestamp,
     ) -> Vec<u64> {
         self.budget = budget;
-        self.shares.retain(|id, _| standings.contains_key(id));
-        let standing = |id: &u64| standings.get(id).copied().unwrap_or(Standing::Gone);
+        self.shares.retain(|id, _| standing(*id).is_some());
+        let standing = |id: &u64| standing(*id).unwrap_or(Standing::Gone);
         let gone: u32 = self.total(|id, share| if standing(id) == Standing::Gone { share.held(now) } else { 0 });
         let targets = self.targets(budget.saturating_sub(gone), only, now, |id| standing(id) == Standing::Free);
         let over = self.total(|_, share| share.lease) > budget;
@@ -252,7 +253,7 @@ mod tests {
             let mut pool = Pool { budget, shares, due: at(NOW_MS) };
             let mut twin = pool.clone();
             let only = alone.then_some(0);
-            let changed = pool.divide(budget, &standings, only, at(NOW_MS));
+            let changed = pool.divide(budget, |id| standings.get(&id).copied(), only, at(NOW_MS));
             prop_assert_eq!(changed, twin.divide_naive(budget, &standings, only, at(NOW_MS)));
             prop_assert_eq!(pool.shares, twin.shares);
         }

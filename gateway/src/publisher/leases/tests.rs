@@ -26,11 +26,11 @@ struct Rig {
 
 impl Rig {
     fn new(budget: u32) -> Self {
-        Self { leases: Leases::new(LIFETIME, 100), budget }
+        Self { leases: Leases::new(LIFETIME, 100, 1_000), budget }
     }
 
     fn join(&mut self, n: u8, ms: u64) -> u64 {
-        self.leases.join(&host(n), at(ms)).0
+        self.leases.join(&host(n), at(ms)).unwrap().host
     }
 
     fn start(&mut self, id: u64, ms: u64) {
@@ -108,8 +108,8 @@ fn the_second_host_waits_until_the_first_was_told_that_it_is_not_the_only_one() 
     let mut rig = Rig::new(40);
     let one = rig.join(1, 0);
     assert_eq!(rig.lease(one, 0), 40);
-    let (two, anew) = rig.leases.join(&host(2), at(10));
-    assert_eq!(anew, Some(one));
+    let Joined { host: two, was_only_one } = rig.leases.join(&host(2), at(10)).unwrap();
+    assert_eq!(was_only_one, Some(one));
     rig.start(two, 20);
     rig.settle(600);
     assert_eq!((rig.lease(one, 3_000), rig.lease(two, 3_000)), (0, 0));
@@ -167,16 +167,33 @@ fn a_budget_that_shrinks_is_cut_at_the_next_turn() {
 
 #[test]
 fn networks_with_demand_are_bounded() {
-    let mut leases = Leases::new(LIFETIME, 2);
-    let (one, _) = leases.join(&host(1), at(0));
+    let mut leases = Leases::new(LIFETIME, 2, 1_000);
+    let one = leases.join(&host(1), at(0)).unwrap().host;
     let starts = [1, 2, 3, 1].map(|n| leases.start(one, network(n), Segments(10), at(1)));
     assert_eq!((starts, leases.len(), leases.due.len()), ([true, true, false, true], 2, 2));
 }
 
 #[test]
+fn hosts_are_bounded_and_one_that_is_gone_has_its_place_until_its_leases_have_ended() {
+    let mut leases = Leases::new(LIFETIME, 100, 2);
+    let [one, _] = [1, 2].map(|n| leases.join(&host(n), at(0)).unwrap().host);
+    assert_eq!(leases.join(&host(3), at(0)), Err(TooManyHosts(2)));
+    leases.leave(one, at(10));
+    assert_eq!(leases.join(&host(3), at(61_009)), Err(TooManyHosts(2)), "it may still use what it was told");
+    assert_eq!(leases.join(&host(1), at(61_009)).map(|joined| joined.host), Ok(one), "who is known is let in");
+    leases.leave(one, at(62_000));
+    assert_eq!(leases.join(&host(3), at(122_999)), Err(TooManyHosts(2)));
+    assert_eq!(leases.join(&host(3), at(123_000)).map(|joined| joined.host), Ok(2), "its leases have ended");
+    assert_eq!(leases.holder_count(), 2);
+    assert!((0..1_000u32).all(|n| leases.join(&[IpAddr::from(n.to_be_bytes())], at(123_000)).is_err()));
+    assert_eq!(leases.holder_count(), 2, "who is refused leaves nothing");
+}
+
+#[test]
 fn a_turn_begins_no_further_pool_once_it_looked_at_many_parts() {
-    let mut leases = Leases::new(LIFETIME, 100);
-    let hosts = (0..300u32).map(|n| leases.join(&[IpAddr::from(n.to_be_bytes())], at(0)).0).collect::<Vec<_>>();
+    let mut leases = Leases::new(LIFETIME, 100, 1_000);
+    let hosts = (0..300u32).map(|n| leases.join(&[IpAddr::from(n.to_be_bytes())], at(0)).unwrap().host);
+    let hosts: Vec<_> = hosts.collect();
     for (n, id) in (1..=30).flat_map(|n| hosts.iter().map(move |id| (n, *id))) {
         assert!(leases.start(id, network(n), Segments(40), at(1)));
     }
@@ -262,7 +279,7 @@ proptest! {
     /// one to be there has all of it in the end.
     #[test]
     fn hosts_never_hold_more_than_the_budget(budget in 1u32..60, steps in prop::collection::vec(step(), 1..120)) {
-        let mut leases = Leases::new(LIFETIME, 100);
+        let mut leases = Leases::new(LIFETIME, 100, 3);
         let mut beliefs = Beliefs::default();
         let mut hosts: [Option<u64>; 4] = [None; 4];
         let mut anew = None;
@@ -276,7 +293,11 @@ proptest! {
             match step {
                 Step::Join(n) => {
                     if hosts[usize::from(n)].is_none() {
-                        let (id, other) = leases.join(&host(n), now);
+                        // Three places for four hosts: one that is gone keeps its own.
+                        let Ok(Joined { host: id, was_only_one: other }) = leases.join(&host(n), now) else {
+                            prop_assert_eq!(leases.holder_count(), 3);
+                            continue;
+                        };
                         hosts[usize::from(n)] = Some(id);
                         // Until it is told, it is as if it were not connected: should it not read, nothing renews its advice.
                         if let Some(other) = other {

@@ -22,6 +22,7 @@ use self::snapshot::Phase;
 use super::Published;
 use super::change::{Broadcast, Change, trigger};
 use super::insight::Kind;
+use super::leases::TooManyHosts;
 use super::mailbox::{Mailbox, SubscribeError, Subscriber};
 use super::talking::News;
 
@@ -65,9 +66,10 @@ impl Subscription {
         let mut only_one = None;
         let mut subscribers = shared.subscribers.lock();
         let (id, mailbox) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
-            let (holder, was_only_one) = shared.leases.lock().join(addresses, now);
-            only_one = was_only_one;
-            holder
+            let joined = shared.leases.lock().join(addresses, now);
+            let joined = joined.map_err(|TooManyHosts(hosts)| SubscribeError::TooManyHosts(hosts))?;
+            only_one = joined.was_only_one;
+            Ok(joined.host)
         })?;
         if let Some(holder) = only_one {
             subscribers.tell_anew(holder);

@@ -1,0 +1,179 @@
+//! The hosts that may hold leases: those that are subscribed, and those that were within the lifetime of advice.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::NEWS;
+use super::pool::Standing;
+
+/// Hosts by their numbers, and by their addresses: an agent that reconnects is the same one.
+#[derive(Debug)]
+pub(super) struct Hosts {
+    lifetime: Micros,
+    /// Hosts at a time. At the limit one that is not known is refused: one that is gone may go on using what it was told, so
+    /// its place is free only with the end of that.
+    limit: usize,
+    next: u64,
+    by_number: BTreeMap<u64, Host>,
+    by_addresses: HashMap<Arc<[IpAddr]>, u64>,
+    /// Those that are gone, by when their leases end.
+    gone: BTreeSet<(Timestamp, u64)>,
+    sole: Option<Sole>,
+}
+
+#[derive(Debug)]
+struct Host {
+    addresses: Arc<[IpAddr]>,
+    streams: u32,
+    /// When its leases end, once no stream is left.
+    ends: Option<Timestamp>,
+}
+
+/// The host that was told whole budgets because it was the only one.
+#[derive(Clone, Copy, Debug)]
+struct Sole {
+    host: u64,
+    /// When that has ended, where it is not the only one any more.
+    until: Option<Timestamp>,
+}
+
+/// No room for one more host.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::publisher) struct TooManyHosts(pub(in crate::publisher) usize);
+
+/// A host that subscribed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::publisher) struct Joined {
+    /// Its number.
+    pub(in crate::publisher) host: u64,
+    /// One that has to be told everything anew: it was the only one until now.
+    pub(in crate::publisher) was_only_one: Option<u64>,
+}
+
+impl Hosts {
+    pub(super) fn new(lifetime: Micros, limit: usize) -> Self {
+        Self {
+            lifetime,
+            limit,
+            next: 0,
+            by_number: BTreeMap::new(),
+            by_addresses: HashMap::new(),
+            gone: BTreeSet::new(),
+            sole: None,
+        }
+    }
+
+    /// A host with these addresses, sorted, subscribed.
+    pub(super) fn join(&mut self, addresses: &[IpAddr], now: Timestamp) -> Result<Joined, TooManyHosts> {
+        self.forget_ended(now);
+        let id = match self.by_addresses.get(addresses) {
+            Some(id) => *id,
+            None => self.add(addresses)?,
+        };
+        if let Some(host) = self.by_number.get_mut(&id) {
+            host.streams += 1;
+            host.ends.take().map(|ends| self.gone.remove(&(ends, id)));
+        }
+        let only = self.only_one() == Some(id);
+        let was_only_one = match &mut self.sole {
+            None if only => {
+                self.sole = Some(Sole { host: id, until: None });
+                None
+            }
+            Some(sole) if sole.host == id && only => {
+                sole.until = None;
+                None
+            }
+            Some(Sole { host, until: until @ None }) if *host != id => {
+                // At the latest then, whether or not it reads: renewals until now hold no longer than that.
+                *until = Some(now.after(self.lifetime).after(NEWS));
+                Some(*host)
+            }
+            _ => None,
+        };
+        Ok(Joined { host: id, was_only_one })
+    }
+
+    fn add(&mut self, addresses: &[IpAddr]) -> Result<u64, TooManyHosts> {
+        if self.by_number.len() >= self.limit {
+            return Err(TooManyHosts(self.by_number.len()));
+        }
+        let (id, addresses) = (self.next, Arc::from(addresses));
+        self.next += 1;
+        self.by_addresses.insert(Arc::clone(&addresses), id);
+        self.by_number.insert(id, Host { addresses, streams: 0, ends: None });
+        Ok(id)
+    }
+
+    /// A stream of a host ended.
+    pub(super) fn leave(&mut self, id: u64, now: Timestamp) {
+        let ends = now.after(self.lifetime).after(NEWS);
+        let Some(host) = self.by_number.get_mut(&id).filter(|host| host.streams > 0) else { return };
+        host.streams -= 1;
+        if host.streams > 0 {
+            return;
+        }
+        host.ends = Some(ends);
+        self.gone.insert((ends, id));
+        if let Some(sole) = self.sole.as_mut().filter(|sole| sole.host == id) {
+            sole.until = Some(sole.until.map_or(ends, |until| until.min(ends)));
+        }
+    }
+
+    /// A host was told every lease anew.
+    pub(super) fn told_anew(&mut self, id: u64, now: Timestamp) {
+        if let Some(Sole { until: Some(until), .. }) = self.sole.as_mut().filter(|sole| sole.host == id) {
+            *until = (*until).min(now.after(NEWS));
+        }
+    }
+
+    /// Whether a host has all of every budget that is not divided.
+    pub(super) fn has_all(&mut self, id: u64) -> bool {
+        if self.sole.is_none() && self.only_one() == Some(id) {
+            self.sole = Some(Sole { host: id, until: None });
+        }
+        matches!(self.sole, Some(Sole { host, until: None }) if host == id)
+    }
+
+    /// The host that is the only one: nobody else is subscribed, nor was within the lifetime of advice.
+    pub(super) fn only_one(&self) -> Option<u64> {
+        let mut hosts = self.by_number.iter();
+        hosts.next().filter(|(_, host)| host.streams > 0).map(|(id, _)| *id).filter(|_| hosts.next().is_none())
+    }
+
+    /// What a host may get; `None` for one that is forgotten.
+    pub(super) fn standing(&self, id: u64) -> Option<Standing> {
+        let host = self.by_number.get(&id)?;
+        Some(if host.streams == 0 {
+            Standing::Gone
+        } else if self.sole.is_some_and(|sole| sole.host != id) {
+            Standing::Waits
+        } else {
+            Standing::Free
+        })
+    }
+
+    pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.by_number.keys().copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.by_number.len()
+    }
+
+    /// Forgets those whose leases have ended.
+    pub(super) fn forget_ended(&mut self, now: Timestamp) {
+        if self.sole.is_some_and(|sole| sole.until.is_some_and(|until| until <= now)) {
+            self.sole = None;
+        }
+        while let Some((_, id)) = self.gone.first().copied().filter(|(ends, _)| *ends <= now) {
+            self.gone.pop_first();
+            if let Some(host) = self.by_number.remove(&id) {
+                self.by_addresses.remove(&host.addresses);
+            }
+        }
+    }
+}
