@@ -115,7 +115,7 @@ struct Shared {
     measures: ApiMeasures,
     metrics: Metrics,
     /// Lists of networks that may be made at a time: each holds a reference to every network while it sorts.
-    lists: Semaphore,
+    lists: Arc<Semaphore>,
     /// Places for live streams.
     live: Arc<Semaphore>,
 }
@@ -147,7 +147,7 @@ impl Api {
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
         let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, (&access, confined));
-        let lists = Semaphore::new(LISTS);
+        let lists = Arc::new(Semaphore::new(LISTS));
         let live = Arc::new(Semaphore::new(config.live_streams.get().min(Semaphore::MAX_PERMITS)));
         Self {
             shared: Arc::new(Shared {

@@ -18,6 +18,7 @@ mod networks;
 mod parameters;
 mod problem;
 mod services;
+mod sort;
 mod traffic;
 
 use std::convert::Infallible;

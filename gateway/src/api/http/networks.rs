@@ -1,6 +1,5 @@
 //! `/v1/networks` and `/v1/networks/PREFIX`: what is known about networks.
 
-use std::cmp::Ordering;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,12 +9,12 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, Uri};
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
 
 use super::documents::{NetworkDocument, NetworksDocument};
 use super::history::TrendDocument;
 use super::parameters::Parameters;
 use super::problem::{Problem, quote};
+use super::sort::{Page, SORTS, Sort};
 use crate::api::Api;
 use crate::publisher::Published;
 
@@ -27,28 +26,6 @@ const MAX_LIMIT: usize = 1_000;
 
 /// Networks read from the published state between two pauses for other tasks.
 const READ_CHUNK: usize = 4_096;
-
-/// What a list can be sorted by.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Sort {
-    Prefix,
-    Share,
-    Rtt,
-    Samples,
-    Losses,
-    Age,
-    Confidence,
-}
-
-const SORTS: [(&str, Sort); 7] = [
-    ("prefix", Sort::Prefix),
-    ("wc", Sort::Share),
-    ("rtt", Sort::Rtt),
-    ("samples", Sort::Samples),
-    ("losses", Sort::Losses),
-    ("age", Sort::Age),
-    ("confidence", Sort::Confidence),
-];
 
 pub(super) async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<NetworksDocument>, Problem> {
     let parameters = Parameters::parse(&uri, &PARAMETERS)?;
@@ -63,19 +40,24 @@ pub(super) async fn list(State(api): State<Api>, uri: Uri) -> Result<Json<Networ
     let published = &api.shared.published;
 
     // Never closed, so an error cannot come; without a place the list would be made all the same.
-    let _place = api.shared.lists.acquire().await.ok();
+    let place = Arc::clone(&api.shared.lists).acquire_owned().await.ok();
     let matches = |view: &NetworkView| {
         within.is_none_or(|within| within.prefix().contains(&view.network.prefix()))
             && estimate.is_none_or(|wanted| view.estimate.is_some() == wanted)
             && search.as_ref().is_none_or(|search| search.finds(view.network))
     };
-    let mut views = matching(published, matches).await;
+    let views = matching(published, matches).await;
     let now = published.now();
-    if (sort, descending) != (Sort::Prefix, false) {
-        views.sort_by(|a, b| order(sort, descending, now, a, b));
-    }
     let total = views.len();
-    let page: Vec<_> = views.iter().skip(offset).take(limit).collect();
+    // Other requests go on meanwhile. The place is kept until this ends, whether or not somebody still waits for it.
+    let page = tokio::task::spawn_blocking(move || {
+        let page = Page { sort, descending, offset, limit }.of(&views, now);
+        drop((views, place));
+        page
+    });
+    let page = page.await.map_err(|error| {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the list could not be made ({error}): ask again"))
+    })?;
     let mut networks: Vec<_> = page.iter().map(|view| NetworkDocument::new(view, now)).collect();
     if trend {
         let prefixes: Vec<_> = page.iter().map(|view| view.network).collect();
@@ -97,28 +79,6 @@ async fn matching(published: &Published, matches: impl Fn(&NetworkView) -> bool)
         after = Some(last.network);
         views.extend(page.into_iter().filter(|view| matches(view)));
         tokio::task::yield_now().await;
-    }
-}
-
-/// The order of two networks; those that lack the value come last either way, and equal ones in order of prefix.
-fn order(sort: Sort, descending: bool, now: Timestamp, a: &NetworkView, b: &NetworkView) -> Ordering {
-    let prefix = a.network.cmp(&b.network);
-    if sort == Sort::Prefix {
-        return if descending { prefix.reverse() } else { prefix };
-    }
-    let value = |view: &NetworkView| match sort {
-        Sort::Prefix => None,
-        Sort::Share => view.estimate.as_ref().map(|estimate| estimate.share.bytes()),
-        Sort::Rtt => view.rtt_mean.map(|rtt| rtt.0 as f64),
-        Sort::Samples => Some(f64::from(view.samples)),
-        Sort::Losses => Some(view.losses as f64),
-        Sort::Age => view.age(now).map(|age| age.0 as f64),
-        Sort::Confidence => view.estimate.as_ref().map(|estimate| estimate.confidence.value()),
-    };
-    match (value(a), value(b)) {
-        (Some(a), Some(b)) if descending => b.total_cmp(&a).then(prefix),
-        (Some(a), Some(b)) => a.total_cmp(&b).then(prefix),
-        (a, b) => b.is_some().cmp(&a.is_some()).then(prefix),
     }
 }
 

@@ -1,0 +1,175 @@
+//! The part of a list of networks that one answer holds, in the order asked for.
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use spand_core::window::view::NetworkView;
+use spand_proto::units::Timestamp;
+
+/// What a list can be sorted by.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Sort {
+    Prefix,
+    Share,
+    Rtt,
+    Samples,
+    Losses,
+    Age,
+    Confidence,
+}
+
+pub(super) const SORTS: [(&str, Sort); 7] = [
+    ("prefix", Sort::Prefix),
+    ("wc", Sort::Share),
+    ("rtt", Sort::Rtt),
+    ("samples", Sort::Samples),
+    ("losses", Sort::Losses),
+    ("age", Sort::Age),
+    ("confidence", Sort::Confidence),
+];
+
+/// Which part of a list, and how it is sorted: those that lack the value come last either way, and equal ones in order of
+/// prefix.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) sort: Sort,
+    pub(super) descending: bool,
+    pub(super) offset: usize,
+    pub(super) limit: usize,
+}
+
+impl Page {
+    /// The page of `views`, which are in order of prefix. Values are looked up once, and only the page itself is sorted: all of
+    /// a million networks would take seconds.
+    pub(super) fn of(self, views: &[Arc<NetworkView>], now: Timestamp) -> Vec<Arc<NetworkView>> {
+        let begin = self.offset.min(views.len());
+        let end = begin.saturating_add(self.limit).min(views.len());
+        if self.sort == Sort::Prefix {
+            let page = begin..end;
+            return if self.descending {
+                views.iter().rev().skip(begin).take(page.len()).cloned().collect()
+            } else {
+                views.get(page).unwrap_or_default().to_vec()
+            };
+        }
+        let mut keys: Vec<_> = views.iter().map(|view| self.value(view, now)).zip(0_usize..).collect();
+        let order = |a: &Key, b: &Key| self.order(*a, *b);
+        // Everything before the end of the page, then of that everything before its beginning, each in any order.
+        if end < keys.len() {
+            keys.select_nth_unstable_by(end, order);
+            keys.truncate(end);
+        }
+        if begin > 0 && begin < keys.len() {
+            keys.select_nth_unstable_by(begin, order);
+        }
+        let Some(page) = keys.get_mut(begin..) else { return Vec::new() };
+        page.sort_unstable_by(order);
+        page.iter().filter_map(|(_, index)| views.get(*index).cloned()).collect()
+    }
+
+    fn order(self, (a, a_at): Key, (b, b_at): Key) -> Ordering {
+        let values = match (a, b) {
+            (Some(a), Some(b)) if self.descending => b.total_cmp(&a),
+            (Some(a), Some(b)) => a.total_cmp(&b),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        };
+        values.then(a_at.cmp(&b_at))
+    }
+
+    fn value(self, view: &NetworkView, now: Timestamp) -> Option<f64> {
+        match self.sort {
+            Sort::Prefix => None,
+            Sort::Share => view.estimate.as_ref().map(|estimate| estimate.share.bytes()),
+            Sort::Rtt => view.rtt_mean.map(|rtt| rtt.0 as f64),
+            Sort::Samples => Some(f64::from(view.samples)),
+            Sort::Losses => Some(view.losses as f64),
+            Sort::Age => view.age(now).map(|age| age.0 as f64),
+            Sort::Confidence => view.estimate.as_ref().map(|estimate| estimate.confidence.value()),
+        }
+    }
+}
+
+/// A network's value, and its place in order of prefix.
+type Key = (Option<f64>, usize);
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use spand_core::flow::kept::Kept;
+    use spand_core::window::view::{LimitCounts, NoEstimate};
+    use spand_proto::estimate::{Confidence, Estimate};
+    use spand_proto::made_up;
+    use spand_proto::network::Network;
+    use spand_proto::units::{Micros, Window};
+
+    use super::*;
+
+    const NOW_S: u32 = 1_000;
+
+    fn at(s: u32) -> Timestamp {
+        Timestamp::default().after(Micros::from_secs(s.into()))
+    }
+
+    /// A network with a value or none in each respect, few of them so that many are equal.
+    fn view(n: u8, value: Option<u32>) -> NetworkView {
+        let network = Network::of([198, 51, n, 1].into());
+        let newest = value.map(|value| at(NOW_S - value));
+        let estimate = value.map(|value| {
+            let share = Window::from_bytes(f64::from(value + 1) * 1_448.0).unwrap();
+            let confidence = Confidence::new(f64::from(value) / 10.0);
+            Estimate { confidence, ..made_up::estimate(network, share, at(NOW_S)) }
+        });
+        NetworkView {
+            network,
+            why_not: value.is_none().then_some(NoEstimate::TooFewSamples),
+            estimate,
+            rtt_min: None,
+            rtt_mean: value.map(|value| Micros(value.into())),
+            samples: value.unwrap_or(0),
+            lower_bounds: 0,
+            connections: 1,
+            losses: value.unwrap_or(0).into(),
+            limits: LimitCounts::default(),
+            parallel: 1,
+            followed: Kept::ALL,
+            newest,
+        }
+    }
+
+    /// As [`Page::of`], but everything is sorted, with the values looked up at each comparison.
+    fn naive(page: Page, mut views: Vec<Arc<NetworkView>>) -> Vec<Arc<NetworkView>> {
+        let value = |view: &NetworkView| page.value(view, at(NOW_S));
+        views.sort_by(|a, b| {
+            let prefix = a.network.cmp(&b.network);
+            match (value(a), value(b)) {
+                _ if page.sort == Sort::Prefix => {
+                    if page.descending {
+                        prefix.reverse()
+                    } else {
+                        prefix
+                    }
+                }
+                (Some(a), Some(b)) if page.descending => b.total_cmp(&a).then(prefix),
+                (Some(a), Some(b)) => a.total_cmp(&b).then(prefix),
+                (a, b) => b.is_some().cmp(&a.is_some()).then(prefix),
+            }
+        });
+        views.into_iter().skip(page.offset).take(page.limit).collect()
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+        #[test]
+        fn a_page_is_what_it_is_of_the_whole_list_sorted(
+            values in prop::collection::vec(prop::option::of(0u32..6), 0..40),
+            sort in prop::sample::select(SORTS.map(|(_, sort)| sort).to_vec()),
+            descending in any::<bool>(),
+            offset in prop_oneof![9 => 0usize..45, 1 => Just(usize::MAX)],
+            limit in 1usize..45,
+        ) {
+            let views: Vec<_> = (0..).zip(values).map(|(n, value)| Arc::new(view(n, value))).collect();
+            let page = Page { sort, descending, offset, limit };
+            prop_assert_eq!(page.of(&views, at(NOW_S)), naive(page, views));
+        }
+    }
+}
