@@ -5,6 +5,7 @@
 pub mod api;
 pub mod cli;
 pub mod config;
+mod descriptors;
 pub mod doctor;
 pub mod publisher;
 pub mod replay;

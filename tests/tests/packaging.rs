@@ -160,6 +160,14 @@ fn of_the_unit(name: &str) -> BTreeSet<String> {
     line.split_whitespace().map(|one| one.trim_start_matches("CAP_").to_owned()).collect()
 }
 
+#[test]
+fn the_unit_of_the_gateway_lets_it_open_what_the_default_configuration_needs() {
+    let unit = read(&packaging("systemd/spand-gateway.service"));
+    let limit = unit.lines().find_map(|line| line.strip_prefix("LimitNOFILE=")).expect("a limit of open files");
+    let needed = spand_gateway::config::Config::default().files();
+    assert!(limit.parse::<u64>().unwrap() >= 2 * needed, "{limit} of {needed}");
+}
+
 fn names(value: &serde_yaml_ng::Value) -> BTreeSet<String> {
     value.as_sequence().expect("a list").iter().map(|one| one.as_str().expect("a word").to_owned()).collect()
 }

@@ -24,6 +24,11 @@ const MAX_REQUEST_KIB: u32 = 4_096;
 /// Longest time that is accepted anywhere, one year.
 const MAX_SECONDS: u64 = 365 * 24 * 3_600;
 
+/// Files that are open beside connections and interfaces: the store's, the runtime's, those of TLS while they are read.
+const OTHER_FILES: usize = 128;
+/// Files of one reader of an interface, with those that it opens for a moment.
+const READER_FILES: usize = 4;
+
 impl Config {
     /// The first contradiction, as a sentence.
     pub(super) fn check(&self) -> Result<(), String> {
@@ -61,6 +66,14 @@ impl Config {
                 .to_owned());
         }
         Ok(())
+    }
+
+    /// Files that may be open at a time, with every limit of connections reached.
+    pub fn files(&self) -> u64 {
+        let (api, capture) = (&self.api, &self.capture);
+        let readers = capture.interfaces.len() * usize::from(capture.readers.get());
+        let connections = api.grpc_connections.get().saturating_add(api.http_connections.get());
+        connections.saturating_add(READER_FILES * readers + OTHER_FILES) as u64
     }
 
     fn check_capture(&self) -> Result<(), String> {

@@ -4,7 +4,6 @@ use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use spand_capture::Progress;
 use spand_core::config::{EngineConfig, Limits};
 use spand_proto::estimate::RuleKind;
@@ -17,6 +16,7 @@ use super::output::{Output, ignored};
 use super::progress::Bar;
 use super::{Moment, Moments, Options, Report, Sink, State, replay};
 use crate::config::{Config, EngineOptions};
+use crate::descriptors;
 
 /// Arguments of `replay`.
 #[derive(Args, Clone, Debug)]
@@ -72,7 +72,8 @@ pub enum Format {
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let moments = arguments.moments()?;
     let engine = arguments.engine()?;
-    allow_many_files();
+    // All files are open at a time.
+    descriptors::allow_many();
     let asked_on_the_way = moments != Moments::End;
     let writer = BufWriter::new(io::stdout().lock());
     let output = Output::new(writer, arguments.format, arguments.mss.map(Bytes), arguments.flows, asked_on_the_way);
@@ -129,14 +130,6 @@ impl Arguments {
             engine.limits = Limits::for_replay();
         }
         Ok(engine)
-    }
-}
-
-/// All files are open at a time; the default limit of 1,024 descriptors is for programs that use `select`.
-fn allow_many_files() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Where this fails, opening one file too many says so.
-        _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
     }
 }
 

@@ -48,6 +48,7 @@ use self::queue::FrameQueue;
 use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions};
+use crate::descriptors;
 use crate::publisher::{Batch, MonotonicClock, Part, Published, Trend};
 use crate::store::{Change, SledStore, StoreWriter};
 
@@ -60,6 +61,9 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     let (partition, engines) = divided(config)?;
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
+    }
+    if let Some(warning) = descriptors::too_few(config, descriptors::allow_many()) {
+        tracing::warn!("{warning}");
     }
     let workers = serve::workers();
     let opened = open(&config.capture)?;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use nix::unistd::User;
 use spand_tests::access::Authority;
 use spand_tests::lab::link::{End, veth};
@@ -54,6 +54,15 @@ fn is_confined(daemon: &Daemon, uid: u32) -> Result<()> {
         ensure!(thread.field("Uid")? == uid.to_string(), "{} runs as {}", thread.name, thread.field("Uid")?);
     }
     ensure!(captures == 1, "{captures} threads capture");
+    Ok(())
+}
+
+/// The limit of open files that is in force is the highest that it may have.
+fn may_open_many(daemon: &Daemon) -> Result<()> {
+    let limits = fs::read_to_string(format!("/proc/{}/limits", daemon.pid()))?;
+    let files = limits.lines().find_map(|line| line.strip_prefix("Max open files")).context("no limit of files")?;
+    let [soft, hard, ..] = files.split_whitespace().collect::<Vec<_>>()[..] else { bail!("{files}") };
+    ensure!(soft == hard, "{soft} files may be open, of {hard}");
     Ok(())
 }
 
@@ -119,6 +128,7 @@ fn stays_root() -> Result<()> {
     let api = api(&namespace)?;
     wait_ready(&mut gateway, &api, true)?;
     is_confined(&gateway, 0)?;
+    may_open_many(&gateway)?;
     ensure!(
         metric(&api, "spand_confined{part=\"user\"}")? < 0.5 && metric(&api, "spand_confined{part=\"files\"}")? > 0.5
     );
