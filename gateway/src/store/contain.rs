@@ -5,23 +5,40 @@
 //! contained.
 
 use std::any::Any;
-use std::panic::{set_hook, take_hook};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::thread;
 
 /// Name of the threads whose panics become errors; nothing is printed for them.
 const THREAD_NAME: &str = "store";
 
-/// Runs `work` on a thread of its own; its panic is the error.
-pub(super) fn contained<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, String> {
+/// Why work gave nothing.
+#[derive(Debug)]
+pub(super) enum Failed {
+    /// It did not begin, since there was no thread for it: nothing is known of the database.
+    NoThread(io::Error),
+    /// It panicked, with these words.
+    Panicked(String),
+}
+
+/// Runs `work` on a thread of its own, from which a panic does not spread.
+pub(super) fn contained<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failed> {
     silence();
     thread::scope(|scope| {
         let thread = thread::Builder::new().name(THREAD_NAME.to_owned()).spawn_scoped(scope, work);
-        match thread {
-            Ok(thread) => thread.join().map_err(|panic| words(panic.as_ref())),
-            Err(error) => Err(format!("no thread could be started: {error}")),
-        }
+        let thread = thread.map_err(Failed::NoThread)?;
+        thread.join().map_err(|panic| Failed::Panicked(words(panic.as_ref())))
     })
+}
+
+/// Drops what flushes as it is dropped. A panic has nowhere to go from here; the next opening finds out.
+pub(super) fn discard(what: impl Send) {
+    let mut what = Some(what);
+    if let Err(Failed::NoThread(_)) = contained(|| drop(what.take())) {
+        // Here then: what is not dropped holds its lock, and nobody could open the database again.
+        drop(catch_unwind(AssertUnwindSafe(|| drop(what.take()))));
+    }
 }
 
 /// The panic hook says nothing about panics that become errors here; every other panic goes on to the hook before.

@@ -130,6 +130,11 @@ impl Directory {
         }
     }
 
+    /// Makes an empty store where there is none: without its version the next start would set it aside.
+    pub(super) fn make_where_missing(&self) -> Result<(), OpenError> {
+        if self.path.join(VERSION_FILE).exists() { Ok(()) } else { self.make() }
+    }
+
     /// Makes an empty store: its directory and its version.
     fn make(&self) -> Result<(), OpenError> {
         let make = || {
@@ -145,7 +150,7 @@ impl Directory {
         make().map_err(self.failed("making it"))
     }
 
-    /// Moves the store out of the way and makes an empty one.
+    /// Moves the store out of the way. Whoever does so has to [make](Self::make_where_missing) an empty one.
     pub(super) fn set_aside(&self, damage: Damage) -> Result<SetAside, OpenError> {
         let kind = if matches!(damage, Damage::Newer(_)) { "newer" } else { "damaged" };
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -155,7 +160,6 @@ impl Directory {
             .find(|to| !to.exists());
         let to = free.unwrap_or_else(|| beside(&self.path, kind));
         fs::rename(&self.path, &to).map_err(self.failed("moving it aside"))?;
-        self.make()?;
         Ok(SetAside { from: self.path.clone(), to, damage })
     }
 

@@ -6,6 +6,7 @@
 //!
 //! Knows nothing about samples or estimates: records go in and come out as the engine gives them.
 
+mod cause;
 mod codec;
 mod contain;
 mod directory;
@@ -49,15 +50,23 @@ pub enum OpenError {
     #[error("{0} holds files that are no store: name an empty or a new directory as the store")]
     NotAStore(PathBuf),
     /// The file system said no.
-    #[error(
-        "the store {path} cannot be used: {action} failed: {error}; make it writable or choose another store.directory"
-    )]
+    #[error("the store {path} cannot be used: {action} failed: {error}; mend that, or choose another store.directory")]
     Io {
         /// The store.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
         /// What the file system said.
+        error: std::io::Error,
+    },
+    /// The machine has no thread to open it with.
+    #[error(
+        "the store {path} cannot be opened: no thread could be started: {error}; raise the limit of tasks (ulimit -u, TasksMax=)"
+    )]
+    NoThread {
+        /// The store.
+        path: PathBuf,
+        /// What the system said.
         error: std::io::Error,
     },
     /// A new, empty store failed too.

@@ -14,8 +14,9 @@ use sled::{Batch, Db};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
+use super::cause::{is_environment, is_lock_held};
 use super::codec;
-use super::contain::contained;
+use super::contain::{Failed, contained, discard};
 use super::directory::{Damage, Directory, Found, SetAside};
 use super::{Change, EstimateStore, OpenError, StoreError};
 
@@ -65,11 +66,13 @@ impl SledStore {
             Found::Nothing => (None, true),
             Found::Bad(damage) => (Some(directory.set_aside(damage)?), true),
         };
+        directory.make_where_missing()?;
         let opened = match read(&directory)? {
             Ok(opened) => opened,
             Err(why) if fresh => return Err(OpenError::New { path: path.to_owned(), why }),
             Err(why) => {
                 set_aside = Some(directory.set_aside(Damage::Unreadable(why))?);
+                directory.make_where_missing()?;
                 read(&directory)?.map_err(|why| OpenError::New { path: path.to_owned(), why })?
             }
         };
@@ -95,7 +98,9 @@ impl SledStore {
                 self.close();
                 Err(StoreError::Database { action, why: error.to_string() })
             }
-            Err(why) => {
+            // Nothing was tried: the database is as it was.
+            Err(Failed::NoThread(error)) => Err(StoreError::Database { action, why: no_thread(&error) }),
+            Err(Failed::Panicked(why)) => {
                 // Forgotten and not dropped: dropping flushes, and what panicked once would panic again.
                 std::mem::forget(std::mem::replace(&mut self.database, Database::Broken));
                 Err(StoreError::Broken { action, why })
@@ -107,22 +112,25 @@ impl SledStore {
     /// aside as at a start, and what changes from now on goes to an empty one.
     fn reopen(&mut self, action: &'static str) -> Result<(), StoreError> {
         let refused = |why: String| StoreError::Database { action, why };
-        let opened = match read(&self.directory).map_err(|error| refused(error.to_string()))? {
+        let no_room = |error: OpenError| refused(error.to_string());
+        // The disk may have been too small for it since one was set aside.
+        self.directory.make_where_missing().map_err(no_room)?;
+        let opened = match read(&self.directory).map_err(no_room)? {
             Ok(opened) => opened,
             Err(why) => {
-                let aside = self.directory.set_aside(Damage::Unreadable(why));
-                tracing::warn!("{}", aside.map_err(|error| refused(error.to_string()))?);
-                read(&self.directory).map_err(|error| refused(error.to_string()))?.map_err(refused)?
+                let aside = self.directory.set_aside(Damage::Unreadable(why)).map_err(no_room)?;
+                tracing::warn!("{aside}");
+                self.directory.make_where_missing().map_err(no_room)?;
+                read(&self.directory).map_err(no_room)?.map_err(refused)?
             }
         };
         self.database = Database::Open(opened.database);
         Ok(())
     }
 
-    /// Contained, since dropping flushes. A panic has nowhere to go from here; the next opening finds out.
     fn close(&mut self) {
         if let Database::Open(database) = std::mem::replace(&mut self.database, Database::Closed) {
-            drop(contained(move || drop(database)));
+            discard(database);
         }
     }
 }
@@ -169,25 +177,47 @@ fn read(directory: &Directory) -> Result<Result<Contents, String>, OpenError> {
     let config = sled::Config::new().path(directory.database()).cache_capacity(CACHE_BYTES).flush_every_ms(None);
     let opened = contained(|| {
         // Not dropped when reading panics: dropping would flush, and a second panic during the first ends the process.
-        let database = ManuallyDrop::new(open_released(&config)?);
-        let mut records = Vec::new();
-        let mut unreadable = 0;
-        for entry in database.iter() {
-            let (key, value) = entry?;
-            match codec::network(&key).zip(codec::record_of(&key, &value).ok()) {
-                Some(record) => records.push(record),
-                None => unreadable += 1,
-            }
+        let database = ManuallyDrop::new(open_released(&config).map_err(|error| (error, None))?);
+        let read = entries(&database);
+        let database = ManuallyDrop::into_inner(database);
+        match read {
+            Ok((records, unreadable)) => Ok(Contents { database, records, unreadable }),
+            Err(error) => Err((error, Some(database))),
         }
-        Ok(Contents { database: ManuallyDrop::into_inner(database), records, unreadable })
     });
     match opened {
-        Ok(Ok(database)) => Ok(Ok(database)),
-        Ok(Err(error)) if is_lock_held(&error) => Err(OpenError::InUse(directory.path().to_owned())),
-        Ok(Err(sled::Error::Io(error))) if is_environment(error.kind()) => Err(directory.failed("opening it")(error)),
-        Ok(Err(error)) => Ok(Err(error.to_string())),
-        Err(panic) => Ok(Err(panic)),
+        Ok(Ok(contents)) => Ok(Ok(contents)),
+        Ok(Err((error, database))) => {
+            if let Some(database) = database {
+                discard(database);
+            }
+            match error {
+                error if is_lock_held(&error) => Err(OpenError::InUse(directory.path().to_owned())),
+                sled::Error::Io(why) if is_environment(&why) => Err(directory.failed("opening it")(why)),
+                error => Ok(Err(error.to_string())),
+            }
+        }
+        Err(Failed::NoThread(error)) => Err(OpenError::NoThread { path: directory.path().to_owned(), error }),
+        Err(Failed::Panicked(words)) => Ok(Err(words)),
     }
+}
+
+/// All records, and how many entries could not be read.
+fn entries(database: &Db) -> sled::Result<(Vec<(Network, NetworkRecord)>, usize)> {
+    let mut records = Vec::new();
+    let mut unreadable = 0;
+    for entry in database.iter() {
+        let (key, value) = entry?;
+        match codec::network(&key).zip(codec::record_of(&key, &value).ok()) {
+            Some(record) => records.push(record),
+            None => unreadable += 1,
+        }
+    }
+    Ok((records, unreadable))
+}
+
+fn no_thread(error: &std::io::Error) -> String {
+    format!("no thread could be started: {error}")
 }
 
 /// Opens the database, waiting for one of this process that was just dropped: sled's own threads let go of its file a
@@ -205,11 +235,6 @@ fn open_released(config: &sled::Config) -> sled::Result<Db> {
 const RELEASE: Duration = Duration::from_secs(5);
 const RELEASE_STEP: Duration = Duration::from_millis(10);
 
-/// Whether sled found its file locked. It says so in words only.
-fn is_lock_held(error: &sled::Error) -> bool {
-    matches!(error, sled::Error::Io(error) if error.to_string().contains("could not acquire lock"))
-}
-
 /// sled takes the newest of its snapshot files even where a crash left it half written, and then refuses to open
 /// (spacejam/sled issue 1527). Such a file is known by its name, and without it the one before is used.
 fn clear_half_snapshots(database: &Path) -> std::io::Result<()> {
@@ -226,10 +251,21 @@ fn clear_half_snapshots(database: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Whether an error is about the machine and not about the store's content.
-fn is_environment(kind: ErrorKind) -> bool {
-    matches!(
-        kind,
-        ErrorKind::PermissionDenied | ErrorKind::StorageFull | ErrorKind::ReadOnlyFilesystem | ErrorKind::QuotaExceeded
-    )
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_set_aside_on_a_full_disk_is_made_anew_with_its_version_once_there_is_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("estimates");
+        let mut store = SledStore::open(&path).unwrap().store;
+        store.close();
+        // As where there was room for moving it aside, and none for making another.
+        store.directory.set_aside(Damage::Unreadable("torn".to_owned())).unwrap();
+        store.save(&[(Network::of([203, 0, 113, 1].into()), None)]).unwrap();
+        store.flush().unwrap();
+        drop(store);
+        assert_eq!(SledStore::open(&path).unwrap().set_aside, None);
+    }
 }

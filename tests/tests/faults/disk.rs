@@ -59,10 +59,10 @@ fn fill_and_free() {
     nix::mount::umount2(Path::new(dir.path()), nix::mount::MntFlags::MNT_DETACH).expect("the disk goes");
 }
 
-const NETWORKS: u8 = 200;
+pub(super) const NETWORKS: u8 = 200;
 
 /// A record of each network that tells `round`.
-fn changes(round: u32) -> Vec<Change> {
+pub(super) fn changes(round: u32) -> Vec<Change> {
     let bucket = Bucket { index: 170_000_000, losses: round, ..Bucket::default() };
     let record = NetworkRecord {
         bucket: Micros::from_secs(10),
