@@ -21,6 +21,8 @@ const BLOCK_KIB: RangeInclusive<u32> = 4..=16_384;
 const MAX_BUCKETS: u32 = 1_000;
 /// Largest gRPC request that can be allowed, in KiB: each connection may hold as many as its streams.
 const MAX_REQUEST_KIB: u32 = 4_096;
+/// Most batches kept for slow subscribers, whose places are made at the start: 512 changes each, more than any table holds.
+const MAX_BACKLOG_BATCHES: usize = 65_536;
 /// Longest time that is accepted anywhere, one year.
 const MAX_SECONDS: u64 = 365 * 24 * 3_600;
 
@@ -141,6 +143,12 @@ impl Config {
             ));
         }
         let publish = &self.publish;
+        if publish.backlog_batches.get() > MAX_BACKLOG_BATCHES {
+            return Err(format!(
+                "publish.backlog_batches is {}: at most {MAX_BACKLOG_BATCHES} are kept",
+                publish.backlog_batches
+            ));
+        }
         if publish.renewal_s >= publish.lifetime_s {
             return Err(format!(
                 "publish.renewal_s {} is not shorter than publish.lifetime_s {}: advice would run out between renewals",

@@ -128,6 +128,10 @@ fn values_that_contradict_each_other_are_refused() {
         ("[estimate]\nchange = nan", "estimate.change is NaN"),
         ("[estimate]\nrefresh_s = 400", "refresh_s 400 is longer"),
         ("[publish]\nrenewal_s = 60", "renewal_s 60 is not shorter"),
+        (
+            "[publish]\nbacklog_batches = 100000000000",
+            "publish.backlog_batches is 100000000000: at most 65536 are kept",
+        ),
         ("[limits]\nidle_other_s = 40000000", "limits.idle_other_s is longer than a year"),
         ("[tls]\nkey = \"a\"", "tls.certificate and tls.key go together"),
         ("[tls]\nca = \"a\"", "the gateway has nothing to show them"),
