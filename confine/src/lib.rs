@@ -119,6 +119,8 @@ impl Confined {
 
 /// Gives up what `plan` does not name, and becomes the configured user where the process runs as root.
 ///
+/// Who becomes another user has the capabilities of the plan and no others, also where it is told to give up nothing.
+///
 /// What the kernel has no means for is left, and [`Confined::say`] says so: an older kernel is no reason to stand still.
 ///
 /// # Errors
@@ -131,12 +133,16 @@ pub fn confine(process: &Process, plan: &Plan) -> Result<Confined, Failure> {
     if process.confine {
         capabilities::bound(plan);
     }
-    user::become_user(process.user.as_deref(), &plan.write)?;
+    let changed = user::become_user(process.user.as_deref(), &plan.write)?;
     if !nix::unistd::geteuid().is_root() {
         confined.note(Part::User);
     }
     if !process.confine {
         confined.lacks.push("process.confine is off: what this process may do now it may do for ever".to_owned());
+        // Those of root go with root, but for what the program cannot work without.
+        if changed && let Err(why) = capabilities::keep(plan) {
+            confined.lacks.push(format!("{}: {why}", Part::Capabilities.name()));
+        }
         return Ok(confined);
     }
     let mut note = |part, done: Result<(), String>| match done {

@@ -38,21 +38,22 @@ impl From<UserError> for Failure {
     }
 }
 
-/// Makes the folders that are missing, and becomes their owner: the user `name` with its groups. Who is that user already
-/// stays so. A folder that cannot be made is a fault that whoever uses it names.
-pub(crate) fn become_user(name: Option<&str>, folders: &[PathBuf]) -> Result<(), UserError> {
+/// Makes the folders that are missing, and becomes their owner: the user `name` with its groups. Gives whether it was another
+/// before; then all capabilities of root are still permitted, and none is in force. A folder that cannot be made is a fault that whoever uses it names.
+pub(crate) fn become_user(name: Option<&str>, folders: &[PathBuf]) -> Result<bool, UserError> {
     let user = name.map(find).transpose()?;
     for folder in folders {
         drop(make(folder, user.as_ref()));
     }
-    let Some(user) = user else { return Ok(()) };
+    let Some(user) = user else { return Ok(false) };
     if geteuid() == user.uid {
-        return Ok(());
+        return Ok(false);
     }
     if !geteuid().is_root() {
         return Err(UserError::NotRoot(user.name));
     }
-    change(&user).map_err(|why| UserError::Refused { name: user.name, why })
+    change(&user).map_err(|why| UserError::Refused { name: user.name, why })?;
+    Ok(true)
 }
 
 fn find(name: &str) -> Result<User, UserError> {
@@ -97,7 +98,7 @@ mod tests {
     fn folders_are_made() {
         let place = tempfile::tempdir().unwrap();
         let folder = place.path().join("a/b");
-        become_user(None, std::slice::from_ref(&folder)).unwrap();
+        assert!(!become_user(None, std::slice::from_ref(&folder)).unwrap());
         assert!(folder.is_dir());
     }
 }

@@ -10,6 +10,7 @@ mod capabilities;
 mod files;
 mod ports;
 mod stage;
+mod user;
 
 use std::process::{Command, ExitCode};
 
@@ -40,6 +41,10 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     if let ["attempt", group, confined, stage] = words[..] {
         attempt(group, confined == "confined", &Stage::of(stage));
+        return ExitCode::SUCCESS;
+    }
+    if let [user::WORD, confined] = words[..] {
+        user::become_another(confined == "confined");
         return ExitCode::SUCCESS;
     }
     if !nix::unistd::geteuid().is_root() {
@@ -85,6 +90,8 @@ fn main() -> ExitCode {
         tried += 1;
         check(&mut faults, calls::OF_32_BITS, "process", &ended[1], |end| end.contains("SIGSYS"));
     }
+    tried += 2;
+    faults.extend(user::faults());
     for fault in &faults {
         println!("refused: FAILED: {fault}");
     }
