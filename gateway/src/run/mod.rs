@@ -35,6 +35,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use spand_capture::{LiveCapture, LiveError, LiveOptions};
+use spand_core::config::EngineConfig;
 use spand_core::engine::Engine;
 use spand_core::shard::{Partition, Shard};
 use spand_core::window::record::NetworkRecord;
@@ -109,13 +110,20 @@ fn draw_seed() -> u64 {
 /// The engines, and how networks are divided among them.
 fn divided(config: &Config) -> Result<(Partition, Vec<Engine>), Failure> {
     let count = config.engine.threads;
-    let options = EngineOptions { hash_seed: draw_seed(), ..EngineOptions::default() };
-    let partition = Partition::new(&config.engine(options)?, count);
-    let engine = |index| {
-        let options = EngineOptions { shard: Shard { index, count }, ..options };
-        Ok(Engine::new(config.engine(options)?))
-    };
-    Ok((partition, (0..count.get()).map(engine).collect::<Result<_, Failure>>()?))
+    let (first, engines) = parts(config)?;
+    let partition = Partition::new(&first, count);
+    Ok((partition, engines.map(Engine::new).collect()))
+}
+
+/// What each engine is told; the first of them is given twice. All are told the same list of prefixes, which is read once: one that
+/// is replaced meanwhile would have them disagree about who has a network.
+fn parts(config: &Config) -> Result<(EngineConfig, impl Iterator<Item = EngineConfig>), Failure> {
+    let count = config.engine.threads;
+    let shard = Shard { index: 0, count };
+    let first = config.engine(EngineOptions { hash_seed: draw_seed(), shard, ..EngineOptions::default() })?;
+    let all = first.clone();
+    let part = move |index| EngineConfig { shard: Shard { index, count }, ..all.clone() };
+    Ok((first, (0..count.get()).map(part)))
 }
 
 /// Opens the store and fills the engines with what it holds; what aged is dropped by them.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use spand_core::config::{EngineConfig, WindowConfig};
+use spand_core::config::WindowConfig;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::table::NetworkTable;
 use spand_core::wire::Frame;
@@ -257,4 +257,27 @@ fn time_passes_without_packets() {
     running.join().unwrap();
     assert_eq!(published.network_count(), 0, "an hour of silence withdraws the estimate and forgets the network");
     assert_eq!(*kept.0.lock(), [(Network::of(REMOTE), None)], "and the store forgets it");
+}
+
+#[test]
+fn every_engine_is_told_the_list_of_prefixes_that_divides_the_networks() {
+    let dir = tempfile::tempdir().unwrap();
+    let [list, next] = ["routes.txt", "next.txt"].map(|name| dir.path().join(name));
+    nix::unistd::mkfifo(&list, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::write(&next, "203.0.113.0/24\n").unwrap();
+    let mut config = Config::default();
+    config.traffic.prefix_list = Some(list.clone());
+    config.engine.threads = NonZeroU32::new(3).unwrap();
+    // Whoever reads the list a second time reads another one.
+    let writer = thread::spawn(move || {
+        let mut pipe = std::fs::OpenOptions::new().write(true).open(&list).unwrap();
+        std::fs::rename(next, list).unwrap();
+        io::Write::write_all(&mut pipe, b"198.51.100.0/24\n").unwrap();
+    });
+    let (first, engines) = parts(&config).unwrap();
+    writer.join().unwrap();
+    let engines: Vec<_> = engines.collect();
+    assert_eq!((&engines[0], first.prefixes.len()), (&first, 1));
+    assert_eq!(engines.iter().map(|engine| engine.shard.index).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(engines.iter().all(|engine| engine.prefixes == first.prefixes && engine.hash_seed == first.hash_seed));
 }
