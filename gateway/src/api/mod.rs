@@ -195,7 +195,7 @@ impl Api {
             ("grpc_connections_refused", measures.refused("grpc")),
             ("http_connections_refused", measures.refused("http")),
             ("live_streams_refused", measures.live_refused.get()),
-            ("peers_refused", self.shared.refusals.all()),
+            ("peers_refused", self.shared.refusals.worth_an_event()),
         ]);
     }
 

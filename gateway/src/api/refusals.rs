@@ -10,10 +10,10 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use rustls::{CertificateError, Error as Rustls};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
 /// Why a peer was not let in, or not allowed what it asked.
-#[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, PartialEq, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub(super) enum Reason {
     /// It showed no certificate.
@@ -77,7 +77,7 @@ impl Refusals {
         let refusals = Self::default();
         // There from the start at zero, so that the first one is seen as a rise.
         for api in ["grpc", "http"] {
-            for reason in Reason::ALL {
+            for reason in Reason::VARIANTS {
                 drop(refusals.counts.get_or_create(&RefusedLabels { api, reason: reason.name() }));
             }
         }
@@ -88,10 +88,11 @@ impl Refusals {
         &self.counts
     }
 
-    /// All refusals.
-    pub(super) fn all(&self) -> u64 {
+    /// All refusals but those of who showed no password: every browser's first request shows none, and is asked for one.
+    pub(super) fn worth_an_event(&self) -> u64 {
         let of = |api, reason: Reason| self.counts.get_or_create(&RefusedLabels { api, reason: reason.name() }).get();
-        Reason::ALL.into_iter().map(|reason| of("grpc", reason) + of("http", reason)).sum()
+        let worth = Reason::VARIANTS.iter().filter(|reason| **reason != Reason::NoPassword);
+        worth.map(|reason| of("grpc", *reason) + of("http", *reason)).sum()
     }
 
     /// Counts a refusal, and says so where it has not been said lately.
@@ -125,9 +126,6 @@ impl Refusals {
 }
 
 impl Reason {
-    const ALL: [Self; 7] =
-        [Self::NoCertificate, Self::Authority, Self::Ended, Self::Revoked, Self::Certificate, Self::Tls, Self::Timeout];
-
     /// Its name as a label.
     pub(super) fn name(self) -> &'static str {
         self.into()
@@ -161,6 +159,20 @@ mod tests {
 
     fn what(last: u8, reason: Reason) -> Told {
         ("grpc", IpAddr::from([192, 0, 2, last]), reason)
+    }
+
+    #[test]
+    fn every_reason_is_counted_from_the_start_and_makes_an_event_but_a_browsers_first_request() {
+        let refusals = Refusals::new();
+        let mut quiet = Vec::new();
+        for reason in Reason::VARIANTS {
+            let labels = RefusedLabels { api: "http", reason: reason.name() };
+            assert_eq!(refusals.counts.get(&labels).map(|count| count.get()), Some(0), "{labels:?}");
+            let before = refusals.worth_an_event();
+            refusals.refuse("http", *reason, IpAddr::from([192, 0, 2, 1]), "a test");
+            quiet.extend((refusals.worth_an_event() == before).then_some(*reason));
+        }
+        assert_eq!(quiet, [Reason::NoPassword]);
     }
 
     #[test]
