@@ -18,7 +18,7 @@ pub struct Capture {
     pub filter: String,
     /// Bytes kept of each packet. Default 256: every header with tags, a tunnel and all TCP options fits.
     pub snap_length_bytes: NonZeroU32,
-    /// Kernel buffer per interface, in MiB. Default 64: half a second of 1 Gbit/s in small packets.
+    /// Kernel buffer of each reader of an interface, in MiB. Default 64: half a second of 1 Gbit/s in small packets.
     pub buffer_mib: NonZeroU32,
     /// Pieces in which that buffer changes hands, in KiB; only `af_packet`. Default 128.
     pub block_kib: NonZeroU32,

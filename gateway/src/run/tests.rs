@@ -129,6 +129,16 @@ fn a_syn_goes_to_its_host() {
 }
 
 #[test]
+fn a_batch_is_due_when_it_is_handed_over_and_not_when_the_one_before_was() {
+    let mut worker = bench().worker;
+    assert!(worker.due().is_none(), "nothing was collected");
+    worker.batch.gone.push(Network::of(REMOTE));
+    let now = Instant::now();
+    assert!(worker.due().unwrap().polled >= now);
+    assert!(worker.due().is_none());
+}
+
+#[test]
 fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();

@@ -35,7 +35,6 @@ impl EngineThread {
             networks_changed: self.engine.changed(),
             shed: 1.0 - self.engine.kept().share(),
         });
-        self.batch.polled = Instant::now();
         self.hand_over();
         if self.shard == 0 {
             self.report_captures();

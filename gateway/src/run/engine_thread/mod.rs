@@ -55,7 +55,7 @@ pub(super) struct EngineThread {
     shard: usize,
     transfers: Transfers,
     shedding: Shedding,
-    batch: Batch,
+    pub(super) batch: Batch,
     events_lost: u64,
     store_failing: bool,
     /// When the newest packet was captured.
@@ -210,10 +210,16 @@ impl EngineThread {
 
     /// Gives the publisher what has been collected.
     fn hand_over(&mut self) {
-        let nothing = self.batch.events.is_empty() && self.batch.views.is_empty() && self.batch.gone.is_empty();
-        if !nothing || self.batch.engine.is_some() {
-            self.published.apply(std::mem::take(&mut self.batch));
+        if let Some(batch) = self.due() {
+            self.published.apply(batch);
         }
+    }
+
+    /// What has been collected, due from now on: until something came there was nothing to publish.
+    pub(super) fn due(&mut self) -> Option<Batch> {
+        let nothing = self.batch.events.is_empty() && self.batch.views.is_empty() && self.batch.gone.is_empty();
+        let due = !nothing || self.batch.engine.is_some();
+        due.then(|| Batch { polled: Instant::now(), ..std::mem::take(&mut self.batch) })
     }
 }
 
