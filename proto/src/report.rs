@@ -16,7 +16,7 @@ pub struct Report {
     pub host_name: HostName,
     /// Counts the batches from 1 since the agent started.
     pub batch: u64,
-    /// When the agent started, by its own clock: tells batches of two lives apart.
+    /// When the agent started, by its own clock: tells agents of one name, and lives of one, apart.
     pub agent_started: Timestamp,
     /// Transfers that ended since the last batch.
     pub connections: Vec<ConnectionReport>,

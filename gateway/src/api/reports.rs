@@ -25,8 +25,8 @@ const RETREAT_SPAN: Micros = Micros::from_secs(60);
 /// Takes reports.
 #[derive(Debug)]
 pub(super) struct Reports {
-    /// The newest batch of each host. Nobody else's certificate can report in its name.
-    hosts: Mutex<BTreeMap<Host, Newest>>,
+    /// What each host reported. Nobody else's certificate can report in its name.
+    hosts: Mutex<BTreeMap<Host, Heard>>,
     limit: NonZeroUsize,
     benefit: Benefit,
     measures: ReportMeasures,
@@ -35,10 +35,14 @@ pub(super) struct Reports {
 /// The first name of the certificate, where there is one, and the name that the host gives itself.
 type Host = (Option<String>, HostName);
 
-#[derive(Clone, Debug)]
-struct Newest {
-    agent_started: Timestamp,
-    batch: u64,
+/// Agents told apart under one name of a host: several may run on it, and each is another one after a restart.
+const AGENTS: usize = 8;
+
+#[derive(Debug, Default)]
+struct Heard {
+    /// When each agent started, by its host's clock, and its newest batch; the one heard last at the end. A start only tells agents
+    /// apart: that clock may have been stepped back since.
+    agents: Vec<(Timestamp, u64)>,
     tally: HostTally,
 }
 
@@ -98,7 +102,7 @@ impl Reports {
 
     /// What a host reported.
     pub(super) fn tally(&self, certificate: Option<String>, host: HostName) -> Option<HostTally> {
-        self.hosts.lock().get(&(certificate, host)).map(|newest| newest.tally.clone())
+        self.hosts.lock().get(&(certificate, host)).map(|heard| heard.tally.clone())
     }
 
     /// Takes a batch; one already seen is ignored as a whole, a connection to a network unknown here on its own.
@@ -132,22 +136,13 @@ impl Reports {
     fn is_new(&self, certificate: Option<String>, report: &Report) -> bool {
         let host = (certificate, report.host_name.clone());
         let mut hosts = self.hosts.lock();
-        if let Some(newest) = hosts.get(&host) {
-            let seen = (newest.agent_started, newest.batch);
-            if seen >= (report.agent_started, report.batch) {
-                return false;
-            }
-        } else if hosts.len() >= self.limit.get() {
-            let quietest = hosts.iter().min_by_key(|(_, newest)| newest.tally.heard).map(|(name, _)| name.clone());
+        if !hosts.contains_key(&host) && hosts.len() >= self.limit.get() {
+            let quietest = hosts.iter().min_by_key(|(_, heard)| heard.tally.heard).map(|(name, _)| name.clone());
             if let Some(name) = quietest {
                 hosts.remove(&name);
             }
         }
-        let new = || Newest { agent_started: report.agent_started, batch: 0, tally: HostTally::default() };
-        let newest = hosts.entry(host).or_insert_with(new);
-        (newest.agent_started, newest.batch) = (report.agent_started, report.batch);
-        newest.tally.take(report);
-        true
+        hosts.entry(host).or_default().take(report)
     }
 
     fn count_pushes(&self, pushes: &PushCount) {
@@ -156,6 +151,23 @@ impl Reports {
         for (outcome, count) in outcomes {
             self.measures.pushes.get_or_create(&PushLabels { outcome }).inc_by(count);
         }
+    }
+}
+
+impl Heard {
+    /// Takes a batch; returns whether it is one that was not taken before.
+    fn take(&mut self, report: &Report) -> bool {
+        let known = self.agents.iter().position(|(started, _)| *started == report.agent_started);
+        if known.and_then(|agent| self.agents.get(agent)).is_some_and(|(_, newest)| *newest >= report.batch) {
+            return false;
+        }
+        // Without room the one that was silent for longest goes.
+        if let Some(agent) = known.or((self.agents.len() >= AGENTS).then_some(0)) {
+            self.agents.remove(agent);
+        }
+        self.agents.push((report.agent_started, report.batch));
+        self.tally.take(report);
+        true
     }
 }
 

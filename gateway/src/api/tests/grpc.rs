@@ -271,6 +271,12 @@ async fn a_report_counts_once() {
     assert_eq!(send(report(2, &["192.0.2.7"])).await, (1, 0));
     let reborn = v1::ReportRequest { agent_started_unix_ns: 2, ..report(1, &["192.0.2.7"]) };
     assert_eq!(send(reborn).await, (1, 0), "another life of the agent counts anew");
+    assert_eq!(
+        send(report(3, &["192.0.2.7"])).await,
+        (1, 0),
+        "so does one that started before: two on a host, or a stepped clock"
+    );
+    assert_eq!(send(report(3, &["192.0.2.7"])).await, (0, 1), "once");
     let again = report(2, &["192.0.2.7", "9.9.9.9"]);
     let mut compared = v1::ReportRequest { agent_started_unix_ns: 2, ..again };
     for connection in &mut compared.connections {
@@ -282,7 +288,7 @@ async fn a_report_counts_once() {
     let control = &benefit["classes"][1]["control"];
     assert_eq!((status, &control["transfers"], &control["completion_ms_mean"]), (200, &1.into(), &300.0.into()));
     let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
-    assert!(text.contains("spand_report_batches_repeated_total 1"), "{text}");
+    assert!(text.contains("spand_report_batches_repeated_total 2"), "{text}");
     let compared = r#"spand_report_completion_seconds_count{arm="control",size="30kB"} 1"#;
     assert!(text.contains(compared), "{text}");
     rig.end().await;
