@@ -50,7 +50,7 @@ pub struct PublisherConfig {
     /// are counted with those that are subscribed up to twice as many; beyond, one with other addresses is refused.
     pub subscribers: NonZeroUsize,
     /// Subscribers that may claim the same address (an agent reconnects before its old stream is known dead). Default 4.
-    /// The next one is refused.
+    /// For the next one it is left out, counted; one that has no other is refused.
     pub subscribers_per_address: NonZeroUsize,
     /// Networks whose budgets are divided by demand at a time. Default 65,536. At the limit hosts have no lease in a further
     /// one, counted.

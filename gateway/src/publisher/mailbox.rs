@@ -118,8 +118,11 @@ pub enum SubscribeError {
          publish.subscribers in the gateway's configuration"
     )]
     TooManyHosts(usize),
-    /// Too many subscribers claim an address.
-    #[error("{address} is claimed by {limit} subscribers already")]
+    /// Too many subscribers claim every address; this is the first.
+    #[error(
+        "{address} is claimed by {limit} subscribers already: set `addresses` in the agent's configuration to those that are the \
+         host's own, or raise publish.subscribers_per_address in the gateway's"
+    )]
     AddressTaken {
         /// The address.
         address: IpAddr,
@@ -146,13 +149,15 @@ impl Subscribers {
         self.mailboxes.len()
     }
 
+    /// Adds a subscriber to the addresses that have room for one: those that many hosts share, as a bridge's or a service's, are no
+    /// host's own. Also how many of them had none.
     pub(super) fn add(
         &mut self,
         (subscriber, since): (Subscriber, Timestamp),
         addresses: &[IpAddr],
         config: &PublisherConfig,
         join: impl FnOnce(&[IpAddr]) -> Result<u64, SubscribeError>,
-    ) -> Result<(u64, Arc<Mailbox>), SubscribeError> {
+    ) -> Result<(u64, Arc<Mailbox>, usize), SubscribeError> {
         let limit = config.addresses.get();
         if addresses.len() > limit {
             return Err(SubscribeError::TooManyAddresses { found: addresses.len(), limit });
@@ -167,13 +172,15 @@ impl Subscribers {
             return Err(SubscribeError::NoAddress);
         }
         let limit = config.subscribers_per_address.get();
-        let taken = |address: &IpAddr| self.by_address.get(address).is_some_and(|claims| claims.len() >= limit);
-        if let Some(address) = addresses.iter().copied().find(taken) {
+        let free = |address: &IpAddr| self.by_address.get(address).is_none_or(|claims| claims.len() < limit);
+        let (watched, full): (Vec<_>, Vec<_>) = addresses.iter().partition(|address| free(address));
+        if let (true, Some(&address)) = (watched.is_empty(), full.first()) {
             return Err(SubscribeError::AddressTaken { address, limit });
         }
         let mailbox = Arc::new(Mailbox {
+            // By all that it names: with which of them there is room must not make it another host.
             holder: join(&addresses)?,
-            addresses,
+            addresses: watched,
             subscriber,
             since,
             starts: Mutex::default(),
@@ -188,7 +195,7 @@ impl Subscribers {
         let id = self.next_id;
         self.next_id += 1;
         self.mailboxes.insert(id, Arc::clone(&mailbox));
-        Ok((id, mailbox))
+        Ok((id, mailbox, full.len()))
     }
 
     /// All of them, in the order in which they came.

@@ -41,6 +41,8 @@ pub struct Measures {
     pub subscriptions: Counter,
     /// Subscriptions refused at a limit.
     pub subscriptions_refused: Counter,
+    /// Addresses of subscriptions that were left out, since as many subscribers as may had claimed them already.
+    pub addresses_left_out: Counter,
     /// Resynchronisations because a subscriber read too slowly.
     pub resyncs_slow_reader: Counter,
     /// Resynchronisations because the state was replaced.
@@ -88,6 +90,7 @@ impl Default for Measures {
             first_flights: Family::default(),
             subscriptions: counter(),
             subscriptions_refused: counter(),
+            addresses_left_out: counter(),
             resyncs_slow_reader: counter(),
             resyncs_state_replaced: counter(),
             changes_dropped: counter(),

@@ -124,6 +124,11 @@ impl Register {
         self.add("publisher_subscriptions", "Subscriptions that began", measures.subscriptions);
         self.add("publisher_subscriptions_refused", "Subscriptions refused at a limit", measures.subscriptions_refused);
         self.add(
+            "publisher_addresses_left_out",
+            "Addresses of subscriptions left out at the limit of subscribers for an address",
+            measures.addresses_left_out,
+        );
+        self.add(
             "publisher_resyncs_slow_reader",
             "Resynchronisations of subscribers that read too slowly",
             measures.resyncs_slow_reader,

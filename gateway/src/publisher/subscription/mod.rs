@@ -65,7 +65,7 @@ impl Subscription {
         let now = published.now();
         let mut only_one = None;
         let mut subscribers = shared.subscribers.lock();
-        let (id, mailbox) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
+        let (id, mailbox, left_out) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
             let joined = shared.leases.lock().join(addresses, now);
             let joined = joined.map_err(|TooManyHosts(hosts)| SubscribeError::TooManyHosts(hosts))?;
             only_one = joined.was_only_one;
@@ -75,6 +75,7 @@ impl Subscription {
             subscribers.tell_anew(holder);
         }
         drop(subscribers);
+        published.measures().addresses_left_out.inc_by(left_out as u64);
         let every = shared.config.renewal;
         let mut renewal = interval_at(Instant::now() + every, every);
         renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -131,7 +131,9 @@ async fn every_limit_on_subscribers_refuses_the_next_one() {
     assert_eq!(refused(&[host(1), host(2), host(3)]), SubscribeError::TooManyAddresses { found: 3, limit: 2 });
     let kept = [published.subscribe(&[host(1)]).unwrap(), published.subscribe(&[host(1)]).unwrap()];
     assert_eq!(refused(&[host(1)]), SubscribeError::AddressTaken { address: host(1), limit: 2 });
-    let third = published.subscribe(&[host(2)]).unwrap();
+    let third = published.subscribe(&[host(1), host(2)]).unwrap();
+    assert_eq!(published.measures().addresses_left_out.get(), 1, "what many hosts have keeps none of them out");
+    assert_eq!(published.subscribers().last().unwrap().addresses, [host(2)]);
     assert_eq!(refused(&[host(4)]), SubscribeError::Full(3));
     drop(kept);
     drop(third);
