@@ -4,6 +4,7 @@ mod grpc;
 mod http;
 mod insight;
 mod metrics;
+mod turns;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -16,6 +16,7 @@ use spand_core::service;
 use spand_proto::estimate::Estimate;
 use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Update, UpdateEvent};
 use tokio::sync::broadcast::Receiver;
+use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep_until};
 
 use self::snapshot::Phase;
@@ -45,12 +46,7 @@ pub struct Subscription {
     turn: Pin<Box<Sleep>>,
     renewal: Interval,
     sequence: u64,
-    /// Messages other than starts since this task last let others run.
-    in_a_row: u32,
 }
-
-/// Messages in a row after which others may run: about 100 µs of encoding.
-const YIELD_AFTER: u32 = 32;
 
 impl Subscription {
     /// Subscribes a host with its addresses.
@@ -92,13 +88,15 @@ impl Subscription {
             turn: Box::pin(sleep_until(Instant::now())),
             renewal,
             sequence: 0,
-            in_a_row: 0,
         })
     }
 
     /// The next update; `None` when the gateway stops. Cancelling this loses nothing.
     pub async fn next(&mut self) -> Option<Update> {
         loop {
+            // Others may run after 128 messages at most. The transport asks a stream that has nothing more once again before it
+            // lets go of its task, so that it has to say so until it is run anew: `yield_now` says it once.
+            consume_budget().await;
             if let Some(start) = self.next_start() {
                 return Some(self.number(UpdateEvent::ImminentStart(start)));
             }
@@ -106,13 +104,7 @@ impl Subscription {
             if self.mailbox.take_anew() && !matches!(self.phase, Phase::Resync(..)) {
                 self.phase = Phase::Begin;
             }
-            if self.in_a_row >= YIELD_AFTER {
-                self.in_a_row = 0;
-                tokio::task::yield_now().await;
-                continue;
-            }
             if let Some(event) = self.next_marked().or_else(|| self.next_in_hand()) {
-                self.in_a_row += 1;
                 return Some(self.number(event));
             }
             tokio::select! {
