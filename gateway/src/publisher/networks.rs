@@ -25,7 +25,8 @@ pub(super) struct Networks {
     /// How many networks there are of each prefix length, so that a lookup tries only lengths that occur.
     ipv4_lengths: [usize; 33],
     ipv6_lengths: [usize; 129],
-    estimates: usize,
+    /// Those with an estimate: pages of these alone do not pass over the others, of which a scan leaves many.
+    estimates: BTreeSet<Network>,
     /// Networks whose advice is held back, by when that changes with time alone.
     retreats: BTreeSet<(Timestamp, Network)>,
 }
@@ -46,7 +47,7 @@ impl Networks {
             entries: BTreeMap::new(),
             ipv4_lengths: [0; 33],
             ipv6_lengths: [0; 129],
-            estimates: 0,
+            estimates: BTreeSet::new(),
             retreats: BTreeSet::new(),
         }
     }
@@ -57,7 +58,18 @@ impl Networks {
 
     /// How many of them have an estimate.
     pub(super) fn estimates(&self) -> usize {
-        self.estimates
+        self.estimates.len()
+    }
+
+    /// Whether a network has an estimate.
+    pub(super) fn has_estimate(&self, network: Network) -> bool {
+        self.estimates.contains(&network)
+    }
+
+    /// Up to `limit` networks with an estimate in order, from the first one after `after` on.
+    pub(super) fn page_of_estimates(&self, after: Option<Network>, limit: usize) -> Vec<Network> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.estimates.range((from, Bound::Unbounded)).take(limit).copied().collect()
     }
 
     /// Every network.
@@ -156,10 +168,13 @@ impl Networks {
     fn publish(&mut self, view: NetworkView, config: &PublisherConfig) -> Put {
         let network = view.network;
         let estimate = view.estimate.clone().map(Arc::new);
-        self.estimates += usize::from(estimate.is_some());
+        if estimate.is_some() {
+            self.estimates.insert(network);
+        } else {
+            self.estimates.remove(&network);
+        }
         let entry = Entry { view: Arc::new(view), estimate: estimate.clone(), told: None, retreat: None };
         let (told, retreat) = if let Some(old) = self.entries.insert(network, entry) {
-            self.estimates -= usize::from(old.estimate.is_some());
             (old.told, old.retreat)
         } else {
             self.count(network, true);
@@ -215,7 +230,8 @@ impl Networks {
             Some(retreat) => retreat.hold(view),
             None => view,
         });
-        self.estimates -= usize::from(entry.estimate.take().is_some());
+        entry.estimate = None;
+        self.estimates.remove(&network);
         entry.told.take().map_or(Put::Silent, |_| Put::Withdraw)
     }
 
@@ -227,7 +243,7 @@ impl Networks {
         self.count(network, false);
         let due = entry.retreat.as_ref().and_then(|retreat| retreat.due());
         due.map(|due| self.retreats.remove(&(due, network)));
-        self.estimates -= usize::from(entry.estimate.is_some());
+        self.estimates.remove(&network);
         entry.told.map_or(Put::Silent, |_| Put::Withdraw)
     }
 

@@ -205,12 +205,21 @@ impl Published {
         talker.map_or_else(|| self.estimate_count(), |talker| self.shared.talks.lock().len(talker))
     }
 
-    /// Up to `limit` networks that a host may be told of in order, from the first one after `after` on.
+    /// Up to `limit` networks in order of whose estimates a host is told, from the first one after `after` on.
     pub(super) fn told_page(&self, holder: u64, after: Option<Network>, limit: usize) -> Vec<Network> {
-        match self.shared.talker(holder) {
-            Some(talker) => self.shared.talks.lock().page(talker, after, limit),
-            None => self.page(after, limit).iter().map(|view| view.network).collect(),
+        let Some(talker) = self.shared.talker(holder) else {
+            return self.shared.networks.read().page_of_estimates(after, limit);
+        };
+        let (mut told, mut after) = (Vec::new(), after);
+        while told.len() < limit {
+            let page = self.shared.talks.lock().page(talker, after, limit);
+            let Some(last) = page.last() else { break };
+            after = Some(*last);
+            let networks = self.shared.networks.read();
+            told.extend(page.into_iter().filter(|network| networks.has_estimate(*network)));
         }
+        told.truncate(limit);
+        told
     }
 
     /// How many networks subscribers are told of, each counted once for each subscriber.

@@ -1,6 +1,7 @@
 //! The publisher against a twin: a subscriber that keeps what it is told must hold what is published.
 
 mod cases;
+mod pace;
 mod property;
 mod talking;
 

@@ -210,3 +210,15 @@ async fn the_host_that_starts_is_told_of_its_lease_and_the_other_of_nothing() {
     one_sees.read(&mut one).await;
     assert_eq!((two_sees.leases[&network(1)], one_sees.leases.len()), (30, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_page_holds_networks_with_an_estimate_alone_and_as_many_as_it_may() {
+    let (published, _) = publisher(talking());
+    told(&published, (200..=250).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    let _subscription = published.subscribe(&[HOST.into()]).unwrap();
+    let holder = published.subscribers()[0].holder;
+    (0..=220).for_each(|n| published.talked(HOST.into(), network(n)));
+    assert_eq!(published.told_page(holder, None, 20), (200..220).map(network).collect::<Vec<_>>());
+    assert_eq!(published.told_page(holder, Some(network(219)), 20), [network(220)]);
+    assert_eq!(published.told_page(holder, Some(network(220)), 20), []);
+}
