@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use spand_core::event::{Trigger, Withdrawal};
 use spand_core::service::ServiceSize;
-use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::push;
 use spand_proto::push::WithdrawalReason;
@@ -12,8 +11,10 @@ use spand_proto::push::WithdrawalReason;
 /// A change of the published state, told to every subscriber whom it concerns.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    Estimate(Arc<Estimate>),
-    Withdrawn(Network, WithdrawalReason),
+    /// An estimate to tell; what it is is read when it is told.
+    Estimate(Network),
+    /// The end of an estimate.
+    Withdrawn(Network),
     /// Told to the host that it is a service of.
     Service(ServiceSize),
 }

@@ -95,8 +95,8 @@ impl PublisherConfig {
         self.subscribers.get().saturating_mul(2)
     }
 
-    /// Networks that may wait for a subscriber to look at them: those with leases, or those with which it talks. At the limit it
-    /// is told everything anew, counted.
+    /// Networks that may wait for a subscriber to look at them: as many as leases are divided in, or as it talks with. At the
+    /// limit it is told everything anew, counted.
     pub(super) const fn marks(&self) -> usize {
         match self.to_hosts {
             ToHosts::All => self.leased_networks.get(),

@@ -1,4 +1,4 @@
-//! Changes on their way to subscribers: gathered for a few milliseconds, then told once, to all through a bounded ring, or
+//! Changes on their way to subscribers: gathered for a few milliseconds, then put once, for all into a bounded ring, or
 //! marked for those whom they concern ([`super::talking`]).
 //!
 //! Subscribers look into the ring and at marks at times of their own ([`super::subscription`]); nothing here wakes them.
@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use spand_core::service::ServiceSize;
-use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::push::WithdrawalReason;
 use tokio::sync::Notify;
 use tokio::sync::broadcast::{Receiver, Sender};
 
@@ -49,12 +47,12 @@ impl Gather {
         Self { pending: Mutex::default(), changed: Notify::new(), ring: Mutex::new(ring) }
     }
 
-    pub(super) fn estimate(&self, estimate: Arc<Estimate>) {
-        self.add(Change::Estimate(estimate));
+    pub(super) fn estimate(&self, network: Network) {
+        self.add(Change::Estimate(network));
     }
 
-    pub(super) fn withdrawn(&self, network: Network, reason: WithdrawalReason) {
-        self.add(Change::Withdrawn(network, reason));
+    pub(super) fn withdrawn(&self, network: Network) {
+        self.add(Change::Withdrawn(network));
     }
 
     pub(super) fn service(&self, size: ServiceSize) {

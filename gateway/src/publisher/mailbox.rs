@@ -3,7 +3,7 @@
 //! Starts have their own short queue per subscriber, apart from the shared changes: they overtake whatever else a
 //! subscriber has to read.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 
 use super::config::{PublisherConfig, ToHosts};
 use super::insight::SubscriberView;
+use super::marks::{Haste, Marks};
 
 /// Who subscribed. What it says itself gives no rights.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -40,8 +41,7 @@ pub(super) struct Mailbox {
     /// Its number as a holder of leases.
     pub(super) holder: u64,
     starts: Mutex<VecDeque<(StartImminent, Arc<Estimate>)>>,
-    /// Networks at which it is to look: no more than have leases or than it talks with.
-    marks: Mutex<BTreeSet<Network>>,
+    marks: Mutex<Marks>,
     /// Everything changed, or more than there is room for marks.
     anew: AtomicBool,
     arrived: Notify,
@@ -64,29 +64,37 @@ impl Mailbox {
     }
 
     /// Marks a network. `false`: there were too many, and everything is told anew.
-    fn mark(&self, network: Network, limit: usize) -> bool {
-        let mut marks = self.marks.lock();
-        if marks.len() < limit || marks.contains(&network) {
-            marks.insert(network);
-            return true;
+    pub(super) fn mark(&self, network: Network, haste: Haste, limit: usize) -> bool {
+        let has_room = self.marks.lock().put(network, haste, limit);
+        if !has_room {
+            self.anew.store(true, Ordering::Release);
         }
-        marks.clear();
-        self.anew.store(true, Ordering::Release);
-        false
+        has_room
     }
 
     pub(super) fn take(&self) -> Option<(StartImminent, Arc<Estimate>)> {
         self.starts.lock().pop_front()
     }
 
-    /// A network at which to look.
-    pub(super) fn take_mark(&self) -> Option<Network> {
-        self.marks.lock().pop_first()
+    /// A network at which to look now.
+    pub(super) fn take_now(&self) -> Option<Network> {
+        self.marks.lock().take_now()
+    }
+
+    /// Up to `limit` networks at which to look when the pace allows.
+    pub(super) fn take_paced(&self, limit: usize) -> Vec<Network> {
+        self.marks.lock().take_paced(limit)
     }
 
     /// Whether everything is to be told anew.
-    pub(super) fn take_anew(&self) -> bool {
-        self.anew.swap(false, Ordering::AcqRel)
+    pub(super) fn is_anew(&self) -> bool {
+        self.anew.load(Ordering::Acquire)
+    }
+
+    /// Everything is told anew from here on.
+    pub(super) fn begin_anew(&self) {
+        self.anew.store(false, Ordering::Release);
+        self.marks.lock().forget_paced();
     }
 
     /// Waits until something was put in since the last wait.
@@ -240,14 +248,14 @@ impl Subscribers {
     }
 
     /// Has a holder look at a network with its next turn. For how many of its streams there was no room.
-    pub(super) fn mark(&self, holder: u64, network: Network, limit: usize) -> u64 {
+    pub(super) fn mark(&self, holder: u64, network: Network, haste: Haste, limit: usize) -> u64 {
         let streams = self.by_holder.get(&holder).into_iter().flatten();
-        streams.filter(|mailbox| !mailbox.mark(network, limit)).count() as u64
+        streams.filter(|mailbox| !mailbox.mark(network, haste, limit)).count() as u64
     }
 
-    /// Has a holder look at a network now.
+    /// Has a holder look at a network at once, before its next turn.
     pub(super) fn mark_now(&self, holder: u64, network: Network, limit: usize) -> u64 {
-        let overflowed = self.mark(holder, network, limit);
+        let overflowed = self.mark(holder, network, Haste::Now, limit);
         for mailbox in self.by_holder.get(&holder).into_iter().flatten() {
             mailbox.arrived.notify_one();
         }
@@ -271,7 +279,7 @@ impl Subscribers {
             if let Some(gone) = mailbox.put(event, Arc::clone(estimate), limits.waiting_starts.get()) {
                 pushed.overflowed += 1;
                 if limits.to_hosts == ToHosts::Talking {
-                    mailbox.mark(gone, limits.marks());
+                    mailbox.mark(gone, Haste::Paced, limits.marks());
                 }
             }
         }

@@ -33,7 +33,7 @@ pub struct Measures {
     pub talks_lapsed: Counter,
     /// Networks that went because a host talks with too many.
     pub talks_displaced: Counter,
-    /// Times a subscriber was told everything anew because more networks waited for it than it may talk with.
+    /// Times a subscriber was told everything anew because more networks waited for it than may.
     pub marks_overflowed: Counter,
     /// Advised first flights that hosts reported, by what they led to.
     pub first_flights: Family<FlightLabels, Counter>,

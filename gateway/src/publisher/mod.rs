@@ -17,6 +17,7 @@ mod gather;
 mod insight;
 mod leases;
 mod mailbox;
+mod marks;
 mod measure;
 mod networks;
 mod pace;

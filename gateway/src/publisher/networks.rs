@@ -184,7 +184,7 @@ impl Networks {
             (Some(_), None) => (None, Put::Withdraw),
             (None, None) => (None, Put::Silent),
             (Some(told), Some(new)) if !worth_telling(&told, &new, config) => (Some(told), Put::Silent),
-            (_, Some(new)) => (Some(Arc::clone(&new)), Put::Tell(new)),
+            (_, Some(new)) => (Some(new), Put::Tell),
         };
         if let Some(entry) = self.entries.get_mut(&network) {
             entry.told = told;
@@ -260,10 +260,10 @@ impl Networks {
 }
 
 /// What became of a new state.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Put {
     /// The estimate appeared, moved, or what was told grows old.
-    Tell(Arc<Estimate>),
+    Tell,
     /// There was an estimate and there is none now.
     Withdraw,
     /// Nothing a subscriber has to know.

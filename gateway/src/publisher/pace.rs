@@ -1,4 +1,6 @@
-//! The pace of snapshots: all subscribers together, and one page after the other.
+//! The pace of estimates, of snapshots and of changes: all subscribers together, and one page after the other.
+//!
+//! Starts, ends of estimates and leases that changed do not wait for it, and are not counted.
 //!
 //! A hundred agents that come back at once (the gateway was restarted) would otherwise have a million messages encoded,
 //! sent and decoded before anything else; a start would wait behind them in every queue there is.
@@ -8,7 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Time for one message of a snapshot: 50,000 a second over all subscribers, about a fifth of a core. 100 agents that
+/// Time for one message: 50,000 a second over all subscribers, about a fifth of a core. 100 agents that
 /// come back at once have 10,000 networks each within 20 seconds, and one alone within a fifth of one.
 const MESSAGE: Duration = Duration::from_micros(20);
 

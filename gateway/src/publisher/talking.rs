@@ -15,17 +15,11 @@ use spand_proto::push::WithdrawalReason;
 
 use super::change::Change;
 use super::config::{BATCH_CHANGES, ToHosts};
+use super::marks::Haste;
 use super::{Published, Shared};
 
 /// Networks that lapse at one look, all hosts together: 40,960 a second, each under a millisecond of the lock.
 const LAPSES: usize = 4_096;
-
-/// What there is to tell a host of a network.
-#[derive(Debug)]
-pub(super) enum News {
-    Estimate(Arc<Estimate>),
-    Withdrawn(WithdrawalReason),
-}
 
 impl Shared {
     /// Whether hosts are told only of networks that they talk with.
@@ -80,7 +74,7 @@ impl Published {
             }
         }
         drop(talks);
-        self.mark(gone);
+        self.mark(gone, Haste::Paced);
         new
     }
 
@@ -105,13 +99,12 @@ impl Published {
 
     /// Marks changed networks for the hosts that talk with them; gives the changes that concern others.
     fn mark_changes(&self, changes: &[Change]) -> Vec<Change> {
-        let mut marks = Vec::new();
-        let mut others = Vec::new();
+        let (mut moved, mut ended, mut others) = (Vec::new(), Vec::new(), Vec::new());
         let talks = self.shared.talks.lock();
         for change in changes {
-            let network = match change {
-                Change::Estimate(estimate) => estimate.network,
-                Change::Withdrawn(network, _) => *network,
+            let (marks, network) = match change {
+                Change::Estimate(network) => (&mut moved, *network),
+                Change::Withdrawn(network) => (&mut ended, *network),
                 Change::Service(_) => {
                     others.push(change.clone());
                     continue;
@@ -120,23 +113,25 @@ impl Published {
             marks.extend(talks.hosts_of(network).iter().map(|host| (*host, network)));
         }
         drop(talks);
-        self.mark(marks);
+        self.mark(moved, Haste::Paced);
+        self.mark(ended, Haste::Now);
         others
     }
 
     /// Has holders look at networks with their next turns.
-    fn mark(&self, marks: Vec<(u64, Network)>) {
+    fn mark(&self, marks: Vec<(u64, Network)>, haste: Haste) {
         if marks.is_empty() {
             return;
         }
         let limit = self.shared.config.marks();
         let subscribers = self.shared.subscribers.lock();
-        let overflowed = marks.into_iter().map(|(holder, network)| subscribers.mark(holder, network, limit)).sum();
+        let overflowed =
+            marks.into_iter().map(|(holder, network)| subscribers.mark(holder, network, haste, limit)).sum();
         drop(subscribers);
         self.measures().marks_overflowed.inc_by(overflowed);
     }
 
-    /// Has holders look at networks now: others wait for it.
+    /// Has holders look at networks at once, before their next turns: others wait for it.
     pub(super) fn mark_now(&self, marks: impl IntoIterator<Item = (u64, Network)>) {
         let limit = self.shared.config.marks();
         let subscribers = self.shared.subscribers.lock();
@@ -162,7 +157,7 @@ impl Published {
         }
         let lapsed = self.shared.talks.lock().lapse(self.now(), LAPSES);
         self.measures().talks_lapsed.inc_by(lapsed.all as u64);
-        self.mark(lapsed.held);
+        self.mark(lapsed.held, Haste::Paced);
     }
 
     /// Forgets with whom hosts talked that are gone for longer than their advice lives.
@@ -174,20 +169,19 @@ impl Published {
         }
     }
 
-    /// What a host is to be told of a network that was marked for it; `None` where that is nothing.
-    pub(super) fn news(&self, holder: u64, network: Network) -> Option<News> {
+    /// What a host is to be told of a network: the estimate in force, or why there is none for it.
+    pub(super) fn news(&self, holder: u64, network: Network) -> Result<Arc<Estimate>, WithdrawalReason> {
         let estimate = self.estimate(network);
-        let Some(talker) = self.shared.talker(holder) else { return estimate.map(News::Estimate) };
-        let mut talks = self.shared.talks.lock();
-        if !talks.talks(talker, network) {
-            return Some(News::Withdrawn(WithdrawalReason::Quiet));
+        if let Some(talker) = self.shared.talker(holder) {
+            let mut talks = self.shared.talks.lock();
+            if !talks.talks(talker, network) {
+                return Err(WithdrawalReason::Quiet);
+            }
+            if estimate.is_some() {
+                talks.tell(talker, network);
+            }
         }
-        let Some(estimate) = estimate else {
-            drop(talks);
-            return Some(News::Withdrawn(self.why_not(network)));
-        };
-        talks.tell(talker, network);
-        Some(News::Estimate(estimate))
+        estimate.ok_or_else(|| self.why_not(network))
     }
 
     fn why_not(&self, network: Network) -> WithdrawalReason {

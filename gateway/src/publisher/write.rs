@@ -189,14 +189,14 @@ impl Shared {
     fn tell(&self, network: Network, put: Put, reason: WithdrawalReason) -> Option<Network> {
         match put {
             Put::Silent => return None,
-            Put::Tell(estimate) => {
+            Put::Tell => {
                 self.measures.estimates.inc();
-                self.gather.estimate(estimate);
+                self.gather.estimate(network);
             }
             Put::Withdraw => {
                 self.measures.withdrawals.inc();
                 self.insight.withdrawn(self.clock.now(), network, reason);
-                self.gather.withdrawn(network, reason);
+                self.gather.withdrawn(network);
             }
         }
         self.insight.changed();

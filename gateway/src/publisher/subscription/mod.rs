@@ -2,18 +2,21 @@
 //! at any place, inside a snapshot too). A gap in the sequence is what was dropped before a resync.
 //!
 //! Nothing is buffered per subscriber but its waiting starts, the networks at which it has to look, and the place it has
-//! reached in the shared ring of changes. Falling out of that ring is a resync: the marker, then a new snapshot read from the
-//! published state.
+//! reached in the shared ring of changes. That ring is emptied into the networks at which to look, ten times a second and in
+//! the middle of a snapshot too; they and the snapshot's take turns as the pace of all subscribers allows, and estimates that
+//! ended do not wait for it. Falling out of the ring is a resync: the marker, then a new snapshot read from the published state.
 
 mod changes;
 mod snapshot;
 
-use std::net::IpAddr;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 
-use spand_core::service;
+use spand_core::service::ServiceSize;
 use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
 use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Update, UpdateEvent};
 use tokio::sync::broadcast::Receiver;
 use tokio::task::coop::consume_budget;
@@ -21,11 +24,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 
 use self::snapshot::Phase;
 use super::Published;
-use super::change::{Broadcast, Change, trigger};
+use super::change::{Broadcast, trigger};
 use super::insight::Kind;
 use super::leases::TooManyHosts;
 use super::mailbox::{Mailbox, SubscribeError, Subscriber};
-use super::talking::News;
 
 /// A running subscription; ends when dropped.
 #[derive(Debug)]
@@ -34,16 +36,18 @@ pub struct Subscription {
     id: u64,
     mailbox: Arc<Mailbox>,
     changes: Receiver<Broadcast>,
-    /// Changes received and not handed out yet, with the place of the next.
-    batch: (Arc<[Change]>, usize),
     /// Number of the next change this subscription expects, of all ever told.
     next_number: u64,
     phase: Phase,
+    /// Networks in hand, from when on they may be told by the pace, and whether that is now.
+    page: std::vec::IntoIter<Network>,
+    due: Pin<Box<Sleep>>,
+    is_due: bool,
     /// Sizes of the host's services that are to be told, and when all of them are told again.
-    sizes: std::vec::IntoIter<service::ServiceSize>,
+    sizes: BTreeMap<SocketAddr, ServiceSize>,
     sizes_again: Instant,
-    /// When to take more than starts.
-    turn: Pin<Box<Sleep>>,
+    /// When to look at what changed.
+    turns: Interval,
     renewal: Interval,
     sequence: u64,
 }
@@ -80,12 +84,14 @@ impl Subscription {
             id,
             mailbox,
             changes,
-            batch: (Arc::from([]), 0),
             next_number,
             phase: Phase::Begin,
-            sizes: Vec::new().into_iter(),
+            page: Vec::new().into_iter(),
+            due: Box::pin(sleep_until(Instant::now())),
+            is_due: false,
+            sizes: BTreeMap::new(),
             sizes_again: Instant::now(),
-            turn: Box::pin(sleep_until(Instant::now())),
+            turns: changes::turns(id),
             renewal,
             sequence: 0,
         })
@@ -100,11 +106,13 @@ impl Subscription {
             if let Some(start) = self.next_start() {
                 return Some(self.number(UpdateEvent::ImminentStart(start)));
             }
-            // What was dropped is said first; a snapshot follows that anyway.
-            if self.mailbox.take_anew() && !matches!(self.phase, Phase::Resync(..)) {
+            // A snapshot under way is told to its end: with more changes than hosts can be told it would begin for ever.
+            if matches!(self.phase, Phase::Live) && self.mailbox.is_anew() {
                 self.phase = Phase::Begin;
             }
-            if let Some(event) = self.next_marked().or_else(|| self.next_in_hand()) {
+            // What was dropped is said before anything else is.
+            let event = self.next_marker().or_else(|| self.next_urgent()).or_else(|| self.next_in_turn());
+            if let Some(event) = event {
                 return Some(self.number(event));
             }
             tokio::select! {
@@ -117,7 +125,8 @@ impl Subscription {
                     let lifetime = self.published.config().lifetime;
                     return Some(self.number(UpdateEvent::Renewal { lifetime }));
                 }
-                () = self.turn.as_mut() => self.take_turn()?,
+                _ = self.turns.tick() => self.take_changes()?,
+                () = self.due.as_mut(), if !self.is_due => self.is_due = true,
             }
         }
     }
@@ -136,35 +145,20 @@ impl Subscription {
         })
     }
 
-    /// What there is to say of a network that was marked: the lease changed, which does not wait for a turn since others wait
-    /// for the news, or, where hosts are told only of networks that they talk with, anything did.
-    fn next_marked(&mut self) -> Option<UpdateEvent> {
-        loop {
-            let network = self.mailbox.take_mark()?;
-            match self.published.news(self.mailbox.holder, network) {
-                Some(News::Estimate(estimate)) => {
-                    self.phase.count();
-                    return Some(UpdateEvent::Estimate(self.update(&estimate)));
-                }
-                Some(News::Withdrawn(reason)) => return Some(UpdateEvent::Withdrawal { network, reason }),
-                None => {}
+    /// What does not wait for the pace: an estimate ended, or the lease changed, for whose news others wait.
+    fn next_urgent(&mut self) -> Option<UpdateEvent> {
+        let network = self.mailbox.take_now()?;
+        Some(self.news(network))
+    }
+
+    /// What there is to say of a network now.
+    fn news(&mut self, network: Network) -> UpdateEvent {
+        match self.published.news(self.mailbox.holder, network) {
+            Ok(estimate) => {
+                self.phase.count();
+                UpdateEvent::Estimate(self.update(&estimate))
             }
-        }
-    }
-
-    /// The next of what was taken at the last turn.
-    fn next_in_hand(&mut self) -> Option<UpdateEvent> {
-        match self.phase {
-            Phase::Live => self.next_change(),
-            _ => self.next_of_snapshot(),
-        }
-    }
-
-    /// Takes the next page or the next changes; `None` when the gateway stops.
-    fn take_turn(&mut self) -> Option<()> {
-        match self.phase {
-            Phase::Snapshot { .. } => self.take_page(),
-            _ => self.take_changes(),
+            Err(reason) => UpdateEvent::Withdrawal { network, reason },
         }
     }
 

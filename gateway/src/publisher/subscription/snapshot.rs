@@ -1,13 +1,10 @@
-//! Snapshots: the published state page by page, at the beginning of a stream and after updates were lost.
+//! Pages: the published state, at the beginning of a stream and after updates were lost, and what changed meanwhile and since.
 
 use spand_proto::contract::ContractVersion;
 use spand_proto::network::Network;
 use spand_proto::push::{ResyncReason, UpdateEvent};
 
-use tokio::time::Instant;
-
 use super::Subscription;
-use crate::publisher::talking::News;
 
 /// How far a stream is.
 #[derive(Debug)]
@@ -15,86 +12,102 @@ pub(super) enum Phase {
     /// Say that changes were lost, then begin anew.
     Resync(ResyncReason, u64),
     Begin,
-    /// Pages of the published state, one at each turn.
+    /// The published state up to `after` was taken in hand.
     Snapshot {
         after: Option<Network>,
-        page: std::vec::IntoIter<Network>,
         sent: u32,
     },
     /// The last page was sent.
     End {
         sent: u32,
     },
-    /// Changes, as far as there are some at each turn.
+    /// Only what changed.
     Live,
 }
 
 impl Phase {
-    /// An estimate was told out of turn: it counts to the snapshot that it came in.
+    /// An estimate was told: it counts to the snapshot that it came in.
     pub(super) fn count(&mut self) {
         if let Self::Snapshot { sent, .. } | Self::End { sent } = self {
             *sent += 1;
         }
     }
+
+    /// Whether a network's page was read already, so that a change of it comes with no later one.
+    pub(super) fn has_reached(&self, network: Network) -> bool {
+        match self {
+            Self::Resync(..) | Self::Begin => false,
+            Self::Snapshot { after, .. } => after.is_some_and(|after| network <= after),
+            Self::End { .. } | Self::Live => true,
+        }
+    }
 }
 
-/// Networks of one page of a snapshot.
-const SNAPSHOT_PAGE: u32 = 256;
+/// Networks of one page: 5 ms of the pace.
+const PAGE: usize = 256;
 
 impl Subscription {
-    /// The next message of a snapshot, or of what is around it.
-    pub(super) fn next_of_snapshot(&mut self) -> Option<UpdateEvent> {
-        match &mut self.phase {
+    /// The next message of those that wait for the pace, and the sizes of the host's few services.
+    pub(super) fn next_in_turn(&mut self) -> Option<UpdateEvent> {
+        if matches!(self.phase, Phase::Live)
+            && let Some(size) = self.next_size()
+        {
+            return Some(UpdateEvent::ServiceSize(size));
+        }
+        if self.page.len() == 0 {
+            self.take_page();
+            return self.next_marker();
+        }
+        // Read now and not with the page: a slow reader gets what holds when it reads.
+        if self.is_due { self.page.next().map(|network| self.news(network)) } else { None }
+    }
+
+    /// The next message of those around the pages of a snapshot.
+    pub(super) fn next_marker(&mut self) -> Option<UpdateEvent> {
+        match self.phase {
             Phase::Resync(reason, dropped_updates) => {
-                let event = UpdateEvent::Resync { reason: *reason, dropped_updates: *dropped_updates };
                 self.phase = Phase::Begin;
-                Some(event)
+                Some(UpdateEvent::Resync { reason, dropped_updates })
             }
             Phase::Begin => {
-                self.phase = Phase::Snapshot { after: None, page: Vec::new().into_iter(), sent: 0 };
+                self.mailbox.begin_anew();
+                self.page = Vec::new().into_iter();
+                self.phase = Phase::Snapshot { after: None, sent: 0 };
                 let networks = u32::try_from(self.published.told_count(self.mailbox.holder)).unwrap_or(u32::MAX);
-                self.turn.as_mut().reset(self.published.shared.pace.reserve(networks.min(SNAPSHOT_PAGE)));
                 Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks })
             }
-            Phase::Snapshot { page, sent, .. } => {
-                // Read anew and not kept from the page: a slow reader gets what holds when it reads.
-                let estimate = page.find_map(|network| match self.published.news(self.mailbox.holder, network)? {
-                    News::Estimate(estimate) => Some(estimate),
-                    News::Withdrawn(_) => None,
-                })?;
-                *sent += 1;
-                Some(UpdateEvent::Estimate(self.update(&estimate)))
-            }
+            Phase::Snapshot { .. } | Phase::Live => None,
             Phase::End { sent } => {
-                let networks = *sent;
                 self.phase = Phase::Live;
-                self.published.shared.leases.lock().told_anew(self.mailbox.holder, self.published.now());
+                // Where it is told everything once more, leases may have changed in the middle of this snapshot.
+                if !self.mailbox.is_anew() {
+                    self.published.shared.leases.lock().told_anew(self.mailbox.holder, self.published.now());
+                }
                 self.tell_sizes();
-                self.begin_turns();
-                Some(UpdateEvent::SnapshotEnd { networks })
+                Some(UpdateEvent::SnapshotEnd { networks: sent })
             }
-            Phase::Live => None,
         }
     }
 
-    /// Takes the next page; `None` when the gateway stops.
-    pub(super) fn take_page(&mut self) -> Option<()> {
-        let Phase::Snapshot { after, page, sent } = &mut self.phase else { return Some(()) };
-        let shared = &self.published.shared;
-        if shared.gather.is_closed() {
-            return None;
+    /// Takes the next page in hand, of a snapshot and of what changed in the part of it that was told, each at least half where
+    /// there is enough, and has it wait for the pace.
+    fn take_page(&mut self) {
+        let is_snapshot = matches!(self.phase, Phase::Snapshot { .. });
+        let mut page = self.mailbox.take_paced(if is_snapshot { PAGE / 2 } else { PAGE });
+        if let Phase::Snapshot { after, sent } = &mut self.phase {
+            let networks = self.published.told_page(self.mailbox.holder, *after, PAGE - page.len());
+            match networks.last() {
+                Some(last) => *after = Some(*last),
+                None => self.phase = Phase::End { sent: *sent },
+            }
+            page.extend(networks);
         }
-        let networks = self.published.told_page(self.mailbox.holder, *after, SNAPSHOT_PAGE as usize);
-        let Some(last) = networks.last() else {
-            self.phase = Phase::End { sent: *sent };
-            return Some(());
-        };
-        *after = Some(*last);
-        let is_last = networks.len() < SNAPSHOT_PAGE as usize;
-        *page = networks.into_iter();
-        let next = if is_last { Instant::now() } else { shared.pace.reserve(SNAPSHOT_PAGE) };
-        self.turn.as_mut().reset(next);
-        Some(())
+        let messages = u32::try_from(page.len()).unwrap_or(u32::MAX);
+        if messages > 0 {
+            self.due.as_mut().reset(self.published.shared.pace.reserve(messages));
+            self.is_due = false;
+        }
+        self.page = page.into_iter();
     }
 
     /// Lets go of everything not handed out and begins anew at the present state.
@@ -105,7 +118,6 @@ impl Subscription {
         self.sequence += dropped;
         self.changes = changes;
         self.next_number = next_number;
-        self.batch = (std::sync::Arc::from([]), 0);
         self.phase = Phase::Resync(reason, dropped);
         Some(())
     }

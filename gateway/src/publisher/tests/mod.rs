@@ -95,6 +95,7 @@ struct Twin {
     sequence: u64,
     dropped: u64,
     resyncs: u32,
+    ends: u64,
     starts: u32,
     sizes: Vec<(SocketAddr, u64)>,
     leases: BTreeMap<Network, u32>,
@@ -123,6 +124,7 @@ impl Twin {
             }
             UpdateEvent::SnapshotEnd { networks } => {
                 assert_eq!(networks as usize, self.came.len());
+                self.ends += 1;
                 self.held.retain(|network, _| self.came.contains(network) || self.started.contains(network));
             }
             UpdateEvent::Estimate(EstimateUpdate { estimate, lease, .. }) => {

@@ -147,6 +147,7 @@ async fn a_list_is_bounded_and_what_goes_is_withdrawn() {
     told(&published, known(3));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
+    twin.read(&mut subscription).await;
     for (s, n) in [(0, 1), (1, 2)] {
         pass(&clock, s);
         assert!(published.push_start(start(HOST, n)));
