@@ -236,6 +236,9 @@ INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 	// A tail loss probe before any loss is known is no sign of one.
 	if (BITS(&tp->inet_conn, icsk_ca_state) < CA_RECOVERY)
 		return;
+	// Sequences come round, and no first flight is as long as this.
+	if (tp->bytes_acked >> 30)
+		return;
 	// args[0]: sequence of the first octet that is sent again.
 	if (connection->first_loss || (int)(skops->args[0] - connection->first_end) >= 0)
 		return;
