@@ -14,35 +14,36 @@ INLINE struct connection *known(struct sock *sk)
 	return bpf_sk_storage_get(&connections, sk, 0, 0);
 }
 
-// The size that the application stated for the transfer that begins; spent by it.
-INLINE u64 spend_size(struct sock *sk)
+// The size that the application stated for the transfer that begins, or for the last one where that did not begin in earnest.
+INLINE u64 next_size(struct sock *sk, struct connection *connection)
 {
 	struct stated *stated = bpf_sk_storage_get(&sizes, sk, 0, 0);
-	if (!stated)
+	if (stated && stated->bytes) {
+		connection->stated_bytes = stated->bytes;
+		stated->bytes = 0;
+	}
+	return connection->stated_bytes;
+}
+
+// At this rate, but for an application's own limit. Whether it has begun to pace a connection that was not paced.
+INLINE int pace(struct sock *sk, u64 rate)
+{
+	u64 most = sk->sk_max_pacing_rate;
+	sk->sk_pacing_rate = rate < most ? rate : most;
+	if (sk->sk_pacing_status != SK_PACING_NONE)
 		return 0;
-	u64 bytes = stated->bytes;
-	stated->bytes = 0;
-	return bytes;
+	sk->sk_pacing_status = SK_PACING_NEEDED;
+	return 1;
 }
 
 // Whether it has begun to pace a connection that was not paced.
 INLINE int set(struct tcp_sock *tp, const struct start *start)
 {
-	struct sock *sk = (struct sock *)tp;
 	tp->snd_cwnd = start->cwnd;
 	// Where none is to be set, a connection keeps what its own losses taught it before an idle time.
 	if (start->ssthresh != NO_THRESHOLD)
 		tp->snd_ssthresh = start->ssthresh;
-	if (start->rate) {
-		// An application's own limit holds for us as well.
-		u64 most = sk->sk_max_pacing_rate;
-		sk->sk_pacing_rate = start->rate < most ? start->rate : most;
-		if (sk->sk_pacing_status == SK_PACING_NONE) {
-			sk->sk_pacing_status = SK_PACING_NEEDED;
-			return 1;
-		}
-	}
-	return 0;
+	return start->rate ? pace((struct sock *)tp, start->rate) : 0;
 }
 
 // Only the flight of a start is paced where the connection was not: CUBIC's HyStart waits twice as long for a train of
@@ -52,6 +53,21 @@ INLINE void end_pacing(struct sock *sk, struct connection *connection)
 	connection->paced = 0;
 	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == NO_RATE)
 		sk->sk_pacing_status = SK_PACING_NONE;
+}
+
+// More of a start's window, where it was not filled before.
+INLINE void go_on(struct tcp_sock *tp, struct connection *connection)
+{
+	// Where segments wait for their pace, what leaves now is part of the same flight.
+	if (connection->phase != PHASE_FLIGHT || !connection->drained)
+		return;
+	u32 window = resume(tp, connection);
+	if (window && window < tp->snd_cwnd)
+		tp->snd_cwnd = window;
+	if (connection->phase == PHASE_FLIGHT && connection->rate)
+		connection->paced |= pace((struct sock *)tp, connection->rate);
+	else if (connection->paced)
+		end_pacing((struct sock *)tp, connection);
 }
 
 // A segment is about to leave, and nothing is in flight: a transfer begins, or the kernel takes all that is in flight for lost.
@@ -64,23 +80,29 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 	int first = connection->phase == PHASE_WAITING;
 	if (!first) {
 		if (connection->phase == PHASE_FLIGHT)
-			watch_flight(tp, connection);
+			watch_flight(tp, connection, 1);
 		if (tp->packets_out)
 			return 0;
 		// `lsndtime` still is the last transfer's.
 		u32 idle = (u32)bpf_jiffies64() - tp->lsndtime;
-		if (idle <= tp->inet_conn.icsk_rto)
+		if (idle <= tp->inet_conn.icsk_rto) {
+			go_on(tp, connection);
 			return 0;
+		}
 		// Where windows do not last over idle times, the kernel has just cut this one (tcp_cwnd_restart).
 		if ((u32)bpf_jiffies64() - tp->snd_cwnd_stamp > 1) {
 			count(COUNT_KEPT_WINDOW);
+			go_on(tp, connection);
 			return 0;
 		}
+		give_back(connection);
 	}
 	connection->phase = PHASE_OPEN;
 	struct start start;
-	if (!plan(tp, connection, spend_size(sk), first, &start))
+	if (!plan(tp, connection, next_size(sk, connection), first, &start)) {
+		connection->stated_bytes = 0;
 		return 0;
+	}
 	connection->paced |= set(tp, &start);
 	count(first ? COUNT_STARTED : COUNT_RESTARTED);
 	return 0;
@@ -97,7 +119,7 @@ INLINE void on_acknowledged(struct sock *sk)
 	struct connection *connection = known(sk);
 	if (!connection || connection->phase != PHASE_FLIGHT)
 		return;
-	watch_flight((struct tcp_sock *)sk, connection);
+	watch_flight((struct tcp_sock *)sk, connection, 1);
 	if (connection->phase == PHASE_OPEN && connection->paced)
 		end_pacing(sk, connection);
 }
@@ -183,7 +205,7 @@ void start_init(u64 *arguments)
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	connection->phase = PHASE_OPEN;
 	struct start start;
-	if (!plan(tp, connection, spend_size(sk), 1, &start))
+	if (!plan(tp, connection, next_size(sk, connection), 1, &start))
 		return;
 	connection->paced |= set(tp, &start);
 	count(COUNT_STARTED);

@@ -167,7 +167,8 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		// The kernel never paces a connection's first ten segments; after idle nothing is exempt.
 		.unpaced = first ? settings->policy.burst : 0,
 	};
-	u64 rtt_us = transfer.rtt_us ? transfer.rtt_us : network.rtt_us;
+	// As the rate is computed (decide).
+	u64 rtt_us = transfer.rtt_us > network.rtt_us ? transfer.rtt_us : network.rtt_us;
 	u32 halvings = 0;
 	transfer.budget_left = budget_left(budget, network.lease, now, rtt_us * 2000, &halvings);
 	if (halvings > 1) {
@@ -194,14 +195,19 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	if (stated_bytes)
 		count(COUNT_STATED_SIZE);
 	connection->slot = network.slot;
-	connection->extra = start->cwnd > transfer.initial_window ? start->cwnd - transfer.initial_window : 0;
-	if (connection->extra && transfer.budget_left != NO_LIMIT)
+	connection->extra = 0;
+	if (transfer.budget_left != NO_LIMIT && start->cwnd > transfer.initial_window)
+		connection->extra = start->cwnd - transfer.initial_window;
+	if (connection->extra)
 		take(budget, connection->extra);
 	connection->flight_ns = now;
 	connection->flight_rtt_ns = rtt_us * 1000;
 	connection->flight_start = tp->snd_nxt;
 	connection->flight_bytes = start->cwnd * transfer.mss;
-	connection->rate = start->rate;
+	connection->arrived_bytes = 0;
+	connection->cut = 0;
+	connection->drained = 0;
+	connection->rate = start->rate ? start->rate + (u64)transfer.unpaced * transfer.mss * 1000000 / (rtt_us | !rtt_us) : 0;
 	if (first) {
 		connection->first_granted = start->cwnd;
 		connection->first_end = connection->flight_start + connection->flight_bytes;
@@ -210,16 +216,91 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	return 1;
 }
 
-// Looks whether the first flight is over. Its part of the budget is given back after two round trips in any case; whether it
-// arrived whole is only known at its last acknowledgement.
-INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connection)
+// What a flight must be larger than to say anything of a start: any host sends its default window.
+INLINE u32 default_bytes(const struct tcp_sock *tp, const struct connection *connection)
 {
-	int over = tp->snd_una - connection->flight_start >= connection->flight_bytes || tp->snd_una == tp->write_seq;
-	if (over || bpf_ktime_get_ns() - connection->flight_ns >= 2 * connection->flight_rtt_ns)
+	return connection->initial_window * tp->mss_cache;
+}
+
+// Looks what of the first flight arrived. It is over where as much as was granted did, and not where nothing more was written
+// yet: a TLS server's first words are few, and its window leaves a round trip later. `resumes`: whether we are asked where
+// nothing is in flight (resume); where not, two round trips end it. Its part of the budget is given back after those in any case.
+INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connection, int resumes)
+{
+	u32 arrived = tp->snd_una - connection->flight_start;
+	int all = tp->snd_una == tp->write_seq;
+	// The clock costs as much as all the rest.
+	int late = (connection->extra || !resumes) &&
+		   bpf_ktime_get_ns() - connection->flight_ns >= 2 * connection->flight_rtt_ns;
+	if (arrived > connection->arrived_bytes)
+		connection->arrived_bytes = arrived;
+	int filled = connection->arrived_bytes >= connection->flight_bytes;
+	if (BITS(&tp->inet_conn, icsk_ca_state) >= CA_RECOVERY)
+		connection->cut = 1;
+	if (filled || late || (all && resumes))
 		give_back(connection);
-	if (!over)
-		return;
-	if (!connection->first_loss)
-		forgive(connection);
+	if (all)
+		connection->drained = 1;
+	if (filled || all) {
+		int told = arrived > default_bytes(tp, connection);
+		if (told && !connection->first_loss)
+			forgive(connection);
+		if (told || arrived >= connection->stated_bytes)
+			connection->stated_bytes = 0;
+	}
+	if (filled || (all && (resumes ? connection->cut : late)))
+		connection->phase = PHASE_OPEN;
+}
+
+// All that was written has arrived, and a start's window was not filled: what leaves now is its flight as well, against the budget and
+// paced. What has been in flight already needs neither. The window that is left of the start; 0: the flight is over.
+INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
+{
+	u32 mss = tp->mss_cache, window = tp->snd_cwnd;
+	u32 proven = mss ? connection->arrived_bytes / mss : 0, granted = mss ? connection->flight_bytes / mss : 0;
+	if (proven < connection->initial_window)
+		proven = connection->initial_window;
+	// It may have grown by what arrived, or have been cut by the kernel for lack of use.
+	if (window < granted)
+		granted = window;
+	give_back(connection);
 	connection->phase = PHASE_OPEN;
+	if (connection->cut || granted <= proven)
+		return 0;
+	struct network *network = network_of(tp);
+	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
+	u64 now = bpf_ktime_get_ns();
+	u32 halvings = 0, left = 0, why_less = COUNT_EXPIRED;
+	// What it was granted on may have ended since.
+	if (network && budget && !network->refusal && network->expires_ns > now && network->slot == connection->slot) {
+		left = budget_left(budget, network->lease, now, 2 * connection->flight_rtt_ns, &halvings);
+		why_less = COUNT_CLIPPED_BUDGET;
+	}
+	if (halvings > 1) {
+		left = 0;
+		why_less = COUNT_RETREATED;
+	}
+	u32 extra = smaller(granted - proven, left);
+	if (extra < granted - proven) {
+		count(why_less);
+		if (window == granted)
+			window = proven + extra;
+	}
+	if (!extra)
+		return window;
+	if (left != NO_LIMIT) {
+		connection->extra = extra;
+		take(budget, extra);
+	}
+	// Where more than the default arrived, the first flight has said what it had to say.
+	int first = connection->first_end == connection->flight_start + connection->flight_bytes &&
+		    connection->arrived_bytes <= default_bytes(tp, connection);
+	connection->drained = 0;
+	connection->flight_ns = now;
+	connection->flight_start = tp->snd_nxt;
+	connection->flight_bytes = (proven + extra) * mss;
+	if (first)
+		connection->first_end = connection->flight_start + connection->flight_bytes;
+	connection->phase = PHASE_FLIGHT;
+	return window;
 }

@@ -33,6 +33,9 @@ int on_setsockopt(struct bpf_sockopt *option)
 		return 0;
 	}
 	stated->bytes = *value;
+	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
+	if (connection && !*value)
+		connection->stated_bytes = 0;
 	option->optlen = -1; // done: the kernel itself does not know the level
 	return 1;
 }

@@ -84,7 +84,7 @@ INLINE void lift_rate(struct bpf_sock_ops *skops, const struct tcp_sock *tp, str
 		bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &none, sizeof(none));
 		connection->rate = 0;
 	}
-	watch_flight(tp, connection);
+	watch_flight(tp, connection, 0);
 	if (connection->phase == PHASE_OPEN)
 		bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_RTT_CB_FLAG);
 }
@@ -241,6 +241,9 @@ INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 		return;
 	// args[0]: sequence of the first octet that is sent again.
 	if (connection->first_loss || (int)(skops->args[0] - connection->first_end) >= 0)
+		return;
+	// The few first words of a server say nothing of its window, lost or not.
+	if (connection->first_granted && tp->write_seq - connection->flight_start <= default_bytes(tp, connection))
 		return;
 	connection->first_loss = 1;
 	if (!connection->first_granted)

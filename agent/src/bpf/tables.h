@@ -83,7 +83,7 @@ enum arm { ARM_NONE = 0, ARM_ADVISED = 1, ARM_CONTROL = 2 };
 enum phase {
 	PHASE_PLAIN = 0,   // nothing of ours will happen to it
 	PHASE_WAITING = 1, // the first data has not left
-	PHASE_FLIGHT = 2,  // the first flight is not acknowledged as a whole
+	PHASE_FLIGHT = 2,  // no flight as large as what was granted was acknowledged
 	PHASE_OPEN = 3,
 };
 
@@ -91,9 +91,11 @@ enum phase {
 struct connection {
 	u64 flight_ns;	   // when the flight began
 	u64 flight_rtt_ns; // the round trip it was planned with
-	u64 rate;	   // of the newest start; 0: not paced
-	u32 flight_start;  // sequence
-	u32 flight_bytes;
+	u64 rate;	   // of the newest start, where no segment is exempt; 0: not paced
+	u64 stated_bytes;  // the size that its start was planned for, until it is spent
+	u32 flight_start;  // sequence; anew where nothing was in flight
+	u32 flight_bytes;  // granted
+	u32 arrived_bytes; // most of a flight that was acknowledged since
 	u32 extra;   // segments above the default, still held from the budget
 	u32 slot;
 	u32 initial_window;
@@ -106,7 +108,9 @@ struct connection {
 	u8 compared;	// whether it is told at its end
 	u8 told;
 	u8 paced; // by a start, and not before it
-	u8 unused[5];
+	u8 cut;	  // the kernel took a loss for congestion: the window is no longer a start's
+	u8 drained; // all that was written of the flight has arrived
+	u8 unused[3];
 };
 
 // A size that an application stated, for the next transfer.

@@ -126,6 +126,17 @@ fn two_losses_more_than_a_minute_apart_halve_twice() {
 }
 
 #[test]
+fn a_start_of_which_no_more_than_the_default_window_arrived_ends_no_row_of_losses() {
+    for (segments, verdict) in [(3, Verdict::Halved), (10, Verdict::Halved), (11, Verdict::Random)] {
+        let mut rig = Rig::losing();
+        rig.port += 1;
+        let first_words = FirstFlight { acknowledged: Bytes(segments * 1_000), ..rig.of_port(false, 0) };
+        assert_eq!(rig.retreat.report(&first_words, at(0)), Verdict::Clean);
+        assert_eq!(rig.flight(true, 0, 100), verdict, "{segments} segments arrived");
+    }
+}
+
+#[test]
 fn the_share_grows_back_by_a_segment_a_round_trip_with_transfers_that_filled_their_window() {
     let mut rig = Rig::losing();
     rig.flight(true, 0, 100);
