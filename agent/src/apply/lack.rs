@@ -30,6 +30,10 @@ pub enum Lack {
     Restart,
     /// The kernel sends the first ten segments of a connection at once.
     FirstTen,
+    /// What is paced leaves at the kernel's own rate.
+    Rate,
+    /// What leaves after a connection's first words is not seen to begin.
+    LaterFlights,
 }
 
 impl Lack {
@@ -49,10 +53,11 @@ impl Lack {
     pub const BPF_STAY: [Self; 1] = [Self::FirstTen];
 
     /// What it lacks where it is handed over to the host's own.
-    pub const BPF_HAND_OVER: [Self; 2] = [Self::FirstTen, Self::Restart];
+    pub const BPF_HAND_OVER: [Self; 4] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart];
 
     /// What socket options lack.
-    pub const BPF_SOCKOPS: [Self; 3] = [Self::FirstTen, Self::Restart, Self::Threshold];
+    pub const BPF_SOCKOPS: [Self; 5] =
+        [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Threshold];
 
     /// Its stable name.
     pub fn name(self) -> &'static str {
@@ -85,6 +90,14 @@ impl Lack {
             }
             Self::FirstTen => {
                 "Linux never paces a connection's first ten segments: they leave as one burst, as in plain TCP"
+            }
+            Self::Rate => {
+                "what is paced leaves at the kernel's own rate, up to twice the window in a round trip (BBR: about three times), \
+                 and the connection stays paced"
+            }
+            Self::LaterFlights => {
+                "a connection counts in the budget for two round trips from its handshake: what leaves later, as a TLS server's \
+                 answer, does not"
             }
         }
     }

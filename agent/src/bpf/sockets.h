@@ -63,27 +63,22 @@ INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, st
 	}
 	if (connection->phase != PHASE_FLIGHT)
 		return;
-	// An application's own limit is not ours to change, and paces as well.
-	if (tp->inet_conn.icsk_inet.sk.sk_max_pacing_rate != NO_RATE)
-		connection->rate = 0;
-	if (connection->rate) {
-		u32 rate = connection->rate < NO_LIMIT ? connection->rate : NO_LIMIT - 1;
-		if (bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)))
+	// A limit would stay where nobody lives to lift it. One that is lifted at once leaves the socket paced, at the rate that the
+	// kernel computes from window and round trip. An application's own limit is not ours to change, and paces as well.
+	if (connection->rate && tp->inet_conn.icsk_inet.sk.sk_max_pacing_rate == NO_RATE) {
+		u32 rate = connection->rate < NO_LIMIT ? connection->rate : NO_LIMIT - 1, none = NO_LIMIT;
+		if (bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)) ||
+		    bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &none, sizeof(none)))
 			count(COUNT_NOT_SET);
 	}
 	bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG);
 }
 
-// The first data was acknowledged: the rate was for the first flight only.
-INLINE void lift_rate(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)
+// Where no congestion control of ours sees the acknowledgements.
+INLINE void acknowledged(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)
 {
 	if (connection->phase != PHASE_FLIGHT)
 		return;
-	if (connection->rate) {
-		u32 none = NO_LIMIT;
-		bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &none, sizeof(none));
-		connection->rate = 0;
-	}
 	watch_flight(tp, connection, 0);
 	if (connection->phase == PHASE_OPEN)
 		bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_RTT_CB_FLAG);
@@ -264,7 +259,7 @@ INLINE void of_known(struct bpf_sock_ops *skops)
 	if (!connection || !tp)
 		return;
 	switch (skops->op) {
-	case BPF_SOCK_OPS_RTT_CB: lift_rate(skops, tp, connection); break;
+	case BPF_SOCK_OPS_RTT_CB: acknowledged(skops, tp, connection); break;
 	case BPF_SOCK_OPS_RETRANS_CB: retransmitted(skops, tp, connection); break;
 	case BPF_SOCK_OPS_STATE_CB: state_changed(skops, tp, connection); break;
 	}

@@ -24,6 +24,21 @@ fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
 }
 
 #[test]
+fn a_killed_agent_leaves_no_limit_on_a_connection_that_has_sent_nothing() {
+    in_namespace("bpf_killed_early", || async {
+        for (number, variant) in [(55, "stay"), (56, "hand_over"), (57, "sockops")] {
+            let mut host = Host::new(number, "paper", "cubic", &format!("variant = \"{variant}\"")).await;
+            let (server, _client) = host.accepted();
+            if variant != "stay" {
+                assert_eq!(host.counts("started"), 1);
+            }
+            host.agent.kill();
+            assert_eq!(rate_limit(&server), u32::MAX, "{variant}");
+        }
+    });
+}
+
+#[test]
 fn an_upgrade_while_connections_run_takes_over_the_new_ones() {
     in_namespace("bpf_upgrade", || async {
         let mut host = Host::new(41, "paper", "cubic", "").await;

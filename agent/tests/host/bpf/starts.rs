@@ -133,7 +133,7 @@ fn socket_options_set_the_window_and_no_threshold() {
         transfer(&mut server, &mut client, 40 * SEGMENT);
         let status = host.agent.json(&["status", "--json"]);
         let lacks: Vec<&str> = status["lacks"].as_array().unwrap().iter().filter_map(|l| l["name"].as_str()).collect();
-        assert_eq!(lacks, ["first_ten", "restart", "threshold"]);
+        assert_eq!(lacks, ["first_ten", "rate", "later_flights", "restart", "threshold"]);
     });
 }
 
@@ -148,6 +148,13 @@ fn an_applications_own_rate_limit_stays_as_it_is() {
             transfer(&mut server, &mut client, 40 * SEGMENT);
             assert_eq!(host.counts("started"), 1);
             assert_eq!(rate_limit(&server), 50_000_000, "{variant}");
+            drop(listener);
+            // One of the accepted connection's own, that comes after its start.
+            let (mut server, mut client) = host.accepted();
+            limit_rate(&server, 40_000_000);
+            transfer(&mut server, &mut client, 40 * SEGMENT);
+            assert_eq!(host.counts("started"), 2);
+            assert_eq!(rate_limit(&server), 40_000_000, "{variant}");
         }
     });
 }
