@@ -56,8 +56,7 @@ impl Lack {
     pub const BPF_HAND_OVER: [Self; 4] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart];
 
     /// What socket options lack.
-    pub const BPF_SOCKOPS: [Self; 5] =
-        [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Threshold];
+    pub const BPF_SOCKOPS: [Self; 5] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Threshold];
 
     /// Its stable name.
     pub fn name(self) -> &'static str {

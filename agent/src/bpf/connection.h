@@ -57,35 +57,42 @@ INLINE u64 service_size(const struct tcp_sock *tp)
 	return bytes ? *bytes : 0;
 }
 
-// Moves a budget's halves on. Halves are two round trips long: a first flight is over by then, whatever became of it.
-INLINE void turn(struct budget *budget, u64 now, u64 half_ns)
+// Halves of a budget that are over. They are two round trips long: a first flight is over by then, whatever became of it.
+INLINE u32 halves_over(const struct budget *budget, u64 now, u64 half_ns)
 {
-	if (now - budget->turned_ns < half_ns)
-		return;
-	budget->before = now - budget->turned_ns < 2 * half_ns ? budget->now : 0;
-	budget->now = 0;
-	budget->turned_ns = now;
+	u64 passed = now - budget->turned_ns;
+	return passed < half_ns ? 0 : passed < 2 * half_ns ? 1 : 2;
 }
 
-// What is left of a lease, and how far the network's advice is to be trusted after losses here.
+// What is left of a lease, and how far the network's advice is to be trusted after losses here. Changes nothing: who asks may yet
+// be refused.
 INLINE u32 budget_left(struct budget *budget, u32 lease, u64 now, u64 half_ns, u32 *halvings)
 {
 	u32 left = NO_LIMIT;
 	bpf_spin_lock(&budget->lock);
 	*halvings = now - budget->lost_ns < PENALTY_NS ? budget->losses / LOSSES_TO_HALVE : 0;
 	if (lease != NO_LIMIT) {
-		turn(budget, now, half_ns);
-		u64 used = (u64)budget->now + budget->before;
+		u32 over = halves_over(budget, now, half_ns);
+		u64 used = over == 0 ? (u64)budget->now + budget->before : over == 1 ? budget->now : 0;
 		left = used < lease ? lease - used : 0;
 	}
 	bpf_spin_unlock(&budget->lock);
 	return left;
 }
 
-INLINE void take(struct budget *budget, u32 segments)
+// Takes a connection's extra segments.
+INLINE void take(struct budget *budget, struct connection *connection, u64 now, u64 half_ns)
 {
 	bpf_spin_lock(&budget->lock);
-	budget->now += segments;
+	u32 over = halves_over(budget, now, half_ns);
+	if (over) {
+		budget->before = over == 1 ? budget->now : 0;
+		budget->now = 0;
+		budget->turns += over;
+		budget->turned_ns = now;
+	}
+	budget->now += connection->extra;
+	connection->turn = budget->turns;
 	bpf_spin_unlock(&budget->lock);
 }
 
@@ -111,9 +118,9 @@ INLINE void give_back(struct connection *connection)
 		return;
 	bpf_spin_lock(&budget->lock);
 	// From the half that it was taken in; where that has gone by, so has the grant.
-	if (connection->flight_ns >= budget->turned_ns)
+	if (connection->turn == budget->turns)
 		budget->now -= smaller(segments, budget->now);
-	else
+	else if (connection->turn + 1 == budget->turns)
 		budget->before -= smaller(segments, budget->before);
 	bpf_spin_unlock(&budget->lock);
 }
@@ -199,7 +206,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	if (transfer.budget_left != NO_LIMIT && start->cwnd > transfer.initial_window)
 		connection->extra = start->cwnd - transfer.initial_window;
 	if (connection->extra)
-		take(budget, connection->extra);
+		take(budget, connection, now, rtt_us * 2000);
 	connection->flight_ns = now;
 	connection->flight_rtt_ns = rtt_us * 1000;
 	connection->flight_start = tp->snd_nxt;
@@ -290,7 +297,7 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 		return window;
 	if (left != NO_LIMIT) {
 		connection->extra = extra;
-		take(budget, extra);
+		take(budget, connection, now, 2 * connection->flight_rtt_ns);
 	}
 	// Where more than the default arrived, the first flight has said what it had to say.
 	int first = connection->first_end == connection->flight_start + connection->flight_bytes &&

@@ -50,6 +50,8 @@ struct budget {
 	u32 losses;	 // advised first flights in a row that lost a segment
 	u64 turned_ns;
 	u64 lost_ns;	 // when the last of them did
+	u32 turns;	 // halves that have gone by
+	u32 unused;
 };
 
 // What becomes of connections, counted by reason.
@@ -97,6 +99,7 @@ struct connection {
 	u32 flight_bytes;  // granted
 	u32 arrived_bytes; // most of a flight that was acknowledged since
 	u32 extra;   // segments above the default, still held from the budget
+	u32 turn;    // the half of the budget that they were taken in
 	u32 slot;
 	u32 initial_window;
 	u32 first_granted; // segments of the first start; 0: started as plain TCP

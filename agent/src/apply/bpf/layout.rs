@@ -30,7 +30,7 @@ pub(super) const PREFIX_BYTES: usize = 20;
 /// `struct service`.
 pub(super) const SERVICE_BYTES: usize = 20;
 /// `struct budget`.
-pub(super) const BUDGET_BYTES: usize = 32;
+pub(super) const BUDGET_BYTES: usize = 40;
 /// `struct event`.
 pub(super) const EVENT_BYTES: usize = 88;
 

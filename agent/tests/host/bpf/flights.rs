@@ -8,11 +8,6 @@ fn first_words(server: &mut TcpStream, client: &mut TcpStream) {
     transfer(client, server, 100);
 }
 
-/// What the agent says of the peer's budget.
-fn under_way(host: &Host) -> String {
-    host.agent.json(&["explain", "--json", &host.client.to_string()]).to_string()
-}
-
 #[test]
 fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leaves() {
     in_namespace("bpf_first_words", || async {
@@ -146,12 +141,6 @@ fn a_loss_after_two_gibibytes_is_none_of_the_first_flight() {
         assert!(lost, "nothing was lost: {:?}", said_of(&server));
         assert_eq!(host.counts("first_flight_loss"), 0);
     });
-}
-
-/// Has the reading end lose all that comes in from here on.
-fn lose_all(reader: &TcpStream) {
-    let drop = socket2::SockFilter::new(u16::try_from(libc::BPF_RET | libc::BPF_K).unwrap(), 0, 0, 0);
-    socket2::SockRef::from(reader).attach_filter(&[drop]).unwrap();
 }
 
 /// Reads so many octets, without looking at them.

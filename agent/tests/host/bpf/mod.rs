@@ -166,6 +166,17 @@ fn lose_a_fifth(reader: &TcpStream) {
     socket2::SockRef::from(reader).attach_filter(&filter).unwrap();
 }
 
+/// Has the reading end lose all that comes in from here on.
+fn lose_all(reader: &TcpStream) {
+    let drop = socket2::SockFilter::new(u16::try_from(libc::BPF_RET | libc::BPF_K).unwrap(), 0, 0, 0);
+    socket2::SockRef::from(reader).attach_filter(&[drop]).unwrap();
+}
+
+/// What the agent says of the peer's budget.
+fn under_way(host: &Host) -> String {
+    host.agent.json(&["explain", "--json", &host.client.to_string()]).to_string()
+}
+
 /// What `ss` says of the server's end: the words of its line.
 fn said_of(socket: &TcpStream) -> Vec<String> {
     let (local, peer) = (socket.local_addr().unwrap(), socket.peer_addr().unwrap());

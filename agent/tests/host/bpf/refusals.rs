@@ -118,6 +118,31 @@ fn a_first_flight_that_arrives_whole_ends_a_row_of_losses() {
 }
 
 #[test]
+fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
+    in_namespace("bpf_budget_kept", || async {
+        let mut host = Host::new(28, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
+        let mut update = estimate(&host.network, 100, 60);
+        update.lease = Some(Segments(25));
+        update.estimate.rtt_mean = Some(Micros::from_secs(10));
+        host.stream.send(UpdateEvent::Estimate(update.clone())).await;
+        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        let listener = TcpListener::bind(host.server).unwrap();
+        let (mut server, client) = host.connection(&listener);
+        lose_all(&client);
+        socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
+        server.write_all(&vec![7; 35 * SEGMENT]).unwrap();
+        // Far more than twice this is any round trip.
+        update.estimate.rtt_mean = Some(Micros(1));
+        host.stream.send(UpdateEvent::Estimate(update)).await;
+        eventually(SOON, "the round trip is known", || host.counts("networks_changed") == 2).await;
+        let (mut refused, mut its_client) = host.connection(&listener);
+        transfer(&mut refused, &mut its_client, 5 * SEGMENT);
+        assert_eq!((host.counts("started"), host.counts("rtt_mismatch")), (1, 1));
+        assert!(under_way(&host).contains("25 of the lease of 25"), "{}", under_way(&host));
+    });
+}
+
+#[test]
 fn a_start_stays_inside_the_lease() {
     in_namespace("bpf_budget", || async {
         let mut host = Host::new(25, "careful", "cubic", ANY_RTT).await;
