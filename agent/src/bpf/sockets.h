@@ -161,6 +161,12 @@ INLINE void established(struct bpf_sock_ops *skops)
 		count(COUNT_CONTROL);
 		return;
 	}
+	// Told at its end, for the comparison, and not touched.
+	if (network->refusal) {
+		connection->refusal = network->refusal;
+		count(COUNT_REFUSED);
+		return;
+	}
 	choose(skops, sk, tp, connection, settings);
 }
 

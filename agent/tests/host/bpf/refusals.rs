@@ -71,6 +71,7 @@ fn what_observe_leaves_alone_is_compared_with_itself() {
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         assert_eq!(host.counts("refused"), 1);
+        assert_plain(&said_of(&server), "cubic");
         drop((server, client));
         let report = host.reported().await;
         assert_eq!((report.arm, report.advised), (Some(Arm::Advised), None));
