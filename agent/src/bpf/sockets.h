@@ -71,6 +71,9 @@ INLINE void start_by_options(struct bpf_sock_ops *skops, struct bpf_sock *sk, st
 		    bpf_setsockopt(skops, SOL_SOCKET, SO_MAX_PACING_RATE, &none, sizeof(none)))
 			count(COUNT_NOT_SET);
 	}
+	// The flags are the socket's, and other programs may have set them: only our own is taken back, and only this one, which costs
+	// something with every acknowledgement.
+	connection->asks_rtt = !(skops->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_RTT_CB_FLAG);
 	bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_RTT_CB_FLAG);
 }
 
@@ -80,7 +83,7 @@ INLINE void acknowledged(struct bpf_sock_ops *skops, const struct tcp_sock *tp, 
 	if (connection->phase != PHASE_FLIGHT)
 		return;
 	watch_flight(tp, connection, 0);
-	if (connection->phase == PHASE_OPEN)
+	if (connection->phase == PHASE_OPEN && connection->asks_rtt)
 		bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_RTT_CB_FLAG);
 }
 
@@ -226,10 +229,6 @@ INLINE void state_changed(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 		return;
 	connection->told = 1;
 	tell(tp, connection, EVENT_ENDED);
-	// Nothing more will be asked of it.
-	if (connection->phase != PHASE_FLIGHT)
-		bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags & ~(BPF_SOCK_OPS_STATE_CB_FLAG |
-										 BPF_SOCK_OPS_RETRANS_CB_FLAG));
 }
 
 INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)

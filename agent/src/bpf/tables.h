@@ -113,7 +113,8 @@ struct connection {
 	u8 paced; // by a start, and not before it
 	u8 cut;	  // the kernel took a loss for congestion: the window is no longer a start's
 	u8 drained; // all that was written of the flight has arrived
-	u8 unused[3];
+	u8 asks_rtt; // the flag for round trips is ours
+	u8 unused[2];
 };
 
 // A size that an application stated, for the next transfer.
