@@ -10,17 +10,25 @@
 #define OPTION_KIND 254
 #define OPTION_BYTES 12
 
+// The flag of a socket may be another program's, or of an agent that wrote options before this one.
+INLINE int writes_option(void)
+{
+	struct settings *settings = all_settings();
+	return settings && settings->write_option;
+}
+
 // For every segment and for the segment size as well, so that both agree.
 INLINE void reserve_option(struct bpf_sock_ops *skops)
 {
-	bpf_reserve_hdr_opt(skops, OPTION_BYTES, 0);
+	if (writes_option())
+		bpf_reserve_hdr_opt(skops, OPTION_BYTES, 0);
 }
 
 INLINE void write_option(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock *sk = skops->sk;
 	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : 0;
-	if (!tp)
+	if (!tp || !writes_option())
 		return;
 	struct {
 		u8 kind;

@@ -225,7 +225,7 @@ fn the_first_timeout_comes_from_the_estimate() {
 #[test]
 fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
     in_namespace("bpf_option", || async {
-        let host = Host::new(12, "paper", "cubic", "window_option = true").await;
+        let mut host = Host::new(12, "paper", "cubic", "window_option = true").await;
         let (mut server, mut client) = host.accepted();
         let seen = sniff(|| transfer(&mut server, &mut client, 5 * SEGMENT));
         let told: Vec<(u32, u32)> = seen.iter().filter_map(|frame| told_in(frame, host.server.port())).collect();
@@ -235,6 +235,16 @@ fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
         let segment = u32::try_from(SEGMENT).unwrap() - 12;
         assert!((40 * segment..60 * segment).contains(&largest), "{told:?}");
         assert!(told.iter().all(|(_, rtt_us)| *rtt_us < 100_000), "{told:?}");
+
+        // The next agent does not, and the connection has not forgotten the last one.
+        assert_eq!(host.agent.stop(), Some(0));
+        host.agent.configure(&host.gateway, "mode = \"paper\"\napply = \"bpf\"", "[bpf]\nname = \"t12\"");
+        host.agent.run();
+        host.stream = host.gateway.snapshot(&[estimate(&host.network, 40, 60)]).await;
+        eventually(SOON, "the next agent is in force", || in_force(&host.agent) == 1).await;
+        let seen = sniff(|| transfer(&mut server, &mut client, 5 * SEGMENT));
+        assert!(!seen.is_empty());
+        assert_eq!(seen.iter().filter_map(|frame| told_in(frame, host.server.port())).count(), 0);
     });
 }
 
