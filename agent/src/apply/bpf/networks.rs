@@ -159,7 +159,8 @@ impl Networks {
             Err(error) => {
                 warn!(%network, %error, "the kernel's table did not take a network");
                 changes.failed += 1;
-                if before.is_none() {
+                // A place that the network had before stays its own.
+                if before.is_none_or(|before| before.slot.is_none()) {
                     self.free.extend(slot);
                 }
             }

@@ -1,17 +1,21 @@
 //! The start function in the kernel against the contract's own.
 
-use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
+use std::collections::BTreeSet;
+
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::start::{
-    DEFAULT_INITIAL_WINDOW, Floor, Fraction, Limit, PacingRule, Refusal, RefusalReason, RttBounds, Start, StartPolicy,
-    StartRequest, TransferSize, start,
+    DEFAULT_INITIAL_WINDOW, Floor, Fraction, Limit, Mode, PacingRule, Refusal, RefusalReason, RttBounds, Start,
+    StartPolicy, StartRequest, TransferSize, start,
 };
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
 use super::layout::{self, Octets};
-use crate::apply::Basis;
+use super::networks::{Moment, Networks};
+use crate::apply::{Basis, Decided, Grounds, Left, Wish, Wishes};
+use crate::policy::Reason;
 
 /// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
 const TRIAL_BYTES: usize = 48 + 40 + 40 + 24;
@@ -19,6 +23,11 @@ const TRIAL_BYTES: usize = 48 + 40 + 40 + 24;
 /// The programs without those that need a congestion control; `None`, said and counted as a failure where root is
 /// required, without the right to load them.
 fn programs() -> Option<Object> {
+    programs_with_room(65_536)
+}
+
+/// The same, for so many networks.
+fn programs_with_room(networks: u32) -> Option<Object> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED: loading kernel programs needs root");
         assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "skipped, and SPAND_REQUIRE_ROOT is set");
@@ -27,6 +36,9 @@ fn programs() -> Option<Object> {
     let mut open = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap();
     for mut map in open.maps_mut().filter(|map| map.map_type() == MapType::StructOps) {
         map.set_autocreate(false).unwrap();
+    }
+    for mut map in open.maps_mut().filter(|map| map.name() == "networks" || map.name() == "budgets") {
+        map.set_max_entries(networks).unwrap();
     }
     for mut program in open.progs_mut() {
         program.set_autoload(program.section() == "syscall");
@@ -214,4 +226,39 @@ fn every_counter_of_the_programs_has_a_name() {
     let open = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap();
     let counters = open.maps().find(|map| map.name() == "counts").unwrap();
     assert_eq!(counters.max_entries() as usize, super::counts::NAMES.len());
+}
+
+#[test]
+fn a_network_that_the_kernel_does_not_take_keeps_no_place() {
+    let Some(programs) = programs_with_room(1) else { return };
+    let table = |name: &str| {
+        let map = programs.maps().find(|map| map.name() == name).unwrap();
+        MapHandle::try_from(&map).unwrap()
+    };
+    let networks = table("networks");
+    let mut written = Networks::new(table("networks"), table("budgets"));
+    let estimate = estimate(Window::from_segments(Segments(40), Bytes(1_448)), None, 0);
+    let network = estimate.network;
+    let wish = Wish {
+        window: Segments(40),
+        reason: Grounds { mode: Mode::Paper, share: Segments(40), clipped_by: None },
+        expires: Timestamp(2),
+        announced: None,
+        basis: basis(&estimate, &StartPolicy::PAPER),
+    };
+    let moment = Moment { agent: Timestamp(0), monotonic_ns: 0 };
+    let touched = BTreeSet::from([network]);
+    let left = Left::from([(network, (Reason::HeldOut, Timestamp(1)))]);
+    let changes = written.write(&Decided { wishes: &Wishes::new(), left: &left, touched: Some(&touched) }, moment);
+    assert_eq!(changes.added, 1);
+    // Another takes its room.
+    let (own, other) = (layout::prefix(network), layout::prefix("198.51.100.0/24".parse().unwrap()));
+    networks.delete(&own).unwrap();
+    networks.update(&other, &layout::left_alone(1, 0), MapFlags::ANY).unwrap();
+    let wishes = Wishes::from([(network, wish)]);
+    let decided = Decided { wishes: &wishes, left: &Left::new(), touched: Some(&touched) };
+    assert_eq!(written.write(&decided, moment).failed, 1);
+    networks.delete(&other).unwrap();
+    let changes = written.write(&decided, moment);
+    assert_eq!((changes.no_room, changes.changed), (0, 1), "the only place in the table of budgets is free again");
 }
