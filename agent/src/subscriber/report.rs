@@ -41,6 +41,22 @@ pub struct Reporter {
     /// A batch without an answer: it is sent again as it was, so that the gateway can tell that it is the same.
     unanswered: Option<(Report, PushCount)>,
     waiting: VecDeque<Ended>,
+    unheard: Unheard,
+}
+
+/// Whether the gateway takes none of what it is told.
+#[derive(Debug, Default)]
+struct Unheard(bool);
+
+impl Unheard {
+    /// After a receipt; whether it is time to say so, which is once. A report that was sent before may be known already.
+    fn is_news(&mut self, fresh: bool, reported: usize, accepted: u32) -> bool {
+        if reported == 0 || (accepted == 0 && !fresh) {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.0, accepted == 0);
+        self.0 && !before
+    }
 }
 
 impl Reporter {
@@ -56,6 +72,7 @@ impl Reporter {
             told,
             unanswered: None,
             waiting: VecDeque::new(),
+            unheard: Unheard::default(),
         }
     }
 
@@ -90,9 +107,20 @@ impl Reporter {
 
     /// Whether the gateway answered.
     async fn tell(&mut self, now: PushCount) -> bool {
-        let (report, total) = self.unanswered.take().unwrap_or_else(|| self.next_batch(now));
+        let again = self.unanswered.take();
+        let fresh = again.is_none();
+        let (report, total) = again.unwrap_or_else(|| self.next_batch(now));
         match self.send(&report).await {
-            Ok(()) => {
+            Ok(accepted) => {
+                if let Some(accepted) = accepted
+                    && self.unheard.is_news(fresh, report.connections.len(), accepted)
+                {
+                    warn!(
+                        connections = report.connections.len(),
+                        "the gateway takes none of the connections that this host reports: it knows none of their networks, or \
+                         takes their addresses for another host's; see `addresses` in the configuration"
+                    );
+                }
                 self.told = total;
                 true
             }
@@ -123,7 +151,8 @@ impl Reporter {
         (report, now)
     }
 
-    async fn send(&mut self, report: &Report) -> Result<(), String> {
+    /// How many connections the gateway took; `None` where it refused the report.
+    async fn send(&mut self, report: &Report) -> Result<Option<u32>, String> {
         let timeout = Duration::from_millis(self.dialer.gateway().timeout_ms.get());
         // Kept where it works: with TLS a connection costs both sides a handshake.
         let kept = self.client.take();
@@ -133,17 +162,18 @@ impl Reporter {
                 None => self.dialer.connect().await?,
             };
             match client.report(v1::ReportRequest::from(report)).await {
-                Ok(_) => Ok(client),
+                Ok(receipt) => Ok((client, Some(receipt.into_inner().accepted))),
                 // The same again would be refused again, and hold up all that follows.
                 Err(status) if is_final(status.code()) => {
                     warn!(batch = report.batch, "the gateway refused a report: {}", status.message());
-                    Ok(client)
+                    Ok((client, None))
                 }
                 Err(status) => Err(words(&status)),
             }
         });
-        self.client = Some(sent.await.map_err(|_| "no answer in time".to_owned())??);
-        Ok(())
+        let (client, accepted) = sent.await.map_err(|_| "no answer in time".to_owned())??;
+        self.client = Some(client);
+        Ok(accepted)
     }
 }
 
@@ -156,4 +186,25 @@ const fn is_final(code: Code) -> bool {
 fn aged(ended: Ended) -> ConnectionReport {
     let age = Instant::now().saturating_duration_since(ended.at).as_micros();
     ConnectionReport { ended_ago: Micros(u64::try_from(age).unwrap_or(u64::MAX)), ..ended.report }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Unheard;
+
+    #[test]
+    fn a_gateway_that_takes_nothing_is_named_once_until_it_takes_something() {
+        let mut unheard = Unheard::default();
+        let receipts = [
+            ((true, 0, 0), false, "counts alone"),
+            ((false, 3, 0), false, "known already"),
+            ((true, 3, 0), true, "none of three"),
+            ((true, 3, 0), false, "said"),
+            ((true, 3, 1), false, "one of three"),
+            ((true, 3, 0), true, "none again"),
+        ];
+        for ((fresh, reported, accepted), news, what) in receipts {
+            assert_eq!(unheard.is_news(fresh, reported, accepted), news, "{what}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::support::agent::{Agent, eventually};
 use crate::support::gateway::{Gateway, estimate};
+use crate::support::namespace::{in_namespace, ip};
 
 fn agent(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spand-agent")).args(arguments).output().unwrap()
@@ -153,4 +154,20 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
     assert_eq!(status["decisions"]["apply"], 1);
     let people = String::from_utf8(agent.output(&["status"]).stdout).unwrap();
     assert!(people.contains("mode careful, apply dry_run"), "{people}");
+}
+
+#[test]
+fn addresses_of_interfaces_that_reach_nobody_are_not_subscribed_for() {
+    in_namespace("addresses", || async {
+        for (name, address) in [("busy", "198.51.100.1"), ("idle", "203.0.113.1")] {
+            ip(&format!("link add {name} type veth peer name {name}-far"));
+            ip(&format!("link set {name} addrgenmode none up"));
+            ip(&format!("addr add {address}/24 dev {name}"));
+        }
+        // Whose other end is down has no carrier, as a bridge without ports.
+        ip("link set busy-far addrgenmode none up");
+        let mut gateway = Gateway::start().await;
+        let _agent = Agent::start(&gateway, "", "");
+        assert_eq!(gateway.subscribed().await.request.addresses, ["198.51.100.1"]);
+    });
 }

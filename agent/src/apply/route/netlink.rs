@@ -108,14 +108,19 @@ impl Netlink {
         Ok(links)
     }
 
-    /// The addresses by which others reach this host: all but loopback and link-local ones.
+    /// The addresses by which others reach this host: all but loopback and link-local ones, and those of interfaces that reach
+    /// nobody. An idle bridge has the same address on many hosts, and a gateway gives each to one of them.
     pub async fn addresses(&self) -> Result<Vec<IpAddr>, NetlinkError> {
+        let links = self.links().await?;
         let mut dump = self.handle.address().get().execute();
         let mut addresses = Vec::new();
         while let Some(message) =
             dump.try_next().await.map_err(|source| NetlinkError::Broken { what: "addresses", source })?
         {
             if message.header.scope != AddressScope::Universe && message.header.scope != AddressScope::Site {
+                continue;
+            }
+            if links.get(&message.header.index).is_some_and(|link| !link.up) {
                 continue;
             }
             // On a point-to-point link `Address` is the peer, `Local` is ours.
