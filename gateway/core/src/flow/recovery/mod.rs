@@ -158,6 +158,12 @@ impl Recovery {
         self.episode.is_some()
     }
 
+    /// Whether a loss is being repaired, or something counts as lost that was not repeated yet: a sender that paces is in recovery
+    /// before it repeats anything.
+    pub(crate) fn is_due(&self) -> bool {
+        self.episode.is_some() || self.suspected.is_some()
+    }
+
     /// Judges a repeat; a loss event is returned once per window of data.
     pub(crate) fn repeated(&mut self, repeat: &Repeat) -> Option<LossKind> {
         if repeat.end <= repeat.una {

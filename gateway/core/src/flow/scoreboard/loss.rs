@@ -90,6 +90,7 @@ impl Scoreboard {
 
     /// A timeout: everything not SACKed is lost and nothing of it was retransmitted yet (RFC 6675 section 5.1).
     pub(crate) fn deem_all_lost(&mut self) {
+        self.ever_lost += self.retransmitted;
         self.retransmitted = 0;
         self.duplicated = 0;
         for segment in &mut self.segments {
@@ -121,6 +122,7 @@ impl Scoreboard {
             }
         }
         self.lost += newly;
+        self.ever_lost += newly;
         self.lost_below = bound;
     }
 

@@ -33,6 +33,8 @@ pub(crate) struct Scoreboard {
     duplicated: u64,
     /// Bytes in segments marked lost and not SACKed.
     lost: u64,
+    /// Bytes ever marked lost, what was sent again and is lost again anew.
+    ever_lost: u64,
     /// Bytes in segments retransmitted and not SACKed since.
     retransmitted: u64,
     /// Position below which everything not SACKed is marked lost already.
@@ -110,6 +112,7 @@ impl Scoreboard {
             sacked: 0,
             duplicated: 0,
             lost: 0,
+            ever_lost: 0,
             retransmitted: 0,
             lost_below: 0,
             sacked_to: 0,
@@ -155,6 +158,11 @@ impl Scoreboard {
     /// Bytes deemed lost above the cumulative acknowledgement, and of what was sent again those not SACKed since.
     pub(crate) fn lost_and_repeated(&self) -> (u64, u64) {
         (self.lost, self.retransmitted)
+    }
+
+    /// Bytes deemed lost so far; those sent again and lost once more count anew (`tp->lost`).
+    pub(crate) fn ever_lost(&self) -> u64 {
+        self.ever_lost
     }
 
     /// Whether something deemed lost was not sent again yet.

@@ -121,10 +121,12 @@ impl Scoreboard {
             if segment.marks.has(Mark::Retransmitted) {
                 segment.marks.clear(Mark::Retransmitted);
                 self.retransmitted = self.retransmitted.saturating_sub(segment.len());
+                self.ever_lost += segment.len();
             }
             if !segment.marks.has(Mark::Lost) {
                 segment.marks.set(Mark::Lost);
                 self.lost += segment.len();
+                self.ever_lost += segment.len();
             }
         }
         self.settled_to = settled_to.unwrap_or(self.nxt);

@@ -48,7 +48,7 @@ impl Sender {
         self.last_active = Some(context.now);
         let mut sacked = None;
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, &mut sacked, context);
-        let (lost_before, _) = self.board.lost_and_repeated();
+        let lost_before = self.board.ever_lost();
         let mut lost_again = false;
         if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
             let path = PathTimes { min_rtt, srtt: self.rtt.smoothed(), recovering: self.recovery.is_active() };
@@ -57,7 +57,7 @@ impl Sender {
             self.board.deem_lost();
         }
         let (lost, repeated) = self.board.lost_and_repeated();
-        let lost_bytes = lost.saturating_sub(lost_before);
+        let lost_bytes = self.board.ever_lost() - lost_before;
 
         let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
         let rtts = senders_rtts(segment, &cumulative, sacked, by_echo);
@@ -207,8 +207,7 @@ impl Sender {
     fn turn(&mut self, progress: &Progress, pipe_before: u64, at: Timestamp, context: &mut Context<'_>) {
         let turn = self.recovery.acknowledged(progress);
         if turn.probe_loss {
-            let flight = self.board.flight();
-            self.lose(LossKind::TailLossProbe, pipe_before, flight, at, context);
+            self.lose(LossKind::TailLossProbe, pipe_before, at, context);
         }
         if turn.undone {
             self.board.forgive();
@@ -222,8 +221,7 @@ impl Sender {
             followed.shadow.on_recovery_end(at, pipe);
         }
         if let Some(kind) = turn.began {
-            let flight = self.board.flight();
-            self.lose(kind, pipe_before, flight, at, context);
+            self.lose(kind, pipe_before, at, context);
         }
     }
 
@@ -241,6 +239,7 @@ impl Sender {
             return;
         }
         let (pipe, flight) = self.pipe_and_flight();
+        let repairs = self.recovery.is_due();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         followed.shadow.on_ack(
             at,
@@ -253,6 +252,8 @@ impl Sender {
                 newest,
                 delivered_bytes: self.delivered,
                 lost_bytes,
+                ever_lost_bytes: self.board.ever_lost(),
+                repairs,
                 lost_again: progress.lost_again,
             },
         );

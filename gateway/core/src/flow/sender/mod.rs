@@ -211,7 +211,7 @@ impl Sender {
     }
 
     /// Takes a loss event, with the scoreboard as it was just before the first retransmission.
-    fn lose(&mut self, kind: LossKind, pipe_before: u64, flight_before: u64, at: Timestamp, context: &mut Context<'_>) {
+    fn lose(&mut self, kind: LossKind, pipe_before: u64, at: Timestamp, context: &mut Context<'_>) {
         context.counters.loss_events += 1;
         context.counters.timeouts += u64::from(kind == LossKind::Timeout);
         if let Some(report) = &mut self.report {
@@ -220,7 +220,7 @@ impl Sender {
         }
         let Some(followed) = self.followed.as_deref_mut() else { return };
         context.findings.loss(followed.network, context.now, followed.connection);
-        let said = followed.shadow.on_loss(at, kind, pipe_before, flight_before);
+        let said = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
         followed.compare_notes(context);
         self.give_sample(said, context);
     }

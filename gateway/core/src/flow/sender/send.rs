@@ -151,7 +151,7 @@ impl Sender {
         let keep_alive = segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged;
         let is_new = extent.start >= self.board.nxt();
         let since_ack = self.last_ack.map(|last| at.since(last));
-        let (flight_before, pipe_before) = (self.board.flight(), self.pipe_without_losses());
+        let pipe_before = self.pipe_without_losses();
         let judged = if is_new || zero_window_probe || keep_alive {
             None
         } else {
@@ -159,7 +159,7 @@ impl Sender {
         };
         self.mark_losses(judged, extent, is_new || zero_window_probe || keep_alive);
         if let Some(kind) = judged {
-            self.lose(kind, pipe_before, flight_before, at, context);
+            self.lose(kind, pipe_before, at, context);
         }
         let limit = context.segment_limit(self.acknowledged);
         let Placed { merged, .. } = self.board.send(extent.start, extent.end, stamp, limit);

@@ -145,6 +145,9 @@ impl Shadow {
             self.rto.add(rtt, self.nxt, self.nxt);
         }
         self.min_rtt = self.min_rtt.or(handshake_rtt.map(|rtt| (rtt, at)));
+        if let Some(bbr) = &mut self.bbr {
+            bbr.open(self.min_rtt);
+        }
     }
 
     /// The handshake showed how long an answer of the sender takes to the tap.
@@ -266,6 +269,6 @@ impl Shadow {
     fn share_segments(&self) -> f64 {
         let min_rtt = self.min_rtt.map(|(rtt, _)| Micros(rtt.0.saturating_add(self.clock.reaction().0)));
         let share = self.bbr.as_ref().zip(min_rtt).and_then(|(bbr, min_rtt)| bbr.delivered_in(min_rtt));
-        share.map_or_else(|| self.best_segments(), |bytes| bytes / f64::from(self.mss))
+        share.unwrap_or_else(|| self.best_segments())
     }
 }

@@ -63,8 +63,12 @@ pub struct Acked {
     pub newest: Option<Newest>,
     /// Bytes acknowledged or SACKed so far, each once.
     pub delivered_bytes: u64,
-    /// Bytes that it shows to be lost.
+    /// Bytes that it shows to be lost, for the first time or once more.
     pub lost_bytes: u64,
+    /// Bytes deemed lost so far, by whatever showed it.
+    pub ever_lost_bytes: u64,
+    /// Something that counts as lost is to be sent again, or was.
+    pub repairs: bool,
     /// It shows that something sent again is lost once more.
     pub lost_again: bool,
 }

@@ -81,6 +81,7 @@ impl Shadow {
                     new: sent.new_bytes > 0,
                     idle,
                     dry: sent.ran_dry(self.mss),
+                    pushed: !sent.more,
                 },
             );
         }
@@ -166,14 +167,17 @@ impl Shadow {
             bbr.on_ack(&Delivery {
                 at,
                 newest: acked.newest,
+                rtt: acked.rtt,
+                least_rtt: self.min_rtt.map(|(rtt, _)| rtt),
                 delivered_bytes: self.delivered_bytes,
                 newly_bytes,
                 pipe_bytes: acked.pipe,
                 reaction: self.clock.reaction(),
                 mss: self.mss,
-                recovering: self.state != State::Open && !self.by_mark,
+                recovering: acked.repairs || (self.state != State::Open && !self.by_mark),
                 timed_out: matches!(self.state, State::Loss { .. }),
                 lost_bytes: acked.lost_bytes,
+                ever_lost_bytes: acked.ever_lost_bytes,
             });
         }
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
@@ -198,6 +202,9 @@ impl Shadow {
         self.settle_end();
         self.reno.cwnd.undo();
         self.cubic.cwnd.undo();
+        if let Some(bbr) = &mut self.bbr {
+            bbr.undo();
+        }
         self.state = State::Open;
         self.pipe_at_loss = 0;
         self.rounds.forget(self.nxt);

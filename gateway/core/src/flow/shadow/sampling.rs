@@ -13,8 +13,8 @@ use crate::flow::sample::{Limiter, Phase, SampleReason};
 const CLOCKED_BEFORE_LOSS: f64 = 0.8;
 
 impl Shadow {
-    /// The sender learnt of congestion. `pipe_before` and `flight_before` are as just before the first retransmission
-    /// (or, without one, before the reduction).
+    /// The sender learnt of congestion. `pipe_before` is as just before the first retransmission (or, without one, before the
+    /// reduction), `ever_lost` all bytes deemed lost so far.
     ///
     /// In congestion avoidance this gives the window just before it, less one segment; the error says why there is no
     /// sample, for the caller to count.
@@ -23,7 +23,7 @@ impl Shadow {
         at: Timestamp,
         kind: LossKind,
         pipe_before: u64,
-        _flight_before: u64,
+        ever_lost: u64,
     ) -> Result<ShadowSample, Ignored> {
         if self.mss == 0 {
             return Err(Ignored::NoMss);
@@ -39,7 +39,7 @@ impl Shadow {
             _ => self.loss_sample(kind),
         };
         self.transfer.lost = true;
-        self.back_off(kind, pipe_before);
+        self.back_off(kind, pipe_before, ever_lost);
         sample
     }
 
@@ -123,7 +123,7 @@ impl Shadow {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
-    fn back_off(&mut self, kind: LossKind, pipe_before: u64) {
+    fn back_off(&mut self, kind: LossKind, pipe_before: u64, ever_lost: u64) {
         let before = self.best_segments();
         self.by_mark = kind == LossKind::Ecn;
         if kind == LossKind::Timeout {
@@ -136,7 +136,7 @@ impl Shadow {
             self.reno.time_out(anew);
             self.cubic.time_out(anew);
             if let Some(bbr) = &mut self.bbr {
-                bbr.time_out();
+                bbr.time_out(ever_lost);
             }
             self.state = State::Loss { until: self.nxt, advanced: false };
         } else if !matches!(self.state, State::Recovery(_)) {

@@ -5,20 +5,23 @@
 //! Only some packets of a flight are followed. An acknowledgement is that of the packet sent last among those it shows to
 //! have arrived, first transmission or not; the account taken down last before that packet stands for its own.
 
-use arrayvec::ArrayVec;
+use std::collections::VecDeque;
+
 use spand_proto::units::{Micros, Timestamp};
 
 use super::super::observation::Newest;
 use super::max_filter::MaxFilter;
+use super::rate;
 
 /// Round trips that a rate counts for.
 const RATE_ROUNDS: u32 = 10;
 /// Packets whose sending is remembered at a time; a flight is marked at a few less.
-const MARKS: usize = 24;
-const MARKS_PER_FLIGHT: u64 = 16;
+const MARKS: usize = 128;
+const MARKS_PER_FLIGHT: u64 = 112;
 
 /// A packet with payload as BBR sees it.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "four facts that do not hang together")]
 pub(in super::super) struct Departure {
     /// Its bytes, new or not.
     pub(in super::super) bytes: u64,
@@ -31,6 +34,8 @@ pub(in super::super) struct Departure {
     pub(in super::super) idle: bool,
     /// The application had no more after it.
     pub(in super::super) dry: bool,
+    /// A write of the application ended with it.
+    pub(in super::super) pushed: bool,
 }
 
 /// An acknowledgement as BBR sees it.
@@ -38,6 +43,9 @@ pub(in super::super) struct Departure {
 pub(in super::super) struct Delivery {
     pub(in super::super) at: Timestamp,
     pub(in super::super) newest: Option<Newest>,
+    /// The round trip that it measured, and the smallest of all.
+    pub(in super::super) rtt: Option<Micros>,
+    pub(in super::super) least_rtt: Option<Micros>,
     pub(in super::super) delivered_bytes: u64,
     pub(in super::super) newly_bytes: u64,
     pub(in super::super) pipe_bytes: u64,
@@ -48,8 +56,9 @@ pub(in super::super) struct Delivery {
     pub(in super::super) recovering: bool,
     /// Those of a timeout.
     pub(in super::super) timed_out: bool,
-    /// Newly deemed lost.
+    /// Newly deemed lost, and all that ever was.
     pub(in super::super) lost_bytes: u64,
+    pub(in super::super) ever_lost_bytes: u64,
 }
 
 /// The delivery account when a packet was sent. Only differences count, so the low halves do.
@@ -63,10 +72,12 @@ struct Mark {
     app_limited: bool,
 }
 
-/// What an acknowledgement ended.
+/// What an acknowledgement says of the rate.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Turn {
-    /// A packet-timed round trip.
+pub(super) struct Sample {
+    /// Packets per microsecond: see [`rate`].
+    pub(super) rate: u32,
+    /// It ended a packet-timed round trip.
     pub(super) new_round: bool,
     /// The packet it acknowledged was sent with less than the window allowed.
     pub(super) app_limited: bool,
@@ -75,37 +86,52 @@ pub(super) struct Turn {
 /// The account of deliveries.
 #[derive(Clone, Debug)]
 pub(super) struct DeliveryRate {
-    marks: ArrayVec<Mark, MARKS>,
+    /// In order of time, [`MARKS`] at most, for which there is room from the beginning.
+    marks: VecDeque<Mark>,
     /// Bytes sent since the last mark.
     unmarked_bytes: u64,
     delivered_bytes: u64,
-    delivered_us: u32,
+    delivered_at: Timestamp,
     first_sent_us: u32,
     /// Until more than this is delivered, what is sent is limited by the application; 0 where it is not.
     app_limited_until: u64,
     round: u32,
     round_end_delivered: u64,
-    bytes_per_second: MaxFilter,
+    largest: MaxFilter,
 }
 
 impl DeliveryRate {
     pub(super) fn new(at: Timestamp, delivered_bytes: u64) -> Self {
         Self {
-            marks: ArrayVec::new(),
+            marks: VecDeque::with_capacity(MARKS),
             unmarked_bytes: 0,
             delivered_bytes,
-            delivered_us: low_us(at),
+            delivered_at: at,
             first_sent_us: low_us(at),
             app_limited_until: 0,
             round: 0,
             round_end_delivered: delivered_bytes,
-            bytes_per_second: MaxFilter::default(),
+            largest: MaxFilter::default(),
         }
     }
 
-    /// Largest rate of the last round trips, in bytes per second.
-    pub(super) fn max(&self) -> Option<f64> {
-        self.bytes_per_second.max()
+    /// Largest rate of the last round trips; 0 before the first.
+    pub(super) fn max(&self) -> u32 {
+        self.largest.max()
+    }
+
+    /// When something was delivered last, or sending resumed.
+    pub(super) fn delivered_at(&self) -> Timestamp {
+        self.delivered_at
+    }
+
+    /// Whether what is sent now is limited by the application.
+    pub(super) fn is_app_limited(&self) -> bool {
+        self.app_limited_until > 0
+    }
+
+    pub(super) fn delivered_bytes(&self) -> u64 {
+        self.delivered_bytes
     }
 
     /// The round trip under way ends with what is delivered now.
@@ -119,22 +145,27 @@ impl DeliveryRate {
         self.app_limited_until = self.delivered_bytes.saturating_add(in_network).max(1);
     }
 
+    /// It had more to send after all.
+    pub(super) fn lift_limit(&mut self) {
+        self.app_limited_until = 0;
+    }
+
     /// A packet was sent.
     pub(super) fn on_sent(&mut self, at: Timestamp, sent: &Departure) {
         if sent.idle {
-            self.delivered_us = low_us(at);
+            self.delivered_at = at;
             self.first_sent_us = low_us(at);
         }
         let app_limited = self.app_limited_until > 0;
         let spacing = sent.flight_bytes / MARKS_PER_FLIGHT;
         let due =
-            self.marks.last().is_none_or(|last| self.unmarked_bytes >= spacing || last.app_limited != app_limited);
+            self.marks.back().is_none_or(|last| self.unmarked_bytes >= spacing || last.app_limited != app_limited);
         // With no room the newest packets go unmarked until acknowledgements make some.
-        if due && !self.marks.is_full() {
-            self.marks.push(Mark {
+        if due && self.marks.len() < MARKS {
+            self.marks.push_back(Mark {
                 sent_us: low_us(at),
                 delivered_bytes: low_half(self.delivered_bytes),
-                delivered_us: self.delivered_us,
+                delivered_us: low_us(self.delivered_at),
                 first_sent_us: self.first_sent_us,
                 app_limited,
             });
@@ -143,36 +174,42 @@ impl DeliveryRate {
         self.unmarked_bytes = self.unmarked_bytes.saturating_add(sent.bytes);
     }
 
-    /// An acknowledgement. A rate over less than `shortest` is a clump of acknowledgements, not the path's.
-    pub(super) fn on_ack(&mut self, delivery: &Delivery, shortest: Micros) -> Turn {
+    /// An acknowledgement. A rate over less than the smallest round trip is a clump of acknowledgements, not the path's: it is no
+    /// sample (`tcp_rate_gen`).
+    pub(super) fn on_ack(&mut self, delivery: &Delivery) -> Option<Sample> {
         self.delivered_bytes = delivery.delivered_bytes;
         if self.delivered_bytes > self.app_limited_until {
             self.app_limited_until = 0;
         }
         if delivery.newly_bytes > 0 {
-            self.delivered_us = low_us(delivery.at);
+            self.delivered_at = delivery.at;
         }
-        let Some(newest) = delivery.newest else { return Turn::default() };
+        let newest = delivery.newest?;
         let sent_us = low_us(newest.sent_at);
-        let before = self.marks.iter().take_while(|mark| since(mark.sent_us, sent_us) < 1 << 31).count();
-        let Some(last) = before.checked_sub(1) else { return Turn::default() };
+        let before = self.marks.partition_point(|mark| since(mark.sent_us, sent_us) < 1 << 31);
+        let last = before.checked_sub(1)?;
         self.marks.drain(..last);
-        let Some(mark) = self.marks.first().copied() else { return Turn::default() };
+        let mark = self.marks.front().copied()?;
         self.first_sent_us = sent_us;
-        let delivered = since(mark.delivered_bytes, low_half(self.delivered_bytes));
-        let new_round = self.delivered_bytes.saturating_sub(u64::from(delivered)) >= self.round_end_delivered;
+        let time_us = since(mark.delivered_us, low_us(delivery.at)).max(since(mark.first_sent_us, sent_us));
+        if time_us == 0 || delivery.least_rtt.is_some_and(|least| u64::from(time_us) < least.0) {
+            return None;
+        }
+        let delivered = u64::from(since(mark.delivered_bytes, low_half(self.delivered_bytes)));
+        let new_round = self.delivered_bytes.saturating_sub(delivered) >= self.round_end_delivered;
         if new_round {
             self.round = self.round.saturating_add(1);
             self.start_round();
         }
-        let time_us = since(mark.delivered_us, low_us(delivery.at)).max(since(mark.first_sent_us, sent_us));
-        if time_us > 0 && u64::from(time_us) >= shortest.0 {
-            let rate = f64::from(delivered) * 1e6 / f64::from(time_us);
-            if !mark.app_limited || self.max().is_none_or(|max| rate >= max) {
-                self.bytes_per_second.add(self.round, RATE_ROUNDS, rate);
-            }
+        let rate = rate::of(delivered, delivery.mss, u64::from(time_us));
+        Some(Sample { rate, new_round, app_limited: mark.app_limited })
+    }
+
+    /// A rate counts, but for one that the application held back: that is the path's only where it is the largest.
+    pub(super) fn add(&mut self, sample: Sample) {
+        if !sample.app_limited || sample.rate >= self.max() {
+            self.largest.add(self.round, RATE_ROUNDS, sample.rate);
         }
-        Turn { new_round, app_limited: mark.app_limited }
     }
 }
 
@@ -207,14 +244,17 @@ mod tests {
             new: true,
             idle,
             dry: false,
+            pushed: false,
         };
         rate.on_sent(ms(at), &sent);
     }
 
-    fn ack(rate: &mut DeliveryRate, at: u64, sent: u64, delivered_bytes: u64) -> Turn {
+    fn ack(rate: &mut DeliveryRate, at: u64, sent: u64, delivered_bytes: u64) -> Sample {
         let delivery = Delivery {
             at: ms(at),
             newest: Some(Newest { sent_at: ms(sent), again: false }),
+            rtt: None,
+            least_rtt: Some(Micros(10_000)),
             delivered_bytes,
             newly_bytes: 1_000,
             pipe_bytes: 0,
@@ -223,17 +263,16 @@ mod tests {
             recovering: false,
             timed_out: false,
             lost_bytes: 0,
+            ever_lost_bytes: 0,
         };
-        rate.on_ack(&delivery, Micros(10_000))
+        let sample = rate.on_ack(&delivery).unwrap();
+        rate.add(sample);
+        sample
     }
 
-    fn per_ms(rate: &DeliveryRate) -> u64 {
-        rate.max().map_or(0, |rate| whole(rate / 1e3))
-    }
-
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rate")]
-    fn whole(number: f64) -> u64 {
-        number as u64
+    /// Segments a second.
+    fn per_second(rate: &DeliveryRate) -> String {
+        format!("{:.0}", rate::segments_in(rate.max(), Micros(1_000_000)))
     }
 
     #[test]
@@ -245,7 +284,11 @@ mod tests {
         for n in 0..10 {
             ack(&mut rate, 100, n * 10, (n + 1) * 1_000);
         }
-        assert_eq!(per_ms(&rate), 100, "ten segments took 90 ms to send, and 100 ms until they were acknowledged");
+        assert_eq!(
+            per_second(&rate),
+            "100",
+            "ten segments took 90 ms to send, and 100 ms until they were acknowledged"
+        );
         // Of ten that take 90 ms half are acknowledged in one clump, and the rest with one more 40 ms later.
         send(&mut rate, 110, true);
         for n in 1..10 {
@@ -254,7 +297,7 @@ mod tests {
         ack(&mut rate, 210, 150, 15_000);
         send(&mut rate, 211, false);
         ack(&mut rate, 250, 211, 21_000);
-        assert_eq!(per_ms(&rate), 100, "six segments in 40 ms, but sent in 61");
+        assert_eq!(per_second(&rate), "100", "six segments in 40 ms, but sent in 61");
     }
 
     #[test]
@@ -279,6 +322,6 @@ mod tests {
         assert!(ack(&mut rate, 60, 50, 3_000).app_limited, "delivered up to there, and not beyond it");
         send(&mut rate, 70, true);
         assert!(!ack(&mut rate, 80, 70, 4_000).app_limited);
-        assert_eq!(per_ms(&rate), 100);
+        assert_eq!(per_second(&rate), "100");
     }
 }

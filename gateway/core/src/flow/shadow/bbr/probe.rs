@@ -10,10 +10,12 @@ use super::{Bbr, Mode};
 /// Age of the smallest round-trip time at which it is measured anew.
 const MIN_RTT_AGE: Micros = Micros(10_000_000);
 /// Window then, and for how long at least.
-pub(super) const WINDOW: f64 = 4.0;
+pub(super) const WINDOW: u32 = 4;
 const TIME: Micros = Micros(200_000);
+/// What had left already when it began is seen within this time.
+const STOPS_WITHIN: Micros = Micros(2_000);
 /// Segments beyond that window that are still no sign of another mode.
-const SLACK: f64 = 4.0;
+const SLACK: u32 = 4;
 
 impl Bbr {
     /// Whether it empties the pipe at this time: its window is then full and says nothing about its rivals.
@@ -21,43 +23,60 @@ impl Bbr {
         matches!(self.mode, Mode::ProbeRtt { .. })
     }
 
+    /// `bbr_update_min_rtt`.
     pub(super) fn update_min_rtt(&mut self, delivery: &Delivery, new_round: bool) {
         let before = self.min_rtt;
         let expired = before.filter(|(_, since)| delivery.at.since(*since) > MIN_RTT_AGE);
-        let rtt = delivery.newest.filter(|newest| !newest.again).map(|newest| delivery.at.since(newest.sent_at));
-        if let Some(rtt) = rtt
+        if let Some(rtt) = delivery.rtt
             && before.is_none_or(|(min, _)| rtt < min || expired.is_some())
         {
             self.min_rtt = Some((rtt, delivery.at));
         }
-        let empty = delivery.pipe_bytes as f64 <= WINDOW * f64::from(delivery.mss);
-        match (self.mode, expired) {
-            (Mode::ProbeRtt { since, until: None, before }, _) if empty => {
-                self.mode = Mode::ProbeRtt { since, until: Some(delivery.at.after(TIME)), before };
+        // What is sent after an idle time measured it without a probe.
+        if let Some(before) = expired.filter(|_| !self.idle_restart && !self.probing()) {
+            self.save();
+            self.mode = Mode::ProbeRtt { since: delivery.at, until: None, round_done: false, before };
+        }
+        if let Mode::ProbeRtt { since, until, round_done, before } = self.mode {
+            self.rate.limit_by_application(delivery.pipe_bytes);
+            let empty = delivery.pipe_bytes <= u64::from(WINDOW) * u64::from(delivery.mss);
+            let round_done = round_done || new_round;
+            match until {
+                None if empty => {
+                    let until = Some(delivery.at.after(TIME));
+                    self.mode = Mode::ProbeRtt { since, until, round_done: false, before };
+                    self.rate.start_round();
+                }
+                Some(until) if round_done && delivery.at > until => self.end_probe(delivery.at),
+                None => {}
+                Some(_) => self.mode = Mode::ProbeRtt { since, until, round_done, before },
             }
-            (Mode::ProbeRtt { until: Some(until), .. }, _) if delivery.at > until && new_round => {
-                self.end_probe(delivery.at);
-            }
-            (Mode::Startup | Mode::Drain | Mode::ProbeBandwidth, Some(before)) => {
-                self.save(delivery.recovering);
-                self.mode = Mode::ProbeRtt { since: delivery.at, until: None, before };
-            }
-            _ => {}
+        }
+    }
+
+    /// Sending resumes after an idle time in which the pipe was empty for long enough.
+    pub(super) fn resume_probe(&mut self, at: Timestamp) {
+        if let Mode::ProbeRtt { until: Some(until), .. } = self.mode
+            && at > until
+        {
+            self.end_probe(at);
         }
     }
 
     /// A segment with `pipe_segments` in the network while it is thought to keep the pipe empty.
-    pub(super) fn contest_probe(&mut self, at: Timestamp, pipe_segments: f64) {
-        let Mode::ProbeRtt { since, until, before: (min, known) } = self.mode else { return };
+    pub(super) fn contest_probe(&mut self, at: Timestamp, pipe_segments: u32) {
+        let Mode::ProbeRtt { since, until, before: (min, known), .. } = self.mode else { return };
         if pipe_segments <= WINDOW + SLACK {
             return;
         }
         if until.is_some() {
             self.end_probe(at);
-        } else if at.since(since).0 > min.0 / 4 {
+        } else if at.since(since).0 > self.reaction.0.saturating_add(STOPS_WITHIN.0) {
             // More than the paced segments that may still follow: it knows a younger one. Try again in a round trip.
             self.end_probe(at);
             self.min_rtt = Some((min, known.after(min)));
+            // There was no probe that could have held it back.
+            self.rate.lift_limit();
         }
     }
 

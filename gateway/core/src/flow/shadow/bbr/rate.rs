@@ -1,0 +1,38 @@
+//! Rates in the kernel's unit, so that what is rounded is rounded alike: packets per microsecond, times 2^24 (`BW_SCALE`).
+
+use spand_proto::units::Micros;
+
+const SCALE: u32 = 24;
+/// Gains are in 256ths (`BBR_SCALE`).
+pub(super) const UNIT: u64 = 256;
+/// Of the rate, what is paced at, in percent.
+const PACED_PERCENT: u64 = 99;
+
+/// `bytes` of segments of `mss` in `us` microseconds.
+pub(super) fn of(bytes: u64, mss: u32, us: u64) -> u32 {
+    let packets = (bytes.min(u64::from(u32::MAX)) << SCALE) / u64::from(mss.max(1));
+    u32::try_from(packets / us.max(1)).unwrap_or(u32::MAX)
+}
+
+/// Whole packets at `rate` in `time`.
+pub(super) fn packets_in(rate: u32, time: Micros) -> u32 {
+    let scaled = u64::from(rate).saturating_mul(time.0);
+    u32::try_from(scaled >> SCALE).unwrap_or(u32::MAX)
+}
+
+/// Packets at `rate` in `time` times `gain`, rounded up (`bbr_bdp`).
+pub(super) fn product(rate: u32, time: Micros, gain: u64) -> u32 {
+    let scaled = u64::from(rate).saturating_mul(time.0).saturating_mul(gain) / UNIT;
+    u32::try_from(scaled.div_ceil(1 << SCALE)).unwrap_or(u32::MAX)
+}
+
+/// Bytes a second that a sender paces at (`bbr_rate_bytes_per_sec`).
+pub(super) fn paced(rate: u32, mss: u32, gain: u64) -> u64 {
+    let scaled = u64::from(rate).saturating_mul(u64::from(mss)).saturating_mul(gain) / UNIT;
+    scaled.saturating_mul(10_000 * PACED_PERCENT) >> SCALE
+}
+
+/// Segments at `rate` in `time`, with fraction.
+pub(super) fn segments_in(rate: u32, time: Micros) -> f64 {
+    f64::from(rate) * time.0 as f64 / f64::from(1_u32 << SCALE)
+}

@@ -1,0 +1,86 @@
+//! What the kernel's BBR does, step by step.
+
+use super::*;
+
+fn ack(bbr: &mut Bbr, pipe: u64, lost: u64, recovering: bool) -> String {
+    bbr.on_ack(&delivery(1_000, pipe, lost, recovering));
+    bbr.segments.to_string()
+}
+
+fn delivery(us: u64, pipe: u64, lost: u64, recovering: bool) -> Delivery {
+    Delivery {
+        at: Timestamp::from_micros(us),
+        newest: None,
+        rtt: None,
+        least_rtt: None,
+        delivered_bytes: 20_000,
+        newly_bytes: 1_000,
+        pipe_bytes: pipe * 1_000,
+        reaction: Micros(0),
+        mss: 1_000,
+        recovering,
+        timed_out: false,
+        lost_bytes: lost * 1_000,
+        ever_lost_bytes: lost * 1_000,
+    }
+}
+
+#[test]
+fn a_recovery_conserves_and_one_right_after_it_does_not_begin_anew() {
+    let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+    assert_eq!(ack(&mut bbr, 40, 0, false), "41");
+    bbr.lose();
+    let during = [(20, 5), (15, 2), (9, 0)].map(|(pipe, lost)| ack(&mut bbr, pipe, lost, true));
+    assert_eq!(during, ["21", "19", "19"], "what is in the network and was just delivered; less what is lost");
+    bbr.lose();
+    assert_eq!(ack(&mut bbr, 9, 0, true), "19", "more losses above the recovery point are the same recovery");
+    assert_eq!(ack(&mut bbr, 10, 0, false), "42", "afterwards it is what it was");
+}
+
+#[test]
+fn a_recovery_that_follows_a_timeout_conserves_anew() {
+    let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+    bbr.time_out(0);
+    assert_eq!(ack(&mut bbr, 6, 0, true), "7", "in the network and just delivered");
+    assert_eq!(ack(&mut bbr, 5, 0, true), "7", "once");
+}
+
+#[test]
+fn a_pipe_that_one_phase_of_its_gains_explains_was_no_mistake() {
+    let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, None);
+    assert_eq!((bbr.raise(42).to_string(), bbr.segments().to_string()), ("0".to_owned(), "42".to_owned()));
+    assert!(bbr.raise(45) > 0.0);
+}
+
+#[test]
+fn what_was_sent_before_a_loss_was_known_raises_no_window_in_recovery() {
+    let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+    assert_eq!(ack(&mut bbr, 20, 5, true), "21");
+    bbr.raise(40);
+    assert_eq!(
+        bbr.segments().to_string(),
+        "21",
+        "the repeat, which tells of the loss, leaves after its acknowledgement"
+    );
+}
+
+#[test]
+fn the_handshake_gives_the_smallest_round_trip_and_the_first_pace() {
+    let mut bbr = Bbr::new(Timestamp(0), 0, 10.0, None);
+    bbr.open(Some((Micros(100_000), Timestamp(0))));
+    bbr.open(Some((Micros(50_000), Timestamp(0))));
+    assert_eq!(bbr.min_rtt.map(|(rtt, _)| rtt), Some(Micros(100_000)), "what is known stays");
+    assert_eq!(rate::paced(bbr.paced, 1_000, EVEN_GAIN) / 1_000, 285, "ten segments in 100 ms, times gain and margin");
+}
+
+#[test]
+fn what_is_sent_after_an_idle_time_measures_the_round_trip_without_a_probe() {
+    let probes = |idle_restart: bool| {
+        let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+        bbr.idle_restart = idle_restart;
+        bbr.on_ack(&delivery(10_100_000, 40, 0, false));
+        bbr.probing()
+    };
+    assert!(probes(false));
+    assert!(!probes(true));
+}
