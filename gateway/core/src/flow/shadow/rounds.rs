@@ -10,6 +10,8 @@ pub(super) struct Signs {
     pub(super) receiver_full: bool,
     /// A segment below the full size, or nothing outstanding when there was something new to send: the application had no more.
     pub(super) ran_dry: bool,
+    /// The application's write ended with one of the next: it may have had no more for a while.
+    pub(super) pushed: bool,
     /// Full-sized segments of new data.
     pub(super) full_sized: u16,
     /// Those among them that an acknowledgement let go.
@@ -24,6 +26,7 @@ impl Signs {
             filled: self.filled || other.filled,
             receiver_full: self.receiver_full || other.receiver_full,
             ran_dry: self.ran_dry || other.ran_dry,
+            pushed: self.pushed || other.pushed,
             full_sized: self.full_sized.saturating_add(other.full_sized),
             clocked: self.clocked.saturating_add(other.clocked),
             pipe_max_segments: self.pipe_max_segments.max(other.pipe_max_segments),

@@ -13,8 +13,17 @@ use super::{Shadow, State};
 const RECEIVER_ROOM: u64 = 2;
 /// Full-sized segments in a round trip from which on its clocking says something.
 const CLOCKING_LEAST: u16 = 8;
-/// Contradiction of a round trip clocked, or not clocked, by acknowledgements.
+/// Contradiction of a round trip clocked, or not clocked, by acknowledgements; and of one in which the application ran out of data
+/// after so many.
 const CLOCKING_WEIGHT: f64 = 0.25;
+const CLOCKING_THEN_DRY_WEIGHT: f64 = 0.125;
+/// The same of one with fewer full-sized segments, all or none of them clocked.
+const FEW_CLOCKED_WEIGHT: f64 = 0.05;
+const FEW_UNCLOCKED_WEIGHT: f64 = 0.1;
+/// BBR's smallest window (`bbr_cwnd_min_target`): there acknowledgements let its segments go, too.
+const BBR_LEAST: u32 = 4;
+/// Acknowledgements are for up to two segments: of a larger window so many fewer answer them than are in the network.
+const LET_GO_TOGETHER: u32 = 2;
 /// Full-sized segments in a round trip from which on the largest pipe of it says something.
 const FILLING_LEAST: u16 = 3;
 /// Part by which, and segments by how many, a full window may look smaller than it is: what it grew by since, and what waits
@@ -36,6 +45,9 @@ const FILLED_NEARLY: f64 = 1.0;
 const FILLED_PART: f64 = 0.05;
 const BACK_OFF_WEIGHT: f64 = 0.2;
 const STAYED_WEIGHT: f64 = 0.15;
+/// A pipe outside of what the replica of BBR allows speaks against BBR up to this, however far outside: after a loss it is the replica
+/// that is wrong, often.
+const BBR_WRONG_MOST: f64 = 0.15;
 /// Contradiction of a round trip whose pipe is off by as much as it is large.
 const FILLING_WEIGHT: f64 = 0.5;
 /// A round trip with evenly spaced segments speaks for BBR, up to this.
@@ -84,6 +96,7 @@ impl Shadow {
         let signs = &mut self.rounds.current;
         signs.receiver_full |= receiver_full;
         signs.ran_dry |= !sent.full_sized || (idle && !clocked && self.last_sent.is_none());
+        signs.pushed |= judged && !sent.more;
         signs.full_sized = signs.full_sized.saturating_add(u16::from(judged));
         signs.clocked = signs.clocked.saturating_add(u16::from(judged && clocked));
         signs.pipe_max_segments = signs.pipe_max_segments.max(pipe);
@@ -120,7 +133,7 @@ impl Shadow {
         let (reno, cubic) = (self.reno.raise(pipe), self.cubic.raise(pipe));
         let bbr = self.bbr.as_mut().map_or(0.0, |bbr| bbr.raise(pipe));
         self.compare(reno, cubic);
-        self.lean_to_bbr(-(bbr - reno.min(cubic)).max(0.0));
+        self.lean_to_bbr(-(bbr - reno.min(cubic)).clamp(0.0, BBR_WRONG_MOST));
     }
 
     /// Rule 2: a pipe that stays below a window although every acknowledgement is answered at once lowers it.
@@ -136,13 +149,20 @@ impl Shadow {
     /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace. An application that writes at a steady rate
     /// does neither.
     pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
-        let telling = self.clock.take_telling();
-        let judged = telling && ended.full_sized >= CLOCKING_LEAST && !ended.ran_dry && !ended.receiver_full;
+        let judged = self.clock.take_telling() && ended.full_sized > 0 && !ended.receiver_full;
         if self.state != State::Open || !judged || self.bbr.as_ref().is_some_and(|bbr| bbr.probing()) {
             return;
         }
+        if ended.full_sized < CLOCKING_LEAST {
+            self.weigh_few(at, ended);
+            return;
+        }
         let share = f64::from(ended.clocked) / f64::from(ended.full_sized);
-        if share > 0.7 {
+        if ended.ran_dry {
+            if ended.clocked == ended.full_sized {
+                self.lean_to_bbr(-CLOCKING_THEN_DRY_WEIGHT);
+            }
+        } else if share > 0.7 {
             self.lean_to_bbr(-CLOCKING_WEIGHT);
             if self.leaning.bbr() <= -BBR_GIVEN_UP {
                 self.bbr = None;
@@ -151,6 +171,22 @@ impl Shadow {
             self.lean_to_bbr(-CLOCKING_WEIGHT);
         } else if share < 0.4 && self.rounds.searching() {
             self.lean_to_bbr(CLOCKING_WEIGHT);
+            self.follow_as_bbr(at);
+        }
+    }
+
+    /// Rule 3 for a small window: one that acknowledgements fill is full whenever one of them came, and BBR's is not smaller than four
+    /// segments; a sender with more to send that lets all of them pass unanswered paces.
+    fn weigh_few(&mut self, at: Timestamp, ended: Signs) {
+        let pipe = ended.pipe_max_segments;
+        let fills = pipe < BBR_LEAST || (pipe > BBR_LEAST && u32::from(ended.full_sized) + LET_GO_TOGETHER >= pipe);
+        if ended.ran_dry {
+            return;
+        }
+        if ended.clocked == ended.full_sized && fills {
+            self.lean_to_bbr(-FEW_CLOCKED_WEIGHT);
+        } else if ended.clocked == 0 && !ended.pushed && self.leaning.bbr() < PACED_MOST {
+            self.lean_to_bbr(FEW_UNCLOCKED_WEIGHT);
             self.follow_as_bbr(at);
         }
     }
@@ -200,7 +236,7 @@ impl Shadow {
         if neither <= 0.0 {
             self.compare(reno, cubic);
         }
-        self.lean_to_bbr(-(bbr - neither).max(0.0));
+        self.lean_to_bbr(-(bbr - neither).clamp(0.0, BBR_WRONG_MOST));
         self.weigh_back_off(at, ended.pipe_max_segments);
     }
 
