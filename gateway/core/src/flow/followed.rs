@@ -10,7 +10,7 @@ use crate::flow::findings::Context;
 use crate::flow::said::Said;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::flow::shadow::Shadow;
-use crate::flow::shadow::flavour::Flavour;
+use crate::flow::shadow::flavour::{Flavour, Vote};
 use crate::flow::shadow::observation::ShadowSample;
 use crate::window::bucket::RttSum;
 use crate::window::view::LimitCounts;
@@ -35,7 +35,7 @@ pub(crate) struct Followed {
     /// Its own address and port, where it took the connection there.
     pub(crate) service: Option<SocketAddr>,
     /// What it told for its host's congestion control.
-    vote: Flavour,
+    vote: Vote,
     /// The transfer under way.
     pub(crate) transfer: Option<Transfer>,
     /// What it said of its own window last, where that is read.
@@ -82,7 +82,7 @@ impl Followed {
             network,
             connection,
             service: None,
-            vote: Flavour::Unknown,
+            vote: Vote::default(),
             transfer: None,
             said: None,
             rounds: [0; 4],
@@ -93,21 +93,21 @@ impl Followed {
         }
     }
 
-    /// Tells its host what its own packets make clear, and asks what the others of the host told.
+    /// Tells its host what its own packets speak for, and asks what the others of the host told.
     pub(crate) fn compare_notes(&mut self, context: &mut Context<'_>) {
-        let own = self.shadow.leaning().own();
-        if own != self.vote {
-            for _ in 0..context.hosts.vote(self.host, self.vote, own) {
+        let vote = self.shadow.leaning().vote();
+        if vote != self.vote {
+            for _ in 0..context.hosts.vote(self.host, self.vote, vote) {
                 context.counters.ignore(Ignored::NoRoomHost);
             }
-            self.vote = own;
+            self.vote = vote;
         }
         self.shadow.presume(context.now, context.hosts.agreed(self.host));
     }
 
-    /// Whether its own packets made clear something that it has not told yet.
+    /// Whether its own packets spoke for something that it has not told yet.
     pub(crate) fn has_news(&self) -> bool {
-        self.shadow.leaning().own() != self.vote
+        self.shadow.leaning().vote() != self.vote
     }
 
     /// A round trip ended.

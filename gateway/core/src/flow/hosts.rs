@@ -1,13 +1,13 @@
 //! Which congestion control the hosts inside run: usually one for all their connections, the system's default.
 //!
-//! A connection whose own packets make it clear votes once; where several of a host agree, the others that say nothing of
-//! their own, or nothing yet, are taken for the same.
+//! A connection votes once on each scale ([`crate::flow::shadow::flavour::Leaning`]), by the part that its own packets say of what
+//! would name it; where several of a host agree, the others that say nothing of their own, or nothing yet, are taken for the same.
 
 use std::net::IpAddr;
 
 use hashbrown::HashMap;
 
-use crate::flow::shadow::flavour::Flavour;
+use crate::flow::shadow::flavour::{Flavour, Prior, Vote};
 use crate::flow::tuple::SeededState;
 
 /// Hosts remembered, half of them those heard of lately: when that half is full, the other one is forgotten. So hosts that
@@ -18,25 +18,42 @@ const AGREE_LEAST: u16 = 3;
 const AGREE_PER_DISSENT: u16 = 8;
 /// Votes at which all are halved: a host may change its default.
 const VOTES_MOST: u16 = 64;
+const WHOLE: u16 = Vote::WHOLE.unsigned_abs() as u16;
 
-/// Votes of one host's connections for Reno, CUBIC and BBR.
+/// Votes of one host's connections on one scale, for and against, in parts of a vote.
 #[derive(Clone, Copy, Debug, Default)]
-struct Votes([u16; 3]);
+struct Scale([u16; 2]);
 
-impl Votes {
-    fn of(&mut self, flavour: Flavour) -> Option<&mut u16> {
-        let [reno, cubic, bbr] = &mut self.0;
-        match flavour {
-            Flavour::Unknown => None,
-            Flavour::Reno => Some(reno),
-            Flavour::Cubic => Some(cubic),
-            Flavour::Bbr => Some(bbr),
+impl Scale {
+    fn side(&mut self, part: i8) -> &mut u16 {
+        let [towards, away] = &mut self.0;
+        if part > 0 { towards } else { away }
+    }
+
+    fn change(&mut self, before: i8, now: i8) {
+        let side = self.side(before);
+        *side = side.saturating_sub(before.unsigned_abs().into());
+        let side = self.side(now);
+        *side = side.saturating_add(now.unsigned_abs().into());
+        let most = VOTES_MOST * WHOLE;
+        if self.0.iter().sum::<u16>() > most {
+            self.0 = self.0.map(|parts| parts / 2);
         }
     }
 
-    fn all(self) -> u16 {
-        self.0.iter().sum()
+    /// Which side they agree on.
+    fn agreed(self) -> Option<bool> {
+        let clear = |agree: u16, dissent: u16| agree >= AGREE_LEAST * WHOLE && agree >= dissent * AGREE_PER_DISSENT;
+        let [towards, away] = self.0;
+        if clear(towards, away) { Some(true) } else { clear(away, towards).then_some(false) }
     }
+}
+
+/// Votes of one host's connections: Reno against CUBIC, BBR against both.
+#[derive(Clone, Copy, Debug, Default)]
+struct Votes {
+    reno: Scale,
+    bbr: Scale,
 }
 
 /// The congestion control of hosts, as far as their connections agree.
@@ -53,8 +70,8 @@ impl Hosts {
         Self { lately: none.clone(), before: none }
     }
 
-    /// A connection of `host` that spoke for `before` speaks for `now`; gives how many hosts were forgotten for it.
-    pub(crate) fn vote(&mut self, host: IpAddr, before: Flavour, now: Flavour) -> u64 {
+    /// A connection of `host` that told `before` tells `now`; gives how many hosts were forgotten for it.
+    pub(crate) fn vote(&mut self, host: IpAddr, before: Vote, now: Vote) -> u64 {
         let mut forgotten = 0;
         if !self.lately.contains_key(&host) {
             let votes = self.before.remove(&host).unwrap_or_default();
@@ -66,30 +83,23 @@ impl Hosts {
             self.lately.insert(host, votes);
         }
         let Some(votes) = self.lately.get_mut(&host) else { return forgotten };
-        if let Some(count) = votes.of(before) {
-            *count = count.saturating_sub(1);
-        }
-        if let Some(count) = votes.of(now) {
-            *count += 1;
-        }
-        if votes.all() > VOTES_MOST {
-            votes.0 = votes.0.map(|count| count / 2);
-        }
+        votes.reno.change(before.reno, now.reno);
+        votes.bbr.change(before.bbr, now.bbr);
         forgotten
     }
 
-    /// What the connections of `host` agree on; else unknown.
-    pub(crate) fn agreed(&self, host: IpAddr) -> Flavour {
-        let votes = self.lately.get(&host).or_else(|| self.before.get(&host));
-        let Some(mut votes) = votes.copied() else { return Flavour::Unknown };
-        let all = votes.all();
-        [Flavour::Reno, Flavour::Cubic, Flavour::Bbr]
-            .into_iter()
-            .find(|&flavour| {
-                let agree = votes.of(flavour).map_or(0, |count| *count);
-                agree >= AGREE_LEAST && agree >= (all - agree) * AGREE_PER_DISSENT
-            })
-            .unwrap_or_default()
+    /// What the connections of `host` agree on. What those of one that may run BBR say of Reno and CUBIC means nothing.
+    pub(crate) fn agreed(&self, host: IpAddr) -> Prior {
+        let votes = self.lately.get(&host).or_else(|| self.before.get(&host)).copied().unwrap_or_default();
+        match votes.bbr.agreed() {
+            None => Prior::Unknown,
+            Some(true) => Prior::Bbr,
+            Some(false) => Prior::LossBased(match votes.reno.agreed() {
+                None => Flavour::Unknown,
+                Some(true) => Flavour::Reno,
+                Some(false) => Flavour::Cubic,
+            }),
+        }
     }
 }
 
@@ -99,44 +109,69 @@ mod tests {
 
     const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
-    fn hosts(votes: &[(Flavour, u32)]) -> Hosts {
+    /// Votes for Reno against CUBIC, and for BBR against both.
+    const RENO: Vote = Vote { reno: Vote::WHOLE, bbr: -Vote::WHOLE };
+    const CUBIC: Vote = Vote { reno: -Vote::WHOLE, bbr: -Vote::WHOLE };
+    const BBR: Vote = Vote { reno: 0, bbr: Vote::WHOLE };
+    const NONE: Vote = Vote { reno: 0, bbr: 0 };
+
+    fn hosts(votes: &[(Vote, u32)]) -> Hosts {
         let mut hosts = Hosts::new(0);
-        for (flavour, times) in votes {
-            (0..*times).for_each(|_| assert_eq!(hosts.vote(HOST, Flavour::Unknown, *flavour), 0));
+        for (vote, times) in votes {
+            (0..*times).for_each(|_| assert_eq!(hosts.vote(HOST, NONE, *vote), 0));
         }
         hosts
     }
 
     #[test]
     fn several_connections_must_agree_and_few_may_dissent() {
-        assert_eq!(hosts(&[(Flavour::Reno, 2)]).agreed(HOST), Flavour::Unknown);
-        assert_eq!(hosts(&[(Flavour::Reno, 3)]).agreed(HOST), Flavour::Reno);
-        assert_eq!(hosts(&[(Flavour::Reno, 7), (Flavour::Bbr, 1)]).agreed(HOST), Flavour::Unknown);
-        assert_eq!(hosts(&[(Flavour::Reno, 8), (Flavour::Bbr, 1)]).agreed(HOST), Flavour::Reno);
-        assert_eq!(hosts(&[(Flavour::Reno, 8)]).agreed("192.0.2.2".parse().unwrap()), Flavour::Unknown);
+        let agreed = |votes: &[(Vote, u32)]| hosts(votes).agreed(HOST);
+        let reno = Prior::LossBased(Flavour::Reno);
+        assert_eq!(agreed(&[(RENO, 2)]), Prior::Unknown);
+        assert_eq!(agreed(&[(RENO, 3)]), reno);
+        assert_eq!(agreed(&[(RENO, 7), (BBR, 1)]), Prior::Unknown);
+        assert_eq!(agreed(&[(RENO, 8), (BBR, 1)]), reno);
+        assert_eq!(agreed(&[(RENO, 7), (CUBIC, 1)]), Prior::LossBased(Flavour::Unknown));
+        assert_eq!(agreed(&[(RENO, 8), (CUBIC, 1)]), reno);
+        assert_eq!(agreed(&[(CUBIC, 3)]), Prior::LossBased(Flavour::Cubic));
+        assert_eq!(hosts(&[(RENO, 8)]).agreed("192.0.2.2".parse().unwrap()), Prior::Unknown);
+    }
+
+    #[test]
+    fn several_that_say_little_say_enough_together_and_one_says_never_more_than_a_vote() {
+        let agreed = |votes: &[(Vote, u32)]| hosts(votes).agreed(HOST);
+        let little = Vote { reno: -1, bbr: -1 };
+        assert_eq!(agreed(&[(little, 11)]), Prior::Unknown);
+        assert_eq!(agreed(&[(little, 12)]), Prior::LossBased(Flavour::Cubic));
+        assert_eq!(agreed(&[(Vote { reno: -1, bbr: 0 }, 60)]), Prior::Unknown, "they may all run BBR");
+        let mut changed = hosts(&[(little, 11)]);
+        assert_eq!(changed.vote(HOST, little, CUBIC), 0);
+        assert_eq!(changed.agreed(HOST), Prior::LossBased(Flavour::Cubic));
+        assert_eq!(changed.vote(HOST, CUBIC, RENO), 0);
+        assert_eq!(changed.agreed(HOST), Prior::LossBased(Flavour::Unknown));
     }
 
     #[test]
     fn a_connection_may_change_its_mind_and_a_host_its_default() {
-        let mut changed = hosts(&[(Flavour::Bbr, 3)]);
-        assert_eq!(changed.vote(HOST, Flavour::Bbr, Flavour::Unknown), 0);
-        assert_eq!(changed.agreed(HOST), Flavour::Unknown);
-        let many = hosts(&[(Flavour::Cubic, 1_000), (Flavour::Bbr, 400)]);
-        assert_eq!(many.agreed(HOST), Flavour::Bbr, "a thousand votes do not hold for ever");
+        let mut changed = hosts(&[(BBR, 3)]);
+        assert_eq!(changed.vote(HOST, BBR, NONE), 0);
+        assert_eq!(changed.agreed(HOST), Prior::Unknown);
+        let many = hosts(&[(CUBIC, 1_000), (BBR, 400)]);
+        assert_eq!(many.agreed(HOST), Prior::Bbr, "a thousand votes do not hold for ever");
     }
 
     #[test]
     fn the_hosts_heard_of_longest_ago_are_forgotten_and_counted() {
-        let mut hosts = hosts(&[(Flavour::Reno, 3)]);
+        let mut hosts = hosts(&[(RENO, 3)]);
         let mut forgotten = 0;
         for n in 0..u32::try_from(3 * HOSTS).unwrap() {
-            forgotten += hosts.vote(IpAddr::V4(n.into()), Flavour::Unknown, Flavour::Bbr);
+            forgotten += hosts.vote(IpAddr::V4(n.into()), NONE, BBR);
             if n % 1_000 == 0 {
-                hosts.vote(HOST, Flavour::Unknown, Flavour::Unknown);
+                hosts.vote(HOST, NONE, NONE);
             }
             assert!(hosts.lately.len() + hosts.before.len() <= HOSTS);
         }
-        assert_eq!(hosts.agreed(HOST), Flavour::Reno, "it was heard of all the time");
+        assert_eq!(hosts.agreed(HOST), Prior::LossBased(Flavour::Reno), "it was heard of all the time");
         let kept = hosts.lately.len() + hosts.before.len();
         assert_eq!(forgotten, (3 * HOSTS + 1 - kept) as u64);
     }

@@ -34,6 +34,32 @@ const CLEAR: f32 = 0.15;
 /// BBR holds on where Reno backs off most: what speaks for Reno against CUBIC by this much speaks against BBR, too.
 const CLEARLY_RENO: f32 = 1.0;
 
+/// What a connection tells its host on each of the two scales, in parts of what would name it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Vote {
+    /// Towards Reno; below 0, towards CUBIC.
+    pub(crate) reno: i8,
+    /// Towards BBR; below 0, away from it.
+    pub(crate) bbr: i8,
+}
+
+impl Vote {
+    /// Parts of a whole vote: none counts for more.
+    pub(crate) const WHOLE: i8 = 4;
+}
+
+/// What the connections of a host agree on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Prior {
+    /// Nothing.
+    #[default]
+    Unknown,
+    /// They run BBR.
+    Bbr,
+    /// They do not: Reno, CUBIC, or not known which.
+    LossBased(Flavour),
+}
+
 /// What the packets speak for, on two scales: Reno against CUBIC, by the windows that each should have; BBR against both, by
 /// whether the sender paces and whether it backs off. That both windows are wrong alike is on neither: it speaks of the
 /// replicas, not of the sender.
@@ -44,21 +70,21 @@ pub struct Leaning {
     /// Towards BBR; below 0, towards either of the others.
     bbr: f32,
     /// What the flows of the same host speak for: holds while this one's own packets say nothing.
-    prior: Flavour,
+    prior: Prior,
     /// The flavour to go by: asked for several times per packet, and rarely another one.
     best: Flavour,
 }
 
 impl Default for Leaning {
     fn default() -> Self {
-        let none = Self { reno: 0.0, bbr: 0.0, prior: Flavour::Unknown, best: Flavour::Unknown };
+        let none = Self { reno: 0.0, bbr: 0.0, prior: Prior::Unknown, best: Flavour::Unknown };
         Self { best: none.weigh(), ..none }
     }
 }
 
 impl Leaning {
     /// The flows of the same host speak for `prior`.
-    pub(super) fn presume(&mut self, prior: Flavour) {
+    pub(super) fn presume(&mut self, prior: Prior) {
         self.prior = prior;
         self.best = self.weigh();
     }
@@ -86,6 +112,11 @@ impl Leaning {
         self.reno >= CLEAR
     }
 
+    /// Where it stands on both: Reno against CUBIC, BBR against the two.
+    pub fn scales(&self) -> (f64, f64) {
+        (f64::from(self.reno), f64::from(self.bbr))
+    }
+
     /// What its own packets make clear.
     pub fn own(&self) -> Flavour {
         if self.bbr >= CLEAR {
@@ -97,18 +128,32 @@ impl Leaning {
         }
     }
 
+    /// What its own packets say on each scale, of which several flows of a host together may say enough.
+    pub(crate) fn vote(&self) -> Vote {
+        #[expect(clippy::cast_possible_truncation, reason = "within the limits")]
+        let parts = |scale: f32| {
+            let whole = f32::from(Vote::WHOLE);
+            (scale / CLEAR * whole).clamp(-whole, whole) as i8
+        };
+        Vote { reno: parts(self.reno), bbr: parts(self.bbr) }
+    }
+
     /// What is clear, by its own packets or else by its host, where they do not speak against that.
     pub fn verdict(&self) -> Flavour {
-        let denied = match self.prior {
-            Flavour::Unknown => true,
-            Flavour::Reno => self.reno <= -CLEAR,
-            Flavour::Cubic => self.reno >= CLEAR,
-            Flavour::Bbr => self.bbr <= -CLEAR,
-        };
-        match self.own() {
-            Flavour::Unknown if denied => Flavour::Unknown,
-            Flavour::Unknown => self.prior,
-            own => own,
+        match (self.own(), self.prior) {
+            (Flavour::Unknown, Prior::Bbr) if self.bbr > -CLEAR => Flavour::Bbr,
+            (Flavour::Unknown, Prior::LossBased(host)) => self.not_bbr(host),
+            (own, _) => own,
+        }
+    }
+
+    /// What it is where its host's flows say that it is not BBR, and `host` of Reno and CUBIC.
+    fn not_bbr(&self, host: Flavour) -> Flavour {
+        let own = if self.reno.abs() < CLEAR { Flavour::Unknown } else { self.loss_based() };
+        match (own, host) {
+            (Flavour::Unknown, other) | (other, Flavour::Unknown) => other,
+            (own, host) if own == host => own,
+            _ => Flavour::Unknown,
         }
     }
 

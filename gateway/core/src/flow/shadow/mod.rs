@@ -39,7 +39,7 @@ use self::bbr::Bbr;
 use self::cubic::Cubic;
 use self::cwnd::INITIAL;
 use self::evidence::AckClock;
-use self::flavour::{Flavour, Leaning};
+use self::flavour::{Flavour, Leaning, Prior};
 use self::held::Held;
 use self::reduction::Reduction;
 use self::reno::Reno;
@@ -219,7 +219,7 @@ impl Shadow {
     }
 
     /// The flows of the same host speak for `prior`: that holds while this one's own packets say nothing.
-    pub fn presume(&mut self, at: Timestamp, prior: Flavour) {
+    pub fn presume(&mut self, at: Timestamp, prior: Prior) {
         self.settle_end();
         self.leaning.presume(prior);
         if self.leaning.best() == Flavour::Bbr {

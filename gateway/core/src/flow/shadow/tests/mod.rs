@@ -99,13 +99,33 @@ fn a_window_that_grew_back_unseen_is_no_sign_of_bbr() {
 #[test]
 fn what_other_flows_of_the_host_tell_holds_until_its_own_packets_speak_against_it() {
     let mut shadow = opened();
-    shadow.presume(Timestamp(0), Flavour::Bbr);
+    shadow.presume(Timestamp(0), Prior::Bbr);
     assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Bbr, Flavour::Unknown));
     assert!(shadow.bbr.is_some(), "and is followed from the start");
     shadow.leaning.lean_to_bbr(-0.2);
     assert_eq!(shadow.flavour(), Flavour::Unknown);
     shadow.leaning.compare(0.0, 0.3);
     assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Reno, Flavour::Reno));
+}
+
+#[test]
+fn a_host_that_does_not_run_bbr_lets_reno_against_cubic_speak() {
+    let named = |prior: Prior, reno: f64, bbr: f64| {
+        let mut shadow = opened();
+        shadow.presume(Timestamp(0), prior);
+        shadow.leaning.compare(0.0, reno);
+        shadow.leaning.lean_to_bbr(bbr);
+        shadow.flavour()
+    };
+    let host = |flavour| Prior::LossBased(flavour);
+    assert_eq!(named(Prior::Unknown, 0.3, 0.0), Flavour::Unknown, "it may be BBR");
+    assert_eq!(named(host(Flavour::Unknown), 0.3, 0.0), Flavour::Reno);
+    assert_eq!(named(host(Flavour::Unknown), 0.0, 0.0), Flavour::Unknown);
+    assert_eq!(named(host(Flavour::Cubic), 0.1, 0.1), Flavour::Cubic, "it says nothing clear of its own");
+    assert_eq!(named(host(Flavour::Cubic), 0.3, 0.0), Flavour::Unknown, "its own packets speak against it");
+    assert_eq!(named(host(Flavour::Cubic), 0.3, -0.2), Flavour::Reno);
+    assert_eq!(named(host(Flavour::Cubic), 0.3, 0.2), Flavour::Bbr);
+    assert_eq!(named(Prior::Bbr, -0.1, -0.2), Flavour::Unknown);
 }
 
 /// The leaning towards BBR after `times` round trips of these signs.
@@ -152,7 +172,7 @@ fn what_was_clocked_before_the_application_ran_out_counts_half() {
 #[test]
 fn one_pipe_beyond_the_replica_of_bbr_does_not_outweigh_all_that_spoke_for_it() {
     let mut shadow = opened();
-    shadow.presume(Timestamp(0), Flavour::Bbr);
+    shadow.presume(Timestamp(0), Prior::Bbr);
     shadow.leaning.lean_to_bbr(0.4);
     shadow.reno.cwnd.set(900);
     shadow.cubic.cwnd.set(900);
@@ -181,7 +201,7 @@ fn both_windows_wrong_alike_name_nobody() {
 #[test]
 fn a_mark_is_nothing_to_bbr() {
     let mut shadow = opened();
-    shadow.presume(Timestamp(0), Flavour::Bbr);
+    shadow.presume(Timestamp(0), Prior::Bbr);
     let (mut at, mut delivered) = (Timestamp(0), 0);
     rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
     let before = whole(&shadow);
@@ -201,7 +221,7 @@ fn slow_start_doubles_and_a_loss_in_it_gives_no_sample() {
 
 #[test]
 fn an_end_of_slow_start_that_nothing_bears_out_holds_where_the_host_is_known_to_run_cubic() {
-    let at_loss = |prior: Flavour| {
+    let at_loss = |prior: Prior| {
         let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
         shadow.presume(at, prior);
         rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
@@ -224,9 +244,9 @@ fn an_end_of_slow_start_that_nothing_bears_out_holds_where_the_host_is_known_to_
             .on_loss(at, LossKind::FastRetransmit, 40 * MSS, 40 * MSS)
             .map(|sample| sample.window.segments(Bytes(MSS)).0)
     };
-    assert_eq!(at_loss(Flavour::Cubic), Ok(40 + 8 - 1));
-    assert_eq!(at_loss(Flavour::Unknown), Err(Ignored::SlowStartLoss), "it may be Reno");
-    assert_eq!(at_loss(Flavour::Reno), Err(Ignored::SlowStartLoss));
+    assert_eq!(at_loss(Prior::LossBased(Flavour::Cubic)), Ok(40 + 8 - 1));
+    assert_eq!(at_loss(Prior::Unknown), Err(Ignored::SlowStartLoss), "it may be Reno");
+    assert_eq!(at_loss(Prior::LossBased(Flavour::Reno)), Err(Ignored::SlowStartLoss));
 }
 
 /// One more segment of new data than fills the window: times in ms since an acknowledgement, since something was sent, and since
