@@ -5,13 +5,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use spand_core::flow::sample::{Limiter, SampleReason, WindowSample};
-use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::window::view::NoEstimate;
 
 use super::cell::Recording;
 use super::engine::{Moment, Seen, View, replay};
 use super::events::events;
 use super::factors::Cell;
+use super::names::flavours;
 use super::result::{CellResult, Compared, Found, NetworkResult, Worst};
 use super::truth::{FlowTruth, Held, flows};
 use crate::lab::truth::rules::{self, KernelSample, Reason};
@@ -27,10 +27,6 @@ const END_APART_NS: u64 = 3_000_000_000;
 const TAP_BEHIND_NS: u64 = 300_000;
 /// Part of the packets that the tap loses in the second replay.
 const TAP_LOSS: f64 = 0.01;
-/// A congestion control can be found out from this many loss events or this long.
-const TELLING_EVENTS: usize = 3;
-const TELLING_NS: u64 = 5_000_000_000;
-
 /// Replays `capture` and compares.
 pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<CellResult> {
     let truth = flows(&recording.rows);
@@ -54,7 +50,7 @@ pub fn compare(cell: &Cell, recording: &Recording, capture: &Path) -> Result<Cel
     let kernel = rules::samples(&recording.rows);
     let same_instants = windows(&mut result, cell, &truth, &kernel, &seen, begin_ns);
     events(&mut result, &truth, &seen, begin_ns);
-    flavours(&mut result, &truth, &moments, &seen);
+    flavours(&mut result, &truth, &moments, &seen, begin_ns);
     for (flow, truth) in &truth {
         of_flow(&mut result, truth, seen.reports.get(flow));
     }
@@ -249,30 +245,6 @@ fn name(reason: Reason) -> &'static str {
         Reason::Loss => "loss",
         Reason::End => "end",
         Reason::LowerBound => "lower bound",
-    }
-}
-
-/// The engine's word at each flow's last moment, where the flow was long enough to tell.
-fn flavours(result: &mut CellResult, truth: &BTreeMap<FlowId, FlowTruth>, moments: &[Moment], seen: &Seen) {
-    let mut last: BTreeMap<FlowId, View> = BTreeMap::new();
-    for (moment, view) in moments.iter().zip(&seen.views) {
-        if let Some(view) = view {
-            last.insert(moment.flow, *view);
-        }
-    }
-    for (flow, view) in last {
-        let Some(truth) = truth.get(&flow) else { continue };
-        let (first_ns, last_ns) = truth.span_ns();
-        if truth.events().len() >= TELLING_EVENTS || last_ns - first_ns >= TELLING_NS {
-            let count = |names: &mut BTreeMap<String, u64>, flavour: Flavour| {
-                *names.entry(flavour.name().to_owned()).or_default() += 1;
-            };
-            count(&mut result.flavours, view.flavour);
-            count(&mut result.own_flavours, view.own_flavour);
-            if truth.tells_its_control() {
-                count(&mut result.telling_flavours, view.flavour);
-            }
-        }
     }
 }
 

@@ -46,6 +46,8 @@ pub struct View {
     pub flavour: Flavour,
     /// The same, by its own packets alone.
     pub own_flavour: Flavour,
+    /// How far its own packets lean: towards Reno rather than CUBIC, and towards BBR.
+    pub scales: (f64, f64),
     /// Its smoothed round trip in microseconds.
     pub srtt_us: Option<u64>,
 }
@@ -129,6 +131,7 @@ impl Replay {
                 flavour: replica.flavour(),
                 srtt_us: replica.srtt().map(|srtt| srtt.0),
                 own_flavour: replica.leaning().own(),
+                scales: replica.leaning().scales(),
             }));
         }
     }

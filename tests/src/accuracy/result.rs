@@ -192,6 +192,9 @@ pub struct CellResult {
     /// had more to send then.
     #[serde(default)]
     pub telling_flavours: BTreeMap<String, u64>,
+    /// The others, by what they lacked, then by the engine's word.
+    #[serde(default)]
+    pub silent_flavours: BTreeMap<String, BTreeMap<String, u64>>,
     /// Flows whose retransmissions were counted, and those counted as the kernel does.
     pub retransmissions: Found,
     /// What held senders: the kernel's word, then the engine's.

@@ -7,9 +7,6 @@ use strum::IntoStaticStr;
 
 use crate::lab::truth::{CongestionState, FlowId, Limit, Row, Source};
 
-/// From so many segments on Reno and CUBIC back off to different windows: 2 and 3.
-const TELLING_WINDOW: u32 = 5;
-
 /// What held a sender, by the kernel's own clocks and flags.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd)]
 #[strum(serialize_all = "snake_case")]
@@ -54,9 +51,9 @@ impl Kind {
 #[derive(Debug, Default)]
 pub struct FlowTruth {
     /// A row for every segment, by time.
-    rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
     /// States entered, by time.
-    states: Vec<(u64, CongestionState)>,
+    pub(super) states: Vec<(u64, CongestionState)>,
     /// Rows of `TCP_INFO`, by time.
     infos: Vec<Row>,
 }
@@ -150,24 +147,6 @@ impl FlowTruth {
             before = *state;
         }
         events
-    }
-
-    /// Whether an observer can tell its congestion control: a loss or mark met a window from which Reno and CUBIC back off to
-    /// different ones, and in the open state after it the sender had more to send. Without that, Reno and CUBIC hardly differ.
-    pub fn tells_its_control(&self) -> bool {
-        let events = self.events();
-        events.iter().enumerate().any(|(index, (at_ns, kind))| {
-            let until_ns = events.get(index + 1).map_or(u64::MAX, |(next_ns, _)| *next_ns);
-            let from = self.rows.partition_point(|row| row.time_ns <= *at_ns);
-            let mut after = self.rows.get(from..).unwrap_or_default().iter().take_while(|row| row.time_ns < until_ns);
-            let tried = |row: &Row| {
-                row.ca_state == Some(CongestionState::Open)
-                    && row.source == Source::SegmentIn
-                    && row.notsent_bytes > Some(1)
-                    && row.limit != Some(Limit::Receiver)
-            };
-            *kind != Kind::Timeout && self.window_before(*at_ns) >= Some(TELLING_WINDOW) && after.any(tried)
-        })
     }
 
     /// BBR's share in segments at `time_ns`: the highest delivery rate of the last ten round trips that the application did

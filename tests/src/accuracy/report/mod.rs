@@ -48,6 +48,7 @@ pub fn write(page: &Path, header: &str, planned: usize, results: &[CellResult]) 
     words::events(&mut text, &sound)?;
     words::limits(&mut text, &sound)?;
     words::flavours(&mut text, &sound)?;
+    words::silent_flavours(&mut text, &sound)?;
     networks::networks(&mut text, &sound)?;
     groups::by_state(&mut text, &sound)?;
     groups::by_difficulty(&mut text, &sound)?;

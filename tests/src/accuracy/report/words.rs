@@ -8,6 +8,7 @@ use anyhow::Result;
 use super::{EVERY, LOSS_BASED, cc, share};
 use crate::accuracy::compare::sum;
 use crate::accuracy::result::{CellResult, Found};
+use crate::accuracy::telling::Silent;
 
 pub(super) fn events(text: &mut String, results: &[&CellResult]) -> Result<()> {
     writeln!(
@@ -107,5 +108,33 @@ pub(super) fn flavours(text: &mut String, results: &[&CellResult]) -> Result<()>
             telling.iter().sum::<u64>()
         )?;
     }
+    Ok(())
+}
+
+/// Flows whose congestion control nobody outside could tell from their own packets, by what they lacked; the rest beside them.
+pub(super) fn silent_flavours(text: &mut String, results: &[&CellResult]) -> Result<()> {
+    writeln!(
+        text,
+        "\nThe same flows by what each lacks to show its control by backing off, by the kernel's account: what names one in any row but the last is pacing, growth, or its host's other flows. Unnamed of all / named wrong.\n\n| what a flow lacks | {} |\n| --- | --- | --- | --- |",
+        EVERY.join(" | ")
+    )?;
+    let row = |words: &dyn Fn(&CellResult) -> Option<&BTreeMap<String, u64>>| {
+        let cell = |kernel: &&str| {
+            let mut all: BTreeMap<&str, u64> = BTreeMap::new();
+            for result in results.iter().filter(|result| cc(result) == *kernel) {
+                for (name, count) in words(result).into_iter().flatten() {
+                    *all.entry(name.as_str()).or_default() += count;
+                }
+            }
+            let count = |name: &str| all.get(name).copied().unwrap_or(0);
+            let (unnamed, right, total) = (count("unknown"), count(kernel), all.values().sum::<u64>());
+            format!("{unnamed} of {total} / {}", total - unnamed - right)
+        };
+        EVERY.iter().map(cell).collect::<Vec<_>>().join(" | ")
+    };
+    for why in Silent::ALL {
+        writeln!(text, "| {} | {} |", why.name(), row(&|result| result.silent_flavours.get(why.name())))?;
+    }
+    writeln!(text, "| nothing | {} |", row(&|result| Some(&result.telling_flavours)))?;
     Ok(())
 }
