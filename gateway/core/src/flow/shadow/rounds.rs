@@ -3,6 +3,7 @@
 
 /// What happened in one round trip.
 #[derive(Clone, Copy, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "signs are seen one by one, in any combination")]
 pub(super) struct Signs {
     /// The pipe reached the window.
     pub(super) filled: bool,

@@ -128,32 +128,33 @@ fn a_host_that_does_not_run_bbr_lets_reno_against_cubic_speak() {
     assert_eq!(named(Prior::Bbr, -0.1, -0.2), Flavour::Unknown);
 }
 
-/// The leaning towards BBR after `times` round trips of these signs.
-fn towards_bbr(times: u8, ended: Signs) -> f64 {
+/// The leaning towards BBR after `times` round trips of these signs, in thousandths.
+#[expect(clippy::cast_possible_truncation, reason = "at most three thousand")]
+fn towards_bbr(times: u8, ended: Signs) -> i32 {
     let mut shadow = opened();
     shadow.clock.presume_reaction(Micros(50));
     for _ in 0..times {
         shadow.weigh_clocking(Timestamp(0), ended);
     }
-    shadow.leaning().bbr()
+    (shadow.leaning().bbr() * 1_000.0).round() as i32
 }
 
 #[test]
 fn a_few_segments_tell_a_paced_sender_from_one_that_answers() {
     let small = |pipe, full_sized, clocked| Signs { pipe_max_segments: pipe, full_sized, clocked, ..Signs::default() };
-    assert!(towards_bbr(4, small(2, 1, 1)) < -0.15, "a window below BBR's least, and always full");
-    assert!(towards_bbr(4, small(5, 4, 4)) < -0.15);
-    assert_eq!(towards_bbr(4, small(4, 3, 3)), 0.0, "BBR's least window");
-    assert_eq!(towards_bbr(4, small(7, 2, 2)), 0.0, "others would have filled it");
-    assert_eq!(towards_bbr(4, small(3, 2, 1)), 0.0);
-    assert!(towards_bbr(2, small(3, 2, 0)) > 0.15);
+    assert!(towards_bbr(4, small(2, 1, 1)) < -150, "a window below BBR's least, and always full");
+    assert!(towards_bbr(4, small(5, 4, 4)) < -150);
+    assert_eq!(towards_bbr(4, small(4, 3, 3)), 0, "BBR's least window");
+    assert_eq!(towards_bbr(4, small(7, 2, 2)), 0, "others would have filled it");
+    assert_eq!(towards_bbr(4, small(3, 2, 1)), 0);
+    assert!(towards_bbr(2, small(3, 2, 0)) > 150);
     assert_eq!(
         towards_bbr(9, Signs { pushed: true, ..small(3, 2, 0) }),
-        0.0,
+        0,
         "an application that writes whole segments"
     );
-    assert_eq!(towards_bbr(9, Signs { ran_dry: true, ..small(3, 2, 0) }), 0.0);
-    assert!(towards_bbr(200, small(3, 2, 0)) < 1.0, "a scheduler may pace others: not for long against its losses");
+    assert_eq!(towards_bbr(9, Signs { ran_dry: true, ..small(3, 2, 0) }), 0);
+    assert!(towards_bbr(200, small(3, 2, 0)) < 1_000, "a scheduler may pace others: not for long against its losses");
 }
 
 #[test]
@@ -161,12 +162,8 @@ fn what_was_clocked_before_the_application_ran_out_counts_half() {
     let then_dry =
         |clocked| Signs { pipe_max_segments: 20, full_sized: 10, clocked, ran_dry: true, ..Signs::default() };
     let whole = towards_bbr(1, Signs { ran_dry: false, ..then_dry(10) });
-    assert_eq!((whole < 0.0, towards_bbr(1, then_dry(10))), (true, whole / 2.0));
-    assert_eq!(
-        (towards_bbr(1, then_dry(9)), towards_bbr(1, then_dry(0))),
-        (0.0, 0.0),
-        "its pace may be the application's"
-    );
+    assert_eq!((whole < 0, towards_bbr(1, then_dry(10))), (true, whole / 2));
+    assert_eq!((towards_bbr(1, then_dry(9)), towards_bbr(1, then_dry(0))), (0, 0), "its pace may be the application's");
 }
 
 #[test]
