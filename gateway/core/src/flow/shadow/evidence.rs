@@ -24,6 +24,9 @@ const PACED_RUN: u8 = 2;
 const PACED_PART: u32 = 8;
 /// Bursts that may answer acknowledgements in between.
 const PACED_ANSWERS: u8 = 2;
+/// BBR paces its second flight by its first round trip, ten segments in it, times 2 / ln 2, less one percent: two segments each so
+/// many percent of it (`bbr_init_pacing_rate_from_rtt`). What comes so far apart from the first on is its pace, whatever else is heard.
+const FIRST_SPACING_PERCENT: u64 = 7;
 /// A shorter reaction is the sender's own: what the tap saw acknowledged, it knows.
 const NEAR: Micros = Micros(500);
 /// As is this part of a round trip.
@@ -252,8 +255,13 @@ impl AckClock {
             return false;
         }
         self.burst_us = now_us;
+        let as_far = |spacing_us: u32| gap_us.abs_diff(spacing_us) <= spacing_us / PACED_PART;
+        let first = low_half(srtt.0 * FIRST_SPACING_PERCENT / 100);
+        let unasked = since_ack.0 > reaction.0 + ANSWER_WITHIN.0;
+        let at_first_pace = as_far(first) && (self.spacing_us == 0 || as_far(self.spacing_us)) && unasked;
         // A wait longer than a round trip ends in a probe of the tail (RFC 8985 section 7).
-        if since_ack.0 + JITTER.0 < gap + reaction.0 || gap > srtt.0 {
+        let told = since_ack.0 + JITTER.0 < gap + reaction.0;
+        if gap > srtt.0 || (told && !at_first_pace) {
             self.answers = self.answers.saturating_add(1);
             return false;
         }
@@ -261,8 +269,7 @@ impl AckClock {
         if std::mem::take(&mut self.answers) > PACED_ANSWERS {
             self.evenly = 0;
         }
-        let same = gap_us.abs_diff(self.spacing_us) <= self.spacing_us / PACED_PART;
-        self.evenly = if same { self.evenly.saturating_add(1) } else { 0 };
+        self.evenly = if at_first_pace || as_far(self.spacing_us) { self.evenly.saturating_add(1) } else { 0 };
         self.spacing_us = gap_us;
         self.evenly >= PACED_RUN
     }
@@ -435,5 +442,23 @@ mod tests {
         assert!(paced(50, &[(3_000, true), (2_000, false)].repeat(6)), "every second one");
         let lost = [vec![(2_000, true); 20], vec![(2_000, false)]].concat().repeat(6);
         assert!(!paced(50, &lost), "the capture misses an acknowledgement now and then");
+    }
+
+    #[test]
+    fn bursts_as_far_apart_as_bbr_first_puts_them_are_its_pace_whatever_is_heard() {
+        let paces = |gaps_us: &[u64], since_ack_us: u64| {
+            let mut clock = AckClock::default();
+            clock.presume_reaction(Micros(50));
+            let mut at_us = 100_000;
+            gaps_us.iter().fold(false, |paced, gap_us| {
+                at_us += gap_us;
+                clock.paces(Timestamp::from_micros(at_us), Some(Micros(since_ack_us)), SRTT) || paced
+            })
+        };
+        assert!(paces(&[200_000, 7_000, 7_100], 3_000), "acknowledged in between, and no answer to that");
+        assert!(!paces(&[200_000, 7_000], 3_000), "one is chance");
+        assert!(!paces(&[200_000, 7_000, 7_000, 7_000], 500), "answers");
+        assert!(!paces(&[200_000, 5_000, 5_000, 5_000], 3_000), "as far apart as anything");
+        assert!(!paces(&[200_000, 2_900, 7_000, 7_000, 7_000], 3_000), "it had waited otherwise before");
     }
 }
