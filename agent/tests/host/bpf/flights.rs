@@ -81,7 +81,7 @@ fn first_words_that_arrive_do_not_end_a_row_of_losses() {
             let (mut server, mut client) = host.accepted();
             lose_a_fifth(&client);
             transfer(&mut server, &mut client, 60 * SEGMENT);
-            granted.push(host.told_at_once().await.advised);
+            granted.push(host.told_at_once(&client).await.advised);
         }
         assert_eq!(granted, [40, 40, 40, 40, 40, 40, 20].map(|segments| Some(Segments(segments))));
     });

@@ -103,12 +103,15 @@ impl Host {
         .await;
     }
 
-    /// The next first flight that is reported to have lost while its connection goes on.
-    async fn told_at_once(&mut self) -> ConnectionReport {
+    /// The report of a first flight to `client` that lost, while the connection goes on.
+    async fn told_at_once(&mut self, client: &TcpStream) -> ConnectionReport {
+        let client = client.local_addr().unwrap();
         loop {
             let report = tokio::time::timeout(Duration::from_secs(5), self.gateway.reports.recv()).await;
             let report = report.expect("a report at once").expect("the gateway runs");
-            let open = |one: &&ConnectionReport| one.duration.is_none() && one.first_flight_loss == Some(true);
+            let open = |one: &&ConnectionReport| {
+                one.remote == client && one.duration.is_none() && one.first_flight_loss == Some(true)
+            };
             if let Some(connection) = report.connections.iter().find(open) {
                 return *connection;
             }

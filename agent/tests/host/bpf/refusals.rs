@@ -87,7 +87,7 @@ fn first_flights_that_lose_are_told_at_once_and_after_six_in_a_row_the_share_is_
             let (mut server, mut client) = host.accepted();
             lose_a_fifth(&client);
             transfer(&mut server, &mut client, 60 * SEGMENT);
-            granted.push(host.told_at_once().await.advised);
+            granted.push(host.told_at_once(&client).await.advised);
         }
         assert_eq!(granted, [40, 40, 40, 40, 40, 40, 20].map(|segments| Some(Segments(segments))));
         assert_eq!(host.counts("first_flight_loss"), 7);
@@ -105,7 +105,7 @@ fn a_first_flight_that_arrives_whole_ends_a_row_of_losses() {
                 let (mut server, mut client) = host.accepted();
                 lose_a_fifth(&client);
                 transfer(&mut server, &mut client, 60 * SEGMENT);
-                assert_eq!(host.told_at_once().await.advised, Some(Segments(40)), "round {round}");
+                assert_eq!(host.told_at_once(&client).await.advised, Some(Segments(40)), "round {round}");
             }
             // On a busy machine a timeout can strike a transfer that lost nothing.
             let whole = (0..10).any(|_| {
