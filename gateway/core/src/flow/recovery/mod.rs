@@ -15,6 +15,8 @@ const DUP_THRESH: u16 = 3;
 const SMALL_FLIGHT: u64 = 4;
 /// Part of our own timeout after which a silence counts as one: the tap's round trip is the shorter, and clocks are coarse.
 const TIMEOUT_PERCENT: u64 = 75;
+/// Part of our own timeout that no answer takes, seen from a tap some milliseconds away.
+const ANSWER_PART: u64 = 16;
 
 /// One sender's loss recovery.
 #[derive(Clone, Debug, Default)]
@@ -87,6 +89,8 @@ pub(crate) struct Repeat {
     pub(crate) timeout: Micros,
     /// Both ends agreed on SACK, so the sender may probe its tail.
     pub(crate) sack_permitted: bool,
+    /// The sender paces: what an acknowledgement asks for leaves later.
+    pub(crate) paced: bool,
     /// Its timestamp value.
     pub(crate) ts_value: Option<u32>,
 }
@@ -176,7 +180,8 @@ impl Recovery {
         let timed_out = repeat.is_after_silence();
         if let Some(episode) = self.episode.filter(|episode| repeat.una < episode.point) {
             self.count_for_undo();
-            let by_timer = repeat.start <= repeat.una && (timed_out || repeat.has_no_reason(&episode));
+            let by_timer =
+                repeat.start <= repeat.una && (timed_out || repeat.is_unasked() || repeat.has_no_reason(&episode));
             return by_timer.then(|| self.begin(LossKind::Timeout, repeat, earlier_repeats));
         }
         if !repeat.unseen && self.is_tail_probe(repeat) {
@@ -189,7 +194,7 @@ impl Recovery {
             || self.suspected.is_some()
             || self.duplicates >= DUP_THRESH
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
-        if timed_out || repeat.is_after_few(self.duplicates) {
+        if timed_out || repeat.is_unasked() || repeat.is_after_few(self.duplicates) {
             Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
         } else if hinted {
             Some(self.begin(LossKind::FastRetransmit, repeat, earlier_repeats))
@@ -358,6 +363,13 @@ impl Repeat {
     fn is_after_few(&self, duplicates: u16) -> bool {
         let few = !self.sack_permitted && duplicates < DUP_THRESH;
         few && self.since_sent.is_some_and(|since| since >= self.patience())
+    }
+
+    /// Without SACK a sender repeats at an acknowledgement, or when its timer runs out, which duplicates do not keep it from: having
+    /// seen reordering it waits for more of them than three (`tcp_check_reno_reordering`).
+    fn is_unasked(&self) -> bool {
+        let quiet = self.since_ack.is_none_or(|since| since.0 >= self.timeout.0 / ANSWER_PART);
+        !self.sack_permitted && !self.paced && quiet && self.since_sent.is_some_and(|since| since >= self.patience())
     }
 
     fn patience(&self) -> Micros {

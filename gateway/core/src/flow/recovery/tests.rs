@@ -14,6 +14,7 @@ fn repeat(start: u64, una: u64, ts_value: u32) -> Repeat {
         since_ack: Some(Micros(10)),
         timeout: Micros(300_000),
         sack_permitted: true,
+        paced: false,
         ts_value: Some(ts_value),
     }
 }
@@ -126,6 +127,27 @@ fn without_sack_a_timer_runs_out_beside_fewer_than_three_duplicates() {
     assert_eq!(begun(2, 300), Some(LossKind::Timeout));
     assert_eq!(begun(3, 300), Some(LossKind::FastRetransmit));
     assert_eq!(begun(2, 100), Some(LossKind::FastRetransmit), "too soon for the timer");
+}
+
+#[test]
+fn without_sack_what_answers_no_acknowledgement_is_the_timer_s() {
+    let head =
+        Repeat { sacked: 0, sack_permitted: false, since_sent: Some(Micros(500_000)), ..repeat(1_000, 1_000, 100) };
+    let begun = |in_recovery: bool, since_ack_us, paced| {
+        let mut recovery = Recovery::default();
+        if in_recovery {
+            assert!(recovery.repeated(&Repeat { since_sent: Some(Micros(100_000)), sacked: 3_000, ..head }).is_some());
+        }
+        for _ in 0..5 {
+            recovery.acknowledged(&Progress { kind: AckKind::Duplicate, ..advance(1_000, 0) });
+        }
+        recovery.repeated(&Repeat { since_ack: Some(Micros(since_ack_us)), paced, ..head })
+    };
+    assert_eq!(begun(false, 10, false), Some(LossKind::FastRetransmit), "the fifth duplicate asked for it");
+    let waited = begun(false, 70_000, false);
+    assert_eq!(waited, Some(LossKind::Timeout), "a sender that has seen reordering waits for more of them");
+    assert_eq!(begun(false, 70_000, true), Some(LossKind::FastRetransmit), "what was asked for waits for its pace");
+    assert_eq!((begun(true, 10, false), begun(true, 70_000, false)), (None, Some(LossKind::Timeout)));
 }
 
 #[test]

@@ -48,6 +48,7 @@ impl Sender {
             since_ack,
             timeout: self.rtt.timeout(),
             sack_permitted: self.sack_agreed,
+            paced: self.followed.as_deref().is_some_and(|followed| followed.shadow.may_pace()),
             ts_value,
         };
         self.recovery.repeated(&repeat)

@@ -155,6 +155,11 @@ impl Shadow {
         self.clock.presume_reaction(reaction);
     }
 
+    /// Whether something spoke for BBR, which paces.
+    pub fn may_pace(&self) -> bool {
+        self.bbr.is_some()
+    }
+
     /// Whether the tap is known to stand some way off the sender.
     pub fn is_afar(&self) -> bool {
         self.clock.is_afar(self.rto.srtt())
