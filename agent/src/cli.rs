@@ -1,16 +1,14 @@
 //! The command line.
 
-use std::net::IpAddr;
-use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use spand_proto::operator::{ConfigError, Failure};
 
 use crate::apply::route::guard;
-use crate::commands;
+use crate::args::{Explain, Format, Metrics, Query, Undo};
 use crate::config::{Config, DEFAULT_PATH};
-use crate::doctor;
+use crate::{commands, doctor};
 
 /// The host agent: asks the performance gateway how to start TCP connections, explains its advice and applies it.
 ///
@@ -57,73 +55,6 @@ enum Command {
         #[arg(long)]
         ledger: PathBuf,
     },
-}
-
-/// How to print.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Format {
-    /// Print JSON
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Where the numbers go.
-#[derive(Args, Clone, Debug)]
-pub(crate) struct Metrics {
-    /// Replace this file at once, for a collector that reads files; standard output unless given
-    #[arg(long, value_name = "FILE")]
-    pub(crate) output: Option<PathBuf>,
-}
-
-/// A question for the gateway.
-#[derive(Args, Debug)]
-pub(crate) struct Query {
-    /// Where to
-    #[arg(value_name = "DEST")]
-    pub(crate) destination: IpAddr,
-    /// Size of the transfer
-    #[arg(long, value_name = "N")]
-    pub(crate) bytes: Option<NonZeroU64>,
-    /// Segment size less options, in bytes; that of the estimate unless given
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) mss: Option<NonZeroU64>,
-    /// The peer's receive window, scaled, in bytes
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) peer_window: Option<NonZeroU64>,
-    /// Round trip of the connection's handshake
-    #[arg(long, value_name = "MS")]
-    pub(crate) handshake_ms: Option<f64>,
-    /// The gateway, instead of the configured one
-    #[arg(long, value_name = "URL")]
-    pub(crate) gateway: Option<String>,
-    #[command(flatten)]
-    pub(crate) format: Format,
-}
-
-/// A question for the running agent.
-#[derive(Args, Debug)]
-pub(crate) struct Explain {
-    /// Where to
-    #[arg(value_name = "DEST")]
-    pub(crate) destination: IpAddr,
-    /// Size of the transfer
-    #[arg(long, value_name = "N")]
-    pub(crate) bytes: Option<NonZeroU64>,
-    /// Segment size less options, in bytes; that of the estimate unless given
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) mss: Option<NonZeroU64>,
-    #[command(flatten)]
-    pub(crate) format: Format,
-}
-
-/// Taking back.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct Undo {
-    /// Take everything back now
-    #[arg(long)]
-    pub(crate) run: bool,
-    #[command(flatten)]
-    pub(crate) format: Format,
 }
 
 /// Runs the command that was given.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod apply;
+mod args;
 mod capabilities;
 pub mod cli;
 mod clock;

@@ -3,7 +3,7 @@
 use spand_proto::operator::Failure;
 
 use super::{print, print_json};
-use crate::cli::Explain;
+use crate::args::Explain;
 use crate::config::Config;
 use crate::control::{Explained, Reply, Request, ask};
 

@@ -3,7 +3,7 @@
 use spand_proto::operator::Failure;
 
 use super::{print, print_json};
-use crate::cli::Format;
+use crate::args::Format;
 use crate::config::Config;
 use crate::probe::{Finding, look};
 

@@ -9,7 +9,7 @@ use spand_proto::units::{Bytes, Micros, Segments};
 use spand_proto::v1;
 
 use super::{print, print_json};
-use crate::cli::Query;
+use crate::args::Query;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::subscriber::{Dialer, words};

@@ -6,7 +6,7 @@ use spand_proto::comparison::ClassSummary;
 use spand_proto::operator::Failure;
 
 use super::{print, print_json};
-use crate::cli::Format;
+use crate::args::Format;
 use crate::config::Config;
 use crate::control::{Reply, Request, Status, ask};
 

@@ -6,7 +6,7 @@ use spand_proto::operator::Failure;
 
 use super::{print, print_json};
 use crate::apply::route::{Netlink, clean_up, undo_command};
-use crate::cli::Undo;
+use crate::args::Undo;
 use crate::config::Config;
 use crate::ledger::{self, Entry, Recorded};
 

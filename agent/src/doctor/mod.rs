@@ -11,7 +11,7 @@ use std::path::Path;
 use spand_proto::operator::{Check, Diagnosis, Failure, Verdict};
 
 use crate::apply::route;
-use crate::cli::Format;
+use crate::args::Format;
 use crate::commands::{print, print_json};
 use crate::config::{Config, Way};
 use crate::control::{Reply, Request, Status, ask};

@@ -18,9 +18,9 @@ use super::guard::Guard;
 use super::monitor::Monitor;
 use super::netlink::{Netlink, NetlinkError};
 use super::obstacle::Obstacle;
-use super::plan::{self, Plan};
+use super::plan::{self, InForce, Plan};
 use super::signature::PROTOCOL;
-use super::view::{Hop, View};
+use super::view::View;
 
 /// Disturbances that are remembered until they settled; beyond, they are merged into one that touches everything.
 const MOST_UNSETTLED: usize = 64;
@@ -47,14 +47,6 @@ pub struct RouteApplier {
     pub(super) refused: BTreeMap<Network, Timestamp>,
     pub(super) stepped_back: BTreeSet<Network>,
     counts: ApplyCounts,
-}
-
-/// A route of ours.
-#[derive(Clone, Debug)]
-pub(super) struct InForce {
-    pub(super) hop: Hop,
-    pub(super) link: String,
-    pub(super) window: Segments,
 }
 
 impl RouteApplier {

@@ -4,11 +4,11 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 use tracing::{info, warn};
 
-use super::applier::{InForce, RouteApplier};
+use super::applier::RouteApplier;
 use super::cleanup::ESRCH;
 use super::netlink::{Change, NetlinkError};
 use super::obstacle::Obstacle;
-use super::plan::{MOST_STEPPED_BACK, Step};
+use super::plan::{InForce, MOST_STEPPED_BACK, Step};
 use super::undo::undo_line;
 use crate::apply::Wishes;
 use crate::clock;

@@ -33,5 +33,6 @@ pub use netlink::{Netlink, NetlinkError};
 pub use obstacle::Obstacle;
 pub use privilege::only_agent_here;
 pub use signature::{PRIORITY, PROTOCOL};
-pub(crate) use survey::{Survey, survey};
+pub(crate) use survey::survey;
 pub use undo::{undo_command, undo_line};
+pub(crate) use view::Survey;

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use spand_proto::network::Network;
 use spand_proto::units::{Segments, Timestamp};
 
-use super::applier::InForce;
 use super::disturbance::Disturbance;
 use super::netlink::Change;
 use super::obstacle::Obstacle;
@@ -14,6 +13,14 @@ use crate::apply::{Wish, Wishes};
 
 /// Networks that are remembered as stepped back from; beyond, nothing new is applied.
 pub(super) const MOST_STEPPED_BACK: usize = 65_536;
+
+/// A route of ours.
+#[derive(Clone, Debug)]
+pub(super) struct InForce {
+    pub(super) hop: Hop,
+    pub(super) link: String,
+    pub(super) window: Segments,
+}
 
 /// Everything that a plan depends on.
 pub(super) struct Situation<'a> {

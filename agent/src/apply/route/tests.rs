@@ -11,11 +11,9 @@ use rtnetlink::packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use spand_proto::network::Network;
 use spand_proto::units::{Segments, Timestamp};
 
-use super::applier::InForce;
 use super::disturbance::Disturbance;
-use super::plan::{Plan, Situation, lost};
-use super::view::Link;
-use super::view::View;
+use super::plan::{InForce, Plan, Situation, lost};
+use super::view::{Link, View};
 use super::*;
 use crate::apply::{Basis, Grounds, Wish};
 

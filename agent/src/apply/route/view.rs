@@ -15,7 +15,6 @@ use spand_proto::units::Segments;
 
 use super::obstacle::Obstacle;
 use super::signature::{self, PRIORITY, PROTOCOL, TABLE_LOCAL, TABLE_MAIN, signed};
-use super::survey::Survey;
 
 /// What matters of a link.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -38,6 +37,17 @@ pub(super) struct View {
     /// Whether IPv4 and IPv6 are looked up by the kernel's own rules alone.
     plain_rules: (bool, bool),
     links: BTreeMap<u32, Link>,
+}
+
+/// What stands in the kernel now.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Survey {
+    /// Routes of others that have an initial window, with it in segments.
+    pub(crate) others: Vec<(IpNet, u32)>,
+    /// Routes with our signature.
+    pub(crate) ours: usize,
+    /// Whether IPv4 and IPv6 are looked up by the kernel's own rules alone.
+    pub(crate) plain_rules: (bool, bool),
 }
 
 /// The copyable part of a route.
