@@ -7,13 +7,13 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use spand_capture::{Next, PacketSource, open_file};
-use spand_core::config::{EngineConfig, Limits};
+use spand_core::config::{EngineConfig, Limits, Shard};
 use spand_core::counters::{Counters, Ignored};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::flow::kept::Kept;
 use spand_core::service::ServiceSize;
-use spand_core::shard::{Partition, Shard, Takers};
+use spand_core::shard::{Partition, Takers};
 use spand_core::window::view::NetworkView;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::{Micros, Timestamp};

@@ -6,8 +6,6 @@ use ipnet::IpNet;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 
-use crate::shard::Shard;
-
 /// Configuration of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineConfig {
@@ -35,6 +33,20 @@ pub struct EngineConfig {
     pub flow_reports: bool,
     /// Which networks are this engine's, where there are several. Default: all. Limits are this engine's own.
     pub shard: Shard,
+}
+
+/// Which of how many engines one is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Shard {
+    /// Its number, from 0.
+    pub index: u32,
+    /// How many there are.
+    pub count: NonZeroU32,
+}
+
+impl Shard {
+    /// The only engine.
+    pub const WHOLE: Self = Self { index: 0, count: NonZeroU32::MIN };
 }
 
 /// Encapsulations that carry whole packets of somebody; looked into only where configured. Default: all.

@@ -14,24 +14,10 @@ use std::num::NonZeroU32;
 
 use spand_proto::network::Network;
 
-use crate::config::EngineConfig;
+use crate::config::{EngineConfig, Shard};
 use crate::flow::prefixes::Prefixes;
 use crate::flow::tuple::SeededState;
 use crate::wire::{self, Frame};
-
-/// Which of how many engines one is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Shard {
-    /// Its number, from 0.
-    pub index: u32,
-    /// How many there are.
-    pub count: NonZeroU32,
-}
-
-impl Shard {
-    /// The only engine.
-    pub const WHOLE: Self = Self { index: 0, count: NonZeroU32::MIN };
-}
 
 /// Says which engine a frame is for, before anything has looked into it.
 #[derive(Clone, Debug)]

@@ -3,8 +3,7 @@
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-use spand_core::config::{EngineConfig, Limits as EngineLimits, Tunnels, WindowConfig};
-use spand_core::shard::Shard;
+use spand_core::config::{EngineConfig, Limits as EngineLimits, Shard, Tunnels, WindowConfig};
 use spand_proto::units::Micros;
 
 use crate::api::ApiConfig;

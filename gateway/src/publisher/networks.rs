@@ -8,9 +8,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use spand_core::estimate::NoEstimate;
 use spand_core::event::Withdrawal;
 use spand_core::flow::kept::Kept;
-use spand_core::window::view::{LimitCounts, NetworkView, NoEstimate};
+use spand_core::window::bucket::LimitCounts;
+use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use spand_core::window::view::NoEstimate;
+use spand_core::estimate::NoEstimate;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;

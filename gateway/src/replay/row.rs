@@ -6,9 +6,10 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use serde::Serialize;
+use spand_core::estimate::NoEstimate;
 use spand_core::flow::report::{DirectionReport, RttSummary};
 use spand_core::flow::sample::WindowSample;
-use spand_core::window::view::{NetworkView, NoEstimate};
+use spand_core::window::view::NetworkView;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::FileReport;

@@ -35,9 +35,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use spand_capture::{LiveCapture, LiveError, LiveOptions};
-use spand_core::config::EngineConfig;
+use spand_core::config::{EngineConfig, Shard};
 use spand_core::engine::Engine;
-use spand_core::shard::{Partition, Shard};
+use spand_core::shard::Partition;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;

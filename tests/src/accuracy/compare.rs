@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::Result;
+use spand_core::estimate::NoEstimate;
 use spand_core::flow::sample::{Limiter, SampleReason, WindowSample};
-use spand_core::window::view::NoEstimate;
 
 use super::cell::Recording;
 use super::engine::{Moment, Seen, View, replay};

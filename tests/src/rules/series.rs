@@ -8,9 +8,8 @@ use anyhow::{Context, Result};
 use spand_core::config::WindowConfig;
 use spand_core::estimate::Rule;
 use spand_core::flow::sample::WindowSample;
-use spand_core::window::bucket::RttSum;
+use spand_core::window::bucket::{LimitCounts, RttSum};
 use spand_core::window::table::NetworkTable;
-use spand_core::window::view::LimitCounts;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 

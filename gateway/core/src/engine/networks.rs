@@ -10,10 +10,10 @@ use super::Engine;
 use crate::counters::Ignored;
 use crate::flow::findings::Findings;
 use crate::flow::sample::{ConnectionId, WindowSample};
-use crate::window::bucket::RttSum;
+use crate::window::bucket::{LimitCounts, RttSum};
 use crate::window::record::NetworkRecord;
 use crate::window::table::{ChangedNetwork, NetworkTable};
-use crate::window::view::{LimitCounts, NetworkView};
+use crate::window::view::NetworkView;
 
 impl Findings for NetworkTable {
     fn sample(&mut self, sample: &WindowSample) {

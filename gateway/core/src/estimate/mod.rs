@@ -21,6 +21,7 @@ use smallvec::SmallVec;
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use strum::{IntoStaticStr, VariantArray};
 
 pub use self::probe::ProbeRule;
 pub use self::robust::RobustRule;
@@ -29,7 +30,27 @@ use crate::config::WindowConfig;
 use crate::flow::sample::WindowSample;
 use crate::window::bucket::larger;
 use crate::window::record::{NetworkRecord, WindowSlice};
-use crate::window::view::NoEstimate;
+
+/// Why a network has no estimate.
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum NoEstimate {
+    /// Fewer window samples than the minimum.
+    TooFewSamples,
+    /// They came from fewer connections than the minimum.
+    TooFewConnections,
+    /// The newest is older than the age limit.
+    Expired,
+    /// There is one, but hosts reported losses in first flights: said by who publishes it, never by the window.
+    Retreat,
+}
+
+impl NoEstimate {
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
 
 /// How samples become a share.
 pub trait Rule: fmt::Debug + Send + Sync {

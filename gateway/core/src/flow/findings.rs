@@ -12,8 +12,7 @@ use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::service::ServiceTable;
-use crate::window::bucket::RttSum;
-use crate::window::view::LimitCounts;
+use crate::window::bucket::{LimitCounts, RttSum};
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait Findings {

@@ -12,8 +12,7 @@ use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::flavour::{Flavour, Vote};
 use crate::flow::shadow::observation::ShadowSample;
-use crate::window::bucket::RttSum;
-use crate::window::view::LimitCounts;
+use crate::window::bucket::{LimitCounts, RttSum};
 
 /// Shortest time between two occasions at which a sender tells its network of round trips alone: as often as an estimate
 /// is looked at for them. The end of a transfer and every sample tell what there is.

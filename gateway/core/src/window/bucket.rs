@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use spand_proto::units::{Bytes, Micros, Window};
 
-use crate::flow::sample::{ConnectionId, WindowSample};
-use crate::window::view::LimitCounts;
+use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 
 /// Aggregates of one network over one bucket. Every bucket in which anything happened has one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -22,6 +21,39 @@ pub struct Bucket {
     pub receiver_limited: u32,
     /// Round trips that the application limited.
     pub application_limited: u32,
+}
+
+/// Round trips in the window by what limited the sender.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LimitCounts {
+    /// Its congestion window.
+    pub window: u64,
+    /// The receiver's window.
+    pub receiver: u64,
+    /// The application.
+    pub application: u64,
+}
+
+impl LimitCounts {
+    /// One round trip.
+    pub(crate) fn add(&mut self, limiter: Limiter) {
+        match limiter {
+            Limiter::Unknown => {}
+            Limiter::Window => self.window += 1,
+            Limiter::Receiver => self.receiver += 1,
+            Limiter::Application => self.application += 1,
+        }
+    }
+
+    /// Both summed up.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            window: self.window + other.window,
+            receiver: self.receiver + other.receiver,
+            application: self.application + other.application,
+        }
+    }
 }
 
 /// Round-trip times summed up.

@@ -7,9 +7,9 @@ use std::net::IpAddr;
 
 use spand_proto::units::{Micros, Timestamp, Window};
 
+use super::bucket::LimitCounts;
 use super::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
 use super::majority;
-use super::view::LimitCounts;
 use crate::config::WindowConfig;
 use crate::flow::sample::WindowSample;
 

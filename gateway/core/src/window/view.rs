@@ -5,13 +5,12 @@
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
-use strum::{IntoStaticStr, VariantArray};
 
+use super::bucket::LimitCounts;
 use super::record::NetworkRecord;
 use crate::config::WindowConfig;
-use crate::estimate::{self, Counts, Rule};
+use crate::estimate::{self, Counts, NoEstimate, Rule};
 use crate::flow::kept::Kept;
-use crate::flow::sample::Limiter;
 
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
@@ -85,59 +84,5 @@ impl NetworkView {
     /// Time since the newest sample of any kind.
     pub fn age(&self, now: Timestamp) -> Option<Micros> {
         self.newest.map(|newest| now.since(newest))
-    }
-}
-
-/// Round trips in the window by what limited the sender.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct LimitCounts {
-    /// Its congestion window.
-    pub window: u64,
-    /// The receiver's window.
-    pub receiver: u64,
-    /// The application.
-    pub application: u64,
-}
-
-impl LimitCounts {
-    /// One round trip.
-    pub(crate) fn add(&mut self, limiter: Limiter) {
-        match limiter {
-            Limiter::Unknown => {}
-            Limiter::Window => self.window += 1,
-            Limiter::Receiver => self.receiver += 1,
-            Limiter::Application => self.application += 1,
-        }
-    }
-
-    /// Both summed up.
-    #[must_use]
-    pub fn with(self, other: Self) -> Self {
-        Self {
-            window: self.window + other.window,
-            receiver: self.receiver + other.receiver,
-            application: self.application + other.application,
-        }
-    }
-}
-
-/// Why a network has no estimate.
-#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum NoEstimate {
-    /// Fewer window samples than the minimum.
-    TooFewSamples,
-    /// They came from fewer connections than the minimum.
-    TooFewConnections,
-    /// The newest is older than the age limit.
-    Expired,
-    /// There is one, but hosts reported losses in first flights: said by who publishes it, never by the window.
-    Retreat,
-}
-
-impl NoEstimate {
-    /// Its stable name.
-    pub fn name(self) -> &'static str {
-        self.into()
     }
 }

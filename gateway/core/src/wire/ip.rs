@@ -4,9 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Layer;
 use super::octets::Octets;
-use super::reassembly::Fragment;
 use super::segment::Ecn;
-use super::tcp;
 use crate::counters::Ignored;
 
 type Next<'a> = (Layer, Octets<'a>);
@@ -20,6 +18,23 @@ pub(super) struct IpHeader {
     pub(super) id: Option<u16>,
     pub(super) ecn: Ecn,
 }
+
+/// One fragment's place in its packet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fragment {
+    pub(super) header: IpHeader,
+    /// What the packet begins with behind its IP header.
+    pub(super) protocol: u8,
+    /// 16 bits in IPv4, 32 in IPv6.
+    pub(super) id: u32,
+    /// Octets before this fragment.
+    pub(super) offset: u32,
+    /// More fragments follow.
+    pub(super) more: bool,
+}
+
+/// TCP's number in IP headers.
+pub(super) const TCP: u8 = 6;
 
 /// Fragment offset, in units of eight octets, and the flag that more follow, in IPv4's field of both.
 const OFFSET: u16 = 0x1fff;
@@ -60,7 +75,7 @@ pub(super) fn by_version(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>
 /// its first fragment.
 fn part(fragment: Fragment, octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
     match fragment.protocol {
-        tcp::PROTOCOL | 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => Ok((Layer::Fragment(fragment), octets)),
+        TCP | 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => Ok((Layer::Fragment(fragment), octets)),
         protocol if fragment.offset == 0 => Ok((Layer::Protocol(fragment.header, protocol), octets)),
         _ => Err(Ignored::Fragment),
     }

@@ -2,7 +2,7 @@
 
 use super::ip::{self, IpHeader};
 use super::octets::Octets;
-use super::{Frame, Layer, capture_header, ether_type, ieee80211, tcp};
+use super::{Frame, Layer, capture_header, ether_type, ieee80211};
 use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
@@ -65,7 +65,7 @@ pub(super) fn ethernet_to_tcp<'a>(frame: &Frame<'a>) -> Option<(IpHeader, Octets
             }
             _ => return None,
         };
-        return (protocol == tcp::PROTOCOL).then_some((header, after));
+        return (protocol == ip::TCP).then_some((header, after));
     }
     None
 }

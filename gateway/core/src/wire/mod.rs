@@ -24,10 +24,10 @@ use std::num::NonZeroUsize;
 
 use spand_proto::units::Timestamp;
 
-use self::ip::IpHeader;
+use self::ip::{Fragment, IpHeader};
 use self::octets::Octets;
 pub(crate) use self::plain::Plain;
-use self::reassembly::{Fragment, Reassembly};
+use self::reassembly::Reassembly;
 use self::segment::Segment;
 use crate::config::Tunnels;
 use crate::counters::{Counters, Ignored};
@@ -170,7 +170,7 @@ impl Decoder {
                     let layer = Layer::Protocol(whole.header, whole.protocol);
                     return self.layers(at, layer, whole.octets(), left, counters);
                 }
-                Layer::Protocol(header, tcp::PROTOCOL) => return tcp::segment(at, &header, octets),
+                Layer::Protocol(header, ip::TCP) => return tcp::segment(at, &header, octets),
                 Layer::Protocol(header, protocol) => match ip::extension(header, protocol, octets)? {
                     Some(next) => next,
                     None => tunnel::enter(protocol, octets, self.tunnels)?,

@@ -7,9 +7,6 @@ use super::octets::Octets;
 use super::segment::{Endpoint, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
 use crate::counters::Ignored;
 
-/// TCP's number in IP headers.
-pub(super) const PROTOCOL: u8 = 6;
-
 pub(super) const HEADER_LEN_MIN: usize = 20;
 /// Payload of the largest segment that an offload engine builds (BIG TCP, 512 KiB): where the IP header states no length,
 /// a frame's own length beyond that is damage.

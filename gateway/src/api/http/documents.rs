@@ -3,11 +3,12 @@
 //! The fields have the names that `replay --format json` gives them.
 
 use serde::Serialize;
-use spand_core::window::view::{NetworkView, NoEstimate};
+use spand_core::estimate::NoEstimate;
+use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::units::{Micros, Timestamp};
 
-use super::history::TrendDocument;
+use crate::publisher::Trend;
 
 /// A moment for people: milliseconds since 1970-01-01 00:00 UTC.
 pub(super) const fn unix_ms(at: Timestamp) -> u64 {
@@ -128,6 +129,50 @@ impl EstimateDocument {
             age_s: estimate.age(now).as_secs_f64(),
             confidence: estimate.confidence.value(),
             rule: estimate.rule.name(),
+        }
+    }
+}
+
+/// The window in steps.
+#[derive(Debug, Serialize)]
+pub(super) struct TrendDocument {
+    step_s: f64,
+    /// Quartiles of the samples.
+    wc_quartiles_bytes: Option<[f64; 2]>,
+    /// Smallest and largest mean round-trip time of a step.
+    rtt_range_ms: Option<[f64; 2]>,
+    points: Vec<StepDocument>,
+}
+
+#[derive(Debug, Serialize)]
+struct StepDocument {
+    at_unix_ms: u64,
+    wc_bytes: Option<f32>,
+    rtt_mean_ms: Option<f64>,
+    samples: u32,
+    losses: u32,
+}
+
+impl TrendDocument {
+    pub(super) fn new(trend: &Trend) -> Self {
+        let means = || trend.points.iter().filter_map(|point| point.rtt_mean);
+        let range = means().min().zip(means().max());
+        let nanos = trend.step.0.saturating_mul(1_000);
+        Self {
+            step_s: trend.step.as_secs_f64(),
+            wc_quartiles_bytes: trend.quartiles,
+            rtt_range_ms: range.map(|(least, most)| [least.as_millis_f64(), most.as_millis_f64()]),
+            points: trend
+                .points
+                .iter()
+                .map(|point| StepDocument {
+                    at_unix_ms: unix_ms(Timestamp(point.index.saturating_mul(nanos))),
+                    wc_bytes: point.share,
+                    rtt_mean_ms: point.rtt_mean.map(Micros::as_millis_f64),
+                    samples: point.samples,
+                    losses: point.losses,
+                })
+                .collect(),
         }
     }
 }

@@ -7,14 +7,14 @@ use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
 use serde::Serialize;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::Micros;
 
-use super::documents::unix_ms;
+use super::documents::{TrendDocument, unix_ms};
 use super::networks::find;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
-use crate::publisher::{NetworkHistory, PushedStart, Sample, Trend};
+use crate::publisher::{NetworkHistory, PushedStart, Sample};
 
 /// Leases of one answer: the largest.
 const MAX_LEASES: usize = 50;
@@ -60,26 +60,6 @@ pub(super) struct HistoryDocument {
     told: ToldDocument,
 }
 
-/// The window in steps.
-#[derive(Debug, Serialize)]
-pub(super) struct TrendDocument {
-    step_s: f64,
-    /// Quartiles of the samples.
-    wc_quartiles_bytes: Option<[f64; 2]>,
-    /// Smallest and largest mean round-trip time of a step.
-    rtt_range_ms: Option<[f64; 2]>,
-    points: Vec<StepDocument>,
-}
-
-#[derive(Debug, Serialize)]
-struct StepDocument {
-    at_unix_ms: u64,
-    wc_bytes: Option<f32>,
-    rtt_mean_ms: Option<f64>,
-    samples: u32,
-    losses: u32,
-}
-
 #[derive(Debug, Serialize)]
 struct SampleDocument {
     at_unix_ms: u64,
@@ -123,30 +103,6 @@ impl HistoryDocument {
             trend: history.trend.as_ref().map(TrendDocument::new),
             samples: history.samples.iter().map(SampleDocument::new).collect(),
             told: ToldDocument { agents, leases, starts: history.starts.iter().map(StartDocument::new).collect() },
-        }
-    }
-}
-
-impl TrendDocument {
-    pub(super) fn new(trend: &Trend) -> Self {
-        let means = || trend.points.iter().filter_map(|point| point.rtt_mean);
-        let range = means().min().zip(means().max());
-        let nanos = trend.step.0.saturating_mul(1_000);
-        Self {
-            step_s: trend.step.as_secs_f64(),
-            wc_quartiles_bytes: trend.quartiles,
-            rtt_range_ms: range.map(|(least, most)| [least.as_millis_f64(), most.as_millis_f64()]),
-            points: trend
-                .points
-                .iter()
-                .map(|point| StepDocument {
-                    at_unix_ms: unix_ms(Timestamp(point.index.saturating_mul(nanos))),
-                    wc_bytes: point.share,
-                    rtt_mean_ms: point.rtt_mean.map(Micros::as_millis_f64),
-                    samples: point.samples,
-                    losses: point.losses,
-                })
-                .collect(),
         }
     }
 }

@@ -10,8 +10,7 @@ use axum::http::{StatusCode, Uri};
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 
-use super::documents::{NetworkDocument, NetworksDocument};
-use super::history::TrendDocument;
+use super::documents::{NetworkDocument, NetworksDocument, TrendDocument};
 use super::parameters::Parameters;
 use super::problem::{Problem, quote};
 use super::sort::{Page, SORTS, Sort};

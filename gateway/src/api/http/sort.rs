@@ -95,8 +95,9 @@ type Key = (Option<f64>, usize);
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use spand_core::estimate::NoEstimate;
     use spand_core::flow::kept::Kept;
-    use spand_core::window::view::{LimitCounts, NoEstimate};
+    use spand_core::window::bucket::LimitCounts;
     use spand_proto::estimate::{Confidence, Estimate};
     use spand_proto::made_up;
     use spand_proto::network::Network;

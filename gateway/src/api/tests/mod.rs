@@ -10,10 +10,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spand_core::estimate::NoEstimate;
 use spand_core::event::Event;
 use spand_core::flow::kept::Kept;
 use spand_core::service::ServiceSize;
-use spand_core::window::view::{LimitCounts, NetworkView, NoEstimate};
+use spand_core::window::bucket::LimitCounts;
+use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::made_up;
 use spand_proto::network::Network;

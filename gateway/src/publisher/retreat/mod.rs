@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use spand_core::window::view::{NetworkView, NoEstimate};
+use spand_core::estimate::NoEstimate;
+use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};

@@ -1,7 +1,7 @@
 //! When advice is taken back, when not, and how it returns.
 
 use spand_core::flow::kept::Kept;
-use spand_core::window::view::LimitCounts;
+use spand_core::window::bucket::LimitCounts;
 use spand_proto::estimate::{Confidence, RuleKind};
 
 use super::*;

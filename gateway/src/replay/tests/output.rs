@@ -2,10 +2,11 @@
 
 use std::net::IpAddr;
 
+use spand_core::estimate::NoEstimate;
 use spand_core::flow::kept::Kept;
 use spand_core::flow::report::RttSummary;
 use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
-use spand_core::window::view::{LimitCounts, NoEstimate};
+use spand_core::window::bucket::LimitCounts;
 use spand_core::wire::segment::Endpoint;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;

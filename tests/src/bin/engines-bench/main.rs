@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use clap::Parser;
 use ipnet::IpNet;
-use spand_core::config::{EngineConfig, Limits};
+use spand_core::config::{EngineConfig, Limits, Shard};
 use spand_core::engine::Engine;
-use spand_core::shard::{Partition, Shard, Takers};
+use spand_core::shard::{Partition, Takers};
 use spand_tests::process::{children, resident_bytes, thread_time};
 
 use trace::Trace;

@@ -14,8 +14,7 @@ use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::{Phase, WindowSample};
 use crate::service::ServiceTable;
-use crate::window::bucket::RttSum;
-use crate::window::view::LimitCounts;
+use crate::window::bucket::{LimitCounts, RttSum};
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
 const MSS: u32 = 1_000;

@@ -4,9 +4,10 @@ use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use super::NetworkTable;
+use crate::estimate::NoEstimate;
 use crate::flow::sample::ConnectionId;
 use crate::window::record::NetworkRecord;
-use crate::window::view::{NetworkView, NoEstimate};
+use crate::window::view::NetworkView;
 
 /// A network that changed.
 #[derive(Debug)]

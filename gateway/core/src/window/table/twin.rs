@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
+use crate::estimate::NoEstimate;
 use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason};
-use crate::window::view::NoEstimate;
 
 /// A start in the middle of a bucket.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);

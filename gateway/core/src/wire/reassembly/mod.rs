@@ -19,7 +19,7 @@ use hashbrown::HashMap;
 use spand_proto::units::{Micros, Timestamp};
 
 use self::parts::{Added, Parts, Whole};
-use super::ip::IpHeader;
+use super::ip::{Fragment, IpHeader};
 use super::octets::Octets;
 use crate::counters::{Counters, Ignored};
 use crate::flow::tuple::SeededState;
@@ -28,20 +28,6 @@ use crate::flow::tuple::SeededState;
 const PATIENCE: Micros = Micros::from_secs(30);
 /// A mirror port's second copy follows within this time, as in [`crate::flow`]; later, the identification is used again.
 const COPY_WITHIN: Micros = Micros(20_000);
-
-/// One fragment's place in its packet.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Fragment {
-    pub(super) header: IpHeader,
-    /// What the packet begins with behind its IP header.
-    pub(super) protocol: u8,
-    /// 16 bits in IPv4, 32 in IPv6.
-    pub(super) id: u32,
-    /// Octets before this fragment.
-    pub(super) offset: u32,
-    /// More fragments follow.
-    pub(super) more: bool,
-}
 
 /// Packets in fragments.
 #[derive(Debug)]

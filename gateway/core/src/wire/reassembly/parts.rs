@@ -2,9 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-use super::Fragment;
 use crate::counters::Ignored;
-use crate::wire::ip::IpHeader;
+use crate::wire::ip::{Fragment, IpHeader};
 use crate::wire::octets::Octets;
 use crate::wire::segment::Ecn;
 

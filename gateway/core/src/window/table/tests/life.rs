@@ -1,9 +1,8 @@
 //! Events, limits and the account for the store.
 
 use super::*;
-use crate::window::bucket::{RemoteRtt, RttSum};
+use crate::window::bucket::{LimitCounts, RemoteRtt, RttSum};
 use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
-use crate::window::view::LimitCounts;
 
 const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
