@@ -8,7 +8,7 @@ use spand_proto::operator::Failure;
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions};
-use crate::{doctor, replay};
+use crate::{doctor, password, replay};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
 ///
@@ -55,7 +55,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run { config } => crate::run::run(&runnable(&config)?),
-        Command::Password { name } => password(&name),
+        Command::Password { name } => password_of(&name),
         Command::CheckConfig { config } => check(&config),
         Command::Doctor(arguments) => doctor::run(&arguments),
     }
@@ -68,18 +68,9 @@ fn runnable(path: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The first line of standard input.
-pub(crate) fn read_password() -> Result<String, Failure> {
-    let mut line = String::new();
-    io::stdin()
-        .read_line(&mut line)
-        .map_err(|error| Failure::Environment(format!("cannot read the password: {error}")))?;
-    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
-}
-
 /// Reads a password and prints its line.
-fn password(name: &str) -> Result<(), Failure> {
-    let line = password_line(name, &read_password()?)?;
+fn password_of(name: &str) -> Result<(), Failure> {
+    let line = password_line(name, &password::read()?)?;
     writeln!(io::stdout().lock(), "{line}")
         .map_err(|error| Failure::Environment(format!("cannot print the line: {error}")))
 }

@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 mod descriptors;
 pub mod doctor;
+mod password;
 pub mod publisher;
 pub mod replay;
 pub mod run;

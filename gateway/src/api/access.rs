@@ -5,11 +5,29 @@ use std::sync::Arc;
 use spand_proto::operator::Failure;
 use tokio::sync::watch;
 
-use super::listener::Expected;
 use super::owners::Owners;
 use super::passwords::{Passwords, PasswordsError};
 use crate::config::{Config, Identity};
 use crate::tls::{Credentials, Tls, TlsError};
+
+/// Who is expected.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Expected {
+    /// Agents, over gRPC.
+    Agents,
+    /// People and scripts, over HTTP.
+    People,
+}
+
+impl Expected {
+    /// Its name as a label.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Agents => "grpc",
+            Self::People => "http",
+        }
+    }
+}
 
 /// What is asked of those who connect. The default asks nothing: the listeners are then loopback's.
 #[derive(Clone, Debug, Default)]

@@ -16,9 +16,10 @@ use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
 
+use super::access::Expected;
 use super::connection::{Connection, Peer};
 use super::holdings::Held;
-use super::listener::{Expected, Listener};
+use super::listener::Listener;
 use super::refusals::Reason;
 use super::{Api, TOO_OFTEN, advice, stopped};
 use crate::publisher::{SubscribeError, Subscription};

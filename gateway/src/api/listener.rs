@@ -12,20 +12,12 @@ use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::Api;
+use super::access::Expected;
 use super::connection::{Connection, Opening, Peer, Stream};
 use super::holdings::{Held, Holdings};
 use super::metrics::ApiLabel;
 use super::refusals::Reason;
 use crate::tls::Credentials;
-
-/// Who is expected.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Expected {
-    /// Agents, over gRPC.
-    Agents,
-    /// People and scripts, over HTTP.
-    People,
-}
 
 /// Accepts connections up to a limit. Handshakes run beside each other, so that one peer that is slow holds up none.
 #[derive(Debug)]
@@ -151,15 +143,5 @@ async fn handshake(
             refused(reason, &why)
         }
         Err(_) => refused(Reason::Timeout, "it did not finish the TLS handshake in time"),
-    }
-}
-
-impl Expected {
-    /// Its name as a label.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Agents => "grpc",
-            Self::People => "http",
-        }
     }
 }

@@ -35,13 +35,14 @@ use tokio::sync::{Notify, Semaphore, watch};
 use crate::publisher::Published;
 use crate::store::StoreMeasures;
 
+use self::access::Expected;
 pub use self::access::{Access, AccessError};
 use self::buckets::Buckets;
 use self::connection::Peer;
 use self::holdings::Holdings;
 #[cfg(fuzzing)]
 pub use self::http::fuzzing;
-use self::listener::{Expected, Listener};
+use self::listener::Listener;
 use self::metrics::{ApiMeasures, Metrics};
 pub use self::passwords::{PasswordsError, line as password_line};
 use self::refusals::{Reason, Refusals};

@@ -20,6 +20,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spand_proto::operator::{Check, Diagnosis, Failure};
 
 use crate::config::{Config, DEFAULT_PATH};
+use crate::password;
 
 use self::conversation::Manner;
 use self::running::Answer;
@@ -44,7 +45,7 @@ pub struct Arguments {
 /// Looks, prints what was found, and fails where something is at fault.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let config = Config::load(&arguments.config)?;
-    let password = arguments.user.as_ref().map(|_| crate::cli::read_password()).transpose()?;
+    let password = arguments.user.as_ref().map(|_| password::read()).transpose()?;
     let manner = Manner::of(&config, arguments.user.as_deref().zip(password.as_deref()))?;
     let span = Duration::from_secs(arguments.seconds);
     let diagnosis = Diagnosis::new(look(&config, &arguments.config, span, &manner));

@@ -14,29 +14,12 @@ use ipnet::IpNet;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
-use super::octets::{Reader, Writer};
+use super::octets::{Reader, RecordError, Writer};
 use super::record;
 
 /// Format of what follows.
 const FORMAT: u8 = 3;
 const CHECKSUM_LEN: usize = 4;
-
-/// Why an entry was left out.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-pub(super) enum RecordError {
-    /// Too short to hold anything.
-    #[error("the entry is cut short")]
-    Short,
-    /// Key, format and payload do not match the checksum.
-    #[error("the entry's checksum is wrong")]
-    Checksum,
-    /// A format of another gateway, or none at all.
-    #[error("the entry has format {0}, which this gateway does not know")]
-    Format(u8),
-    /// The checksum is right and the payload still makes no record.
-    #[error("the entry holds nonsense")]
-    Nonsense,
-}
 
 /// The key of a network.
 pub(super) fn key(network: Network) -> Vec<u8> {

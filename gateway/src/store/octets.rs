@@ -2,7 +2,22 @@
 
 use std::net::IpAddr;
 
-use super::codec::RecordError;
+/// Why an entry was left out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum RecordError {
+    /// Too short to hold anything.
+    #[error("the entry is cut short")]
+    Short,
+    /// Key, format and payload do not match the checksum.
+    #[error("the entry's checksum is wrong")]
+    Checksum,
+    /// A format of another gateway, or none at all.
+    #[error("the entry has format {0}, which this gateway does not know")]
+    Format(u8),
+    /// The checksum is right and the payload still makes no record.
+    #[error("the entry holds nonsense")]
+    Nonsense,
+}
 
 /// Bytes being written.
 #[derive(Debug, Default)]

@@ -22,8 +22,7 @@ use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source
 use spand_core::window::record::NetworkRecord;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::codec::RecordError;
-use super::octets::{Reader, Writer};
+use super::octets::{Reader, RecordError, Writer};
 
 /// Fewest bytes of a bucket, of a contribution and of the round trips to an address.
 const LEAST_BUCKET: usize = 8;

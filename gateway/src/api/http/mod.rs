@@ -45,8 +45,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::problem::Problem;
+use super::access::Expected;
 use super::connection::{Connection, Peer};
-use super::listener::{Expected, Listener};
+use super::listener::Listener;
 use super::{Api, TOO_OFTEN, stopped};
 
 /// Largest body that is read and thrown away, so that the connection can go on. A larger one is refused.

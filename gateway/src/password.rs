@@ -1,0 +1,14 @@
+//! A password on standard input, so that no list of processes shows it.
+
+use std::io;
+
+use spand_proto::operator::Failure;
+
+/// The first line of standard input.
+pub(crate) fn read() -> Result<String, Failure> {
+    let mut line = String::new();
+    io::stdin()
+        .read_line(&mut line)
+        .map_err(|error| Failure::Environment(format!("cannot read the password: {error}")))?;
+    Ok(line.trim_end_matches(['\r', '\n']).to_owned())
+}
