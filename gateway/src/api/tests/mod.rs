@@ -3,6 +3,7 @@
 mod grpc;
 mod http;
 mod insight;
+mod live;
 mod metrics;
 mod turns;
 

@@ -1,5 +1,6 @@
 //! The table against a twin that keeps everything, and the events of one network through its life.
 
+mod kept;
 mod life;
 mod twin;
 
@@ -23,4 +24,27 @@ fn end(n: u8, at: Timestamp, segments: f64, connection: u64) -> WindowSample {
 
 fn events(table: &mut NetworkTable) -> Vec<Event> {
     std::iter::from_fn(|| table.poll_event()).collect()
+}
+
+const HOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+fn shares(events: &[Event]) -> Vec<Result<f64, Withdrawal>> {
+    events
+        .iter()
+        .map(|event| match event {
+            Event::Estimate(estimate) => Ok(estimate.share.bytes() / 1_000.0),
+            Event::Withdrawn { reason, .. } => Err(*reason),
+            other => panic!("the table tells nothing like {other:?}"),
+        })
+        .collect()
+}
+
+/// A table in which network 1 has an estimate of 10 segments that was told.
+fn told() -> NetworkTable {
+    let mut table = table(10);
+    for connection in 1..=3 {
+        table.add(&end(1, START, 10.0, connection));
+    }
+    assert_eq!(shares(&events(&mut table)), [Ok(10.0)]);
+    table
 }

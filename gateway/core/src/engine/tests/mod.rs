@@ -1,7 +1,12 @@
+//! The engine on segments made by hand.
+
+mod limits;
+mod nonsense;
+mod window_option;
+
 use std::num::NonZeroUsize;
 
 use arrayvec::ArrayVec;
-use proptest::prelude::*;
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
@@ -261,64 +266,6 @@ fn connections_that_send_at_once_are_counted_for_their_network() {
     assert_eq!(parallel(&engine, ms(80_000)), 0);
 }
 
-/// A loss-free Reno transfer of the server with a threshold of 16 segments, over 100 ms; `say` gives what it says of a window in
-/// bytes.
-fn reno(segments: u32, mut say: impl FnMut(f64) -> Option<WindowOption>) -> Vec<Segment> {
-    const MSS: u32 = 1_448;
-    let mut all: Vec<_> = handshake(100).into();
-    let (mut window, mut sent, mut acked) = (10.0f64, 0, 0);
-    let mut acks = VecDeque::from([(ms(141), 0)]);
-    while let Some((at, upto)) = acks.pop_front() {
-        if upto > 0 {
-            all.push(segment(at, false, Flags::ACK, 101, 5_001 + upto * MSS, 0));
-            acked = upto;
-            window += if window < 16.0 { 1.0 } else { window.recip() };
-        }
-        while sent < segments && f64::from(sent - acked) < window.floor() {
-            let mut data = segment(at.after(Micros(10)), true, Flags::ACK, 5_001 + sent * MSS, 101, MSS);
-            data.options.window = say(window.floor() * f64::from(MSS));
-            all.push(data);
-            sent += 1;
-            acks.push_back((at.after(Micros(100_000)), sent));
-        }
-    }
-    all
-}
-
-fn heard(segments: &[Segment], read_window_option: bool) -> (Vec<DirectionReport>, Engine) {
-    let mut engine = with_reports(EngineConfig { read_window_option, ..EngineConfig::default() });
-    feed(&mut engine, segments);
-    engine.finish(ms(60_000));
-    (reports(&mut engine), engine)
-}
-
-#[test]
-fn a_window_that_its_sender_says_is_the_sample_where_that_is_read() {
-    let said = |window: f64| {
-        let window_bytes = Window::from_bytes(window)?.segments(Bytes(1)).0;
-        Some(WindowOption { window_bytes, srtt_us: 101_000 })
-    };
-    let segments = reno(150, said);
-    let (reports, engine) = heard(&segments, true);
-    let [sample] = reports[1].samples[..] else { panic!("{:?}", reports[1].samples) };
-    assert!(!sample.reason.is_lower_bound(), "{sample:?}");
-    let [.., last] = segments.iter().filter(|segment| segment.payload_len > 0).collect::<Vec<_>>()[..] else {
-        panic!()
-    };
-    let window = f64::from(last.options.window.unwrap().window_bytes);
-    let grown = (sample.window.bytes() - window) / 1_448.0;
-    assert!((0.0..=1.0).contains(&grown), "{} of {window}", sample.window.bytes());
-    let counted = [engine.counters().window_options, engine.counters().window_option_samples];
-    assert_eq!(counted, [150, 1]);
-    let view = engine.network(engine.network_of(CLIENT.parse().unwrap()), ms(60_000)).unwrap();
-    assert_eq!(view.rtt_min, Some(Micros(40_000)), "the smallest is the wire's");
-    assert!(view.rtt_mean.unwrap() > Micros(100_500), "the others are the sender's: {:?}", view.rtt_mean);
-
-    let (unread, engine) = heard(&segments, false);
-    assert_eq!((engine.counters().window_options, engine.counters().window_option_samples), (0, 0));
-    assert_eq!(unread[1].samples, heard(&reno(150, |_| None), true).0[1].samples, "off, it is as if nothing were said");
-}
-
 /// Samples of a network at the end of time must not be looked at for ever (a capture of the corpus has such a clock).
 #[test]
 fn a_clock_at_the_end_of_time_leaves_something_to_wait_for() {
@@ -340,84 +287,6 @@ fn a_clock_at_the_end_of_time_leaves_something_to_wait_for() {
     assert_eq!(engine.connections(), 0);
 }
 
-/// `count` connections of which both directions were seen, at one moment.
-fn connections(engine: &mut Engine, count: u16) {
-    for port in 1..=count {
-        for mut segment in handshake(100) {
-            let client = if segment.source.port == 80 { &mut segment.destination } else { &mut segment.source };
-            client.port = port;
-            feed(engine, &[Segment { at: ms(0), ..segment }]);
-        }
-    }
-}
-
-fn limited_events(limit: usize) -> Limits {
-    Limits { events: NonZeroUsize::new(limit).unwrap(), ..Limits::default() }
-}
-
-#[test]
-fn every_report_comes_at_the_end_within_the_limit_of_events() {
-    let mut engine = with_reports(EngineConfig { limits: limited_events(EVENTS_PER_STEP), ..EngineConfig::default() });
-    connections(&mut engine, 100);
-    while engine.poll_event().is_some() {}
-    engine.finish(ms(1));
-    assert_eq!(engine.connections(), 100, "none ends before there is room");
-    let mut reports = 0;
-    while let Some(event) = engine.poll_event() {
-        reports += usize::from(matches!(event, Event::DirectionEnded(_)));
-        assert!(engine.events.len() < EVENTS_PER_STEP);
-    }
-    assert_eq!((reports, engine.connections()), (200, 0));
-    assert_eq!((engine.counters().connections_ended, engine.counters().ignored(Ignored::EventQueueFull)), (100, 0));
-}
-
-#[test]
-fn silence_ends_no_more_connections_at_a_time_than_there_is_room_for() {
-    let mut engine = with_reports(EngineConfig { limits: limited_events(40), ..EngineConfig::default() });
-    connections(&mut engine, 100);
-    while engine.poll_event().is_some() {}
-    let (later, mut reports) = (ms(10_000_000), 0);
-    for _ in 0..100 {
-        engine.handle_timeout(later);
-        assert!(engine.events.len() <= 40);
-        reports += std::iter::from_fn(|| engine.poll_event())
-            .filter(|event| matches!(event, Event::DirectionEnded(_)))
-            .count();
-    }
-    assert_eq!((reports, engine.connections(), engine.counters().ignored(Ignored::EventQueueFull)), (200, 0, 0));
-}
-
-#[test]
-fn networks_age_no_faster_than_there_is_room_for_their_events() {
-    let mut engine = Engine::new(EngineConfig { limits: limited_events(7), ..EngineConfig::default() });
-    let sampled = |n: u8, connection: u64| crate::flow::sample::WindowSample {
-        at: ms(0),
-        network: Network::of(IpAddr::from([198, 51, n, 1])),
-        remote: [198, 51, n, 1].into(),
-        connection: ConnectionId(connection),
-        window: Window::from_bytes(10_000.0).unwrap(),
-        mss: Bytes(1_000),
-        reason: crate::flow::sample::SampleReason::End,
-        sawtooth: None,
-        phase: crate::flow::sample::Phase::CongestionAvoidance,
-        transfer: Bytes(100_000),
-        advised: false,
-        rtt_min: None,
-    };
-    engine.handle_timeout(ms(0));
-    for n in 0..50 {
-        (1..=3).for_each(|connection| engine.networks.add(&sampled(n, connection)));
-        engine.take_network_events();
-        assert!(matches!(engine.poll_event(), Some(Event::Estimate(_))));
-    }
-    let mut gone = 0;
-    for _ in 0..10 {
-        engine.handle_timeout(ms(400_000));
-        gone += std::iter::from_fn(|| engine.poll_event()).count();
-    }
-    assert_eq!((gone, engine.counters().ignored(Ignored::EventQueueFull)), (50, 0));
-}
-
 #[test]
 fn advice_that_is_forgotten_before_its_time_is_counted() {
     let mut engine = Engine::new(EngineConfig::default());
@@ -426,103 +295,6 @@ fn advice_that_is_forgotten_before_its_time_is_counted() {
         engine.note_advised(IpAddr::from(n.to_be_bytes()), remote, ms(0));
     }
     assert_eq!(engine.counters().ignored(Ignored::AdviceForgotten), 1);
-}
-
-prop_compose! {
-    fn any_segment()(
-        step_us in 0u64..400_000,
-        from_server: bool,
-        port in 40_000u16..40_003,
-        flags: u8,
-        seq in prop_oneof![Just(u32::MAX - 3_000), any::<u32>(), 0u32..20_000],
-        ack in prop_oneof![any::<u32>(), 0u32..20_000],
-        payload_len in prop_oneof![Just(0u32), Just(1), Just(1_448), any::<u32>()],
-        window: u16,
-        ip_id: Option<u16>,
-        sack in prop::collection::vec((0u32..20_000, 0u32..20_000), 0..4),
-        timestamps: Option<(u32, u32)>,
-        options in (any::<Option<u16>>(), any::<Option<u8>>(), any::<bool>()),
-        window_option in prop::option::of((any::<u32>(), any::<u32>())),
-    ) -> (u64, Segment) {
-        let mut made = segment(Timestamp(0), from_server, flags, seq, ack, payload_len);
-        let client = if from_server { &mut made.destination } else { &mut made.source };
-        client.port = port;
-        made.window = window;
-        made.ip_id = ip_id;
-        made.options = Options {
-            mss: options.0,
-            window_scale: options.1,
-            sack_permitted: options.2,
-            timestamps: timestamps.map(|(value, echo)| Timestamps { value, echo }),
-            window: window_option.map(|(window_bytes, srtt_us)| WindowOption { window_bytes, srtt_us }),
-            sack: sack.into_iter().map(|(left, right)| SackBlock { left, right }).collect::<ArrayVec<_, 4>>(),
-            ..Options::default()
-        };
-        (step_us, made)
-    }
-}
-
-proptest! {
-    /// Whatever comes, nothing panics, limits hold, and the same input gives the same output.
-    #[test]
-    fn any_segments_are_taken(segments in prop::collection::vec(any_segment(), 1..200)) {
-        let run = || {
-            let limits = Limits { connections: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
-            let mut engine =
-                with_reports(EngineConfig { limits, read_window_option: true, ..EngineConfig::default() });
-            let mut at = ms(0);
-            for (step_us, segment) in &segments {
-                at = at.after(Micros(*step_us));
-                feed(&mut engine, &[Segment { at, ..segment.clone() }]);
-                assert!(engine.connections() <= 2);
-            }
-            engine.finish(at);
-            let events: Vec<_> = std::iter::from_fn(|| engine.poll_event()).collect();
-            (events, engine.counters().clone())
-        };
-        prop_assert_eq!(run(), run());
-    }
-
-    /// Whatever a sender says of itself, its samples stay within twice what was seen of it, and round trips too.
-    #[test]
-    fn nonsense_in_the_window_option_moves_no_sample_beyond_its_bounds(
-        said in prop::collection::vec(prop::option::of((prop_oneof![any::<u32>(), 0u32..200_000], any::<u32>())), 150),
-        segments in 30u32..150,
-    ) {
-        let mut said = said.into_iter();
-        let say = |_| said.next().flatten().map(|(window_bytes, srtt_us)| WindowOption { window_bytes, srtt_us });
-        let (reports, engine) = heard(&reno(segments, say), true);
-        for sample in &reports[1].samples {
-            let most = 2.0 * reports[1].flight_max.0 as f64 + 1_448.0;
-            prop_assert!((1_000.0..=most).contains(&sample.window.bytes()), "{:?} of {}", sample, reports[1].flight_max);
-        }
-        let view = engine.network(engine.network_of(CLIENT.parse().unwrap()), ms(60_000)).unwrap();
-        let mean = view.rtt_mean.unwrap();
-        prop_assert!(mean >= Micros(45_000) && mean <= Micros(201_000), "{mean}");
-    }
-
-    /// Hosts outside are rebuilt only for their reports: what is said of networks and starts is the same without.
-    #[test]
-    fn what_is_not_wanted_of_hosts_outside_changes_nothing(segments in prop::collection::vec(any_segment(), 1..200)) {
-        let run = |flow_reports| {
-            let internal = vec!["192.0.2.0/24".parse().unwrap()];
-            let mut engine = Engine::new(EngineConfig { internal, flow_reports, ..EngineConfig::default() });
-            feed(&mut engine, &handshake(100));
-            let mut at = ms(41);
-            for (step_us, segment) in &segments {
-                at = at.after(Micros(*step_us));
-                // A second SYN starts anew a sender whose bytes nobody counts, and a reset may be none.
-                let flags = Flags(segment.flags.0 & !(Flags::SYN | Flags::RST));
-                feed(&mut engine, &[Segment { at, flags, ..segment.clone() }]);
-            }
-            engine.finish(at);
-            let events: Vec<_> = std::iter::from_fn(|| engine.poll_event())
-                .filter(|event| !matches!(event, Event::DirectionEnded(_)))
-                .collect();
-            (events, engine.networks(at), engine.counters().window_samples, engine.counters().connections)
-        };
-        prop_assert_eq!(run(true), run(false));
-    }
 }
 
 #[test]
