@@ -28,6 +28,8 @@ pub(super) struct Hosts {
 struct Host {
     addresses: Arc<[IpAddr]>,
     streams: u32,
+    /// One of so many streams ended, and until then what it was told may still be used.
+    parted: Option<(u32, Timestamp)>,
     /// When its leases end, once no stream is left.
     ends: Option<Timestamp>,
 }
@@ -49,8 +51,8 @@ pub(in crate::publisher) struct TooManyHosts(pub(in crate::publisher) usize);
 pub(in crate::publisher) struct Joined {
     /// Its number.
     pub(in crate::publisher) host: u64,
-    /// One that has to be told everything anew: it was the only one until now.
-    pub(in crate::publisher) was_only_one: Option<u64>,
+    /// One that has to be told everything anew: it was the only one until now, or had one agent.
+    pub(in crate::publisher) tell_anew: Option<u64>,
 }
 
 impl Hosts {
@@ -73,8 +75,10 @@ impl Hosts {
             Some(id) => *id,
             None => self.add(addresses)?,
         };
+        let mut streams = 1;
         if let Some(host) = self.by_number.get_mut(&id) {
             host.streams += 1;
+            streams = host.streams;
             host.ends.take().map(|ends| self.gone.remove(&(ends, id)));
         }
         let only = self.only_one() == Some(id);
@@ -94,7 +98,7 @@ impl Hosts {
             }
             _ => None,
         };
-        Ok(Joined { host: id, was_only_one })
+        Ok(Joined { host: id, tell_anew: was_only_one.or((streams > 1).then_some(id)) })
     }
 
     fn add(&mut self, addresses: &[IpAddr]) -> Result<u64, TooManyHosts> {
@@ -104,7 +108,7 @@ impl Hosts {
         let (id, addresses) = (self.next, Arc::from(addresses));
         self.next += 1;
         self.by_addresses.insert(Arc::clone(&addresses), id);
-        self.by_number.insert(id, Host { addresses, streams: 0, ends: None });
+        self.by_number.insert(id, Host { addresses, streams: 0, parted: None, ends: None });
         Ok(id)
     }
 
@@ -112,6 +116,7 @@ impl Hosts {
     pub(super) fn leave(&mut self, id: u64, now: Timestamp) {
         let ends = now.after(self.lifetime).after(NEWS);
         let Some(host) = self.by_number.get_mut(&id).filter(|host| host.streams > 0) else { return };
+        host.parted = Some((parts(host, now), ends));
         host.streams -= 1;
         if host.streams > 0 {
             return;
@@ -121,6 +126,12 @@ impl Hosts {
         if let Some(sole) = self.sole.as_mut().filter(|sole| sole.host == id) {
             sole.until = Some(sole.until.map_or(ends, |until| until.min(ends)));
         }
+    }
+
+    /// Among how many agents a host's leases are divided: each that has its addresses and is connected, or was within the lifetime of
+    /// advice, has the same part. One that comes back is not counted twice where its stream had ended before.
+    pub(super) fn parts(&self, id: u64, now: Timestamp) -> u32 {
+        self.by_number.get(&id).map_or(1, |host| parts(host, now))
     }
 
     /// A host was told every lease anew.
@@ -176,4 +187,9 @@ impl Hosts {
             }
         }
     }
+}
+
+fn parts(host: &Host, now: Timestamp) -> u32 {
+    let before = host.parted.filter(|(_, until)| host.streams > 0 && *until > now).map_or(0, |(streams, _)| streams);
+    host.streams.max(before).max(1)
 }

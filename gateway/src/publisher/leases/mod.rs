@@ -62,14 +62,15 @@ impl Leases {
         self.hosts.told_anew(id, now);
     }
 
-    /// A host's lease in a network whose share is `share`.
+    /// The lease of each agent of a host in a network whose share is `share`.
     pub(super) fn lease(&mut self, id: u64, network: Network, share: Segments, now: Timestamp) -> Segments {
         self.hosts.forget_ended(now);
-        match self.pools.get(&network) {
-            Some(pool) => Segments(pool.lease(id)),
-            None if self.hosts.has_all(id) => share,
-            None => Segments(0),
-        }
+        let whole = match self.pools.get(&network) {
+            Some(pool) => pool.lease(id),
+            None if self.hosts.has_all(id) => share.0,
+            None => 0,
+        };
+        Segments(whole / self.hosts.parts(id, now))
     }
 
     /// A host is about to start a connection in a network with this budget. `false`: there is no room for one more network.

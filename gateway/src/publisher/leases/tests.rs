@@ -108,8 +108,8 @@ fn the_second_host_waits_until_the_first_was_told_that_it_is_not_the_only_one() 
     let mut rig = Rig::new(40);
     let one = rig.join(1, 0);
     assert_eq!(rig.lease(one, 0), 40);
-    let Joined { host: two, was_only_one } = rig.leases.join(&host(2), at(10)).unwrap();
-    assert_eq!(was_only_one, Some(one));
+    let Joined { host: two, tell_anew } = rig.leases.join(&host(2), at(10)).unwrap();
+    assert_eq!(tell_anew, Some(one));
     rig.start(two, 20);
     rig.settle(600);
     assert_eq!((rig.lease(one, 3_000), rig.lease(two, 3_000)), (0, 0));
@@ -145,6 +145,26 @@ fn a_host_that_is_gone_holds_its_lease_for_the_lifetime_of_advice_unless_it_come
     rig.start(two, 128_100);
     rig.settle(128_200);
     assert_eq!(rig.lease(two, 131_000), 40, "the other is forgotten, and this one alone");
+}
+
+#[test]
+fn agents_with_the_same_addresses_have_no_more_together_than_one_would() {
+    let mut rig = Rig::new(40);
+    let one = rig.join(1, 0);
+    assert_eq!(rig.lease(one, 0), 40);
+    assert_eq!(rig.leases.join(&host(1), at(10)), Ok(Joined { host: one, tell_anew: Some(one) }));
+    assert_eq!(rig.lease(one, 10), 20, "each");
+    rig.start(one, 20);
+    rig.settle(600);
+    assert_eq!(rig.lease(one, 3_000), 20, "of a lease by demand as well");
+    rig.leases.leave(one, at(4_000));
+    assert_eq!(rig.lease(one, 64_999), 20, "who is gone may still use what it was told");
+    assert_eq!(rig.lease(one, 65_000), 40);
+
+    // One that comes back after its stream ended.
+    rig.leases.leave(one, at(70_000));
+    assert_eq!(rig.leases.join(&host(1), at(71_000)), Ok(Joined { host: one, tell_anew: None }));
+    assert_eq!(rig.lease(one, 71_000), 40);
 }
 
 #[test]
@@ -294,7 +314,7 @@ proptest! {
                 Step::Join(n) => {
                     if hosts[usize::from(n)].is_none() {
                         // Three places for four hosts: one that is gone keeps its own.
-                        let Ok(Joined { host: id, was_only_one: other }) = leases.join(&host(n), now) else {
+                        let Ok(Joined { host: id, tell_anew: other }) = leases.join(&host(n), now) else {
                             prop_assert_eq!(leases.holder_count(), 3);
                             continue;
                         };

@@ -68,7 +68,7 @@ impl Subscription {
         let (id, mailbox, left_out) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
             let joined = shared.leases.lock().join(addresses, now);
             let joined = joined.map_err(|TooManyHosts(hosts)| SubscribeError::TooManyHosts(hosts))?;
-            only_one = joined.was_only_one;
+            only_one = joined.tell_anew;
             Ok(joined.host)
         })?;
         if let Some(holder) = only_one {
