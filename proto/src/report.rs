@@ -47,7 +47,8 @@ pub struct ConnectionReport {
     pub acknowledged: Bytes,
     /// Segments that were sent again.
     pub retransmitted: Segments,
-    /// Whether a segment of the first window was lost.
+    /// Whether a segment of the first flight was lost. Of an advised connection only a flight counts that held more than the
+    /// host's default window, of another one what that window holds.
     pub first_flight_loss: Option<bool>,
     /// What held the sender back at the end.
     pub limited_by: Option<LimitedBy>,
