@@ -71,6 +71,37 @@ fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
 }
 
 #[test]
+fn what_was_taken_in_the_half_before_is_given_back_to_it() {
+    in_namespace("bpf_old_half", || async {
+        let mut host =
+            Host::new(58, "careful", "cubic", "\n[policy]\ncap_segments = 30\nrtt_ratio_min = 0.0000001").await;
+        let mut update = estimate(&host.network, 100, 60);
+        // A half of the budget is two of these long.
+        update.estimate.rtt_mean = Some(Micros::from_secs(2));
+        update.lease = Some(Segments(30));
+        host.stream.send(UpdateEvent::Estimate(update)).await;
+        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        let listener = TcpListener::bind(host.server).unwrap();
+        let start = || {
+            let (mut server, client) = host.connection(&listener);
+            lose_all(&client);
+            socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
+            server.write_all(&vec![7; 60 * SEGMENT]).unwrap();
+            (server, client)
+        };
+        let (first, _its_client) = start();
+        assert!(under_way(&host).contains("20 of the lease of 30"), "{}", under_way(&host));
+        std::thread::sleep(Duration::from_millis(4_200));
+        let _second = start();
+        assert!(under_way(&host).contains("30 of the lease of 30"), "{}", under_way(&host));
+        // It is reset, and what it was granted is free again.
+        socket2::SockRef::from(&first).set_linger(Some(Duration::ZERO)).unwrap();
+        drop(first);
+        assert!(under_way(&host).contains("10 of the lease of 30"), "{}", under_way(&host));
+    });
+}
+
+#[test]
 fn first_words_that_arrive_do_not_end_a_row_of_losses() {
     in_namespace("bpf_not_forgiven", || async {
         let mut host = Host::new(52, "paper", "cubic", "").await;
