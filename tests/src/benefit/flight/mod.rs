@@ -48,6 +48,9 @@ pub struct Flights {
     pub moved: u32,
     /// As many segments before the first acknowledgement as planned.
     pub exact: u32,
+    /// Those among them whose last segment, with no second one of the window beside it, waited for the first acknowledgement.
+    #[serde(default)]
+    pub held: u32,
     /// Segments more (or fewer) than planned: how often.
     pub off: BTreeMap<i64, u32>,
     /// Flights long enough for a spacing.
@@ -70,6 +73,7 @@ impl Flights {
         self.connections += other.connections;
         self.moved += other.moved;
         self.exact += other.exact;
+        self.held += other.held;
         self.paced += other.paced;
         self.spaced += other.spaced;
         self.smooth += other.smooth;
@@ -102,6 +106,9 @@ impl Flights {
         let planned_ns = planned.rate.map_or(unpaced_ns, |rate| planned.mss as f64 * 1e9 / f64::from(rate.max(1)));
         // What by its rate leaves after a round trip is no part of what leaves before the first acknowledgement.
         let off = if off < 0 && leaves_after(handshake_ns, flight.len(), planned_ns) { 0 } else { off };
+        let held = off == -1 && waits_for_its_pair(flight.len(), segments, planned.bytes.div_ceil(planned.mss));
+        self.held += u32::from(held);
+        let off = if held { 0 } else { off };
         *self.off.entry(off).or_default() += 1;
         self.exact += u32::from(off == 0);
         let (mut spaced, mut smooth) = (true, true);
@@ -131,6 +138,12 @@ impl Flights {
 fn leaves_after(round_trip_ns: f64, sent: usize, planned_ns: f64) -> bool {
     let Some(paced) = sent.checked_sub(UNPACED) else { return false };
     (paced / 2 * 2 + 2) as f64 * planned_ns >= round_trip_ns
+}
+
+/// Whether the segment behind the first `sent` ones is the last of its window, alone where pairs leave, and more of the transfer
+/// follows: Linux keeps it for the acknowledgement that lets a second one go with it (`tcp_tso_should_defer`).
+fn waits_for_its_pair(sent: usize, window: u64, transfer: u64) -> bool {
+    sent.checked_sub(UNPACED).is_some_and(|paced| paced.is_multiple_of(2)) && window < transfer
 }
 
 /// Whether packets lie as far apart as planned, and without bursts.
@@ -172,6 +185,13 @@ mod tests {
         assert!(leaves_after(40.1e6, 40, 1.33e6));
         assert!(!leaves_after(40.1e6, 38, 1.33e6) && !leaves_after(43e6, 40, 1.33e6));
         assert!(!leaves_after(0.0, 9, 1e6), "the first ten are not held back");
+    }
+
+    #[test]
+    fn an_odd_last_segment_waits_where_more_follows() {
+        assert!(waits_for_its_pair(34, 35, 42));
+        assert!(!waits_for_its_pair(34, 35, 35), "the transfer's last waits for nothing");
+        assert!(!waits_for_its_pair(33, 34, 42) && !waits_for_its_pair(8, 9, 42), "it has its pair, or is not paced");
     }
 
     #[test]
