@@ -20,8 +20,9 @@ impl Scoreboard {
     ) -> u64 {
         let (left, right) = (left.max(self.una), right.min(self.nxt));
         let Some(left) = self.news_of(left, right) else { return 0 };
-        let sacked_to = self.sacked_to;
-        self.sacked_to = sacked_to.max(right);
+        let repairs = self.repairs_mut();
+        let sacked_to = repairs.sacked_to;
+        repairs.sacked_to = sacked_to.max(right);
         let mut index = self.split_at(left, limit);
         let mut newly = 0;
         while let Some(segment) = self.segments.get(index).copied().filter(|segment| segment.start < right) {
@@ -54,7 +55,7 @@ impl Scoreboard {
 
     /// Marks as lost what has at least three SACKed segments above it (RFC 6675 section 4, `IsLost`).
     pub(crate) fn deem_lost(&mut self) {
-        let mut above = self.first_after(self.sacked_to.saturating_sub(1)) + 1;
+        let mut above = self.first_after(self.repairs().sacked_to.saturating_sub(1)) + 1;
         above = above.min(self.segments.len());
         let mut sacked_segments = 0;
         let mut bound = None;
@@ -77,22 +78,26 @@ impl Scoreboard {
 
     /// Without SACK: a duplicate acknowledgement says that one more segment of `mss` bytes arrived (`tcp_add_reno_sack`).
     pub(crate) fn duplicate_arrived(&mut self, mss: u64) {
-        let most = self.flight().saturating_sub(self.sacked + self.lost);
-        self.duplicated = self.duplicated.saturating_add(mss).min(most);
+        let flight = self.flight();
+        let repairs = self.repairs_mut();
+        let most = flight.saturating_sub(repairs.sacked + repairs.lost);
+        repairs.duplicated = repairs.duplicated.saturating_add(mss).min(most);
     }
 
     /// Without SACK: the acknowledgement advanced by `advanced` bytes. While a loss is being repaired, all but one segment of
     /// them had been counted by duplicates (`tcp_remove_reno_sacks`); otherwise everything had.
     pub(crate) fn forget_duplicates(&mut self, advanced: u64, mss: u64, recovering: bool) {
+        let Some(repairs) = &mut self.repairs else { return };
         let counted = if recovering { advanced.saturating_sub(mss) } else { u64::MAX };
-        self.duplicated = self.duplicated.saturating_sub(counted);
+        repairs.duplicated = repairs.duplicated.saturating_sub(counted);
     }
 
     /// A timeout: everything not SACKed is lost and nothing of it was retransmitted yet (RFC 6675 section 5.1).
     pub(crate) fn deem_all_lost(&mut self) {
-        self.ever_lost += self.retransmitted;
-        self.retransmitted = 0;
-        self.duplicated = 0;
+        let repairs = self.repairs_mut();
+        repairs.ever_lost += repairs.retransmitted;
+        repairs.retransmitted = 0;
+        repairs.duplicated = 0;
         for segment in &mut self.segments {
             segment.marks.clear(Mark::Retransmitted);
         }
@@ -101,19 +106,22 @@ impl Scoreboard {
 
     /// A loss was taken back: nothing is deemed lost.
     pub(crate) fn forgive(&mut self) {
-        self.lost = 0;
-        self.lost_below = 0;
-        (self.settled_to, self.repeats_unsettled_since) = (self.una, Timestamp(0));
+        let repairs = self.repairs_mut();
+        repairs.lost = 0;
+        repairs.lost_below = 0;
+        repairs.repeats_unsettled_since = Timestamp(0);
+        self.settled_to = self.una;
         for segment in &mut self.segments {
             segment.marks.clear(Mark::Lost);
         }
     }
 
     fn mark_lost_below(&mut self, bound: u64) {
-        if bound <= self.lost_below {
+        let lost_below = self.repairs().lost_below;
+        if bound <= lost_below {
             return;
         }
-        let first = self.first_after(self.lost_below.max(self.una));
+        let first = self.first_after(lost_below.max(self.una));
         let mut newly = 0;
         for segment in self.segments.range_mut(first..).take_while(|segment| segment.start < bound) {
             if !segment.marks.has(Mark::Sacked) && !segment.marks.has(Mark::Lost) {
@@ -121,9 +129,10 @@ impl Scoreboard {
                 newly += segment.len();
             }
         }
-        self.lost += newly;
-        self.ever_lost += newly;
-        self.lost_below = bound;
+        let repairs = self.repairs_mut();
+        repairs.lost += newly;
+        repairs.ever_lost += newly;
+        repairs.lost_below = bound;
     }
 
     /// Blocks repeat and grow from one acknowledgement to the next: where the part of `left..right` begins that no block
@@ -133,13 +142,14 @@ impl Scoreboard {
         if left >= right {
             return None;
         }
-        if let Some(block) = self.blocks.iter_mut().find(|block| block.0 <= left && left <= block.1) {
+        let blocks = &mut self.repairs_mut().blocks;
+        if let Some(block) = blocks.iter_mut().find(|block| block.0 <= left && left <= block.1) {
             let known = block.1;
             block.1 = known.max(right);
             return (known < right).then_some(known);
         }
-        self.blocks.rotate_right(1);
-        if let Some(oldest) = self.blocks.first_mut() {
+        blocks.rotate_right(1);
+        if let Some(oldest) = blocks.first_mut() {
             *oldest = (left, right);
         }
         Some(left)

@@ -5,6 +5,7 @@
 
 mod loss;
 mod rack;
+mod repairs;
 mod segment;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use crate::flow::rtt::round_trip;
 
 pub(crate) use self::rack::PathTimes;
 use self::rack::Rack;
+use self::repairs::Repairs;
 pub(crate) use self::segment::{Mark, Outstanding, Stamp};
 
 /// A sender's outstanding segments in order of sequence.
@@ -27,31 +29,12 @@ pub(crate) struct Scoreboard {
     nxt: u64,
     /// Highest position acknowledged.
     una: u64,
-    /// Bytes in segments marked SACKed.
-    sacked: u64,
-    /// Bytes that duplicate acknowledgements say have arrived, where the peers did not agree on SACK.
-    duplicated: u64,
-    /// Bytes in segments marked lost and not SACKed.
-    lost: u64,
-    /// Bytes ever marked lost, what was sent again and is lost again anew.
-    ever_lost: u64,
-    /// Bytes in segments retransmitted and not SACKed since.
-    retransmitted: u64,
-    /// Position below which everything not SACKed is marked lost already.
-    lost_below: u64,
-    /// Position after the highest byte SACKed.
-    sacked_to: u64,
     /// The latest transmission among the acknowledged segments.
     acked_sent: Timestamp,
-    /// SACK blocks taken lately, newest first; empty ones where there were fewer.
-    blocks: [(u64, u64); 3],
-    /// Borders that found no room since [`Scoreboard::take_unsplit`] last asked.
-    unsplit: u32,
     rack: Rack,
     /// Below, what was sent once has arrived or is deemed lost: a long window is not walked again for every acknowledgement.
     settled_to: u64,
-    /// What was sent again, and neither arrived nor is deemed lost once more, was sent no earlier.
-    repeats_unsettled_since: Timestamp,
+    repairs: Option<Box<Repairs>>,
 }
 
 /// What a cumulative acknowledgement did.
@@ -109,20 +92,20 @@ impl Scoreboard {
             segments: VecDeque::new(),
             nxt: position,
             una: position,
-            sacked: 0,
-            duplicated: 0,
-            lost: 0,
-            ever_lost: 0,
-            retransmitted: 0,
-            lost_below: 0,
-            sacked_to: 0,
             acked_sent: Timestamp(0),
-            blocks: [(0, 0); 3],
-            unsplit: 0,
             rack: Rack::default(),
             settled_to: position,
-            repeats_unsettled_since: Timestamp(u64::MAX),
+            repairs: None,
         }
+    }
+
+    /// What is to be repaired, or was.
+    fn repairs(&self) -> &Repairs {
+        self.repairs.as_deref().unwrap_or(const { &Repairs::NONE })
+    }
+
+    fn repairs_mut(&mut self) -> &mut Repairs {
+        self.repairs.get_or_insert_default()
     }
 
     /// Highest position sent, exclusive (`SND.NXT`).
@@ -142,32 +125,33 @@ impl Scoreboard {
 
     /// Bytes in the network: outstanding, less SACKed, less deemed lost, plus retransmitted (RFC 6675 section 2).
     pub(crate) fn pipe(&self) -> u64 {
-        (self.flight() + self.retransmitted).saturating_sub(self.arrived() + self.lost)
+        let Some(repairs) = &self.repairs else { return self.flight() };
+        (self.flight() + repairs.retransmitted).saturating_sub(self.arrived() + repairs.lost)
     }
 
     /// Bytes that arrived above the cumulative acknowledgement, as far as the peer says.
     pub(crate) fn arrived(&self) -> u64 {
-        self.sacked + self.duplicated
+        self.repairs.as_ref().map_or(0, |repairs| repairs.sacked + repairs.duplicated)
     }
 
     /// Bytes SACKed above the cumulative acknowledgement.
     pub(crate) fn sacked(&self) -> u64 {
-        self.sacked
+        self.repairs().sacked
     }
 
     /// Bytes deemed lost above the cumulative acknowledgement, and of what was sent again those not SACKed since.
     pub(crate) fn lost_and_repeated(&self) -> (u64, u64) {
-        (self.lost, self.retransmitted)
+        self.repairs.as_ref().map_or((0, 0), |repairs| (repairs.lost, repairs.retransmitted))
     }
 
     /// Bytes deemed lost so far; those sent again and lost once more count anew (`tp->lost`).
     pub(crate) fn ever_lost(&self) -> u64 {
-        self.ever_lost
+        self.repairs.as_ref().map_or(0, |repairs| repairs.ever_lost)
     }
 
     /// Whether something deemed lost was not sent again yet.
     pub(crate) fn repeats_wait(&self) -> bool {
-        self.lost > self.retransmitted
+        self.repairs.as_ref().is_some_and(|repairs| repairs.lost > repairs.retransmitted)
     }
 
     /// Gives back memory where nothing is outstanding.
@@ -242,10 +226,10 @@ impl Scoreboard {
             last.marks.set(Mark::Untimed);
             last.marks.set(Mark::Timeless);
             if last.marks.has(Mark::Lost) {
-                self.lost += added;
+                self.repairs.get_or_insert_default().lost += added;
             }
             if last.marks.has(Mark::Retransmitted) {
-                self.retransmitted += added;
+                self.repairs.get_or_insert_default().retransmitted += added;
             }
             return true;
         }
@@ -269,7 +253,8 @@ impl Scoreboard {
 
     fn send_again(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
         let mut placed = Placed::default();
-        self.repeats_unsettled_since = self.repeats_unsettled_since.min(stamp.at);
+        let repairs = self.repairs_mut();
+        repairs.repeats_unsettled_since = repairs.repeats_unsettled_since.min(stamp.at);
         if start < self.una {
             // Acknowledged already, so nothing waits for it; but what was sent before it can no longer be timed.
             self.acked_sent = self.acked_sent.max(stamp.at);
@@ -289,7 +274,7 @@ impl Scoreboard {
                     segment.transmissions = 1;
                     if segment.marks.has(Mark::Lost) {
                         segment.marks.set(Mark::Retransmitted);
-                        self.retransmitted += segment.len();
+                        self.repairs.get_or_insert_default().retransmitted += segment.len();
                     }
                 } else {
                     placed.repeats = placed.repeats.or(Some(segment.stamp()));
@@ -300,7 +285,7 @@ impl Scoreboard {
                     // What is sent again without being deemed lost is a tail loss probe, which no sender counts twice.
                     if segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted) {
                         segment.marks.set(Mark::Retransmitted);
-                        self.retransmitted += segment.len();
+                        self.repairs.get_or_insert_default().retransmitted += segment.len();
                     }
                 }
                 index += 1;
@@ -324,11 +309,12 @@ impl Scoreboard {
         self.nxt = self.nxt.max(ack);
         let head = self.segments.front().map(Outstanding::stamp);
         let (mut arrived, mut sent_once) = (None, true);
+        let sacked_to = self.repairs().sacked_to;
         while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end <= ack) {
             self.segments.pop_front();
             if segment.is_plain() {
                 arrived = Some(Arrived::also(arrived, segment.sent_at));
-                self.rack.arrived(&segment, at, self.sacked_to, min_rtt);
+                self.rack.arrived(&segment, at, sacked_to, min_rtt);
             } else {
                 self.forget(&segment);
                 sent_once &= segment.transmissions <= 1;
@@ -338,7 +324,7 @@ impl Scoreboard {
                     if segment.is_timed_by_sender() {
                         arrived = Some(Arrived::also(arrived, segment.sent_at));
                     }
-                    self.rack.arrived(&segment, at, self.sacked_to, min_rtt);
+                    self.rack.arrived(&segment, at, sacked_to, min_rtt);
                 }
             }
             if segment.end == ack && !segment.marks.has(Mark::Untimed) {
@@ -404,7 +390,8 @@ impl Scoreboard {
             return index;
         }
         if self.segments.len() >= limit {
-            self.unsplit = self.unsplit.saturating_add(1);
+            let repairs = self.repairs_mut();
+            repairs.unsplit = repairs.unsplit.saturating_add(1);
             return index;
         }
         let Some(segment) = self.segments.get_mut(index) else { return index };
@@ -418,30 +405,32 @@ impl Scoreboard {
 
     /// How many borders found no room since this was asked last: what lies around one is marked as a whole or not at all.
     pub(crate) fn take_unsplit(&mut self) -> u32 {
-        std::mem::take(&mut self.unsplit)
+        self.repairs.as_mut().map_or(0, |repairs| std::mem::take(&mut repairs.unsplit))
     }
 
     fn forget(&mut self, segment: &Outstanding) {
+        let Some(repairs) = &mut self.repairs else { return };
         let len = segment.len();
         if segment.marks.has(Mark::Sacked) {
-            self.sacked = self.sacked.saturating_sub(len);
+            repairs.sacked = repairs.sacked.saturating_sub(len);
         } else if segment.marks.has(Mark::Lost) {
-            self.lost = self.lost.saturating_sub(len);
+            repairs.lost = repairs.lost.saturating_sub(len);
         }
         if segment.marks.has(Mark::Retransmitted) {
-            self.retransmitted = self.retransmitted.saturating_sub(len);
+            repairs.retransmitted = repairs.retransmitted.saturating_sub(len);
         }
     }
 
     fn remember(&mut self, segment: &Outstanding) {
+        let Some(repairs) = &mut self.repairs else { return };
         let len = segment.len();
         if segment.marks.has(Mark::Sacked) {
-            self.sacked += len;
+            repairs.sacked += len;
         } else if segment.marks.has(Mark::Lost) {
-            self.lost += len;
+            repairs.lost += len;
         }
         if segment.marks.has(Mark::Retransmitted) {
-            self.retransmitted += len;
+            repairs.retransmitted += len;
         }
     }
 }

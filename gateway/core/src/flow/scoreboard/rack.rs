@@ -77,7 +77,7 @@ impl Scoreboard {
     /// again and is lost again, too. Returns whether any of that was.
     #[inline]
     pub(crate) fn deem_lost_by_time(&mut self, at: Timestamp, path: &PathTimes) -> bool {
-        let all = self.repeats_unsettled_since <= self.rack.sent;
+        let all = self.repairs().repeats_unsettled_since <= self.rack.sent;
         let from = if all { 0 } else { self.first_after(self.settled_to) };
         if !all && self.segments.get(from).is_none_or(|first| is_first(first) && !self.rack.is_after(first)) {
             return false;
@@ -87,15 +87,16 @@ impl Scoreboard {
 
     /// Walks the window from the segment numbered `from`; with `all`, past those that were sent in order, too.
     fn walk_unsettled(&mut self, from: usize, all: bool, at: Timestamp, path: &PathTimes) -> bool {
-        let retransmitted_before = self.retransmitted;
         let rack = self.rack;
         let sacked_segments = self.segments.iter().rev().filter(|segment| segment.marks.has(Mark::Sacked));
         let sacked_segments =
-            if path.recovering || self.sacked == 0 { 0 } else { sacked_segments.take(DUP_THRESH).count() };
+            if path.recovering || self.sacked() == 0 { 0 } else { sacked_segments.take(DUP_THRESH).count() };
         let patience = rack.patience(path, sacked_segments);
         let overdue = Micros(rack.rtt.0.saturating_add(patience.0));
         let mut settled_to = None;
-        let mut repeats = if all { Timestamp(u64::MAX) } else { self.repeats_unsettled_since };
+        let repeats_before = self.repairs().repeats_unsettled_since;
+        let mut repeats = if all { Timestamp(u64::MAX) } else { repeats_before };
+        let retransmitted_before = self.repairs().retransmitted;
         for segment in self.segments.range_mut(from..) {
             let sent_before = rack.is_after(segment);
             if !sent_before && is_first(segment) {
@@ -120,18 +121,22 @@ impl Scoreboard {
             }
             if segment.marks.has(Mark::Retransmitted) {
                 segment.marks.clear(Mark::Retransmitted);
-                self.retransmitted = self.retransmitted.saturating_sub(segment.len());
-                self.ever_lost += segment.len();
+                let repairs = self.repairs.get_or_insert_default();
+                repairs.retransmitted = repairs.retransmitted.saturating_sub(segment.len());
+                repairs.ever_lost += segment.len();
             }
             if !segment.marks.has(Mark::Lost) {
                 segment.marks.set(Mark::Lost);
-                self.lost += segment.len();
-                self.ever_lost += segment.len();
+                let repairs = self.repairs.get_or_insert_default();
+                repairs.lost += segment.len();
+                repairs.ever_lost += segment.len();
             }
         }
         self.settled_to = settled_to.unwrap_or(self.nxt);
-        self.repeats_unsettled_since = repeats;
-        self.retransmitted < retransmitted_before
+        if repeats != repeats_before {
+            self.repairs_mut().repeats_unsettled_since = repeats;
+        }
+        self.repairs().retransmitted < retransmitted_before
     }
 }
 
@@ -180,7 +185,7 @@ mod tests {
         let mut board = sent(&[0, 0, 0, 50]);
         sack(&mut board, 3, 100);
         judge(&mut board, 100, false);
-        assert_eq!((board.lost, board.pipe()), (300, 0));
+        assert_eq!((board.repairs().lost, board.pipe()), (300, 0));
     }
 
     #[test]
@@ -188,9 +193,9 @@ mod tests {
         let mut board = sent(&[0, 11, 20]);
         sack(&mut board, 2, 60);
         judge(&mut board, 60, false);
-        assert_eq!(board.lost, 100, "a quarter of the smallest round trip is waited for");
+        assert_eq!(board.repairs().lost, 100, "a quarter of the smallest round trip is waited for");
         judge(&mut board, 60, true);
-        assert_eq!(board.lost, 200, "but not while a loss is being repaired");
+        assert_eq!(board.repairs().lost, 200, "but not while a loss is being repaired");
     }
 
     #[test]
@@ -203,11 +208,11 @@ mod tests {
         };
         let mut board = sent(&[0, 1, 2, 3, 4]);
         arrive(&mut board);
-        assert_eq!(board.lost, 200);
+        assert_eq!(board.repairs().lost, 200);
         let mut board = sent(&[0, 1, 2, 3, 4]);
         sack(&mut board, 4, 44);
         arrive(&mut board);
-        assert_eq!(board.lost, 0, "the last one came before two that were sent ahead of it");
+        assert_eq!(board.repairs().lost, 0, "the last one came before two that were sent ahead of it");
     }
 
     #[test]
@@ -220,7 +225,7 @@ mod tests {
         send(&mut board, 3, 130);
         sack(&mut board, 3, 180);
         judge(&mut board, 180, true);
-        assert_eq!((board.lost, board.retransmitted, board.pipe()), (200, 0, 0));
+        assert_eq!((board.repairs().lost, board.repairs().retransmitted, board.pipe()), (200, 0, 0));
     }
 
     #[test]
@@ -252,10 +257,11 @@ mod tests {
                     _ => board.forgive(),
                 }
                 let mut whole = board.clone();
-                (whole.settled_to, whole.repeats_unsettled_since) = (0, Timestamp(0));
+                whole.settled_to = 0;
+                whole.repairs_mut().repeats_unsettled_since = Timestamp(0);
                 judge(&mut board, at, n % 2 == 0);
                 judge(&mut whole, at, n % 2 == 0);
-                prop_assert_eq!((board.lost, board.retransmitted), (whole.lost, whole.retransmitted));
+                prop_assert_eq!((board.repairs().lost, board.repairs().retransmitted), (whole.repairs().lost, whole.repairs().retransmitted));
             }
         }
     }

@@ -65,15 +65,15 @@ fn the_pipe_follows_sack_loss_and_retransmission() {
     let mut board = ten_segments();
     assert_eq!(board.sack((300, 500), ms(90), None, LIMIT, &mut None), 200);
     board.deem_lost();
-    assert_eq!((board.pipe(), board.lost), (800, 0), "two SACKed segments prove nothing");
+    assert_eq!((board.pipe(), board.repairs().lost), (800, 0), "two SACKed segments prove nothing");
     assert_eq!(board.sack((300, 600), ms(90), None, LIMIT, &mut None), 100);
     board.deem_lost();
-    assert_eq!((board.pipe(), board.lost), (400, 300));
+    assert_eq!((board.pipe(), board.repairs().lost), (400, 300));
     board.send(0, 100, sent_at(50), LIMIT);
     assert_eq!(board.pipe(), 500);
     let ack = board.acknowledge(600, ms(90), None);
     assert_eq!(ack.sacked_before, 300);
-    assert_eq!((board.pipe(), board.lost, board.sacked()), (400, 0, 0));
+    assert_eq!((board.pipe(), board.repairs().lost, board.sacked()), (400, 0, 0));
 }
 
 #[test]
@@ -185,9 +185,9 @@ proptest! {
             let sum = |wanted: &dyn Fn(&Outstanding) -> bool| -> u64 {
                 board.segments.iter().filter(|segment| wanted(segment)).map(Outstanding::len).sum()
             };
-            prop_assert_eq!(board.sacked, sum(&|s| s.marks.has(Mark::Sacked)));
-            prop_assert_eq!(board.lost, sum(&|s| s.marks.has(Mark::Lost) && !s.marks.has(Mark::Sacked)));
-            prop_assert_eq!(board.retransmitted, sum(&|s| s.marks.has(Mark::Retransmitted)));
+            prop_assert_eq!(board.repairs().sacked, sum(&|s| s.marks.has(Mark::Sacked)));
+            prop_assert_eq!(board.repairs().lost, sum(&|s| s.marks.has(Mark::Lost) && !s.marks.has(Mark::Sacked)));
+            prop_assert_eq!(board.repairs().retransmitted, sum(&|s| s.marks.has(Mark::Retransmitted)));
             prop_assert_eq!(board.flight(), sum(&|_| true), "every byte in flight belongs to one segment");
             let mut at = board.una;
             for segment in &board.segments {
