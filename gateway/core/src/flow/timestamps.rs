@@ -4,7 +4,6 @@
 //! zero-window probes are not timed at all, since nothing obliges the peer to answer them at once. Kept apart from
 //! sequence and acknowledgement samples.
 
-use arrayvec::ArrayVec;
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::rtt::round_trip;
@@ -17,37 +16,60 @@ const WAITING: usize = 8;
 /// Timestamp values of one sender that wait for their echo.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EchoTimer {
-    waiting: ArrayVec<(u32, Timestamp), WAITING>,
-    newest: Option<u32>,
+    /// Values in the order in which they were sent, and beside each when it was: together they would take a third more room.
+    values: [u32; WAITING],
+    sent_at: [Timestamp; WAITING],
+    waiting: u8,
+    /// A value was sent, the newest that.
+    sent: bool,
+    newest: u32,
 }
 
 impl EchoTimer {
     /// A packet that wants an answer left with `value`.
     pub(crate) fn sent(&mut self, value: u32, at: Timestamp) {
-        if self.newest.is_some_and(|newest| !is_after(value, newest)) {
+        if !self.is_newest(value) {
             return;
         }
-        self.newest = Some(value);
+        (self.sent, self.newest) = (true, value);
+        let place = usize::from(self.waiting);
         // A full table leaves this value untimed.
-        let _full = self.waiting.try_push((value, at));
+        if let (Some(waiting), Some(sent_at)) = (self.values.get_mut(place), self.sent_at.get_mut(place)) {
+            (*waiting, *sent_at) = (value, at);
+            self.waiting += 1;
+        }
     }
 
     /// A packet that wants no answer left with `value`: a later one with the same value is not its first sighting.
     pub(crate) fn sent_untimed(&mut self, value: u32) {
-        if self.newest.is_none_or(|newest| is_after(value, newest)) {
-            self.newest = Some(value);
+        if self.is_newest(value) {
+            (self.sent, self.newest) = (true, value);
         }
+    }
+
+    fn is_newest(&self, value: u32) -> bool {
+        !self.sent || is_after(value, self.newest)
     }
 
     /// The peer echoed `value`; returns the round trip where this is its first echo.
     pub(crate) fn echoed(&mut self, value: u32, at: Timestamp) -> Option<Micros> {
-        if self.waiting.is_empty() {
-            return None;
+        let (mut rtt, mut kept) = (None, 0);
+        for place in 0..usize::from(self.waiting) {
+            let (Some(sent), Some(sent_at)) = (self.values.get(place).copied(), self.sent_at.get(place).copied()) else {
+                break;
+            };
+            if sent == value {
+                rtt = round_trip(sent_at, at);
+            }
+            // What lies before an echoed value will not be echoed any more.
+            if is_after(sent, value) {
+                if let (Some(to), Some(to_at)) = (self.values.get_mut(kept), self.sent_at.get_mut(kept)) {
+                    (*to, *to_at) = (sent, sent_at);
+                }
+                kept += 1;
+            }
         }
-        let rtt =
-            self.waiting.iter().find(|(sent, _)| *sent == value).and_then(|(_, sent_at)| round_trip(*sent_at, at));
-        // What lies before an echoed value will not be echoed any more.
-        self.waiting.retain(|(sent, _)| is_after(*sent, value));
+        self.waiting = u8::try_from(kept).unwrap_or(self.waiting);
         rtt
     }
 }
