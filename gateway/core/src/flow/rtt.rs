@@ -20,54 +20,65 @@ pub(crate) fn round_trip(sent: Timestamp, answered: Timestamp) -> Option<Micros>
     (answered >= sent && rtt <= LONGEST_ROUND_TRIP).then_some(rtt)
 }
 
-/// Smoothed round-trip time, its variation and its minimum.
-#[derive(Clone, Copy, Debug, Default)]
+/// Smoothed round-trip time, its variation and its minimum, in four octets each: no round trip is longer than [`round_trip`] says.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct RttEstimator {
-    state: Option<Smoothed>,
+    mean_us: u32,
+    variation_us: u32,
+    /// [`u32::MAX`] before the first sample.
+    min_us: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Smoothed {
-    mean: Micros,
-    variation: Micros,
-    min: Micros,
+impl Default for RttEstimator {
+    fn default() -> Self {
+        Self { mean_us: 0, variation_us: 0, min_us: u32::MAX }
+    }
 }
 
 impl RttEstimator {
     /// Takes a valid sample (RFC 6298 section 2, rules 2.2 and 2.3).
     pub(crate) fn add(&mut self, rtt: Micros) {
-        self.state = Some(match self.state {
-            None => Smoothed { mean: rtt, variation: Micros(rtt.0 / 2), min: rtt },
-            Some(Smoothed { mean, variation, min }) => Smoothed {
-                mean: weigh(mean, 7, rtt),
-                variation: weigh(variation, 3, Micros(mean.0.abs_diff(rtt.0))),
-                min: min.min(rtt),
-            },
-        });
+        let rtt_us = u32::try_from(rtt.0).unwrap_or(u32::MAX).min(u32::MAX - 1);
+        if self.is_new() {
+            *self = Self { mean_us: rtt_us, variation_us: rtt_us / 2, min_us: rtt_us };
+            return;
+        }
+        let Self { mean_us, variation_us, min_us } = *self;
+        *self = Self {
+            mean_us: weigh(mean_us, 7, rtt_us),
+            variation_us: weigh(variation_us, 3, mean_us.abs_diff(rtt_us)),
+            min_us: min_us.min(rtt_us),
+        };
+    }
+
+    fn is_new(&self) -> bool {
+        self.min_us == u32::MAX
     }
 
     /// Smoothed round-trip time.
     pub(crate) fn smoothed(&self) -> Option<Micros> {
-        self.state.map(|state| state.mean)
+        (!self.is_new()).then_some(Micros(u64::from(self.mean_us)))
     }
 
     /// Smallest sample.
     pub(crate) fn min(&self) -> Option<Micros> {
-        self.state.map(|state| state.min)
+        (!self.is_new()).then_some(Micros(u64::from(self.min_us)))
     }
 
     /// The retransmission timeout that a Linux sender with these samples would use.
     pub(crate) fn timeout(&self) -> Micros {
-        self.state.map_or(INITIAL_RTO, |state| {
-            let allowance_us = state.variation.0.saturating_mul(4).max(MIN_ALLOWANCE_US);
-            Micros(state.mean.0.saturating_add(allowance_us)).min(MAX_RTO)
-        })
+        if self.is_new() {
+            return INITIAL_RTO;
+        }
+        let allowance_us = (u64::from(self.variation_us) * 4).max(MIN_ALLOWANCE_US);
+        Micros(u64::from(self.mean_us) + allowance_us).min(MAX_RTO)
     }
 }
 
 /// `(old * weight + new) / (weight + 1)`: a gain of 1/8 or 1/4.
-fn weigh(old: Micros, weight: u64, new: Micros) -> Micros {
-    Micros(old.0.saturating_mul(weight).saturating_add(new.0) / (weight + 1))
+fn weigh(old: u32, weight: u32, new: u32) -> u32 {
+    let sum = u64::from(old) * u64::from(weight) + u64::from(new);
+    u32::try_from(sum / u64::from(weight + 1)).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
