@@ -16,8 +16,12 @@ pub(crate) struct Coverage {
     origin: u64,
     first: u64,
     next: u64,
-    gaps: Vec<Gap>,
+    /// Made with the first gap.
+    gaps: Option<Box<Gaps>>,
 }
+
+#[derive(Clone, Debug, Default)]
+struct Gaps(Vec<Gap>);
 
 /// What an interval added.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -35,7 +39,7 @@ pub(crate) struct Inserted {
 impl Coverage {
     /// Nothing seen yet; the first byte is expected at `position`.
     pub(crate) fn starting_at(position: u64) -> Self {
-        Self { origin: position, first: position, next: position, gaps: Vec::new() }
+        Self { origin: position, first: position, next: position, gaps: None }
     }
 
     /// Position after the highest byte seen.
@@ -64,12 +68,14 @@ impl Coverage {
         }
         let mut added = Inserted { below_highest: start < self.next, ..Inserted::default() };
         if start > self.next {
-            self.gaps.push(Gap { start: self.next, end: start });
+            let gap = Gap { start: self.next, end: start };
+            self.gaps_mut().push(gap);
         }
         if start < self.first {
             added.new_bytes += end.min(self.first) - start;
             if end < self.first {
-                self.gaps.insert(0, Gap { start: end, end: self.first });
+                let gap = Gap { start: end, end: self.first };
+                self.gaps_mut().insert(0, gap);
             }
         }
         let (inner_start, inner_end) = (start.max(self.first), end.min(self.next));
@@ -83,24 +89,31 @@ impl Coverage {
         }
         self.first = self.first.min(start);
         self.next = self.next.max(end);
-        if self.gaps.len() > gap_limit {
-            self.gaps.remove(0);
+        if let Some(Gaps(gaps)) = self.gaps.as_deref_mut()
+            && gaps.len() > gap_limit
+        {
+            gaps.remove(0);
             added.gap_dropped = true;
         }
         added
     }
 
+    fn gaps_mut(&mut self) -> &mut Vec<Gap> {
+        &mut self.gaps.get_or_insert_default().0
+    }
+
     /// Takes `start..end` out of the gaps; returns how many bytes of it were missing.
     fn fill(&mut self, start: u64, end: u64) -> u64 {
+        let Some(Gaps(gaps)) = self.gaps.as_deref_mut() else { return 0 };
         let mut filled = 0;
-        let mut index = self.gaps.partition_point(|gap| gap.end <= start);
-        while let Some(gap) = self.gaps.get_mut(index).filter(|gap| gap.start < end) {
+        let mut index = gaps.partition_point(|gap| gap.end <= start);
+        while let Some(gap) = gaps.get_mut(index).filter(|gap| gap.start < end) {
             let whole = *gap;
             filled += whole.end.min(end) - whole.start.max(start);
             match (whole.start < start, end < whole.end) {
                 (true, true) => {
                     gap.end = start;
-                    self.gaps.insert(index + 1, Gap { start: end, end: whole.end });
+                    gaps.insert(index + 1, Gap { start: end, end: whole.end });
                     index += 2;
                 }
                 (true, false) => {
@@ -112,7 +125,7 @@ impl Coverage {
                     index += 1;
                 }
                 (false, false) => {
-                    self.gaps.remove(index);
+                    gaps.remove(index);
                 }
             }
         }
@@ -138,7 +151,7 @@ mod tests {
         assert_eq!((middle.new_bytes, middle.repeated_bytes, middle.below_highest), (20, 0, true));
         let across = seen.insert(190, 310, 8);
         assert_eq!((across.new_bytes, across.repeated_bytes), (80, 40));
-        assert!(seen.gaps.is_empty());
+        assert!(seen.gaps.is_none_or(|gaps| gaps.0.is_empty()));
     }
 
     #[test]
