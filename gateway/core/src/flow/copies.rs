@@ -19,26 +19,34 @@ const COPY_AT_ONCE: Micros = Micros(500);
 pub(crate) struct LastPacket {
     at: Timestamp,
     seq: u32,
-    ack: Option<u32>,
+    /// 0 where there is none, as of the next ones.
+    ack: u32,
     payload_len: u32,
-    ts_value: Option<u32>,
+    ts_value: u32,
     window: u16,
-    ip_id: Option<u16>,
+    ip_id: u16,
     flags: Flags,
+    has_ack: bool,
+    has_timestamps: bool,
+    has_ip_id: bool,
 }
 
 impl LastPacket {
     /// What is kept of `segment`.
     pub(crate) fn of(segment: &Segment) -> Self {
+        let timestamps = segment.options.timestamps;
         Self {
             at: segment.at,
             seq: segment.seq,
-            ack: segment.ack,
+            ack: segment.ack.unwrap_or(0),
             payload_len: segment.payload_len,
-            ts_value: segment.options.timestamps.map(|timestamps| timestamps.value),
+            ts_value: timestamps.map_or(0, |timestamps| timestamps.value),
             window: segment.window,
-            ip_id: segment.ip_id,
+            ip_id: segment.ip_id.unwrap_or(0),
             flags: segment.flags,
+            has_ack: segment.ack.is_some(),
+            has_timestamps: timestamps.is_some(),
+            has_ip_id: segment.ip_id.is_some(),
         }
     }
 
@@ -51,10 +59,13 @@ impl LastPacket {
             && self.ts_value == later.ts_value
             && self.window == later.window
             && self.flags == later.flags
-            && self.ip_id == later.ip_id;
+            && self.ip_id == later.ip_id
+            && self.has_ack == later.has_ack
+            && self.has_timestamps == later.has_timestamps
+            && self.has_ip_id == later.has_ip_id;
         // Without an identification a duplicate acknowledgement looks like a copy of the first one.
-        let tellable = telling(self.ip_id) || self.payload_len > 0;
-        same && tellable && is_soon_enough(telling(self.ip_id), later.at.since(self.at))
+        let tellable = self.ip_id != 0 || self.payload_len > 0;
+        same && tellable && is_soon_enough(self.ip_id != 0, later.at.since(self.at))
     }
 }
 
