@@ -4,10 +4,14 @@
 //! (RFC 6675 section 5, RFC 6582). A reduction is taken back when DSACKs or timestamps show that nothing had been lost
 //! (RFC 3708, RFC 3522, RFC 4015). Judges from what the tap sees; the window is [`super::shadow`]'s.
 
+mod seldom;
+
 use spand_proto::units::Micros;
 
 use crate::flow::sequence::is_after;
 use crate::flow::shadow::observation::LossKind;
+
+pub(crate) use self::seldom::Seldom;
 
 /// Duplicate acknowledgements that start a fast retransmit (RFC 5681 section 3.2).
 const DUP_THRESH: u16 = 3;

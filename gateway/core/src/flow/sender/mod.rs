@@ -19,7 +19,7 @@ use crate::flow::coverage::Coverage;
 use crate::flow::findings::Context;
 use crate::flow::followed::Followed;
 use crate::flow::handshake::Syn;
-use crate::flow::recovery::Recovery;
+use crate::flow::recovery::Seldom;
 use crate::flow::report::DirectionReport;
 use crate::flow::rtt::RttEstimator;
 use crate::flow::sample::{ConnectionId, SampleReason};
@@ -55,7 +55,7 @@ pub(crate) struct Sender {
     rtt: RttEstimator,
     echo: EchoTimer,
     size: SegmentSize,
-    recovery: Recovery,
+    recovery: Seldom,
     /// Bytes acknowledged or SACKed so far, each once.
     delivered: u64,
     /// Its own SYN.
@@ -99,7 +99,7 @@ impl Sender {
             rtt: RttEstimator::default(),
             echo: EchoTimer::default(),
             size: SegmentSize::default(),
-            recovery: Recovery::default(),
+            recovery: Seldom::default(),
             delivered: 0,
             syn: None,
             syns: 0,
