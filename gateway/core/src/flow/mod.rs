@@ -18,6 +18,7 @@ mod copies;
 mod coverage;
 mod followed;
 mod handshake;
+mod maybe;
 mod party;
 mod passing;
 mod recovery;

@@ -8,6 +8,7 @@ use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::copies::LastPacket;
 use crate::flow::findings::Context;
 use crate::flow::handshake::Syn;
+use crate::flow::maybe::MaybeCount;
 use crate::flow::sequence::{first_position, position_near};
 use crate::wire::segment::{Flags, Segment};
 
@@ -22,7 +23,7 @@ pub(crate) struct Passing {
     /// Its own SYN.
     pub(crate) syn: Option<Syn>,
     /// Position after its FIN.
-    fin_end: Option<u64>,
+    fin_end: MaybeCount,
     /// The window its peer announced last.
     peer_window: Option<Announced>,
     /// The peer acknowledged something.
@@ -38,7 +39,7 @@ impl Passing {
             una: position,
             last_packet: None,
             syn: None,
-            fin_end: None,
+            fin_end: MaybeCount::NONE,
             peer_window: None,
             acknowledged: false,
         }
@@ -61,7 +62,7 @@ impl Passing {
 
     /// Whether its FIN was acknowledged.
     pub(crate) fn is_closed(&self) -> bool {
-        self.fin_end.is_some_and(|end| self.una >= end)
+        self.fin_end.get().is_some_and(|end| self.una >= end)
     }
 
     /// Notes where its first packet stood: until now it was known at most by an acknowledgement that was none of its own.
@@ -89,7 +90,7 @@ impl Passing {
                 self.syn = Some(Syn::of(segment));
             }
             if segment.flags.has(Flags::FIN) {
-                self.fin_end = Some(end);
+                self.fin_end = MaybeCount::some(end);
             }
             if segment.flags.has(Flags::RST) {
                 return;

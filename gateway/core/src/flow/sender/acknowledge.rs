@@ -7,6 +7,7 @@ use super::Sender;
 use crate::counters::Ignored;
 use crate::flow::announced::Announced;
 use crate::flow::findings::Context;
+use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::recovery::{AckKind, Progress};
 use crate::flow::rtt::round_trip;
 use crate::flow::scoreboard::{Arrived, CumulativeAck, PathTimes};
@@ -24,7 +25,7 @@ impl Sender {
         }
         let ack = self.position(number);
         if self.report.is_some() && self.has_sent() {
-            self.highest_ack = self.highest_ack.max(Some(ack));
+            self.highest_ack = MaybeCount::some(self.highest_ack.get().map_or(ack, |highest| highest.max(ack)));
         }
         if self.is_nonsense(ack, segment) {
             context.counters.ignore(Ignored::BeyondWindow);
@@ -44,8 +45,8 @@ impl Sender {
         let cumulative = self.board.acknowledge(ack, at, min_rtt);
         let seen_advance = cumulative.advanced.saturating_sub(missed);
         self.acknowledged = true;
-        self.last_ack = Some(at);
-        self.last_active = Some(context.now);
+        self.last_ack = MaybeTime::some(at);
+        self.last_active = MaybeTime::some(context.now);
         let mut sacked = None;
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, &mut sacked, context);
         let lost_before = self.board.ever_lost();
@@ -142,7 +143,7 @@ impl Sender {
             followed.add_rtt(rtt, self.rtt.smoothed());
         }
         if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
-            self.handshake_rtt = by_sequence.or(self.handshake_rtt);
+            self.handshake_rtt = by_sequence.map_or(self.handshake_rtt, MaybeMicros::some);
             self.tell_segment_size(at);
         }
         by_timestamp

@@ -6,6 +6,7 @@ use super::Sender;
 use crate::counters::Ignored;
 use crate::flow::findings::Context;
 use crate::flow::followed::Transfer;
+use crate::flow::maybe::MaybeCount;
 use crate::flow::report::DirectionReport;
 
 impl Sender {
@@ -16,7 +17,7 @@ impl Sender {
             return None;
         }
         self.followed.as_deref()?.transfer?;
-        self.last_active.map(|last| last.after(self.rtt.timeout()))
+        self.last_active.get().map(|last| last.after(self.rtt.timeout()))
     }
 
     /// Ends the transfer under way where silence has ended it by `now`, which the table's timer may not have told yet.
@@ -88,7 +89,7 @@ impl Sender {
 
     /// Nothing more is wanted of it but the report.
     pub(crate) fn unfollow(&mut self) {
-        self.follow = None;
+        self.follow = MaybeCount::NONE;
     }
 
     /// Tells what is not told yet of a sender that goes.

@@ -19,6 +19,7 @@ use crate::flow::coverage::Coverage;
 use crate::flow::findings::Context;
 use crate::flow::followed::Followed;
 use crate::flow::handshake::Syn;
+use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::recovery::Seldom;
 use crate::flow::report::DirectionReport;
 use crate::flow::rtt::RttEstimator;
@@ -40,16 +41,16 @@ pub(crate) struct Sender {
     /// Its last packet.
     last_packet: Option<LastPacket>,
     /// When it last sent sequence space or was acknowledged, by the engine's clock: what silence is counted from.
-    last_active: Option<Timestamp>,
+    last_active: MaybeTime,
     /// When it was last acknowledged, advancing or not, by the packet's own time.
-    last_ack: Option<Timestamp>,
+    last_ack: MaybeTime,
     /// The window its peer announced last.
     peer_window: Option<Announced>,
     /// The peer acknowledged something.
     acknowledged: bool,
     /// Highest acknowledgement since its first segment was seen, believable or not: what the largest flight is counted
     /// from, as an interval count would.
-    highest_ack: Option<u64>,
+    highest_ack: MaybeCount,
     /// Both ends agreed on SACK.
     sack_agreed: bool,
     rtt: RttEstimator,
@@ -63,13 +64,13 @@ pub(crate) struct Sender {
     /// How often it was sent.
     syns: u8,
     /// Position after its FIN.
-    fin_end: Option<u64>,
+    fin_end: MaybeCount,
     /// The handshake's round trip.
-    handshake_rtt: Option<Micros>,
+    handshake_rtt: MaybeMicros,
     /// How long its answer to the peer's SYN took.
-    reaction: Option<Micros>,
+    reaction: MaybeMicros,
     /// Its connection, where its window is wanted.
-    follow: Option<ConnectionId>,
+    follow: MaybeCount,
     /// Its start was not seen.
     midstream: bool,
     /// From its first data on, where its window is wanted.
@@ -90,11 +91,11 @@ impl Sender {
             board: Scoreboard::starting_at(first_position(number)),
             coverage: None,
             last_packet: None,
-            last_active: None,
-            last_ack: None,
+            last_active: MaybeTime::NONE,
+            last_ack: MaybeTime::NONE,
             peer_window: None,
             acknowledged: false,
-            highest_ack: None,
+            highest_ack: MaybeCount::NONE,
             sack_agreed: false,
             rtt: RttEstimator::default(),
             echo: EchoTimer::default(),
@@ -103,10 +104,10 @@ impl Sender {
             delivered: 0,
             syn: None,
             syns: 0,
-            fin_end: None,
-            handshake_rtt: None,
-            reaction: None,
-            follow,
+            fin_end: MaybeCount::NONE,
+            handshake_rtt: MaybeMicros::NONE,
+            reaction: MaybeMicros::NONE,
+            follow: follow.map_or(MaybeCount::NONE, |ConnectionId(number)| MaybeCount::some(number)),
             midstream,
             followed: None,
             report,
@@ -143,7 +144,7 @@ impl Sender {
 
     /// Whether its FIN was acknowledged.
     pub(crate) fn is_closed(&self) -> bool {
-        self.fin_end.is_some_and(|end| self.board.una() >= end)
+        self.fin_end.get().is_some_and(|end| self.board.una() >= end)
     }
 
     /// Bytes in the network and bytes outstanding, of data alone: a FIN takes a place in the sequence, but a segment that it
@@ -160,17 +161,19 @@ impl Sender {
 
     /// Whether it was silent, with nothing outstanding, for a timeout.
     pub(crate) fn is_idle(&self, now: Timestamp) -> bool {
-        self.board.flight() == 0 && self.last_active.is_some_and(|last| now.since(last) > self.rtt.timeout())
+        self.board.flight() == 0 && self.last_active.get().is_some_and(|last| now.since(last) > self.rtt.timeout())
     }
 
     /// The handshake's round trip, as far as it is the tap's from here.
     pub(crate) fn handshake_rtt(&self) -> Option<Micros> {
-        self.handshake_rtt
+        self.handshake_rtt.get()
     }
 
     /// Both SYNs were seen: what they agree on holds. `reaction`: how long after the peer's SYN the answer passed the tap.
     pub(crate) fn agree(&mut self, own: &Syn, peer: &Syn, reaction: Option<Micros>, at: Timestamp) {
-        self.reaction = self.reaction.or(reaction.filter(|_| own.is_answer));
+        if self.reaction.is_none() {
+            self.reaction = reaction.filter(|_| own.is_answer).into();
+        }
         if let (Some(own), Some(peer)) = (own.offer, peer.offer) {
             self.sack_agreed = own.sack_permitted && peer.sack_permitted;
             self.size.agree(own.mss, peer.mss, own.timestamps && peer.timestamps);
@@ -206,7 +209,7 @@ impl Sender {
     /// Tells the replica the segment size, once there is one.
     fn tell_segment_size(&mut self, at: Timestamp) {
         if let (Some(mss), Some(followed)) = (self.size.bytes(), self.followed.as_deref_mut()) {
-            followed.shadow.on_open(at, mss, self.handshake_rtt);
+            followed.shadow.on_open(at, mss, self.handshake_rtt.get());
         }
     }
 

@@ -11,7 +11,9 @@ use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::findings::Context;
 use crate::flow::followed::{Followed, Transfer};
 use crate::flow::handshake::Syn;
+use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::said::Said;
+use crate::flow::sample::ConnectionId;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::observation::Sent;
 use crate::wire::segment::{Ecn, Flags, Segment};
@@ -107,10 +109,10 @@ impl Sender {
 
     fn count(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, copy: bool) {
         let fin = segment.flags.has(Flags::FIN);
-        let fin_again = fin && self.fin_end == Some(extent.end);
+        let fin_again = fin && self.fin_end == MaybeCount::some(extent.end);
         let syn_again = segment.flags.has(Flags::SYN) && self.syn.is_some_and(|syn| syn.isn == segment.seq);
         if fin && !copy {
-            self.fin_end = Some(extent.end);
+            self.fin_end = MaybeCount::some(extent.end);
         }
         let Some(report) = &mut self.report else { return };
         report.unique = Bytes(report.unique.0 + inserted.new_bytes);
@@ -122,7 +124,7 @@ impl Sender {
             report.hole_fill_packets += u64::from(inserted.below_highest && inserted.new_bytes > 0);
         }
         if let Some(coverage) = self.coverage.as_ref().filter(|_| segment.payload_len > 0) {
-            let acknowledged = self.highest_ack.unwrap_or(coverage.origin());
+            let acknowledged = self.highest_ack.get().unwrap_or(coverage.origin());
             let flight = coverage.next().saturating_sub(acknowledged);
             report.flight_max = Bytes(report.flight_max.0.max(flight));
         }
@@ -150,7 +152,7 @@ impl Sender {
         let zero_window_probe = self.peer_is_closed() && segment.payload_len > 0;
         let keep_alive = segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged;
         let is_new = extent.start >= self.board.nxt();
-        let since_ack = self.last_ack.map(|last| at.since(last));
+        let since_ack = self.last_ack.get().map(|last| at.since(last));
         let pipe_before = self.pipe_without_losses();
         let judged = if is_new || zero_window_probe || keep_alive {
             None
@@ -167,7 +169,7 @@ impl Sender {
         if merged {
             context.counters.ignore(Ignored::Inexact);
         }
-        self.last_active = Some(context.now);
+        self.last_active = MaybeTime::some(context.now);
         if zero_window_probe {
             self.board.forbid_timing(extent.start, extent.end);
         }
@@ -247,7 +249,7 @@ impl Sender {
 
     /// Starts to follow the sender with its first data, where its window is wanted.
     fn follow(&mut self, segment: &Segment, context: &mut Context<'_>) {
-        let Some(connection) = self.follow.filter(|_| self.followed.is_none()) else { return };
+        let Some(connection) = self.follow.get().filter(|_| self.followed.is_none()).map(ConnectionId) else { return };
         let remote = segment.destination.address;
         let network = context.prefixes.network_of(remote);
         let ends = [segment.source.address, remote];
@@ -259,10 +261,10 @@ impl Sender {
             followed.shadow.on_lost_handshake();
         }
         // The handshake's round trip is told with those of its data: a look-up of the network less per connection.
-        if let Some(rtt) = self.handshake_rtt.filter(|_| !self.midstream) {
+        if let Some(rtt) = self.handshake_rtt.get().filter(|_| !self.midstream) {
             followed.rtts.add(rtt);
         }
-        if let Some(reaction) = self.reaction {
+        if let Some(reaction) = self.reaction.get() {
             followed.shadow.on_reaction(reaction);
         }
         followed.compare_notes(context);
