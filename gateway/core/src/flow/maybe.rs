@@ -45,6 +45,12 @@ impl MaybeCount {
     }
 }
 
+impl Default for MaybeCount {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
 /// A round trip or another time between packets, where known: up to an hour, which none of them reaches
 /// ([`super::rtt::round_trip`]).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -5,8 +5,10 @@
 //! answer is seen one round trip over it after its acknowledgement, which may be one of many by then. That time, the
 //! reaction, is learnt where it cannot be mistaken: at the first acknowledgement of a filled flight.
 
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 use spand_proto::units::{Micros, Timestamp};
+
+use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 
 /// An answer comes within this time after the reaction, or it is none. (At 40 % of the link rate an application's
 /// segments fall between acknowledgements often enough to look clocked under "before the next one".)
@@ -74,21 +76,21 @@ pub(super) struct Steady {
 #[derive(Clone, Debug, Default)]
 pub(super) struct AckClock {
     /// Smallest time from an acknowledgement to its answer.
-    reaction: Option<Micros>,
+    reaction: MaybeMicros,
     /// When the first acknowledgement after a filled flight passed, until its answer.
-    first_ack: Option<Timestamp>,
-    /// Passed the tap, and not yet with the sender.
-    underway: ArrayVec<Ack, UNDERWAY>,
+    first_ack: MaybeTime,
+    /// Passed the tap, and not yet with the sender: beside it, one at a time.
+    underway: SmallVec<[Ack; 2]>,
     /// Which of them stand for earlier ones, too: the n-th bit for the n-th.
     merged: u16,
     /// The newest that the sender knows.
     known: Option<Ack>,
-    /// Smoothed time between acknowledgements of new data.
-    gap: Option<Micros>,
+    /// Smoothed time between acknowledgements of new data, in microseconds.
+    gap: MaybeCount,
     /// The same inside a flight, in microseconds; 0 before the first. What is longer than twice the usual lies
     /// between two flights.
     train_gap_us: u32,
-    last_ack: Option<Timestamp>,
+    last_ack: MaybeTime,
     /// Since it was last asked, more acknowledgements were on their way than are kept apart.
     crowded: bool,
     answered: bool,
@@ -107,44 +109,48 @@ pub(super) struct AckClock {
 impl AckClock {
     /// Time from an acknowledgement at the tap to its answer there; zero while not known.
     pub(super) fn reaction(&self) -> Micros {
-        self.reaction.unwrap_or_default()
+        self.reaction.get().unwrap_or_default()
     }
 
     /// Whether the tap is known to stand so near the sender that what is on its way to it hardly counts.
     pub(super) fn is_near(&self, srtt: Option<Micros>) -> bool {
         let near = srtt.map_or(NEAR, |srtt| NEAR.max(Micros(srtt.0 / NEAR_PART)));
-        self.reaction.is_some_and(|reaction| reaction <= near)
+        self.reaction.get().is_some_and(|reaction| reaction <= near)
     }
 
     /// Whether it is known to stand beside the sender.
     pub(super) fn is_beside(&self) -> bool {
-        self.reaction.is_some_and(|reaction| reaction <= NEAR)
+        self.reaction.get().is_some_and(|reaction| reaction <= NEAR)
     }
 
     /// Whether it is known to stand farther off.
     pub(super) fn is_afar(&self, srtt: Option<Micros>) -> bool {
-        self.reaction.is_some() && !self.is_near(srtt)
+        !self.reaction.is_none() && !self.is_near(srtt)
     }
 
     /// A first idea of how long an answer takes; a shorter one that is seen holds.
     pub(super) fn presume_reaction(&mut self, reaction: Micros) {
-        self.reaction = self.reaction.or(Some(reaction));
+        if self.reaction.is_none() {
+            self.reaction = MaybeMicros::some(reaction);
+        }
     }
 
     /// An acknowledgement of new data. `ends_flight`: the first one for a flight that filled the window.
     pub(super) fn on_ack(&mut self, at: Timestamp, delivered_bytes: u64, ends_flight: bool) {
         if ends_flight {
-            self.first_ack = Some(at);
+            self.first_ack = MaybeTime::some(at);
         }
-        if let Some(last) = self.last_ack {
+        if let Some(last) = self.last_ack.get() {
             let gap = at.since(last);
-            self.gap = Some(self.gap.map_or(gap, |smoothed| Micros((smoothed.0 * 7 + gap.0) / 8)));
+            self.gap = MaybeCount::some(self.gap.get().map_or(gap.0, |smoothed_us| (smoothed_us * 7 + gap.0) / 8));
             let gap_us = u32::try_from(gap.0).unwrap_or(u32::MAX).clamp(1, TRAIN_GAP_MOST_US);
             let usual_us = if self.train_gap_us == 0 { gap_us } else { self.train_gap_us };
             self.train_gap_us = (usual_us * 3 + gap_us.min(usual_us * 2)).div_ceil(4);
         }
-        self.last_ack = Some(at);
-        if self.underway.is_full() {
+        self.last_ack = MaybeTime::some(at);
+        if self.underway.len() == self.underway.inline_size() {
+            self.underway.reserve_exact(UNDERWAY - self.underway.len());
+        } else if self.underway.len() >= UNDERWAY {
             self.merge_nearest();
         }
         self.underway.push(Ack::new(at, delivered_bytes));
@@ -169,7 +175,7 @@ impl AckClock {
     pub(super) fn take_telling(&mut self) -> bool {
         let crowded = std::mem::take(&mut self.crowded);
         let spaced = u64::from(self.train_gap_us) >= 4 * JITTER.0;
-        !crowded && self.reaction.is_some_and(|reaction| spaced || reaction <= JITTER)
+        !crowded && self.reaction.get().is_some_and(|reaction| spaced || reaction <= JITTER)
     }
 
     /// Brings acknowledgements to the sender by `at`; returns the pipe where a run of answered ones makes it the window.
@@ -214,11 +220,11 @@ impl AckClock {
 
     /// A full-sized segment of new data may answer the first acknowledgement of a flight.
     pub(super) fn learn_reaction(&mut self, at: Timestamp, srtt: Option<Micros>) {
-        let Some(first) = self.first_ack.take() else { return };
+        let Some(first) = std::mem::take(&mut self.first_ack).get() else { return };
         let reaction = at.since(first);
         let plausible = srtt.is_some_and(|srtt| reaction.0 < srtt.0 / REACTION_PART);
-        if plausible && self.reaction.is_none_or(|least| reaction < least) {
-            self.reaction = Some(reaction);
+        if plausible && self.reaction.get().is_none_or(|least| reaction < least) {
+            self.reaction = MaybeMicros::some(reaction);
         }
     }
 
@@ -236,7 +242,7 @@ impl AckClock {
         self.answered = true;
         self.run_pipe_segments = self.run_pipe_segments.max(pipe_segments);
         // Between densely spaced acknowledgements a paced segment is near one of them as well.
-        let gap_us = self.gap.and_then(|gap| i64::try_from(gap.0).ok());
+        let gap_us = self.gap.get().and_then(|gap_us| i64::try_from(gap_us).ok());
         let (early_us, within_us) = gap_us.map_or((JITTER_US, ANSWER_WITHIN_US), |gap| (gap / 10, gap / 4));
         // Beside the sender the reaction is all jitter.
         let early_us = if self.reaction() <= JITTER { JITTER_US } else { early_us };
@@ -246,7 +252,9 @@ impl AckClock {
     /// Whether a full-sized segment of new data shows that its sender paces: time and again it waits as long as the last time, though no
     /// acknowledgement came in between. `since_ack`: time since one passed the tap, new data acknowledged or not.
     pub(super) fn paces(&mut self, at: Timestamp, since_ack: Option<Micros>, srtt: Option<Micros>) -> bool {
-        let (Some(reaction), Some(since_ack), Some(srtt)) = (self.reaction, since_ack, srtt) else { return false };
+        let (Some(reaction), Some(since_ack), Some(srtt)) = (self.reaction.get(), since_ack, srtt) else {
+            return false;
+        };
         let now_us = low_half(at.0 / 1_000);
         let gap_us = now_us.wrapping_sub(self.burst_us);
         let gap = u64::from(gap_us);
