@@ -5,6 +5,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::cwnd::{Cwnd, whole_segments};
 use super::hystart::HyStart;
 use super::replica::{Law, Progress};
+use crate::flow::maybe::{MaybeMicros, MaybeTime};
 
 /// Multiplicative decrease and its scale: 0.7.
 const BETA: u64 = 717;
@@ -25,17 +26,26 @@ const PRICE_LEAST: u32 = 2;
 /// No round-trip time is taken for the smallest one so soon after a reduction.
 const DELAY_SETTLES: Micros = Micros(1_000_000);
 
-/// One epoch of growth, and what lasts beyond it.
+/// What lasts beyond one epoch of growth, and in slow start.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cubic {
+    /// Made when congestion avoidance is first come to, which most transfers end before.
+    curve: Option<Box<Curve>>,
+    /// Window before the last reduction, shrunk where the connection gives way (fast convergence).
+    last_max: u32,
+    delay_min: MaybeMicros,
+    hystart: HyStart,
+}
+
+/// One epoch of growth, and the price of a segment of window.
+#[derive(Clone, Debug, Default)]
+struct Curve {
     /// Since when the curve runs; `None` from a reduction to the next growth.
-    epoch: Option<Timestamp>,
+    epoch: MaybeTime,
     /// Plateau of the curve in segments.
     origin: u32,
     /// Time from the epoch's start to the plateau, in 1/1024 s.
     k_ticks: u64,
-    /// Window before the last reduction, shrunk where the connection gives way (fast convergence).
-    last_max: u32,
     /// Reno-friendly window.
     friendly: u32,
     /// Segments acknowledged and not yet counted into it.
@@ -43,28 +53,26 @@ pub(super) struct Cubic {
     price: u32,
     priced_window: u32,
     priced_at: Timestamp,
-    delay_min: Option<Micros>,
-    hystart: HyStart,
 }
 
-impl Cubic {
-    fn start_epoch(&mut self, at: Timestamp, window: u32, acked_segments: f32) {
-        self.epoch = Some(at);
+impl Curve {
+    fn start_epoch(&mut self, at: Timestamp, window: u32, last_max: u32, acked_segments: f32) {
+        self.epoch = MaybeTime::some(at);
         self.friendly_credit = acked_segments;
         self.friendly = window;
-        if self.last_max <= window {
+        if last_max <= window {
             self.k_ticks = 0;
             self.origin = window;
         } else {
             let factor = (1u64 << 40) / C_SCALED;
-            self.k_ticks = cube_root(factor.saturating_mul(u64::from(self.last_max - window)));
-            self.origin = self.last_max;
+            self.k_ticks = cube_root(factor.saturating_mul(u64::from(last_max - window)));
+            self.origin = last_max;
         }
     }
 
     /// Where the curve says the window should be one round trip from now.
-    fn target(&self, at: Timestamp, epoch: Timestamp) -> u64 {
-        let ahead = at.since(epoch).0.saturating_add(self.delay_min.unwrap_or_default().0);
+    fn target(&self, at: Timestamp, epoch: Timestamp, delay_min: Micros) -> u64 {
+        let ahead = at.since(epoch).0.saturating_add(delay_min.0);
         let ticks = ahead.saturating_mul(TICKS_PER_SECOND) / 1_000_000;
         let distance = ticks.abs_diff(self.k_ticks).min(DISTANCE_MOST);
         let delta = (C_SCALED * distance * distance * distance) >> 40;
@@ -75,13 +83,13 @@ impl Cubic {
         }
     }
 
-    fn curve_price(&self, target: u64, window: u32) -> u32 {
+    fn price_by(target: u64, window: u32, last_max: u32) -> u32 {
         let above = target.saturating_sub(u64::from(window));
         let price = match u64::from(window).checked_div(above) {
             Some(price) => u32::try_from(price).unwrap_or(u32::MAX),
             None => window.saturating_mul(100),
         };
-        if self.last_max == 0 { price.min(PRICE_BEFORE_LOSS) } else { price }
+        if last_max == 0 { price.min(PRICE_BEFORE_LOSS) } else { price }
     }
 
     fn friendly_price(&mut self, window: u32) -> Option<u32> {
@@ -95,41 +103,51 @@ impl Cubic {
     }
 }
 
+impl Cubic {
+    fn epoch(&self) -> Option<Timestamp> {
+        self.curve.as_ref()?.epoch.get()
+    }
+}
+
 impl Law for Cubic {
     fn observe(&mut self, progress: &Progress, cwnd: &Cwnd) -> bool {
         let Some(rtt) = progress.rtt else { return false };
-        if self.epoch.is_some_and(|epoch| progress.at.since(epoch) < DELAY_SETTLES) {
+        if self.epoch().is_some_and(|epoch| progress.at.since(epoch) < DELAY_SETTLES) {
             return false;
         }
-        let delay_min = self.delay_min.map_or(rtt, |min| min.min(rtt));
-        self.delay_min = Some(delay_min);
+        let delay_min = self.delay_min.get().map_or(rtt, |min| min.min(rtt));
+        self.delay_min = MaybeMicros::some(delay_min);
         self.hystart.observe(progress, rtt, delay_min, cwnd)
     }
 
     fn price(&mut self, at: Timestamp, cwnd: &Cwnd, acked_segments: f32) -> u32 {
         let window = cwnd.whole();
-        self.friendly_credit += acked_segments;
+        let (last_max, delay_min) = (self.last_max, self.delay_min.get().unwrap_or_default());
+        let curve = self.curve.get_or_insert_default();
+        curve.friendly_credit += acked_segments;
         // Even from the epoch before: a reduction ends the epoch, not the price (`bictcp_update`).
-        if self.priced_window == window && at.since(self.priced_at) <= PRICE_AGE {
-            return self.price;
+        if curve.priced_window == window && at.since(curve.priced_at) <= PRICE_AGE {
+            return curve.price;
         }
-        self.priced_window = window;
-        self.priced_at = at;
-        let epoch = self.epoch.unwrap_or_else(|| {
-            self.start_epoch(at, window, acked_segments);
+        curve.priced_window = window;
+        curve.priced_at = at;
+        let epoch = curve.epoch.get().unwrap_or_else(|| {
+            curve.start_epoch(at, window, last_max, acked_segments);
             at
         });
-        let mut price = self.curve_price(self.target(at, epoch), window);
-        if let Some(friendly) = self.friendly_price(window) {
+        let mut price = Curve::price_by(curve.target(at, epoch, delay_min), window, last_max);
+        if let Some(friendly) = curve.friendly_price(window) {
             price = price.min(friendly);
         }
-        self.price = price.max(PRICE_LEAST);
-        self.price
+        curve.price = price.max(PRICE_LEAST);
+        curve.price
     }
 
     fn reduced(&mut self, cwnd: &Cwnd) -> u32 {
         let window = u64::from(cwnd.whole());
-        self.epoch = None;
+        if let Some(curve) = &mut self.curve {
+            curve.epoch = MaybeTime::NONE;
+        }
         let kept = if cwnd.whole() < self.last_max { window * (BETA_SCALE + BETA) / (2 * BETA_SCALE) } else { window };
         self.last_max = u32::try_from(kept).unwrap_or(u32::MAX);
         u32::try_from((window * BETA / BETA_SCALE).max(2)).unwrap_or(u32::MAX)
@@ -141,8 +159,10 @@ impl Law for Cubic {
 
     fn resumed(&mut self, at: Timestamp, idle: Micros) {
         // The curve does not run on while there is nothing to send.
-        if let Some(epoch) = self.epoch {
-            self.epoch = Some(epoch.after(idle).min(at));
+        if let Some(curve) = &mut self.curve
+            && let Some(epoch) = curve.epoch.get()
+        {
+            curve.epoch = MaybeTime::some(epoch.after(idle).min(at));
         }
     }
 
@@ -205,6 +225,7 @@ mod tests {
         // 4 segments times 15 eighths: 7.
         assert_eq!(cubic.price(ms(1_040), &four, 6.0), 400);
         assert_eq!(cubic.price(ms(1_080), &four, 1.0), 4);
-        assert_eq!((cubic.friendly, cubic.friendly_credit), (5, 1.0));
+        let curve = cubic.curve.unwrap();
+        assert_eq!((curve.friendly, curve.friendly_credit), (5, 1.0));
     }
 }

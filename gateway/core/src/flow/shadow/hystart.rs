@@ -7,6 +7,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::cwnd::Cwnd;
 use super::replica::Progress;
+use crate::flow::maybe::MaybeMicros;
 
 /// Below this window it does not look.
 const LOW_WINDOW: u32 = 16;
@@ -29,7 +30,7 @@ pub(super) struct HyStart {
     last_ack: Timestamp,
     /// Position in the stream at which the round ends.
     round_end: u64,
-    round_rtt: Option<Micros>,
+    round_rtt: MaybeMicros,
     samples: u8,
     found: bool,
     /// Acknowledgements answered within the window since.
@@ -56,8 +57,8 @@ impl HyStart {
             self.last_ack = at;
             self.found = at.since(self.round_start).0 > delay_min.0.midpoint(BURST_ALLOWANCE.0);
         }
-        let round_rtt = self.round_rtt.map_or(rtt, |least| least.min(rtt));
-        self.round_rtt = Some(round_rtt);
+        let round_rtt = self.round_rtt.get().map_or(rtt, |least| least.min(rtt));
+        self.round_rtt = MaybeMicros::some(round_rtt);
         if self.samples < SAMPLES {
             self.samples += 1;
         } else {

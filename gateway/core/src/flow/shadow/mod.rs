@@ -48,6 +48,7 @@ use self::rounds::Rounds;
 use self::rto::Rto;
 use self::small::SmallSegments;
 use self::transfer::Transfer;
+use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::sample::{Limiter, Phase};
 
 /// What the sender is doing about congestion.
@@ -80,12 +81,13 @@ pub struct Shadow {
     nxt: u64,
     delivered_bytes: u64,
     small: SmallSegments,
-    last_sent: Option<Timestamp>,
+    last_sent: MaybeTime,
     /// Since sending resumed, nothing was acknowledged: there is no clock yet.
     first_flight: bool,
     rto: Rto,
     /// Smallest round-trip time, and since when it is that.
-    min_rtt: Option<(Micros, Timestamp)>,
+    min_rtt: MaybeMicros,
+    min_rtt_at: Timestamp,
     reno: Replica<Reno>,
     cubic: Replica<Cubic>,
     bbr: Option<Box<Bbr>>,
@@ -117,10 +119,11 @@ impl Shadow {
             nxt: 1 << 32,
             delivered_bytes: 0,
             small: SmallSegments::default(),
-            last_sent: None,
+            last_sent: MaybeTime::NONE,
             first_flight: true,
             rto: Rto::default(),
-            min_rtt: None,
+            min_rtt: MaybeMicros::NONE,
+            min_rtt_at: Timestamp(0),
             reno: Replica::new(initial, Reno),
             cubic: Replica::new(initial, Cubic::default()),
             bbr: None,
@@ -144,9 +147,12 @@ impl Shadow {
         {
             self.rto.add(rtt, self.nxt, self.nxt);
         }
-        self.min_rtt = self.min_rtt.or(handshake_rtt.map(|rtt| (rtt, at)));
+        if let Some(rtt) = handshake_rtt.filter(|_| self.min_rtt.is_none()) {
+            (self.min_rtt, self.min_rtt_at) = (MaybeMicros::some(rtt), at);
+        }
+        let min_rtt = self.least_rtt();
         if let Some(bbr) = &mut self.bbr {
-            bbr.open(self.min_rtt);
+            bbr.open(min_rtt);
         }
     }
 
@@ -193,7 +199,7 @@ impl Shadow {
 
     /// What held the sender back in the round trip before `now`.
     pub fn limiter(&self, now: Timestamp) -> Limiter {
-        match self.last_sent {
+        match self.last_sent.get() {
             Some(last) if self.leaning.best() == Flavour::Bbr => {
                 let ran_dry = self.rounds.recent().ran_dry || self.rounds.dry;
                 self.held.limiter_of_paced(now, self.round(), now.since(last), ran_dry)
@@ -205,6 +211,11 @@ impl Shadow {
     /// A round trip, or what is taken for one before the first.
     fn round(&self) -> Micros {
         self.srtt().unwrap_or(rto::INITIAL)
+    }
+
+    /// The smallest round trip, and since when it is that.
+    fn least_rtt(&self) -> Option<(Micros, Timestamp)> {
+        self.min_rtt.get().map(|rtt| (rtt, self.min_rtt_at))
     }
 
     /// The sender's smoothed round trip: what lies between tap and sender is added where it is known.
@@ -272,7 +283,7 @@ impl Shadow {
     /// BBR's share: delivery rate times smallest round-trip time. The one that its window goes by it forgets after ten seconds, and
     /// measures anew perhaps through a queue of others; the path is no longer for that.
     fn share_segments(&self) -> f64 {
-        let min_rtt = self.min_rtt.map(|(rtt, _)| Micros(rtt.0.saturating_add(self.clock.reaction().0)));
+        let min_rtt = self.min_rtt.get().map(|rtt| Micros(rtt.0.saturating_add(self.clock.reaction().0)));
         let share = self.bbr.as_ref().zip(min_rtt).and_then(|(bbr, min_rtt)| bbr.delivered_in(min_rtt));
         share.unwrap_or_else(|| self.best_segments())
     }

@@ -10,6 +10,7 @@ use super::reduction::Step;
 use super::replica::Progress;
 use super::transfer::End;
 use super::{Shadow, State};
+use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::sample::{Limiter, Phase};
 
 impl Shadow {
@@ -22,11 +23,11 @@ impl Shadow {
             self.settle_end();
         }
         let idle = sent.retransmitted_bytes == 0 && sent.flight <= u64::from(sent.new_bytes);
-        let since_sent = self.last_sent.map(|last| at.since(last));
+        let since_sent = self.last_sent.get().map(|last| at.since(last));
         if idle && let Some(since_sent) = since_sent {
             self.resume(at, since_sent);
         }
-        self.last_sent = Some(at);
+        self.last_sent = MaybeTime::some(at);
         self.nxt = self.nxt.saturating_add(u64::from(sent.new_bytes));
         let una = self.nxt.saturating_sub(sent.flight);
         if sent.new_bytes > 0 && !sent.full_sized {
@@ -168,7 +169,7 @@ impl Shadow {
                 at,
                 newest: acked.newest,
                 rtt: acked.rtt,
-                least_rtt: self.min_rtt.map(|(rtt, _)| rtt),
+                least_rtt: self.min_rtt.get(),
                 delivered_bytes: self.delivered_bytes,
                 newly_bytes,
                 pipe_bytes: acked.pipe,
@@ -220,7 +221,7 @@ impl Shadow {
     /// Takes down how the sender was when it sent the last new byte. Called before anything but new bytes changes that.
     pub(super) fn settle_end(&mut self) {
         if std::mem::take(&mut self.transfer.end_waits) {
-            let (limiter, phase) = (self.limiter(self.last_sent.unwrap_or_default()), self.phase());
+            let (limiter, phase) = (self.limiter(self.last_sent.get().unwrap_or_default()), self.phase());
             let window_segments = (self.best_segments() - f64::from(self.transfer.ahead)).max(1.0);
             let limiter = match limiter {
                 Limiter::Window if !self.vouches(phase) => Limiter::Unknown,
@@ -232,8 +233,8 @@ impl Shadow {
 
     fn take_rtt(&mut self, at: Timestamp, rtt: Micros, smoothed: Micros, una: u64) {
         self.rto.add(smoothed, una, self.nxt);
-        if self.min_rtt.is_none_or(|(least, _)| rtt < least) {
-            self.min_rtt = Some((rtt, at));
+        if self.min_rtt.get().is_none_or(|least| rtt < least) {
+            (self.min_rtt, self.min_rtt_at) = (MaybeMicros::some(rtt), at);
         }
     }
 

@@ -6,17 +6,19 @@
 
 use spand_proto::units::Micros;
 
+use crate::flow::maybe::MaybeMicros;
+
 /// Least variation term (`TCP_RTO_MIN`), and the timeout before any sample (RFC 6298 section 2.1).
-const VARIATION_LEAST: u64 = 200_000;
+const VARIATION_LEAST_US: u32 = 200_000;
 pub(super) const INITIAL: Micros = Micros(1_000_000);
 
 /// Smoothed time and variation; the variations are four times the mean deviation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rto {
-    srtt: Option<Micros>,
-    deviation_us: u64,
-    round_max_us: u64,
-    variation_us: u64,
+    srtt: MaybeMicros,
+    deviation_us: u32,
+    round_max_us: u32,
+    variation_us: u32,
     /// Position in the stream whose acknowledgement ends the round.
     round_end: u64,
 }
@@ -24,37 +26,38 @@ pub(super) struct Rto {
 impl Rto {
     /// One round-trip time, measured by an acknowledgement up to `una` when `nxt` was sent.
     pub(super) fn add(&mut self, rtt: Micros, una: u64, nxt: u64) {
-        let Some(srtt) = self.srtt else {
-            self.srtt = Some(rtt);
-            self.deviation_us = rtt.0.saturating_mul(2);
-            self.variation_us = self.deviation_us.max(VARIATION_LEAST);
+        let rtt_us = u32::try_from(rtt.0).unwrap_or(u32::MAX);
+        let Some(srtt) = self.srtt.get() else {
+            self.srtt = MaybeMicros::some(rtt);
+            self.deviation_us = rtt_us.saturating_mul(2);
+            self.variation_us = self.deviation_us.max(VARIATION_LEAST_US);
             self.round_max_us = self.variation_us;
             self.round_end = nxt;
             return;
         };
-        let error = rtt.0.abs_diff(srtt.0);
+        let error = u32::try_from(rtt.0.abs_diff(srtt.0)).unwrap_or(u32::MAX);
         // A falling time widens the variation eight times more slowly than a rising one.
         let widen = error.saturating_sub(self.deviation_us / 4);
         let widen = if rtt < srtt { widen / 8 } else { widen };
         let narrow = (self.deviation_us / 4).saturating_sub(error);
         self.deviation_us = self.deviation_us.saturating_add(widen).saturating_sub(narrow);
-        self.srtt = Some(Micros((srtt.0.saturating_mul(7).saturating_add(rtt.0)) / 8));
+        self.srtt = MaybeMicros::some(Micros((srtt.0 * 7 + u64::from(rtt_us)) / 8));
         self.round_max_us = self.round_max_us.max(self.deviation_us);
         self.variation_us = self.variation_us.max(self.round_max_us);
         if una > self.round_end {
             self.variation_us -= self.variation_us.saturating_sub(self.round_max_us) / 4;
             self.round_end = nxt;
-            self.round_max_us = VARIATION_LEAST;
+            self.round_max_us = VARIATION_LEAST_US;
         }
     }
 
     /// Smoothed round-trip time.
     pub(super) fn srtt(&self) -> Option<Micros> {
-        self.srtt
+        self.srtt.get()
     }
 
     /// The timeout.
     pub(super) fn get(&self) -> Micros {
-        self.srtt.map_or(INITIAL, |srtt| Micros(srtt.0.saturating_add(self.variation_us)))
+        self.srtt().map_or(INITIAL, |srtt| Micros(srtt.0 + u64::from(self.variation_us)))
     }
 }

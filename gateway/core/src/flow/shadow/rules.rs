@@ -95,7 +95,7 @@ impl Shadow {
         self.rounds.dry = sent.ran_dry(self.mss);
         let signs = &mut self.rounds.current;
         signs.receiver_full |= receiver_full;
-        signs.ran_dry |= !sent.full_sized || (idle && !clocked && self.last_sent.is_none());
+        signs.ran_dry |= !sent.full_sized || (idle && !clocked && self.last_sent.get().is_none());
         signs.pushed |= judged && !sent.more;
         signs.full_sized = signs.full_sized.saturating_add(u16::from(judged));
         signs.clocked = signs.clocked.saturating_add(u16::from(judged && clocked));
@@ -204,7 +204,7 @@ impl Shadow {
     pub(super) fn follow_as_bbr(&mut self, at: Timestamp) {
         if self.bbr.is_none() {
             let window = self.best_segments();
-            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, self.min_rtt)));
+            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, self.least_rtt())));
         }
     }
 

@@ -1,6 +1,6 @@
 //! Segments below the full size that are outstanding: senders count packets, the scoreboard counts bytes.
 
-use arrayvec::ArrayVec;
+use smallvec::SmallVec;
 
 /// Entries at a time; at the limit the newest two are taken together, and acknowledged together.
 const ENTRIES: usize = 6;
@@ -16,7 +16,8 @@ struct Small {
 /// Small segments in order of sequence.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SmallSegments {
-    entries: ArrayVec<Small, ENTRIES>,
+    /// Most transfers have one, their last.
+    entries: SmallVec<[Small; 2]>,
     lacks_bytes: u32,
 }
 
@@ -25,9 +26,12 @@ impl SmallSegments {
     pub(super) fn sent(&mut self, end: u64, lacks_bytes: u32) {
         let end = low_half(end);
         self.lacks_bytes = self.lacks_bytes.saturating_add(lacks_bytes);
-        if self.entries.try_push(Small { end, lacks_bytes }).is_err()
-            && let Some(last) = self.entries.last_mut()
-        {
+        if self.entries.len() < ENTRIES {
+            if self.entries.len() == self.entries.inline_size() {
+                self.entries.reserve_exact(ENTRIES - self.entries.len());
+            }
+            self.entries.push(Small { end, lacks_bytes });
+        } else if let Some(last) = self.entries.last_mut() {
             last.end = end;
             last.lacks_bytes = last.lacks_bytes.saturating_add(lacks_bytes);
         }
