@@ -1,6 +1,6 @@
 //! What is kept of a sender whose window is wanted: the replica, its transfers and who it sends to.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp};
@@ -12,7 +12,8 @@ use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::flavour::{Flavour, Vote};
 use crate::flow::shadow::observation::ShadowSample;
-use crate::window::bucket::{LimitCounts, RttSum};
+use crate::flow::untold::Untold;
+use crate::window::bucket::LimitCounts;
 
 /// Shortest time between two occasions at which a sender tells its network of round trips alone: as often as an estimate
 /// is looked at for them. The end of a transfer and every sample tell what there is.
@@ -29,10 +30,8 @@ pub(crate) struct Followed {
     pub(crate) remote: IpAddr,
     /// The network of `remote`.
     pub(crate) network: Network,
-    /// The connection.
-    pub(crate) connection: ConnectionId,
-    /// Its own address and port, where it took the connection there.
-    pub(crate) service: Option<SocketAddr>,
+    /// Its own port, where it took the connection there.
+    pub(crate) service_port: Option<u16>,
     /// What it told for its host's congestion control.
     vote: Vote,
     /// The transfer under way.
@@ -41,9 +40,8 @@ pub(crate) struct Followed {
     pub(crate) said: Option<Said>,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
     pub(crate) rounds: [u32; 4],
-    /// Round-trip times that its network has not been told, and round trips by what limited them.
-    pub(crate) rtts: RttSum,
-    limits: LimitCounts,
+    /// What its network has not been told.
+    pub(crate) untold: Untold,
     /// When the network was told last.
     told_at: Timestamp,
     /// The round trip under way ends when this position is acknowledged.
@@ -60,33 +58,25 @@ pub(crate) struct Transfer {
     /// It started on our advice.
     pub(crate) advised: bool,
     /// The most bytes that were in the network.
-    pub(crate) pipe_most: u64,
+    pub(crate) pipe_most: u32,
     /// It counts among those that its network gets at once.
     pub(crate) counted: bool,
 }
 
 impl Followed {
     /// A sender first seen at `at`.
-    pub(crate) fn new(
-        [host, remote]: [IpAddr; 2],
-        network: Network,
-        connection: ConnectionId,
-        at: Timestamp,
-        midstream: bool,
-    ) -> Self {
+    pub(crate) fn new([host, remote]: [IpAddr; 2], network: Network, at: Timestamp, midstream: bool) -> Self {
         Self {
             shadow: Shadow::new(at, midstream),
             host,
             remote,
             network,
-            connection,
-            service: None,
+            service_port: None,
             vote: Vote::default(),
             transfer: None,
             said: None,
             rounds: [0; 4],
-            rtts: RttSum::default(),
-            limits: LimitCounts::default(),
+            untold: Untold::default(),
             told_at: at,
             round_end: 0,
         }
@@ -112,7 +102,7 @@ impl Followed {
     /// A round trip ended.
     pub(crate) fn count_round(&mut self, at: Timestamp) {
         let limiter = self.shadow.limiter(at);
-        self.limits.add(limiter);
+        self.untold.count(limiter);
         if let Some(count) = self.rounds.get_mut(limiter as usize) {
             *count = count.saturating_add(1);
         }
@@ -127,7 +117,8 @@ impl Followed {
 
     /// Tells its network of the round trips that came together.
     pub(crate) fn tell_rounds(&mut self, context: &mut Context<'_>) {
-        let (rtts, limits) = (std::mem::take(&mut self.rtts), std::mem::take(&mut self.limits));
+        let untold = std::mem::take(&mut self.untold);
+        let (rtts, limits) = (untold.rtts(), untold.limits());
         self.told_at = context.now;
         if rtts.count > 0 || limits != LimitCounts::default() {
             context.findings.rounds(self.network, context.now, self.remote, rtts, limits);
@@ -153,12 +144,13 @@ impl Followed {
     /// smallest stays the wire's, since a smoothed one has none.
     pub(crate) fn add_rtt(&mut self, measured: Micros, smoothed: Option<Micros>) {
         let said = self.said.zip(smoothed).and_then(|(said, smoothed)| said.rtt(smoothed));
-        self.rtts = self.rtts.with(RttSum { min: Some(measured), ..RttSum::of(said.unwrap_or(measured)) });
+        self.untold.add(measured, said.unwrap_or(measured));
     }
 
     /// Puts name and address to what the replica says.
     pub(crate) fn sample(
         &self,
+        connection: ConnectionId,
         at: Timestamp,
         said: ShadowSample,
         mss: Bytes,
@@ -169,7 +161,7 @@ impl Followed {
             at,
             network: self.network,
             remote: self.remote,
-            connection: self.connection,
+            connection,
             window: said.window,
             mss,
             reason: said.reason,

@@ -12,6 +12,7 @@ pub(crate) mod prefixes;
 pub(crate) mod push_ledger;
 pub(crate) mod table;
 pub(crate) mod tuple;
+pub(crate) mod untold;
 
 mod announced;
 mod copies;

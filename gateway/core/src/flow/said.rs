@@ -15,12 +15,12 @@ use crate::wire::segment::WindowOption;
 pub(crate) struct Said {
     option: WindowOption,
     /// Bytes in the network with that segment.
-    pipe: u64,
+    pipe: u32,
 }
 
 impl Said {
-    pub(crate) const fn new(option: WindowOption, pipe: u64) -> Self {
-        Self { option, pipe }
+    pub(crate) fn new(option: WindowOption, pipe: u64) -> Self {
+        Self { option, pipe: u32::try_from(pipe).unwrap_or(u32::MAX) }
     }
 
     /// The round trip, where it agrees with the smoothed one that was measured.
@@ -33,13 +33,13 @@ impl Said {
     /// network during the transfer.
     pub(crate) fn sample(&self, reason: SampleReason, phase: Phase, mss: Bytes, most: u64) -> Option<Window> {
         let window = u64::from(self.option.window_bytes);
-        let borne_out = window >= mss.0 && window >= self.pipe / 2 && window / 2 <= most;
+        let borne_out = window >= mss.0 && window >= u64::from(self.pipe) / 2 && window / 2 <= most;
         let (window, mss) = (window as f64, mss.0 as f64);
         let value = match reason {
             SampleReason::Loss | SampleReason::Ecn => (window - mss).max(mss),
             // What is acknowledged after the last byte opens it by up to a segment.
             SampleReason::End if phase == Phase::CongestionAvoidance => {
-                window + mss * (self.pipe as f64 / window).min(1.0)
+                window + mss * (f64::from(self.pipe) / window).min(1.0)
             }
             SampleReason::End => window,
             // What was in the network says how little it was at least: no window does.

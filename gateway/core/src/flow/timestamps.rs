@@ -55,7 +55,8 @@ impl EchoTimer {
     pub(crate) fn echoed(&mut self, value: u32, at: Timestamp) -> Option<Micros> {
         let (mut rtt, mut kept) = (None, 0);
         for place in 0..usize::from(self.waiting) {
-            let (Some(sent), Some(sent_at)) = (self.values.get(place).copied(), self.sent_at.get(place).copied()) else {
+            let (Some(sent), Some(sent_at)) = (self.values.get(place).copied(), self.sent_at.get(place).copied())
+            else {
                 break;
             };
             if sent == value {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use spand_proto::units::{Bytes, Micros, Window};
 
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::sample::{ConnectionId, WindowSample};
 
 /// Aggregates of one network over one bucket. Every bucket in which anything happened has one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,16 +35,6 @@ pub struct LimitCounts {
 }
 
 impl LimitCounts {
-    /// One round trip.
-    pub(crate) fn add(&mut self, limiter: Limiter) {
-        match limiter {
-            Limiter::Unknown => {}
-            Limiter::Window => self.window += 1,
-            Limiter::Receiver => self.receiver += 1,
-            Limiter::Application => self.application += 1,
-        }
-    }
-
     /// Both summed up.
     #[must_use]
     pub fn with(self, other: Self) -> Self {
@@ -148,6 +138,7 @@ impl RttSum {
         Self { count: 1, sum: rtt, min: Some(rtt) }
     }
 
+    #[cfg(test)]
     pub(crate) fn add(&mut self, rtt: Micros) {
         *self = self.with(Self::of(rtt));
     }

@@ -1,11 +1,13 @@
 //! The end of transfers and of the sender itself.
 
+use std::net::SocketAddr;
+
 use spand_proto::units::{Bytes, Timestamp};
 
 use super::Sender;
 use crate::counters::Ignored;
 use crate::flow::findings::Context;
-use crate::flow::followed::Transfer;
+use crate::flow::followed::{Followed, Transfer};
 use crate::flow::maybe::MaybeCount;
 use crate::flow::report::DirectionReport;
 
@@ -67,7 +69,8 @@ impl Sender {
 
     /// Tells a service how large its transfer was: what was acknowledged of it, which the mirror cannot miss as it can a packet.
     fn tell_size(&self, transfer: &Transfer, context: &mut Context<'_>) {
-        let Some(service) = self.followed.as_deref().and_then(|followed| followed.service) else { return };
+        let service = |followed: &Followed| Some(SocketAddr::new(followed.host, followed.service_port?));
+        let Some(service) = self.followed.as_deref().and_then(service) else { return };
         let size = self.board.una().saturating_sub(transfer.start).saturating_sub(u64::from(self.is_closed()));
         if self.board.flight() > 0 || size == 0 {
             return context.counters.ignore(Ignored::CutTransfer);

@@ -114,6 +114,11 @@ impl Sender {
         }
     }
 
+    /// The connection that it is followed under.
+    fn connection(&self) -> ConnectionId {
+        ConnectionId(self.follow.get().unwrap_or_default())
+    }
+
     /// Whether it sent anything: a sender can be known by acknowledgements alone.
     pub(crate) fn has_sent(&self) -> bool {
         self.last_packet.is_some()
@@ -221,8 +226,9 @@ impl Sender {
             report.loss_events += 1;
             report.timeouts += u64::from(kind == LossKind::Timeout);
         }
+        let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
-        context.findings.loss(followed.network, context.now, followed.connection);
+        context.findings.loss(followed.network, context.now, connection);
         let said = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
         followed.compare_notes(context);
         self.give_sample(said, context);
@@ -230,6 +236,7 @@ impl Sender {
 
     /// Passes a sample on, or counts why there is none.
     fn give_sample(&mut self, said: Result<ShadowSample, Ignored>, context: &mut Context<'_>) {
+        let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample: it should know these.
         followed.tell_rounds(context);
@@ -238,9 +245,9 @@ impl Sender {
             Err(reason) => return context.counters.ignore(reason),
         };
         let mss = self.size.bytes().unwrap_or(Bytes(self.size.bytes_or_usual()));
-        let mut sample = followed.sample(context.now, said, mss, self.rtt.min());
+        let mut sample = followed.sample(connection, context.now, said, mss, self.rtt.min());
         if let Some(own) = followed.said.filter(|_| followed.heard_for(&sample)) {
-            let most = followed.transfer.map_or(0, |transfer| transfer.pipe_most);
+            let most = followed.transfer.map_or(0, |transfer| transfer.pipe_most).into();
             match own.sample(sample.reason, sample.phase, mss, most) {
                 Some(window) => {
                     sample.window = window;

@@ -1,7 +1,5 @@
 //! What a sender sends: counted and put on the scoreboard.
 
-use std::net::SocketAddr;
-
 use spand_proto::units::{Bytes, Micros};
 
 use super::Sender;
@@ -13,7 +11,6 @@ use crate::flow::followed::{Followed, Transfer};
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::said::Said;
-use crate::flow::sample::ConnectionId;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::observation::Sent;
 use crate::wire::segment::{Ecn, Flags, Segment};
@@ -237,7 +234,7 @@ impl Sender {
             };
             let transfer = followed.transfer.get_or_insert_with(begin);
             transfer.bytes += u64::from(new_bytes);
-            transfer.pipe_most = transfer.pipe_most.max(pipe);
+            transfer.pipe_most = transfer.pipe_most.max(u32::try_from(pipe).unwrap_or(u32::MAX));
             if context.read_window_option {
                 // One that stops saying it has said nothing: what it said before is old.
                 followed.said = segment.options.window.map(|option| Said::new(option, pipe));
@@ -249,20 +246,22 @@ impl Sender {
 
     /// Starts to follow the sender with its first data, where its window is wanted.
     fn follow(&mut self, segment: &Segment, context: &mut Context<'_>) {
-        let Some(connection) = self.follow.get().filter(|_| self.followed.is_none()).map(ConnectionId) else { return };
+        if !self.follow.is_some() || self.followed.is_some() {
+            return;
+        }
         let remote = segment.destination.address;
         let network = context.prefixes.network_of(remote);
         let ends = [segment.source.address, remote];
-        let mut followed = Box::new(Followed::new(ends, network, connection, segment.at, self.midstream));
+        let mut followed = Box::new(Followed::new(ends, network, segment.at, self.midstream));
         if !self.midstream && self.syn.is_some_and(|syn| syn.is_answer) {
-            followed.service = Some(SocketAddr::new(segment.source.address, segment.source.port));
+            followed.service_port = Some(segment.source.port);
         }
         if self.syns >= LOST_HANDSHAKE {
             followed.shadow.on_lost_handshake();
         }
         // The handshake's round trip is told with those of its data: a look-up of the network less per connection.
         if let Some(rtt) = self.handshake_rtt.get().filter(|_| !self.midstream) {
-            followed.rtts.add(rtt);
+            followed.untold.add(rtt, rtt);
         }
         if let Some(reaction) = self.reaction.get() {
             followed.shadow.on_reaction(reaction);

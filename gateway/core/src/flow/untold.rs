@@ -1,0 +1,48 @@
+//! What a sender's round trips came to since its network was told last: small, for every sender that is followed has one.
+
+use spand_proto::units::Micros;
+
+use crate::flow::maybe::MaybeMicros;
+use crate::flow::sample::Limiter;
+use crate::window::bucket::{LimitCounts, RttSum};
+
+/// Round-trip times, and round trips by what limited them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Untold {
+    sum_us: u64,
+    count: u32,
+    min: MaybeMicros,
+    window: u32,
+    receiver: u32,
+    application: u32,
+}
+
+impl Untold {
+    /// A round-trip time: `measured` on the wire, `taken` for the mean.
+    pub(crate) fn add(&mut self, measured: Micros, taken: Micros) {
+        self.count = self.count.saturating_add(1);
+        self.sum_us = self.sum_us.saturating_add(taken.0);
+        self.min = MaybeMicros::some(self.min.get().map_or(measured, |min| min.min(measured)));
+    }
+
+    /// A round trip that this limited.
+    pub(crate) fn count(&mut self, limiter: Limiter) {
+        let count = match limiter {
+            Limiter::Unknown => return,
+            Limiter::Window => &mut self.window,
+            Limiter::Receiver => &mut self.receiver,
+            Limiter::Application => &mut self.application,
+        };
+        *count = count.saturating_add(1);
+    }
+
+    /// The round-trip times.
+    pub(crate) fn rtts(&self) -> RttSum {
+        RttSum { count: self.count.into(), sum: Micros(self.sum_us), min: self.min.get() }
+    }
+
+    /// What limited them.
+    pub(crate) fn limits(&self) -> LimitCounts {
+        LimitCounts { window: self.window.into(), receiver: self.receiver.into(), application: self.application.into() }
+    }
+}
