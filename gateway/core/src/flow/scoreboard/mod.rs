@@ -240,12 +240,12 @@ impl Scoreboard {
         false
     }
 
-    /// Room for a handshake at first, then for an initial window, then for twice as much.
+    /// Room for a handshake or an answer of few segments at first, then for an initial window, then for twice as much.
     #[cold]
     fn make_room(&mut self) {
         let more = match self.segments.capacity() {
-            0 => 2,
-            2 => 10,
+            0 => 4,
+            4 => 8,
             room => room,
         };
         self.segments.reserve_exact(more);
