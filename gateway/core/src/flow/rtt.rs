@@ -22,6 +22,7 @@ pub(crate) fn round_trip(sent: Timestamp, answered: Timestamp) -> Option<Micros>
 
 /// Smoothed round-trip time, its variation and its minimum, in four octets each: no round trip is longer than [`round_trip`] says.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "a raw number ends in its unit")]
 pub(crate) struct RttEstimator {
     mean_us: u32,
     variation_us: u32,

@@ -5,6 +5,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::segment::Outstanding;
 use super::{Mark, Scoreboard};
+use crate::flow::maybe::MaybeMicros;
 use crate::flow::rtt::round_trip;
 
 /// SACKed segments from which on no reordering is waited for, while none was ever seen.
@@ -15,7 +16,7 @@ const DUP_THRESH: usize = 3;
 pub(super) struct Rack {
     sent: Timestamp,
     end: u64,
-    rtt: Micros,
+    rtt: MaybeMicros,
     /// It had been sent before.
     again: bool,
     /// Something arrived after what was sent behind it, and not because it was sent again.
@@ -50,7 +51,7 @@ impl Rack {
         if again && min_rtt.is_some_and(|least| rtt < least) {
             return;
         }
-        (self.sent, self.end, self.rtt, self.again) = (segment.sent_at, segment.end, rtt, again);
+        (self.sent, self.end, self.rtt, self.again) = (segment.sent_at, segment.end, MaybeMicros::some(rtt), again);
     }
 
     /// Whether it was sent after `segment`.
@@ -92,7 +93,7 @@ impl Scoreboard {
         let sacked_segments =
             if path.recovering || self.sacked() == 0 { 0 } else { sacked_segments.take(DUP_THRESH).count() };
         let patience = rack.patience(path, sacked_segments);
-        let overdue = Micros(rack.rtt.0.saturating_add(patience.0));
+        let overdue = Micros(rack.rtt.get().unwrap_or_default().0.saturating_add(patience.0));
         let mut settled_to = None;
         let repeats_before = self.repairs().repeats_unsettled_since;
         let mut repeats = if all { Timestamp(u64::MAX) } else { repeats_before };

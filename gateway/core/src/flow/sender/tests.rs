@@ -527,3 +527,10 @@ fn duplicates_that_leave_no_room_for_what_was_lost_deliver_nothing() {
     script.ack(205, 0);
     assert_eq!(script.sender.delivered, delivered);
 }
+
+/// What every connection holds is what the cache misses are made of. What few connections need is made when it is needed.
+#[test]
+fn a_sender_takes_no_more_room_than_was_settled() {
+    let sizes = [size_of::<Sender>(), size_of::<Followed>()];
+    assert!(sizes <= [400, 648] && sizes.iter().sum::<usize>() <= 1_048, "{sizes:?}");
+}

@@ -64,7 +64,7 @@ impl Shadow {
             Flavour::Bbr => self.share_segments(),
             _ => end.window_segments,
         };
-        let shown = transfer.pipe_max_bytes as f64 / f64::from(self.mss);
+        let shown = f64::from(transfer.pipe_max_bytes) / f64::from(self.mss);
         let (reason, segments) = match end.limiter {
             Limiter::Window => (SampleReason::End, reached),
             Limiter::Receiver => (SampleReason::EndReceiverLimited, reached.min(shown)),

@@ -13,7 +13,7 @@ pub(super) struct Transfer {
     /// Segments acknowledged at the tap that the sender of the last new byte had not heard of.
     pub(super) ahead: u32,
     /// Most bytes in the network.
-    pub(super) pipe_max_bytes: u64,
+    pub(super) pipe_max_bytes: u32,
 }
 
 /// The sender when it sent the last new byte so far.
@@ -30,7 +30,7 @@ impl Transfer {
     pub(super) fn on_sent(&mut self, pipe_bytes: u64, ahead: u32) {
         self.end_waits = true;
         self.ahead = ahead;
-        self.pipe_max_bytes = self.pipe_max_bytes.max(pipe_bytes);
+        self.pipe_max_bytes = self.pipe_max_bytes.max(u32::try_from(pipe_bytes).unwrap_or(u32::MAX));
     }
 
     /// Growth in congestion avoidance. (The last acknowledgements of a slow start double the window with nothing left
