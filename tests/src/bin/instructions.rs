@@ -1,0 +1,96 @@
+//! One kind of work on a generated trace, once: what `scripts/bench-instructions` counts the instructions of.
+//!
+//! `instructions write FILE`, then `instructions parse FILE`, `inside FILE` (the senders of `INSIDE` rebuilt) or `both FILE`; each
+//! prints how many packets it took.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use clap::{Parser, ValueEnum};
+use spand_capture::{Next, PacketSource, open_file};
+use spand_core::config::{EngineConfig, Limits};
+use spand_core::counters::Counters;
+use spand_core::engine::Engine;
+use spand_core::wire::{Decoder, Frame};
+use spand_proto::units::Timestamp;
+use spand_tests::trace::{TraceConfig, write_trace};
+
+/// Small enough to be counted in seconds, with the share of beginnings, losses and ends that a long trace has.
+const TRACE: TraceConfig =
+    TraceConfig { packets: 300_000, connections: 5_000, loss: 0.01, networks: 5_000, snap_len: 96, seed: 1 };
+
+/// The organisation's prefix: the servers of the generated trace.
+const INSIDE: &str = "10.0.0.0/8";
+
+#[derive(Parser)]
+struct Arguments {
+    work: Work,
+    file: PathBuf,
+}
+
+/// A kind of work.
+#[derive(Clone, Copy, ValueEnum)]
+enum Work {
+    /// Write the trace.
+    Write,
+    /// Read and parse it.
+    Parse,
+    /// Rebuild the senders inside as well.
+    Inside,
+    /// Rebuild both ends as well.
+    Both,
+}
+
+fn main() -> anyhow::Result<()> {
+    let Arguments { work, file } = Arguments::parse();
+    let packets = match work {
+        Work::Write => {
+            let out = std::fs::File::create(&file).with_context(|| format!("{} cannot be written", file.display()))?;
+            write_trace(std::io::BufWriter::new(out), &TRACE)?.packets
+        }
+        Work::Parse => parse(&file)?,
+        Work::Inside => rebuild(&file, vec![INSIDE.parse()?])?,
+        Work::Both => rebuild(&file, Vec::new())?,
+    };
+    println!("{packets}");
+    Ok(())
+}
+
+fn parse(file: &Path) -> anyhow::Result<u64> {
+    let config = EngineConfig::default();
+    let mut decoder = Decoder::new(config.tunnels, config.limits.fragmented_packets, 0);
+    let mut counters = Counters::default();
+    let mut payload = 0u64;
+    let packets = replay(file, |at, frame| {
+        payload += decoder.decode(at, frame, &mut counters).map_or(0, |segment| u64::from(segment.payload_len));
+    })?;
+    anyhow::ensure!(payload > 0, "the trace carries no data");
+    Ok(packets)
+}
+
+fn rebuild(file: &Path, internal: Vec<ipnet::IpNet>) -> anyhow::Result<u64> {
+    let mut engine = Engine::new(EngineConfig { limits: Limits::for_replay(), internal, ..EngineConfig::default() });
+    let packets = replay(file, |at, frame| {
+        engine.handle_frame(at, frame);
+        while engine.poll_event().is_some() {}
+    })?;
+    anyhow::ensure!(engine.counters().window_samples > 0, "no window was rebuilt");
+    Ok(packets)
+}
+
+fn replay(file: &Path, mut take: impl FnMut(Timestamp, &Frame<'_>)) -> anyhow::Result<u64> {
+    let mut source = open_file(file)?;
+    let mut packets = 0;
+    loop {
+        match source.next_packet()? {
+            Next::Packet(packet) => {
+                packets += 1;
+                let frame =
+                    Frame { link_type: packet.link_type.0, wire_len: packet.wire_len, input: 0, data: packet.data };
+                take(packet.timestamp, &frame);
+            }
+            Next::End => return Ok(packets),
+            Next::Idle => bail!("a file is never idle"),
+        }
+    }
+}
