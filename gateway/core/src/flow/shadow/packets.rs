@@ -281,6 +281,9 @@ impl Shadow {
             self.reno.leave_recovery();
             self.cubic.leave_recovery();
         }
+        if let Some(bbr) = &mut self.bbr {
+            bbr.repaired();
+        }
         self.state = State::Open;
         self.rounds.forget(self.nxt);
         self.clock.break_run();

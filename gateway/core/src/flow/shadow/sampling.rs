@@ -147,7 +147,7 @@ impl Shadow {
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
             if let Some(bbr) = &mut self.bbr {
-                bbr.lose();
+                bbr.lose(self.by_mark);
             }
             self.state = State::Recovery(self.nxt);
             if kind == LossKind::TailLossProbe {

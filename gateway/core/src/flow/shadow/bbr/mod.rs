@@ -72,6 +72,8 @@ pub(super) struct Bbr {
     was_recovering: bool,
     /// Those of a timeout.
     was_timed_out: bool,
+    /// A reduction after a mark is under way.
+    reducing: bool,
     /// In the first round trip of a recovery.
     conserving: bool,
     /// Nothing sent since an idle time is acknowledged.
@@ -105,6 +107,7 @@ impl Bbr {
             prior_segments: whole(segments),
             was_recovering: false,
             was_timed_out: false,
+            reducing: false,
             conserving: false,
             idle_restart: false,
             pushed: true,

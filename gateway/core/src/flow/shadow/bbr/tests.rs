@@ -29,12 +29,25 @@ fn delivery(us: u64, pipe: u64, lost: u64, recovering: bool) -> Delivery {
 fn a_recovery_conserves_and_one_right_after_it_does_not_begin_anew() {
     let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
     assert_eq!(ack(&mut bbr, 40, 0, false), "41");
-    bbr.lose();
+    bbr.lose(false);
     let during = [(20, 5), (15, 2), (9, 0)].map(|(pipe, lost)| ack(&mut bbr, pipe, lost, true));
     assert_eq!(during, ["21", "19", "19"], "what is in the network and was just delivered; less what is lost");
-    bbr.lose();
+    bbr.lose(false);
     assert_eq!(ack(&mut bbr, 9, 0, true), "19", "more losses above the recovery point are the same recovery");
     assert_eq!(ack(&mut bbr, 10, 0, false), "42", "afterwards it is what it was");
+}
+
+#[test]
+fn a_recovery_within_a_reduction_after_a_mark_gives_back_the_window_before_the_mark() {
+    let before = |by_mark: bool| {
+        let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+        bbr.lose(by_mark);
+        let grown = [40, 40].map(|pipe| ack(&mut bbr, pipe, 0, false));
+        assert_eq!(grown, ["41", "42"]);
+        assert_eq!(ack(&mut bbr, 20, 5, true), "21");
+        ack(&mut bbr, 10, 0, false)
+    };
+    assert_eq!((before(true), before(false)), ("41".to_owned(), "43".to_owned()), "and one just acknowledged");
 }
 
 #[test]

@@ -64,7 +64,8 @@ impl Bbr {
     fn follow_recovery(&mut self, delivery: &Delivery, in_network: u32) {
         let begins = !self.was_recovering || (self.was_timed_out && !delivery.timed_out);
         let begins = begins && delivery.recovering && !delivery.timed_out;
-        if begins {
+        // Within a reduction after a mark the window before that is kept (`tcp_enter_recovery`).
+        if begins && !self.reducing {
             self.save();
         }
         self.segments = self.segments.saturating_sub(self.packets(delivery.lost_bytes)).max(1);
@@ -86,9 +87,15 @@ impl Bbr {
         self.prior_segments = if cut { self.prior_segments.max(self.segments) } else { self.segments };
     }
 
-    /// A loss or mark: what follows of it shows at the acknowledgements.
-    pub(in super::super) fn lose(&mut self) {
+    /// A loss or mark: what follows of it shows at the acknowledgements. A reduction after a mark takes nothing from the window.
+    pub(in super::super) fn lose(&mut self, by_mark: bool) {
         self.save();
+        self.reducing = by_mark;
+    }
+
+    /// What was outstanding at a loss or mark is acknowledged.
+    pub(in super::super) fn repaired(&mut self) {
+        self.reducing = false;
     }
 
     /// The packets show a larger window; returns by how much of its own it was wrong.
