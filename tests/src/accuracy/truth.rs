@@ -7,6 +7,11 @@ use strum::IntoStaticStr;
 
 use crate::lab::truth::{CongestionState, FlowId, Limit, Row, Source};
 
+/// The threshold of a sender that never left slow start (`TCP_INFINITE_SSTHRESH`).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+/// BBR's pace while it starts, by its delivery rate: 2 / ln 2, less the hundredth that it stays below (`bbr_rate_bytes_per_sec`).
+const BBR_START_PACE: f64 = 739.0 / 256.0 * 0.99;
+
 /// What held a sender, by the kernel's own clocks and flags.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd)]
 #[strum(serialize_all = "snake_case")]
@@ -150,7 +155,8 @@ impl FlowTruth {
     }
 
     /// BBR's share in segments at `time_ns`: the highest delivery rate of the last ten round trips that the application did
-    /// not limit, times the smallest round trip.
+    /// not limit, times the smallest round trip. `TCP_INFO` tells a rate every few milliseconds and so misses the highest of a short
+    /// transfer; while BBR starts, the pace at every segment tells that too.
     pub fn share(&self, time_ns: u64) -> Option<f64> {
         let to = self.infos.partition_point(|row| row.time_ns <= time_ns);
         let last = self.infos.get(..to)?.last()?;
@@ -159,7 +165,17 @@ impl FlowTruth {
         let from = self.infos.partition_point(|row| row.time_ns < since_ns);
         let recent = self.infos.get(from..to)?.iter().filter(|row| row.app_limited != Some(true));
         let rate = recent.filter_map(|row| row.delivery_rate).max().filter(|rate| *rate > 0)?;
-        Some(rate as f64 * f64::from(min_rtt_us) / 1e6 / f64::from(mss.max(1)))
+        let rate = (rate as f64).max(self.rate_of_start(time_ns).unwrap_or_default());
+        Some(rate * f64::from(min_rtt_us) / 1e6 / f64::from(mss.max(1)))
+    }
+
+    /// The highest delivery rate so far of a BBR that still starts, in bytes per second: it paces at a fixed multiple of it, or at what the
+    /// handshake's round trip gave while that is more, and sets its threshold as it ends its start (`bbr_check_drain`).
+    fn rate_of_start(&self, time_ns: u64) -> Option<f64> {
+        let rows = self.rows.get(..self.rows.partition_point(|row| row.time_ns <= time_ns))?;
+        let (first, last) = (rows.first()?.pacing_rate?, rows.last()?);
+        let pace = last.pacing_rate.filter(|pace| *pace > first && last.ssthresh == Some(INFINITE_SSTHRESH))?;
+        Some(pace as f64 / BBR_START_PACE)
     }
 
     /// Mean of the smoothed round trips, one for every segment that came in, in microseconds.
@@ -224,6 +240,29 @@ mod tests {
             ..FlowTruth::default()
         };
         assert_eq!(flow.retransmissions(), Some(4));
+    }
+
+    #[test]
+    fn the_pace_of_a_start_tells_of_a_rate_between_two_readings() {
+        let paced = |ms, pacing_rate, ssthresh| Row {
+            pacing_rate: Some(pacing_rate),
+            ssthresh: Some(ssthresh),
+            ..row(ms, Source::SegmentIn, 10, 1, 0)
+        };
+        let info = Row {
+            min_rtt_us: Some(10_000),
+            mss: Some(1_000),
+            delivery_rate: Some(800_000),
+            app_limited: Some(false),
+            ..row(20, Source::Info, 10, 1, 0)
+        };
+        let share = |then: Row| {
+            let rows = vec![paced(1, 2_000_000, INFINITE_SSTHRESH), then];
+            FlowTruth { rows, infos: vec![info], ..FlowTruth::default() }.share(30_000_000).map(f64::round)
+        };
+        assert_eq!(share(paced(21, 2_857_852, INFINITE_SSTHRESH)), Some(10.0), "a million bytes a second");
+        assert_eq!(share(paced(21, 2_000_000, INFINITE_SSTHRESH)), Some(8.0), "the first pace is the handshake's");
+        assert_eq!(share(paced(21, 2_857_852, 14)), Some(8.0), "its start is over");
     }
 
     #[test]
