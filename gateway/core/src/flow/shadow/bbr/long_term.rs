@@ -92,7 +92,7 @@ impl LongTerm {
         let lost = now.ever_lost_bytes.saturating_sub(lost_before);
         let delivered = now.delivered_bytes.saturating_sub(delivered_before);
         let took_ms = ms(now.delivered_at).saturating_sub(since_ms);
-        if delivered == 0 || lost * rate::UNIT < LOSSY * delivered || took_ms == 0 {
+        if delivered == 0 || lost.saturating_mul(rate::UNIT) < LOSSY.saturating_mul(delivered) || took_ms == 0 {
             return;
         }
         self.end_interval(rate::of(delivered, now.mss, took_ms * 1_000), now);
