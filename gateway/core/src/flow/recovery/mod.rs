@@ -6,7 +6,7 @@
 
 mod seldom;
 
-use spand_proto::units::Micros;
+use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::sequence::is_after;
 use crate::flow::shadow::observation::LossKind;
@@ -25,29 +25,34 @@ const ANSWER_PART: u64 = 16;
 /// One sender's loss recovery.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recovery {
-    episode: Option<Episode>,
+    stage: Stage,
+    /// What is being answered ends when this is acknowledged (`tp->high_seq`).
+    point: u64,
+    /// Until then the tap sees what had been sent by the acknowledgement that set the point.
+    point_moves_until: Timestamp,
     duplicates: u16,
     probe: Option<Probe>,
     undo: Option<Undo>,
-    /// Everything up to here was outstanding when congestion was last answered: an echo is no new event until more is
-    /// acknowledged.
-    answered_to: u64,
     /// End of the highest repeat so far.
     repeated_to: u64,
-    /// Something counts as lost and nothing of it was repeated yet: what had been sent when that began.
-    suspected: Option<u64>,
     /// It sends ECN-capable segments, so it heeds echoes.
     ecn_capable: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Episode {
-    /// Recovery ends when this is acknowledged.
-    point: u64,
-    /// A timeout began it.
-    timed_out: bool,
-    /// Something was acknowledged since.
-    advanced: bool,
+/// What a sender answers, as far as the tap can know.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+enum Stage {
+    /// Nothing.
+    #[default]
+    Open,
+    /// A mark, until something is acknowledged that was sent after the point.
+    Reduced,
+    /// Something counts as lost and nothing of it was repeated yet.
+    Due,
+    /// A loss.
+    Repairing,
+    /// A timeout; whether something was acknowledged since.
+    TimedOut { advanced: bool },
 }
 
 /// A tail loss probe whose outcome is open (RFC 8985 section 7).
@@ -130,6 +135,8 @@ pub(crate) struct Progress {
     pub(crate) una: u64,
     /// Highest position sent.
     pub(crate) nxt: u64,
+    /// When an answer of the sender passes the tap at the earliest.
+    pub(crate) heard_at: Timestamp,
     /// What it did to the cumulative acknowledgement.
     pub(crate) kind: AckKind,
     /// Its first SACK block reports a duplicate segment (RFC 2883).
@@ -163,13 +170,13 @@ pub(crate) struct Turn {
 impl Recovery {
     /// Whether a loss is being repaired.
     pub(crate) fn is_active(&self) -> bool {
-        self.episode.is_some()
+        matches!(self.stage, Stage::Repairing | Stage::TimedOut { .. })
     }
 
     /// Whether a loss is being repaired, or something counts as lost that was not repeated yet: a sender that paces is in recovery
     /// before it repeats anything.
     pub(crate) fn is_due(&self) -> bool {
-        self.episode.is_some() || self.suspected.is_some()
+        self.is_active() || self.stage == Stage::Due
     }
 
     /// Judges a repeat; a loss event is returned once per window of data.
@@ -182,10 +189,11 @@ impl Recovery {
         let earlier_repeats = self.repeated_to > repeat.una;
         self.repeated_to = self.repeated_to.max(repeat.end);
         let timed_out = repeat.is_after_silence();
-        if let Some(episode) = self.episode.filter(|episode| repeat.una < episode.point) {
+        if self.is_active() {
             self.count_for_undo();
+            let unheard = self.stage == Stage::TimedOut { advanced: false };
             let by_timer =
-                repeat.start <= repeat.una && (timed_out || repeat.is_unasked() || repeat.has_no_reason(&episode));
+                repeat.start <= repeat.una && (timed_out || repeat.is_unasked() || repeat.has_no_reason(unheard));
             return by_timer.then(|| self.begin(LossKind::Timeout, repeat, earlier_repeats));
         }
         if !repeat.unseen && self.is_tail_probe(repeat) {
@@ -195,10 +203,12 @@ impl Recovery {
         let small_flight = repeat.nxt.saturating_sub(repeat.una) < SMALL_FLIGHT * repeat.mss.max(1);
         let hinted = repeat.sacked > 0
             || repeat.standing == Standing::Lost
-            || self.suspected.is_some()
+            || self.stage == Stage::Due
             || self.duplicates >= DUP_THRESH
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
-        if timed_out || repeat.is_unasked() || repeat.is_after_few(self.duplicates) {
+        // The timer of a sender that paces waits for its pace, too (`tcp_pacing_delay`), so what was asked for comes first.
+        let held_by_pace = repeat.paced && self.stage == Stage::Due && repeat.standing == Standing::Lost;
+        if (timed_out && !held_by_pace) || repeat.is_unasked() || repeat.is_after_few(self.duplicates) {
             Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
         } else if hinted {
             Some(self.begin(LossKind::FastRetransmit, repeat, earlier_repeats))
@@ -221,8 +231,8 @@ impl Recovery {
         match progress.kind {
             AckKind::Advance => {
                 self.duplicates = 0;
-                if let Some(episode) = &mut self.episode {
-                    episode.advanced = true;
+                if let Stage::TimedOut { advanced } = &mut self.stage {
+                    *advanced = true;
                 }
                 turn.undone = self.is_late_original(progress.echo);
             }
@@ -238,80 +248,96 @@ impl Recovery {
         }
         if turn.undone {
             self.undo = None;
-            // An echo counts at once.
-            self.answered_to = self.answered_to.min(progress.una.saturating_sub(1));
         }
-        if self.episode.is_some_and(|episode| progress.una >= episode.point || turn.undone) {
-            self.episode = None;
+        if self.is_active() && (progress.una >= self.point || turn.undone) {
+            self.stage = Stage::Open;
             self.duplicates = 0;
             turn.ended = !turn.undone;
         }
-        if self.episode.is_none() {
-            self.suspect(progress);
-            if turn.ended && self.suspected.is_some() && progress.repeated > 0 {
-                self.start(progress.nxt, false);
-                self.undo = None;
+        if self.stage == Stage::Reduced && progress.una > self.point {
+            self.stage = Stage::Open;
+        }
+        if !self.is_active() {
+            let again = self.suspect(progress);
+            if self.stage == Stage::Due && (again || (turn.ended && progress.repeated > 0)) {
+                self.repair(progress);
                 turn.began = Some(LossKind::FastRetransmit);
             }
         }
-        if progress.lost_again && self.episode.is_some_and(|episode| episode.timed_out) {
+        if progress.lost_again && matches!(self.stage, Stage::TimedOut { .. }) {
             // RACK ends the wait for the timer there, too (`tcp_fastretrans_alert`, `FLAG_LOST_RETRANS`).
-            self.start(progress.nxt, false);
-            self.undo = None;
+            self.repair(progress);
             turn.began = Some(LossKind::FastRetransmit);
         }
-        if progress.ece && self.heed_echo(progress) {
+        if progress.ece && self.ecn_capable && self.stage == Stage::Open && progress.lost == 0 {
+            // RFC 3168 section 6.1.2, as Linux does it (`tcp_enter_cwr`): the sender reduces at the echo itself, whether or not it
+            // has anything to send that could carry CWR, and again when something it sent after that is acknowledged with an echo;
+            // but not where it learns of a loss with it (`tcp_fastretrans_alert`).
+            self.stage = Stage::Reduced;
+            self.set_point(progress);
+            self.undo = None;
             turn.began = Some(LossKind::Ecn);
         }
         turn
     }
 
     /// A sender that recognises losses by SACK and time begins recovery at the acknowledgement that shows one
-    /// (`tcp_time_to_recover`), even where pacing holds the repeat back.
-    fn suspect(&mut self, progress: &Progress) {
-        self.suspected = (progress.lost > 0).then(|| self.suspected.unwrap_or(progress.nxt));
-    }
-
-    /// Recovery begins, and ends when everything up to `point` is acknowledged.
-    fn start(&mut self, point: u64, timed_out: bool) {
-        self.episode = Some(Episode { point, timed_out, advanced: false });
-        // Once it is repaired an echo counts at once.
-        self.answered_to = point.saturating_sub(1);
-        self.probe = None;
-        self.suspected = None;
-    }
-
-    /// A segment from `start` says that the sender reduced (CWR): what it had sent by then, which a tap some way off sees late,
-    /// belongs to the echo that was answered.
-    pub(crate) fn note_reduced(&mut self, start: u64) {
-        self.answered_to = self.answered_to.max(start);
-    }
-
-    /// RFC 3168 section 6.1.2, as Linux does it (`tcp_enter_cwr`): the sender reduces at the echo itself, whether or not it has
-    /// anything to send that could carry CWR, and again when something it sent after that is acknowledged with an echo.
-    fn heed_echo(&mut self, progress: &Progress) -> bool {
-        let heeded = self.ecn_capable && !self.is_active() && progress.una > self.answered_to;
-        if heeded {
-            self.answered_to = progress.nxt;
-            self.undo = None;
+    /// (`tcp_time_to_recover`), even where pacing holds the repeat back; a reduction under way goes on as recovery, and ends where it
+    /// would have (`tcp_enter_recovery`). Returns whether that ended before anything was repeated, and the loss is still there.
+    fn suspect(&mut self, progress: &Progress) -> bool {
+        let over = self.stage == Stage::Due && progress.una >= self.point;
+        match (progress.lost > 0, self.stage) {
+            (true, Stage::Open) => self.set_point(progress),
+            (true, _) if over => self.set_point(progress),
+            _ => {}
         }
-        heeded
+        if progress.lost > 0 {
+            self.stage = Stage::Due;
+        } else if self.stage == Stage::Due {
+            self.stage = Stage::Open;
+        }
+        over && progress.lost > 0
+    }
+
+    /// Recovery begins with an acknowledgement.
+    fn repair(&mut self, progress: &Progress) {
+        self.stage = Stage::Repairing;
+        self.set_point(progress);
+        (self.probe, self.undo) = (None, None);
+    }
+
+    /// What is answered from this acknowledgement on ends with what the sender had sent when it heard it.
+    fn set_point(&mut self, progress: &Progress) {
+        self.point = progress.nxt;
+        self.point_moves_until = progress.heard_at;
+    }
+
+    /// New data from `start` to `nxt` passed the tap at `at`. `reduced`: it says that its sender has reduced (CWR), so it is the first
+    /// that was sent since.
+    pub(crate) fn sent(&mut self, at: Timestamp, (start, nxt): (u64, u64), reduced: bool) {
+        if reduced {
+            self.point_moves_until = Timestamp(0);
+            if self.stage == Stage::Reduced {
+                self.point = self.point.max(start);
+            }
+        } else if at < self.point_moves_until {
+            self.point = self.point.max(nxt);
+        }
     }
 
     /// `earlier_repeats`: some that were made before are not acknowledged yet. An acknowledgement then echoes their time,
     /// earlier than this episode's first, and says nothing about it.
     fn begin(&mut self, kind: LossKind, repeat: &Repeat, earlier_repeats: bool) -> LossKind {
-        // A reduction after a mark goes on as recovery, and ends where it would have (`tcp_enter_recovery`).
-        let marked = self.ecn_capable && kind == LossKind::FastRetransmit && self.answered_to >= repeat.una;
-        let point = match kind {
-            LossKind::FastRetransmit if marked => self.answered_to,
-            LossKind::FastRetransmit => self.suspected.unwrap_or(repeat.nxt),
-            _ => repeat.nxt,
-        };
+        // A reduction after a mark goes on as recovery (`tcp_enter_recovery`).
+        let marked = kind == LossKind::FastRetransmit && self.stage == Stage::Reduced;
+        if !marked && (kind != LossKind::FastRetransmit || self.stage != Stage::Due) {
+            (self.point, self.point_moves_until) = (repeat.nxt, Timestamp(0));
+        }
         // Without SACK what repeats made double looks like a loss: more has to be acknowledged (RFC 6582 section 4,
         // `tcp_is_non_sack_preventing_reopen`).
-        let above = u64::from(!repeat.sack_permitted);
-        self.start(point.max(repeat.una + 1) + above, kind == LossKind::Timeout);
+        self.point += u64::from(!repeat.sack_permitted);
+        self.stage = if kind == LossKind::Timeout { Stage::TimedOut { advanced: false } } else { Stage::Repairing };
+        self.probe = None;
         let first_ts_value = repeat.ts_value.filter(|_| !earlier_repeats);
         self.undo = (!repeat.unseen && !marked).then_some(Undo { unconfirmed: 1, first_ts_value });
         kind
@@ -356,11 +382,13 @@ impl Recovery {
 }
 
 impl Repeat {
-    /// Nothing but the timer asks for it: what was repeated in this episode is still on its way as far as acknowledgements
-    /// tell. Duplicates do not keep the timer from running out (`tcp_rearm_rto`).
-    fn has_no_reason(&self, episode: &Episode) -> bool {
-        let waited = !self.sack_permitted && self.since_sent.is_some_and(|since| since >= self.patience());
-        self.standing == Standing::Repeated && (waited || (episode.timed_out && !episode.advanced))
+    /// Nothing but the timer asks for it: what was repeated is still on its way as far as acknowledgements tell, none of which
+    /// advanced since the timer ran out where `unheard`. Duplicates do not keep the timer from running out (`tcp_rearm_rto`).
+    fn has_no_reason(&self, unheard: bool) -> bool {
+        let waited = if self.sack_permitted { self.timeout } else { self.patience() };
+        let quiet = !self.sack_permitted || self.since_ack.is_none_or(|since| since.0 >= self.timeout.0 / ANSWER_PART);
+        let waited = quiet && self.since_sent.is_some_and(|since| since >= waited);
+        self.standing == Standing::Repeated && (waited || unheard)
     }
 
     /// Without SACK fewer than three duplicates start no fast retransmit, and do not keep the timer from running out.

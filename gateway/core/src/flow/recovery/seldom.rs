@@ -1,5 +1,7 @@
 //! Recovery for the many senders that never need it: its state is made with the first thing that it has to remember.
 
+use spand_proto::units::Timestamp;
+
 use super::{AckKind, Progress, Recovery, Repeat, Turn};
 use crate::flow::shadow::observation::LossKind;
 
@@ -28,9 +30,11 @@ impl Seldom {
         self.0.get_or_insert_default().note_ecn_capable();
     }
 
-    /// See [`Recovery::note_reduced`].
-    pub(crate) fn note_reduced(&mut self, start: u64) {
-        self.0.get_or_insert_default().note_reduced(start);
+    /// See [`Recovery::sent`]: it moves a point, and without a state there is none.
+    pub(crate) fn sent(&mut self, at: Timestamp, positions: (u64, u64), reduced: bool) {
+        if let Some(recovery) = &mut self.0 {
+            recovery.sent(at, positions, reduced);
+        }
     }
 
     /// See [`Recovery::acknowledged`].
@@ -61,6 +65,7 @@ mod tests {
             let progress = Progress {
                 una: 5_000,
                 nxt: 9_000,
+                heard_at: Timestamp(u64::MAX),
                 kind: [AckKind::Advance, AckKind::Duplicate, AckKind::Other][n >> 5],
                 dsack: bit(0),
                 echo: bit(1).then_some(7),

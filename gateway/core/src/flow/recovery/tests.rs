@@ -23,6 +23,7 @@ fn advance(una: u64, echo: u32) -> Progress {
     Progress {
         una,
         nxt: 20_000,
+        heard_at: Timestamp(0),
         kind: AckKind::Advance,
         dsack: false,
         echo: Some(echo),
@@ -168,4 +169,87 @@ fn a_loss_while_a_mark_is_answered_is_over_where_that_would_have_been() {
     assert_eq!(recovery.acknowledged(&echoed).began, Some(LossKind::Ecn));
     assert_eq!(recovery.repeated(&repeat(1_000, 1_000, 100)), Some(LossKind::FastRetransmit));
     assert!(recovery.acknowledged(&advance(11_000, 100)).ended, "not at 20,000, what had been sent by then");
+}
+
+/// After 11,000 bytes a mark was echoed.
+fn reduced() -> Recovery {
+    let mut recovery = Recovery::default();
+    recovery.note_ecn_capable();
+    let echoed = Progress { ece: true, nxt: 11_000, ..advance(1_000, 90) };
+    assert_eq!(recovery.acknowledged(&echoed).began, Some(LossKind::Ecn));
+    recovery
+}
+
+#[test]
+fn an_echo_that_shows_a_loss_too_is_recovery_s() {
+    let mut recovery = Recovery::default();
+    recovery.note_ecn_capable();
+    let both = Progress { ece: true, lost: 1_000, ..advance(1_000, 90) };
+    assert_eq!(recovery.acknowledged(&both).began, None);
+    assert_eq!(recovery.repeated(&repeat(1_000, 1_000, 100)), Some(LossKind::FastRetransmit));
+    let echoed = Progress { ece: true, nxt: 24_000, ..advance(20_000, 100) };
+    let turn = recovery.acknowledged(&echoed);
+    assert!(turn.ended && turn.began == Some(LossKind::Ecn), "an echo counts at once where it is repaired");
+}
+
+#[test]
+fn a_mark_is_answered_until_something_sent_after_it_arrives() {
+    let mut recovery = reduced();
+    let echoed = |una| Progress { ece: true, nxt: 13_000, ..advance(una, 90) };
+    assert_eq!(recovery.acknowledged(&echoed(11_000)).began, None);
+    assert_eq!(recovery.acknowledged(&echoed(12_000)).began, Some(LossKind::Ecn));
+}
+
+#[test]
+fn a_recovery_that_ends_where_it_begins_begins_again() {
+    let mut recovery = reduced();
+    let lost = |una, repeated| Progress { nxt: 16_000, lost: 1_000, repeated, ..advance(una, 90) };
+    recovery.acknowledged(&lost(11_000, 0));
+    assert_eq!(recovery.repeated(&repeat(11_000, 11_000, 100)), Some(LossKind::FastRetransmit));
+    assert_eq!(recovery.repeated(&repeat(12_000, 11_000, 101)), None, "the same one");
+    let turn = recovery.acknowledged(&Progress { kind: AckKind::Duplicate, ..lost(11_000, 1_000) });
+    assert!(turn.ended && turn.began == Some(LossKind::FastRetransmit));
+    assert!(!recovery.acknowledged(&lost(15_000, 1_000)).ended, "now at 16,000");
+}
+
+#[test]
+fn from_afar_the_point_is_what_was_sent_by_the_time_that_the_sender_heard() {
+    let ended_at = |una, cwr| {
+        let mut recovery = Recovery::default();
+        let heard_at = Timestamp::from_micros(10_000);
+        recovery.acknowledged(&Progress { lost: 1_000, nxt: 11_000, heard_at, ..advance(1_000, 90) });
+        recovery.sent(Timestamp::from_micros(8_000), (11_000, 12_000), cwr);
+        recovery.sent(Timestamp::from_micros(9_000), (12_000, 13_000), false);
+        recovery.sent(Timestamp::from_micros(11_000), (13_000, 14_000), false);
+        assert!(recovery.repeated(&repeat(1_000, 1_000, 100)).is_some());
+        recovery.acknowledged(&advance(una, 100)).ended
+    };
+    assert_eq!((ended_at(12_000, false), ended_at(13_000, false)), (false, true));
+    assert!(ended_at(11_000, true), "the first one with CWR was sent after it");
+}
+
+#[test]
+fn what_was_asked_for_waits_for_its_pace_longer_than_the_timer() {
+    let begun = |paced| {
+        let mut recovery = Recovery::default();
+        recovery.acknowledged(&Progress { lost: 1_000, ..advance(1_000, 90) });
+        let silence = Some(Micros(400_000));
+        let standing = Standing::Lost;
+        let late = Repeat { since_ack: silence, since_sent: silence, standing, paced, ..repeat(1_000, 1_000, 100) };
+        recovery.repeated(&late)
+    };
+    assert_eq!((begun(true), begun(false)), (Some(LossKind::FastRetransmit), Some(LossKind::Timeout)));
+}
+
+#[test]
+fn with_sack_a_repeat_on_its_way_is_repeated_by_the_timer_alone() {
+    let again = |since_ack_us, since_sent_us| {
+        let mut recovery = Recovery::default();
+        assert!(recovery.repeated(&repeat(1_000, 1_000, 100)).is_some());
+        let (since_ack, since_sent) = (Some(Micros(since_ack_us)), Some(Micros(since_sent_us)));
+        recovery.repeated(&Repeat { standing: Standing::Repeated, since_ack, since_sent, ..repeat(1_000, 1_000, 400) })
+    };
+    assert_eq!(again(70_000, 310_000), Some(LossKind::Timeout));
+    assert_eq!(again(10, 310_000), None, "an acknowledgement asked for it");
+    assert_eq!(again(70_000, 250_000), None, "too soon");
 }

@@ -47,12 +47,18 @@ impl Sender {
         self.acknowledged = true;
         self.last_ack = MaybeTime::some(at);
         self.last_active = MaybeTime::some(context.now);
+        let reaction = self.followed.as_deref().map_or(Micros(0), |followed| followed.shadow.reaction());
         let mut sacked = None;
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, &mut sacked, context);
         let lost_before = self.board.ever_lost();
         let mut lost_again = false;
         if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
-            let path = PathTimes { min_rtt, srtt: self.rtt.smoothed(), recovering: self.recovery.is_active() };
+            // The sender's own are longer, by the way to it.
+            let path = PathTimes {
+                min_rtt: min_rtt.map(|rtt| Micros(rtt.0.saturating_add(reaction.0))),
+                srtt: self.rtt.smoothed().map(|rtt| Micros(rtt.0.saturating_add(reaction.0))),
+                recovering: self.recovery.is_due(),
+            };
             lost_again = self.board.deem_lost_by_time(at, &path);
         } else if sacked_bytes > 0 {
             self.board.deem_lost();
@@ -62,6 +68,12 @@ impl Sender {
 
         let by_echo = self.take_rtt(segment, cumulative.rtt, cumulative.advanced > 0, context);
         let rtts = senders_rtts(segment, &cumulative, sacked, by_echo);
+        if self.rtt.smoothed().is_none()
+            && let Some(rtt) = rtts[1]
+        {
+            // The handshake was repeated, and nothing but SACK blocks tells how long a round trip is.
+            self.rtt.add(rtt);
+        }
         if cumulative.ambiguous {
             context.counters.ignore(Ignored::Karn);
         }
@@ -95,15 +107,14 @@ impl Sender {
             seen_advance - cumulative.sacked_before.min(seen_advance) + sacked_bytes
         };
         let pipe_before = self.pipe_without_losses();
-        // A tap some way off does not know what the sender had sent when it heard of the loss.
-        let afar = || self.followed.as_deref().is_some_and(|followed| followed.shadow.is_afar());
-        let (lost, repeated) = if lost > 0 && self.sack_agreed && !afar() { (lost, repeated) } else { (0, 0) };
+        let (lost, repeated) = if self.sack_agreed { (lost, repeated) } else { (0, 0) };
         let progress = Progress {
             lost,
             repeated,
             lost_again,
             una: self.board.una(),
             nxt: self.board.nxt(),
+            heard_at: at.after(reaction),
             kind,
             dsack,
             echo: segment.options.timestamps.map(|timestamps| timestamps.echo),

@@ -205,8 +205,10 @@ impl Sender {
             self.recovery.note_ecn_capable();
         }
         let new_bytes = u32::try_from(inserted.new_bytes).unwrap_or(u32::MAX);
-        if segment.flags.has(Flags::CWR) && new_bytes == segment.payload_len {
-            self.recovery.note_reduced(self.board.nxt().saturating_sub(inserted.new_bytes));
+        if new_bytes > 0 {
+            let nxt = self.board.nxt();
+            let start = nxt.saturating_sub(inserted.new_bytes);
+            self.recovery.sent(at, (start, nxt), segment.flags.has(Flags::CWR));
         }
         let (pipe, flight) = self.pipe_and_flight();
         let sent = Sent {

@@ -123,11 +123,6 @@ impl AckClock {
         self.reaction.get().is_some_and(|reaction| reaction <= NEAR)
     }
 
-    /// Whether it is known to stand farther off.
-    pub(super) fn is_afar(&self, srtt: Option<Micros>) -> bool {
-        !self.reaction.is_none() && !self.is_near(srtt)
-    }
-
     /// A first idea of how long an answer takes; a shorter one that is seen holds.
     pub(super) fn presume_reaction(&mut self, reaction: Micros) {
         if self.reaction.is_none() {
@@ -393,9 +388,9 @@ mod tests {
     #[test]
     fn the_handshake_gives_a_first_idea_of_the_distance() {
         let mut clock = AckClock::default();
-        assert!(!clock.is_near(SRTT) && !clock.is_afar(SRTT), "not known");
+        assert!(!clock.is_near(SRTT), "not known");
         clock.presume_reaction(Micros(10_000));
-        assert!(clock.is_afar(SRTT));
+        assert!(!clock.is_near(SRTT) && !clock.is_beside());
         clock.on_ack(Timestamp::from_micros(0), 1_000, true);
         clock.learn_reaction(Timestamp::from_micros(4_000), SRTT);
         assert!(clock.is_near(SRTT), "an answer came sooner, in less than a sixteenth of the round trip");

@@ -166,9 +166,9 @@ impl Shadow {
         self.bbr.is_some()
     }
 
-    /// Whether the tap is known to stand some way off the sender.
-    pub fn is_afar(&self) -> bool {
-        self.clock.is_afar(self.rto.srtt())
+    /// How long after an acknowledgement its answer passes the tap, where that is not beside the sender; else nothing.
+    pub fn reaction(&self) -> Micros {
+        if self.clock.is_beside() { Micros(0) } else { self.clock.reaction() }
     }
 
     /// The handshake had to be repeated: the sender begins with a window of one segment.
