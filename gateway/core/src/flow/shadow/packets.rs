@@ -136,6 +136,7 @@ impl Shadow {
             && una > point
         {
             // Mostly told before. A reduction after a mark lasts until something sent after it is acknowledged.
+            self.weigh_answer_to_mark(at);
             self.leave_recovery();
         }
         if newly_bytes > 0 {
@@ -191,9 +192,10 @@ impl Shadow {
     }
 
     /// Everything outstanding at the loss is acknowledged.
-    pub fn on_recovery_end(&mut self, _at: Timestamp, _pipe: u64) {
+    pub fn on_recovery_end(&mut self, at: Timestamp, _pipe: u64) {
         if self.state != State::Open {
             self.settle_end();
+            self.weigh_answer_to_mark(at);
             self.leave_recovery();
         }
     }
@@ -274,6 +276,13 @@ impl Shadow {
             Flavour::Bbr | Flavour::Unknown => 0.0,
         };
         self.transfer.on_growth(earned);
+    }
+
+    /// Leaving a reduction forgets its round trip; where a mark began it, that says first how it was clocked.
+    fn weigh_answer_to_mark(&mut self, at: Timestamp) {
+        if self.answers_mark() {
+            self.weigh_clocking(at, self.rounds.current);
+        }
     }
 
     pub(super) fn leave_recovery(&mut self) {

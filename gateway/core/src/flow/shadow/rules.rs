@@ -74,7 +74,7 @@ impl Shadow {
         idle: bool,
         receiver_full: bool,
     ) -> bool {
-        let open = self.state == State::Open;
+        let open = self.state == State::Open || self.answers_mark();
         if idle {
             self.first_flight = true;
         }
@@ -89,7 +89,7 @@ impl Shadow {
         {
             self.weigh_pacing(at);
         }
-        if receiver_full || !open {
+        if receiver_full || self.state != State::Open {
             self.clock.break_run();
         }
         self.rounds.dry = sent.ran_dry(self.mss);
@@ -150,7 +150,10 @@ impl Shadow {
     /// does neither.
     pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
         let judged = self.clock.take_telling() && ended.full_sized > 0 && !ended.receiver_full;
-        if self.state != State::Open || !judged || self.bbr.as_ref().is_some_and(|bbr| bbr.probing()) {
+        if !(self.state == State::Open || self.answers_mark())
+            || !judged
+            || self.bbr.as_ref().is_some_and(|bbr| bbr.probing())
+        {
             return;
         }
         if ended.full_sized < CLOCKING_LEAST {
@@ -173,6 +176,11 @@ impl Shadow {
             self.lean_to_bbr(CLOCKING_WEIGHT);
             self.follow_as_bbr(at);
         }
+    }
+
+    /// A mark is answered: nothing is repeated, so what leaves is new and answers acknowledgements, or does not, as ever.
+    pub(super) fn answers_mark(&self) -> bool {
+        self.by_mark && matches!(self.state, State::Recovery(_))
     }
 
     /// Rule 3 for a small window: one that acknowledgements fill is full whenever one of them came, and BBR's is not smaller than four
