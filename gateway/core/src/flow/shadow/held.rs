@@ -39,6 +39,8 @@ pub(super) struct Held {
     /// When its window was last known to hold it back, and when its peer's.
     window: Mark,
     receiver: Mark,
+    /// When it was last known to be full: one that paces may have more to send, and room.
+    full: Mark,
 }
 
 impl Held {
@@ -62,15 +64,18 @@ impl Held {
 
     /// Sending resumes after an idle time.
     pub(super) fn resume(&mut self) {
-        (self.window, self.receiver) = (Mark::default(), Mark::default());
+        (self.window, self.receiver, self.full) = (Mark::default(), Mark::default(), Mark::default());
     }
 
     /// Something was sent again. `waits`: more of what was lost waits for that; `filled`: the window is full with it, as that of one
-    /// segment after a timeout is with the first.
-    pub(super) fn on_repeated(&mut self, waits: bool, filled: bool) {
+    /// segment after a timeout (`timed_out`) is with the first.
+    pub(super) fn on_repeated(&mut self, at: Timestamp, waits: bool, filled: bool, timed_out: bool) {
+        if filled {
+            self.full = Mark::of(at);
+        }
         self.stand = match self.tail {
             _ if waits => Stand::More,
-            Stand::Unknown | Stand::Dry if filled => Stand::Full,
+            Stand::Unknown | Stand::Dry if filled && timed_out => Stand::Full,
             tail => tail,
         };
     }
@@ -82,17 +87,30 @@ impl Held {
             Stand::Receiver => self.receiver = Mark::of(at),
             Stand::More => self.window = Mark::of(at),
             Stand::Full => {
-                self.window = Mark::of(at);
+                (self.window, self.full) = (Mark::of(at), Mark::of(at));
                 (self.stand, self.tail) = (Stand::Dry, Stand::Dry);
             }
         }
     }
 
     /// The same of a sender that sends by its own clock, not by acknowledgements (BBR), and did so `silent` ago. `ran_dry`: a segment
-    /// lately was smaller than it could have been.
-    pub(super) fn limiter_of_paced(&self, now: Timestamp, round: Micros, silent: Micros, ran_dry: bool) -> Limiter {
+    /// lately was smaller than it could have been. `repairs`: repeats fill its window, which are not seen here.
+    pub(super) fn limiter_of_paced(
+        &self,
+        now: Timestamp,
+        round: Micros,
+        silent: Micros,
+        [ran_dry, repairs]: [bool; 2],
+    ) -> Limiter {
         match self.limiter(now, round) {
-            Limiter::Application if !ran_dry && silent.0 < round.0 / PACED_SILENCE => Limiter::Window,
+            limiter if !ran_dry && silent.0 < round.0 / PACED_SILENCE => match limiter {
+                Limiter::Application => Limiter::Window,
+                limiter => limiter,
+            },
+            // It had more and room for it, but its pace held that back, which is over.
+            Limiter::Window if !repairs && self.stand == Stand::Dry && !self.full.is_within(round, now) => {
+                Limiter::Application
+            }
             limiter => limiter,
         }
     }
@@ -184,11 +202,11 @@ mod tests {
     #[test]
     fn what_was_lost_waits_for_the_window() {
         let mut held = standing(Stand::Dry);
-        held.on_repeated(true, false);
+        held.on_repeated(at(0), true, false, false);
         assert_eq!(held.limiter(at(900), ROUND), Limiter::Window);
-        held.on_repeated(false, false);
+        held.on_repeated(at(0), false, false, false);
         assert_eq!(held.limiter(at(900), ROUND), Limiter::Application);
-        held.on_repeated(false, true);
+        held.on_repeated(at(0), false, true, true);
         assert_eq!(held.limiter(at(900), ROUND), Limiter::Window, "a timeout left a window of one segment");
     }
 
@@ -211,9 +229,22 @@ mod tests {
     #[test]
     fn a_paced_sender_has_nothing_once_it_is_silent() {
         let held = standing(Stand::Dry);
-        let limiter = |silent, ran_dry| held.limiter_of_paced(at(30), ROUND, Micros(silent), ran_dry);
+        let limiter = |silent, ran_dry| held.limiter_of_paced(at(30), ROUND, Micros(silent), [ran_dry, false]);
         assert_eq!(limiter(20_000, false), Limiter::Window);
         assert_eq!(limiter(20_000, true), Limiter::Application);
         assert_eq!(limiter(30_000, false), Limiter::Application);
+    }
+
+    #[test]
+    fn what_its_pace_held_back_is_no_window_once_it_is_sent() {
+        let mut held = standing(Stand::More);
+        held.on_ack(at(10));
+        held.on_sent(at(20), Stand::Dry, false, ROUND);
+        let limiter = |held: &Held, repairs| held.limiter_of_paced(at(30), ROUND, Micros(10_000), [true, repairs]);
+        assert_eq!(limiter(&held, false), Limiter::Application);
+        assert_eq!(limiter(&held, true), Limiter::Window, "repeats may fill it");
+        let mut full = standing(Stand::Full);
+        full.on_ack(at(10));
+        assert_eq!(limiter(&full, false), Limiter::Window);
     }
 }

@@ -202,7 +202,8 @@ impl Shadow {
         match self.last_sent.get() {
             Some(last) if self.leaning.best() == Flavour::Bbr => {
                 let ran_dry = self.rounds.recent().ran_dry || self.rounds.dry;
-                self.held.limiter_of_paced(now, self.round(), now.since(last), ran_dry)
+                let repairs = matches!(self.state, State::Loss { .. });
+                self.held.limiter_of_paced(now, self.round(), now.since(last), [ran_dry, repairs])
             }
             _ => self.held.limiter(now, self.round()),
         }

@@ -112,7 +112,8 @@ impl Shadow {
             self.transfer.on_sent(sent.pipe.saturating_add(unknown), ahead);
         } else {
             let lost = matches!(self.state, State::Loss { .. });
-            self.held.on_repeated(sent.repeats_wait, lost && f64::from(pipe) >= self.best_whole());
+            let filled = f64::from(pipe) >= self.best_whole();
+            self.held.on_repeated(at, sent.repeats_wait, filled, lost);
         }
     }
 
