@@ -67,7 +67,9 @@ fn test_way(way: Way, programs: &Programs, folder: &Path) -> Result<()> {
     page::write(&page, &[kept])?;
     let text = std::fs::read_to_string(&page)?;
     let section = format!("way `{}`, mode `careful`", way.name());
-    ensure!(text.contains("| quick, 100 KB |") && text.contains(&section), "the page:\n{text}");
+    // What counts for nothing, since the machine was late, is named without its figures.
+    let named = if result.fault.is_none() { "| quick, 100 KB |" } else { "-careful/quick-1 |" };
+    ensure!(text.contains(named) && text.contains(&section), "the page:\n{text}");
     Ok(())
 }
 
