@@ -51,6 +51,8 @@ pub struct Basis {
     pub proven: bool,
     /// Whether any loss backs the share.
     pub backed: bool,
+    /// Whether no loss is known there, whether or not it gave a sample.
+    pub lossless: bool,
     /// The administrator's own cap for the network.
     pub cap: Option<Segments>,
     /// Segments above the default that this host may have under way there, where a budget is kept.

@@ -11,6 +11,12 @@
 // Largest share that is computed with; what a scaled window of 2^30 bytes holds at any usual segment size.
 #define MOST_SEGMENTS 65535u
 
+// Depth of the paper's bucket, the part of a share without losses that may wait in a queue, and the shortest part of a round trip
+// that such a start is spread over (spand_proto::start).
+#define PAPER_BUCKET 4
+#define QUEUE_PART 4
+#define SHORTEST_PART 8
+
 // "Not set" of a limit.
 #define NO_LIMIT 0xffffffffu
 
@@ -28,7 +34,7 @@ struct policy {
 };
 
 enum flag {
-	RATE_OF_SHARE = 1, // what is paced leaves at the share's rate, not at the window's
+	RATE_OF_SHARE = 1, // what is paced leaves at the share's rate, or faster where no loss bounds it; not at the window's
 	FILLS_PIPE = 2,	   // a start is not shifted below what keeps the path busy
 	NEEDS_LOSS = 4,	   // no threshold where no loss backs the share
 };
@@ -37,6 +43,7 @@ enum flag {
 enum evidence {
 	PROVEN = 1, // those of enough connections allow a start below the default
 	BACKED = 2, // there is one
+	LOSSLESS = 4, // none is known there, sampled or not
 };
 
 #define NO_THRESHOLD 0x7fffffffu // TCP_INFINITE_SSTHRESH
@@ -187,6 +194,13 @@ INLINE void clip(struct start *start, u32 value, u32 limit)
 	}
 }
 
+// Octets a second where so many segments leave in this time.
+INLINE u64 rate_of(u64 segments, u64 mss, u64 time_us)
+{
+	time_us |= !time_us;
+	return (segments * mss * 1000000 + time_us - 1) / time_us;
+}
+
 // Fills in `start`.
 __attribute__((noinline)) int decide(const struct network *network, const struct transfer *transfer,
 				     const struct policy *policy, struct start *start)
@@ -236,6 +250,8 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 	if (policy->fraction_ppm != NO_LIMIT)
 		clip(start, share * policy->fraction_ppm / 1000000, LIMIT_FRACTION);
 	clip(start, smaller(policy->cap, network->cap), LIMIT_CAP);
+	// What limits one connection alone, its receiver or what is left of a budget, says nothing of how fast the path is.
+	u64 wanted = start->cwnd;
 	u64 peer = transfer->peer_window / mss;
 	clip(start, peer < MOST_SEGMENTS ? peer : MOST_SEGMENTS, LIMIT_PEER_WINDOW);
 	if (policy->budgeted && transfer->budget_left != NO_LIMIT)
@@ -257,15 +273,34 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		start->ssthresh = NO_THRESHOLD;
 
 	if (start->cwnd > policy->burst) {
-		u64 rtt = transfer->rtt_us > network->rtt_us ? transfer->rtt_us : network->rtt_us;
-		if (rtt == 0) {
+		u64 own = transfer->rtt_us ? transfer->rtt_us : network->rtt_us, time = own, most = 0;
+		u64 longer = own > network->rtt_us ? own : network->rtt_us;
+		if (longer == 0) {
 			start->refusal = REFUSED_NO_RTT;
 			return 0;
 		}
-		u32 spread = start->cwnd;
-		if (policy->flags & RATE_OF_SHARE && spread < share)
-			spread = share;
-		start->rate = ((u64)(spread - smaller(transfer->unpaced, spread)) * mss * 1000000 + rtt - 1) / rtt;
+		u64 window = start->cwnd, beyond = window - smaller(transfer->unpaced, window);
+		u64 spread = window < share ? share : window;
+		spread -= smaller(transfer->unpaced, spread);
+		if (policy->flags & RATE_OF_SHARE) {
+			time = longer;
+			if (start->ssthresh == NO_THRESHOLD && network->evidence & LOSSLESS) {
+				wanted = wanted < window ? window : wanted;
+				wanted -= smaller(transfer->unpaced, wanted);
+				u64 rest = wanted > share / QUEUE_PART ? wanted - share / QUEUE_PART : 0;
+				time = longer * rest / (wanted | !wanted);
+				if (time < longer / SHORTEST_PART)
+					time = longer / SHORTEST_PART;
+			}
+			beyond = spread;
+		} else {
+			if (window > PAPER_BUCKET)
+				time = own * (window - PAPER_BUCKET) / (whole > window ? whole : window);
+			most = rate_of(spread, mss, longer);
+		}
+		start->rate = rate_of(beyond, mss, time);
+		if (most && most < start->rate)
+			start->rate = most;
 	}
 	return 0;
 }

@@ -283,6 +283,7 @@ fn basis(advice: &Advice, scope: ScopeVerdict, policy: &Policy) -> Basis {
         rtt: estimate.rtt_mean.or(estimate.rtt_min),
         proven: policy.start.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
         backed: estimate.loss_connections > 0,
+        lossless: estimate.losses == 0,
         cap: match scope {
             ScopeVerdict::Allowed { cap } => cap,
             ScopeVerdict::Excluded | ScopeVerdict::NotIncluded => None,

@@ -6,17 +6,20 @@
 use serde::Serialize;
 use strum::VariantArray;
 
+use self::pacing::{RoundTrips, pace};
 use crate::estimate::Estimate;
 use crate::model::Epoch;
-use crate::units::{Bytes, BytesPerSecond, Micros, Segments, Timestamp};
+use crate::units::{Bytes, Micros, Segments, Timestamp};
 
 mod account;
+mod pacing;
 mod policy;
 mod refusal;
 #[cfg(test)]
 mod tests;
 
 pub use account::{Account, Bound, Limit, RttCheck, TransferSteps};
+pub use pacing::Pacing;
 pub use policy::{
     DEFAULT_INITIAL_WINDOW, Floor, Fraction, Mode, NotAFraction, NotAMode, PacingRule, RttBounds, StartPolicy,
 };
@@ -91,17 +94,6 @@ impl Start {
     }
 }
 
-/// The spreading of a first window.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-pub struct Pacing {
-    /// Segments that leave at once, before the rate holds.
-    pub after_segments: Segments,
-    /// Rate of the rest, in payload bytes per second.
-    pub rate: BytesPerSecond,
-    /// The round-trip time it was computed with.
-    pub rtt: Micros,
-}
-
 /// Computes the start of a connection.
 ///
 /// Where the whole `W'` is granted, window and threshold are `W'`. Where a limit clips the window, the threshold stays
@@ -126,9 +118,12 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     // avoidance from there a long one would crawl (docs/decisions/full-pipe.md).
     let open = policy.threshold_needs_loss && estimate.loss_connections == 0;
     let ssthresh = if open { NO_THRESHOLD } else { shifted }.max(cwnd);
-    // The mean holds the queue that the share fills; the handshake met an empty one. Over the handshake's alone a whole share
-    // arrives as fast as the path carries it, on top of the burst (docs/decisions/bpf-start.md).
-    let pacing = pace(cwnd, share, request.mss, handshake_rtt.max(estimate_rtt), policy.pacing)?;
+    let trips = RoundTrips { own: handshake_rtt.or(estimate_rtt), longer: handshake_rtt.max(estimate_rtt) };
+    // What limits one connection alone, its receiver or what is left of a budget, says nothing of how fast the path is.
+    let lossless = open && estimate.losses == 0;
+    let wanted = bounds.iter().rfind(|bound| matches!(bound.limit, Limit::Fraction | Limit::Cap));
+    let wanted = wanted.map_or(shifted, |bound| bound.after);
+    let pacing = pace((cwnd, shifted), share, request.mss, trips, policy.pacing, lossless.then_some(wanted))?;
     let account = Account { share, transfer, shifted, bounds, rtt_check };
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })
 }
@@ -240,26 +235,4 @@ fn bound(
         bounds.push(Bound { limit: Limit::Floor, value, before: window, after });
     }
     bounds
-}
-
-/// The spreading of a first window of `cwnd`, where it needs one.
-fn pace(
-    cwnd: Segments,
-    share: Segments,
-    mss: Bytes,
-    rtt: Option<Micros>,
-    rule: PacingRule,
-) -> Result<Option<Pacing>, Refusal> {
-    let (after_segments, spread) = match rule {
-        PacingRule::AfterBurst { burst } => (burst, Segments(cwnd.0.saturating_sub(burst.0))),
-        PacingRule::ShareAfterBurst { burst } => (burst, Segments(cwnd.max(share).0.saturating_sub(burst.0))),
-        PacingRule::TokenBucket { depth } => (depth, cwnd),
-    };
-    if cwnd <= after_segments {
-        return Ok(None);
-    }
-    let rtt = rtt.ok_or(Refusal::NoRtt { purpose: RttPurpose::Pacing })?;
-    let rate = (u128::from(spread.bytes(mss).0) * 1_000_000).div_ceil(u128::from(rtt.0.max(1)));
-    let rate = BytesPerSecond(u64::try_from(rate).unwrap_or(u64::MAX));
-    Ok(Some(Pacing { after_segments, rate, rtt }))
 }

@@ -137,14 +137,14 @@ fn millionths(ratio: f64) -> u32 {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum PacingRule {
-    /// `burst` segments at once, the rest at `(W - burst) / RTT` over the same round trip: what Linux allows
-    /// (`tcp_update_skb_after_send` never paces the first ten data segments).
+    /// `burst` segments at once, the rest so that the last one leaves when the paper's bucket would let it, and no faster than
+    /// the share: what Linux allows (`tcp_update_skb_after_send` never paces the first ten data segments).
     AfterBurst {
         /// Segments that leave at once.
         burst: Segments,
     },
     /// The same with the rest at the share's own rate, `(Wc - burst) / RTT`: a window below the share then leaves as fast as
-    /// the path carries it, and not stretched over a whole round trip.
+    /// the path carries it, and not stretched over a whole round trip. Faster where no loss bounds the share.
     ShareAfterBurst {
         /// Segments that leave at once.
         burst: Segments,

@@ -83,6 +83,7 @@ async fn advised(cgroup: &Cgroup) -> BpfApplier {
         rtt: Some(Micros(1_000)),
         proven: false,
         backed: true,
+        lossless: false,
         cap: None,
         lease: None,
     };

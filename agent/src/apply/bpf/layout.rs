@@ -123,7 +123,7 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
         .u64(expires_ns)
         .u32(rtt_us)
         .u32(basis.cap.map_or(NONE, |cap| cap.0))
-        .u32(u32::from(basis.proven) | u32::from(basis.backed) << 1)
+        .u32(u32::from(basis.proven) | u32::from(basis.backed) << 1 | u32::from(basis.lossless) << 2)
         .u32(basis.lease.map_or(NONE, |lease| lease.0))
         .u32(slot)
         .u32(0)

@@ -116,7 +116,7 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
         samples: 10,
         connections: 5,
         loss_connections,
-        losses: 0,
+        losses: loss_connections.saturating_sub(2).into(),
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
         rule: RuleKind::Robust,
@@ -130,6 +130,7 @@ fn basis(estimate: &Estimate, policy: &StartPolicy) -> Basis {
         rtt: estimate.rtt_mean,
         proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
         backed: estimate.loss_connections > 0,
+        lossless: estimate.losses == 0,
         cap: None,
         lease: None,
     }

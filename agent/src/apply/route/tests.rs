@@ -177,6 +177,7 @@ impl Case {
                 rtt: None,
                 proven: false,
                 backed: false,
+                lossless: true,
                 cap: None,
                 lease: None,
             },

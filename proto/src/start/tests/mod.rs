@@ -2,7 +2,7 @@ mod arbitrary;
 
 use super::*;
 use crate::estimate::{Confidence, RuleKind};
-use crate::units::Window;
+use crate::units::{BytesPerSecond, Window};
 
 const MSS: Bytes = Bytes(1_448);
 
@@ -177,6 +177,54 @@ fn ten_segments_leave_at_once_and_the_rest_at_its_rate_over_the_longer_round_tri
         let asked = StartRequest { handshake_rtt, ..request(&many) };
         assert_eq!(start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap().rtt, Micros(100_000));
     }
+}
+
+#[test]
+fn a_share_that_no_loss_bounds_leaves_as_fast_as_the_queue_allows_that_it_has_shown() {
+    let leaves_in = |share: u32, window: u32, (loss_connections, losses), us: u64| {
+        let estimate = Estimate { loss_connections, losses, ..estimate(share) };
+        let asked = StartRequest { snd_wnd: Some(Bytes(u64::from(window) * MSS.0)), ..request(&estimate) };
+        let policy = StartPolicy { fraction: None, cap: None, ..StartPolicy::CAREFUL };
+        let start = start(&asked, &policy).unwrap();
+        assert_eq!(start.cwnd, Segments(window));
+        let octets = u64::from(share - 10) * MSS.0;
+        assert_eq!(start.pacing.unwrap().rate.0, (octets * 1_000_000).div_ceil(us));
+    };
+    leaves_in(200, 60, (1, 0), 100_000);
+    leaves_in(200, 60, (0, 1), 100_000);
+    // All 50 after the burst may wait where 50 may.
+    leaves_in(200, 60, (0, 0), 12_500);
+    // 20 of 70, and 60 of 70, must leave the queue before the last arrives.
+    leaves_in(200, 80, (0, 0), 28_571);
+    leaves_in(40, 40, (0, 0), 66_666);
+}
+
+#[test]
+fn the_last_segment_of_paper_mode_leaves_when_the_bucket_would_let_it_and_no_faster_than_the_share() {
+    let policy = StartPolicy { pacing: PacingRule::AfterBurst { burst: Segments(10) }, ..StartPolicy::PAPER };
+    let pacing = |share, size, own_ms| {
+        let estimate = estimate(share);
+        let asked = StartRequest {
+            size: segments(size),
+            handshake_rtt: Some(Micros::from_millis(own_ms)),
+            ..request(&estimate)
+        };
+        start(&asked, &policy).unwrap().pacing.unwrap()
+    };
+    // 30 segments far below the share: twenty of them in 26 thirtieths of the handshake's own round trip.
+    let rate = (20 * MSS.0 * 1_000_000_u64).div_ceil(69_333);
+    assert_eq!(
+        pacing(200, 30, 80),
+        Pacing { after_segments: Segments(10), rate: BytesPerSecond(rate), rtt: Micros(80_000) }
+    );
+    // Where its receiver takes less of a start, the rest is not spread over more time: ten of twenty in 16 thirtieths.
+    let estimate = estimate(200);
+    let asked = StartRequest { size: segments(30), snd_wnd: Some(Bytes(20 * MSS.0)), ..request(&estimate) };
+    let rate = (10 * MSS.0 * 1_000_000_u64).div_ceil(53_333);
+    assert_eq!(start(&asked, &policy).unwrap().pacing.unwrap().rate, BytesPerSecond(rate));
+    // A whole share over the longer round trip.
+    assert_eq!(pacing(30, 30, 80).rate, BytesPerSecond(20 * MSS.0 * 10));
+    assert_eq!(pacing(30, 30, 80).rtt, Micros(100_000));
 }
 
 #[test]
