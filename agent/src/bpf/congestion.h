@@ -114,13 +114,26 @@ INLINE void on_event(struct sock *sk, int event)
 		begin(sk);
 }
 
+// Flights up to which a transfer is short: it ends before its window says anything of the path.
+#define SHORT_FLIGHTS 4
+
+// Whether all of a short transfer's flight has left. What follows answers acknowledgements, which have their distances from the path, and
+// would else leave at the kernel's rate for slow start. A long one's slow start ends too early where its second flight is a burst:
+// HyStart then sees one train of acknowledgements.
+INLINE int has_left(const struct tcp_sock *tp, const struct connection *connection)
+{
+	return connection->stated_bytes && connection->stated_bytes <= (u64)SHORT_FLIGHTS * connection->flight_bytes &&
+	       tp->snd_nxt - connection->flight_start >= connection->flight_bytes;
+}
+
 INLINE void on_acknowledged(struct sock *sk)
 {
 	struct connection *connection = known(sk);
 	if (!connection || connection->phase != PHASE_FLIGHT)
 		return;
-	watch_flight((struct tcp_sock *)sk, connection, 1);
-	if (connection->phase == PHASE_OPEN && connection->paced)
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	watch_flight(tp, connection, 1);
+	if (connection->paced && (connection->phase == PHASE_OPEN || has_left(tp, connection)))
 		end_pacing(sk, connection);
 }
 
