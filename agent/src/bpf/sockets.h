@@ -246,7 +246,8 @@ INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 	if (connection->first_granted && tp->write_seq - connection->flight_start <= default_bytes(tp, connection))
 		return;
 	connection->first_loss = 1;
-	if (!connection->first_granted)
+	// Nor does one of a start that is no larger than any host's.
+	if (connection->first_granted <= connection->initial_window)
 		return;
 	count(COUNT_FIRST_FLIGHT_LOSS);
 	punish(connection);

@@ -300,6 +300,8 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     let mut client = client(&rig).await;
     let mut updates = client.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
     while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::SnapshotEnd(_)) {}
+    // Halved, it is still more than any host starts with.
+    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 60.0))], ..Batch::new() });
     let mut batch = 0;
     let mut lost = |advised: Option<u32>, port: u32| {
         batch += 1;
@@ -311,24 +313,24 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     };
     let share = async || rig.get("/v1/networks/192.0.2.0/24").await.1["wc_segments"].as_u64();
     client.report(lost(None, 1)).await.unwrap();
-    assert_eq!(share().await, Some(20), "it was not our advice");
+    assert_eq!(share().await, Some(60), "it was not our advice");
     for port in 2..7 {
-        client.report(lost(Some(20), port)).await.unwrap();
+        client.report(lost(Some(60), port)).await.unwrap();
     }
-    assert_eq!(share().await, Some(20), "five may be chance");
-    client.report(lost(Some(20), 7)).await.unwrap();
-    assert_eq!(share().await, Some(10));
+    assert_eq!(share().await, Some(60), "five may be chance");
+    client.report(lost(Some(60), 7)).await.unwrap();
+    assert_eq!(share().await, Some(30));
     // The rig's own estimates may come before it.
     let is_half =
-        |told: &Told| matches!(told, Told::Estimate(e) if e.estimate.as_ref().unwrap().share_bytes < 14_481.0);
+        |told: &Told| matches!(told, Told::Estimate(e) if e.estimate.as_ref().unwrap().share_bytes < 43_441.0);
     while !is_half(&updates.message().await.unwrap().unwrap().event.unwrap()) {}
 
     // What the engine says meanwhile does not lift it.
-    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 30.0))], ..Batch::new() });
-    assert_eq!(share().await, Some(10));
+    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 90.0))], ..Batch::new() });
+    assert_eq!(share().await, Some(30));
     rig.clock.0.store(14_000_000_000, Ordering::Relaxed);
     for port in 8..14 {
-        client.report(lost(Some(9), port)).await.unwrap();
+        client.report(lost(Some(27), port)).await.unwrap();
     }
     let advice = rig.get("/v1/networks/192.0.2.0/24").await.1;
     assert_eq!((&advice["wc_segments"], &advice["no_estimate"]), (&serde_json::Value::Null, &"retreat".into()));
@@ -343,10 +345,10 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     // A state that is read anew keeps it; a minute later half of the half is told.
     let views = rig.published.page(None, 10).iter().map(|view| NetworkView::clone(view)).collect();
     rig.published.replace(views, |_| true, None);
-    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 30.0))], ..Batch::new() });
+    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 90.0))], ..Batch::new() });
     assert_eq!(share().await, None);
     rig.clock.0.store(74_000_000_000, Ordering::Relaxed);
-    while share().await != Some(5) {
+    while share().await != Some(15) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     rig.end().await;

@@ -138,6 +138,10 @@ impl Retreat {
             self.grow(flight, now);
             return Verdict::Clean;
         }
+        // A start that is no larger than any host's says nothing against advice, and withdrawn advice leads to the same.
+        if flight.lost && flight.advised <= DEFAULT_INITIAL_WINDOW {
+            return Verdict::Random;
+        }
         let before = (1 << (RUN - 1)) - 1;
         let random = self.lost & before != before;
         self.lost = (self.lost << 1) | u32::from(flight.lost);

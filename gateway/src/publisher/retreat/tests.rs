@@ -117,6 +117,21 @@ fn a_loss_halves_and_a_second_one_within_a_minute_withdraws_for_a_minute() {
 }
 
 #[test]
+fn losses_of_starts_no_larger_than_any_hosts_take_no_advice_back() {
+    for (advised, share) in [(10, 40.0), (11, 20.0)] {
+        let mut rig = Rig::new(0);
+        for n in 0..RUN {
+            rig.port += 1;
+            let flight = FirstFlight { advised: Segments(advised), ..rig.of_port(true, 0) };
+            let verdict = rig.retreat.report(&flight, at(u64::from(n)));
+            assert_eq!(verdict == Verdict::Random, advised == 10 || n + 1 < RUN, "{advised}, {n}: {verdict:?}");
+        }
+        rig.published = rig.retreat.renew(&rig.published);
+        assert_eq!(rig.share(), Some(share));
+    }
+}
+
+#[test]
 fn two_losses_more_than_a_minute_apart_halve_twice() {
     let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 0, 100), Verdict::Halved);
