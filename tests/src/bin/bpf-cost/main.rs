@@ -44,6 +44,9 @@ struct Arguments {
     /// Turns of both kinds
     #[arg(long, default_value_t = 10)]
     turns: u32,
+    /// Every segment tells window and round trip in a TCP option
+    #[arg(long)]
+    window_option: bool,
     /// Say what each program took
     #[arg(long)]
     programs: bool,
@@ -122,6 +125,7 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
     let mut config = Config { apply: Way::Bpf, mode: Mode::Paper, ..Config::default() };
     "cost".clone_into(&mut config.bpf.name);
     config.bpf.control_share = 0.0;
+    config.bpf.window_option = arguments.window_option;
     servers.folder().clone_into(&mut config.bpf.cgroup);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -134,6 +138,7 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
             rtt: Some(Micros(1_000)),
             proven: false,
             backed: true,
+            lossless: false,
             cap: None,
             lease: Some(Segments(1 << 20)),
         };
