@@ -118,6 +118,18 @@ impl Host {
         }
     }
 
+    /// A transfer of 60 segments of whose first flight half is lost, and the report of that.
+    async fn loses(&mut self, server: &TcpStream, client: &mut TcpStream) -> ConnectionReport {
+        lose_every_other_page(client);
+        let mut from = server.try_clone().unwrap();
+        let writer = std::thread::spawn(move || from.write_all(&vec![7; 60 * SEGMENT]));
+        let report = self.told_at_once(client).await;
+        socket2::SockRef::from(&*client).detach_filter().unwrap();
+        client.read_exact(&mut vec![0; 60 * SEGMENT]).unwrap();
+        writer.join().unwrap().unwrap();
+        report
+    }
+
     /// The next connection that the agent reports.
     async fn reported(&mut self) -> ConnectionReport {
         loop {
@@ -152,6 +164,19 @@ fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
     });
     // Its last acknowledgement.
     std::thread::sleep(Duration::from_millis(50));
+}
+
+/// Has the reading end lose what begins in every other 4 KiB of sequence numbers: half of any flight, each time that it is sent.
+fn lose_every_other_page(reader: &TcpStream) {
+    let instruction = |code: u32, jt, jf, k| socket2::SockFilter::new(u16::try_from(code).unwrap(), jt, jf, k);
+    // A TCP socket's filter sees the TCP header first.
+    let filter = [
+        instruction(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 4),
+        instruction(libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K, 1, 0, 4_096),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+        instruction(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+    ];
+    socket2::SockRef::from(reader).attach_filter(&filter).unwrap();
 }
 
 /// Has the reading end lose a fifth of what comes in from here on, where its kernel would take it: what a queue of this host

@@ -84,10 +84,8 @@ fn first_flights_that_lose_are_told_at_once_and_after_six_in_a_row_the_share_is_
         let mut host = Host::new(26, "paper", "cubic", "").await;
         let mut granted = Vec::new();
         for _ in 0..7 {
-            let (mut server, mut client) = host.accepted();
-            lose_a_fifth(&client);
-            transfer(&mut server, &mut client, 60 * SEGMENT);
-            granted.push(host.told_at_once(&client).await.advised);
+            let (server, mut client) = host.accepted();
+            granted.push(host.loses(&server, &mut client).await.advised);
         }
         assert_eq!(granted, [40, 40, 40, 40, 40, 40, 20].map(|segments| Some(Segments(segments))));
         assert_eq!(host.counts("first_flight_loss"), 7);
@@ -102,10 +100,8 @@ fn a_first_flight_that_arrives_whole_ends_a_row_of_losses() {
         let mut host = Host::new(27, "paper", "cubic", "").await;
         for round in 0..2 {
             for _ in 0..5 {
-                let (mut server, mut client) = host.accepted();
-                lose_a_fifth(&client);
-                transfer(&mut server, &mut client, 60 * SEGMENT);
-                assert_eq!(host.told_at_once(&client).await.advised, Some(Segments(40)), "round {round}");
+                let (server, mut client) = host.accepted();
+                assert_eq!(host.loses(&server, &mut client).await.advised, Some(Segments(40)), "round {round}");
             }
             // On a busy machine a timeout can strike a transfer that lost nothing.
             let whole = (0..10).any(|_| {
