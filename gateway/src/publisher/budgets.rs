@@ -28,12 +28,14 @@ impl Published {
     }
 
     /// What all hosts together may have granted above their defaults in a network and not yet acknowledged: its share for
-    /// each connection that is seen there at once (definitions, "Budget").
+    /// each connection that is seen there at once (definitions, "Budget"), as far as the share was measured among so many: one that a few had for
+    /// themselves is not what each of a crowd gets.
     pub(super) fn budget(&self, network: Network) -> Option<Segments> {
         let networks = self.shared.networks.read();
         let view = networks.get(network)?;
         let estimate = view.estimate.as_ref()?;
-        Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(view.parallel.max(1))))
+        let parallel = view.parallel.min(view.parallel_at_samples).max(1);
+        Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(parallel)))
     }
 
     /// Divides budgets by demand, and lets retreats and talks end, again and again.

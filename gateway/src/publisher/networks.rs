@@ -210,6 +210,7 @@ impl Networks {
                 losses: estimate.losses,
                 limits: LimitCounts::default(),
                 parallel: 0,
+                parallel_at_samples: 0,
                 followed: Kept::ALL,
                 newest: Some(estimate.refreshed),
                 estimate: Some(estimate),

@@ -2,14 +2,21 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-/// Transfers under way, and the most there were in the span under way and in the one before.
+/// Transfers under way, the most there were in the span under way and in the one before, and the fewest among which a window was sampled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Parallel {
     now: u32,
     most: u32,
     most_before: u32,
     began: Timestamp,
+    /// Since `least_began`; 0 where no window was sampled.
+    least: u32,
+    least_before: u32,
+    least_began: Timestamp,
 }
+
+/// Spans for which the fewest are remembered.
+const LEAST_SPANS: u64 = 4;
 
 impl Parallel {
     /// A transfer begins.
@@ -29,6 +36,25 @@ impl Parallel {
     pub(super) fn most(mut self, at: Timestamp, span: Micros) -> u32 {
         self.turn(at, span);
         self.most.max(self.most_before)
+    }
+
+    /// A window was sampled.
+    pub(super) fn sampled(&mut self, at: Timestamp, span: Micros) {
+        let (now, passed) = (self.now.max(1), at.since(self.least_began).0 / span.0.max(1));
+        if passed >= LEAST_SPANS || self.least == 0 {
+            self.least_before = if passed < 2 * LEAST_SPANS { self.least } else { 0 };
+            (self.least, self.least_began) = (now, at);
+        }
+        self.least = self.least.min(now);
+    }
+
+    /// The fewest among which a window was sampled in the last four to eight spans that had samples: so many have the share at once. At
+    /// least one.
+    pub(super) fn at_samples(self) -> u32 {
+        match (self.least, self.least_before) {
+            (least, 0) => least.max(1),
+            (least, before) => least.min(before),
+        }
     }
 
     fn turn(&mut self, at: Timestamp, span: Micros) {
@@ -56,5 +82,27 @@ mod tests {
         assert_eq!(parallel.most(at(19), span), 3);
         assert_eq!(parallel.most(at(23), span), 2);
         assert_eq!(parallel.most(at(3_000), span), 2, "two still send");
+    }
+
+    #[test]
+    fn a_crowd_counts_with_a_share_once_windows_were_sampled_in_it_only() {
+        let (span, at) = (Micros::from_secs(10), |s: u64| Timestamp::default().after(Micros::from_secs(100 + s)));
+        let mut parallel = Parallel::default();
+        let sampled = |parallel: &mut Parallel, s: u64| {
+            parallel.sampled(at(s), span);
+            parallel.at_samples()
+        };
+        assert_eq!(parallel.at_samples(), 1);
+        parallel.begin(at(0), span);
+        assert_eq!(sampled(&mut parallel, 0), 1);
+        (0..199).for_each(|_| parallel.begin(at(1), span));
+        assert_eq!(sampled(&mut parallel, 1), 1);
+        assert_eq!(sampled(&mut parallel, 41), 1, "one had it for itself in the four spans before");
+        assert_eq!(sampled(&mut parallel, 82), 200);
+        (0..190).for_each(|_| parallel.end(at(83), span));
+        assert_eq!(sampled(&mut parallel, 84), 10, "most are gone");
+        assert_eq!(sampled(&mut parallel, 1_000), 10);
+        (0..90).for_each(|_| parallel.begin(at(1_001), span));
+        assert_eq!(sampled(&mut parallel, 1_090), 100, "what was long before does not count");
     }
 }

@@ -37,11 +37,22 @@ pub struct NetworkView {
     pub limits: LimitCounts,
     /// Connections that sent to it at once: the most of the last 10 to 20 s.
     pub parallel: u32,
+    /// The fewest connections that sent to it at once when a window was sampled, of about the last minute of samples: so many have
+    /// the share together.
+    pub parallel_at_samples: u32,
     /// The smallest share of all connections that was followed at any time in the window: less than all under overload, and
-    /// then the counts above are of a sample. `parallel` is what all would have been.
+    /// then the counts above are of a sample. Those in parallel are what all would have been.
     pub followed: Kept,
     /// When the newest sample, lower bound or round-trip time came.
     pub newest: Option<Timestamp>,
+}
+
+/// What is known of a network besides its record.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Crowd {
+    pub(super) parallel: u32,
+    pub(super) at_samples: u32,
+    pub(super) followed: Kept,
 }
 
 impl NetworkView {
@@ -49,7 +60,7 @@ impl NetworkView {
     pub(super) fn of(
         network: Network,
         record: &NetworkRecord,
-        (parallel, followed): (u32, Kept),
+        crowd: Crowd,
         now: Timestamp,
         config: &WindowConfig,
         rule: &dyn Rule,
@@ -75,8 +86,9 @@ impl NetworkView {
             connections: counts.connections_in_all,
             losses: slice.losses(),
             limits: slice.limits(),
-            parallel,
-            followed,
+            parallel: crowd.parallel,
+            parallel_at_samples: crowd.at_samples,
+            followed: crowd.followed,
             newest: record.newest,
         })
     }

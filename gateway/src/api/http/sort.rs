@@ -132,6 +132,7 @@ mod tests {
             losses: value.unwrap_or(0).into(),
             limits: LimitCounts::default(),
             parallel: 1,
+            parallel_at_samples: 1,
             followed: Kept::ALL,
             newest,
         }

@@ -138,6 +138,7 @@ fn poor() -> NetworkView {
         losses: 0,
         limits: LimitCounts { window: 3, receiver: 0, application: 1 },
         parallel: 0,
+        parallel_at_samples: 0,
         followed: Kept::ALL,
         newest: Some(Timestamp(8_000_000_000)),
     }

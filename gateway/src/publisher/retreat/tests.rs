@@ -41,6 +41,7 @@ fn view(share_segments: f64) -> NetworkView {
         limits: LimitCounts::default(),
         parallel: 1,
         followed: Kept::ALL,
+        parallel_at_samples: 1,
         newest: None,
     }
 }

@@ -232,6 +232,22 @@ async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_budget_counts_no_crowd_in_which_the_share_was_not_measured() {
+    let (published, _clock) = publisher(PublisherConfig::default());
+    told(&published, [Event::Estimate(estimate(1, 40.0 * 1_448.0, 0))]);
+    settle().await;
+    let view = NetworkView::clone(&published.network(network(1)).unwrap());
+    for (parallel, parallel_at_samples, budget) in [(200, 1, 40), (200, 5, 200), (3, 200, 120), (0, 0, 40)] {
+        published.replace(vec![NetworkView { parallel, parallel_at_samples, ..view.clone() }], |_| true, None);
+        assert_eq!(
+            published.budget(network(1)),
+            Some(spand_proto::units::Segments(budget)),
+            "{parallel}, {parallel_at_samples}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn budgets_are_leased_to_the_hosts_that_start_connections() {
     let (published, clock) = publisher(PublisherConfig::default());
     told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 40.0 * 1_448.0, 0))));

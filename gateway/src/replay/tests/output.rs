@@ -52,6 +52,7 @@ fn known() -> NetworkView {
         limits: LimitCounts { window: 9, receiver: 0, application: 2 },
         parallel: 0,
         followed: Kept::ALL,
+        parallel_at_samples: 0,
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
         why_not: None,
@@ -72,6 +73,7 @@ fn unknown() -> NetworkView {
         limits: LimitCounts::default(),
         parallel: 0,
         followed: Kept::ALL,
+        parallel_at_samples: 0,
         newest: None,
     }
 }

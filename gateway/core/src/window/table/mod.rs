@@ -26,7 +26,7 @@ use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, LimitCounts, RttSum};
 use super::parallel::Parallel;
 use super::record::NetworkRecord;
-use super::view::NetworkView;
+use super::view::{Crowd, NetworkView};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Known, Rule};
 use crate::event::{Event, Withdrawal};
@@ -107,6 +107,7 @@ impl NetworkTable {
                 entry.record.raised = Some(sample.at);
             }
             entry.untold = true;
+            entry.parallel.sampled(sample.at, config.bucket);
             entry.record.add(sample, admitted.window, config)
         };
         self.shared += u64::from(shared);
@@ -206,9 +207,13 @@ impl NetworkTable {
     }
 
     fn view_of(&self, entry: &Entry, now: Timestamp) -> Option<NetworkView> {
-        let parallel = self.kept.now().scale(entry.parallel.most(now, self.config.bucket));
-        let followed = self.kept.within(now, self.window());
-        NetworkView::of(entry.network, &entry.record, (parallel, followed), now, &self.config, self.rule)
+        let kept = self.kept.now();
+        let crowd = Crowd {
+            parallel: kept.scale(entry.parallel.most(now, self.config.bucket)),
+            at_samples: kept.scale(entry.parallel.at_samples()),
+            followed: self.kept.within(now, self.window()),
+        };
+        NetworkView::of(entry.network, &entry.record, crowd, now, &self.config, self.rule)
     }
 
     /// From `at` on so many connections are followed.
