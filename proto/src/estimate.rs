@@ -29,6 +29,9 @@ pub struct Estimate {
     pub loss_connections: u32,
     /// Loss events in the window, whether or not they gave a sample.
     pub losses: u64,
+    /// Mean window at the losses that gave a sample. The share also holds windows at which short transfers just ended, far below what the path
+    /// carries.
+    pub loss_window: Option<Window>,
     /// When the newest sample came.
     pub refreshed: Timestamp,
     /// How far the number can be trusted.
@@ -50,6 +53,12 @@ impl Estimate {
         let (Some(Micros(least)), Some(Micros(mean @ 1..))) = (self.rtt_min, self.rtt_mean) else { return share };
         let part = u128::from(share) * u128::from(least.min(mean)) / u128::from(mean);
         u64::try_from(part).unwrap_or(share)
+    }
+
+    /// Where slow start ends that began below it, in bytes: half of what was in flight at a loss (RFC 5681, equation 4), where one
+    /// is known.
+    pub fn threshold_bytes(&self) -> u64 {
+        self.loss_window.map_or(0, |window| window.half_bytes() / 4)
     }
 
     /// Time since the newest sample.

@@ -16,6 +16,7 @@ pub fn estimate(network: Network, share: Window, refreshed: Timestamp) -> Estima
         connections: 12,
         loss_connections: 4,
         losses: 5,
+        loss_window: Some(share),
         refreshed,
         confidence: Confidence::new(0.9),
         rule: RuleKind::Robust,

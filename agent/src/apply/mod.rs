@@ -45,6 +45,8 @@ pub struct Basis {
     pub share_half_bytes: u64,
     /// The part of it that keeps the path busy, alike.
     pub pipe_half_bytes: u64,
+    /// Where slow start ends that began below it, in bytes; 0 where no loss says so.
+    pub threshold_bytes: u64,
     /// The network's round trip, mean before smallest.
     pub rtt: Option<Micros>,
     /// Whether losses of enough connections allow a start below the host's default.

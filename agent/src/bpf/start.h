@@ -52,6 +52,7 @@ enum evidence {
 struct network {
 	u64 share_half_bytes; // exact for every segment size: a share is rounded at half a segment
 	u64 pipe_half_bytes;  // the part of it that keeps the path busy for an empty round trip
+	u64 threshold_bytes;  // half of what was in flight at losses; 0: not known
 	u64 expires_ns;	      // by CLOCK_MONOTONIC
 	u32 rtt_us;	      // 0: not known
 	u32 cap;	      // the administrator's own for this network; NO_LIMIT: none
@@ -269,8 +270,15 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 	if (start->cwnd >= whole)
 		start->clipped_by = LIMIT_NONE;
 	start->ssthresh = start->cwnd > whole ? start->cwnd : whole;
-	if (policy->flags & NEEDS_LOSS && !(network->evidence & BACKED))
-		start->ssthresh = NO_THRESHOLD;
+	if (policy->flags & NEEDS_LOSS) {
+		u64 threshold = network->threshold_bytes / mss;
+		if (threshold > MOST_SEGMENTS)
+			threshold = MOST_SEGMENTS;
+		if (start->ssthresh < threshold)
+			start->ssthresh = threshold;
+		if (!(network->evidence & BACKED))
+			start->ssthresh = NO_THRESHOLD;
+	}
 
 	if (start->cwnd > policy->burst) {
 		u64 own = transfer->rtt_us ? transfer->rtt_us : network->rtt_us, time = own, most = 0;

@@ -23,6 +23,7 @@ fn advice(share: u32) -> Advice {
         samples: 10,
         connections: 5,
         loss_connections: 1,
+        loss_window: None,
         losses: 2,
         refreshed: NOW,
         confidence: Confidence::new(0.5),

@@ -280,6 +280,7 @@ fn basis(advice: &Advice, scope: ScopeVerdict, policy: &Policy) -> Basis {
     Basis {
         share_half_bytes: estimate.share.half_bytes(),
         pipe_half_bytes: estimate.pipe_half_bytes(),
+        threshold_bytes: estimate.threshold_bytes(),
         rtt: estimate.rtt_mean.or(estimate.rtt_min),
         proven: policy.start.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
         backed: estimate.loss_connections > 0,

@@ -22,6 +22,7 @@ fn estimate(network: &str, lifetime_s: u64) -> UpdateEvent {
             samples: 3,
             connections: 2,
             loss_connections: 0,
+            loss_window: None,
             losses: 0,
             refreshed: at(0),
             confidence: Confidence::new(0.5),

@@ -15,7 +15,7 @@ use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Micros, Timestamp, Window};
 
 use super::config::PublisherConfig;
 use super::retreat::{FirstFlight, Retreat, Verdict};
@@ -273,17 +273,20 @@ pub(super) enum Put {
     Silent,
 }
 
-/// Whether `new` differs enough from what was told: by share or round-trip time, by what decides about a start below the
-/// host's default, or because what was told grows old.
+/// Whether `new` differs enough from what was told: by share, round-trip time or the windows at losses, by what decides about a start
+/// below the host's default, or because what was told grows old.
 fn worth_telling(told: &Estimate, new: &Estimate, config: &PublisherConfig) -> bool {
     let moved = |a: f64, b: f64| (a - b).abs() > config.change * a.abs();
-    let rtt_moved = |a: Option<Micros>, b: Option<Micros>| match (a, b) {
-        (Some(a), Some(b)) => moved(a.0 as f64, b.0 as f64),
+    let some_moved = |a: Option<f64>, b: Option<f64>| match (a, b) {
+        (Some(a), Some(b)) => moved(a, b),
         (a, b) => a.is_some() != b.is_some(),
     };
+    let rtt = |of: Option<Micros>| of.map(|rtt| rtt.0 as f64);
+    let at_losses = |of: &Estimate| of.loss_window.map(Window::bytes);
     moved(told.share.bytes(), new.share.bytes())
-        || rtt_moved(told.rtt_min, new.rtt_min)
-        || rtt_moved(told.rtt_mean, new.rtt_mean)
+        || some_moved(rtt(told.rtt_min), rtt(new.rtt_min))
+        || some_moved(rtt(told.rtt_mean), rtt(new.rtt_mean))
+        || some_moved(at_losses(told), at_losses(new))
         || told.mss != new.mss
         || told.rule != new.rule
         || told.loss_connections.min(FLOOR_CONNECTIONS) != new.loss_connections.min(FLOOR_CONNECTIONS)

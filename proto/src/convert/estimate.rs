@@ -20,6 +20,7 @@ impl Estimate {
             connections: self.connections,
             loss_connections: self.loss_connections,
             losses: self.losses,
+            loss_window_bytes: self.loss_window.map(Window::bytes),
             age_us: self.age(now).0,
             confidence: self.confidence.value(),
             rule: self.rule.to_string(),
@@ -46,6 +47,8 @@ impl Estimate {
             connections: message.connections,
             loss_connections: message.loss_connections,
             losses: message.losses,
+            loss_window: (message.loss_window_bytes.map(Window::try_from).transpose())
+                .map_err(|source| WireError::Window { field: "loss_window_bytes", source })?,
             refreshed: now.before(Micros(message.age_us)),
             confidence: Confidence::new(message.confidence),
             rule: rule.map_err(|source| WireError::Rule { field: "rule", source })?,

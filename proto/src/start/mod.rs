@@ -117,7 +117,14 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     // A share that no loss backs is what transfers carried before they ended, not what the path carries: in congestion
     // avoidance from there a long one would crawl (docs/decisions/full-pipe.md).
     let open = policy.threshold_needs_loss && estimate.loss_connections == 0;
-    let ssthresh = if open { NO_THRESHOLD } else { shifted }.max(cwnd);
+    let threshold = if open {
+        NO_THRESHOLD
+    } else if policy.threshold_needs_loss {
+        shifted.max(at_losses(estimate, request.mss))
+    } else {
+        shifted
+    };
+    let ssthresh = threshold.max(cwnd);
     let trips = RoundTrips { own: handshake_rtt.or(estimate_rtt), longer: handshake_rtt.max(estimate_rtt) };
     // What limits one connection alone, its receiver or what is left of a budget, says nothing of how fast the path is.
     let lossless = open && estimate.losses == 0;
@@ -126,6 +133,11 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     let pacing = pace((cwnd, shifted), share, request.mss, trips, policy.pacing, lossless.then_some(wanted))?;
     let account = Account { share, transfer, shifted, bounds, rtt_check };
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })
+}
+
+/// The threshold that windows at losses say; no more than a scaled window of 2^30 bytes holds at any usual segment size.
+fn at_losses(estimate: &Estimate, mss: Bytes) -> Segments {
+    Segments(u16::try_from(estimate.threshold_bytes() / mss.0).unwrap_or(u16::MAX).into())
 }
 
 /// The estimate, where there is one and it rests on enough.

@@ -80,6 +80,7 @@ async fn advised(cgroup: &Cgroup) -> BpfApplier {
     let basis = Basis {
         share_half_bytes: half_bytes,
         pipe_half_bytes: half_bytes,
+        threshold_bytes: 0,
         rtt: Some(Micros(1_000)),
         proven: false,
         backed: true,

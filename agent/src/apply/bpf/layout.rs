@@ -24,7 +24,7 @@ pub(super) const NAME_BYTES: usize = 16;
 /// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
 pub(super) const NAME_AT: usize = 7 * 8;
 /// `struct network`.
-pub(super) const NETWORK_BYTES: usize = 48;
+pub(super) const NETWORK_BYTES: usize = 56;
 /// `struct prefix`.
 pub(super) const PREFIX_BYTES: usize = 20;
 /// `struct service`.
@@ -120,6 +120,7 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
     Octets::default()
         .u64(basis.share_half_bytes)
         .u64(basis.pipe_half_bytes)
+        .u64(basis.threshold_bytes)
         .u64(expires_ns)
         .u32(rtt_us)
         .u32(basis.cap.map_or(NONE, |cap| cap.0))
@@ -132,7 +133,7 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
 
 /// `struct network` of one that is left alone, for this reason.
 pub(super) fn left_alone(refusal: u8, expires_ns: u64) -> Vec<u8> {
-    let nothing = Octets::default().u64(0).u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
+    let nothing = Octets::default().u64(0).u64(0).u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
     nothing.u32(u32::from(refusal)).done()
 }
 

@@ -18,7 +18,9 @@ use crate::apply::{Basis, Decided, Grounds, Left, Wish, Wishes};
 use crate::policy::Reason;
 
 /// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
-const TRIAL_BYTES: usize = 48 + 40 + 40 + 24;
+const TRIAL_BYTES: usize = ANSWER_AT + 24;
+/// Where its `struct start` stands: after what is known of the network, the transfer and the policy.
+const ANSWER_AT: usize = layout::NETWORK_BYTES + 40 + layout::POLICY_BYTES;
 
 /// The programs without those that need a congestion control; `None`, said and counted as a failure where root is
 /// required, without the right to load them.
@@ -72,8 +74,8 @@ fn in_kernel(programs: &Object, basis: &Basis, request: &StartRequest<'_>, polic
     trial.resize(TRIAL_BYTES, 0);
     let program = programs.progs_mut().find(|program| program.name() == "try_start").unwrap();
     program.test_run(ProgramInput { context_in: Some(&mut trial), ..ProgramInput::default() }).unwrap();
-    let at = |place: usize| u32::from_ne_bytes(*trial[128 + place..].first_chunk().unwrap());
-    let rate = u64::from_ne_bytes(*trial[128..].first_chunk().unwrap());
+    let at = |place: usize| u32::from_ne_bytes(*trial[ANSWER_AT + place..].first_chunk().unwrap());
+    let rate = u64::from_ne_bytes(*trial[ANSWER_AT..].first_chunk().unwrap());
     match at(20) {
         0 => Ok((at(8), at(12), rate, at(16))),
         refusal => Err(refusal),
@@ -116,6 +118,7 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
         samples: 10,
         connections: 5,
         loss_connections,
+        loss_window: None,
         losses: loss_connections.saturating_sub(2).into(),
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
@@ -127,6 +130,7 @@ fn basis(estimate: &Estimate, policy: &StartPolicy) -> Basis {
     Basis {
         share_half_bytes: estimate.share.half_bytes(),
         pipe_half_bytes: estimate.pipe_half_bytes(),
+        threshold_bytes: estimate.threshold_bytes(),
         rtt: estimate.rtt_mean,
         proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
         backed: estimate.loss_connections > 0,
@@ -198,27 +202,30 @@ fn the_kernels_start_is_the_contracts() {
     let Some(programs) = programs() else { return };
     let cases = (
         policies(),
-        (0.0_f64..2e6, prop::option::of(0_u64..3_000_000), 0_u32..6),
+        (0.0_f64..2e6, prop::option::of(0_u64..3_000_000), 0_u32..6, prop::option::of(0.0_f64..4e8)),
         (prop::option::of(1_u64..5_000_000), 500_u64..9_000, 0_u64..2_000_000),
         (prop::option::of(0_u64..3_000_000), 1_u32..20, prop::option::of(0_u32..200)),
     );
     let mut runner = TestRunner::new(Runs { cases: 20_000, failure_persistence: None, ..Runs::default() });
-    let outcome = runner.run(&cases, |(policy, (share, rtt, losses), (size, mss, peer), (own_rtt, first, budget))| {
-        let estimate = estimate(Window::from_bytes(share).unwrap(), rtt.map(Micros), losses);
-        let request = StartRequest {
-            estimate: Some(&estimate),
-            now: Timestamp(0),
-            size: size.map(Bytes).into(),
-            mss: Bytes(mss),
-            snd_wnd: Some(Bytes(peer)),
-            handshake_rtt: own_rtt.map(Micros),
-            initial_window: Segments(first),
-            budget: budget.map(Segments),
-        };
-        let kernels = in_kernel(&programs, &basis(&estimate, &policy), &request, &policy);
-        prop_assert_eq!(kernels, in_contract(&request, &policy));
-        Ok(())
-    });
+    let outcome =
+        runner.run(&cases, |(policy, (share, rtt, losses, at_losses), (size, mss, peer), (own_rtt, first, budget))| {
+            let loss_window = at_losses.map(|bytes| Window::from_bytes(bytes).unwrap());
+            let estimate =
+                Estimate { loss_window, ..estimate(Window::from_bytes(share).unwrap(), rtt.map(Micros), losses) };
+            let request = StartRequest {
+                estimate: Some(&estimate),
+                now: Timestamp(0),
+                size: size.map(Bytes).into(),
+                mss: Bytes(mss),
+                snd_wnd: Some(Bytes(peer)),
+                handshake_rtt: own_rtt.map(Micros),
+                initial_window: Segments(first),
+                budget: budget.map(Segments),
+            };
+            let kernels = in_kernel(&programs, &basis(&estimate, &policy), &request, &policy);
+            prop_assert_eq!(kernels, in_contract(&request, &policy));
+            Ok(())
+        });
     outcome.unwrap();
 }
 

@@ -174,6 +174,7 @@ impl Case {
             basis: Basis {
                 share_half_bytes: 0,
                 pipe_half_bytes: 0,
+                threshold_bytes: 0,
                 rtt: None,
                 proven: false,
                 backed: false,

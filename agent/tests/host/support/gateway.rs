@@ -174,6 +174,7 @@ pub(crate) fn estimate(network: &str, share: u32, lifetime_s: u64) -> EstimateUp
             samples: 10,
             connections: 5,
             loss_connections: 1,
+            loss_window: None,
             losses: 2,
             refreshed: NOW,
             confidence: Confidence::new(0.5),

@@ -144,6 +144,7 @@ pub(crate) fn of_counted(
         connections: counts.connections,
         loss_connections: counts.loss_connections,
         losses: slice.losses(),
+        loss_window: loss_window(slice),
         refreshed,
         confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind(),
@@ -189,6 +190,13 @@ impl Counts {
         }
         counts
     }
+}
+
+/// Mean window at the losses that gave a sample. Whoever lies about it only makes slow start go on as in plain TCP.
+fn loss_window(slice: WindowSlice<'_>) -> Option<Window> {
+    let losses: f64 = slice.contributions.iter().map(|part| f64::from(part.loss_samples)).sum();
+    let bytes: f64 = slice.contributions.iter().map(|part| part.loss_bytes).sum();
+    if losses > 0.0 { Window::from_bytes(bytes / losses) } else { None }
 }
 
 /// The segment size that half of the samples reach.

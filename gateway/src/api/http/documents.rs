@@ -6,7 +6,7 @@ use serde::Serialize;
 use spand_core::estimate::NoEstimate;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Micros, Timestamp, Window};
 
 use crate::publisher::Trend;
 
@@ -39,10 +39,11 @@ pub(super) struct NetworkDocument {
     connections: u32,
     loss_connections: Option<u32>,
     losses: u64,
+    loss_window_bytes: Option<f64>,
     limited_by: LimitsDocument,
     parallel: u32,
-    followed: f64,
     parallel_at_samples: u32,
+    followed: f64,
     age_s: Option<f64>,
     confidence: Option<f64>,
     rule: Option<&'static str>,
@@ -75,15 +76,16 @@ impl NetworkDocument {
             connections: view.connections,
             loss_connections: estimate.map(|estimate| estimate.loss_connections),
             losses: view.losses,
+            loss_window_bytes: estimate.and_then(|estimate| Some(estimate.loss_window?.bytes())),
             limited_by: LimitsDocument {
                 window: view.limits.window,
                 receiver: view.limits.receiver,
                 application: view.limits.application,
             },
             parallel: view.parallel,
+            parallel_at_samples: view.parallel_at_samples,
             followed: view.followed.share(),
             age_s: view.age(now).map(Micros::as_secs_f64),
-            parallel_at_samples: view.parallel_at_samples,
             confidence: estimate.map(|estimate| estimate.confidence.value()),
             rule: estimate.map(|estimate| estimate.rule.name()),
             no_estimate: view.why_not.map(NoEstimate::name),
@@ -110,6 +112,7 @@ pub(super) struct EstimateDocument {
     connections: u32,
     loss_connections: u32,
     losses: u64,
+    loss_window_bytes: Option<f64>,
     age_s: f64,
     confidence: f64,
     rule: &'static str,
@@ -128,6 +131,7 @@ impl EstimateDocument {
             connections: estimate.connections,
             loss_connections: estimate.loss_connections,
             losses: estimate.losses,
+            loss_window_bytes: estimate.loss_window.map(Window::bytes),
             age_s: estimate.age(now).as_secs_f64(),
             confidence: estimate.confidence.value(),
             rule: estimate.rule.name(),

@@ -117,9 +117,10 @@ impl Retreat {
                 NetworkView { estimate: None, why_not: Some(NoEstimate::Retreat), ..view }
             }
             // No loss was measured at what is a precaution: it may not bring starts below plain TCP's, nor end their slow start.
-            (Some(Held { cap, .. }), Some(own)) if *cap < own.share => {
-                NetworkView { estimate: Some(Estimate { share: *cap, loss_connections: 0, ..own }), ..view }
-            }
+            (Some(Held { cap, .. }), Some(own)) if *cap < own.share => NetworkView {
+                estimate: Some(Estimate { share: *cap, loss_connections: 0, loss_window: None, ..own }),
+                ..view
+            },
             (_, estimate) => NetworkView { estimate, ..view },
         }
     }

@@ -23,6 +23,7 @@ fn view(share_segments: f64) -> NetworkView {
         samples: 10,
         connections: 5,
         loss_connections: 3,
+        loss_window: None,
         losses: 4,
         refreshed: at(0),
         confidence: Confidence::new(0.8),
@@ -40,8 +41,8 @@ fn view(share_segments: f64) -> NetworkView {
         losses: 4,
         limits: LimitCounts::default(),
         parallel: 1,
-        followed: Kept::ALL,
         parallel_at_samples: 1,
+        followed: Kept::ALL,
         newest: None,
     }
 }

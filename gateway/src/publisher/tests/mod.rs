@@ -45,6 +45,7 @@ fn estimate(n: u8, share_bytes: f64, refreshed_s: u64) -> Estimate {
         samples: 10,
         connections: 5,
         loss_connections: 3,
+        loss_window: None,
         losses: 4,
         refreshed: Timestamp::from_micros(refreshed_s * 1_000_000),
         confidence: Confidence::new(0.8),

@@ -36,6 +36,7 @@ fn known() -> NetworkView {
         samples: 4,
         connections: 2,
         loss_connections: 1,
+        loss_window: None,
         losses: 7,
         refreshed: Timestamp(NOW.0 - 2_500_000_000),
         confidence: Confidence::new(0.25),
@@ -51,8 +52,8 @@ fn known() -> NetworkView {
         losses: 7,
         limits: LimitCounts { window: 9, receiver: 0, application: 2 },
         parallel: 0,
-        followed: Kept::ALL,
         parallel_at_samples: 0,
+        followed: Kept::ALL,
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
         why_not: None,
@@ -72,8 +73,8 @@ fn unknown() -> NetworkView {
         losses: 0,
         limits: LimitCounts::default(),
         parallel: 0,
-        followed: Kept::ALL,
         parallel_at_samples: 0,
+        followed: Kept::ALL,
         newest: None,
     }
 }

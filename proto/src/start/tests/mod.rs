@@ -17,6 +17,7 @@ fn estimate(share: u32) -> Estimate {
         samples: 10,
         connections: 5,
         loss_connections: 1,
+        loss_window: None,
         losses: 0,
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
@@ -243,6 +244,18 @@ fn a_share_that_no_loss_backs_sets_no_threshold_but_in_paper_mode() {
     let estimate = Estimate { loss_connections: 0, ..estimate(40) };
     assert_eq!(windows(&start(&request(&estimate), &StartPolicy::CAREFUL).unwrap()), (30, NO_THRESHOLD.0));
     assert_eq!(windows(&start(&request(&estimate), &StartPolicy::PAPER).unwrap()), (40, 40));
+}
+
+#[test]
+fn slow_start_goes_on_to_half_of_what_was_in_flight_at_losses() {
+    let thresholds = |segments: u32| {
+        let loss_window = Some(Window::from_segments(Segments(segments), MSS));
+        let estimate = Estimate { loss_window, ..estimate(40) };
+        [StartPolicy::CAREFUL, StartPolicy::PAPER].map(|policy| start(&request(&estimate), &policy).unwrap().ssthresh.0)
+    };
+    assert_eq!(thresholds(60), [40, 40]);
+    assert_eq!(thresholds(300), [150, 40]);
+    assert_eq!(thresholds(1_000_000), [65_535, 40]);
 }
 
 #[test]

@@ -135,6 +135,7 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
         let basis = Basis {
             share_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
             pipe_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
+            threshold_bytes: 0,
             rtt: Some(Micros(1_000)),
             proven: false,
             backed: true,

@@ -107,6 +107,7 @@ struct Answer {
     lower_bounds: u32,
     connections: u32,
     loss_connections: Option<u32>,
+    loss_window: Option<f64>,
     losses: u64,
     limits: LimitCounts,
     rtt_us: Option<(u64, u64)>,
@@ -154,6 +155,8 @@ impl Twin {
         };
         Some(Answer {
             loss_connections: share.is_ok().then(|| connections(&lossy)),
+            loss_window: (share.is_ok() && !lossy.is_empty())
+                .then(|| lossy.iter().map(|(segments, ..)| segments).sum::<f64>() / lossy.len() as f64),
             share,
             samples: sampled.len().try_into().unwrap(),
             lower_bounds: (all.len() - sampled.len()).try_into().unwrap(),
@@ -204,6 +207,7 @@ fn answer(view: &NetworkView) -> Answer {
         lower_bounds: view.lower_bounds,
         connections: view.connections,
         loss_connections: view.estimate.as_ref().map(|estimate| estimate.loss_connections),
+        loss_window: view.estimate.as_ref().and_then(|estimate| Some(estimate.loss_window?.bytes() / 1_000.0)),
         losses: view.losses,
         limits: view.limits,
         rtt_us: view.rtt_min.zip(view.rtt_mean).map(|(min, mean)| (min.0, mean.0)),
@@ -213,9 +217,16 @@ fn answer(view: &NetworkView) -> Answer {
 fn assert_same(table: &NetworkTable, twin: &Twin, now: Timestamp) {
     for n in 0..3 {
         let (mut here, mut there) = (table.view(network(n), now).map(|view| answer(&view)), twin.answer(n, now));
-        if let (Some(Answer { share: Ok(a), .. }), Some(Answer { share: Ok(b), .. })) = (&mut here, &mut there) {
-            assert!((*a - *b).abs() < 1e-6 * *b, "share of network {n}: {a} instead of {b}");
-            *a = *b;
+        if let (Some(here), Some(there)) = (&mut here, &mut there) {
+            let windows = [
+                ("share", here.share.as_mut().ok(), there.share.ok()),
+                ("window at losses", here.loss_window.as_mut(), there.loss_window),
+            ];
+            for (what, a, b) in windows {
+                let (Some(a), Some(b)) = (a, b) else { continue };
+                assert!((*a - b).abs() < 1e-6 * b, "{what} of network {n}: {a} instead of {b}");
+                *a = b;
+            }
         }
         assert_eq!(here, there, "network {n}");
         assert_eq!(table.estimate(network(n), now).is_some(), here.is_some_and(|answer| answer.share.is_ok()));
