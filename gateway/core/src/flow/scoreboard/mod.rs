@@ -3,23 +3,25 @@
 //! Keeps when each segment was last sent, whether it was SACKed, deemed lost or retransmitted, and from that how many
 //! bytes are in the network (`pipe`). Judges nothing: what a retransmission means is [`super::recovery`]'s.
 
+mod acknowledge;
 mod loss;
 mod rack;
 mod repairs;
 mod segment;
+mod send;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::Timestamp;
 
-use crate::flow::rtt::round_trip;
-
+pub(crate) use self::acknowledge::CumulativeAck;
 pub(crate) use self::rack::PathTimes;
 use self::rack::Rack;
 use self::repairs::Repairs;
 pub(crate) use self::segment::{Mark, Outstanding, Stamp};
+pub(crate) use self::send::Placed;
 
 /// A sender's outstanding segments in order of sequence.
 #[derive(Clone, Debug)]
@@ -37,26 +39,6 @@ pub(crate) struct Scoreboard {
     repairs: Option<Box<Repairs>>,
 }
 
-/// What a cumulative acknowledgement did.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct CumulativeAck {
-    /// Advance in bytes.
-    pub(crate) advanced: u64,
-    /// Of it, bytes that had been SACKed before.
-    pub(crate) sacked_before: u64,
-    /// Time since the segment that ends exactly there was sent, where that is a valid sample.
-    pub(crate) rtt: Option<Micros>,
-    /// Of what was sent once and not SACKed before, where nothing else was acknowledged with it that was sent again.
-    pub(crate) arrived: Option<Arrived>,
-    /// The last transmission of the lowest segment, where one of those acknowledged was sent again: an echo of its timestamp
-    /// times that.
-    pub(crate) repeated: Option<Stamp>,
-    /// The segment that ends there was sent more than once (Karn's rule).
-    pub(crate) ambiguous: bool,
-    /// The times do not make a round trip ([`round_trip`]).
-    pub(crate) mistimed: bool,
-}
-
 /// When segments were sent that an acknowledgement says for the first time have arrived, in order of sequence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Arrived {
@@ -70,19 +52,6 @@ impl Arrived {
     fn also(arrived: Option<Self>, sent_at: Timestamp) -> Self {
         Self { first: arrived.map_or(sent_at, |arrived| arrived.first), last: sent_at }
     }
-}
-
-/// How a segment met the scoreboard.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Placed {
-    /// Before this transmission, the lowest outstanding segment it repeats was last sent so.
-    pub(crate) repeats: Option<Stamp>,
-    /// It had been retransmitted before.
-    pub(crate) again: bool,
-    /// The repeated segment had been SACKed.
-    pub(crate) was_sacked: bool,
-    /// The limit was reached: it was merged with its neighbour.
-    pub(crate) merged: bool,
 }
 
 impl Scoreboard {
@@ -184,192 +153,6 @@ impl Scoreboard {
     pub(crate) fn first_sent_after(&self, position: u64) -> Option<Stamp> {
         let first = self.first_after(position);
         self.segments.range(first..).find(|segment| !segment.marks.has(Mark::Unseen)).map(Outstanding::stamp)
-    }
-
-    /// Puts a transmission of `start..end` down. Above everything sent it becomes a segment of its own, after a stand-in
-    /// for what was never seen below it; elsewhere it marks the segments it repeats.
-    pub(crate) fn send(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
-        if start >= self.nxt {
-            let merged = self.push_new(start, end, stamp, limit);
-            return Placed { merged, ..Placed::default() };
-        }
-        self.send_again(start, end, stamp, limit)
-    }
-
-    /// Marks `start..end` as never to be timed: zero-window probes, whose answer waits for the receiver's application.
-    pub(crate) fn forbid_timing(&mut self, start: u64, end: u64) {
-        let first = self.first_after(start);
-        for segment in self.segments.iter_mut().skip(first).take_while(|segment| segment.start < end) {
-            segment.marks.set(Mark::Untimed);
-            segment.marks.set(Mark::Timeless);
-        }
-    }
-
-    fn push_new(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> bool {
-        let seen_from = self.nxt.max(self.una);
-        self.nxt = end;
-        if start > seen_from {
-            self.push_back(Outstanding::unseen(seen_from, start), limit);
-        }
-        self.push_back(Outstanding::new(start, end, stamp), limit)
-    }
-
-    /// Appends, or at the limit lets the last segment grow over it, which no longer can be timed.
-    fn push_back(&mut self, segment: Outstanding, limit: usize) -> bool {
-        if self.segments.len() >= limit
-            && let Some(last) = self.segments.back_mut()
-            && !last.marks.has(Mark::Sacked)
-        {
-            let added = segment.end - last.end;
-            last.end = segment.end;
-            last.set_stamp(segment.stamp());
-            last.marks.set(Mark::Untimed);
-            last.marks.set(Mark::Timeless);
-            if last.marks.has(Mark::Lost) {
-                self.repairs.get_or_insert_default().lost += added;
-            }
-            if last.marks.has(Mark::Retransmitted) {
-                self.repairs.get_or_insert_default().retransmitted += added;
-            }
-            return true;
-        }
-        if self.segments.len() == self.segments.capacity() {
-            self.make_room();
-        }
-        self.segments.push_back(segment);
-        false
-    }
-
-    /// Room for a handshake or an answer of few segments at first, then for an initial window, then for twice as much.
-    #[cold]
-    fn make_room(&mut self) {
-        let more = match self.segments.capacity() {
-            0 => 4,
-            4 => 8,
-            room => room,
-        };
-        self.segments.reserve_exact(more);
-    }
-
-    fn send_again(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
-        let mut placed = Placed::default();
-        let repairs = self.repairs_mut();
-        repairs.repeats_unsettled_since = repairs.repeats_unsettled_since.min(stamp.at);
-        if start < self.una {
-            // Acknowledged already, so nothing waits for it; but what was sent before it can no longer be timed.
-            self.acked_sent = self.acked_sent.max(stamp.at);
-        }
-        let from = start.max(self.una);
-        if from < end {
-            let mut index = self.split_at(from, limit);
-            while let Some(segment) = self.segments.get(index).copied().filter(|segment| segment.start < end) {
-                if end < segment.end {
-                    self.split_at(end, limit);
-                }
-                let Some(segment) = self.segments.get_mut(index) else { break };
-                if segment.marks.has(Mark::Unseen) {
-                    segment.marks.clear(Mark::Unseen);
-                    segment.marks.clear(Mark::Untimed);
-                    segment.set_stamp(stamp);
-                    segment.transmissions = 1;
-                    if segment.marks.has(Mark::Lost) {
-                        segment.marks.set(Mark::Retransmitted);
-                        self.repairs.get_or_insert_default().retransmitted += segment.len();
-                    }
-                } else {
-                    placed.repeats = placed.repeats.or(Some(segment.stamp()));
-                    placed.again |= segment.transmissions > 1;
-                    placed.was_sacked |= segment.marks.has(Mark::Sacked);
-                    segment.set_stamp(stamp);
-                    segment.transmissions = segment.transmissions.saturating_add(1);
-                    // What is sent again without being deemed lost is a tail loss probe, which no sender counts twice.
-                    if segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted) {
-                        segment.marks.set(Mark::Retransmitted);
-                        self.repairs.get_or_insert_default().retransmitted += segment.len();
-                    }
-                }
-                index += 1;
-            }
-        }
-        if end > self.nxt {
-            placed.merged = self.push_new(self.nxt, end, stamp, limit);
-        }
-        placed
-    }
-
-    /// Takes a cumulative acknowledgement of everything below `ack`, seen at `at`.
-    #[inline]
-    pub(crate) fn acknowledge(&mut self, ack: u64, at: Timestamp, min_rtt: Option<Micros>) -> CumulativeAck {
-        if ack <= self.una { CumulativeAck::default() } else { self.advance(ack, at, min_rtt) }
-    }
-
-    fn advance(&mut self, ack: u64, at: Timestamp, min_rtt: Option<Micros>) -> CumulativeAck {
-        let mut outcome = CumulativeAck { advanced: ack - self.una, ..CumulativeAck::default() };
-        self.una = ack;
-        self.nxt = self.nxt.max(ack);
-        let head = self.segments.front().map(Outstanding::stamp);
-        let (mut arrived, mut sent_once) = (None, true);
-        let sacked_to = self.repairs().sacked_to;
-        while let Some(segment) = self.segments.front().copied().filter(|segment| segment.end <= ack) {
-            self.segments.pop_front();
-            if segment.is_plain() {
-                arrived = Some(Arrived::also(arrived, segment.sent_at));
-                self.rack.arrived(&segment, at, sacked_to, min_rtt);
-            } else {
-                self.forget(&segment);
-                sent_once &= segment.transmissions <= 1;
-                if segment.marks.has(Mark::Sacked) {
-                    outcome.sacked_before += segment.len();
-                } else {
-                    if segment.is_timed_by_sender() {
-                        arrived = Some(Arrived::also(arrived, segment.sent_at));
-                    }
-                    self.rack.arrived(&segment, at, sacked_to, min_rtt);
-                }
-            }
-            if segment.end == ack && !segment.marks.has(Mark::Untimed) {
-                outcome.ambiguous = segment.transmissions > 1;
-                // A segment sent before a lower one waited for that one's acknowledgement, not for its own.
-                let in_order = self.acked_sent <= segment.sent_at;
-                if segment.transmissions == 1 && in_order {
-                    outcome.rtt = round_trip(segment.sent_at, at);
-                    outcome.mistimed = outcome.rtt.is_none();
-                }
-            }
-            self.acked_sent = self.acked_sent.max(segment.sent_at);
-        }
-        if let Some(part) = self.acknowledge_part_of_head(ack, &mut outcome) {
-            sent_once &= part.transmissions <= 1;
-            if part.is_timed_by_sender() && !part.marks.has(Mark::Sacked) {
-                arrived = Some(Arrived::also(arrived, part.sent_at));
-            }
-        }
-        if sent_once {
-            outcome.arrived = arrived;
-        } else {
-            outcome.repeated = head;
-        }
-        if self.segments.is_empty() && self.segments.capacity() > 64 {
-            self.segments.shrink_to(32);
-        }
-        outcome
-    }
-
-    fn acknowledge_part_of_head(&mut self, ack: u64, outcome: &mut CumulativeAck) -> Option<Outstanding> {
-        let head = self.segments.front().copied().filter(|head| head.start < ack)?;
-        self.forget(&head);
-        self.acked_sent = self.acked_sent.max(head.sent_at);
-        let mut rest = head;
-        rest.start = ack;
-        rest.marks.set(Mark::Untimed);
-        if head.marks.has(Mark::Sacked) {
-            outcome.sacked_before += ack - head.start;
-        }
-        self.remember(&rest);
-        if let Some(front) = self.segments.front_mut() {
-            *front = rest;
-        }
-        Some(head)
     }
 
     /// Index of the first segment that ends after `position`.

@@ -1,0 +1,129 @@
+//! What a transmission does to the scoreboard.
+
+use super::{Mark, Outstanding, Scoreboard, Stamp};
+
+/// How a segment met the scoreboard.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Placed {
+    /// Before this transmission, the lowest outstanding segment it repeats was last sent so.
+    pub(crate) repeats: Option<Stamp>,
+    /// It had been retransmitted before.
+    pub(crate) again: bool,
+    /// The repeated segment had been SACKed.
+    pub(crate) was_sacked: bool,
+    /// The limit was reached: it was merged with its neighbour.
+    pub(crate) merged: bool,
+}
+
+impl Scoreboard {
+    /// Puts a transmission of `start..end` down. Above everything sent it becomes a segment of its own, after a stand-in
+    /// for what was never seen below it; elsewhere it marks the segments it repeats.
+    pub(crate) fn send(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
+        if start >= self.nxt {
+            let merged = self.push_new(start, end, stamp, limit);
+            return Placed { merged, ..Placed::default() };
+        }
+        self.send_again(start, end, stamp, limit)
+    }
+
+    /// Marks `start..end` as never to be timed: zero-window probes, whose answer waits for the receiver's application.
+    pub(crate) fn forbid_timing(&mut self, start: u64, end: u64) {
+        let first = self.first_after(start);
+        for segment in self.segments.iter_mut().skip(first).take_while(|segment| segment.start < end) {
+            segment.marks.set(Mark::Untimed);
+            segment.marks.set(Mark::Timeless);
+        }
+    }
+
+    fn push_new(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> bool {
+        let seen_from = self.nxt.max(self.una);
+        self.nxt = end;
+        if start > seen_from {
+            self.push_back(Outstanding::unseen(seen_from, start), limit);
+        }
+        self.push_back(Outstanding::new(start, end, stamp), limit)
+    }
+
+    /// Appends, or at the limit lets the last segment grow over it, which no longer can be timed.
+    fn push_back(&mut self, segment: Outstanding, limit: usize) -> bool {
+        if self.segments.len() >= limit
+            && let Some(last) = self.segments.back_mut()
+            && !last.marks.has(Mark::Sacked)
+        {
+            let added = segment.end - last.end;
+            last.end = segment.end;
+            last.set_stamp(segment.stamp());
+            last.marks.set(Mark::Untimed);
+            last.marks.set(Mark::Timeless);
+            if last.marks.has(Mark::Lost) {
+                self.repairs.get_or_insert_default().lost += added;
+            }
+            if last.marks.has(Mark::Retransmitted) {
+                self.repairs.get_or_insert_default().retransmitted += added;
+            }
+            return true;
+        }
+        if self.segments.len() == self.segments.capacity() {
+            self.make_room();
+        }
+        self.segments.push_back(segment);
+        false
+    }
+
+    /// Room for a handshake or an answer of few segments at first, then for an initial window, then for twice as much.
+    #[cold]
+    fn make_room(&mut self) {
+        let more = match self.segments.capacity() {
+            0 => 4,
+            4 => 8,
+            room => room,
+        };
+        self.segments.reserve_exact(more);
+    }
+
+    fn send_again(&mut self, start: u64, end: u64, stamp: Stamp, limit: usize) -> Placed {
+        let mut placed = Placed::default();
+        let repairs = self.repairs_mut();
+        repairs.repeats_unsettled_since = repairs.repeats_unsettled_since.min(stamp.at);
+        if start < self.una {
+            // Acknowledged already, so nothing waits for it; but what was sent before it can no longer be timed.
+            self.acked_sent = self.acked_sent.max(stamp.at);
+        }
+        let from = start.max(self.una);
+        if from < end {
+            let mut index = self.split_at(from, limit);
+            while let Some(segment) = self.segments.get(index).copied().filter(|segment| segment.start < end) {
+                if end < segment.end {
+                    self.split_at(end, limit);
+                }
+                let Some(segment) = self.segments.get_mut(index) else { break };
+                if segment.marks.has(Mark::Unseen) {
+                    segment.marks.clear(Mark::Unseen);
+                    segment.marks.clear(Mark::Untimed);
+                    segment.set_stamp(stamp);
+                    segment.transmissions = 1;
+                    if segment.marks.has(Mark::Lost) {
+                        segment.marks.set(Mark::Retransmitted);
+                        self.repairs.get_or_insert_default().retransmitted += segment.len();
+                    }
+                } else {
+                    placed.repeats = placed.repeats.or(Some(segment.stamp()));
+                    placed.again |= segment.transmissions > 1;
+                    placed.was_sacked |= segment.marks.has(Mark::Sacked);
+                    segment.set_stamp(stamp);
+                    segment.transmissions = segment.transmissions.saturating_add(1);
+                    // What is sent again without being deemed lost is a tail loss probe, which no sender counts twice.
+                    if segment.marks.has(Mark::Lost) && !segment.marks.has(Mark::Retransmitted) {
+                        segment.marks.set(Mark::Retransmitted);
+                        self.repairs.get_or_insert_default().retransmitted += segment.len();
+                    }
+                }
+                index += 1;
+            }
+        }
+        if end > self.nxt {
+            placed.merged = self.push_new(self.nxt, end, stamp, limit);
+        }
+        placed
+    }
+}
