@@ -1,3 +1,5 @@
+use spand_proto::units::Micros;
+
 use super::*;
 
 fn repeat(start: u64, una: u64, ts_value: u32) -> Repeat {
