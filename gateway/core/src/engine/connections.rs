@@ -10,7 +10,7 @@ use crate::flow::connection::{Connection, Place, Role, Stage};
 use crate::flow::findings::Context;
 use crate::flow::kept::Kept;
 use crate::flow::sample::ConnectionId;
-use crate::flow::table::Key;
+use crate::flow::table::{FlowTable, Key};
 use crate::flow::tuple::{Side, Tuple};
 use crate::shard::Claim;
 use crate::wire::segment::{Endpoint, Flags, Segment};
@@ -48,24 +48,14 @@ impl Engine {
     }
 
     fn take(&mut self, key: Key, side: Side, segment: &Segment, input: u32) {
-        let Self { config, prefixes, flows, networks, ledger, hosts, services, counters, now, .. } = self;
-        let place = Place { input, frame: counters.frames };
-        let mut context = Context {
-            limits: &config.limits,
-            read_window_option: config.read_window_option,
-            prefixes,
-            ledger,
-            hosts,
-            services,
-            counters,
-            findings: networks,
-            now: *now,
-        };
+        let place = Place { input, frame: self.counters.frames };
+        let (flows, mut context) = self.apart();
+        let now = context.now;
         let take = |connection: &mut Connection| {
             let reaction = connection.take(side, segment, place, &mut context);
             (reaction, connection.idleness())
         };
-        let Some(reaction) = flows.take(key, *now, take) else { return };
+        let Some(reaction) = flows.take(key, now, take) else { return };
         if let Some(deadline) = reaction.look_at {
             flows.arm(key, deadline);
         }
@@ -111,10 +101,11 @@ impl Engine {
         Role { inside, follow }
     }
 
-    pub(super) fn look(&mut self, key: Key) {
+    /// The connections, and what one of them works with.
+    #[inline]
+    fn apart(&mut self) -> (&mut FlowTable, Context<'_>) {
         let Self { config, prefixes, flows, networks, ledger, hosts, services, counters, now, .. } = self;
-        let Some(connection) = flows.get_mut(key) else { return };
-        let mut context = Context {
+        let context = Context {
             limits: &config.limits,
             read_window_option: config.read_window_option,
             prefixes,
@@ -125,7 +116,13 @@ impl Engine {
             findings: networks,
             now: *now,
         };
-        if let Some(deadline) = connection.look(*now, &mut context) {
+        (flows, context)
+    }
+
+    pub(super) fn look(&mut self, key: Key) {
+        let (flows, mut context) = self.apart();
+        let Some(connection) = flows.get_mut(key) else { return };
+        if let Some(deadline) = connection.look(context.now, &mut context) {
             flows.arm(key, deadline);
         }
     }
@@ -133,19 +130,8 @@ impl Engine {
     pub(super) fn end(&mut self, key: Key) {
         let Some(connection) = self.flows.remove(key) else { return };
         self.counters.connections_ended += u64::from(connection.is_counted());
-        let Self { config, prefixes, networks, ledger, hosts, services, counters, now, .. } = self;
-        let mut context = Context {
-            limits: &config.limits,
-            read_window_option: config.read_window_option,
-            prefixes,
-            ledger,
-            hosts,
-            services,
-            counters,
-            findings: networks,
-            now: *now,
-        };
-        let reports = connection.finish(*now, &mut context);
+        let (_, mut context) = self.apart();
+        let reports = connection.finish(context.now, &mut context);
         for report in reports.into_iter().flatten() {
             self.tell(Event::DirectionEnded(report));
         }
