@@ -71,6 +71,7 @@ impl Shadow {
         let una = una.saturating_sub(unknown);
         self.reno.usage.record(&self.reno.cwnd, [outstanding, pipe, ahead], una, self.nxt);
         self.cubic.usage.record(&self.cubic.cwnd, [outstanding, pipe, ahead], una, self.nxt);
+        let paced = !receiver_full && self.leaning.best() == Flavour::Bbr;
         if let Some(bbr) = &mut self.bbr {
             bbr.on_sent(
                 at,
@@ -83,6 +84,7 @@ impl Shadow {
                     idle,
                     dry: sent.ran_dry(self.mss),
                     pushed: !sent.more,
+                    paced,
                 },
             );
         }

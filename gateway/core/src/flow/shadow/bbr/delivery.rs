@@ -21,7 +21,7 @@ const MARKS_PER_FLIGHT: u64 = 112;
 
 /// A packet with payload as BBR sees it.
 #[derive(Clone, Copy, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "four facts that do not hang together")]
+#[expect(clippy::struct_excessive_bools, reason = "five facts that do not hang together")]
 pub(in super::super) struct Departure {
     /// Its bytes, new or not.
     pub(in super::super) bytes: u64,
@@ -36,6 +36,8 @@ pub(in super::super) struct Departure {
     pub(in super::super) dry: bool,
     /// A write of the application ended with it.
     pub(in super::super) pushed: bool,
+    /// Its sender is taken for BBR, and its receiver has room for more.
+    pub(in super::super) paced: bool,
 }
 
 /// An acknowledgement as BBR sees it.
@@ -245,6 +247,7 @@ mod tests {
             idle,
             dry: false,
             pushed: false,
+            paced: true,
         };
         rate.on_sent(ms(at), &sent);
     }

@@ -8,6 +8,7 @@ mod aggregation;
 mod delivery;
 mod long_term;
 mod max_filter;
+mod pace;
 mod probe;
 mod rate;
 #[cfg(test)]
@@ -20,6 +21,7 @@ use self::aggregation::Aggregation;
 use self::delivery::DeliveryRate;
 pub(super) use self::delivery::{Delivery, Departure};
 use self::long_term::{LongTerm, Standing};
+use self::pace::Pace;
 use super::cwnd::INITIAL;
 
 /// Gain of window and pacing while starting, 2 / ln 2, and of pacing while it drains what that left in the queue; in 256ths.
@@ -30,6 +32,10 @@ const GAIN: u64 = 2 * rate::UNIT;
 const EVEN_GAIN: u64 = rate::UNIT;
 /// The pipe is full after three round trips in which the rate grew by less than a quarter.
 const FULL_ROUNDS: u8 = 3;
+/// Gains of the cycle that probes for more, but for an even one (`bbr_pacing_gain`).
+const CYCLE_GAINS: [u64; 2] = [rate::UNIT * 5 / 4, rate::UNIT * 3 / 4];
+/// Rates that differ by less than this part are the same.
+const RATE_PART: u32 = 25;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mode {
     Startup,
@@ -51,6 +57,9 @@ enum Mode {
 pub(super) struct Bbr {
     rate: DeliveryRate,
     long_term: LongTerm,
+    pace: Pace,
+    /// Rate that its pace shows where its account of deliveries shows another one; 0 for none.
+    seen_rate: u32,
     /// Rate at which the pipe may be full, and round trips since it grew.
     full_rate: u32,
     full_rounds: u8,
@@ -94,6 +103,8 @@ impl Bbr {
         let mut bbr = Self {
             rate: DeliveryRate::new(at, delivered_bytes),
             long_term: LongTerm::default(),
+            pace: Pace::default(),
+            seen_rate: 0,
             full_rate: 0,
             full_rounds: 0,
             is_full: false,
@@ -145,7 +156,27 @@ impl Bbr {
 
     /// The rate that it goes by.
     fn rate(&self) -> u32 {
+        if self.seen_rate > 0 { self.seen_rate } else { self.reckoned_rate() }
+    }
+
+    fn reckoned_rate(&self) -> u32 {
         self.long_term.rate().unwrap_or(self.rate.max())
+    }
+
+    /// The pace that it keeps has the last word on its rate: which losses and round trips its own account of the long-term rate met is
+    /// not all seen.
+    fn heed_pace(&mut self) {
+        let Some(seen) = self.min_rtt.and_then(|(rtt, _)| self.pace.held(rtt)) else { return };
+        let alike = |rate: u32| pace::same(seen, rate, RATE_PART);
+        let cycled = |rate: u32| CYCLE_GAINS.into_iter().any(|gain| alike(gained(rate, gain)));
+        if alike(self.reckoned_rate()) {
+            self.seen_rate = 0;
+        } else if self.long_term.rate().is_some() && (alike(self.rate.max()) || cycled(self.rate.max())) {
+            self.long_term.forget();
+            self.seen_rate = 0;
+        } else if !cycled(self.rate()) {
+            self.seen_rate = seen;
+        }
     }
 
     /// A packet with payload.
@@ -169,6 +200,13 @@ impl Bbr {
         }
         if sent.dry {
             self.rate.limit_by_application(sent.pipe_bytes);
+        }
+        let free = sent.paced && !sent.dry && sent.pipe_segments < self.segments;
+        let told = self.pace.on_sent(at, sent.bytes, self.mss, free);
+        if self.mode != Mode::ProbeBandwidth {
+            self.pace.forget();
+        } else if told {
+            self.heed_pace();
         }
         let bytes_per_second = rate::paced(self.paced, self.mss, EVEN_GAIN);
         if let Some(us) = (sent.bytes * 1_000_000).checked_div(bytes_per_second) {

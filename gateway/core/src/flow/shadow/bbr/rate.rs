@@ -14,6 +14,11 @@ pub(super) fn of(bytes: u64, mss: u32, us: u64) -> u32 {
     u32::try_from(packets / us.max(1)).unwrap_or(u32::MAX)
 }
 
+/// The rate of a sender that paces `bytes` of segments of `mss` over `us` microseconds.
+pub(super) fn of_paced(bytes: u64, mss: u32, us: u64) -> u32 {
+    of(bytes.saturating_mul(100) / PACED_PERCENT, mss, us)
+}
+
 /// Whole packets at `rate` in `time`.
 pub(super) fn packets_in(rate: u32, time: Micros) -> u32 {
     let scaled = u64::from(rate).saturating_mul(time.0);

@@ -97,3 +97,43 @@ fn what_is_sent_after_an_idle_time_measures_the_round_trip_without_a_probe() {
     assert!(probes(false));
     assert!(!probes(true));
 }
+
+/// Bursts of two segments every `gap_us` for 200 ms from `from_us` on.
+fn send(bbr: &mut Bbr, from_us: u64, gap_us: u64, paced: bool) {
+    let sent = Departure {
+        bytes: 1_000,
+        flight_bytes: 4_000,
+        pipe_bytes: 4_000,
+        pipe_segments: 4,
+        new: true,
+        idle: false,
+        dry: false,
+        pushed: false,
+        paced,
+    };
+    for n in 0..200_000 / gap_us {
+        for within_us in [0, 10] {
+            bbr.on_sent(Timestamp::from_micros(from_us + n * gap_us + within_us), &sent);
+        }
+    }
+}
+
+#[test]
+fn the_pace_that_it_keeps_has_the_last_word_on_its_rate() {
+    // Two segments of 1,000 bytes in 4 ms, by its own account; the pipe is full.
+    let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(10_000), Timestamp(0))));
+    (bbr.mode, bbr.is_full, bbr.mss) = (Mode::ProbeBandwidth, true, 1_000);
+    let own = rate::of(2_000, 1_000, 4_000);
+    bbr.rate.add(delivery::Sample { rate: own, new_round: true, app_limited: false });
+    let about = |bbr: &Bbr, rate: u32| pace::same(bbr.rate(), rate, 20);
+    send(&mut bbr, 1_000_000, 4_040, true);
+    assert_eq!(bbr.rate(), own);
+    send(&mut bbr, 2_000_000, 6_000, false);
+    assert_eq!(bbr.rate(), own, "something else held it back");
+    send(&mut bbr, 3_000_000, 4_040 * 4 / 5, true);
+    assert_eq!(bbr.rate(), own, "a gain of its cycle");
+    send(&mut bbr, 4_000_000, 6_060, true);
+    assert!(about(&bbr, own / 3 * 2), "it goes by another one");
+    send(&mut bbr, 5_000_000, 4_040, true);
+    assert_eq!(bbr.rate(), own);
+}
