@@ -95,11 +95,13 @@ pub(super) struct AckClock {
     crowded: bool,
     answered: bool,
     run: u8,
-    run_pipe_segments: u32,
+    run_pipe_segments: u16,
     /// When the last burst began, low half in microseconds.
     burst_us: u32,
     /// Time between the last two bursts between which no acknowledgement reached the sender; 0 before the first.
     spacing_us: u32,
+    /// Time between bursts at the pace that the handshake's round trip gives BBR; 0 where it is not known, or longer than is kept.
+    first_spacing_us: u16,
     /// How often in a row that was the same.
     evenly: u8,
     /// Bursts since that answered an acknowledgement.
@@ -128,6 +130,11 @@ impl AckClock {
         if self.reaction.is_none() {
             self.reaction = MaybeMicros::some(reaction);
         }
+    }
+
+    /// The handshake took `rtt`.
+    pub(super) fn on_handshake(&mut self, rtt: Micros) {
+        self.first_spacing_us = u16::try_from(rtt.0.saturating_mul(FIRST_SPACING_PERCENT) / 100).unwrap_or(0);
     }
 
     /// An acknowledgement of new data. `ends_flight`: the first one for a flight that filled the window.
@@ -199,7 +206,7 @@ impl AckClock {
             self.answered = false;
             let behind_bytes = self.known.map_or(0, |known| known.behind_bytes(delivered_bytes));
             self.known = Some(ack);
-            steady = (self.run >= RUN).then_some(Steady { pipe_segments: self.run_pipe_segments, behind_bytes });
+            steady = (self.run >= RUN).then_some(Steady { pipe_segments: self.run_pipe_segments.into(), behind_bytes });
         }
         steady
     }
@@ -234,8 +241,14 @@ impl AckClock {
             self.break_run();
             return false;
         }
-        self.answered = true;
-        self.run_pipe_segments = self.run_pipe_segments.max(pipe_segments);
+        // A pipe beyond what is kept makes no run.
+        match u16::try_from(pipe_segments) {
+            Ok(pipe_segments) => {
+                self.answered = true;
+                self.run_pipe_segments = self.run_pipe_segments.max(pipe_segments);
+            }
+            Err(_) => self.break_run(),
+        }
         // Between densely spaced acknowledgements a paced segment is near one of them as well.
         let gap_us = self.gap.get().and_then(|gap_us| i64::try_from(gap_us).ok());
         let (early_us, within_us) = gap_us.map_or((JITTER_US, ANSWER_WITHIN_US), |gap| (gap / 10, gap / 4));
@@ -259,7 +272,11 @@ impl AckClock {
         }
         self.burst_us = now_us;
         let as_far = |spacing_us: u32| gap_us.abs_diff(spacing_us) <= spacing_us / PACED_PART;
-        let first = low_half(srtt.0 * FIRST_SPACING_PERCENT / 100);
+        let first = if self.first_spacing_us > 0 {
+            u32::from(self.first_spacing_us)
+        } else {
+            low_half(srtt.0 * FIRST_SPACING_PERCENT / 100)
+        };
         let unasked = since_ack.0 > reaction.0 + ANSWER_WITHIN.0;
         let at_first_pace = as_far(first) && (self.spacing_us == 0 || as_far(self.spacing_us)) && unasked;
         // A wait longer than a round trip ends in a probe of the tail (RFC 8985 section 7).
@@ -449,17 +466,24 @@ mod tests {
 
     #[test]
     fn bursts_as_far_apart_as_bbr_first_puts_them_are_its_pace_whatever_is_heard() {
-        let paces = |gaps_us: &[u64], since_ack_us: u64| {
+        let paced_after = |handshake: Option<Micros>, gaps_us: &[u64], since_ack_us: u64| {
             let mut clock = AckClock::default();
             clock.presume_reaction(Micros(50));
+            if let Some(rtt) = handshake {
+                clock.on_handshake(rtt);
+            }
             let mut at_us = 100_000;
             gaps_us.iter().fold(false, |paced, gap_us| {
                 at_us += gap_us;
                 clock.paces(Timestamp::from_micros(at_us), Some(Micros(since_ack_us)), SRTT) || paced
             })
         };
+        let paces = |gaps_us: &[u64], since_ack_us: u64| paced_after(None, gaps_us, since_ack_us);
         assert!(paces(&[200_000, 7_000, 7_100], 3_000), "acknowledged in between, and no answer to that");
         assert!(!paces(&[200_000, 7_000], 3_000), "one is chance");
+        let handshake = Some(Micros(50_000));
+        assert!(paced_after(handshake, &[200_000, 3_500, 3_550], 3_000), "before queues grew");
+        assert!(!paced_after(handshake, &[200_000, 7_000, 7_100], 3_000));
         assert!(!paces(&[200_000, 7_000, 7_000, 7_000], 500), "answers");
         assert!(!paces(&[200_000, 5_000, 5_000, 5_000], 3_000), "as far apart as anything");
         assert!(!paces(&[200_000, 2_900, 7_000, 7_000, 7_000], 3_000), "it had waited otherwise before");

@@ -146,6 +146,7 @@ impl Shadow {
             && self.rto.srtt().is_none()
         {
             self.rto.add(rtt, self.nxt, self.nxt);
+            self.clock.on_handshake(rtt);
         }
         if let Some(rtt) = handshake_rtt.filter(|_| self.min_rtt.is_none()) {
             (self.min_rtt, self.min_rtt_at) = (MaybeMicros::some(rtt), at);

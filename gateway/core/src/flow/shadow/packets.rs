@@ -44,6 +44,7 @@ impl Shadow {
         let receiver_full = self.receiver_is_full(sent, unknown);
         let least_seen = least_pipe.saturating_sub(probe.into());
         let clocked = sent.new_bytes > 0 && self.note_signs(at, sent, least_seen, idle, receiver_full);
+        self.note_pace(at, sent);
         // A first flight above the window it should have had: how large that really was is not known, and so neither
         // whether the sender filled it. A start on our advice that carries a whole transfer looks like this.
         let window_unknown = self.first_flight && f64::from(pipe) > self.best_whole();

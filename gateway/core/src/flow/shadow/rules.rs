@@ -83,12 +83,6 @@ impl Shadow {
         }
         let clocked = open && self.clock.on_sent(at, sent.full_sized, pipe);
         let judged = open && sent.full_sized && !self.first_flight;
-        if judged
-            && self.clock.paces(at, sent.since_ack, self.rto.srtt())
-            && !std::mem::replace(&mut self.rounds.paced, true)
-        {
-            self.weigh_pacing(at);
-        }
         if receiver_full || self.state != State::Open {
             self.clock.break_run();
         }
@@ -196,6 +190,18 @@ impl Shadow {
         } else if ended.clocked == 0 && !ended.pushed && self.leaning.bbr() < PACED_MOST {
             self.lean_to_bbr(FEW_UNCLOCKED_WEIGHT);
             self.follow_as_bbr(at);
+        }
+    }
+
+    /// A packet of full size, new or not: while losses are repaired BBR paces as ever.
+    pub(super) fn note_pace(&mut self, at: Timestamp, sent: &Sent) {
+        if sent.full_sized
+            && !self.first_flight
+            && !matches!(self.state, State::Loss { .. })
+            && self.clock.paces(at, sent.since_ack, self.rto.srtt())
+            && !std::mem::replace(&mut self.rounds.paced, true)
+        {
+            self.weigh_pacing(at);
         }
     }
 

@@ -208,6 +208,27 @@ fn a_mark_is_nothing_to_bbr() {
 }
 
 #[test]
+fn repeats_that_leave_evenly_by_themselves_name_bbr() {
+    let towards_bbr = |kind: LossKind, gaps_us: &[u64]| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        shadow.on_reaction(Micros(50));
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
+        let _sample = shadow.on_loss(at, kind, 20 * MSS, 9 * MSS);
+        for (gap_us, n) in gaps_us.iter().zip(1..) {
+            at = at.after(Micros(*gap_us));
+            let (pipe, since_ack) = (n * MSS, Some(Micros(50_000)));
+            let repeat =
+                Sent { retransmitted_bytes: 1_000, full_sized: true, pipe, flight: 20 * MSS, ..Sent::default() };
+            shadow.on_sent(at, &Sent { since_ack, ..repeat });
+        }
+        shadow.leaning().scales().1
+    };
+    assert!(towards_bbr(LossKind::FastRetransmit, &[5_000, 5_000, 5_100, 4_900, 5_000]) > 0.15);
+    assert!(towards_bbr(LossKind::FastRetransmit, &[5_000, 2_000, 8_000, 4_000, 1_000]) <= 0.0, "each at its own time");
+    assert!(towards_bbr(LossKind::Timeout, &[5_000, 5_000, 5_100, 4_900, 5_000]) <= 0.0);
+}
+
+#[test]
 fn slow_start_doubles_and_a_loss_in_it_gives_no_sample() {
     let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
     rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
