@@ -203,10 +203,10 @@ impl Bbr {
         }
         let free = sent.paced && !sent.dry && sent.pipe_segments < self.segments;
         let told = self.pace.on_sent(at, sent.bytes, self.mss, free);
-        if self.mode != Mode::ProbeBandwidth {
-            self.pace.forget();
-        } else if told {
-            self.heed_pace();
+        match self.mode {
+            Mode::ProbeBandwidth if told => self.heed_pace(),
+            Mode::ProbeBandwidth | Mode::ProbeRtt { .. } => {}
+            Mode::Startup | Mode::Drain => self.pace.forget(),
         }
         let bytes_per_second = rate::paced(self.paced, self.mss, EVEN_GAIN);
         if let Some(us) = (sent.bytes * 1_000_000).checked_div(bytes_per_second) {
