@@ -234,9 +234,11 @@ fn rules_find_the_losses(run: &Run) {
         assert!(!losses.is_empty(), "no loss in congestion avoidance in {STREAM:?}");
         // What the path carries: its bandwidth-delay product and its queue.
         let room = RATE.0 as f64 * DELAY.as_secs_f64() * 2.0 / 1_500.0 + f64::from(QUEUE_PACKETS);
-        for loss in losses {
+        for (n, loss) in losses.iter().enumerate() {
             let ratio = loss.segments / room;
-            assert!((0.7..1.5).contains(&ratio), "a window of {} at a loss, {room:.0} have room", loss.segments);
+            // The first may come right after slow start, which doubles the window before it hears of what was lost.
+            let most = if n == 0 { 2.0 } else { 1.5 };
+            assert!((0.7..most).contains(&ratio), "a window of {} at a loss, {room:.0} have room", loss.segments);
         }
     }
 }
