@@ -34,8 +34,8 @@ const QUEUE_PART: u32 = 4;
 /// The shortest part of a round trip that such a start is spread over.
 const SHORTEST_PART: u64 = 8;
 
-/// The spreading of a first window of `cwnd`, where it needs one, of a start that without limits were `whole`. `lossless`: where no loss is known there, what
-/// the window would be but for this connection's receiver and the budget.
+/// The spreading of a first window of `cwnd`, where it needs one, of a start that without limits were `whole`. `lossless`: where no
+/// loss is known there, what the window would be but for this connection's receiver and the budget.
 pub(super) fn pace(
     (cwnd, whole): (Segments, Segments),
     share: Segments,

@@ -116,9 +116,16 @@ impl Retreat {
             (Some(Held { withdrawn: Some(_), .. }), Some(_)) => {
                 NetworkView { estimate: None, why_not: Some(NoEstimate::Retreat), ..view }
             }
-            // No loss was measured at what is a precaution: it may not bring starts below plain TCP's, nor end their slow start.
+            // No loss was measured at what is a precaution: it may not bring starts below plain TCP's, nor end their slow start. But hosts know
+            // of losses, whether or not the tap saw them: it is no share without any, which would leave faster.
             (Some(Held { cap, .. }), Some(own)) if *cap < own.share => NetworkView {
-                estimate: Some(Estimate { share: *cap, loss_connections: 0, loss_window: None, ..own }),
+                estimate: Some(Estimate {
+                    share: *cap,
+                    loss_connections: 0,
+                    loss_window: None,
+                    losses: own.losses.max(1),
+                    ..own
+                }),
                 ..view
             },
             (_, estimate) => NetworkView { estimate, ..view },

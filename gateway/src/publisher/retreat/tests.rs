@@ -134,6 +134,18 @@ fn losses_of_starts_no_larger_than_any_hosts_take_no_advice_back() {
 }
 
 #[test]
+fn what_is_halved_is_no_share_without_losses_though_the_tap_saw_none() {
+    let mut rig = Rig::losing();
+    assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
+    for (seen, told) in [(0, 1), (4, 4)] {
+        let own = view(40.0);
+        let estimate = own.estimate.clone().map(|estimate| Estimate { losses: seen, ..estimate });
+        let held = rig.retreat.hold(NetworkView { estimate, ..own });
+        assert_eq!(held.estimate.map(|estimate| estimate.losses), Some(told));
+    }
+}
+
+#[test]
 fn two_losses_more_than_a_minute_apart_halve_twice() {
     let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 0, 100), Verdict::Halved);
