@@ -2,6 +2,8 @@
 //! of each interface.
 
 mod reader;
+#[cfg(test)]
+mod tests;
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -170,20 +172,4 @@ fn together(readers: &[InterfaceState]) -> Option<InterfaceState> {
         all.fault = all.fault.or_else(|| fault.clone());
     }
     Some(all)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn readers_of_an_interface_are_told_of_as_one() {
-        let state = |received, dropped_backlog, fault: Option<&str>| InterfaceState {
-            status: CaptureStatus { received, dropped_kernel: 1, dropped_backlog, ..CaptureStatus::default() },
-            fault: fault.map(str::to_owned),
-        };
-        let all = together(&[state(5, 3, None), state(7, 4, Some("gone"))]).unwrap();
-        assert_eq!((all.status.received, all.status.dropped_kernel), (12, 2));
-        assert_eq!((all.status.dropped_backlog, all.fault.as_deref()), (4, Some("gone")), "the host's is no one's own");
-    }
 }

@@ -62,21 +62,20 @@ impl Reader {
 
     /// Reads until the gateway stops.
     pub(super) fn run(mut self, live: LiveCapture) {
-        let mut live = live;
-        loop {
+        let mut open = Some(live);
+        while let Some(mut live) = open {
             self.backend = Some(live.backend());
             let why = self.read(&mut live);
             self.flush();
             self.earlier = sum(self.earlier, live.stats());
+            // Closed before the next is opened: the kernel ties the group in which an interface's readers share it to the
+            // interface that was (`fanout_add`) until the last of them has left, and the ring's memory is wanted again.
+            drop(live);
             let Some(why) = why else { return };
             self.losses += 1;
             tracing::warn!(interface = %self.options.interface, %why, "capture lost; trying again");
             self.report(SourceStats::default(), Some(why));
-            match self.reopen() {
-                Some(reopened) => live = reopened,
-                None => return,
-            }
-            tracing::info!(interface = %self.options.interface, backend = %live.backend(), "capturing again");
+            open = self.reopen();
         }
     }
 
@@ -162,7 +161,10 @@ impl Reader {
                 thread::sleep(NAP.min(self.shared.retry));
             }
             match LiveCapture::open(&self.options) {
-                Ok(live) => return Some(live),
+                Ok(live) => {
+                    tracing::info!(interface = %self.options.interface, backend = %live.backend(), "capturing again");
+                    return Some(live);
+                }
                 // The same reason every few seconds would drown the log.
                 Err(error) if told.as_deref() == Some(error.to_string().as_str()) => {}
                 Err(error) => {
