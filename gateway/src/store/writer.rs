@@ -1,8 +1,8 @@
 //! Saves changes once a second, on a thread of its own.
 //!
 //! The engine's thread hands over changed networks and goes on; a network that changes again before it was written is
-//! written once. What waits is bounded by the number of networks. A crash loses what was not flushed: with changes
-//! handed over every half second and a write that takes less than a second, at most two seconds.
+//! written once. What waits has a limit. A crash loses what was not flushed: a network that changes all the time is handed
+//! over about once a second, and waits for the next write.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +53,8 @@ struct Shared {
     measures: StoreMeasures,
     wake: Condvar,
     interval: Duration,
+    /// Networks that may wait.
+    limit: usize,
 }
 
 /// Networks that may wait to be written. They wait for long only while writes fail; at the limit changes of further
@@ -65,7 +67,13 @@ const SECONDS: [f64; 13] = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25,
 impl StoreWriter {
     /// Starts writing to `store`, every `interval` at most.
     pub fn start(store: impl EstimateStore, interval: Duration) -> std::io::Result<Self> {
-        let shared = Arc::new(Shared { measures: StoreMeasures::default(), wake: Condvar::new(), interval });
+        Self::start_with(store, interval, WAITING_LIMIT)
+    }
+
+    /// The same with so many networks that may wait.
+    pub(super) fn start_with(store: impl EstimateStore, interval: Duration, limit: usize) -> std::io::Result<Self> {
+        let shared = Shared { measures: StoreMeasures::default(), wake: Condvar::new(), interval, limit };
+        let shared = Arc::new(shared);
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || its.run(store))?;
         Ok(Self { shared, thread: Some(thread) })
@@ -77,7 +85,7 @@ impl StoreWriter {
         let mut pending = measures.state.lock();
         let broken = matches!(pending.last_error, Some(StoreError::Broken { .. }));
         for (network, record) in changes {
-            let full = pending.changes.len() >= WAITING_LIMIT && !pending.changes.contains_key(&network);
+            let full = pending.changes.len() >= self.shared.limit && !pending.changes.contains_key(&network);
             if broken || full {
                 measures.dropped.inc();
             } else {
@@ -193,7 +201,15 @@ impl Shared {
                 } else {
                     pending.oldest = oldest.or(pending.oldest);
                     for (network, record) in changes {
-                        pending.changes.entry(network).or_insert(record);
+                        // What came meanwhile is newer.
+                        if pending.changes.contains_key(&network) {
+                            continue;
+                        }
+                        if pending.changes.len() < self.limit {
+                            pending.changes.insert(network, record);
+                        } else {
+                            self.measures.dropped.inc();
+                        }
                     }
                 }
                 pending.last_error = Some(error);

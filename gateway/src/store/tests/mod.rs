@@ -1,9 +1,10 @@
 //! The store against a map, and against everything a disk can do to it.
 
+mod writer;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use proptest::prelude::*;
 use spand_core::window::bucket::Bucket;
@@ -222,58 +223,4 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn the_writer_saves_the_newest_and_says_how_far_behind_it_is() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("estimates");
-    // An interval that never passes: only the end writes.
-    let writer = StoreWriter::start(open(&path).store, Duration::from_secs(3_600)).unwrap();
-    assert_eq!(writer.measures().lag(), Duration::ZERO);
-    writer.submit((0..5).map(|n| (network(n), Some(record(1)))));
-    writer.submit([(network(3), None), (network(4), Some(record(2)))]);
-    assert_eq!(writer.measures().waiting(), 5);
-    assert!(writer.measures().lag() > Duration::ZERO);
-    let measures = writer.measures().clone();
-    writer.stop().unwrap();
-    assert_eq!((measures.waiting(), measures.lag(), measures.saved.get()), (0, Duration::ZERO, 5));
-    let records = open(&path).records;
-    assert_eq!(records.len(), 4);
-    assert!(records.contains(&(network(4), record(2))));
-}
-
-/// A store whose disk is full until it has failed `failures` times.
-struct Full {
-    failures: u32,
-    saved: std::sync::Arc<parking_lot::Mutex<Vec<Change>>>,
-}
-
-impl EstimateStore for Full {
-    fn save(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        if self.failures > 0 {
-            self.failures -= 1;
-            return Err(StoreError::Database { action: "save", why: "no space left".to_owned() });
-        }
-        self.saved.lock().extend_from_slice(changes);
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
-
-#[test]
-fn what_could_not_be_saved_is_saved_later() {
-    let saved = std::sync::Arc::default();
-    let store = Full { failures: 2, saved: std::sync::Arc::clone(&saved) };
-    let writer = StoreWriter::start(store, Duration::from_millis(1)).unwrap();
-    writer.submit([(network(1), Some(record(1)))]);
-    while writer.measures().failures.get() < 2 {
-        std::thread::yield_now();
-    }
-    writer.submit([(network(2), None)]);
-    writer.stop().unwrap();
-    assert_eq!(saved.lock().len(), 2);
 }

@@ -1,0 +1,95 @@
+//! What the writer makes of a store that is slow, full or refuses.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use super::*;
+
+#[test]
+fn the_writer_saves_the_newest_and_says_how_far_behind_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("estimates");
+    // An interval that never passes: only the end writes.
+    let writer = StoreWriter::start(open(&path).store, Duration::from_secs(3_600)).unwrap();
+    assert_eq!(writer.measures().lag(), Duration::ZERO);
+    writer.submit((0..5).map(|n| (network(n), Some(record(1)))));
+    writer.submit([(network(3), None), (network(4), Some(record(2)))]);
+    assert_eq!(writer.measures().waiting(), 5);
+    assert!(writer.measures().lag() > Duration::ZERO);
+    let measures = writer.measures().clone();
+    writer.stop().unwrap();
+    assert_eq!((measures.waiting(), measures.lag(), measures.saved.get()), (0, Duration::ZERO, 5));
+    let records = open(&path).records;
+    assert_eq!(records.len(), 4);
+    assert!(records.contains(&(network(4), record(2))));
+}
+
+/// A store whose disk is full until it has failed `failures` times.
+struct Full {
+    failures: u32,
+    saved: Arc<parking_lot::Mutex<Vec<Change>>>,
+}
+
+impl EstimateStore for Full {
+    fn save(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err(StoreError::Database { action: "save", why: "no space left".to_owned() });
+        }
+        self.saved.lock().extend_from_slice(changes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_could_not_be_saved_is_saved_later() {
+    let saved = Arc::default();
+    let store = Full { failures: 2, saved: Arc::clone(&saved) };
+    let writer = StoreWriter::start(store, Duration::from_millis(1)).unwrap();
+    writer.submit([(network(1), Some(record(1)))]);
+    while writer.measures().failures.get() < 2 {
+        std::thread::yield_now();
+    }
+    writer.submit([(network(2), None)]);
+    writer.stop().unwrap();
+    assert_eq!(saved.lock().len(), 2);
+}
+
+/// A store that says how much it is given, and refuses it when it is told to.
+struct Refusing {
+    begun: mpsc::Sender<usize>,
+    go: mpsc::Receiver<()>,
+}
+
+impl EstimateStore for Refusing {
+    fn save(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        // Nobody listens any more, or tells: then at once.
+        _ = self.begun.send(changes.len());
+        _ = self.go.recv();
+        Err(StoreError::Database { action: "save", why: "no space left".to_owned() })
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn what_waits_has_a_limit_where_what_could_not_be_saved_comes_back_to_it() {
+    let ((begun, begins), (told, go)) = (mpsc::channel(), mpsc::channel());
+    let writer = StoreWriter::start_with(Refusing { begun, go }, Duration::from_millis(1), 2).unwrap();
+    // Gone before the writer where this fails: it ends with a last write.
+    let tell = told;
+    writer.submit([(network(1), None), (network(2), None)]);
+    assert_eq!(begins.recv().unwrap(), 2);
+    writer.submit([(network(2), None), (network(3), None)]);
+    tell.send(()).unwrap();
+    assert_eq!(begins.recv().unwrap(), 2, "the newest two");
+    assert_eq!(writer.measures().dropped.get(), 1);
+    drop(tell);
+    assert!(writer.stop().is_err());
+}
