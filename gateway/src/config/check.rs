@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::{CaptureBackend, Config, Engine};
+use crate::run;
 
 /// Interfaces one gateway reads; each costs a thread and a kernel buffer.
 const MAX_INTERFACES: usize = 16;
@@ -17,6 +18,8 @@ const MIN_SNAP_LENGTH_BYTES: u32 = 118;
 const MAX_BUFFER_MIB: u32 = 2_047;
 /// Blocks of the packet ring, in KiB.
 const BLOCK_KIB: RangeInclusive<u32> = 4..=16_384;
+/// Least room between capture and engine: packets travel in batches of so many, each taken or dropped as a whole.
+const MIN_QUEUE_PACKETS: usize = run::BATCH_PACKETS;
 /// Most buckets of a window; each network keeps all of them.
 const MAX_BUCKETS: u32 = 1_000;
 /// Largest gRPC request that can be allowed, in KiB: each connection may hold as many as its streams.
@@ -120,6 +123,12 @@ impl Config {
         if u64::from(buffer) << 10 < u64::from(block) * 2 {
             return Err(format!(
                 "capture.buffer_mib {buffer} does not hold two blocks of capture.block_kib {block}: raise the first or lower the second"
+            ));
+        }
+        let queue = capture.queue_packets.get();
+        if queue < MIN_QUEUE_PACKETS {
+            return Err(format!(
+                "capture.queue_packets is {queue}: choose at least {MIN_QUEUE_PACKETS}, as many as travel together"
             ));
         }
         Ok(())

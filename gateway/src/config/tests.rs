@@ -121,6 +121,7 @@ fn values_that_contradict_each_other_are_refused() {
         ("[api]\nhttp_listen = \"0.0.0.0:7400\"\n[admin]\nopen = true", "same port"),
         ("[capture]\ninterfaces = [\"a\", \"a\"]", "names a twice"),
         ("[capture]\nsnap_length_bytes = 60", "snap_length_bytes is 60"),
+        ("[capture]\nqueue_packets = 511", "capture.queue_packets is 511: choose at least 512"),
         ("[capture]\nbuffer_mib = 4096", "buffer_mib is 4096"),
         ("[capture]\nblock_kib = 100", "capture.block_kib is 100: choose a power of two from 4 to 16384"),
         ("[capture]\nblock_kib = 1024\nbuffer_mib = 1", "capture.buffer_mib 1 does not hold two blocks"),

@@ -45,6 +45,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use self::capture::{Captured, Captures};
 use self::engine_thread::EngineThread;
+pub(crate) use self::queue::BATCH_PACKETS;
 use self::queue::FrameQueue;
 use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};

@@ -13,7 +13,7 @@ use spand_core::wire::Frame;
 use spand_proto::units::Timestamp;
 
 /// Packets in a batch at most: a fraction of a millisecond of the engine's time.
-pub(super) const BATCH_PACKETS: usize = 512;
+pub(crate) const BATCH_PACKETS: usize = 512;
 /// Empty buffers kept for reuse.
 const SPARE_BATCHES: usize = 64;
 
