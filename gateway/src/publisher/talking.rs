@@ -163,8 +163,9 @@ impl Published {
     /// Forgets with whom hosts talked that are gone for longer than their advice lives.
     pub(super) fn forget_talkers(&self) {
         if self.shared.is_talking() {
-            let mut leases = self.shared.leases.lock();
-            let holders: BTreeSet<u64> = leases.holders(self.now()).collect();
+            let now = self.now();
+            // Starts wait for the leases: they are let go before the lists are looked through.
+            let holders: BTreeSet<u64> = self.shared.leases.lock().holders(now).collect();
             self.shared.talks.lock().keep(&holders);
         }
     }
