@@ -134,10 +134,11 @@ impl Networks {
         Some((verdict, self.renew(network, before, config)))
     }
 
-    /// Lets retreats that time alone ends or eases be so; gives what becomes of the networks.
-    pub(super) fn pass(&mut self, now: Timestamp, config: &PublisherConfig) -> Vec<(Network, Put)> {
+    /// Lets at most so many retreats that time alone ends or eases be so; gives what becomes of the networks.
+    pub(super) fn pass(&mut self, now: Timestamp, at_most: usize, config: &PublisherConfig) -> Vec<(Network, Put)> {
         let mut passed = Vec::new();
-        while let Some((due, network)) = self.retreats.first().copied().filter(|(due, _)| *due <= now) {
+        for _ in 0..at_most {
+            let Some((due, network)) = self.retreats.first().copied().filter(|(due, _)| *due <= now) else { break };
             self.retreats.pop_first();
             let retreat = self.entries.get_mut(&network).and_then(|entry| entry.retreat.as_mut());
             if retreat.is_some_and(|retreat| retreat.pass(now)) {

@@ -150,13 +150,19 @@ impl Published {
     /// Lets retreats end that time alone ends.
     pub(super) fn pass_retreats(&self) {
         let now = self.now();
-        if !self.shared.networks.read().is_due(now) {
-            return;
-        }
-        let mut networks = self.shared.networks.write();
-        for (network, put) in networks.pass(now, &self.shared.config) {
-            self.shared.insight.note(now, Kind::Retreat, "over", network.to_string());
-            self.shared.tell(network, put, WithdrawalReason::Retreat);
+        while self.shared.networks.read().is_due(now) {
+            let mut networks = self.shared.networks.write();
+            let passed = networks.pass(now, APPLY_CHUNK, &self.shared.config);
+            let told = passed.into_iter().filter_map(|(network, put)| {
+                self.shared.insight.note(now, Kind::Retreat, "over", network.to_string());
+                self.shared.tell(network, put, WithdrawalReason::Retreat)
+            });
+            let told: Vec<_> = told.collect();
+            drop(networks);
+            let mut leases = self.shared.leases.lock();
+            for network in told {
+                leases.moved(network, now);
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 mod cases;
 mod pace;
 mod property;
+mod retreats;
 mod talking;
 
 use std::collections::BTreeMap;
