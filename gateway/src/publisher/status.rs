@@ -54,7 +54,7 @@ pub struct CaptureStatus {
     pub interface: String,
     /// What reads it; `None` before it was first open.
     pub backend: Option<Backend>,
-    /// Packets handed over by the kernel.
+    /// Packets that passed the filter, those that the kernel then dropped among them.
     pub received: u64,
     /// Packets the kernel dropped because the capture buffer was full.
     pub dropped_kernel: u64,

@@ -30,7 +30,11 @@ impl Collector for EngineState {
         });
         scrape.gauges("capture_backend", "1 for what reads the interface", backends)?;
         let received = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.received));
-        scrape.counters("capture_packets", "Packets handed over by the kernel", received)?;
+        scrape.counters(
+            "capture_packets",
+            "Packets that passed the filter, those that the kernel then dropped among them",
+            received,
+        )?;
         let dropped = captures.iter().flat_map(|capture| {
             let at = [
                 ("kernel", capture.dropped_kernel),
