@@ -12,7 +12,7 @@ use strum::VariantArray;
 
 use super::scrape::Scrape;
 use crate::api::access::Access;
-use crate::publisher::{CaptureStatus, Part, Published};
+use crate::publisher::{CaptureStatus, EngineStatus, Part, Published};
 use crate::store::StoreMeasures;
 use crate::tls::Tls;
 
@@ -23,93 +23,94 @@ pub(super) struct EngineState(pub(super) Published);
 impl Collector for EngineState {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut scrape = Scrape(encoder);
-        let captures = self.0.captures();
-        let backends = captures.iter().filter_map(|capture| {
-            let backend = capture.backend?.name();
-            Some(([("interface", capture.interface.clone()), ("backend", backend.to_owned())], 1_u64))
-        });
-        scrape.gauges("capture_backend", "1 for what reads the interface", backends)?;
-        let received = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.received));
-        scrape.counters(
-            "capture_packets",
-            "Packets that passed the filter, those that the kernel then dropped among them",
-            received,
-        )?;
-        let dropped = captures.iter().flat_map(|capture| {
-            let at = [
-                ("kernel", capture.dropped_kernel),
-                ("interface", capture.dropped_interface),
-                ("queue", capture.dropped_queue),
-            ];
-            at.map(|(place, count)| ([("interface", capture.interface.clone()), ("place", place.to_owned())], count))
-        });
-        scrape.counters("capture_packets_dropped", "Packets lost before the engine, by place", dropped)?;
-        let losses = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.losses));
-        scrape.counters("capture_losses", "Times an interface was lost", losses)?;
-        let mut each = |name, help, count: fn(&CaptureStatus) -> u64| {
-            let counts = captures.iter().map(|capture| ([("interface", capture.interface.clone())], count(capture)));
-            scrape.counters(name, help, counts)
-        };
-        each("capture_ring_freezes", "Times the packet ring was full", |capture| capture.ring_freezes)?;
-        let help = "Packets dropped at the full backlog of a CPU, of the whole host";
-        each("capture_backlog_dropped", help, |capture| capture.dropped_backlog)?;
-        let help = "Rise of the interface's rx_dropped";
-        each("capture_interface_rx_dropped", help, |capture| capture.interface_rx_dropped)?;
-        let help = "Rise of the interface's rx_missed_errors";
-        each("capture_interface_rx_missed", help, |capture| capture.interface_rx_missed)?;
-        let help = "Rise of the interface's rx_fifo_errors";
-        each("capture_interface_rx_fifo", help, |capture| capture.interface_rx_fifo)?;
-
-        let engine = self.0.engine();
-        let counters = &engine.counters;
-        scrape.counter("engine_frames", "Frames handed to the engine", counters.frames)?;
-        scrape.counter("engine_wire_bytes", "Bytes of those frames on the wire", counters.wire_bytes)?;
-        scrape.counter("engine_segments", "TCP segments among them", counters.segments)?;
-        scrape.counter("engine_connections_seen", "Connections seen", counters.connections)?;
-        scrape.counter(
-            "engine_connections_ended",
-            "Connections closed or idle too long",
-            counters.connections_ended,
-        )?;
-        let help = "Connections that went because the table was full";
-        scrape.counter("engine_connections_evicted", help, counters.connections_evicted)?;
-        let help = "Established connections among them";
-        scrape.counter("engine_established_evicted", help, counters.established_evicted)?;
-        let help = "Connections whose start was not seen";
-        scrape.counter("engine_connections_midstream", help, counters.connections_midstream)?;
-        let help = "Connections of which only one direction was seen";
-        scrape.counter("engine_connections_one_sided", help, counters.connections_one_sided)?;
-        let help = "Samples added to another connection's place in a full bucket";
-        scrape.counter("engine_contributions_shared", help, counters.contributions_shared)?;
-        let help = "Round-trip times at which an address lost its place in a full bucket to another";
-        scrape.counter("engine_rtts_shared", help, counters.rtts_shared)?;
-        let help = "Networks that went because the table was full";
-        scrape.counter("engine_networks_evicted", help, counters.networks_evicted)?;
-        scrape.counter("engine_window_samples", "Window samples taken", counters.window_samples)?;
-        scrape.counter("engine_lower_bounds", "Lower bounds of a window taken", counters.lower_bounds)?;
-        scrape.counter("engine_rtt_samples", "Round-trip time samples taken", counters.rtt_samples)?;
-        scrape.counter("engine_loss_events", "Loss events recognised", counters.loss_events)?;
-        scrape.counter("engine_timeouts", "Retransmission timeouts recognised", counters.timeouts)?;
-        scrape.counter("engine_imminent_starts", "Imminent starts recognised", counters.imminent_starts)?;
-        scrape.counter(
-            "engine_service_sizes",
-            "Sizes of whole transfers taken for their service",
-            counters.service_sizes,
-        )?;
-        let help = "Segments with new data in which their sender said its window, where that is read";
-        scrape.counter("engine_window_options", help, counters.window_options)?;
-        let help = "Window samples that took what the sender said";
-        scrape.counter("engine_window_option_samples", help, counters.window_option_samples)?;
-        let ignored =
-            Ignored::VARIANTS.iter().map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(*reason)));
-        scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
-        scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
-        let help = "Share of connections left alone under overload, of the engine that leaves most";
-        scrape.gauge("engine_shed_ratio", help, engine.shed)?;
-        scrape.gauge("engine_networks", "Networks in the table", engine.networks as u64)?;
-        let help = "Networks that changed and were not published nor handed to the store since";
-        scrape.gauge("engine_networks_changed", help, engine.networks_changed as u64)
+        captures(&mut scrape, &self.0.captures())?;
+        engine(&mut scrape, &self.0.engine())
     }
+}
+
+fn captures(scrape: &mut Scrape<'_>, captures: &[CaptureStatus]) -> fmt::Result {
+    let backends = captures.iter().filter_map(|capture| {
+        let backend = capture.backend?.name();
+        Some(([("interface", capture.interface.clone()), ("backend", backend.to_owned())], 1_u64))
+    });
+    scrape.gauges("capture_backend", "1 for what reads the interface", backends)?;
+    let received = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.received));
+    scrape.counters(
+        "capture_packets",
+        "Packets that passed the filter, those that the kernel then dropped among them",
+        received,
+    )?;
+    let dropped = captures.iter().flat_map(|capture| {
+        let at = [
+            ("kernel", capture.dropped_kernel),
+            ("interface", capture.dropped_interface),
+            ("queue", capture.dropped_queue),
+        ];
+        at.map(|(place, count)| ([("interface", capture.interface.clone()), ("place", place.to_owned())], count))
+    });
+    scrape.counters("capture_packets_dropped", "Packets lost before the engine, by place", dropped)?;
+    let losses = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.losses));
+    scrape.counters("capture_losses", "Times an interface was lost", losses)?;
+    let mut each = |name, help, count: fn(&CaptureStatus) -> u64| {
+        let counts = captures.iter().map(|capture| ([("interface", capture.interface.clone())], count(capture)));
+        scrape.counters(name, help, counts)
+    };
+    each("capture_ring_freezes", "Times the packet ring was full", |capture| capture.ring_freezes)?;
+    let help = "Packets dropped at the full backlog of a CPU, of the whole host";
+    each("capture_backlog_dropped", help, |capture| capture.dropped_backlog)?;
+    let help = "Rise of the interface's rx_dropped";
+    each("capture_interface_rx_dropped", help, |capture| capture.interface_rx_dropped)?;
+    let help = "Rise of the interface's rx_missed_errors";
+    each("capture_interface_rx_missed", help, |capture| capture.interface_rx_missed)?;
+    let help = "Rise of the interface's rx_fifo_errors";
+    each("capture_interface_rx_fifo", help, |capture| capture.interface_rx_fifo)
+}
+
+fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
+    let counters = &engine.counters;
+    scrape.counter("engine_frames", "Frames handed to the engine", counters.frames)?;
+    scrape.counter("engine_wire_bytes", "Bytes of those frames on the wire", counters.wire_bytes)?;
+    scrape.counter("engine_segments", "TCP segments among them", counters.segments)?;
+    scrape.counter("engine_connections_seen", "Connections seen", counters.connections)?;
+    scrape.counter("engine_connections_ended", "Connections closed or idle too long", counters.connections_ended)?;
+    let help = "Connections that went because the table was full";
+    scrape.counter("engine_connections_evicted", help, counters.connections_evicted)?;
+    let help = "Established connections among them";
+    scrape.counter("engine_established_evicted", help, counters.established_evicted)?;
+    let help = "Connections whose start was not seen";
+    scrape.counter("engine_connections_midstream", help, counters.connections_midstream)?;
+    let help = "Connections of which only one direction was seen";
+    scrape.counter("engine_connections_one_sided", help, counters.connections_one_sided)?;
+    let help = "Samples added to another connection's place in a full bucket";
+    scrape.counter("engine_contributions_shared", help, counters.contributions_shared)?;
+    let help = "Round-trip times at which an address lost its place in a full bucket to another";
+    scrape.counter("engine_rtts_shared", help, counters.rtts_shared)?;
+    let help = "Networks that went because the table was full";
+    scrape.counter("engine_networks_evicted", help, counters.networks_evicted)?;
+    scrape.counter("engine_window_samples", "Window samples taken", counters.window_samples)?;
+    scrape.counter("engine_lower_bounds", "Lower bounds of a window taken", counters.lower_bounds)?;
+    scrape.counter("engine_rtt_samples", "Round-trip time samples taken", counters.rtt_samples)?;
+    scrape.counter("engine_loss_events", "Loss events recognised", counters.loss_events)?;
+    scrape.counter("engine_timeouts", "Retransmission timeouts recognised", counters.timeouts)?;
+    scrape.counter("engine_imminent_starts", "Imminent starts recognised", counters.imminent_starts)?;
+    scrape.counter(
+        "engine_service_sizes",
+        "Sizes of whole transfers taken for their service",
+        counters.service_sizes,
+    )?;
+    let help = "Segments with new data in which their sender said its window, where that is read";
+    scrape.counter("engine_window_options", help, counters.window_options)?;
+    let help = "Window samples that took what the sender said";
+    scrape.counter("engine_window_option_samples", help, counters.window_option_samples)?;
+    let ignored =
+        Ignored::VARIANTS.iter().map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(*reason)));
+    scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
+    scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
+    let help = "Share of connections left alone under overload, of the engine that leaves most";
+    scrape.gauge("engine_shed_ratio", help, engine.shed)?;
+    scrape.gauge("engine_networks", "Networks in the table", engine.networks as u64)?;
+    let help = "Networks that changed and were not published nor handed to the store since";
+    scrape.gauge("engine_networks_changed", help, engine.networks_changed as u64)
 }
 
 /// The published state.
