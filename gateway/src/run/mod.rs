@@ -189,8 +189,9 @@ fn refill(
 /// Opens every interface, as often as it has readers.
 fn open(capture: &Capture) -> Result<Vec<(LiveCapture, LiveOptions)>, Failure> {
     let readers = usize::from(capture.readers.get());
+    let drawn = draw_seed();
     let shared = (0..).zip(live_options(capture)).flat_map(|(interface, options)| {
-        let group = (readers > 1).then(|| group(interface));
+        let group = (readers > 1).then(|| group(drawn, interface));
         std::iter::repeat_n(LiveOptions { group, ..options }, readers)
     });
     let open = |options: LiveOptions| {
@@ -217,12 +218,13 @@ pub(crate) fn live_options(capture: &Capture) -> impl Iterator<Item = LiveOption
     })
 }
 
-/// The number under which an interface's readers share its packets out. Two gateways in one namespace must not have the same,
-/// and a reader that opens the interface again must.
-fn group(interface: u16) -> u16 {
-    const INTERFACES: u32 = 16;
-    let process = std::process::id() % (u32::from(u16::MAX) / INTERFACES);
-    u16::try_from(process * INTERFACES).unwrap_or_default() | interface
+/// The number under which an interface's readers share its packets out, for a number that was drawn. Two gateways in one
+/// namespace must not have the same, and a reader that opens the interface again must. In containers that share the host's
+/// network the number of the process would be the same in all.
+fn group(drawn: u64, interface: u16) -> u16 {
+    const INTERFACES: u16 = 16;
+    let [a, b, ..] = drawn.to_le_bytes();
+    (u16::from_le_bytes([a, b]) / INTERFACES * INTERFACES) | interface
 }
 
 fn cannot_capture(error: &LiveError) -> Failure {

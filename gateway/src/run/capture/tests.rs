@@ -2,6 +2,7 @@
 //!
 //! The second needs root; without it it checks nothing, and says so on standard error.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::num::NonZeroU32;
 use std::process::Command;
@@ -10,6 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 use spand_core::config::EngineConfig;
 
 use super::*;
+use crate::run::{draw_seed, group};
 
 /// Looks at the interface before it counts as lost for good.
 const PATIENCE: usize = 600;
@@ -81,4 +83,12 @@ fn readers_of_an_interface_are_told_of_as_one() {
     let all = together(&[state(5, 3, None), state(7, 4, Some("gone"))]).unwrap();
     assert_eq!((all.status.received, all.status.dropped_kernel), (12, 2));
     assert_eq!((all.status.dropped_backlog, all.fault.as_deref()), (4, Some("gone")), "the host's is no one's own");
+}
+
+#[test]
+fn gateways_share_no_group_of_readers_and_interfaces_have_one_each() {
+    let of_gateways: BTreeSet<u16> = (0..64).map(|_| group(draw_seed(), 3)).collect();
+    assert!(of_gateways.len() > 1, "whatever the number of their process");
+    let of_interfaces: BTreeSet<u16> = (0..16).map(|interface| group(u64::MAX, interface)).collect();
+    assert_eq!(of_interfaces.len(), 16);
 }
