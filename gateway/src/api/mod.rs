@@ -67,8 +67,8 @@ pub struct ApiConfig {
     pub request_bytes: NonZeroUsize,
     /// Longest time for a request: to send its head, and to be answered. Default 10 s.
     pub request_timeout: Duration,
-    /// Hosts whose reports are told apart. Default 10,000. At the limit the one heard longest ago is forgotten, and a
-    /// batch that it sends twice would count twice; in the comparison transfers of further hosts count, but not as hosts.
+    /// Hosts whose reports are told apart. Default 10,000. At the limit the one heard longest ago is forgotten, counted,
+    /// and a batch that it sends twice would count twice; in the comparison transfers of further hosts count, but not as hosts.
     pub reporting_hosts: NonZeroUsize,
     /// Live streams (`/v1/live`) at a time. Default 32. The next one is refused, counted.
     pub live_streams: NonZeroUsize,

@@ -70,6 +70,7 @@ pub(super) struct ReportMeasures {
     pub(super) batches_repeated: Counter,
     pub(super) connections: Family<ConnectionLabels, Counter>,
     pub(super) connections_ignored: Counter,
+    pub(super) hosts_forgotten: Counter,
     pub(super) pushes: Family<PushLabels, Counter>,
 }
 
@@ -140,6 +141,7 @@ impl Reports {
             let quietest = hosts.iter().min_by_key(|(_, heard)| heard.tally.heard).map(|(name, _)| name.clone());
             if let Some(name) = quietest {
                 hosts.remove(&name);
+                self.measures.hosts_forgotten.inc();
             }
         }
         hosts.entry(host).or_default().take(report)
@@ -213,6 +215,7 @@ impl Default for ReportMeasures {
             batches_repeated: Counter::default(),
             connections: Family::default(),
             connections_ignored: Counter::default(),
+            hosts_forgotten: Counter::default(),
             pushes: Family::default(),
         };
         // There from the start at zero, so that the first one is seen as a rise.

@@ -181,6 +181,8 @@ impl Register {
             measures.connections,
         );
         self.add("report_connections_ignored", "Reported connections not taken", measures.connections_ignored);
+        let help = "Hosts whose reports are told apart no more because others reported later";
+        self.add("report_hosts_forgotten", help, measures.hosts_forgotten);
         self.add("report_pushes", "What became of pushes, as hosts report it", measures.pushes);
     }
 

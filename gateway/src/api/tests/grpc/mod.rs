@@ -174,6 +174,19 @@ async fn a_report_counts_once() {
 }
 
 #[tokio::test]
+async fn a_host_that_makes_room_for_another_s_reports_is_counted() {
+    let rig = Rig::new(ApiConfig { reporting_hosts: std::num::NonZeroUsize::MIN, ..ApiConfig::default() }).await;
+    let mut client = client(&rig).await;
+    for host_name in ["web-1", "web-1", "web-2"] {
+        let report = v1::ReportRequest { host_name: host_name.to_owned(), ..report(1, &["192.0.2.7"]) };
+        client.report(report).await.unwrap();
+    }
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    assert!(text.contains("spand_report_hosts_forgotten_total 1"), "{text}");
+    rig.end().await;
+}
+
+#[tokio::test]
 async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     let rig = Rig::new(ApiConfig::default()).await;
     let mut client = client(&rig).await;
