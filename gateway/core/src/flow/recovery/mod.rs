@@ -6,6 +6,7 @@
 
 mod repeat;
 mod seldom;
+mod threshold;
 
 use spand_proto::units::Timestamp;
 
@@ -14,6 +15,8 @@ use crate::flow::shadow::observation::LossKind;
 
 pub(crate) use self::repeat::{Repeat, Standing};
 pub(crate) use self::seldom::Seldom;
+pub(crate) use self::threshold::Counted;
+use self::threshold::Threshold;
 
 /// Duplicate acknowledgements that start a fast retransmit (RFC 5681 section 3.2).
 const DUP_THRESH: u16 = 3;
@@ -29,6 +32,8 @@ pub(crate) struct Recovery {
     /// Until then the tap sees what had been sent by the acknowledgement that set the point.
     point_moves_until: Timestamp,
     duplicates: u16,
+    /// Duplicates that it waits for without SACK.
+    threshold: Threshold,
     probe: Option<Probe>,
     undo: Option<Undo>,
     /// End of the highest repeat so far.
@@ -51,6 +56,12 @@ enum Stage {
     Repairing,
     /// A timeout; whether something was acknowledged since.
     TimedOut { advanced: bool },
+}
+
+impl Stage {
+    fn is_timed_out(self) -> bool {
+        matches!(self, Self::TimedOut { .. })
+    }
 }
 
 /// A tail loss probe whose outcome is open (RFC 8985 section 7).
@@ -104,6 +115,8 @@ pub(crate) struct Progress {
     pub(crate) repeated: u64,
     /// With it, something repeated counts as lost once more.
     pub(crate) lost_again: bool,
+    /// What a sender without SACK counts.
+    pub(crate) counted: Option<Counted>,
 }
 
 /// What became of recovery by an acknowledgement.
@@ -161,7 +174,10 @@ impl Recovery {
             || (self.duplicates > 0 && (small_flight || !repeat.unseen));
         // The timer of a sender that paces waits for its pace, too (`tcp_pacing_delay`), so what was asked for comes first.
         let held_by_pace = repeat.paced && self.stage == Stage::Due && repeat.standing == Standing::Lost;
-        if (timed_out && !held_by_pace) || repeat.is_unasked() || repeat.is_after_few(self.duplicates) {
+        if (timed_out && !held_by_pace)
+            || repeat.is_unasked()
+            || repeat.is_after_few(self.duplicates, self.threshold.get())
+        {
             Some(self.begin(LossKind::Timeout, repeat, earlier_repeats))
         } else if hinted {
             Some(self.begin(LossKind::FastRetransmit, repeat, earlier_repeats))
@@ -183,13 +199,15 @@ impl Recovery {
         let mut turn = Turn::default();
         match progress.kind {
             AckKind::Advance => {
-                self.duplicates = 0;
+                let left = self.threshold.advanced(self.duplicates, progress);
+                self.duplicates = if self.stage == Stage::Repairing { left } else { 0 };
                 if let Stage::TimedOut { advanced } = &mut self.stage {
                     *advanced = true;
                 }
                 turn.undone = self.is_late_original(progress.echo);
             }
-            AckKind::Duplicate => self.duplicates = self.duplicates.saturating_add(1),
+            AckKind::Duplicate if self.counts_none(progress) => self.duplicates = 0,
+            AckKind::Duplicate => self.duplicates = self.threshold.another(self.duplicates, progress),
             AckKind::Other => {}
         }
         turn.probe_loss = self.settle_probe(progress);
@@ -204,7 +222,9 @@ impl Recovery {
         }
         if self.is_active() && (progress.una >= self.point || turn.undone) {
             self.stage = Stage::Open;
-            self.duplicates = 0;
+            if progress.una >= self.point || progress.counted.is_none() {
+                self.duplicates = 0;
+            }
             turn.ended = !turn.undone;
         }
         if self.stage == Stage::Reduced && progress.una > self.point {
@@ -217,7 +237,7 @@ impl Recovery {
                 turn.began = Some(LossKind::FastRetransmit);
             }
         }
-        if progress.lost_again && matches!(self.stage, Stage::TimedOut { .. }) {
+        if progress.lost_again && self.stage.is_timed_out() {
             // RACK ends the wait for the timer there, too (`tcp_fastretrans_alert`, `FLAG_LOST_RETRANS`).
             self.repair(progress);
             turn.began = Some(LossKind::FastRetransmit);
@@ -232,6 +252,13 @@ impl Recovery {
             turn.began = Some(LossKind::Ecn);
         }
         turn
+    }
+
+    /// A sender without SACK that repairs a loss counts no duplicates once all is acknowledged that had been sent before; after a
+    /// timeout, none before it sends something new either (`tcp_process_loss`).
+    fn counts_none(&self, progress: &Progress) -> bool {
+        let over = progress.una + 1 >= self.point || (self.stage.is_timed_out() && progress.nxt < self.point);
+        progress.counted.is_some() && self.is_active() && over
     }
 
     /// A sender that recognises losses by SACK and time begins recovery at the acknowledgement that shows one
@@ -268,6 +295,9 @@ impl Recovery {
     /// New data from `start` to `nxt` passed the tap at `at`. `reduced`: it says that its sender has reduced (CWR), so it is the first
     /// that was sent since.
     pub(crate) fn sent(&mut self, at: Timestamp, (start, nxt): (u64, u64), reduced: bool) {
+        if !self.is_active() {
+            self.threshold.sent_new(at, self.duplicates);
+        }
         if reduced {
             self.point_moves_until = Timestamp(0);
             if self.stage == Stage::Reduced {
@@ -289,7 +319,10 @@ impl Recovery {
         // Without SACK what repeats made double looks like a loss: more has to be acknowledged (RFC 6582 section 4,
         // `tcp_is_non_sack_preventing_reopen`).
         self.point += u64::from(!repeat.sack_permitted);
-        self.stage = if kind == LossKind::Timeout { Stage::TimedOut { advanced: false } } else { Stage::Repairing };
+        self.stage = Stage::Repairing;
+        if kind == LossKind::Timeout {
+            (self.stage, self.duplicates) = (Stage::TimedOut { advanced: false }, 0);
+        }
         self.probe = None;
         let first_ts_value = repeat.ts_value.filter(|_| !earlier_repeats);
         self.undo = (!repeat.unseen && !marked).then_some(Undo { unconfirmed: 1, first_ts_value });

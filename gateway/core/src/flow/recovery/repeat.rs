@@ -2,8 +2,6 @@
 
 use spand_proto::units::Micros;
 
-use super::DUP_THRESH;
-
 /// Part of our own timeout after which a silence counts as one: the tap's round trip is the shorter, and clocks are coarse.
 const TIMEOUT_PERCENT: u64 = 75;
 /// Part of our own timeout that no answer takes, seen from a tap some milliseconds away.
@@ -64,14 +62,14 @@ impl Repeat {
         self.standing == Standing::Repeated && (waited || unheard)
     }
 
-    /// Without SACK fewer than three duplicates start no fast retransmit, and do not keep the timer from running out.
-    pub(super) fn is_after_few(&self, duplicates: u16) -> bool {
-        let few = !self.sack_permitted && duplicates < DUP_THRESH;
+    /// Without SACK fewer duplicates than the sender waits for start no fast retransmit, and do not keep the timer from running out.
+    pub(super) fn is_after_few(&self, duplicates: u16, threshold: u16) -> bool {
+        let few = !self.sack_permitted && duplicates < threshold;
         few && self.since_sent.is_some_and(|since| since >= self.patience())
     }
 
-    /// Without SACK a sender repeats at an acknowledgement, or when its timer runs out, which duplicates do not keep it from: having
-    /// seen reordering it waits for more of them than three (`tcp_check_reno_reordering`).
+    /// Without SACK a sender repeats at an acknowledgement, or when its timer runs out, which duplicates do not keep it from: it may
+    /// wait for more of them than the tap knows of.
     pub(super) fn is_unasked(&self) -> bool {
         let quiet = self.since_ack.is_none_or(|since| since.0 >= self.timeout.0 / ANSWER_PART);
         !self.sack_permitted && !self.paced && quiet && self.since_sent.is_some_and(|since| since >= self.patience())

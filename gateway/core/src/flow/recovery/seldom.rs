@@ -73,6 +73,7 @@ mod tests {
                 lost: if bit(3) { 1_000 } else { 0 },
                 repeated: 0,
                 lost_again: bit(4),
+                counted: None,
             };
             let mut recovery = Recovery::default();
             let turn = recovery.acknowledged(&progress);

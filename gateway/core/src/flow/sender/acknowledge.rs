@@ -1,15 +1,16 @@
 //! What a sender is told: acknowledgements, SACK blocks, windows, echoes.
 
 use arrayvec::ArrayVec;
-use spand_proto::units::{Micros, Timestamp};
+use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::Sender;
+use super::round_trips::senders_rtts;
 use crate::counters::Ignored;
 use crate::flow::announced::Announced;
 use crate::flow::findings::Context;
-use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
-use crate::flow::recovery::{AckKind, Progress};
-use crate::flow::rtt::round_trip;
+use crate::flow::maybe::{MaybeCount, MaybeTime};
+use crate::flow::recovery::{AckKind, Counted, Progress};
+
 use crate::flow::scoreboard::{Arrived, CumulativeAck, PathTimes};
 use crate::flow::shadow::observation::{Acked, LossKind, Newest};
 use crate::wire::segment::{Flags, Segment};
@@ -91,27 +92,15 @@ impl Sender {
             0 if duplicate || sacked_bytes > 0 => AckKind::Duplicate,
             0 => AckKind::Other,
         };
-        self.delivered += if self.syn.is_some() && !self.sack_agreed {
-            let (mss, arrived_before) = (self.size.bytes_or_usual(), self.board.arrived());
-            if duplicate {
-                self.board.duplicate_arrived(mss);
-                self.board.arrived().saturating_sub(arrived_before)
-            } else if cumulative.advanced > 0 {
-                self.board.forget_duplicates(cumulative.advanced, mss, self.recovery.is_active());
-                // What duplicates had told of, and at least the hole that they were about (`tcp_remove_reno_sacks`).
-                seen_advance.saturating_sub(arrived_before).max(mss.min(seen_advance))
-            } else {
-                0
-            }
-        } else {
-            seen_advance - cumulative.sacked_before.min(seen_advance) + sacked_bytes
-        };
+        self.delivered += self.newly_delivered(duplicate, &cumulative, seen_advance, sacked_bytes);
+        let counted = (!self.sack_agreed).then(|| self.counted(lost, seen_advance));
         let pipe_before = self.pipe_without_losses();
         let (lost, repeated) = if self.sack_agreed { (lost, repeated) } else { (0, 0) };
         let progress = Progress {
             lost,
             repeated,
             lost_again,
+            counted,
             una: self.board.una(),
             nxt: self.board.nxt(),
             heard_at: at.after(reaction),
@@ -126,38 +115,29 @@ impl Sender {
         self.tell_acked(&progress, newest, [seen_advance, lost_bytes], rtts, at, context);
     }
 
-    /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the latter where the acknowledgement
-    /// advanced.
-    fn take_rtt(
-        &mut self,
-        segment: &Segment,
-        by_sequence: Option<Micros>,
-        advanced: bool,
-        context: &mut Context<'_>,
-    ) -> Option<Micros> {
-        let at = segment.at;
-        let by_timestamp = segment.options.timestamps.and_then(|timestamps| self.echo.echoed(timestamps.echo, at));
-        if let Some(report) = &mut self.report {
-            if let Some(rtt) = by_sequence {
-                report.rtt_seqack.add(rtt);
-            }
-            if let Some(rtt) = by_timestamp {
-                report.rtt_timestamps.add(rtt);
-            }
+    /// Bytes that an acknowledgement tells for the first time have arrived (`tp->delivered`).
+    fn newly_delivered(&mut self, duplicate: bool, cumulative: &CumulativeAck, seen_advance: u64, sacked: u64) -> u64 {
+        if self.syn.is_none() || self.sack_agreed {
+            return seen_advance - cumulative.sacked_before.min(seen_advance) + sacked;
         }
-        // Without an advance an echo repeats an old one's time, or comes from data of the peer's own.
-        let by_timestamp = by_timestamp.filter(|_| advanced);
-        let Some(rtt) = by_sequence.or(by_timestamp) else { return by_timestamp };
-        self.rtt.add(rtt);
-        context.counters.rtt_samples += 1;
-        if let Some(followed) = self.followed.as_deref_mut() {
-            followed.add_rtt(rtt, self.rtt.smoothed());
+        let (mss, arrived_before) = (self.size.bytes_or_usual(), self.board.arrived());
+        if duplicate {
+            self.board.duplicate_arrived(mss);
+            self.board.arrived().saturating_sub(arrived_before)
+        } else if cumulative.advanced > 0 {
+            self.board.forget_duplicates(cumulative.advanced, mss, self.recovery.is_active());
+            // What duplicates had told of, and at least the hole that they were about (`tcp_remove_reno_sacks`).
+            seen_advance.saturating_sub(arrived_before).max(mss.min(seen_advance))
+        } else {
+            0
         }
-        if self.handshake_rtt.is_none() && segment.flags.has(Flags::SYN) || self.coverage.is_none() {
-            self.handshake_rtt = by_sequence.map_or(self.handshake_rtt, MaybeMicros::some);
-            self.tell_segment_size(at);
-        }
-        by_timestamp
+    }
+
+    /// What a sender without SACK counts, with `lost` and `acked` bytes.
+    fn counted(&self, lost: u64, acked: u64) -> Counted {
+        let size = Bytes(self.size.bytes_or_usual());
+        let segments = |bytes| u16::try_from(Bytes(bytes).segments_ceil(size).0).unwrap_or(u16::MAX);
+        Counted { outstanding: segments(self.board.flight()), lost: segments(lost), acked: segments(acked) }
     }
 
     /// An acknowledgement of what was never sent: capture loss gives small ones, a forged reset any number.
@@ -280,22 +260,4 @@ impl Sender {
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
         }
     }
-}
-
-/// The round trips that the sender itself takes an acknowledgement for, as Linux does (`tcp_ack_update_rtt`): the newest of
-/// what it says has arrived, which its congestion control goes by, and the one that is smoothed: since the lowest segment
-/// acknowledged was sent, so with the wait for a delayed acknowledgement; else since the lowest SACKed; else by the echo.
-fn senders_rtts(
-    segment: &Segment,
-    cumulative: &CumulativeAck,
-    sacked: Option<Arrived>,
-    by_echo: Option<Micros>,
-) -> [Option<Micros>; 2] {
-    let Some(smoothed) = cumulative.arrived.or(sacked) else {
-        let echo = segment.options.timestamps.map(|timestamps| timestamps.echo);
-        let repeated = cumulative.repeated.filter(|stamp| echo == Some(stamp.ts_value));
-        return [repeated.and_then(|stamp| round_trip(stamp.at, segment.at)).or(by_echo); 2];
-    };
-    let newest = sacked.unwrap_or(smoothed);
-    [newest.last, smoothed.first].map(|sent_at| round_trip(sent_at, segment.at))
 }

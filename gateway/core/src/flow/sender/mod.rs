@@ -7,6 +7,7 @@
 mod acknowledge;
 mod finish;
 mod judge;
+mod round_trips;
 mod send;
 
 use spand_proto::units::{Bytes, Micros, Timestamp};

@@ -2,6 +2,8 @@ use spand_proto::units::Micros;
 
 use super::*;
 
+mod without_sack;
+
 fn repeat(start: u64, una: u64, ts_value: u32) -> Repeat {
     Repeat {
         start,
@@ -33,6 +35,7 @@ fn advance(una: u64, echo: u32) -> Progress {
         lost: 0,
         repeated: 0,
         lost_again: false,
+        counted: None,
     }
 }
 
@@ -115,52 +118,6 @@ fn the_last_segment_again_is_no_probe_where_it_counts_as_lost() {
         Recovery::default().repeated(&Repeat { standing: Standing::Lost, ..last }),
         Some(LossKind::FastRetransmit)
     );
-}
-
-#[test]
-fn without_sack_a_timer_runs_out_beside_fewer_than_three_duplicates() {
-    let begun = |duplicates, ms: u64| {
-        let mut recovery = Recovery::default();
-        for _ in 0..duplicates {
-            recovery.acknowledged(&Progress { kind: AckKind::Duplicate, ..advance(1_000, 0) });
-        }
-        let since_sent = Some(Micros(ms * 1_000));
-        recovery.repeated(&Repeat { sacked: 0, sack_permitted: false, since_sent, ..repeat(1_000, 1_000, 100) })
-    };
-    assert_eq!(begun(2, 300), Some(LossKind::Timeout));
-    assert_eq!(begun(3, 300), Some(LossKind::FastRetransmit));
-    assert_eq!(begun(2, 100), Some(LossKind::FastRetransmit), "too soon for the timer");
-}
-
-#[test]
-fn without_sack_what_answers_no_acknowledgement_is_the_timer_s() {
-    let head =
-        Repeat { sacked: 0, sack_permitted: false, since_sent: Some(Micros(500_000)), ..repeat(1_000, 1_000, 100) };
-    let begun = |in_recovery: bool, since_ack_us, paced| {
-        let mut recovery = Recovery::default();
-        if in_recovery {
-            assert!(recovery.repeated(&Repeat { since_sent: Some(Micros(100_000)), sacked: 3_000, ..head }).is_some());
-        }
-        for _ in 0..5 {
-            recovery.acknowledged(&Progress { kind: AckKind::Duplicate, ..advance(1_000, 0) });
-        }
-        recovery.repeated(&Repeat { since_ack: Some(Micros(since_ack_us)), paced, ..head })
-    };
-    assert_eq!(begun(false, 10, false), Some(LossKind::FastRetransmit), "the fifth duplicate asked for it");
-    let waited = begun(false, 70_000, false);
-    assert_eq!(waited, Some(LossKind::Timeout), "a sender that has seen reordering waits for more of them");
-    assert_eq!(begun(false, 70_000, true), Some(LossKind::FastRetransmit), "what was asked for waits for its pace");
-    assert_eq!((begun(true, 10, false), begun(true, 70_000, false)), (None, Some(LossKind::Timeout)));
-}
-
-#[test]
-fn without_sack_recovery_lasts_until_something_sent_since_is_acknowledged() {
-    let ended_at = |sack_permitted, una| {
-        let mut recovery = Recovery::default();
-        assert!(recovery.repeated(&Repeat { sack_permitted, ..repeat(1_000, 1_000, 100) }).is_some());
-        recovery.acknowledged(&advance(una, 100)).ended
-    };
-    assert_eq!((ended_at(true, 20_000), ended_at(false, 20_000), ended_at(false, 21_000)), (true, false, true));
 }
 
 #[test]
