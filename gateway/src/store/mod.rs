@@ -13,6 +13,7 @@ mod directory;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod octets;
+mod opening;
 mod record;
 mod sled_store;
 #[cfg(test)]

@@ -3,21 +3,16 @@
 //! Everything that touches the database runs contained ([`super::contain`]). The database's own timed flush is off: the
 //! writer flushes when it knows what it has written.
 
-use std::fs;
-use std::io::ErrorKind;
-use std::mem::ManuallyDrop;
 use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use sled::{Batch, Db};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
-use super::cause::{is_environment, is_lock_held};
 use super::codec;
 use super::contain::{Failed, contained, discard};
 use super::directory::{Damage, Directory, Found, SetAside};
+use super::opening::{Contents, no_thread, read};
 use super::{Change, EstimateStore, OpenError, StoreError};
 
 /// A store on disk.
@@ -49,10 +44,6 @@ pub struct Opened {
     /// The store found before, where it had to be set aside.
     pub set_aside: Option<SetAside>,
 }
-
-/// Memory that the database may use for its page cache. The gateway reads everything once, at its start, and only
-/// writes after that.
-const CACHE_BYTES: u64 = 64 << 20;
 
 /// Changes written together. Small enough that a batch stays far below the database's 512 KiB segment.
 const BATCH_CHANGES: usize = 128;
@@ -162,93 +153,6 @@ impl Drop for SledStore {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-struct Contents {
-    database: Db,
-    records: Vec<(Network, NetworkRecord)>,
-    unreadable: usize,
-}
-
-/// Opens the database and reads all of it. The inner error says what is damaged, the outer one that the file system
-/// refused and the store itself may be sound.
-fn read(directory: &Directory) -> Result<Result<Contents, String>, OpenError> {
-    clear_half_snapshots(&directory.database()).map_err(directory.failed("clearing a half-written snapshot"))?;
-    let config = sled::Config::new().path(directory.database()).cache_capacity(CACHE_BYTES).flush_every_ms(None);
-    let opened = contained(|| {
-        // Not dropped when reading panics: dropping would flush, and a second panic during the first ends the process.
-        let database = ManuallyDrop::new(open_released(&config).map_err(|error| (error, None))?);
-        let read = entries(&database);
-        let database = ManuallyDrop::into_inner(database);
-        match read {
-            Ok((records, unreadable)) => Ok(Contents { database, records, unreadable }),
-            Err(error) => Err((error, Some(database))),
-        }
-    });
-    match opened {
-        Ok(Ok(contents)) => Ok(Ok(contents)),
-        Ok(Err((error, database))) => {
-            if let Some(database) = database {
-                discard(database);
-            }
-            match error {
-                error if is_lock_held(&error) => Err(OpenError::InUse(directory.path().to_owned())),
-                sled::Error::Io(why) if is_environment(&why) => Err(directory.failed("opening it")(why)),
-                error => Ok(Err(error.to_string())),
-            }
-        }
-        Err(Failed::NoThread(error)) => Err(OpenError::NoThread { path: directory.path().to_owned(), error }),
-        Err(Failed::Panicked(words)) => Ok(Err(words)),
-    }
-}
-
-/// All records, and how many entries could not be read.
-fn entries(database: &Db) -> sled::Result<(Vec<(Network, NetworkRecord)>, usize)> {
-    let mut records = Vec::new();
-    let mut unreadable = 0;
-    for entry in database.iter() {
-        let (key, value) = entry?;
-        match codec::network(&key).zip(codec::record_of(&key, &value).ok()) {
-            Some(record) => records.push(record),
-            None => unreadable += 1,
-        }
-    }
-    Ok((records, unreadable))
-}
-
-fn no_thread(error: &std::io::Error) -> String {
-    format!("no thread could be started: {error}")
-}
-
-/// Opens the database, waiting for one of this process that was just dropped: sled's own threads let go of its file a
-/// moment after the drop.
-fn open_released(config: &sled::Config) -> sled::Result<Db> {
-    let until = Instant::now() + RELEASE;
-    loop {
-        match config.open() {
-            Err(error) if is_lock_held(&error) && Instant::now() < until => thread::sleep(RELEASE_STEP),
-            opened => return opened,
-        }
-    }
-}
-
-const RELEASE: Duration = Duration::from_secs(5);
-const RELEASE_STEP: Duration = Duration::from_millis(10);
-
-/// sled takes the newest of its snapshot files even where a crash left it half written, and then refuses to open
-/// (spacejam/sled issue 1527). Such a file is known by its name, and without it the one before is used.
-fn clear_half_snapshots(database: &Path) -> std::io::Result<()> {
-    let entries = match fs::read_dir(database) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        entries => entries?,
-    };
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "generating") {
-            fs::remove_file(path)?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -131,6 +131,27 @@ fn a_half_made_store_is_finished() {
 }
 
 #[test]
+fn a_store_that_does_not_keep_what_is_written_to_it_is_set_aside() {
+    let mut forgetful = 0;
+    for at in (0..60).step_by(6) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("estimates");
+        drop(open(&path));
+        // Some damage to the log's beginning is read over, and so is all that is written behind it.
+        let log = path.join("sled/db");
+        let mut bytes = fs::read(&log).unwrap();
+        bytes[at..at + 6].iter_mut().for_each(|byte| *byte ^= 0xd5);
+        fs::write(&log, bytes).unwrap();
+        let mut opened = open(&path);
+        forgetful += usize::from(opened.set_aside.is_some_and(|aside| aside.to_string().contains("does not keep")));
+        opened.store.save(&[(network(1), Some(record(1)))]).unwrap();
+        drop(opened.store);
+        assert_eq!(open(&path).records, [(network(1), record(1))], "damaged at {at}");
+    }
+    assert!(forgetful > 0, "this database finds all damage by itself");
+}
+
+#[test]
 fn a_snapshot_that_a_crash_left_half_written_is_no_damage() {
     let dir = tempfile::tempdir().unwrap();
     let path = written(&dir);
