@@ -30,6 +30,7 @@ impl Scoreboard {
     /// Takes a cumulative acknowledgement of everything below `ack`, seen at `at`.
     #[inline]
     pub(crate) fn acknowledge(&mut self, ack: u64, at: Timestamp, min_rtt: Option<Micros>) -> CumulativeAck {
+        self.rack.listen();
         if ack <= self.una { CumulativeAck::default() } else { self.advance(ack, at, min_rtt) }
     }
 
@@ -44,7 +45,7 @@ impl Scoreboard {
             self.segments.pop_front();
             if segment.is_plain() {
                 arrived = Some(Arrived::also(arrived, segment.sent_at));
-                self.rack.arrived(&segment, at, sacked_to, min_rtt);
+                self.rack.acknowledged(&segment, at, sacked_to, min_rtt);
             } else {
                 self.forget(&segment);
                 sent_once &= segment.transmissions <= 1;
@@ -54,7 +55,7 @@ impl Scoreboard {
                     if segment.is_timed_by_sender() {
                         arrived = Some(Arrived::also(arrived, segment.sent_at));
                     }
-                    self.rack.arrived(&segment, at, sacked_to, min_rtt);
+                    self.rack.acknowledged(&segment, at, sacked_to, min_rtt);
                 }
             }
             if segment.end == ack && !segment.marks.has(Mark::Untimed) {

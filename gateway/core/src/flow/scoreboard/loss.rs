@@ -36,7 +36,7 @@ impl Scoreboard {
             let Some(segment) = self.segments.get_mut(index) else { break };
             if segment.start >= left && segment.end <= right {
                 let before = *segment;
-                self.rack.arrived(&before, at, sacked_to, min_rtt);
+                self.rack.sacked(&before, at, sacked_to, min_rtt);
                 if before.is_timed_by_sender() {
                     *arrived = Some(Arrived::also(*arrived, before.sent_at));
                 }

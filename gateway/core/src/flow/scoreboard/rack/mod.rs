@@ -16,9 +16,13 @@ const DUP_THRESH: usize = 3;
 pub(super) struct Rack {
     sent: Timestamp,
     end: u64,
-    rtt: MaybeMicros,
     /// It had been sent before.
     again: bool,
+    /// The round trip that reordering is reckoned from: of what was looked at last with an acknowledgement, newest or not
+    /// (`tcp_rack_advance`).
+    rtt: MaybeMicros,
+    /// It is of what the acknowledgement at hand acknowledges cumulatively, which the sender looks at after the SACK blocks.
+    cumulative: bool,
     /// Something arrived after what was sent behind it, and not because it was sent again.
     reordered: bool,
 }
@@ -35,23 +39,54 @@ pub(crate) struct PathTimes {
 }
 
 impl Rack {
-    /// `segment` arrived, as an acknowledgement at `at` says; `sacked_to` is the highest byte that had before.
+    /// An acknowledgement comes.
     #[inline]
-    pub(super) fn arrived(&mut self, segment: &Outstanding, at: Timestamp, sacked_to: u64, min_rtt: Option<Micros>) {
+    pub(super) fn listen(&mut self) {
+        self.cumulative = false;
+    }
+
+    /// `segment` arrived, as the cumulative acknowledgement at `at` says; `sacked_to` is the highest byte that had before.
+    #[inline]
+    pub(super) fn acknowledged(
+        &mut self,
+        segment: &Outstanding,
+        at: Timestamp,
+        sacked_to: u64,
+        min_rtt: Option<Micros>,
+    ) {
+        if let Some(rtt) = self.arrived(segment, at, sacked_to, min_rtt) {
+            (self.rtt, self.cumulative) = (MaybeMicros::some(rtt), true);
+        }
+    }
+
+    /// `segment` arrived, as a SACK block at `at` says.
+    #[inline]
+    pub(super) fn sacked(&mut self, segment: &Outstanding, at: Timestamp, sacked_to: u64, min_rtt: Option<Micros>) {
+        if let Some(rtt) = self.arrived(segment, at, sacked_to, min_rtt).filter(|_| !self.cumulative) {
+            self.rtt = MaybeMicros::some(rtt);
+        }
+    }
+
+    /// Returns its round trip.
+    #[inline]
+    fn arrived(
+        &mut self,
+        segment: &Outstanding,
+        at: Timestamp,
+        sacked_to: u64,
+        min_rtt: Option<Micros>,
+    ) -> Option<Micros> {
         if segment.marks.has(Mark::Unseen) {
-            return;
+            return None;
         }
         let again = segment.transmissions > 1;
         self.reordered |= !again && segment.end < sacked_to;
-        if (segment.sent_at, segment.end) <= (self.sent, self.end) {
-            return;
-        }
-        let Some(rtt) = round_trip(segment.sent_at, at) else { return };
         // Sooner than the path allows: it was an earlier transmission that arrived.
-        if again && min_rtt.is_some_and(|least| rtt < least) {
-            return;
+        let rtt = round_trip(segment.sent_at, at).filter(|rtt| !again || min_rtt.is_none_or(|least| *rtt >= least))?;
+        if (segment.sent_at, segment.end) > (self.sent, self.end) {
+            (self.sent, self.end, self.again) = (segment.sent_at, segment.end, again);
         }
-        (self.sent, self.end, self.rtt, self.again) = (segment.sent_at, segment.end, MaybeMicros::some(rtt), again);
+        Some(rtt)
     }
 
     /// Whether it was sent after `segment`.
@@ -147,123 +182,4 @@ fn is_first(segment: &Outstanding) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::flow::scoreboard::Stamp;
-
-    const LIMIT: usize = 100;
-    const MIN_RTT: Option<Micros> = Some(Micros(40_000));
-
-    fn ms(n: u64) -> Timestamp {
-        Timestamp((n + 1) * 1_000_000)
-    }
-
-    /// Segments of 100 bytes, sent at these times in milliseconds.
-    fn sent(times: &[u64]) -> Scoreboard {
-        let mut board = Scoreboard::starting_at(0);
-        for (n, at) in (0..).zip(times) {
-            send(&mut board, n, *at);
-        }
-        board
-    }
-
-    fn send(board: &mut Scoreboard, n: u64, at: u64) {
-        board.send(n * 100, n * 100 + 100, Stamp { at: ms(at), ..Stamp::default() }, LIMIT);
-    }
-
-    fn sack(board: &mut Scoreboard, n: u64, at: u64) {
-        board.sack((n * 100, n * 100 + 100), ms(at), MIN_RTT, LIMIT, &mut None);
-    }
-
-    fn judge(board: &mut Scoreboard, at: u64, recovering: bool) {
-        board.deem_lost_by_time(ms(at), &PathTimes { min_rtt: MIN_RTT, srtt: Some(Micros(50_000)), recovering });
-    }
-
-    #[test]
-    fn one_arrival_loses_what_was_sent_long_before_it() {
-        let mut board = sent(&[0, 0, 0, 50]);
-        sack(&mut board, 3, 100);
-        judge(&mut board, 100, false);
-        assert_eq!((board.repairs().lost, board.pipe()), (300, 0));
-    }
-
-    #[test]
-    fn what_was_sent_just_before_may_come_yet() {
-        let mut board = sent(&[0, 11, 20]);
-        sack(&mut board, 2, 60);
-        judge(&mut board, 60, false);
-        assert_eq!(board.repairs().lost, 100, "a quarter of the smallest round trip is waited for");
-        judge(&mut board, 60, true);
-        assert_eq!(board.repairs().lost, 200, "but not while a loss is being repaired");
-    }
-
-    #[test]
-    fn three_arrivals_end_the_wait_unless_the_path_reorders() {
-        let arrive = |board: &mut Scoreboard| {
-            for n in [2, 3, 4] {
-                sack(board, n, 41 + n);
-            }
-            judge(board, 45, false);
-        };
-        let mut board = sent(&[0, 1, 2, 3, 4]);
-        arrive(&mut board);
-        assert_eq!(board.repairs().lost, 200);
-        let mut board = sent(&[0, 1, 2, 3, 4]);
-        sack(&mut board, 4, 44);
-        arrive(&mut board);
-        assert_eq!(board.repairs().lost, 0, "the last one came before two that were sent ahead of it");
-    }
-
-    #[test]
-    fn what_is_sent_again_can_be_lost_again() {
-        let mut board = sent(&[0, 0, 50]);
-        sack(&mut board, 2, 100);
-        judge(&mut board, 100, false);
-        send(&mut board, 0, 101);
-        assert_eq!(board.pipe(), 100);
-        send(&mut board, 3, 130);
-        sack(&mut board, 3, 180);
-        judge(&mut board, 180, true);
-        assert_eq!((board.repairs().lost, board.repairs().retransmitted, board.pipe()), (200, 0, 0));
-    }
-
-    #[test]
-    fn a_tail_loss_probe_is_counted_once() {
-        let mut board = sent(&[0, 0]);
-        send(&mut board, 1, 100);
-        assert_eq!(board.pipe(), 200);
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_passed_over_would_not_have_been_lost(
-            steps in prop::collection::vec((0..4_u8, 0..12_u64, 0..30_u64), 1..80),
-        ) {
-            let mut board = Scoreboard::starting_at(0);
-            let (mut at, mut next) = (0, 0);
-            for (what, n, wait) in steps {
-                at += wait;
-                match what {
-                    0 => {
-                        send(&mut board, next, at);
-                        next += 1;
-                    }
-                    1 if n < next => send(&mut board, n, at),
-                    2 if n < next => sack(&mut board, n, at),
-                    3 => {
-                        board.acknowledge(board.una().max(n.min(next) * 100), ms(at), MIN_RTT);
-                    }
-                    _ => board.forgive(),
-                }
-                let mut whole = board.clone();
-                whole.settled_to = 0;
-                whole.repairs_mut().repeats_unsettled_since = Timestamp(0);
-                judge(&mut board, at, n % 2 == 0);
-                judge(&mut whole, at, n % 2 == 0);
-                prop_assert_eq!((board.repairs().lost, board.repairs().retransmitted), (whole.repairs().lost, whole.repairs().retransmitted));
-            }
-        }
-    }
-}
+mod tests;
