@@ -107,7 +107,7 @@ impl Host {
     async fn told_at_once(&mut self, client: &TcpStream) -> ConnectionReport {
         let client = client.local_addr().unwrap();
         loop {
-            let report = tokio::time::timeout(Duration::from_secs(5), self.gateway.reports.recv()).await;
+            let report = tokio::time::timeout(SOON, self.gateway.reports.recv()).await;
             let report = report.expect("a report at once").expect("the gateway runs");
             let open = |one: &&ConnectionReport| {
                 one.remote == client && one.duration.is_none() && one.first_flight_loss == Some(true)
