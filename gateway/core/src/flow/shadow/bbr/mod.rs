@@ -42,12 +42,13 @@ enum Mode {
     Drain,
     ProbeBandwidth,
     /// `until` once the pipe is empty, and whether a round trip passed since; `before`: what was known of the smallest round-trip
-    /// time when it began.
+    /// time when it began; `windows`: the window then, and the one kept for after a loss.
     ProbeRtt {
         since: Timestamp,
         until: Option<Timestamp>,
         round_done: bool,
         before: (Micros, Timestamp),
+        windows: [u32; 2],
     },
 }
 

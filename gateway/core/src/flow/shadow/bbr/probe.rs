@@ -34,22 +34,23 @@ impl Bbr {
         }
         // What is sent after an idle time measured it without a probe.
         if let Some(before) = expired.filter(|_| !self.idle_restart && !self.probing()) {
+            let windows = [self.segments, self.prior_segments];
             self.save();
-            self.mode = Mode::ProbeRtt { since: delivery.at, until: None, round_done: false, before };
+            self.mode = Mode::ProbeRtt { since: delivery.at, until: None, round_done: false, before, windows };
         }
-        if let Mode::ProbeRtt { since, until, round_done, before } = self.mode {
+        if let Mode::ProbeRtt { since, until, round_done, before, windows } = self.mode {
             self.rate.limit_by_application(delivery.pipe_bytes);
             let empty = delivery.pipe_bytes <= u64::from(WINDOW) * u64::from(delivery.mss);
             let round_done = round_done || new_round;
             match until {
                 None if empty => {
                     let until = Some(delivery.at.after(TIME));
-                    self.mode = Mode::ProbeRtt { since, until, round_done: false, before };
+                    self.mode = Mode::ProbeRtt { since, until, round_done: false, before, windows };
                     self.rate.start_round();
                 }
                 Some(until) if round_done && delivery.at > until => self.end_probe(delivery.at),
                 None => {}
-                Some(_) => self.mode = Mode::ProbeRtt { since, until, round_done, before },
+                Some(_) => self.mode = Mode::ProbeRtt { since, until, round_done, before, windows },
             }
         }
     }
@@ -65,7 +66,7 @@ impl Bbr {
 
     /// A segment with `pipe_segments` in the network while it is thought to keep the pipe empty.
     pub(super) fn contest_probe(&mut self, at: Timestamp, pipe_segments: u32) {
-        let Mode::ProbeRtt { since, until, before: (min, known), .. } = self.mode else { return };
+        let Mode::ProbeRtt { since, until, before: (min, known), windows, .. } = self.mode else { return };
         if pipe_segments <= WINDOW + SLACK {
             return;
         }
@@ -75,8 +76,9 @@ impl Bbr {
             // More than the paced segments that may still follow: it knows a younger one. Try again in a round trip.
             self.end_probe(at);
             self.min_rtt = Some((min, known.after(min)));
-            // There was no probe that could have held it back.
+            // There was no probe that could have held it back, or have cut the window of a recovery under way.
             self.rate.lift_limit();
+            [self.segments, self.prior_segments] = windows;
         }
     }
 

@@ -98,6 +98,19 @@ fn what_is_sent_after_an_idle_time_measures_the_round_trip_without_a_probe() {
     assert!(!probes(true));
 }
 
+#[test]
+fn a_probe_that_never_was_leaves_the_window_of_a_recovery_as_it_was() {
+    let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+    (bbr.mode, bbr.is_full, bbr.mss) = (Mode::ProbeBandwidth, true, 1_000);
+    assert_eq!(ack(&mut bbr, 20, 1, true), "21");
+    let before = [bbr.segments, bbr.prior_segments];
+    bbr.on_ack(&delivery(10_100_000, 20, 0, true));
+    assert!(bbr.probing() && bbr.segments < before[0], "the replica empties the pipe");
+    bbr.contest_probe(Timestamp::from_micros(10_103_000), 20);
+    assert!(!bbr.probing(), "its sender does not");
+    assert_eq!([bbr.segments, bbr.prior_segments], before);
+}
+
 /// Bursts of two segments every `gap_us` for 200 ms from `from_us` on.
 fn send(bbr: &mut Bbr, from_us: u64, gap_us: u64, paced: bool) {
     let sent = Departure {
