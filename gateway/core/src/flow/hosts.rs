@@ -16,6 +16,8 @@ const HOSTS: usize = 65_536;
 /// Connections that must agree, and how many of them for each that does not.
 const AGREE_LEAST: u16 = 3;
 const AGREE_PER_DISSENT: u16 = 8;
+/// The same for BBR: while its window is small, acknowledgements clock it, and a short connection of it says that it is something else.
+const BBR_PER_DISSENT: u16 = 2;
 /// Votes at which all are halved: a host may change its default.
 const VOTES_MOST: u16 = 64;
 const WHOLE: u16 = Vote::WHOLE.unsigned_abs() as u16;
@@ -41,11 +43,15 @@ impl Scale {
         }
     }
 
-    /// Which side they agree on.
-    fn agreed(self) -> Option<bool> {
-        let clear = |agree: u16, dissent: u16| agree >= AGREE_LEAST * WHOLE && agree >= dissent * AGREE_PER_DISSENT;
+    /// Which side they agree on: `towards` where that has so many times the parts of the other one.
+    fn agreed(self, towards_per_dissent: u16) -> Option<bool> {
+        let clear = |agree: u16, dissent: u16, times: u16| agree >= AGREE_LEAST * WHOLE && agree >= dissent * times;
         let [towards, away] = self.0;
-        if clear(towards, away) { Some(true) } else { clear(away, towards).then_some(false) }
+        if clear(towards, away, towards_per_dissent) {
+            Some(true)
+        } else {
+            clear(away, towards, AGREE_PER_DISSENT).then_some(false)
+        }
     }
 }
 
@@ -91,10 +97,10 @@ impl Hosts {
     /// What the connections of `host` agree on. What those of one that may run BBR say of Reno and CUBIC means nothing.
     pub(crate) fn agreed(&self, host: IpAddr) -> Prior {
         let votes = self.lately.get(&host).or_else(|| self.before.get(&host)).copied().unwrap_or_default();
-        match votes.bbr.agreed() {
+        match votes.bbr.agreed(BBR_PER_DISSENT) {
             None => Prior::Unknown,
             Some(true) => Prior::Bbr,
-            Some(false) => Prior::LossBased(match votes.reno.agreed() {
+            Some(false) => Prior::LossBased(match votes.reno.agreed(AGREE_PER_DISSENT) {
                 None => Flavour::Unknown,
                 Some(true) => Flavour::Reno,
                 Some(false) => Flavour::Cubic,
@@ -134,6 +140,8 @@ mod tests {
         assert_eq!(agreed(&[(RENO, 7), (CUBIC, 1)]), Prior::LossBased(Flavour::Unknown));
         assert_eq!(agreed(&[(RENO, 8), (CUBIC, 1)]), reno);
         assert_eq!(agreed(&[(CUBIC, 3)]), Prior::LossBased(Flavour::Cubic));
+        assert_eq!(agreed(&[(BBR, 4), (CUBIC, 2)]), Prior::Bbr, "two of six were short");
+        assert_eq!(agreed(&[(BBR, 4), (CUBIC, 3)]), Prior::Unknown);
         assert_eq!(hosts(&[(RENO, 8)]).agreed("192.0.2.2".parse().unwrap()), Prior::Unknown);
     }
 

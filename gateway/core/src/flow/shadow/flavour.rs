@@ -31,6 +31,9 @@ const OBSERVATION_MOST: f32 = 1.0;
 const LEANING_MOST: f32 = 3.0;
 /// Leaning from which a flavour is named.
 const CLEAR: f32 = 0.15;
+/// Leaning away from BBR from which a connection is taken for something else than its host's other ones, which run it: with a small
+/// window BBR is clocked by acknowledgements as much as others are.
+const NOT_AS_HOST: f32 = 0.6;
 /// BBR holds on where Reno backs off most: what speaks for Reno against CUBIC by this much speaks against BBR, too.
 const CLEARLY_RENO: f32 = 1.0;
 
@@ -141,7 +144,7 @@ impl Leaning {
     /// What is clear, by its own packets or else by its host, where they do not speak against that.
     pub fn verdict(&self) -> Flavour {
         match (self.own(), self.prior) {
-            (Flavour::Unknown, Prior::Bbr) if self.bbr > -CLEAR => Flavour::Bbr,
+            (_, Prior::Bbr) if self.bbr > -NOT_AS_HOST => Flavour::Bbr,
             (Flavour::Unknown, Prior::LossBased(host)) => self.not_bbr(host),
             (own, _) => own,
         }
