@@ -20,15 +20,7 @@ const RUN: u8 = 8;
 const UNDERWAY: usize = 12;
 /// A sender's own time to answer varies by so much.
 const JITTER_US: i64 = 100;
-const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
-/// So many times in a row as long, a wait for nothing but time is a sender's pacing (at most this part off).
-const PACED_RUN: u8 = 2;
-const PACED_PART: u32 = 8;
-/// Bursts that may answer acknowledgements in between.
-const PACED_ANSWERS: u8 = 2;
-/// BBR paces its second flight by its first round trip, ten segments in it, times 2 / ln 2, less one percent: two segments each so
-/// many percent of it (`bbr_init_pacing_rate_from_rtt`). What comes so far apart from the first on is its pace, whatever else is heard.
-const FIRST_SPACING_PERCENT: u64 = 7;
+pub(super) const JITTER: Micros = Micros(JITTER_US.unsigned_abs());
 /// A shorter reaction is the sender's own: what the tap saw acknowledged, it knows.
 const NEAR: Micros = Micros(500);
 /// As is this part of a round trip.
@@ -36,7 +28,7 @@ const NEAR_PART: u64 = 16;
 /// Longest time kept between two acknowledgements of a flight: what is spaced more widely is no train.
 const TRAIN_GAP_MOST_US: u32 = 1_000_000;
 /// A longer reaction than this part of the round-trip time is the application's, not the distance's.
-const REACTION_PART: u64 = 4;
+pub(super) const REACTION_PART: u64 = 4;
 
 /// An acknowledgement of new data that passed the tap. Only differences count, so the low halves do; what is older than
 /// an idle time is forgotten before they wrap.
@@ -96,16 +88,6 @@ pub(super) struct AckClock {
     answered: bool,
     run: u8,
     run_pipe_segments: u16,
-    /// When the last burst began, low half in microseconds.
-    burst_us: u32,
-    /// Time between the last two bursts between which no acknowledgement reached the sender; 0 before the first.
-    spacing_us: u32,
-    /// Time between bursts at the pace that the handshake's round trip gives BBR; 0 where it is not known, or longer than is kept.
-    first_spacing_us: u16,
-    /// How often in a row that was the same.
-    evenly: u8,
-    /// Bursts since that answered an acknowledgement.
-    answers: u8,
 }
 
 impl AckClock {
@@ -132,9 +114,9 @@ impl AckClock {
         }
     }
 
-    /// The handshake took `rtt`.
-    pub(super) fn on_handshake(&mut self, rtt: Micros) {
-        self.first_spacing_us = u16::try_from(rtt.0.saturating_mul(FIRST_SPACING_PERCENT) / 100).unwrap_or(0);
+    /// The same where it is known.
+    pub(super) fn reaction_known(&self) -> Option<Micros> {
+        self.reaction.get()
     }
 
     /// An acknowledgement of new data. `ends_flight`: the first one for a flight that filled the window.
@@ -257,43 +239,6 @@ impl AckClock {
         -early_us <= since_due_us && since_due_us <= within_us.min(ANSWER_WITHIN_US)
     }
 
-    /// Whether a full-sized segment of new data shows that its sender paces: time and again it waits as long as the last time, though no
-    /// acknowledgement came in between. `since_ack`: time since one passed the tap, new data acknowledged or not.
-    pub(super) fn paces(&mut self, at: Timestamp, since_ack: Option<Micros>, srtt: Option<Micros>) -> bool {
-        let (Some(reaction), Some(since_ack), Some(srtt)) = (self.reaction.get(), since_ack, srtt) else {
-            return false;
-        };
-        let now_us = low_half(at.0 / 1_000);
-        let gap_us = now_us.wrapping_sub(self.burst_us);
-        let gap = u64::from(gap_us);
-        // Within twice the time by which its answers vary it is one burst.
-        if gap < (reaction.0 / 8 + JITTER.0) * 2 {
-            return false;
-        }
-        self.burst_us = now_us;
-        let as_far = |spacing_us: u32| gap_us.abs_diff(spacing_us) <= spacing_us / PACED_PART;
-        let first = if self.first_spacing_us > 0 {
-            u32::from(self.first_spacing_us)
-        } else {
-            low_half(srtt.0 * FIRST_SPACING_PERCENT / 100)
-        };
-        let unasked = since_ack.0 > reaction.0 + ANSWER_WITHIN.0;
-        let at_first_pace = as_far(first) && (self.spacing_us == 0 || as_far(self.spacing_us)) && unasked;
-        // A wait longer than a round trip ends in a probe of the tail (RFC 8985 section 7).
-        let told = since_ack.0 + JITTER.0 < gap + reaction.0;
-        if gap > srtt.0 || (told && !at_first_pace) {
-            self.answers = self.answers.saturating_add(1);
-            return false;
-        }
-        // Now and then an acknowledgement is missing in a capture.
-        if std::mem::take(&mut self.answers) > PACED_ANSWERS {
-            self.evenly = 0;
-        }
-        self.evenly = if at_first_pace || as_far(self.spacing_us) { self.evenly.saturating_add(1) } else { 0 };
-        self.spacing_us = gap_us;
-        self.evenly >= PACED_RUN
-    }
-
     /// Sending resumes: no acknowledgement is on its way.
     pub(super) fn resume(&mut self) {
         self.break_run();
@@ -311,7 +256,7 @@ impl AckClock {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
-fn low_half(number: u64) -> u32 {
+pub(super) fn low_half(number: u64) -> u32 {
     number as u32
 }
 
@@ -431,61 +376,5 @@ mod tests {
         assert!(told(2_000, 480));
         assert!(!told(20_000, 480), "more on their way than are kept apart");
         assert!(!AckClock::default().take_telling(), "the reaction is not known");
-    }
-
-    /// Bursts with these times in between; an acknowledgement, of new data or not, right before each that has one.
-    fn paced(reaction_us: u64, bursts: &[(u64, bool)]) -> bool {
-        let mut clock = AckClock::default();
-        clock.presume_reaction(Micros(reaction_us));
-        let (mut at_us, mut ack_us, mut paced) = (100_000, 0, false);
-        for (gap_us, answers) in bursts {
-            at_us += gap_us;
-            if *answers {
-                ack_us = at_us - reaction_us;
-            }
-            for n in 0..2 {
-                paced |= clock.paces(Timestamp::from_micros(at_us + n), Some(Micros(at_us - ack_us)), SRTT);
-            }
-        }
-        paced
-    }
-
-    #[test]
-    fn a_sender_that_waits_evenly_for_nothing_paces() {
-        let evenly = [(2_000, false); 6];
-        assert!(paced(50, &evenly));
-        assert!(!paced(10_000, &evenly), "from afar an answer varies by more");
-        assert!(paced(10_000, &[(6_000, false); 6]));
-        assert!(!paced(50, &[2_000, 3_000, 2_000, 1_000, 4_000, 2_500].map(|gap| (gap, false))), "an application");
-        assert!(!paced(50, &[(2_000, true); 6]), "each answers an acknowledgement");
-        assert!(!paced(50, &[(150_000, false); 6]), "probes of the tail");
-        assert!(paced(50, &[(3_000, true), (2_000, false)].repeat(6)), "every second one");
-        let lost = [vec![(2_000, true); 20], vec![(2_000, false)]].concat().repeat(6);
-        assert!(!paced(50, &lost), "the capture misses an acknowledgement now and then");
-    }
-
-    #[test]
-    fn bursts_as_far_apart_as_bbr_first_puts_them_are_its_pace_whatever_is_heard() {
-        let paced_after = |handshake: Option<Micros>, gaps_us: &[u64], since_ack_us: u64| {
-            let mut clock = AckClock::default();
-            clock.presume_reaction(Micros(50));
-            if let Some(rtt) = handshake {
-                clock.on_handshake(rtt);
-            }
-            let mut at_us = 100_000;
-            gaps_us.iter().fold(false, |paced, gap_us| {
-                at_us += gap_us;
-                clock.paces(Timestamp::from_micros(at_us), Some(Micros(since_ack_us)), SRTT) || paced
-            })
-        };
-        let paces = |gaps_us: &[u64], since_ack_us: u64| paced_after(None, gaps_us, since_ack_us);
-        assert!(paces(&[200_000, 7_000, 7_100], 3_000), "acknowledged in between, and no answer to that");
-        assert!(!paces(&[200_000, 7_000], 3_000), "one is chance");
-        let handshake = Some(Micros(50_000));
-        assert!(paced_after(handshake, &[200_000, 3_500, 3_550], 3_000), "before queues grew");
-        assert!(!paced_after(handshake, &[200_000, 7_000, 7_100], 3_000));
-        assert!(!paces(&[200_000, 7_000, 7_000, 7_000], 500), "answers");
-        assert!(!paces(&[200_000, 5_000, 5_000, 5_000], 3_000), "as far apart as anything");
-        assert!(!paces(&[200_000, 2_900, 7_000, 7_000, 7_000], 3_000), "it had waited otherwise before");
     }
 }

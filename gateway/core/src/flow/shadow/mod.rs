@@ -12,6 +12,7 @@
 //! learns how far ([`evidence`]).
 
 mod bbr;
+mod clocking;
 mod cubic;
 mod cwnd;
 mod evidence;
@@ -19,6 +20,7 @@ pub mod flavour;
 mod held;
 mod hystart;
 pub mod observation;
+mod pacing;
 mod packets;
 mod reduction;
 mod reno;
@@ -41,6 +43,7 @@ use self::cwnd::INITIAL;
 use self::evidence::AckClock;
 use self::flavour::{Flavour, Leaning, Prior};
 use self::held::Held;
+use self::pacing::Pacing;
 use self::reduction::Reduction;
 use self::reno::Reno;
 use self::replica::Replica;
@@ -93,6 +96,7 @@ pub struct Shadow {
     bbr: Option<Box<Bbr>>,
     leaning: Leaning,
     clock: AckClock,
+    pacing: Pacing,
     rounds: Rounds,
     held: Held,
     transfer: Transfer,
@@ -129,6 +133,7 @@ impl Shadow {
             bbr: None,
             leaning: Leaning::default(),
             clock: AckClock::default(),
+            pacing: Pacing::default(),
             rounds: Rounds::default(),
             held: Held::default(),
             transfer: Transfer::default(),
@@ -146,7 +151,7 @@ impl Shadow {
             && self.rto.srtt().is_none()
         {
             self.rto.add(rtt, self.nxt, self.nxt);
-            self.clock.on_handshake(rtt);
+            self.pacing.on_handshake(rtt);
         }
         if let Some(rtt) = handshake_rtt.filter(|_| self.min_rtt.is_none()) {
             (self.min_rtt, self.min_rtt_at) = (MaybeMicros::some(rtt), at);

@@ -2,7 +2,6 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use super::bbr::Bbr;
 use super::evidence::{ANSWER_WITHIN, Steady};
 use super::observation::Sent;
 use super::replica::Law;
@@ -11,19 +10,6 @@ use super::{Shadow, State};
 
 /// With less room than this in the peer's window, in segments, a sender waits: it sends bursts of two at least.
 const RECEIVER_ROOM: u64 = 2;
-/// Full-sized segments in a round trip from which on its clocking says something.
-const CLOCKING_LEAST: u16 = 8;
-/// Contradiction of a round trip clocked, or not clocked, by acknowledgements; and of one in which the application ran out of data
-/// after so many.
-const CLOCKING_WEIGHT: f64 = 0.25;
-const CLOCKING_THEN_DRY_WEIGHT: f64 = 0.125;
-/// The same of one with fewer full-sized segments, all or none of them clocked.
-const FEW_CLOCKED_WEIGHT: f64 = 0.05;
-const FEW_UNCLOCKED_WEIGHT: f64 = 0.1;
-/// BBR's smallest window (`bbr_cwnd_min_target`): there acknowledgements let its segments go, too.
-const BBR_LEAST: u32 = 4;
-/// Acknowledgements are for up to two segments: of a larger window so many fewer answer them than are in the network.
-const LET_GO_TOGETHER: u32 = 2;
 /// Full-sized segments in a round trip from which on the largest pipe of it says something.
 const FILLING_LEAST: u16 = 3;
 /// Part by which, and segments by how many, a full window may look smaller than it is: what it grew by since, and what waits
@@ -50,13 +36,12 @@ const STAYED_WEIGHT: f64 = 0.15;
 const BBR_WRONG_MOST: f64 = 0.15;
 /// Contradiction of a round trip whose pipe is off by as much as it is large.
 const FILLING_WEIGHT: f64 = 0.5;
-/// A round trip with evenly spaced segments speaks for BBR, up to this.
-const PACED_WEIGHT: f64 = 0.2;
-const PACED_MOST: f64 = 0.6;
 /// Part of what a window is wrong by in recovery that counts: many acknowledgements tell the same there.
 const REDUCTION_WEIGHT: f64 = 0.25;
-/// Lead at which BBR is given up until its rivals are contradicted again.
-const BBR_GIVEN_UP: f64 = 2.0;
+/// From this part of a window on, and by so much of it, a pipe that acknowledgements show to be smaller says that the sender is neither
+/// Reno nor CUBIC: less is what a burst holds back.
+const LOWERED_LEAST: f64 = 0.1;
+const LOWERED_WEIGHT: f64 = 0.1;
 
 impl Shadow {
     /// Whether one more segment would not fit the peer's window, as the sender knows it: `unknown` bytes more are acknowledged than that.
@@ -134,92 +119,15 @@ impl Shadow {
     pub(super) fn weigh_steady_pipe(&mut self, steady: &Steady) {
         let srtt = self.rto.srtt();
         let (pipe, ahead) = (steady.pipe_segments, self.packets(steady.behind_bytes));
+        let avoids = !self.reno.cwnd.in_slow_start() && !self.cubic.cwnd.in_slow_start();
         let (reno, cubic) = (self.reno.lower(pipe, ahead, srtt), self.cubic.lower(pipe, ahead, srtt));
         self.cubic.law.stayed_within();
         self.known = true;
+        // Neither backs off without a cause; BBR does, once its path is measured, and to find the shortest round trip.
+        if avoids && reno.min(cubic) >= LOWERED_LEAST {
+            self.lean_to_bbr(LOWERED_WEIGHT * reno.min(cubic));
+        }
         self.compare(reno, cubic);
-    }
-
-    /// Rule 3: Reno and CUBIC send on acknowledgements, BBR on its own pace. An application that writes at a steady rate
-    /// does neither.
-    pub(super) fn weigh_clocking(&mut self, at: Timestamp, ended: Signs) {
-        let judged = self.clock.take_telling() && ended.full_sized > 0 && !ended.receiver_full;
-        if !(self.state == State::Open || self.answers_mark())
-            || !judged
-            || self.bbr.as_ref().is_some_and(|bbr| bbr.probing())
-        {
-            return;
-        }
-        if ended.full_sized < CLOCKING_LEAST {
-            self.weigh_few(at, ended);
-            return;
-        }
-        let share = f64::from(ended.clocked) / f64::from(ended.full_sized);
-        if ended.ran_dry {
-            if ended.clocked == ended.full_sized {
-                self.lean_to_bbr(-CLOCKING_THEN_DRY_WEIGHT);
-            }
-        } else if share > 0.7 {
-            self.lean_to_bbr(-CLOCKING_WEIGHT);
-            if self.leaning.bbr() <= -BBR_GIVEN_UP {
-                self.bbr = None;
-            }
-        } else if share < 0.4 && self.rounds.still() {
-            self.lean_to_bbr(-CLOCKING_WEIGHT);
-        } else if share < 0.4 && self.rounds.searching() {
-            self.lean_to_bbr(CLOCKING_WEIGHT);
-            self.follow_as_bbr(at);
-        }
-    }
-
-    /// A mark is answered: nothing is repeated, so what leaves is new and answers acknowledgements, or does not, as ever.
-    pub(super) fn answers_mark(&self) -> bool {
-        self.by_mark && matches!(self.state, State::Recovery(_))
-    }
-
-    /// Rule 3 for a small window: one that acknowledgements fill is full whenever one of them came, and BBR's is not smaller than four
-    /// segments; a sender with more to send that lets all of them pass unanswered paces.
-    fn weigh_few(&mut self, at: Timestamp, ended: Signs) {
-        let pipe = ended.pipe_max_segments;
-        let fills = pipe < BBR_LEAST || (pipe > BBR_LEAST && u32::from(ended.full_sized) + LET_GO_TOGETHER >= pipe);
-        if ended.ran_dry {
-            return;
-        }
-        if ended.clocked == ended.full_sized && fills {
-            self.lean_to_bbr(-FEW_CLOCKED_WEIGHT);
-        } else if ended.clocked == 0 && !ended.pushed && self.leaning.bbr() < PACED_MOST {
-            self.lean_to_bbr(FEW_UNCLOCKED_WEIGHT);
-            self.follow_as_bbr(at);
-        }
-    }
-
-    /// A packet of full size, new or not: while losses are repaired BBR paces as ever.
-    pub(super) fn note_pace(&mut self, at: Timestamp, sent: &Sent) {
-        if sent.full_sized
-            && !self.first_flight
-            && !matches!(self.state, State::Loss { .. })
-            && self.clock.paces(at, sent.since_ack, self.rto.srtt())
-            && !std::mem::replace(&mut self.rounds.paced, true)
-        {
-            self.weigh_pacing(at);
-        }
-    }
-
-    /// Rule 6: BBR spaces its segments evenly, whatever comes back. So does CUBIC behind a scheduler that paces: this alone names BBR, but
-    /// not for long against what its losses show.
-    fn weigh_pacing(&mut self, at: Timestamp) {
-        if self.leaning.bbr() < PACED_MOST {
-            self.lean_to_bbr(PACED_WEIGHT);
-        }
-        self.follow_as_bbr(at);
-    }
-
-    /// From here on a replica of BBR runs beside the others.
-    pub(super) fn follow_as_bbr(&mut self, at: Timestamp) {
-        if self.bbr.is_none() {
-            let window = self.best_segments();
-            self.bbr = Some(Box::new(Bbr::new(at, self.delivered_bytes, window, self.least_rtt())));
-        }
     }
 
     /// Rule 4: a sender that its window holds back fills it. BBR has at least its share of the path in the network, and at
@@ -304,7 +212,7 @@ impl Shadow {
         }
     }
 
-    fn lean_to_bbr(&mut self, by: f64) {
+    pub(super) fn lean_to_bbr(&mut self, by: f64) {
         if self.known {
             self.leaning.lean_to_bbr(by);
         }

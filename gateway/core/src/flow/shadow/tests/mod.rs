@@ -7,6 +7,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use self::algorithms::{Algorithm, BbrState, CubicState};
 use self::path::{Demand, Path};
+use super::evidence::Steady;
 use super::observation::{Acked, LossKind, Sent};
 use super::rounds::Signs;
 use super::*;
@@ -127,6 +128,25 @@ fn a_host_that_does_not_run_bbr_lets_reno_against_cubic_speak() {
     assert_eq!(named(host(Flavour::Cubic), 0.3, -0.2), Flavour::Reno);
     assert_eq!(named(host(Flavour::Cubic), 0.3, 0.2), Flavour::Bbr);
     assert_eq!(named(Prior::Bbr, -0.1, -0.7), Flavour::Unknown);
+}
+
+#[test]
+fn a_window_that_shrinks_without_a_cause_is_not_that_of_reno_or_cubic() {
+    let leans = |slow_start: bool, pipe_segments: u32| {
+        let mut shadow = opened();
+        shadow.reno.cwnd.set(100);
+        shadow.cubic.cwnd.set(100);
+        if !slow_start {
+            shadow.reno.cwnd.end_slow_start();
+            shadow.cubic.cwnd.end_slow_start();
+        }
+        shadow.weigh_steady_pipe(&Steady { pipe_segments, behind_bytes: 0 });
+        assert_eq!(whole(&shadow), pipe_segments);
+        shadow.leaning.bbr() > 0.0
+    };
+    assert!(leans(false, 80));
+    assert!(!leans(false, 95), "a burst that is held back");
+    assert!(!leans(true, 80), "HyStart ended slow start earlier than the replica");
 }
 
 /// The leaning towards BBR after `times` round trips of these signs, in thousandths.

@@ -1,0 +1,215 @@
+//! Pacing: segments that leave evenly spaced, whatever comes back, as Linux's BBR and its internal pacing let them go
+//! (`tcp_update_skb_after_send`). What answers acknowledgements is spaced by them; what is not, and evenly, is spaced by its sender.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::evidence::{ANSWER_WITHIN, JITTER, REACTION_PART, low_half};
+
+/// So many times in a row as long, a wait for nothing but time is a sender's pacing (at most this part off).
+const PACED_RUN: u8 = 2;
+const PACED_PART: u32 = 8;
+/// Bursts that may answer acknowledgements in between.
+const PACED_ANSWERS: u8 = 2;
+/// BBR paces its second flight by its first round trip, ten segments in it, times 2 / ln 2, less one percent: two segments each so
+/// many percent of it (`bbr_init_pacing_rate_from_rtt`). What comes so far apart from the first on is its pace, whatever else is heard.
+const FIRST_SPACING_PERCENT: u64 = 7;
+/// In a flight without acknowledgements what comes sooner is the same burst.
+const FIRST_FLIGHT_LEAST_US: u32 = 500;
+
+/// When bursts began, low half in microseconds, and how evenly.
+#[derive(Clone, Copy, Debug, Default)]
+struct Bursts {
+    last_us: u32,
+    /// Time between the last two that nothing called for; 0 before the first.
+    spacing_us: u32,
+}
+
+impl Bursts {
+    fn gap_us(self, now_us: u32) -> u32 {
+        now_us.wrapping_sub(self.last_us)
+    }
+
+    fn as_far(self, gap_us: u32) -> bool {
+        gap_us.abs_diff(self.spacing_us) <= self.spacing_us / PACED_PART
+    }
+}
+
+/// Follows how a sender spaces its segments.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Pacing {
+    /// Those between which no acknowledgement reached the sender.
+    bursts: Bursts,
+    /// Those of a flight before its first acknowledgement, kept apart: the others go on from where they were before the pause.
+    unanswered: Bursts,
+    /// Time between bursts at the pace that the handshake's round trip gives BBR; 0 where it is not known, or longer than is kept.
+    first_spacing_us: u16,
+    /// How often in a row the spacing was the same.
+    evenly: u8,
+    evenly_unanswered: u8,
+    /// Bursts since that answered an acknowledgement.
+    answers: u8,
+    /// The application had written more than the last segment when that left.
+    more_waits: bool,
+}
+
+impl Pacing {
+    /// The handshake took `rtt`.
+    pub(super) fn on_handshake(&mut self, rtt: Micros) {
+        self.first_spacing_us = u16::try_from(rtt.0.saturating_mul(FIRST_SPACING_PERCENT) / 100).unwrap_or(0);
+    }
+
+    /// Whether a full-sized segment shows that its sender paces: time and again it waits as long as the last time, though no
+    /// acknowledgement came in between. `reaction`: time from an acknowledgement at the tap to its answer there. `since_ack`: time since
+    /// one passed the tap, new data acknowledged or not.
+    pub(super) fn paces(
+        &mut self,
+        at: Timestamp,
+        reaction: Option<Micros>,
+        since_ack: Option<Micros>,
+        srtt: Option<Micros>,
+    ) -> bool {
+        let (Some(reaction), Some(since_ack), Some(srtt)) = (reaction, since_ack, srtt) else { return false };
+        let now_us = low_half(at.0 / 1_000);
+        let gap_us = self.bursts.gap_us(now_us);
+        let gap = u64::from(gap_us);
+        // Within twice the time by which its answers vary it is one burst.
+        if gap < (reaction.0 / 8 + JITTER.0) * 2 {
+            return false;
+        }
+        self.bursts.last_us = now_us;
+        let first_us = if self.first_spacing_us > 0 {
+            u32::from(self.first_spacing_us)
+        } else {
+            low_half(srtt.0 * FIRST_SPACING_PERCENT / 100)
+        };
+        let first = Bursts { spacing_us: first_us, ..self.bursts }.as_far(gap_us);
+        let unasked = since_ack.0 > reaction.0 + ANSWER_WITHIN.0;
+        let at_first_pace = first && (self.bursts.spacing_us == 0 || self.bursts.as_far(gap_us)) && unasked;
+        // A wait longer than a round trip ends in a probe of the tail (RFC 8985 section 7).
+        let told = since_ack.0 + JITTER.0 < gap + reaction.0;
+        if gap > srtt.0 || (told && !at_first_pace) {
+            self.answers = self.answers.saturating_add(1);
+            return false;
+        }
+        // Now and then an acknowledgement is missing in a capture.
+        if std::mem::take(&mut self.answers) > PACED_ANSWERS {
+            self.evenly = 0;
+        }
+        let evenly = at_first_pace || self.bursts.as_far(gap_us);
+        self.evenly = if evenly { self.evenly.saturating_add(1) } else { 0 };
+        self.bursts.spacing_us = gap_us;
+        self.evenly >= PACED_RUN
+    }
+
+    /// The same of one sent after an idle time and before the first acknowledgement since: what left with `more` behind it, and some time
+    /// later was followed by that, waited for nothing but its pace.
+    pub(super) fn paces_unanswered(
+        &mut self,
+        at: Timestamp,
+        more: bool,
+        reaction: Option<Micros>,
+        since_ack: Option<Micros>,
+        srtt: Option<Micros>,
+    ) -> bool {
+        let now_us = low_half(at.0 / 1_000);
+        let gap_us = self.unanswered.gap_us(now_us);
+        let waited = std::mem::replace(&mut self.more_waits, more);
+        if gap_us < FIRST_FLIGHT_LEAST_US {
+            return false;
+        }
+        self.unanswered.last_us = now_us;
+        let (Some(since_ack), Some(srtt)) = (since_ack, srtt) else { return false };
+        let reaction = reaction.unwrap_or(Micros(srtt.0 / REACTION_PART));
+        let gap = u64::from(gap_us);
+        let unasked = since_ack.0 > gap + reaction.0 + ANSWER_WITHIN.0 && gap < srtt.0;
+        let evenly = waited && unasked && self.unanswered.as_far(gap_us);
+        self.evenly_unanswered = if evenly { self.evenly_unanswered.saturating_add(1) } else { 0 };
+        self.unanswered.spacing_us = gap_us;
+        self.evenly_unanswered >= PACED_RUN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SRTT: Option<Micros> = Some(Micros(100_000));
+
+    /// Bursts with these times in between; an acknowledgement, of new data or not, right before each that has one.
+    fn paced(reaction_us: u64, bursts: &[(u64, bool)]) -> bool {
+        let mut pacing = Pacing::default();
+        let reaction = Some(Micros(reaction_us));
+        let (mut at_us, mut ack_us, mut paced) = (100_000, 0, false);
+        for (gap_us, answers) in bursts {
+            at_us += gap_us;
+            if *answers {
+                ack_us = at_us - reaction_us;
+            }
+            for n in 0..2 {
+                paced |= pacing.paces(Timestamp::from_micros(at_us + n), reaction, Some(Micros(at_us - ack_us)), SRTT);
+            }
+        }
+        paced
+    }
+
+    #[test]
+    fn a_sender_that_waits_evenly_for_nothing_paces() {
+        let evenly = [(2_000, false); 6];
+        assert!(paced(50, &evenly));
+        assert!(!paced(10_000, &evenly), "from afar an answer varies by more");
+        assert!(paced(10_000, &[(6_000, false); 6]));
+        assert!(!paced(50, &[2_000, 3_000, 2_000, 1_000, 4_000, 2_500].map(|gap| (gap, false))), "an application");
+        assert!(!paced(50, &[(2_000, true); 6]), "each answers an acknowledgement");
+        assert!(!paced(50, &[(150_000, false); 6]), "probes of the tail");
+        assert!(paced(50, &[(3_000, true), (2_000, false)].repeat(6)), "every second one");
+        let lost = [vec![(2_000, true); 20], vec![(2_000, false)]].concat().repeat(6);
+        assert!(!paced(50, &lost), "the capture misses an acknowledgement now and then");
+    }
+
+    #[test]
+    fn bursts_as_far_apart_as_bbr_first_puts_them_are_its_pace_whatever_is_heard() {
+        let paced_after = |handshake: Option<Micros>, gaps_us: &[u64], since_ack_us: u64| {
+            let mut pacing = Pacing::default();
+            if let Some(rtt) = handshake {
+                pacing.on_handshake(rtt);
+            }
+            let mut at_us = 100_000;
+            gaps_us.iter().fold(false, |paced, gap_us| {
+                at_us += gap_us;
+                pacing.paces(Timestamp::from_micros(at_us), Some(Micros(50)), Some(Micros(since_ack_us)), SRTT) || paced
+            })
+        };
+        let paces = |gaps_us: &[u64], since_ack_us: u64| paced_after(None, gaps_us, since_ack_us);
+        assert!(paces(&[200_000, 7_000, 7_100], 3_000), "acknowledged in between, and no answer to that");
+        assert!(!paces(&[200_000, 7_000], 3_000), "one is chance");
+        let handshake = Some(Micros(50_000));
+        assert!(paced_after(handshake, &[200_000, 3_500, 3_550], 3_000), "before queues grew");
+        assert!(!paced_after(handshake, &[200_000, 7_000, 7_100], 3_000));
+        assert!(!paces(&[200_000, 7_000, 7_000, 7_000], 500), "answers");
+        assert!(!paces(&[200_000, 5_000, 5_000, 5_000], 3_000), "as far apart as anything");
+        assert!(!paces(&[200_000, 2_900, 7_000, 7_000, 7_000], 3_000), "it had waited otherwise before");
+    }
+    #[test]
+    fn a_first_flight_that_leaves_evenly_with_more_behind_each_segment_is_paced() {
+        // `quiet_us`: since the last acknowledgement, when the flight began; the pause before each segment, and whether more waits behind it.
+        let paces = |reaction: Option<Micros>, quiet_us: u64, segments: &[(u64, bool)]| {
+            let mut pacing = Pacing::default();
+            let mut at_us = 1_000_000;
+            segments.iter().fold(false, |paced, (gap_us, more)| {
+                at_us += gap_us;
+                let since_ack = Some(Micros(at_us - 1_000_000 + quiet_us));
+                pacing.paces_unanswered(Timestamp::from_micros(at_us), *more, reaction, since_ack, SRTT) || paced
+            })
+        };
+        let near = Some(Micros(50));
+        let evenly = [(3_000, true); 5];
+        assert!(paces(near, 5_000_000, &evenly));
+        assert!(!paces(near, 5_000_000, &evenly[..3]), "twice is chance");
+        assert!(!paces(near, 5_000_000, &[(3_000, false); 5]), "an application that writes evenly");
+        assert!(!paces(near, 5_000_000, &[3_000, 4_000, 2_000, 5_000, 3_000].map(|gap| (gap, true))), "a busy host");
+        assert!(!paces(near, 5_000_000, &[(40, true); 5]), "one burst");
+        assert!(!paces(near, 5_000_000, &[(150_000, true); 5]), "probes of the tail");
+        assert!(!paces(None, 5_000, &evenly), "one may be on its way: how far the sender is, nobody knows");
+        assert!(paces(None, 50_000, &evenly));
+    }
+}
