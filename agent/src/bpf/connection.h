@@ -64,17 +64,20 @@ INLINE u32 halves_over(const struct budget *budget, u64 now, u64 half_ns)
 	return passed < half_ns ? 0 : passed < 2 * half_ns ? 1 : 2;
 }
 
-// What is left of a lease, and how far the network's advice is to be trusted after losses here. Changes nothing: who asks may yet
-// be refused.
-INLINE u32 budget_left(struct budget *budget, u32 lease, u64 now, u64 half_ns, u32 *halvings)
+// What is left of a network's lease, and how far its advice is to be trusted after losses here. Changes nothing: who asks may yet
+// be refused. Of a network that was removed meanwhile, nothing is left.
+INLINE u32 budget_left(struct budget *budget, const struct network *network, u64 now, u64 half_ns, u32 *halvings)
 {
-	u32 left = NO_LIMIT;
+	u32 left = network->lease;
 	bpf_spin_lock(&budget->lock);
 	*halvings = now - budget->lost_ns < PENALTY_NS ? budget->losses / LOSSES_TO_HALVE : 0;
-	if (lease != NO_LIMIT) {
+	if (budget->era != network->era) {
+		*halvings = 0;
+		left = 0;
+	} else if (left != NO_LIMIT) {
 		u32 over = halves_over(budget, now, half_ns);
 		u64 used = over == 0 ? (u64)budget->now + budget->before : over == 1 ? budget->now : 0;
-		left = used < lease ? lease - used : 0;
+		left = used < left ? left - used : 0;
 	}
 	bpf_spin_unlock(&budget->lock);
 	return left;
@@ -84,15 +87,17 @@ INLINE u32 budget_left(struct budget *budget, u32 lease, u64 now, u64 half_ns, u
 INLINE void take(struct budget *budget, struct connection *connection, u64 now, u64 half_ns)
 {
 	bpf_spin_lock(&budget->lock);
-	u32 over = halves_over(budget, now, half_ns);
-	if (over) {
-		budget->before = over == 1 ? budget->now : 0;
-		budget->now = 0;
-		budget->turns += over;
-		budget->turned_ns = now;
+	if (budget->era == connection->era) {
+		u32 over = halves_over(budget, now, half_ns);
+		if (over) {
+			budget->before = over == 1 ? budget->now : 0;
+			budget->now = 0;
+			budget->turns += over;
+			budget->turned_ns = now;
+		}
+		budget->now += connection->extra;
+		connection->turn = budget->turns;
 	}
-	budget->now += connection->extra;
-	connection->turn = budget->turns;
 	bpf_spin_unlock(&budget->lock);
 }
 
@@ -103,7 +108,8 @@ INLINE void forgive(struct connection *connection)
 	if (!budget || !budget->losses)
 		return;
 	bpf_spin_lock(&budget->lock);
-	budget->losses = 0;
+	if (budget->era == connection->era)
+		budget->losses = 0;
 	bpf_spin_unlock(&budget->lock);
 }
 
@@ -117,10 +123,11 @@ INLINE void give_back(struct connection *connection)
 	if (!budget)
 		return;
 	bpf_spin_lock(&budget->lock);
-	// From the half that it was taken in; where that has gone by, so has the grant.
-	if (connection->turn == budget->turns)
+	// From the half that it was taken in; where that has gone by, or the network with it, so has the grant.
+	u32 age = connection->era == budget->era ? budget->turns - connection->turn : 2;
+	if (age == 0)
 		budget->now -= smaller(segments, budget->now);
-	else if (connection->turn + 1 == budget->turns)
+	else if (age == 1)
 		budget->before -= smaller(segments, budget->before);
 	bpf_spin_unlock(&budget->lock);
 }
@@ -133,8 +140,10 @@ INLINE void punish(struct connection *connection)
 		return;
 	u64 now = bpf_ktime_get_ns();
 	bpf_spin_lock(&budget->lock);
-	budget->losses = now - budget->lost_ns < PENALTY_NS ? budget->losses + 1 : 1;
-	budget->lost_ns = now;
+	if (budget->era == connection->era) {
+		budget->losses = now - budget->lost_ns < PENALTY_NS ? budget->losses + 1 : 1;
+		budget->lost_ns = now;
+	}
 	bpf_spin_unlock(&budget->lock);
 }
 
@@ -177,7 +186,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	// As the rate is computed (decide).
 	u64 rtt_us = transfer.rtt_us > network.rtt_us ? transfer.rtt_us : network.rtt_us;
 	u32 halvings = 0;
-	transfer.budget_left = budget_left(budget, network.lease, now, rtt_us * 2000, &halvings);
+	transfer.budget_left = budget_left(budget, &network, now, rtt_us * 2000, &halvings);
 	if (halvings > 1) {
 		count(COUNT_RETREATED);
 		return 0;
@@ -202,6 +211,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	if (stated_bytes)
 		count(COUNT_STATED_SIZE);
 	connection->slot = network.slot;
+	connection->era = network.era;
 	connection->extra = 0;
 	if (transfer.budget_left != NO_LIMIT && start->cwnd > transfer.initial_window)
 		connection->extra = start->cwnd - transfer.initial_window;
@@ -279,8 +289,8 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 	u64 now = bpf_ktime_get_ns();
 	u32 halvings = 0, left = 0, why_less = COUNT_EXPIRED;
 	// What it was granted on may have ended since.
-	if (network && budget && !network->refusal && network->expires_ns > now && network->slot == connection->slot) {
-		left = budget_left(budget, network->lease, now, 2 * connection->flight_rtt_ns, &halvings);
+	if (network && budget && !network->refusal && network->expires_ns > now && network->era == connection->era) {
+		left = budget_left(budget, network, now, 2 * connection->flight_rtt_ns, &halvings);
 		why_less = COUNT_CLIPPED_BUDGET;
 	}
 	if (halvings > 1) {

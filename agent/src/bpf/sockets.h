@@ -151,7 +151,6 @@ INLINE void established(struct bpf_sock_ops *skops)
 	// Before anything can refuse: the comparison is by assignment.
 	u32 drawn = draw(settings->arm_seed, bpf_get_socket_cookie(skops));
 	connection->arm = drawn < settings->control_limit ? ARM_CONTROL : ARM_ADVISED;
-	connection->slot = network->slot;
 	connection->initial_window = tp->snd_cwnd;
 	// What a control's first flight would be; an advised one writes its own over it.
 	connection->first_end = tp->snd_nxt + tp->snd_cwnd * tp->mss_cache;

@@ -60,6 +60,8 @@ struct network {
 	u32 lease;	      // segments above the default; NO_LIMIT: no budget is kept
 	u32 slot;	      // place in `budgets`
 	u32 refusal;	      // why nothing is applied, decided outside; 0: nothing is in the way
+	u32 era;	      // which of those that had the place; 0: none
+	u32 unused;
 };
 
 // One transfer that is about to start.

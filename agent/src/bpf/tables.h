@@ -51,7 +51,7 @@ struct budget {
 	u64 turned_ns;
 	u64 lost_ns;	 // when the last of them did
 	u32 turns;	 // halves that have gone by
-	u32 unused;
+	u32 era;	 // of the network that has the place: places are given again, eras are not
 };
 
 // What becomes of connections, counted by reason.
@@ -100,7 +100,8 @@ struct connection {
 	u32 arrived_bytes; // most of a flight that was acknowledged since
 	u32 extra;   // segments above the default, still held from the budget
 	u32 turn;    // the half of the budget that they were taken in
-	u32 slot;
+	u32 slot;    // of the budget that they were taken from
+	u32 era;     // and whose it was then
 	u32 initial_window;
 	u32 first_granted; // segments of the first start; 0: started as plain TCP
 	u32 first_end;	   // sequence after the first flight
@@ -114,7 +115,7 @@ struct connection {
 	u8 cut;	  // the kernel took a loss for congestion: the window is no longer a start's
 	u8 drained; // all that was written of the flight has arrived
 	u8 asks_rtt; // the flag for round trips is ours
-	u8 unused[2];
+	u8 unused[6];
 };
 
 // A size that an application stated, for the next transfer.

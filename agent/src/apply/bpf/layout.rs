@@ -24,7 +24,7 @@ pub(super) const NAME_BYTES: usize = 16;
 /// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
 pub(super) const NAME_AT: usize = 7 * 8;
 /// `struct network`.
-pub(super) const NETWORK_BYTES: usize = 56;
+pub(super) const NETWORK_BYTES: usize = 64;
 /// `struct prefix`.
 pub(super) const PREFIX_BYTES: usize = 20;
 /// `struct service`.
@@ -114,8 +114,16 @@ pub(super) fn settings(policy: &[u8], settings: &Settings) -> Vec<u8> {
         .done()
 }
 
+/// A network's place in the table of budgets. Places are given again, eras are not: a connection that outlives its network knows
+/// by it that the place is another's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Place {
+    pub(super) slot: u32,
+    pub(super) era: u32,
+}
+
 /// `struct network` of a network whose connections are started.
-pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
+pub(super) fn network(basis: &Basis, expires_ns: u64, place: Place) -> Vec<u8> {
     let rtt_us = basis.rtt.map_or(0, |Micros(rtt)| u32::try_from(rtt).unwrap_or(u32::MAX));
     Octets::default()
         .u64(basis.share_half_bytes)
@@ -126,7 +134,9 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
         .u32(basis.cap.map_or(NONE, |cap| cap.0))
         .u32(u32::from(basis.proven) | u32::from(basis.backed) << 1 | u32::from(basis.lossless) << 2)
         .u32(basis.lease.map_or(NONE, |lease| lease.0))
-        .u32(slot)
+        .u32(place.slot)
+        .u32(0)
+        .u32(place.era)
         .u32(0)
         .done()
 }
@@ -134,7 +144,12 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, slot: u32) -> Vec<u8> {
 /// `struct network` of one that is left alone, for this reason.
 pub(super) fn left_alone(refusal: u8, expires_ns: u64) -> Vec<u8> {
     let nothing = Octets::default().u64(0).u64(0).u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
-    nothing.u32(u32::from(refusal)).done()
+    nothing.u32(u32::from(refusal)).u64(0).done()
+}
+
+/// `struct budget` of which nothing is granted yet.
+pub(super) fn budget(era: u32) -> Vec<u8> {
+    Octets::default().octets(&[0; BUDGET_BYTES - 4]).u32(era).done()
 }
 
 /// `struct prefix`.

@@ -7,7 +7,7 @@ use spand_proto::network::Network;
 use spand_proto::units::{Segments, Timestamp};
 use tracing::warn;
 
-use super::layout;
+use super::layout::{self, Place};
 use super::refusal;
 use crate::apply::{Basis, Decided};
 
@@ -24,6 +24,8 @@ pub(super) struct Networks {
     budgets: MapHandle,
     written: BTreeMap<Network, Written>,
     free: Vec<u32>,
+    /// Of the newest place that was given.
+    era: u32,
 }
 
 /// An entry of the kernel's table.
@@ -31,7 +33,7 @@ pub(super) struct Networks {
 struct Written {
     what: What,
     expires_ns: u64,
-    slot: Option<u32>,
+    place: Option<Place>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -74,7 +76,7 @@ impl Networks {
     /// Of tables with this room.
     pub(super) fn new(table: MapHandle, budgets: MapHandle) -> Self {
         let free = (0..budgets.max_entries()).rev().collect();
-        Self { table, budgets, written: BTreeMap::new(), free }
+        Self { table, budgets, written: BTreeMap::new(), free, era: 0 }
     }
 
     /// Brings the tables in line.
@@ -116,7 +118,7 @@ impl Networks {
 
     /// Segments above the default that are under way in a network, by the programs' account.
     pub(super) fn under_way(&self, network: Network) -> Option<u32> {
-        let slot = self.written.get(&network)?.slot?;
+        let Place { slot, .. } = self.written.get(&network)?.place?;
         let budget = self.budgets.lookup(&slot.to_ne_bytes(), MapFlags::ANY).ok()??;
         let number = |at: usize| budget.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |n| u32::from_ne_bytes(*n));
         Some(number(4).saturating_add(number(8)))
@@ -128,28 +130,18 @@ impl Networks {
         if before.is_some_and(|before| before.what == what && moment.is_fresh(before.expires_ns, expires_ns)) {
             return;
         }
-        let slot = match (what, before.and_then(|before| before.slot)) {
-            (What::Alone(_), slot) => slot,
-            (What::Start(..), Some(slot)) => Some(slot),
-            (What::Start(..), None) => {
-                let Some(slot) = self.free.pop() else {
-                    changes.no_room += 1;
-                    return;
-                };
-                // What the network that had this place before left behind says nothing about this one.
-                if self.budgets.update(&slot.to_ne_bytes(), &[0; layout::BUDGET_BYTES], MapFlags::ANY).is_err() {
-                    changes.failed += 1;
-                }
-                Some(slot)
-            }
-        };
+        let mut place = before.and_then(|before| before.place);
         let value = match what {
-            What::Start(_, basis) => layout::network(&basis, expires_ns, slot.unwrap_or_default()),
+            What::Start(_, basis) => {
+                let Some(own) = place.or_else(|| self.give_place(network, changes)) else { return };
+                place = Some(own);
+                layout::network(&basis, expires_ns, own)
+            }
             What::Alone(refusal) => layout::left_alone(refusal, expires_ns),
         };
         match self.table.update(&layout::prefix(network), &value, MapFlags::ANY) {
             Ok(()) => {
-                self.written.insert(network, Written { what, expires_ns, slot });
+                self.written.insert(network, Written { what, expires_ns, place });
                 match before {
                     None => changes.added += 1,
                     Some(before) if before.what != what => changes.changed += 1,
@@ -160,11 +152,29 @@ impl Networks {
                 warn!(%network, %error, "the kernel's table did not take a network");
                 changes.failed += 1;
                 // A place that the network had before stays its own.
-                if before.is_none_or(|before| before.slot.is_none()) {
-                    self.free.extend(slot);
+                if before.is_none_or(|before| before.place.is_none()) {
+                    self.free.extend(place.map(|place| place.slot));
                 }
             }
         }
+    }
+
+    /// A place with a budget of its own: what is left there of another network, and what connections to it still say, is none of
+    /// this one's.
+    fn give_place(&mut self, network: Network, changes: &mut Changes) -> Option<Place> {
+        let Some(slot) = self.free.pop() else {
+            changes.no_room += 1;
+            return None;
+        };
+        // 0 is the era of no network; by the time that the number comes round, no connection is that old.
+        self.era = self.era.wrapping_add(1).max(1);
+        if let Err(error) = self.budgets.update(&slot.to_ne_bytes(), &layout::budget(self.era), MapFlags::LOCK) {
+            warn!(%network, %error, "the kernel's table did not take a network's budget");
+            changes.failed += 1;
+            self.free.push(slot);
+            return None;
+        }
+        Some(Place { slot, era: self.era })
     }
 
     fn remove(&mut self, network: Network, changes: &mut Changes) {
@@ -174,7 +184,7 @@ impl Networks {
             warn!(%network, %error, "the kernel's table did not give up a network");
             changes.failed += 1;
         }
-        self.free.extend(written.slot);
+        self.free.extend(written.place.map(|place| place.slot));
         changes.removed += 1;
     }
 

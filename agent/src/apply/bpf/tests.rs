@@ -12,7 +12,7 @@ use spand_proto::start::{
 };
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
-use super::layout::{self, Octets};
+use super::layout::{self, Octets, Place};
 use super::networks::{Moment, Networks};
 use crate::apply::{Basis, Decided, Grounds, Left, Wish, Wishes};
 use crate::policy::Reason;
@@ -56,7 +56,7 @@ fn in_kernel(programs: &Object, basis: &Basis, request: &StartRequest<'_>, polic
         TransferSize::Known(bytes) => bytes.0,
         TransferSize::Unknown => 0,
     };
-    let mut trial = layout::network(basis, u64::MAX, 0);
+    let mut trial = layout::network(basis, u64::MAX, Place { slot: 0, era: 0 });
     let small = |number: u64| u32::try_from(number).unwrap();
     trial.extend(
         Octets::default()

@@ -4,6 +4,7 @@
 
 mod flights;
 mod lifetime;
+mod places;
 mod refusals;
 mod starts;
 
