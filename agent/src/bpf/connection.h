@@ -138,7 +138,7 @@ INLINE void punish(struct connection *connection)
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
 	if (!budget)
 		return;
-	u64 now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_boot_ns();
 	bpf_spin_lock(&budget->lock);
 	if (budget->era == connection->era) {
 		budget->losses = now - budget->lost_ns < PENALTY_NS ? budget->losses + 1 : 1;
@@ -158,7 +158,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		return 0;
 	}
 	struct network network = *found;
-	u64 now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_boot_ns();
 	if (network.expires_ns <= now) {
 		count(COUNT_EXPIRED);
 		return 0;
@@ -248,7 +248,7 @@ INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connectio
 	int all = tp->snd_una == tp->write_seq;
 	// The clock costs as much as all the rest.
 	int late = (connection->extra || !resumes) &&
-		   bpf_ktime_get_ns() - connection->flight_ns >= 2 * connection->flight_rtt_ns;
+		   bpf_ktime_get_boot_ns() - connection->flight_ns >= 2 * connection->flight_rtt_ns;
 	if (arrived > connection->arrived_bytes)
 		connection->arrived_bytes = arrived;
 	int filled = connection->arrived_bytes >= connection->flight_bytes;
@@ -286,7 +286,7 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 		return 0;
 	struct network *network = network_of(tp);
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
-	u64 now = bpf_ktime_get_ns();
+	u64 now = bpf_ktime_get_boot_ns();
 	u32 halvings = 0, left = 0, why_less = COUNT_EXPIRED;
 	// What it was granted on may have ended since.
 	if (network && budget && !network->refusal && network->expires_ns > now && network->era == connection->era) {

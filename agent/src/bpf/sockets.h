@@ -139,7 +139,7 @@ INLINE void established(struct bpf_sock_ops *skops)
 		count(COUNT_NO_ESTIMATE);
 		return;
 	}
-	if (network->expires_ns <= bpf_ktime_get_ns()) {
+	if (network->expires_ns <= bpf_ktime_get_boot_ns()) {
 		count(COUNT_EXPIRED);
 		return;
 	}
@@ -288,7 +288,7 @@ INLINE void initial_timeout(struct bpf_sock_ops *skops)
 		__builtin_memcpy(prefix.address, words, 16);
 	}
 	struct network *network = bpf_map_lookup_elem(&networks, &prefix);
-	if (!network || network->refusal || !network->rtt_us || network->expires_ns <= bpf_ktime_get_ns())
+	if (!network || network->refusal || !network->rtt_us || network->expires_ns <= bpf_ktime_get_boot_ns())
 		return;
 	u64 rtt_us = network->rtt_us, timeout_us = 3 * rtt_us;
 	if (timeout_us < rtt_us + 200000)

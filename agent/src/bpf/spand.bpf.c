@@ -30,10 +30,12 @@ int try_start(struct trial *trial)
 	return 0;
 }
 
-// Two clocks at one moment, from which the agent learns how long a tick is.
+// Clocks at one moment: from the first two, which stand still with the host, the agent learns how long a tick is; the last one is
+// that of lifetimes, which end also while it is suspended.
 struct clocks {
 	u64 ticks;
 	u64 ns;
+	u64 boot_ns;
 };
 
 SEC("syscall")
@@ -41,6 +43,7 @@ int read_clocks(struct clocks *clocks)
 {
 	clocks->ticks = bpf_jiffies64();
 	clocks->ns = bpf_ktime_get_ns();
+	clocks->boot_ns = bpf_ktime_get_boot_ns();
 	return 0;
 }
 

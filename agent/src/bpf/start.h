@@ -53,7 +53,7 @@ struct network {
 	u64 share_half_bytes; // exact for every segment size: a share is rounded at half a segment
 	u64 pipe_half_bytes;  // the part of it that keeps the path busy for an empty round trip
 	u64 threshold_bytes;  // half of what was in flight at losses; 0: not known
-	u64 expires_ns;	      // by CLOCK_MONOTONIC
+	u64 expires_ns;	      // by CLOCK_BOOTTIME, the clock of all times here
 	u32 rtt_us;	      // 0: not known
 	u32 cap;	      // the administrator's own for this network; NO_LIMIT: none
 	u32 evidence;	      // enum evidence

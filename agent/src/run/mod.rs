@@ -86,7 +86,7 @@ async fn serve(config: &Config, confined: Confined) -> Result<(), Failure> {
                         .to_owned(),
                 ));
             }
-            let applier = BpfApplier::start(config, &config.policy())?;
+            let applier = BpfApplier::start(config, &config.policy(), clock)?;
             run_with(config, own, applier).await
         }
     }

@@ -74,8 +74,9 @@ async fn advised(cgroup: &Cgroup) -> BpfApplier {
     config.bpf.variant = Variant::Sockops;
     config.bpf.control_share = 0.0;
     cgroup.folder().clone_into(&mut config.bpf.cgroup);
-    let mut applier = BpfApplier::start(&config, &config.policy()).unwrap();
-    let now = Clock::start().now();
+    let clock = Clock::start();
+    let mut applier = BpfApplier::start(&config, &config.policy(), clock).unwrap();
+    let now = clock.now();
     let half_bytes = 2 * 40 * SEGMENT_BYTES as u64;
     let basis = Basis {
         share_half_bytes: half_bytes,

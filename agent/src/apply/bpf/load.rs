@@ -33,6 +33,15 @@ pub(super) struct Programs {
     pub(super) ticks_per_s: u64,
 }
 
+/// What the programs' clocks show at one moment.
+#[derive(Clone, Copy, Debug)]
+struct Clocks {
+    ticks: u64,
+    /// Stands still while the host is suspended, like the ticks.
+    ns: u64,
+    boot_ns: u64,
+}
+
 /// What is set before loading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room {
@@ -117,6 +126,11 @@ impl Programs {
         MapHandle::try_from(&map).map_err(Failure::environment)
     }
 
+    /// Now, by the clock that the programs hold lifetimes against.
+    pub(super) fn now_ns(&self) -> Result<u64, Failure> {
+        read_clocks(&self.object).map(|clocks| clocks.boot_ns)
+    }
+
     /// Says what holds for all connections; until then none is started.
     pub(super) fn write_settings(&self, settings: &[u8]) -> Result<(), Failure> {
         let table = self.table("settings")?;
@@ -170,22 +184,23 @@ fn check_sizes(object: &Object) -> Result<(), Failure> {
 
 /// The kernel's HZ, from its tick counter against its clock: it is told nowhere else on every system.
 fn ticks_per_s(object: &Object) -> Result<u64, Failure> {
-    let program = object.progs_mut().find(|program| program.name() == "read_clocks");
-    let program = program.ok_or_else(|| incomplete("read_clocks"))?;
-    let read = || -> Result<(u64, u64), Failure> {
-        let mut clocks = [0; 16];
-        let input = ProgramInput { context_in: Some(&mut clocks), ..ProgramInput::default() };
-        program.test_run(input).map_err(Failure::environment)?;
-        let number = |at: usize| clocks.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |n| u64::from_ne_bytes(*n));
-        Ok((number(0), number(8)))
-    };
-    let (ticks, ns) = read()?;
+    let before = read_clocks(object)?;
     std::thread::sleep(TICK_SAMPLE);
-    let (later_ticks, later_ns) = read()?;
-    let passed_us = later_ns.saturating_sub(ns).max(1_000) / 1_000;
-    let measured = later_ticks.saturating_sub(ticks) * 1_000_000 / passed_us;
+    let after = read_clocks(object)?;
+    let passed_us = after.ns.saturating_sub(before.ns).max(1_000) / 1_000;
+    let measured = after.ticks.saturating_sub(before.ticks) * 1_000_000 / passed_us;
     // The set is spread wider than the reading's error.
     Ok(TICKS_PER_S.into_iter().min_by_key(|hz| hz.abs_diff(measured)).unwrap_or(250))
+}
+
+fn read_clocks(object: &Object) -> Result<Clocks, Failure> {
+    let program = object.progs_mut().find(|program| program.name() == "read_clocks");
+    let program = program.ok_or_else(|| incomplete("read_clocks"))?;
+    let mut clocks = [0; 24];
+    let input = ProgramInput { context_in: Some(&mut clocks), ..ProgramInput::default() };
+    program.test_run(input).map_err(Failure::environment)?;
+    let number = |at: usize| clocks.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |n| u64::from_ne_bytes(*n));
+    Ok(Clocks { ticks: number(0), ns: number(8), boot_ns: number(16) })
 }
 
 fn refused(error: &libbpf_rs::Error) -> Failure {

@@ -6,10 +6,8 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use nix::time::{ClockId, clock_gettime};
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Segments, Timestamp};
@@ -26,6 +24,7 @@ mod refusal;
 mod tests;
 
 use super::{Applier, ApplyCounts, Decided, Lack, News, Outcome};
+use crate::clock::Clock;
 use crate::config::{Config, Variant, Way};
 use crate::policy::Policy;
 
@@ -49,12 +48,15 @@ pub struct BpfApplier {
 
 impl BpfApplier {
     /// Loads the programs and attaches them to the configured cgroup.
-    pub fn start(config: &Config, policy: &Policy) -> Result<Self, Failure> {
+    pub fn start(config: &Config, policy: &Policy, clock: Clock) -> Result<Self, Failure> {
         let cgroup = host::cgroup(&config.bpf.cgroup)?;
         let names = Names::new(&config.bpf.name);
         let room = Room { networks: config.limits.networks, names };
         let programs = Programs::load(&cgroup, config.bpf.variant, &room)?;
-        let networks = Networks::new(programs.table("networks")?, programs.table("budgets")?);
+        // The programs' first: a lifetime may end too early by what passes between the two, and never too late.
+        let programs_ns = programs.now_ns()?;
+        let start = Moment { agent: clock.now(), programs_ns };
+        let networks = Networks::new(programs.table("networks")?, programs.table("budgets")?, start);
         let events = Events::read(programs.table("events")?)?;
         let settings = Settings {
             arm_seed: config.bpf.control_seed,
@@ -121,7 +123,7 @@ impl Applier for BpfApplier {
             self.detached = true;
             error!(cgroup = %self.cgroup.display(), "the cgroup is gone: its connections are plain TCP; start the agent again");
         }
-        let changes = self.networks.write(decided, Moment { agent: now, monotonic_ns: monotonic_ns() });
+        let changes = self.networks.write(decided, now);
         self.count("networks_added", changes.added);
         self.count("networks_changed", changes.changed);
         self.count("networks_removed", changes.removed);
@@ -173,10 +175,4 @@ impl Applier for BpfApplier {
         }
         all
     }
-}
-
-fn monotonic_ns() -> u64 {
-    // The kernel cannot refuse to read it.
-    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -15,9 +15,6 @@ use crate::apply::{Basis, Decided};
 /// renewed every few seconds, for all networks at once.
 const WORTH_NS: u64 = 5_000_000_000;
 
-/// The same moment by two clocks that are read one after the other.
-const ALIKE_NS: u64 = 50_000_000;
-
 /// The tables `networks` and `budgets`.
 pub(super) struct Networks {
     table: MapHandle,
@@ -26,6 +23,7 @@ pub(super) struct Networks {
     free: Vec<u32>,
     /// Of the newest place that was given.
     era: u32,
+    start: Moment,
 }
 
 /// An entry of the kernel's table.
@@ -53,34 +51,35 @@ pub(super) struct Changes {
     pub(super) failed: u64,
 }
 
-/// Both clocks at one moment: the agent's, and the one that the programs read.
+/// One moment by the agent's clock and by the programs'. Both run on while the host is suspended and nobody sets either, so that what
+/// lies between them stays.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     pub(super) agent: Timestamp,
-    pub(super) monotonic_ns: u64,
+    pub(super) programs_ns: u64,
 }
 
 impl Moment {
-    fn monotonic(self, at: Timestamp) -> u64 {
-        self.monotonic_ns.saturating_add(at.0.saturating_sub(self.agent.0))
-    }
-
-    /// Whether a lifetime that is written need not be written again.
-    fn is_fresh(self, written_ns: u64, now_ns: u64) -> bool {
-        let left = now_ns.saturating_sub(self.monotonic_ns);
-        written_ns.saturating_sub(now_ns) < ALIKE_NS && now_ns.saturating_sub(written_ns) < WORTH_NS.min(left / 4)
+    fn in_programs(self, at: Timestamp) -> u64 {
+        self.programs_ns.saturating_add(at.0.saturating_sub(self.agent.0))
     }
 }
 
+/// Whether a lifetime that is written need not be written again.
+fn is_fresh(written_ns: u64, expires_ns: u64, now_ns: u64) -> bool {
+    let (grown, left) = (expires_ns.checked_sub(written_ns), expires_ns.saturating_sub(now_ns));
+    grown.is_some_and(|grown| grown == 0 || grown < WORTH_NS.min(left / 4))
+}
+
 impl Networks {
-    /// Of tables with this room.
-    pub(super) fn new(table: MapHandle, budgets: MapHandle) -> Self {
+    /// Of tables with this room, whose programs' clock showed at `start` what it says.
+    pub(super) fn new(table: MapHandle, budgets: MapHandle, start: Moment) -> Self {
         let free = (0..budgets.max_entries()).rev().collect();
-        Self { table, budgets, written: BTreeMap::new(), free, era: 0 }
+        Self { table, budgets, written: BTreeMap::new(), free, era: 0, start }
     }
 
     /// Brings the tables in line.
-    pub(super) fn write(&mut self, decided: &Decided<'_>, moment: Moment) -> Changes {
+    pub(super) fn write(&mut self, decided: &Decided<'_>, now: Timestamp) -> Changes {
         let mut changes = Changes::default();
         let touched: Vec<Network> = match decided.touched {
             Some(touched) => touched.iter().copied().collect(),
@@ -89,10 +88,10 @@ impl Networks {
         for network in touched {
             if let Some(wish) = decided.wishes.get(&network) {
                 let start = What::Start(wish.window, wish.basis);
-                self.put(network, start, wish.expires, moment, &mut changes);
+                self.put(network, start, wish.expires, now, &mut changes);
             } else if let Some((reason, expires)) = decided.left.get(&network) {
                 let alone = What::Alone(refusal::of(*reason));
-                self.put(network, alone, *expires, moment, &mut changes);
+                self.put(network, alone, *expires, now, &mut changes);
             } else {
                 self.remove(network, &mut changes);
             }
@@ -124,10 +123,10 @@ impl Networks {
         Some(number(4).saturating_add(number(8)))
     }
 
-    fn put(&mut self, network: Network, what: What, expires: Timestamp, moment: Moment, changes: &mut Changes) {
-        let expires_ns = moment.monotonic(expires);
+    fn put(&mut self, network: Network, what: What, expires: Timestamp, now: Timestamp, changes: &mut Changes) {
+        let (expires_ns, now_ns) = (self.start.in_programs(expires), self.start.in_programs(now));
         let before = self.written.get(&network).copied();
-        if before.is_some_and(|before| before.what == what && moment.is_fresh(before.expires_ns, expires_ns)) {
+        if before.is_some_and(|before| before.what == what && is_fresh(before.expires_ns, expires_ns, now_ns)) {
             return;
         }
         let mut place = before.and_then(|before| before.place);

@@ -236,6 +236,25 @@ fn every_counter_of_the_programs_has_a_name() {
     assert_eq!(counters.max_entries() as usize, super::counts::NAMES.len());
 }
 
+/// `BPF_FUNC_ktime_get_ns`: a clock that stands still while the host is suspended.
+const STANDING_CLOCK: i32 = 5;
+
+#[test]
+fn no_lifetime_is_held_against_a_clock_that_stands_still_with_the_host() {
+    let Some(_may_load) = programs() else { return };
+    let all = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap().load().unwrap();
+    let calls = |program: &libbpf_rs::Program<'_>, helper| {
+        // BPF_JMP | BPF_CALL
+        program.insns().iter().any(|one| one.code == 0x85 && one.src_reg() == 0 && one.imm == helper)
+    };
+    let asking: Vec<_> = all.progs().filter(|program| calls(program, STANDING_CLOCK)).collect();
+    let names: Vec<_> = asking.iter().map(|program| program.name().to_string_lossy().into_owned()).collect();
+    assert_eq!(names, ["read_clocks"], "beside how long a tick is");
+}
+
+/// When the tables of these tests begin.
+const START: Moment = Moment { agent: Timestamp(0), programs_ns: 0 };
+
 #[test]
 fn a_network_that_the_kernel_does_not_take_keeps_no_place() {
     let Some(programs) = programs_with_room(1) else { return };
@@ -244,7 +263,7 @@ fn a_network_that_the_kernel_does_not_take_keeps_no_place() {
         MapHandle::try_from(&map).unwrap()
     };
     let networks = table("networks");
-    let mut written = Networks::new(table("networks"), table("budgets"));
+    let mut written = Networks::new(table("networks"), table("budgets"), START);
     let estimate = estimate(Window::from_segments(Segments(40), Bytes(1_448)), None, 0);
     let network = estimate.network;
     let wish = Wish {
@@ -254,10 +273,9 @@ fn a_network_that_the_kernel_does_not_take_keeps_no_place() {
         announced: None,
         basis: basis(&estimate, &StartPolicy::PAPER),
     };
-    let moment = Moment { agent: Timestamp(0), monotonic_ns: 0 };
     let touched = BTreeSet::from([network]);
     let left = Left::from([(network, (Reason::HeldOut, Timestamp(1)))]);
-    let changes = written.write(&Decided { wishes: &Wishes::new(), left: &left, touched: Some(&touched) }, moment);
+    let changes = written.write(&Decided { wishes: &Wishes::new(), left: &left, touched: Some(&touched) }, START.agent);
     assert_eq!(changes.added, 1);
     // Another takes its room.
     let (own, other) = (layout::prefix(network), layout::prefix("198.51.100.0/24".parse().unwrap()));
@@ -265,8 +283,8 @@ fn a_network_that_the_kernel_does_not_take_keeps_no_place() {
     networks.update(&other, &layout::left_alone(1, 0), MapFlags::ANY).unwrap();
     let wishes = Wishes::from([(network, wish)]);
     let decided = Decided { wishes: &wishes, left: &Left::new(), touched: Some(&touched) };
-    assert_eq!(written.write(&decided, moment).failed, 1);
+    assert_eq!(written.write(&decided, START.agent).failed, 1);
     networks.delete(&other).unwrap();
-    let changes = written.write(&decided, moment);
+    let changes = written.write(&decided, START.agent);
     assert_eq!((changes.no_room, changes.changed), (0, 1), "the only place in the table of budgets is free again");
 }

@@ -70,6 +70,25 @@ fn stale_advice_ends_with_its_lifetime_even_where_the_agent_stands_still() {
 }
 
 #[test]
+fn advice_ends_with_its_lifetime_whatever_the_agents_own_clocks_show() {
+    in_namespace("bpf_other_clocks", || async {
+        // Programs that are started from here on have other clocks than the kernel's programs.
+        nix::sched::unshare(nix::sched::CloneFlags::from_bits_retain(libc::CLONE_NEWTIME)).unwrap();
+        let offsets = format!("/proc/{}/timens_offsets", nix::unistd::gettid());
+        std::fs::write(offsets, "monotonic 3600 0\nboottime 7200 0\n").unwrap();
+        let mut host = Host::new(62, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 2))).await;
+        eventually(SOON, "the short one is in force", || host.counts("networks_changed") == 1).await;
+        kill(host.agent.pid(), Signal::SIGSTOP).unwrap();
+        assert_eq!(fresh_threshold(&host, &mut open), Some(44));
+        std::thread::sleep(Duration::from_millis(2_100));
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        kill(host.agent.pid(), Signal::SIGCONT).unwrap();
+    });
+}
+
+#[test]
 fn a_withdrawal_and_a_lost_gateway_end_it() {
     in_namespace("bpf_withdrawn", || async {
         let mut host = Host::new(43, "paper", "cubic", "").await;

@@ -101,8 +101,10 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // The test is over, one way or the other.
-            _ = kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), Signal::SIGTERM);
+            // The test is over, one way or the other; also where it failed while the agent was made to stand still.
+            for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+                _ = kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal);
+            }
             _ = child.wait();
         }
     }

@@ -130,8 +130,10 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let before = newest();
-        let mut applier = BpfApplier::start(&config, &config.policy()).map_err(|error| anyhow::anyhow!("{error}"))?;
-        let now = Clock::start().now();
+        let clock = Clock::start();
+        let mut applier =
+            BpfApplier::start(&config, &config.policy(), clock).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let now = clock.now();
         let basis = Basis {
             share_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
             pipe_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
