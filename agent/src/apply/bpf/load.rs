@@ -1,9 +1,10 @@
 //! Loads and attaches the programs. All of it ends with this process, however that ends: the kernel closes the links, the
 //! congestion controls' names disappear, and connections that use one finish on it.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::num::NonZeroUsize;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ const TICKS_PER_S: [u64; 5] = [100, 200, 250, 300, 1_000];
 pub(super) struct Programs {
     object: Object,
     _links: Vec<Link>,
+    /// The cgroup's device and inode.
+    cgroup: (u64, u64),
     /// What was asked for, or `Sockops` where the kernel cannot register congestion controls.
     pub(super) variant: Variant,
     pub(super) ticks_per_s: u64,
@@ -117,7 +120,14 @@ impl Programs {
             })?);
         }
         let ticks_per_s = ticks_per_s(&object)?;
-        Ok(Self { object, _links: links, variant, ticks_per_s })
+        let cgroup = identity(&directory.metadata().map_err(Failure::environment)?);
+        Ok(Self { object, _links: links, cgroup, variant, ticks_per_s })
+    }
+
+    /// Whether the cgroup at this path is the one that they are attached to. One that is removed takes the links with it; another
+    /// may have its name by then.
+    pub(super) fn are_attached_to(&self, cgroup: &Path) -> bool {
+        std::fs::metadata(cgroup).is_ok_and(|there| identity(&there) == self.cgroup)
     }
 
     /// A handle of a table that outlives this borrow.
@@ -159,6 +169,10 @@ fn open_and_load(congestion_controls: bool, room: &Room) -> Result<Object, libbp
         }
     }
     open.load()
+}
+
+fn identity(of: &Metadata) -> (u64, u64) {
+    (of.dev(), of.ino())
 }
 
 fn check_sizes(object: &Object) -> Result<(), Failure> {

@@ -118,8 +118,7 @@ impl Applier for BpfApplier {
     }
 
     async fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> bool {
-        // A cgroup that is removed takes the programs' links with it. One that comes back under its name is another one.
-        if !self.detached && !self.cgroup.join("cgroup.procs").exists() {
+        if !self.detached && !self.programs.are_attached_to(&self.cgroup) {
             self.detached = true;
             error!(cgroup = %self.cgroup.display(), "the cgroup is gone: its connections are plain TCP; start the agent again");
         }

@@ -165,6 +165,18 @@ fn a_cgroup_that_is_removed_is_noticed() {
     });
 }
 
+#[test]
+fn a_cgroup_that_is_removed_and_made_again_is_another() {
+    in_namespace("bpf_cgroup_again", || async {
+        let cgroup = Cgroup::new("again");
+        let host = Host::with(63, "paper", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
+        std::fs::remove_dir(&cgroup.0).unwrap();
+        std::fs::create_dir(&cgroup.0).unwrap();
+        eventually(SOON, "the agent notices", || host.counts("cgroup_gone") == 1).await;
+        assert_eq!(in_force(&host.agent), 0);
+    });
+}
+
 /// An empty version 2 cgroup; removed when dropped.
 struct Cgroup(std::path::PathBuf);
 
