@@ -4,6 +4,7 @@
 //! Nothing is left behind: the programs go with this process, however it ends, and what they read carries the end of the
 //! advice's lifetime. Knows nothing about estimates beyond [`Basis`](super::Basis), and decides for no network.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -42,6 +43,8 @@ pub struct BpfApplier {
     networks: Networks,
     counters: MapHandle,
     services: MapHandle,
+    /// Those whose size the kernel's table did not give up yet.
+    services_left: BTreeSet<SocketAddr>,
     events: Events,
     counts: ApplyCounts,
 }
@@ -78,6 +81,7 @@ impl BpfApplier {
             detached: false,
             counters: programs.table("counts")?,
             services: programs.table("services")?,
+            services_left: BTreeSet::new(),
             programs,
             networks,
             events,
@@ -109,11 +113,15 @@ impl Applier for BpfApplier {
         let key = layout::service(service);
         let done = match usual {
             Some(usual) => self.services.update(&key, &usual.0.to_ne_bytes(), MapFlags::ANY),
-            None => self.services.delete(&key),
+            None => networks::delete(&self.services, &key),
         };
+        self.services_left.remove(&service);
         if let Err(error) = done {
             self.count("services_failed", 1);
             warn!(%service, %error, "the kernel's table did not take a service's size");
+            if usual.is_none() {
+                self.services_left.insert(service);
+            }
         }
     }
 
@@ -121,6 +129,12 @@ impl Applier for BpfApplier {
         if !self.detached && !self.programs.are_attached_to(&self.cgroup) {
             self.detached = true;
             error!(cgroup = %self.cgroup.display(), "the cgroup is gone: its connections are plain TCP; start the agent again");
+        }
+        // At a look at everything only: these come at their own pace, however much changes.
+        if decided.touched.is_none() {
+            for service in std::mem::take(&mut self.services_left) {
+                self.service_size(service, None);
+            }
         }
         let changes = self.networks.write(decided, now);
         self.count("networks_added", changes.added);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use spand_proto::network::Network;
 use spand_proto::units::{Segments, Timestamp};
 use tracing::warn;
@@ -71,6 +71,14 @@ fn is_fresh(written_ns: u64, expires_ns: u64, now_ns: u64) -> bool {
     grown.is_some_and(|grown| grown == 0 || grown < WORTH_NS.min(left / 4))
 }
 
+/// Removes an entry; one that is not there is no error.
+pub(super) fn delete(table: &MapHandle, key: &[u8]) -> libbpf_rs::Result<()> {
+    match table.delete(key) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
 impl Networks {
     /// Of tables with this room, whose programs' clock showed at `start` what it says.
     pub(super) fn new(table: MapHandle, budgets: MapHandle, start: Moment) -> Self {
@@ -105,6 +113,8 @@ impl Networks {
         for network in all {
             self.remove(network, &mut Changes::default());
         }
+        // What the kernel did not give up goes with the tables, and these with this process.
+        self.written.clear();
     }
 
     /// What is known of a network whose connections are started.
@@ -177,13 +187,17 @@ impl Networks {
     }
 
     fn remove(&mut self, network: Network, changes: &mut Changes) {
-        let Some(written) = self.written.remove(&network) else { return };
-        if let Err(error) = self.table.delete(&layout::prefix(network)) {
-            // It ends by itself with its lifetime.
+        if !self.written.contains_key(&network) {
+            return;
+        }
+        if let Err(error) = delete(&self.table, &layout::prefix(network)) {
+            // It is in force until its lifetime ends, and keeps its place; the next look tries again.
             warn!(%network, %error, "the kernel's table did not give up a network");
             changes.failed += 1;
+            return;
         }
-        self.free.extend(written.place.map(|place| place.slot));
+        let place = self.written.remove(&network).and_then(|written| written.place);
+        self.free.extend(place.map(|place| place.slot));
         changes.removed += 1;
     }
 

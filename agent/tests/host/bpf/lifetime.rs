@@ -1,5 +1,7 @@
 //! How long starts stay in force, at every end of what they rest on. No open connection breaks.
 
+use libbpf_rs::{MapCore, MapHandle};
+
 use super::*;
 
 /// A fresh connection's threshold, and whether an older one still carries data.
@@ -147,6 +149,33 @@ fn no_cgroup_is_a_fault_of_the_configuration() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains("bpf.cgroup /tmp is no version 2 cgroup"), "{said}");
     });
+}
+
+#[test]
+fn a_services_size_that_the_kernel_does_not_give_up_is_tried_again() {
+    in_namespace("bpf_size_stays", || async {
+        let mut host = Host::new(64, "paper", "cubic", "").await;
+        let (quantile, lifetime) = (Bytes(24 * SEGMENT as u64), Micros::from_secs(1));
+        let size = ServiceSize { service: host.server, quantile, transfers: 9, lifetime };
+        host.stream.send(UpdateEvent::ServiceSize(size)).await;
+        let services = table_of_services(&host.agent);
+        eventually(SOON, "the size is known", || services.keys().count() == 1).await;
+        // From here on it takes nothing from outside.
+        services.freeze().unwrap();
+        eventually(SOON, "tried again", || host.counts("services_failed") >= 3).await;
+    });
+}
+
+/// The agent's own, by its shape: others of this machine may have one of this name.
+fn table_of_services(agent: &Agent) -> MapHandle {
+    let tables = std::fs::read_dir(format!("/proc/{}/fdinfo", agent.pid())).unwrap();
+    let said = tables.filter_map(|table| std::fs::read_to_string(table.unwrap().path()).ok());
+    let number = |text: &str, name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u32>().ok())
+    };
+    let shape = |text: &String| ["map_type", "key_size", "value_size"].map(|name| number(text, name));
+    let services = said.filter(|text| shape(text) == [Some(1), Some(20), Some(8)]).next().expect("a table of services");
+    MapHandle::from_map_id(number(&services, "map_id").unwrap()).unwrap()
 }
 
 #[test]

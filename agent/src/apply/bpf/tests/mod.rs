@@ -1,21 +1,19 @@
 //! The start function in the kernel against the contract's own.
 
-use std::collections::BTreeSet;
+mod networks;
 
-use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, ProgramInput};
+use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::start::{
-    DEFAULT_INITIAL_WINDOW, Floor, Fraction, Limit, Mode, PacingRule, Refusal, RefusalReason, RttBounds, Start,
-    StartPolicy, StartRequest, TransferSize, start,
+    DEFAULT_INITIAL_WINDOW, Floor, Fraction, Limit, PacingRule, Refusal, RefusalReason, RttBounds, Start, StartPolicy,
+    StartRequest, TransferSize, start,
 };
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
 use super::layout::{self, Octets, Place};
-use super::networks::{Moment, Networks};
-use crate::apply::{Basis, Decided, Grounds, Left, Wish, Wishes};
-use crate::policy::Reason;
+use crate::apply::Basis;
 
 /// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
 const TRIAL_BYTES: usize = ANSWER_AT + 24;
@@ -250,41 +248,4 @@ fn no_lifetime_is_held_against_a_clock_that_stands_still_with_the_host() {
     let asking: Vec<_> = all.progs().filter(|program| calls(program, STANDING_CLOCK)).collect();
     let names: Vec<_> = asking.iter().map(|program| program.name().to_string_lossy().into_owned()).collect();
     assert_eq!(names, ["read_clocks"], "beside how long a tick is");
-}
-
-/// When the tables of these tests begin.
-const START: Moment = Moment { agent: Timestamp(0), programs_ns: 0 };
-
-#[test]
-fn a_network_that_the_kernel_does_not_take_keeps_no_place() {
-    let Some(programs) = programs_with_room(1) else { return };
-    let table = |name: &str| {
-        let map = programs.maps().find(|map| map.name() == name).unwrap();
-        MapHandle::try_from(&map).unwrap()
-    };
-    let networks = table("networks");
-    let mut written = Networks::new(table("networks"), table("budgets"), START);
-    let estimate = estimate(Window::from_segments(Segments(40), Bytes(1_448)), None, 0);
-    let network = estimate.network;
-    let wish = Wish {
-        window: Segments(40),
-        reason: Grounds { mode: Mode::Paper, share: Segments(40), clipped_by: None },
-        expires: Timestamp(2),
-        announced: None,
-        basis: basis(&estimate, &StartPolicy::PAPER),
-    };
-    let touched = BTreeSet::from([network]);
-    let left = Left::from([(network, (Reason::HeldOut, Timestamp(1)))]);
-    let changes = written.write(&Decided { wishes: &Wishes::new(), left: &left, touched: Some(&touched) }, START.agent);
-    assert_eq!(changes.added, 1);
-    // Another takes its room.
-    let (own, other) = (layout::prefix(network), layout::prefix("198.51.100.0/24".parse().unwrap()));
-    networks.delete(&own).unwrap();
-    networks.update(&other, &layout::left_alone(1, 0), MapFlags::ANY).unwrap();
-    let wishes = Wishes::from([(network, wish)]);
-    let decided = Decided { wishes: &wishes, left: &Left::new(), touched: Some(&touched) };
-    assert_eq!(written.write(&decided, START.agent).failed, 1);
-    networks.delete(&other).unwrap();
-    let changes = written.write(&decided, START.agent);
-    assert_eq!((changes.no_room, changes.changed), (0, 1), "the only place in the table of budgets is free again");
 }
