@@ -107,11 +107,19 @@ INLINE void choose(struct bpf_sock_ops *skops, struct bpf_sock *sk, struct tcp_s
 	connection->phase = PHASE_WAITING;
 	if (variant == VARIANT_HAND_OVER) {
 		__builtin_memcpy(ours, settings->at_start, NAME_LENGTH);
-		if (bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, ours, sizeof(ours)) ||
-		    bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
+		if (bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, ours, sizeof(ours))) {
+			connection->phase = PHASE_PLAIN;
 			count(COUNT_NOT_SET);
-		else
-			start_by_options(skops, sk, tp, connection, 0);
+			return;
+		}
+		// The host's own may be on its way out of the kernel, and is ours no longer to hold. Reno is part of every kernel: nobody
+		// stays on what is there for a start only, and what was granted is watched in any case.
+		if (bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, name, sizeof(name))) {
+			char plain[] = "reno";
+			count(COUNT_NOT_SET);
+			bpf_setsockopt(skops, SOL_TCP, TCP_CONGESTION, plain, sizeof(plain));
+		}
+		start_by_options(skops, sk, tp, connection, 0);
 		return;
 	}
 	__builtin_memcpy(ours, cubic ? settings->on_cubic : settings->on_reno, NAME_LENGTH);
