@@ -142,6 +142,16 @@ INLINE void established(struct bpf_sock_ops *skops)
 	if (settings->write_option)
 		bpf_sock_ops_cb_flags_set(skops,
 					  skops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
+	if (connection) {
+		// The socket was connected before (connect(2) to AF_UNSPEC ends that), and its record speaks of that connection. Left
+		// alone in both groups: an advised one still has a congestion control that we chose, which says nothing of whether the
+		// application would choose one.
+		give_back(connection);
+		__builtin_memset(connection, 0, sizeof(*connection));
+		count(COUNT_RECONNECTED);
+		return;
+	}
 	struct network *network = network_of(tp);
 	if (!network) {
 		count(COUNT_NO_ESTIMATE);
@@ -151,7 +161,7 @@ INLINE void established(struct bpf_sock_ops *skops)
 		count(COUNT_EXPIRED);
 		return;
 	}
-	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	connection = bpf_sk_storage_get(&connections, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!connection) {
 		count(COUNT_NO_ROOM);
 		return;

@@ -77,6 +77,7 @@ enum count {
 	COUNT_CLIPPED_BUDGET,
 	COUNT_STATED_SIZE,
 	COUNT_FIRST_FLIGHT_LOSS,
+	COUNT_RECONNECTED, // a socket that was connected before
 	COUNT_OF_COUNTS,
 };
 

@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::apply::ApplyCounts;
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 21] = [
+pub(super) const NAMES: [&str; 22] = [
     "started",
     "restarted",
     "control",
@@ -27,6 +27,7 @@ pub(super) const NAMES: [&str; 21] = [
     "clipped_budget",
     "stated_size",
     "first_flight_loss",
+    "reconnected",
 ];
 
 /// Adds the programs' counters to `counts`; those that are zero are left out.

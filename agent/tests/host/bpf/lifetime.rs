@@ -169,12 +169,12 @@ fn a_services_size_that_the_kernel_does_not_give_up_is_tried_again() {
 /// The agent's own, by its shape: others of this machine may have one of this name.
 fn table_of_services(agent: &Agent) -> MapHandle {
     let tables = std::fs::read_dir(format!("/proc/{}/fdinfo", agent.pid())).unwrap();
-    let said = tables.filter_map(|table| std::fs::read_to_string(table.unwrap().path()).ok());
+    let mut said = tables.filter_map(|table| std::fs::read_to_string(table.unwrap().path()).ok());
     let number = |text: &str, name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u32>().ok())
     };
     let shape = |text: &String| ["map_type", "key_size", "value_size"].map(|name| number(text, name));
-    let services = said.filter(|text| shape(text) == [Some(1), Some(20), Some(8)]).next().expect("a table of services");
+    let services = said.find(|text| shape(text) == [Some(1), Some(20), Some(8)]).expect("a table of services");
     MapHandle::from_map_id(number(&services, "map_id").unwrap()).unwrap()
 }
 

@@ -26,6 +26,45 @@ fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
 }
 
 #[test]
+fn a_socket_that_is_connected_again_is_left_alone_and_its_first_connection_forgotten() {
+    in_namespace("bpf_again", || async {
+        for (number, share) in [(67, "0.0"), (68, "1.0")] {
+            let mut host = Host::with(number, "paper", "cubic", &format!("control_share = {share}")).await;
+            let listener = TcpListener::bind(SocketAddr::new(host.client, 8_000)).unwrap();
+            let to = listener.local_addr().unwrap();
+            let mut ours = connect(bound(host.server.ip()), to);
+            let mut peer = listener.accept().unwrap().0;
+            transfer(&mut ours, &mut peer, 5 * SEGMENT);
+            disconnect(&ours);
+            host.reported().await;
+            // Or the route would choose the congestion control again.
+            ip(&format!("route replace local {} dev lo table local", host.client));
+
+            socket2::SockRef::from(&ours).connect(&to.into()).unwrap();
+            let mut peer = listener.accept().unwrap().0;
+            for _ in 0..2 {
+                // Below the window from which HyStart may set a threshold.
+                transfer(&mut ours, &mut peer, 5 * SEGMENT);
+                // Longer than the retransmission timeout: would be a start, if it were one of ours.
+                std::thread::sleep(Duration::from_millis(600));
+            }
+            assert_eq!(super::number(&said_of(&ours), "ssthresh"), None);
+            assert_eq!((host.counts("restarted"), host.counts("reconnected")), (0, 1));
+            assert_eq!(host.counts("own_congestion_control"), 0);
+        }
+    });
+}
+
+/// Ends a socket's connection; it may be connected again.
+fn disconnect(socket: &TcpStream) {
+    let nowhere = libc::sockaddr { sa_family: libc::sa_family_t::try_from(libc::AF_UNSPEC).unwrap(), sa_data: [0; 14] };
+    let length = libc::socklen_t::try_from(size_of_val(&nowhere)).unwrap();
+    // SAFETY: the address lives as long as the call and is as long as it says.
+    let done = unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, length) };
+    assert_eq!(done, 0);
+}
+
+#[test]
 fn another_network_is_left_alone() {
     in_namespace("bpf_other_network", || async {
         let host = Host::new(21, "paper", "cubic", "").await;
