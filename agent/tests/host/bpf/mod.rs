@@ -10,7 +10,7 @@ mod starts;
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 use std::time::Duration;
 
@@ -196,7 +196,7 @@ fn lose_a_fifth(reader: &TcpStream) {
 }
 
 /// Has the reading end lose all that comes in from here on.
-fn lose_all(reader: &TcpStream) {
+fn lose_all(reader: &impl AsFd) {
     let drop = socket2::SockFilter::new(u16::try_from(libc::BPF_RET | libc::BPF_K).unwrap(), 0, 0, 0);
     socket2::SockRef::from(reader).attach_filter(&[drop]).unwrap();
 }

@@ -225,6 +225,41 @@ fn the_first_timeout_comes_from_the_estimate() {
 }
 
 #[test]
+fn an_answer_to_a_request_is_repeated_after_the_estimates_time_at_every_listener() {
+    in_namespace("bpf_passive_timeout", || async {
+        let host = Host::new(66, "paper", "cubic", "").await;
+        let of_both = socket2::Socket::new(socket2::Domain::IPV6, socket2::Type::STREAM, None).unwrap();
+        of_both.set_only_v6(false).unwrap();
+        of_both.bind(&"[::]:8001".parse::<SocketAddr>().unwrap().into()).unwrap();
+        of_both.listen(8).unwrap();
+        let _of_one = TcpListener::bind(host.server).unwrap();
+        // Three round trips of 100 ms; and one second where nothing is known.
+        for (from, port, expected) in [
+            (host.client, 8_000, 2),
+            (host.client, 8_001, 2),
+            (host.server.ip(), 8_000, 1),
+            (host.server.ip(), 8_001, 1),
+        ] {
+            let frames = sniff(|| {
+                let client = bound(from);
+                // No answer reaches it.
+                lose_all(&client);
+                client.set_nonblocking(true).unwrap();
+                let started = client.connect(&SocketAddr::new(host.server.ip(), port).into());
+                assert_eq!(started.unwrap_err().raw_os_error(), Some(libc::EINPROGRESS));
+                std::thread::sleep(Duration::from_millis(700));
+            });
+            // SYN and ACK; on this device each frame is seen as it leaves and as it arrives.
+            let answers = frames.iter().filter(|frame| {
+                frame.get(34..36) == Some(&port.to_be_bytes())
+                    && frame.get(47).is_some_and(|flags| flags & 0x3f == 0x12)
+            });
+            assert_eq!(answers.count(), 2 * expected, "from {from} to port {port}");
+        }
+    });
+}
+
+#[test]
 fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
     in_namespace("bpf_option", || async {
         let mut host = Host::new(12, "paper", "cubic", "window_option = true").await;
