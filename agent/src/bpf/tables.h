@@ -213,7 +213,8 @@ INLINE void count(u32 what)
 {
 	u64 *number = bpf_map_lookup_elem(&counts, &what);
 	if (number)
-		*number += 1;
+		// One at a time on each CPU, but a softirq may come between reading and writing.
+		__sync_fetch_and_add(number, 1);
 }
 
 INLINE struct settings *all_settings(void)

@@ -249,3 +249,19 @@ fn no_lifetime_is_held_against_a_clock_that_stands_still_with_the_host() {
     let names: Vec<_> = asking.iter().map(|program| program.name().to_string_lossy().into_owned()).collect();
     assert_eq!(names, ["read_clocks"], "beside how long a tick is");
 }
+
+#[test]
+fn no_counter_is_read_and_written_in_two_steps() {
+    let Some(_may_load) = programs() else { return };
+    let all = ObjectBuilder::default().open_memory(super::load::PROGRAMS).unwrap().load().unwrap();
+    // BPF_LDX | BPF_DW, BPF_ALU64 | BPF_ADD, BPF_STX | BPF_DW: a softirq's program may come between.
+    let in_steps = |program: &libbpf_rs::Program<'_>| {
+        program.insns().windows(3).any(|three| {
+            let [load, add, store] = three else { return false };
+            (load.code, add.code, store.code, add.imm) == (0x79, 0x07, 0x7b, 1)
+                && (load.src_reg(), load.dst_reg(), load.off) == (store.dst_reg(), store.src_reg(), store.off)
+        })
+    };
+    let names: Vec<_> = all.progs().filter(in_steps).map(|program| program.name().to_owned()).collect();
+    assert!(names.is_empty(), "{names:?}");
+}
