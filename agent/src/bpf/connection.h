@@ -1,14 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// One connection's start: its network, its size, its part of the budget, and the first flight's end.
+// One connection's start: its network, its size, what it is granted, and the first flight's end.
 
 #pragma once
 
-#include "tables.h"
-
-// First flights in a row that must have lost a segment for a network's advice to be halved here, and for how long; withheld
-// after twice as many. By then the gateway has said what holds for all hosts.
-#define LOSSES_TO_HALVE 6
-#define PENALTY_NS 5000000000ull
+#include "budget.h"
 
 INLINE const struct sock_common *common_of(const struct tcp_sock *tp)
 {
@@ -55,96 +50,6 @@ INLINE u64 service_size(const struct tcp_sock *tp)
 	put_local(service.address, tp);
 	u64 *bytes = bpf_map_lookup_elem(&services, &service);
 	return bytes ? *bytes : 0;
-}
-
-// Halves of a budget that are over. They are two round trips long: a first flight is over by then, whatever became of it.
-INLINE u32 halves_over(const struct budget *budget, u64 now, u64 half_ns)
-{
-	u64 passed = now - budget->turned_ns;
-	return passed < half_ns ? 0 : passed < 2 * half_ns ? 1 : 2;
-}
-
-// What is left of a network's lease, and how far its advice is to be trusted after losses here. Changes nothing: who asks may yet
-// be refused. Of a network that was removed meanwhile, nothing is left.
-INLINE u32 budget_left(struct budget *budget, const struct network *network, u64 now, u64 half_ns, u32 *halvings)
-{
-	u32 left = network->lease;
-	bpf_spin_lock(&budget->lock);
-	*halvings = now - budget->lost_ns < PENALTY_NS ? budget->losses / LOSSES_TO_HALVE : 0;
-	if (budget->era != network->era) {
-		*halvings = 0;
-		left = 0;
-	} else if (left != NO_LIMIT) {
-		u32 over = halves_over(budget, now, half_ns);
-		u64 used = over == 0 ? (u64)budget->now + budget->before : over == 1 ? budget->now : 0;
-		left = used < left ? left - used : 0;
-	}
-	bpf_spin_unlock(&budget->lock);
-	return left;
-}
-
-// Takes a connection's extra segments.
-INLINE void take(struct budget *budget, struct connection *connection, u64 now, u64 half_ns)
-{
-	bpf_spin_lock(&budget->lock);
-	if (budget->era == connection->era) {
-		u32 over = halves_over(budget, now, half_ns);
-		if (over) {
-			budget->before = over == 1 ? budget->now : 0;
-			budget->now = 0;
-			budget->turns += over;
-			budget->turned_ns = now;
-		}
-		budget->now += connection->extra;
-		connection->turn = budget->turns;
-	}
-	bpf_spin_unlock(&budget->lock);
-}
-
-// A first flight arrived whole.
-INLINE void forgive(struct connection *connection)
-{
-	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
-	if (!budget || !budget->losses)
-		return;
-	bpf_spin_lock(&budget->lock);
-	if (budget->era == connection->era)
-		budget->losses = 0;
-	bpf_spin_unlock(&budget->lock);
-}
-
-INLINE void give_back(struct connection *connection)
-{
-	u32 segments = connection->extra;
-	if (!segments)
-		return;
-	connection->extra = 0;
-	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
-	if (!budget)
-		return;
-	bpf_spin_lock(&budget->lock);
-	// From the half that it was taken in; where that has gone by, or the network with it, so has the grant.
-	u32 age = connection->era == budget->era ? budget->turns - connection->turn : 2;
-	if (age == 0)
-		budget->now -= smaller(segments, budget->now);
-	else if (age == 1)
-		budget->before -= smaller(segments, budget->before);
-	bpf_spin_unlock(&budget->lock);
-}
-
-// A segment of an advised first flight was sent again.
-INLINE void punish(struct connection *connection)
-{
-	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
-	if (!budget)
-		return;
-	u64 now = bpf_ktime_get_boot_ns();
-	bpf_spin_lock(&budget->lock);
-	if (budget->era == connection->era) {
-		budget->losses = now - budget->lost_ns < PENALTY_NS ? budget->losses + 1 : 1;
-		budget->lost_ns = now;
-	}
-	bpf_spin_unlock(&budget->lock);
 }
 
 // Decides a start; what is granted above the default is taken from the budget. Whether there is one.

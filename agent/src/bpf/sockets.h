@@ -5,6 +5,8 @@
 
 #include "congestion.h"
 #include "option.h"
+#include "tell.h"
+#include "timeout.h"
 
 // splitmix64's finaliser: the arm depends on nothing but the seed and the socket.
 INLINE u32 draw(u64 seed, u64 cookie)
@@ -190,45 +192,6 @@ INLINE void established(struct bpf_sock_ops *skops)
 	choose(skops, sk, tp, connection, settings);
 }
 
-// Time with data to send or unacknowledged: what an application waits for, by the kernel's own account.
-INLINE u64 busy_us(const struct tcp_sock *tp, u64 ticks_per_s)
-{
-	u32 ticks = tp->chrono_stat[0] + tp->chrono_stat[1] + tp->chrono_stat[2];
-	if (BITS(tp, chrono_type))
-		ticks += (u32)bpf_jiffies64() - tp->chrono_start;
-	return ticks_per_s ? (u64)ticks * 1000000 / ticks_per_s : 0;
-}
-
-INLINE void tell(const struct tcp_sock *tp, struct connection *connection, u32 kind)
-{
-	struct settings *settings = all_settings();
-	struct event *event = settings ? bpf_ringbuf_reserve(&events, sizeof(*event), 0) : 0;
-	if (!event) {
-		count(COUNT_EVENT_LOST);
-		return;
-	}
-	__builtin_memset(event, 0, sizeof(*event));
-	event->kind = kind;
-	event->busy_us = busy_us(tp, settings->ticks_per_s);
-	event->bytes = tp->bytes_acked;
-	event->cwnd = tp->snd_cwnd;
-	event->mss = tp->mss_cache;
-	event->srtt_us = tp->srtt_us >> 3;
-	event->rtt_min_us = tp->rtt_min.s[0].v;
-	event->retransmitted = tp->total_retrans;
-	event->granted = connection->first_granted;
-	event->local_port = common_of(tp)->skc_num;
-	event->remote_port = __builtin_bswap16(common_of(tp)->skc_dport);
-	event->arm = connection->arm;
-	event->refusal = connection->refusal;
-	event->first_loss = connection->first_loss;
-	event->window_limited = BITS(tp, is_cwnd_limited);
-	put_local(event->local, tp);
-	put_remote(event->remote, tp);
-	int wake = kind == EVENT_FIRST_FLIGHT_LOSS || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_TO_WAKE;
-	bpf_ringbuf_submit(event, wake ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP);
-}
-
 // Told once: when the last data is acknowledged after the application closed, or with the socket.
 INLINE void state_changed(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)
 {
@@ -286,35 +249,6 @@ INLINE void of_known(struct bpf_sock_ops *skops)
 	case BPF_SOCK_OPS_RETRANS_CB: retransmitted(skops, tp, connection); break;
 	case BPF_SOCK_OPS_STATE_CB: state_changed(skops, tp, connection); break;
 	}
-}
-
-// RFC 6298 2.2 with the network's round trip for the first measurement: SRTT + 4 * RTTVAR = 3 * R, and never less than a
-// delayed acknowledgement's 200 ms above it. The kernel's own where nothing is known.
-INLINE void initial_timeout(struct bpf_sock_ops *skops)
-{
-	struct settings *settings = all_settings();
-	if (!settings || !settings->initial_timeout || !settings->ticks_per_s)
-		return;
-	struct prefix prefix = { .bits = 128 };
-	if (skops->family == AF_INET) {
-		u32 address = skops->remote_ip4;
-		prefix.address[10] = 0xff;
-		prefix.address[11] = 0xff;
-		__builtin_memcpy(prefix.address + 12, &address, 4);
-	} else {
-		u32 words[4] = { skops->remote_ip6[0], skops->remote_ip6[1], skops->remote_ip6[2], skops->remote_ip6[3] };
-		__builtin_memcpy(prefix.address, words, 16);
-	}
-	struct network *network = bpf_map_lookup_elem(&networks, &prefix);
-	if (!network || network->refusal || !network->rtt_us || network->expires_ns <= bpf_ktime_get_boot_ns())
-		return;
-	u64 rtt_us = network->rtt_us, timeout_us = 3 * rtt_us;
-	if (timeout_us < rtt_us + 200000)
-		timeout_us = rtt_us + 200000;
-	// Above three seconds (the initial value of RFC 1122) an estimate says nothing about this connection.
-	if (timeout_us > 3000000)
-		timeout_us = 3000000;
-	skops->reply = (timeout_us * settings->ticks_per_s + 999999) / 1000000;
 }
 
 SEC("sockops")

@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The start function of the contract (spand_proto::start) for Linux senders, in integers: estimate, transfer and limits to
 // window, threshold and rate, or a refusal. A test runs it in the kernel against the contract's own function.
-//
-// Linux counts acknowledged segments, so k of the model is 1 here (theory of TCP/SPAND section 4).
 
 #pragma once
 
-#include "kernel.h"
-
-// Largest share that is computed with; what a scaled window of 2^30 bytes holds at any usual segment size.
-#define MOST_SEGMENTS 65535u
+#include "model.h"
 
 // Depth of the paper's bucket, the part of a share without losses that may wait in a queue, and the shortest part of a round trip
 // that such a start is spread over (spand_proto::start).
@@ -103,88 +98,6 @@ struct start {
 INLINE u32 smaller(u32 a, u32 b)
 {
 	return a < b ? a : b;
-}
-
-// Segments that leave in `rounds` round trips from `window`, growing by one to `share`.
-INLINE u64 sent(u64 share, u64 window, u64 rounds)
-{
-	u64 climbing = share - window;
-	if (rounds < climbing)
-		climbing = rounds;
-	u64 climbed = climbing ? climbing * (climbing - 1) / 2 : 0;
-	return climbing * window + climbed + (rounds - climbing) * share;
-}
-
-// The sum of the windows from `window` to `share`.
-INLINE u64 loss_free(u64 share, u64 window)
-{
-	return (window + share) * (share + 1 - window) / 2;
-}
-
-// What a search asks of a value; each holds from some value on.
-enum question {
-	PASSES_SHARE,  // the rest does not leave from the next larger window without passing the share (equation 3)
-	ENOUGH_ROUNDS, // it leaves from `window` in this many round trips
-	ENOUGH_WINDOW, // it leaves from this window in `rounds` round trips
-};
-
-struct search {
-	u64 share;
-	u64 rest;
-	u64 window;
-	u64 rounds;
-};
-
-// Always zero, which the kernel's verifier cannot know: a number it is added to has no bounds any more, so that the states
-// of a search are all alike to it and a step is verified once, not once for every path to it.
-volatile u64 zero_to_the_verifier;
-
-INLINE u64 unbounded(u64 number)
-{
-	return number ^ zero_to_the_verifier;
-}
-
-// The smallest value in `low ..= high` that the question holds for.
-INLINE u64 smallest(const struct search *s, u64 low, u64 high, enum question question)
-{
-	low = unbounded(low);
-	high = unbounded(high);
-	for (int step = 0; step < 48 && low < high; step++) {
-		u64 middle = low + (high - low) / 2;
-		int holds = question == PASSES_SHARE	 ? loss_free(s->share, middle + 1) < s->rest
-			    : question == ENOUGH_ROUNDS ? sent(s->share, s->window, middle) >= s->rest
-							 : sent(s->share, middle, s->rounds) >= s->rest;
-		if (holds)
-			high = unbounded(middle);
-		else
-			low = unbounded(middle + 1);
-	}
-	return low;
-}
-
-// Segments of an epoch.
-INLINE u64 epoch_of(u64 share)
-{
-	return loss_free(share, (share + 1) / 2) + 2 * share + 1;
-}
-
-// W', the smallest window that takes no more round trips for a transfer's last epoch than W of equation 3; and in the upper
-// half that W.
-__attribute__((noinline)) u64 shifted_window(u64 share, u64 segments)
-{
-	if (share == 0 || share > MOST_SEGMENTS)
-		return 0;
-	u64 bottom = (share + 1) / 2;
-	u64 epoch = epoch_of(share);
-	u64 rest = segments % epoch;
-	if (rest == 0)
-		rest = epoch;
-	struct search s = { .share = unbounded(share), .rest = unbounded(rest) };
-	s.window = smallest(&s, bottom, share, PASSES_SHARE);
-	if (s.window == 0)
-		return share << 32 | share;
-	s.rounds = smallest(&s, 0, (rest + s.window - 1) / s.window, ENOUGH_ROUNDS);
-	return s.window << 32 | smallest(&s, 1, s.window, ENOUGH_WINDOW);
 }
 
 INLINE void clip(struct start *start, u32 value, u32 limit)
