@@ -12,7 +12,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use spand_proto::push::{ServiceSize, UpdateEvent, WithdrawalReason};
@@ -155,7 +155,7 @@ fn in_force(agent: &Agent) -> usize {
     agent.json(&["status", "--json"])["in_force"].as_array().map_or(0, Vec::len)
 }
 
-/// Sends `bytes` and waits until the other end has read them.
+/// Sends `bytes` and waits until the other end has read them, and this one has heard so.
 fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
     let data = vec![7; bytes];
     let mut read = vec![0; bytes];
@@ -163,8 +163,11 @@ fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
         scope.spawn(|| from.write_all(&data).unwrap());
         to.read_exact(&mut read).unwrap();
     });
-    // Its last acknowledgement.
-    std::thread::sleep(Duration::from_millis(50));
+    let until = Instant::now() + SOON;
+    while said_of(from)[2] != "0" {
+        assert!(Instant::now() < until, "not acknowledged: {:?}", said_of(from));
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Has the reading end lose what begins in every other 4 KiB of sequence numbers: half of any flight, each time that it is sent.
