@@ -122,3 +122,52 @@ impl From<AccessError> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+    use std::{fs, thread};
+
+    use nix::sys::stat::Mode;
+    use spand_confine::Confined;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::api::{Api, ApiConfig, password_line};
+    use crate::publisher::{MonotonicClock, Published, PublisherConfig};
+
+    #[tokio::test]
+    async fn a_disk_that_does_not_answer_holds_up_nobody() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("passwords");
+        let text = password_line("ada", "a word").unwrap();
+        fs::write(&path, &text).unwrap();
+        let passwords = Some(Arc::new(Passwords::open(&path).unwrap()));
+        // Who opens a pipe waits for whoever writes to it.
+        fs::remove_file(&path).unwrap();
+        nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
+        let (tell, told) = mpsc::channel();
+        let writer = thread::spawn(move || {
+            let others_ran = told.recv_timeout(Duration::from_secs(10)).is_ok();
+            fs::write(&path, text).unwrap();
+            others_ran
+        });
+
+        let published = Published::new(PublisherConfig::default(), MonotonicClock::from_wall_clock());
+        let access = Access { passwords, ..Access::default() };
+        let api = Api::with_access(ApiConfig::default(), access, published, None, &Confined::default());
+        let look = Notify::new();
+        look.notify_one();
+        let others = async {
+            // Fails where the writer has waited too long for it, which the end says.
+            _ = tell.send(());
+            tokio::task::spawn_blocking(|| writer.join().unwrap()).await.unwrap()
+        };
+        tokio::select! {
+            biased;
+            () = api.keep_access(&look) => unreachable!("it never ends"),
+            others_ran = others => assert!(others_ran, "the look at the file held up everything else"),
+        }
+    }
+}

@@ -172,7 +172,9 @@ impl Api {
     pub async fn keep_access(&self, told: &Notify) {
         loop {
             drop(tokio::time::timeout(LOOK, told.notified()).await);
-            self.shared.access.look();
+            // A disk that does not answer must not hold up those who ask.
+            let access = self.shared.access.clone();
+            drop(tokio::task::spawn_blocking(move || access.look()).await);
         }
     }
 
