@@ -164,6 +164,12 @@ impl Config {
                 publish.renewal_s, publish.lifetime_s
             ));
         }
+        if publish.retell_s >= estimate.max_age_s {
+            return Err(format!(
+                "publish.retell_s {} is not shorter than estimate.max_age_s {}: advice that did not move would age out between two tellings",
+                publish.retell_s, estimate.max_age_s
+            ));
+        }
         Ok(())
     }
 

@@ -130,6 +130,11 @@ fn values_that_contradict_each_other_are_refused() {
         ("[estimate]\nrefresh_s = 400", "refresh_s 400 is longer"),
         ("[publish]\nrenewal_s = 60", "renewal_s 60 is not shorter"),
         (
+            "[publish]\nretell_s = 300",
+            "publish.retell_s 300 is not shorter than estimate.max_age_s 300: advice that did not move would age out",
+        ),
+        ("[estimate]\nmax_age_s = 60", "publish.retell_s 100 is not shorter than estimate.max_age_s 60"),
+        (
             "[publish]\nbacklog_batches = 100000000000",
             "publish.backlog_batches is 100000000000: at most 65536 are kept",
         ),
@@ -166,6 +171,7 @@ fn values_that_contradict_each_other_are_refused() {
         assert!(message.contains(expected), "{message:?} lacks {expected:?}");
     }
     for text in [
+        "[publish]\nretell_s = 299",
         "[api]\ngrpc_listen = \"192.0.2.1:7400\"\n[agents]\nplain_text = true",
         "[api]\ngrpc_listen = \"[::]:7400\"\n[tls]\nkey = \"a\"\ncertificate = \"b\"\nca = \"c\"",
         "[api]\ngrpc_listen = \"127.9.9.9:7400\"",
