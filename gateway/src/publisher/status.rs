@@ -17,7 +17,7 @@ pub struct EngineStatus {
     pub counters: Counters,
     /// Connections in the flow table.
     pub connections: usize,
-    /// Networks in the table of networks.
+    /// Networks in the table of networks, aged ones that nobody looked at since included.
     pub networks: usize,
     /// When the newest packet was captured.
     pub newest: Option<Timestamp>,
@@ -36,8 +36,7 @@ impl EngineStatus {
         for engine in engines {
             total.counters.add(&engine.counters);
             total.connections += engine.connections;
-            // Each says how many all have published.
-            total.networks = total.networks.max(engine.networks);
+            total.networks += engine.networks;
             total.newest = total.newest.max(engine.newest);
             total.samples_dropped += engine.samples_dropped;
             total.networks_changed += engine.networks_changed;
@@ -122,5 +121,17 @@ impl Default for Readiness {
     fn default() -> Self {
         let starting = Part::VARIANTS.iter().map(|part| (*part, "it has not started yet".to_owned()));
         Self { not_ready: Mutex::new(starting.collect()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn engines_share_the_networks_and_each_sheds_by_itself() {
+        let engine = |networks, shed| EngineStatus { networks, shed, ..EngineStatus::default() };
+        let total = EngineStatus::total(&[engine(3, 0.0), engine(4, 0.5), engine(0, 0.25)]);
+        assert_eq!(total, engine(7, 0.5));
     }
 }

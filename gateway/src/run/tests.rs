@@ -232,6 +232,7 @@ fn networks_that_change_all_at_once_have_their_turns() {
     published_after();
     let second = published_after();
     assert!((2..400).contains(&second), "{second}: a part, that packets wait less");
+    assert_eq!(published.engine().networks, 1_000, "in the engine's table");
     let most = (0..100).map(|_| published_after()).max();
     assert_eq!(most, Some(1_001), "and everyone in the end");
 }

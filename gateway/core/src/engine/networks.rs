@@ -53,6 +53,11 @@ impl Engine {
         self.networks.view(network, now)
     }
 
+    /// Networks in the table, aged ones that nobody looked at since included.
+    pub fn network_count(&self) -> usize {
+        self.networks.len()
+    }
+
     /// Networks that changed and were not returned by [`Self::changed_records`] since.
     pub fn changed(&self) -> usize {
         self.networks.changed()

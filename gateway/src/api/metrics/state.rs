@@ -108,7 +108,7 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
     let help = "Share of connections left alone under overload, of the engine that leaves most";
     scrape.gauge("engine_shed_ratio", help, engine.shed)?;
-    scrape.gauge("engine_networks", "Networks in the table", engine.networks as u64)?;
+    scrape.gauge("engine_networks", "Networks in the engines' tables", engine.networks as u64)?;
     let help = "Networks that changed and were not published nor handed to the store since";
     scrape.gauge("engine_networks_changed", help, engine.networks_changed as u64)
 }

@@ -29,7 +29,7 @@ impl EngineThread {
             shard: self.shard,
             counters: self.engine.counters().clone(),
             connections: self.engine.connections(),
-            networks: self.published.network_count(),
+            networks: self.engine.network_count(),
             newest: self.newest,
             samples_dropped: self.engine.samples_dropped(),
             networks_changed: self.engine.changed(),
