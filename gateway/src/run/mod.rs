@@ -21,6 +21,7 @@ mod engine_thread;
 mod needs;
 mod order;
 mod queue;
+mod restoring;
 mod serve;
 mod shedding;
 #[cfg(test)]
@@ -38,21 +39,19 @@ use spand_capture::{LiveCapture, LiveError, LiveOptions};
 use spand_core::config::{EngineConfig, Shard};
 use spand_core::engine::Engine;
 use spand_core::shard::Partition;
-use spand_core::window::record::NetworkRecord;
-use spand_proto::network::Network;
 use spand_proto::operator::Failure;
-use spand_proto::units::{Bytes, Micros, Timestamp};
+use spand_proto::units::{Bytes, Micros};
 
 use self::capture::{Captured, Captures};
 use self::engine_thread::EngineThread;
 pub(crate) use self::queue::BATCH_PACKETS;
 use self::queue::FrameQueue;
+use self::restoring::restore;
 use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions};
 use crate::descriptors;
-use crate::publisher::{Batch, MonotonicClock, Part, Published, Trend};
-use crate::store::{Change, SledStore, StoreWriter};
+use crate::publisher::{MonotonicClock, Part, Published};
 
 /// Longest wait of a capture thread without packets; also what a stop may take.
 const READ_TIMEOUT: Micros = Micros::from_millis(100);
@@ -125,65 +124,6 @@ fn parts(config: &Config) -> Result<(EngineConfig, impl Iterator<Item = EngineCo
     let all = first.clone();
     let part = move |index| EngineConfig { shard: Shard { index, count }, ..all.clone() };
     Ok((first, (0..count.get()).map(part)))
-}
-
-/// Opens the store and fills the engines with what it holds; what aged is dropped by them.
-fn restore(
-    config: &Config,
-    mut engines: Vec<Engine>,
-    partition: &Partition,
-    published: &Published,
-) -> Result<(Vec<Engine>, Option<StoreWriter>), Failure> {
-    if !config.store.enabled {
-        published.readiness().ready(Part::Store);
-        return Ok((engines, None));
-    }
-    let opened = SledStore::open(&config.store.directory).map_err(|error| Failure::Environment(error.to_string()))?;
-    if let Some(set_aside) = &opened.set_aside {
-        tracing::warn!("{set_aside}");
-    }
-    let now = published.now();
-    let mut trends: Vec<_> = opened.records.iter().map(|(network, record)| Trend::of(*network, record)).collect();
-    let aged = refill(&mut engines, partition, opened.records, now);
-    let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks(now)).collect();
-    tracing::info!(
-        networks = networks.len(),
-        aged = aged.len(),
-        unreadable = opened.unreadable,
-        store = %config.store.directory.display(),
-        "restored"
-    );
-    published.replace(networks, |_| true, None);
-    trends.retain(|trend| published.network(trend.network).is_some());
-    published.apply(Batch { trends, ..Batch::new() });
-    let interval = Duration::from_millis(config.store.save_interval_ms.get());
-    let writer = StoreWriter::start(opened.store, interval).map_err(|error| cannot_start_a_thread(&error))?;
-    writer.submit(aged);
-    published.readiness().ready(Part::Store);
-    Ok((engines, Some(writer)))
-}
-
-/// Gives each engine what the store holds of its networks. Returns what has aged too much, to be removed from the store.
-fn refill(
-    engines: &mut [Engine],
-    partition: &Partition,
-    records: Vec<(Network, NetworkRecord)>,
-    now: Timestamp,
-) -> Vec<Change> {
-    // From here on the engines keep account of changes; what is restored is in the store and is none.
-    for engine in &mut *engines {
-        engine.changed_records(0);
-    }
-    let mut aged = Vec::new();
-    for (network, record) in records {
-        let owner = usize::try_from(partition.owner(network)).ok();
-        let Some(engine) = owner.and_then(|owner| engines.get_mut(owner)) else { continue };
-        engine.restore(network, record, now);
-        if engine.network(network, now).is_none() {
-            aged.push((network, None));
-        }
-    }
-    aged
 }
 
 /// Opens every interface, as often as it has readers.

@@ -8,17 +8,20 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use spand_core::config::WindowConfig;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::window::record::NetworkRecord;
 use spand_core::window::table::NetworkTable;
 use spand_core::wire::Frame;
 use spand_proto::estimate::RuleKind;
+use spand_proto::network::Network;
 use spand_proto::push::UpdateEvent;
-use spand_proto::units::Window;
+use spand_proto::units::{Timestamp, Window};
 
 use super::distribute::Distributor;
 use super::queue::FrameBatch;
+use super::restoring::refill;
 use super::*;
 use crate::publisher::{PacketClock, PublisherConfig};
-use crate::store::{EstimateStore, StoreError};
+use crate::store::{Change, EstimateStore, Refused, StoreError, StoreWriter};
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
@@ -74,7 +77,10 @@ fn bench() -> Bench {
         table.add(&sample(connection));
     }
     let records = table.changed_records(10).into_iter().map(|(network, record)| (network, record.unwrap()));
-    assert_eq!(refill(std::slice::from_mut(&mut engine), &whole(), records.collect(), START), []);
+    assert_eq!(
+        refill(std::slice::from_mut(&mut engine), &whole(), records.collect(), WindowConfig::default().bucket, START),
+        []
+    );
     published.replace(engine.networks(START), |_| true, None);
     let queues = vec![FrameQueue::new(NonZeroUsize::new(1_000).unwrap())];
     let clock_of_capture = MonotonicClock::from_wall_clock();
@@ -153,7 +159,7 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
         table.add(&WindowSample { network: Network::of(remote), remote, ..sample(connection) });
     }
     let records = table.changed_records(100).into_iter().map(|(network, record)| (network, record.unwrap()));
-    assert_eq!(refill(&mut engines, &partition, records.collect(), START), []);
+    assert_eq!(refill(&mut engines, &partition, records.collect(), WindowConfig::default().bucket, START), []);
     assert!(engines.iter().all(|engine| !engine.networks(START).is_empty()), "each has some");
 
     let published = Published::new(PublisherConfig::default(), SetClock(Arc::new(AtomicU64::new(START.0))));
@@ -250,8 +256,27 @@ fn aged_records_leave_the_store_and_fresh_ones_are_not_written_again() {
     table.add(&sample(1));
     let records = table.changed_records(10).into_iter().map(|(network, record)| (network, record.unwrap()));
     let next_day = START.after(Micros::from_secs(86_400));
-    let aged = refill(&mut [engine], &whole(), records.collect(), next_day);
-    assert_eq!(aged, [(Network::of(REMOTE), None)]);
+    let aged = refill(&mut [engine], &whole(), records.collect(), WindowConfig::default().bucket, next_day);
+    assert_eq!(aged, [(Network::of(REMOTE), Refused::Aged)]);
+}
+
+#[test]
+fn what_does_not_come_back_is_told_apart() {
+    let limit = NonZeroUsize::new(10).unwrap();
+    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
+    table.add(&sample(1));
+    let record = table.changed_records(10).pop().and_then(|(_, record)| record).unwrap();
+    let bucket = WindowConfig::default().bucket;
+    let refused = |record: &NetworkRecord, bucket, now| {
+        let records = vec![(Network::of(REMOTE), record.clone())];
+        let window = WindowConfig { bucket, ..WindowConfig::default() };
+        let engine = Engine::new(EngineConfig { window, ..EngineConfig::default() });
+        refill(&mut [engine], &whole(), records, bucket, now).pop().map(|(_, why)| why)
+    };
+    assert_eq!(refused(&record, bucket, START), None);
+    assert_eq!(refused(&record, bucket, START.after(Micros::from_secs(86_400))), Some(Refused::Aged));
+    assert_eq!(refused(&record, Micros(bucket.0 * 2), START), Some(Refused::OtherBuckets));
+    assert_eq!(refused(&record, bucket, Timestamp(START.0 - 86_400_000_000_000)), Some(Refused::Future));
 }
 
 #[test]

@@ -15,6 +15,7 @@ pub mod fuzzing;
 mod octets;
 mod opening;
 mod record;
+mod refused;
 mod sled_store;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
 pub use self::directory::{Damage, SetAside};
+pub use self::refused::{Refused, RefusedLabels};
 pub use self::sled_store::{Opened, SledStore};
 pub use self::writer::{StoreMeasures, StoreWriter};
 

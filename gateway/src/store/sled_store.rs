@@ -19,16 +19,21 @@ use super::{Change, EstimateStore, OpenError, StoreError};
 #[derive(Debug)]
 pub struct SledStore {
     database: Database,
+    read: Read,
+    /// Times it was set aside since it was opened.
+    set_aside: u32,
     /// Dropped last: the lock is held until the database is closed.
     directory: Directory,
 }
+
+type Read = fn(&Directory) -> Result<Result<Contents, String>, OpenError>;
 
 #[derive(Debug)]
 enum Database {
     Open(Db),
     /// It refused something, and after an error of the disk sled refuses everything: the next attempt opens it anew.
     Closed,
-    /// It panicked.
+    /// It panicked, or was set aside too often.
     Broken,
 }
 
@@ -47,6 +52,9 @@ pub struct Opened {
 
 /// Changes written together. Small enough that a batch stays far below the database's 512 KiB segment.
 const BATCH_CHANGES: usize = 128;
+/// Times that a gateway sets its store aside while it runs: where a new one cannot be read either, each attempt would leave one
+/// more copy on a disk that keeps nothing.
+const MAX_SET_ASIDE: u32 = 4;
 
 impl SledStore {
     /// Opens the store at `path`, or makes one. One that is damaged or newer is set aside and replaced by an empty one.
@@ -68,7 +76,7 @@ impl SledStore {
             }
         };
         let Contents { database, records, unreadable } = opened;
-        let store = Self { database: Database::Open(database), directory };
+        let store = Self { database: Database::Open(database), read, set_aside: 0, directory };
         Ok(Opened { store, records, unreadable, set_aside })
     }
 
@@ -100,19 +108,25 @@ impl SledStore {
     }
 
     /// Opens the database once more after an error. Where what the disk was too small for cannot be read either, it is set
-    /// aside as at a start, and what changes from now on goes to an empty one.
+    /// aside as at a start, and what changes from now on goes to an empty one; not for ever.
     fn reopen(&mut self, action: &'static str) -> Result<(), StoreError> {
         let refused = |why: String| StoreError::Database { action, why };
         let no_room = |error: OpenError| refused(error.to_string());
         // The disk may have been too small for it since one was set aside.
         self.directory.make_where_missing().map_err(no_room)?;
-        let opened = match read(&self.directory).map_err(no_room)? {
+        let opened = match (self.read)(&self.directory).map_err(no_room)? {
             Ok(opened) => opened,
+            Err(why) if self.set_aside >= MAX_SET_ASIDE => {
+                self.database = Database::Broken;
+                let why = format!("it was set aside {MAX_SET_ASIDE} times and cannot be read again ({why})");
+                return Err(StoreError::Broken { action, why });
+            }
             Err(why) => {
+                self.set_aside += 1;
                 let aside = self.directory.set_aside(Damage::Unreadable(why)).map_err(no_room)?;
                 tracing::warn!("{aside}");
                 self.directory.make_where_missing().map_err(no_room)?;
-                read(&self.directory).map_err(no_room)?.map_err(refused)?
+                (self.read)(&self.directory).map_err(no_room)?.map_err(refused)?
             }
         };
         self.database = Database::Open(opened.database);
@@ -171,5 +185,22 @@ mod tests {
         store.flush().unwrap();
         drop(store);
         assert_eq!(SledStore::open(&path).unwrap().set_aside, None);
+    }
+
+    #[test]
+    fn a_store_that_cannot_be_made_anew_either_is_set_aside_a_few_times_and_then_given_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = SledStore::open(&dir.path().join("estimates")).unwrap().store;
+        store.close();
+        store.read = |_| Ok(Err("torn".to_owned()));
+        let change = [(Network::of([203, 0, 113, 1].into()), None)];
+        let errors: Vec<_> = (0..20).map(|_| store.save(&change).unwrap_err()).collect();
+        let given_up = errors.iter().filter(|error| matches!(error, StoreError::Broken { .. })).count();
+        assert_eq!(given_up, 16, "{errors:?}");
+        let first = errors[4].to_string();
+        assert!(first.contains("nothing more is saved") && first.contains("set aside 4 times"), "{first}");
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let aside = names.filter(|name| name.to_string_lossy().contains("damaged")).count();
+        assert_eq!(aside, 4);
     }
 }

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
-use super::{Change, EstimateStore, StoreError};
+use super::{Change, EstimateStore, Refused, RefusedLabels, StoreError};
 
 /// Writes to a store until stopped.
 #[derive(Debug)]
@@ -33,6 +34,8 @@ pub struct StoreMeasures {
     pub failures: Counter,
     /// Changes let go: too many waited, or the store is broken.
     pub dropped: Counter,
+    /// Networks that did not come back at the start, by reason.
+    pub refused: Family<RefusedLabels, Counter>,
     /// Time of one write with its flush, in seconds.
     pub write_seconds: Histogram,
     state: Arc<Mutex<Pending>>,
@@ -46,6 +49,12 @@ struct Pending {
     writing_oldest: Option<Instant>,
     last_error: Option<StoreError>,
     stop: bool,
+}
+
+impl Pending {
+    fn is_broken(&self) -> bool {
+        matches!(self.last_error, Some(StoreError::Broken { .. }))
+    }
 }
 
 #[derive(Debug)]
@@ -83,7 +92,7 @@ impl StoreWriter {
     pub fn submit(&self, changes: impl IntoIterator<Item = Change>) {
         let measures = &self.shared.measures;
         let mut pending = measures.state.lock();
-        let broken = matches!(pending.last_error, Some(StoreError::Broken { .. }));
+        let broken = pending.is_broken();
         for (network, record) in changes {
             let full = pending.changes.len() >= self.shared.limit && !pending.changes.contains_key(&network);
             if broken || full {
@@ -135,6 +144,7 @@ impl Default for StoreMeasures {
             saved: Counter::default(),
             failures: Counter::default(),
             dropped: Counter::default(),
+            refused: Refused::counts(),
             write_seconds: Histogram::new(SECONDS),
             state: Arc::default(),
         }
@@ -145,6 +155,16 @@ impl StoreMeasures {
     /// Changes waiting to be written.
     pub fn waiting(&self) -> usize {
         self.state.lock().changes.len()
+    }
+
+    /// Whether nothing more is saved until the gateway restarts.
+    pub fn is_broken(&self) -> bool {
+        self.state.lock().is_broken()
+    }
+
+    /// Counts networks that did not come back at the start.
+    pub(crate) fn refuse(&self, reason: Refused, networks: u64) {
+        self.refused.get_or_create(&reason.labels()).inc_by(networks);
     }
 
     /// How far the disk is behind: age of the oldest change that is not on it.
@@ -192,10 +212,13 @@ impl Shared {
             }
             Err(error) => {
                 self.measures.failures.inc();
-                if pending.last_error.is_none() {
+                let broken = matches!(error, StoreError::Broken { .. });
+                if broken {
+                    tracing::error!(%error, networks = changes.len(), "estimates not saved");
+                } else if pending.last_error.is_none() {
                     tracing::error!(%error, networks = changes.len(), "estimates not saved; trying again");
                 }
-                if matches!(error, StoreError::Broken { .. }) {
+                if broken {
                     self.measures.dropped.inc_by((changes.len() + pending.changes.len()) as u64);
                     pending.changes.clear();
                 } else {

@@ -156,6 +156,7 @@ impl Register {
         self.add("store_networks_saved", "Networks written or removed", measures.saved);
         self.add("store_write_failures", "Writes that failed and are tried again", measures.failures);
         self.add("store_changes_dropped", "Changes let go because too many waited", measures.dropped);
+        self.add("store_networks_refused", "Networks of the store that did not come back", measures.refused);
         self.add("store_write_seconds", "Time of one write with its flush", measures.write_seconds);
     }
 

@@ -155,6 +155,8 @@ impl Collector for StoreState {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut scrape = Scrape(encoder);
         scrape.gauge("store_waiting_networks", "Changed networks not written yet", self.0.waiting() as u64)?;
+        let help = "1 where the store failed for good: nothing more is saved until a restart";
+        scrape.gauge("store_broken", help, u64::from(self.0.is_broken()))?;
         let help = "Age of the oldest change that is not on the disk";
         scrape.gauge("store_lag_seconds", help, self.0.lag().as_secs_f64())
     }

@@ -93,3 +93,34 @@ fn what_waits_has_a_limit_where_what_could_not_be_saved_comes_back_to_it() {
     drop(tell);
     assert!(writer.stop().is_err());
 }
+
+/// A store that fails in passing, then for good.
+struct Failing(u32);
+
+impl EstimateStore for Failing {
+    fn save(&mut self, _: &[Change]) -> Result<(), StoreError> {
+        self.0 += 1;
+        let (action, why) = ("save", "torn".to_owned());
+        Err(if self.0 == 1 { StoreError::Database { action, why } } else { StoreError::Broken { action, why } })
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_store_that_failed_for_good_is_told_apart_from_one_that_is_tried_again() {
+    let writer = StoreWriter::start(Failing(0), Duration::from_millis(1)).unwrap();
+    let measures = writer.measures().clone();
+    writer.submit([(network(1), None)]);
+    let mut broken_in_passing = false;
+    while measures.failures.get() < 2 {
+        let was_broken = measures.is_broken();
+        broken_in_passing |= was_broken && measures.failures.get() < 2;
+        std::thread::yield_now();
+    }
+    assert!(!broken_in_passing && measures.is_broken());
+    writer.submit([(network(2), None)]);
+    assert_eq!((measures.waiting(), measures.dropped.get()), (0, 2));
+}

@@ -1,0 +1,93 @@
+//! What the store held, given back to the engines.
+
+use std::time::Duration;
+
+use spand_core::engine::Engine;
+use spand_core::shard::Partition;
+use spand_core::window::record::NetworkRecord;
+use spand_proto::network::Network;
+use spand_proto::operator::Failure;
+use spand_proto::units::{Micros, Timestamp};
+
+use super::cannot_start_a_thread;
+use crate::config::Config;
+use crate::publisher::{Batch, Part, Published, Trend};
+use crate::store::{Refused, SledStore, StoreWriter};
+
+/// Opens the store and fills the engines with what it holds; what they do not take leaves it, and is counted by reason.
+pub(super) fn restore(
+    config: &Config,
+    mut engines: Vec<Engine>,
+    partition: &Partition,
+    published: &Published,
+) -> Result<(Vec<Engine>, Option<StoreWriter>), Failure> {
+    if !config.store.enabled {
+        published.readiness().ready(Part::Store);
+        return Ok((engines, None));
+    }
+    let opened = SledStore::open(&config.store.directory).map_err(|error| Failure::Environment(error.to_string()))?;
+    if let Some(set_aside) = &opened.set_aside {
+        tracing::warn!("{set_aside}");
+    }
+    let now = published.now();
+    let mut trends: Vec<_> = opened.records.iter().map(|(network, record)| Trend::of(*network, record)).collect();
+    let refused =
+        refill(&mut engines, partition, opened.records, Micros::from_secs(config.estimate.bucket_s.get()), now);
+    let networks: Vec<_> = engines.iter().flat_map(|engine| engine.networks(now)).collect();
+    let count = |reason| refused.iter().filter(|(_, why)| *why == reason).count() as u64;
+    let counts = [
+        (Refused::Aged, count(Refused::Aged)),
+        (Refused::OtherBuckets, count(Refused::OtherBuckets)),
+        (Refused::Future, count(Refused::Future)),
+        // Those went again as others came, which the engines' account tells the store.
+        (Refused::NoRoom, engines.iter().map(|engine| engine.counters().networks_evicted).sum()),
+        (Refused::Unreadable, opened.unreadable as u64),
+    ];
+    let [aged, other_buckets, future, no_room, unreadable] = counts.map(|(_, count)| count);
+    tracing::info!(
+        networks = networks.len(),
+        aged,
+        other_buckets,
+        future,
+        no_room,
+        unreadable,
+        store = %config.store.directory.display(),
+        "restored"
+    );
+    published.replace(networks, |_| true, None);
+    trends.retain(|trend| published.network(trend.network).is_some());
+    published.apply(Batch { trends, ..Batch::new() });
+    let interval = Duration::from_millis(config.store.save_interval_ms.get());
+    let writer = StoreWriter::start(opened.store, interval).map_err(|error| cannot_start_a_thread(&error))?;
+    for (reason, count) in counts {
+        writer.measures().refuse(reason, count);
+    }
+    writer.submit(refused.into_iter().map(|(network, _)| (network, None)));
+    published.readiness().ready(Part::Store);
+    Ok((engines, Some(writer)))
+}
+
+/// Gives each engine what the store holds of its networks. Returns what they did not take, to be removed from the store.
+pub(super) fn refill(
+    engines: &mut [Engine],
+    partition: &Partition,
+    records: Vec<(Network, NetworkRecord)>,
+    bucket: Micros,
+    now: Timestamp,
+) -> Vec<(Network, Refused)> {
+    // From here on the engines keep account of changes; what is restored is in the store and is none.
+    for engine in &mut *engines {
+        engine.changed_records(0);
+    }
+    let mut refused = Vec::new();
+    for (network, record) in records {
+        let owner = usize::try_from(partition.owner(network)).ok();
+        let Some(engine) = owner.and_then(|owner| engines.get_mut(owner)) else { continue };
+        let why = Refused::of(&record, bucket, now);
+        engine.restore(network, record, now);
+        if engine.network(network, now).is_none() {
+            refused.push((network, why));
+        }
+    }
+    refused
+}
