@@ -55,7 +55,12 @@ fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
             let (mut first, mut its_client) = host.connection(&listener);
             first_words(&mut first, &mut its_client);
             // Another takes all that there is.
-            let (mut second, _its_client) = host.connection(&listener);
+            let (mut second, its_other_client) = host.connection(&listener);
+            // What was acknowledged would be given back, and move the window.
+            for (server, client) in [(&first, &its_client), (&second, &its_other_client)] {
+                socket2::SockRef::from(server).set_send_buffer_size(1 << 20).unwrap();
+                lose_all(client);
+            }
             second.write_all(&vec![7; 35 * SEGMENT]).unwrap();
             first.write_all(&vec![7; 35 * SEGMENT]).unwrap();
             let words = said_of(&first);
