@@ -65,9 +65,9 @@ pub(crate) struct Transfer {
 
 impl Followed {
     /// A sender first seen at `at`.
-    pub(crate) fn new([host, remote]: [IpAddr; 2], network: Network, at: Timestamp, midstream: bool) -> Self {
+    pub(crate) fn new([host, remote]: [IpAddr; 2], network: Network, at: Timestamp, shadow: Shadow) -> Self {
         Self {
-            shadow: Shadow::new(at, midstream),
+            shadow,
             host,
             remote,
             network,

@@ -12,6 +12,7 @@ use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::said::Said;
 use crate::flow::scoreboard::{Placed, Stamp};
+use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::Sent;
 use crate::wire::segment::{Ecn, Flags, Segment};
 
@@ -254,7 +255,8 @@ impl Sender {
         let remote = segment.destination.address;
         let network = context.prefixes.network_of(remote);
         let ends = [segment.source.address, remote];
-        let mut followed = Box::new(Followed::new(ends, network, segment.at, self.midstream));
+        let shadow = Shadow::new(self.delivered, self.midstream);
+        let mut followed = Box::new(Followed::new(ends, network, segment.at, shadow));
         if !self.midstream && self.syn.is_some_and(|syn| syn.is_answer) {
             followed.service_port = Some(segment.source.port);
         }

@@ -111,8 +111,8 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// A sender first seen at `at`; `midstream` where its start was not.
-    pub fn new(_at: Timestamp, midstream: bool) -> Self {
+    /// A sender of which `delivered_bytes` were acknowledged before its first data: the SYN; `midstream` where its start was not seen.
+    pub fn new(delivered_bytes: u64, midstream: bool) -> Self {
         let initial = if midstream { 1 } else { INITIAL };
         Self {
             mss: 0,
@@ -121,7 +121,7 @@ impl Shadow {
             by_mark: false,
             reduction: Reduction::default(),
             nxt: 1 << 32,
-            delivered_bytes: 0,
+            delivered_bytes,
             small: SmallSegments::default(),
             last_sent: MaybeTime::NONE,
             first_flight: true,

@@ -125,7 +125,7 @@ mod tests {
     const MSS: u64 = 1_000;
 
     fn opened() -> Shadow {
-        let mut shadow = Shadow::new(Timestamp(0), false);
+        let mut shadow = Shadow::new(0, false);
         shadow.on_open(Timestamp(0), Bytes(MSS), Some(Micros(100_000)));
         shadow
     }

@@ -1,12 +1,30 @@
 //! Handshakes, round trips, windows and the ends of transfers.
 
 use super::*;
+use crate::flow::shadow::flavour::{Flavour, Vote};
 
 #[test]
 fn the_handshake_is_timed_for_the_network_with_the_first_data() {
     let mut script = Script::new();
     script.send(100, 0..1);
     assert_eq!(script.sender.followed.as_deref().unwrap().untold.rtts(), RttSum::of(Micros(100_000)));
+}
+
+#[test]
+fn the_octet_of_the_handshake_opens_no_window() {
+    let mut script = Script::new();
+    let host = script.segment(0).source.address;
+    let says_bbr = Vote { reno: 0, bbr: Vote::WHOLE };
+    (0..3).for_each(|_| assert_eq!(script.hosts.vote(host, Vote::default(), says_bbr), 0));
+    // Without an option, segments are of 536 octets (RFC 9293 section 3.7.1), twelve of them timestamps.
+    let mut data = script.segment(100);
+    data.payload_len = 524;
+    script.take_sent(&data);
+    let mut ack = script.segment(200);
+    (ack.payload_len, ack.ack) = (0, Some(1_000 + 524));
+    script.take_ack(&ack);
+    let shadow = &script.sender.followed.as_deref().unwrap().shadow;
+    assert_eq!((shadow.flavour(), shadow.window().unwrap().segments(Bytes(524)).0), (Flavour::Bbr, 11));
 }
 
 #[test]

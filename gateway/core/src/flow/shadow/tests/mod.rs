@@ -44,7 +44,7 @@ fn acked(bytes: u64, delivered_bytes: u64) -> Acked {
 }
 
 fn opened() -> Shadow {
-    let mut shadow = Shadow::new(Timestamp(0), false);
+    let mut shadow = Shadow::new(0, false);
     shadow.on_open(Timestamp(0), Bytes(MSS), Some(RTT));
     shadow
 }
@@ -361,7 +361,7 @@ fn the_end_of_a_slow_start_is_what_was_sent_and_not_what_its_last_acknowledgemen
 
 #[test]
 fn a_sender_met_in_mid_stream_has_no_window_yet() {
-    let mut shadow = Shadow::new(Timestamp(0), true);
+    let mut shadow = Shadow::new(0, true);
     shadow.on_open(Timestamp(0), Bytes(MSS), None);
     assert_eq!(shadow.window(), None);
     assert_eq!(shadow.on_transfer_end(Timestamp(0)), Err(Ignored::Midstream));

@@ -79,7 +79,7 @@ fn start(kind: u8) -> (Shadow, Timestamp) {
         assert_eq!(path.shadow.flavour(), Flavour::Bbr);
         return (path.shadow, Timestamp::from_micros(2_000_000));
     }
-    let mut shadow = Shadow::new(Timestamp(0), kind == 1);
+    let mut shadow = Shadow::new(0, kind == 1);
     shadow.on_open(Timestamp(0), Bytes(1_000), Some(Micros(20_000)));
     (shadow, Timestamp(0))
 }

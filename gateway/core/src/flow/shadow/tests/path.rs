@@ -83,7 +83,7 @@ pub(super) struct Path {
 impl Path {
     /// `rate_per_s` segments per second, `one_way_us` each way, `queue` segments of room.
     pub(super) fn new(algorithm: Algorithm, rate_per_s: f64, one_way_us: u64, queue: f64, demand: Demand) -> Self {
-        let mut shadow = Shadow::new(Timestamp(0), false);
+        let mut shadow = Shadow::new(0, false);
         shadow.on_open(Timestamp(0), Bytes(MSS), Some(Micros(2 * one_way_us)));
         let mut path = Self {
             algorithm,
