@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use parking_lot::Mutex;
-use spand_core::config::WindowConfig;
+use spand_core::config::{Limits, WindowConfig};
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::record::NetworkRecord;
 use spand_core::window::table::NetworkTable;
@@ -15,13 +15,14 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::push::UpdateEvent;
 use spand_proto::units::{Timestamp, Window};
+use strum::VariantArray;
 
 use super::distribute::Distributor;
 use super::queue::FrameBatch;
 use super::restoring::refill;
 use super::*;
 use crate::publisher::{PacketClock, PublisherConfig};
-use crate::store::{Change, EstimateStore, Refused, StoreError, StoreWriter};
+use crate::store::{Change, EstimateStore, Refused, SledStore, StoreError, StoreWriter};
 
 const HOST: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const REMOTE: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9));
@@ -185,7 +186,9 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
     }
     let kept = Kept::default();
     let store = StoreWriter::start(kept.clone(), Duration::from_millis(10)).unwrap();
-    let workers = EngineThread::each(engines, &published, &captures, Some(&Arc::new(store)));
+    let mut workers = EngineThread::each(engines, &published, &captures, Some(&Arc::new(store)));
+    workers.iter_mut().for_each(EngineThread::keep_house);
+    assert_eq!(published.engine().networks, remotes.len(), "each counts its own");
     let running: Vec<_> = workers.into_iter().map(|worker| thread::spawn(move || worker.run())).collect();
     for thread in running {
         thread.join().unwrap();
@@ -236,9 +239,9 @@ fn networks_that_change_all_at_once_have_their_turns() {
         published.network_count()
     };
     published_after();
+    assert_eq!(published.engine().networks, 1_000, "all in the table, published or not");
     let second = published_after();
     assert!((2..400).contains(&second), "{second}: a part, that packets wait less");
-    assert_eq!(published.engine().networks, 1_000, "in the engine's table");
     let most = (0..100).map(|_| published_after()).max();
     assert_eq!(most, Some(1_001), "and everyone in the end");
 }
@@ -258,6 +261,35 @@ fn aged_records_leave_the_store_and_fresh_ones_are_not_written_again() {
     let next_day = START.after(Micros::from_secs(86_400));
     let aged = refill(&mut [engine], &whole(), records.collect(), WindowConfig::default().bucket, next_day);
     assert_eq!(aged, [(Network::of(REMOTE), Refused::Aged)]);
+}
+
+#[test]
+fn what_there_is_no_room_for_is_counted_as_that() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = Config::default();
+    config.store.directory = dir.path().join("estimates");
+    let clock = MonotonicClock::from_wall_clock();
+    let published = Published::new(config.publisher(), clock);
+    let limit = NonZeroUsize::new(10).unwrap();
+    let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
+    for n in 0..3 {
+        let remote = IpAddr::V4(Ipv4Addr::new(192, 0, n, 9));
+        table.add(&WindowSample { network: Network::of(remote), remote, at: published.now(), ..sample(n.into()) });
+    }
+    let mut store = SledStore::open(&config.store.directory).unwrap().store;
+    store.save(&table.changed_records(10)).and_then(|()| store.flush()).unwrap();
+    drop(store);
+
+    let limits = Limits { networks: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
+    let engine = Engine::new(EngineConfig { limits, ..EngineConfig::default() });
+    let (engines, writer) = restore(&config, vec![engine], &whole(), &published).unwrap();
+    assert_eq!(engines[0].network_count(), 2);
+    let writer = writer.unwrap();
+    let counts = |reason: &Refused| writer.measures().refused.get_or_create(&reason.labels()).get();
+    let counts: Vec<_> =
+        Refused::VARIANTS.iter().map(|reason| (*reason, counts(reason))).filter(|(_, n)| *n > 0).collect();
+    assert_eq!(counts, [(Refused::NoRoom, 1)]);
+    writer.stop().unwrap();
 }
 
 #[test]

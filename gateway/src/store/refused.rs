@@ -43,7 +43,7 @@ impl Refused {
     }
 
     /// Its label.
-    pub(super) fn labels(self) -> RefusedLabels {
+    pub(crate) fn labels(self) -> RefusedLabels {
         RefusedLabels { reason: self.into() }
     }
 

@@ -152,6 +152,11 @@ impl Default for StoreMeasures {
 }
 
 impl StoreMeasures {
+    /// Counts networks that did not come back at the start.
+    pub(crate) fn refuse(&self, reason: Refused, networks: u64) {
+        self.refused.get_or_create(&reason.labels()).inc_by(networks);
+    }
+
     /// Changes waiting to be written.
     pub fn waiting(&self) -> usize {
         self.state.lock().changes.len()
@@ -160,11 +165,6 @@ impl StoreMeasures {
     /// Whether nothing more is saved until the gateway restarts.
     pub fn is_broken(&self) -> bool {
         self.state.lock().is_broken()
-    }
-
-    /// Counts networks that did not come back at the start.
-    pub(crate) fn refuse(&self, reason: Refused, networks: u64) {
-        self.refused.get_or_create(&reason.labels()).inc_by(networks);
     }
 
     /// How far the disk is behind: age of the oldest change that is not on it.
