@@ -145,6 +145,12 @@ impl Recovery {
         self.is_active() || self.stage == Stage::Due
     }
 
+    /// Whether that is still so once everything before `una` is acknowledged: an acknowledgement ends a recovery before the sender looks
+    /// what it shows as lost (`tcp_fastretrans_alert`).
+    pub(crate) fn outlasts(&self, una: u64) -> bool {
+        self.is_due() && una < self.point
+    }
+
     /// Judges a repeat; a loss event is returned once per window of data.
     pub(crate) fn repeated(&mut self, repeat: &Repeat) -> Option<LossKind> {
         if repeat.end <= repeat.una {

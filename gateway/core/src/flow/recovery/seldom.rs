@@ -20,6 +20,11 @@ impl Seldom {
         self.0.as_ref().is_some_and(|recovery| recovery.is_due())
     }
 
+    /// See [`Recovery::outlasts`].
+    pub(crate) fn outlasts(&self, una: u64) -> bool {
+        self.0.as_ref().is_some_and(|recovery| recovery.outlasts(una))
+    }
+
     /// See [`Recovery::repeated`].
     pub(crate) fn repeated(&mut self, repeat: &Repeat) -> Option<LossKind> {
         self.0.get_or_insert_default().repeated(repeat)

@@ -11,7 +11,7 @@ use crate::flow::findings::Context;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::recovery::{AckKind, Counted, Progress};
 
-use crate::flow::scoreboard::{Arrived, CumulativeAck, PathTimes};
+use crate::flow::scoreboard::{Arrived, CumulativeAck};
 use crate::flow::shadow::observation::{Acked, LossKind, Newest};
 use crate::wire::segment::{Flags, Segment};
 
@@ -48,19 +48,12 @@ impl Sender {
         self.acknowledged = true;
         self.last_ack = MaybeTime::some(at);
         self.last_active = MaybeTime::some(context.now);
-        let reaction = self.followed.as_deref().map_or(Micros(0), |followed| followed.shadow.reaction());
         let mut sacked = None;
         let (sacked_bytes, dsack) = self.take_sack(segment, ack, &mut sacked, context);
         let lost_before = self.board.ever_lost();
         let mut lost_again = false;
         if self.sack_agreed && (sacked_bytes > 0 || seen_advance > 0) {
-            // The sender's own are longer, by the way to it.
-            let path = PathTimes {
-                min_rtt: min_rtt.map(|rtt| Micros(rtt.0.saturating_add(reaction.0))),
-                srtt: self.rtt.smoothed().map(|rtt| Micros(rtt.0.saturating_add(reaction.0))),
-                recovering: self.recovery.is_due(),
-            };
-            lost_again = self.board.deem_lost_by_time(at, &path);
+            lost_again = self.deem_lost_by_time(at);
         } else if sacked_bytes > 0 {
             self.board.deem_lost();
         }
@@ -103,7 +96,7 @@ impl Sender {
             counted,
             una: self.board.una(),
             nxt: self.board.nxt(),
-            heard_at: at.after(reaction),
+            heard_at: at.after(self.reaction()),
             kind,
             dsack,
             echo: segment.options.timestamps.map(|timestamps| timestamps.echo),

@@ -1,12 +1,12 @@
 //! What a sender's repeats say: lost, overtaken, or nothing.
 
-use spand_proto::units::Micros;
+use spand_proto::units::{Micros, Timestamp};
 
 use super::Sender;
 use super::send::Extent;
 use crate::flow::coverage::Inserted;
 use crate::flow::recovery::{Repeat, Standing};
-use crate::flow::scoreboard::Stamp;
+use crate::flow::scoreboard::{PathTimes, Stamp};
 use crate::flow::shadow::observation::LossKind;
 
 /// Without a round trip to compare with, what comes within this time after its overtaker was only overtaken (the bound
@@ -31,6 +31,10 @@ impl Sender {
         if unseen && self.came_late(extent, stamp) {
             return None;
         }
+        if self.sack_agreed && !self.recovery.is_due() {
+            // What an acknowledgement left to reordering, a timer of its own may have given up since (`tcp_rack_reo_timeout`).
+            self.deem_lost_by_time(stamp.at);
+        }
         let repeat = Repeat {
             start: extent.start,
             end: extent.end,
@@ -52,6 +56,24 @@ impl Sender {
             ts_value,
         };
         self.recovery.repeated(&repeat)
+    }
+
+    /// Marks on the scoreboard what the sender deems lost by time at `at`; returns whether anything of it was repeated before.
+    pub(super) fn deem_lost_by_time(&mut self, at: Timestamp) -> bool {
+        // The sender's own are longer, by the way to it.
+        let reaction = self.reaction();
+        let whole = |rtt: Micros| Micros(rtt.0.saturating_add(reaction.0));
+        let path = PathTimes {
+            min_rtt: self.rtt.min().map(whole),
+            srtt: self.rtt.smoothed().map(whole),
+            recovering: self.recovery.outlasts(self.board.una()),
+        };
+        self.board.deem_lost_by_time(at, &path)
+    }
+
+    /// From when an acknowledgement passes the tap until the sender's answer does.
+    pub(super) fn reaction(&self) -> Micros {
+        self.followed.as_deref().map_or(Micros(0), |followed| followed.shadow.reaction())
     }
 
     /// Whether bytes never seen before were only overtaken: sent before what came ahead of them, or too soon after it for

@@ -27,6 +27,20 @@ fn one_window_of_losses_is_one_event() {
 }
 
 #[test]
+fn an_acknowledgement_that_ends_a_recovery_leaves_what_is_above_it_to_a_timer() {
+    let mut script = Script::new();
+    script.send(100, 0..4);
+    script.ack_with(200, 0, &[(1, 4)], 100);
+    script.send(201, 4..6);
+    script.send(202, 0..1);
+    script.ack_with(302, 4, &[], 202);
+    assert!(!script.sender.recovery.is_due());
+    assert_eq!(script.sender.board.lost_and_repeated(), (0, 0), "sent 1 ms before what arrived: it may come yet");
+    script.send(330, 4..5);
+    assert_eq!(script.losses(), (2, 0), "after a quarter of a round trip it is given up: no timeout");
+}
+
+#[test]
 fn silence_before_a_retransmission_is_a_timeout_and_so_is_each_further_one() {
     let mut script = Script::new();
     script.send(100, 0..4);
