@@ -71,8 +71,12 @@ impl Scoreboard {
         }
         if let Some(part) = self.acknowledge_part_of_head(ack, &mut outcome) {
             sent_once &= part.transmissions <= 1;
-            if part.is_timed_by_sender() && !part.marks.has(Mark::Sacked) {
-                arrived = Some(Arrived::also(arrived, part.sent_at));
+            if !part.marks.has(Mark::Sacked) {
+                if part.is_timed_by_sender() {
+                    arrived = Some(Arrived::also(arrived, part.sent_at));
+                }
+                // Of a packet of several segments (`tcp_tso_acked`), which counts as a whole.
+                self.rack.acknowledged(&part, at, sacked_to, min_rtt);
             }
         }
         if sent_once {

@@ -64,6 +64,20 @@ fn reordering_is_reckoned_from_what_was_looked_at_last() {
 }
 
 #[test]
+fn a_packet_of_which_a_part_is_acknowledged_is_looked_at_as_a_whole() {
+    // Two segments in one packet, and one that is sent later; the first is acknowledged, with a block of the last.
+    let mut board = Scoreboard::starting_at(0);
+    board.send(0, 200, Stamp { at: ms(0), ..Stamp::default() }, LIMIT);
+    send(&mut board, 2, 15);
+    board.acknowledge(100, ms(60), MIN_RTT);
+    sack(&mut board, 2, 60);
+    judge(&mut board, 60, false);
+    assert_eq!(board.repairs().lost, 0, "60 ms for the packet, and a quarter of the smallest round trip");
+    judge(&mut board, 70, false);
+    assert_eq!(board.repairs().lost, 100);
+}
+
+#[test]
 fn three_arrivals_end_the_wait_unless_the_path_reorders() {
     let arrive = |board: &mut Scoreboard| {
         for n in [2, 3, 4] {
