@@ -31,9 +31,9 @@ const OBSERVATION_MOST: f32 = 1.0;
 const LEANING_MOST: f32 = 3.0;
 /// Leaning from which a flavour is named.
 const CLEAR: f32 = 0.15;
-/// Leaning away from BBR from which a connection is taken for something else than its host's other ones, which run it: with a small
-/// window BBR is clocked by acknowledgements as much as others are.
-const NOT_AS_HOST: f32 = 0.6;
+/// Leaning away from BBR from which a connection is taken for something else than its host's other ones, which run it: more than one
+/// observation, since with a small window BBR is clocked by acknowledgements as much as others are.
+const NOT_AS_HOST: f32 = OBSERVATION_MOST;
 /// BBR holds on where Reno backs off most: what speaks for Reno against CUBIC by this much speaks against BBR, too.
 const CLEARLY_RENO: f32 = 1.0;
 

@@ -103,7 +103,7 @@ fn what_other_flows_of_the_host_tell_holds_until_its_own_packets_speak_against_i
     shadow.presume(Timestamp(0), Prior::Bbr);
     assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Bbr, Flavour::Unknown));
     assert!(shadow.bbr.is_some(), "and is followed from the start");
-    shadow.leaning.lean_to_bbr(-0.5);
+    shadow.leaning.lean_to_bbr(-0.9);
     shadow.leaning.compare(0.0, 0.3);
     assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Bbr, Flavour::Reno));
     shadow.leaning.lean_to_bbr(-0.2);
@@ -127,7 +127,7 @@ fn a_host_that_does_not_run_bbr_lets_reno_against_cubic_speak() {
     assert_eq!(named(host(Flavour::Cubic), 0.3, 0.0), Flavour::Unknown, "its own packets speak against it");
     assert_eq!(named(host(Flavour::Cubic), 0.3, -0.2), Flavour::Reno);
     assert_eq!(named(host(Flavour::Cubic), 0.3, 0.2), Flavour::Bbr);
-    assert_eq!(named(Prior::Bbr, -0.1, -0.7), Flavour::Unknown);
+    assert_eq!(named(Prior::Bbr, -0.1, -1.0), Flavour::Unknown);
 }
 
 #[test]
