@@ -56,7 +56,7 @@ impl Shadow {
                 if first {
                     self.reno.cwnd.set(pipe);
                     self.cubic.cwnd.set(pipe);
-                } else if unknown == 0 {
+                } else if unknown == 0 && !probe {
                     self.weigh_sent_in_recovery(pipe);
                 }
                 // Neither lets more into the network than it had before.

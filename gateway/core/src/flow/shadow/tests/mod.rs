@@ -343,6 +343,22 @@ fn a_tail_loss_probe_goes_beyond_the_window_and_says_nothing_of_it() {
 }
 
 #[test]
+fn neither_does_one_in_a_reduction() {
+    let after = |unheard: u64| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
+        shadow.clock.on_ack(at, delivered, false);
+        let _sample = shadow.on_loss(at, LossKind::Ecn, 40 * MSS, 0);
+        let sent = Sent { new_bytes: 1_000, full_sized: true, since_ack: Some(Micros(0)), ..Sent::default() };
+        shadow.on_sent(at, &Sent { pipe: 20 * MSS, flight: 20 * MSS, ..sent });
+        let (pipe, flight, since_ack) = (21 * MSS, 21 * MSS, Some(Micros(unheard * 1_000)));
+        shadow.on_sent(at.after(Micros(250_000)), &Sent { pipe, flight, since_ack, ..sent });
+        whole(&shadow)
+    };
+    assert_eq!((after(250), after(0)), (20, 21), "two round trips after the last acknowledgement, and with one");
+}
+
+#[test]
 fn a_timeout_gives_no_sample_and_starts_anew() {
     let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
     rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
