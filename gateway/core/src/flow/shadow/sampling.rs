@@ -39,7 +39,7 @@ impl Shadow {
             _ => self.loss_sample(kind),
         };
         self.transfer.lost = true;
-        self.back_off(kind, pipe_before, ever_lost);
+        self.back_off(at, kind, pipe_before, ever_lost);
         sample
     }
 
@@ -123,7 +123,7 @@ impl Shadow {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "a window's digits fit")]
-    fn back_off(&mut self, kind: LossKind, pipe_before: u64, ever_lost: u64) {
+    fn back_off(&mut self, at: Timestamp, kind: LossKind, pipe_before: u64, ever_lost: u64) {
         let before = self.best_segments();
         self.by_mark = kind == LossKind::Ecn;
         if kind == LossKind::Timeout {
@@ -136,7 +136,7 @@ impl Shadow {
             self.reno.time_out(anew);
             self.cubic.time_out(anew);
             if let Some(bbr) = &mut self.bbr {
-                bbr.time_out(ever_lost);
+                bbr.time_out(at, ever_lost);
             }
             self.state = State::Loss { until: self.nxt, advanced: false };
         } else if !matches!(self.state, State::Recovery(_)) {

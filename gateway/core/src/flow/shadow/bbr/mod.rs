@@ -75,6 +75,8 @@ pub(super) struct Bbr {
     /// Rate that it paces at, and until when that holds the next segment back.
     paced: u32,
     paced_until: Timestamp,
+    /// When a timer's repeat left before that, and when it was due.
+    early: Option<(Timestamp, Timestamp)>,
     segments: u32,
     /// Window before a loss or a probe cut it.
     prior_segments: u32,
@@ -115,6 +117,7 @@ impl Bbr {
             mode: Mode::Startup,
             paced: 0,
             paced_until: at,
+            early: None,
             segments: whole(segments),
             prior_segments: whole(segments),
             was_recovering: false,
@@ -218,6 +221,7 @@ impl Bbr {
     /// An acknowledgement (`bbr_main`).
     pub(super) fn on_ack(&mut self, delivery: &Delivery) {
         self.reaction = delivery.reaction;
+        let delivery = &self.as_stamped(delivery);
         self.mss = delivery.mss;
         let sample = self.rate.on_ack(delivery);
         let new_round = sample.is_some_and(|sample| sample.new_round);
@@ -306,8 +310,10 @@ impl Bbr {
         Bytes(bytes).segments_ceil(Bytes(u64::from(self.mss.max(1)))).0
     }
 
-    /// A timeout (`bbr_set_state`), which ends a round trip, with `ever_lost` bytes lost so far.
-    pub(super) fn time_out(&mut self, ever_lost: u64) {
+    /// A timeout (`bbr_set_state`), which ends a round trip, with `ever_lost` bytes lost so far. Its repeat leaves at once, whatever the
+    /// pace.
+    pub(super) fn time_out(&mut self, at: Timestamp, ever_lost: u64) {
+        self.early = (at < self.paced_until).then_some((at, self.paced_until));
         self.save();
         self.was_recovering = true;
         self.was_timed_out = true;

@@ -25,6 +25,19 @@ fn delivery(us: u64, pipe: u64, lost: u64, recovering: bool) -> Delivery {
     }
 }
 
+/// A segment of new data, with three others in the network.
+const FULL: Departure = Departure {
+    bytes: 1_000,
+    flight_bytes: 4_000,
+    pipe_bytes: 4_000,
+    pipe_segments: 4,
+    new: true,
+    idle: false,
+    dry: false,
+    pushed: false,
+    paced: false,
+};
+
 #[test]
 fn a_recovery_conserves_and_one_right_after_it_does_not_begin_anew() {
     let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
@@ -53,9 +66,38 @@ fn a_recovery_within_a_reduction_after_a_mark_gives_back_the_window_before_the_m
 #[test]
 fn a_recovery_that_follows_a_timeout_conserves_anew() {
     let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
-    bbr.time_out(0);
+    bbr.time_out(Timestamp(0), 0);
     assert_eq!(ack(&mut bbr, 6, 0, true), "7", "in the network and just delivered");
     assert_eq!(ack(&mut bbr, 5, 0, true), "7", "once");
+}
+
+#[test]
+fn what_a_timer_sends_before_its_pace_allows_seems_to_come_back_sooner() {
+    let mut bbr = Bbr::new(Timestamp(0), 0, 40.0, Some((Micros(100_000), Timestamp(0))));
+    ack(&mut bbr, 10, 0, false);
+    let left = Timestamp::from_micros(2_000);
+    bbr.on_sent(left, &Departure { bytes: 20_000, ..FULL });
+    let held = bbr.paced_until.since(left).0;
+    assert!(held > 10_000, "{held}");
+    let rtt = |bbr: &Bbr, after: u64, rtt: u64| {
+        let (at, rtt) = (left.after(Micros(after)), Some(Micros(rtt)));
+        bbr.as_stamped(&Delivery { at, rtt, least_rtt: rtt, ..delivery(0, 0, 0, true) }).rtt
+    };
+    assert_eq!(rtt(&bbr, 120_000, 120_000), Some(Micros(120_000)));
+    bbr.time_out(left, 0);
+    assert_eq!(
+        rtt(&bbr, 120_000, 120_000),
+        Some(Micros(120_000 - held)),
+        "it carries the time that its pace meant it for"
+    );
+    assert_eq!(rtt(&bbr, held, held), Some(Micros(1_000)), "times that do not differ");
+    assert_eq!(rtt(&bbr, 10_000, 10_000), None, "it comes back before it should have left");
+    assert_eq!(rtt(&bbr, 150_000, 120_000), Some(Micros(120_000)), "something else's");
+    let (at, whole) = (left.after(Micros(120_000)), Some(Micros(120_000)));
+    bbr.on_ack(&Delivery { at, rtt: whole, least_rtt: Some(Micros(100_000)), ..delivery(0, 0, 0, true) });
+    assert_eq!(bbr.min_rtt.map(|(rtt, _)| rtt), Some(Micros(120_000 - held)), "and is the smallest");
+    bbr.time_out(left.after(Micros(held)), 0);
+    assert_eq!(rtt(&bbr, 120_000, 120_000), Some(Micros(120_000)), "nothing held it back");
 }
 
 #[test]
@@ -113,17 +155,7 @@ fn a_probe_that_never_was_leaves_the_window_of_a_recovery_as_it_was() {
 
 /// Bursts of two segments every `gap_us` for 200 ms from `from_us` on.
 fn send(bbr: &mut Bbr, from_us: u64, gap_us: u64, paced: bool) {
-    let sent = Departure {
-        bytes: 1_000,
-        flight_bytes: 4_000,
-        pipe_bytes: 4_000,
-        pipe_segments: 4,
-        new: true,
-        idle: false,
-        dry: false,
-        pushed: false,
-        paced,
-    };
+    let sent = Departure { paced, ..FULL };
     for n in 0..200_000 / gap_us {
         for within_us in [0, 10] {
             bbr.on_sent(Timestamp::from_micros(from_us + n * gap_us + within_us), &sent);
