@@ -35,7 +35,7 @@ const FULL_ROUNDS: u8 = 3;
 /// Gains of the cycle that probes for more, but for an even one (`bbr_pacing_gain`).
 const CYCLE_GAINS: [u64; 2] = [rate::UNIT * 5 / 4, rate::UNIT * 3 / 4];
 /// Rates that differ by less than this part are the same.
-const RATE_PART: u32 = 25;
+const RATE_PART: u32 = 32;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mode {
     Startup,
@@ -205,8 +205,9 @@ impl Bbr {
         if sent.dry {
             self.rate.limit_by_application(sent.pipe_bytes);
         }
-        let free = sent.paced && !sent.dry && sent.pipe_segments < self.segments;
-        let told = self.pace.on_sent(at, sent.bytes, self.mss, free);
+        // A full window is no reason to look away: the replica's may be the one that is too small, and one that holds its sender back
+        // does not do so evenly.
+        let told = self.pace.on_sent(at, sent.bytes, self.mss, sent.paced && !sent.dry);
         match self.mode {
             Mode::ProbeBandwidth if told => self.heed_pace(),
             Mode::ProbeBandwidth | Mode::ProbeRtt { .. } => {}
@@ -220,8 +221,8 @@ impl Bbr {
 
     /// An acknowledgement (`bbr_main`).
     pub(super) fn on_ack(&mut self, delivery: &Delivery) {
-        self.reaction = delivery.reaction;
         let delivery = &self.as_stamped(delivery);
+        self.reaction = delivery.reaction;
         self.mss = delivery.mss;
         let sample = self.rate.on_ack(delivery);
         let new_round = sample.is_some_and(|sample| sample.new_round);

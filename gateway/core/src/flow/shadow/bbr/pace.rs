@@ -13,9 +13,9 @@ const BURST: Micros = Micros(250);
 const SAME_PART: u32 = 32;
 /// Gaps in a row that make another pace, and in all that make one telling.
 const ANEW: u8 = 3;
-const TELLING: u8 = 8;
-/// Longest time in smallest round trips for which the gain cycle holds a gain other than one, with some to spare.
-const CYCLE_ROUNDS: u64 = 3;
+const TELLING: u8 = 12;
+/// The gain cycle holds a gain other than one for a smallest round trip (`bbr_is_next_cycle_phase`), here with this part of it to spare.
+const SPARE_PART: u64 = 2;
 
 /// Gaps that tell the same pace.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,7 +87,8 @@ impl Pace {
 
     /// The rate that it goes by, where it held the same pace for longer than its gain cycle does.
     pub(super) fn held(&self, min_rtt: Micros) -> Option<u32> {
-        let long = self.now.last.since(self.now.since).0 >= min_rtt.0.saturating_mul(CYCLE_ROUNDS);
+        let gain = min_rtt.0.saturating_add(min_rtt.0 / SPARE_PART);
+        let long = self.now.last.since(self.now.since).0 >= gain;
         (self.now.gaps >= TELLING && long).then_some(self.now.rate)
     }
 }
@@ -121,16 +122,19 @@ mod tests {
     #[test]
     fn a_pace_that_holds_for_longer_than_a_gain_is_the_rate() {
         // Two segments in 4 ms; now and then an acknowledgement's, or one that comes late.
-        let even = [4_000, 4_020, 3_990, 900, 4_000, 4_000, 6_100, 3_970, 4_000, 4_010, 4_000, 4_000];
+        let even =
+            [[4_000, 4_020, 3_990, 900, 4_000, 4_000], [6_100, 3_970, 4_000, 4_010, 4_000, 4_000]].concat().repeat(2);
         assert!(about(held_after(&even, true), 500_000), "{:?}", held_after(&even, true));
         assert_eq!(held_after(&even, false), None, "something else holds it back");
-        assert_eq!(held_after(&[1_000; 12], true), None, "a round trip of it may be a gain of the cycle");
+        assert_eq!(held_after(&[1_000; 14], true), None, "a round trip of it may be a gain of the cycle");
+        assert!(held_after(&[1_000; 18], true).is_some());
+        assert_eq!(held_after(&[4_000; 11], true), None, "few gaps may be alike by chance");
         assert_eq!(held_after(&[4_000, 3_000, 6_000, 2_000].repeat(5), true), None);
     }
 
     #[test]
     fn another_pace_takes_over_once_it_holds() {
-        let changed = [[4_000; 12], [8_000; 12]].concat();
+        let changed = [[4_000; 16], [8_000; 16]].concat();
         assert!(about(held_after(&changed, true), 250_000), "{:?}", held_after(&changed, true));
     }
 }

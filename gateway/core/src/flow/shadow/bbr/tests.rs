@@ -181,4 +181,7 @@ fn the_pace_that_it_keeps_has_the_last_word_on_its_rate() {
     assert!(about(&bbr, own / 3 * 2), "it goes by another one");
     send(&mut bbr, 5_000_000, 4_040, true);
     assert_eq!(bbr.rate(), own);
+    bbr.segments = 4;
+    send(&mut bbr, 6_000_000, 6_060, true);
+    assert!(about(&bbr, own / 3 * 2), "a window that is too small hides no pace");
 }
