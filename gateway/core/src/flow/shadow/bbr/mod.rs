@@ -6,6 +6,7 @@
 
 mod aggregation;
 mod delivery;
+mod gains;
 mod long_term;
 mod max_filter;
 mod pace;
@@ -20,22 +21,15 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 use self::aggregation::Aggregation;
 use self::delivery::DeliveryRate;
 pub(super) use self::delivery::{Delivery, Departure};
+use self::gains::{EVEN_GAIN, START_GAIN, gained};
 use self::long_term::{LongTerm, Standing};
 use self::pace::Pace;
 use super::cwnd::INITIAL;
 
-/// Gain of window and pacing while starting, 2 / ln 2, and of pacing while it drains what that left in the queue; in 256ths.
-const START_GAIN: u64 = 739;
-const DRAIN_GAIN: u64 = 88;
-/// Gain of the window afterwards, and of either while the pipe is empty.
-const GAIN: u64 = 2 * rate::UNIT;
-const EVEN_GAIN: u64 = rate::UNIT;
 /// The pipe is full after three round trips in which the rate grew by less than a quarter.
 const FULL_ROUNDS: u8 = 3;
-/// Gains of the cycle that probes for more, but for an even one (`bbr_pacing_gain`).
-const CYCLE_GAINS: [u64; 2] = [rate::UNIT * 5 / 4, rate::UNIT * 3 / 4];
-/// Rates that differ by less than this part are the same.
-const RATE_PART: u32 = 32;
+
+/// What it is about (`enum bbr_mode`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mode {
     Startup,
@@ -158,31 +152,6 @@ impl Bbr {
         (self.rate.max() > 0).then(|| rate::segments_in(self.rate.max(), min_rtt))
     }
 
-    /// The rate that it goes by.
-    fn rate(&self) -> u32 {
-        if self.seen_rate > 0 { self.seen_rate } else { self.reckoned_rate() }
-    }
-
-    fn reckoned_rate(&self) -> u32 {
-        self.long_term.rate().unwrap_or(self.rate.max())
-    }
-
-    /// The pace that it keeps has the last word on its rate: which losses and round trips its own account of the long-term rate met is
-    /// not all seen.
-    fn heed_pace(&mut self) {
-        let Some(seen) = self.min_rtt.and_then(|(rtt, _)| self.pace.held(rtt)) else { return };
-        let alike = |rate: u32| pace::same(seen, rate, RATE_PART);
-        let cycled = |rate: u32| CYCLE_GAINS.into_iter().any(|gain| alike(gained(rate, gain)));
-        if alike(self.reckoned_rate()) {
-            self.seen_rate = 0;
-        } else if self.long_term.rate().is_some() && (alike(self.rate.max()) || cycled(self.rate.max())) {
-            self.long_term.forget();
-            self.seen_rate = 0;
-        } else if !cycled(self.rate()) {
-            self.seen_rate = seen;
-        }
-    }
-
     /// A packet with payload.
     pub(super) fn on_sent(&mut self, at: Timestamp, sent: &Departure) {
         self.contest_probe(at, sent.pipe_segments);
@@ -289,23 +258,6 @@ impl Bbr {
         }
     }
 
-    /// Gains of window and pacing (`bbr_update_gains`); those of the cycle are taken for even.
-    fn gains(&self) -> (u64, u64) {
-        match self.mode {
-            Mode::Startup => (START_GAIN, START_GAIN),
-            Mode::Drain => (START_GAIN, DRAIN_GAIN),
-            Mode::ProbeBandwidth => (GAIN, EVEN_GAIN),
-            Mode::ProbeRtt { .. } => (EVEN_GAIN, EVEN_GAIN),
-        }
-    }
-
-    fn update_pacing(&mut self) {
-        let paced = gained(self.rate(), self.gains().1);
-        if self.is_full || paced > self.paced {
-            self.paced = paced;
-        }
-    }
-
     /// Packets that `bytes` make.
     fn packets(&self, bytes: u64) -> u32 {
         Bytes(bytes).segments_ceil(Bytes(u64::from(self.mss.max(1)))).0
@@ -338,10 +290,6 @@ impl Bbr {
         self.full_rounds = 0;
         self.long_term.forget();
     }
-}
-
-fn gained(rate: u32, gain: u64) -> u32 {
-    u32::try_from(u64::from(rate) * gain / rate::UNIT).unwrap_or(u32::MAX)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a window in segments")]

@@ -14,8 +14,6 @@ pub(super) const WINDOW: u32 = 4;
 const TIME: Micros = Micros(200_000);
 /// What had left already when it began is seen within this time.
 const STOPS_WITHIN: Micros = Micros(2_000);
-/// What a round trip is by timestamps that do not differ (`tcp_rtt_tsopt_us`).
-const LEAST_RTT: Micros = Micros(1_000);
 /// Segments beyond that window that are still no sign of another mode.
 const SLACK: u32 = 4;
 
@@ -23,20 +21,6 @@ impl Bbr {
     /// Whether it empties the pipe at this time: its window is then full and says nothing about its rivals.
     pub(in super::super) fn probing(&self) -> bool {
         matches!(self.mode, Mode::ProbeRtt { .. })
-    }
-
-    /// The round trip as the sender measures it: what its pace does not hold back carries the time at which that would have let it go
-    /// (`tcp_update_skb_after_send`), and its round trip comes out shorter than the path's; what runs backwards is none.
-    pub(super) fn as_stamped(&self, delivery: &Delivery) -> Delivery {
-        let mut delivery = *delivery;
-        if let (Some((left, due)), Some(rtt)) = (self.early, delivery.rtt)
-            && rtt == delivery.at.since(left)
-        {
-            delivery.rtt = (delivery.at >= due).then(|| delivery.at.since(due).max(LEAST_RTT));
-        }
-        let least = [delivery.least_rtt, delivery.rtt, self.min_rtt.map(|(rtt, _)| rtt)];
-        delivery.least_rtt = least.into_iter().flatten().min();
-        delivery
     }
 
     /// `bbr_update_min_rtt`.

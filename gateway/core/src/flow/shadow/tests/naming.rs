@@ -1,0 +1,199 @@
+//! What speaks for which congestion control.
+
+use super::*;
+
+#[test]
+fn the_pipe_after_a_loss_speaks_for_the_control_whose_window_it_fills() {
+    let after_loss = |pipe_segments: u32, ran_dry: bool| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+        // The tap stands beside the sender.
+        shadow.clock.on_ack(at, delivered, true);
+        shadow.clock.learn_reaction(at, Some(RTT));
+        let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 80 * MSS, 80 * MSS);
+        shadow.on_recovery_end(at, 0);
+        let signs = Signs { full_sized: 30, pipe_max_segments: pipe_segments, ran_dry, ..Signs::default() };
+        (0..4).for_each(|_| shadow.weigh_filling(at, signs));
+        (shadow.leaning().best(), shadow.flavour())
+    };
+    assert_eq!(after_loss(40, false), (Flavour::Reno, Flavour::Reno));
+    assert_eq!(after_loss(56, false), (Flavour::Cubic, Flavour::Cubic));
+    assert_eq!(after_loss(80, false), (Flavour::Bbr, Flavour::Bbr), "it did not back off");
+    assert_eq!(after_loss(40, true), (Flavour::Cubic, Flavour::Unknown), "the application had no more: the usual one");
+    assert_eq!(
+        after_loss(20, false),
+        (Flavour::Cubic, Flavour::Unknown),
+        "nearer to Reno's, but that should have been filled"
+    );
+}
+
+#[test]
+fn a_window_that_grew_back_unseen_is_no_sign_of_bbr() {
+    let later = |unseen_rounds: usize| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+        shadow.clock.on_ack(at, delivered, true);
+        shadow.clock.learn_reaction(at, Some(RTT));
+        let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 80 * MSS, 80 * MSS);
+        shadow.on_recovery_end(at, 0);
+        // Round trips of two segments are too few to judge.
+        rounds(&mut shadow, &mut at, &mut delivered, &vec![2; unseen_rounds]);
+        shadow.weigh_filling(at, Signs { full_sized: 30, pipe_max_segments: 80, ..Signs::default() });
+        shadow.leaning().own()
+    };
+    assert_eq!(later(0), Flavour::Bbr);
+    assert_eq!(later(8), Flavour::Bbr);
+    assert_eq!(later(30), Flavour::Unknown);
+}
+
+#[test]
+fn what_other_flows_of_the_host_tell_holds_until_its_own_packets_speak_against_it() {
+    let mut shadow = opened();
+    shadow.presume(Timestamp(0), Prior::Bbr);
+    assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Bbr, Flavour::Unknown));
+    assert!(shadow.bbr.is_some(), "and is followed from the start");
+    shadow.leaning.lean_to_bbr(-0.9);
+    shadow.leaning.compare(0.0, 0.3);
+    assert_eq!((shadow.flavour(), shadow.leaning().own()), (Flavour::Bbr, Flavour::Reno));
+    shadow.leaning.lean_to_bbr(-0.2);
+    assert_eq!(shadow.flavour(), Flavour::Reno);
+}
+
+#[test]
+fn a_host_that_does_not_run_bbr_lets_reno_against_cubic_speak() {
+    let named = |prior: Prior, reno: f64, bbr: f64| {
+        let mut shadow = opened();
+        shadow.presume(Timestamp(0), prior);
+        shadow.leaning.compare(0.0, reno);
+        shadow.leaning.lean_to_bbr(bbr);
+        shadow.flavour()
+    };
+    let host = |flavour| Prior::LossBased(flavour);
+    assert_eq!(named(Prior::Unknown, 0.3, 0.0), Flavour::Unknown, "it may be BBR");
+    assert_eq!(named(host(Flavour::Unknown), 0.3, 0.0), Flavour::Reno);
+    assert_eq!(named(host(Flavour::Unknown), 0.0, 0.0), Flavour::Unknown);
+    assert_eq!(named(host(Flavour::Cubic), 0.1, 0.1), Flavour::Cubic, "it says nothing clear of its own");
+    assert_eq!(named(host(Flavour::Cubic), 0.3, 0.0), Flavour::Unknown, "its own packets speak against it");
+    assert_eq!(named(host(Flavour::Cubic), 0.3, -0.2), Flavour::Reno);
+    assert_eq!(named(host(Flavour::Cubic), 0.3, 0.2), Flavour::Bbr);
+    assert_eq!(named(Prior::Bbr, -0.1, -1.0), Flavour::Unknown);
+}
+
+#[test]
+fn a_window_that_shrinks_without_a_cause_is_not_that_of_reno_or_cubic() {
+    let leans = |slow_start: bool, pipe_segments: u32| {
+        let mut shadow = opened();
+        shadow.reno.cwnd.set(100);
+        shadow.cubic.cwnd.set(100);
+        if !slow_start {
+            shadow.reno.cwnd.end_slow_start();
+            shadow.cubic.cwnd.end_slow_start();
+        }
+        shadow.weigh_steady_pipe(&Steady { pipe_segments, behind_bytes: 0 });
+        assert_eq!(whole(&shadow), pipe_segments);
+        shadow.leaning.bbr() > 0.0
+    };
+    assert!(leans(false, 80));
+    assert!(!leans(false, 95), "a burst that is held back");
+    assert!(!leans(true, 80), "HyStart ended slow start earlier than the replica");
+}
+
+/// The leaning towards BBR after `times` round trips of these signs, in thousandths.
+#[expect(clippy::cast_possible_truncation, reason = "at most three thousand")]
+fn towards_bbr(times: u8, ended: Signs) -> i32 {
+    let mut shadow = opened();
+    shadow.clock.presume_reaction(Micros(50));
+    for _ in 0..times {
+        shadow.weigh_clocking(Timestamp(0), ended);
+    }
+    (shadow.leaning().bbr() * 1_000.0).round() as i32
+}
+
+#[test]
+fn a_few_segments_tell_a_paced_sender_from_one_that_answers() {
+    let small = |pipe, full_sized, clocked| Signs { pipe_max_segments: pipe, full_sized, clocked, ..Signs::default() };
+    assert!(towards_bbr(4, small(2, 1, 1)) < -150, "a window below BBR's least, and always full");
+    assert!(towards_bbr(4, small(5, 4, 4)) < -150);
+    assert_eq!(towards_bbr(4, small(4, 3, 3)), 0, "BBR's least window");
+    assert_eq!(towards_bbr(4, small(7, 2, 2)), 0, "others would have filled it");
+    assert_eq!(towards_bbr(4, small(3, 2, 1)), 0);
+    assert!(towards_bbr(2, small(3, 2, 0)) > 150);
+    assert_eq!(
+        towards_bbr(9, Signs { pushed: true, ..small(3, 2, 0) }),
+        0,
+        "an application that writes whole segments"
+    );
+    assert_eq!(towards_bbr(9, Signs { ran_dry: true, ..small(3, 2, 0) }), 0);
+    assert!(towards_bbr(200, small(3, 2, 0)) < 1_000, "a scheduler may pace others: not for long against its losses");
+}
+
+#[test]
+fn what_was_clocked_before_the_application_ran_out_counts_half() {
+    let then_dry =
+        |clocked| Signs { pipe_max_segments: 20, full_sized: 10, clocked, ran_dry: true, ..Signs::default() };
+    let whole = towards_bbr(1, Signs { ran_dry: false, ..then_dry(10) });
+    assert_eq!((whole < 0, towards_bbr(1, then_dry(10))), (true, whole / 2));
+    assert_eq!((towards_bbr(1, then_dry(9)), towards_bbr(1, then_dry(0))), (0, 0), "its pace may be the application's");
+}
+
+#[test]
+fn one_pipe_beyond_the_replica_of_bbr_does_not_outweigh_all_that_spoke_for_it() {
+    let mut shadow = opened();
+    shadow.presume(Timestamp(0), Prior::Bbr);
+    shadow.leaning.lean_to_bbr(0.4);
+    shadow.reno.cwnd.set(900);
+    shadow.cubic.cwnd.set(900);
+    shadow.weigh_raise(800);
+    assert_eq!(shadow.leaning().own(), Flavour::Bbr);
+}
+
+#[test]
+fn both_windows_wrong_alike_name_nobody() {
+    let mut shadow = opened();
+    for _ in 0..9 {
+        shadow.leaning.compare(0.9, 0.9);
+    }
+    assert_eq!(shadow.leaning().own(), Flavour::Unknown);
+    // A window of four hardly tells the two apart, one of forty does.
+    for (window, named) in [(4, Flavour::Unknown), (40, Flavour::Cubic)] {
+        let mut shadow = opened();
+        shadow.leaning.lean_to_bbr(-1.0);
+        shadow.reno.cwnd.set(window);
+        shadow.cubic.cwnd.set(window);
+        shadow.compare(0.3, 0.0);
+        assert_eq!(shadow.flavour(), named, "{window}");
+    }
+}
+
+#[test]
+fn a_mark_is_nothing_to_bbr() {
+    let mut shadow = opened();
+    shadow.presume(Timestamp(0), Prior::Bbr);
+    let (mut at, mut delivered) = (Timestamp(0), 0);
+    rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 40]);
+    let before = whole(&shadow);
+    let _sample = shadow.on_loss(at, LossKind::Ecn, 9 * MSS, 9 * MSS);
+    assert_eq!(whole(&shadow), before);
+    let _sample = shadow.on_loss(at, LossKind::FastRetransmit, 9 * MSS, 9 * MSS);
+}
+
+#[test]
+fn repeats_that_leave_evenly_by_themselves_name_bbr() {
+    let towards_bbr = |kind: LossKind, gaps_us: &[u64]| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        shadow.on_reaction(Micros(50));
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20]);
+        let _sample = shadow.on_loss(at, kind, 20 * MSS, 9 * MSS);
+        for (gap_us, n) in gaps_us.iter().zip(1..) {
+            at = at.after(Micros(*gap_us));
+            let (pipe, since_ack) = (n * MSS, Some(Micros(50_000)));
+            let repeat =
+                Sent { retransmitted_bytes: 1_000, full_sized: true, pipe, flight: 20 * MSS, ..Sent::default() };
+            shadow.on_sent(at, &Sent { since_ack, ..repeat });
+        }
+        shadow.leaning().scales().1
+    };
+    assert!(towards_bbr(LossKind::FastRetransmit, &[5_000, 5_000, 5_100, 4_900, 5_000]) > 0.15);
+    assert!(towards_bbr(LossKind::FastRetransmit, &[5_000, 2_000, 8_000, 4_000, 1_000]) <= 0.0, "each at its own time");
+    assert!(towards_bbr(LossKind::Timeout, &[5_000, 5_000, 5_100, 4_900, 5_000]) <= 0.0);
+}
