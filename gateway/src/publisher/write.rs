@@ -101,8 +101,18 @@ impl Published {
     }
 
     /// Replaces the state of the networks that are an engine's `own`, and of the services where it keeps them, after events of
-    /// it were lost. Every subscriber is resynchronised.
+    /// it were lost. Every subscriber is resynchronised, and people are shown that it happened.
     pub fn replace(&self, views: Vec<NetworkView>, own: impl Fn(Network) -> bool, sizes: Option<Vec<ServiceSize>>) {
+        self.fill(views, own, sizes);
+        self.shared.insight.note(self.now(), Kind::Part, "state_replaced", String::new());
+    }
+
+    /// Takes what the store held, at the start.
+    pub(crate) fn restore(&self, views: Vec<NetworkView>) {
+        self.fill(views, |_| true, None);
+    }
+
+    fn fill(&self, views: Vec<NetworkView>, own: impl Fn(Network) -> bool, sizes: Option<Vec<ServiceSize>>) {
         if let Some(sizes) = sizes {
             let mut services = Services::default();
             for size in sizes {
@@ -127,7 +137,6 @@ impl Published {
             }
         }
         self.shared.insight.changed();
-        self.shared.insight.note(self.now(), Kind::Part, "state_replaced", String::new());
         self.shared.gather.replaced();
     }
 

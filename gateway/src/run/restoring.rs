@@ -54,7 +54,7 @@ pub(super) fn restore(
         store = %config.store.directory.display(),
         "restored"
     );
-    published.replace(networks, |_| true, None);
+    published.restore(networks);
     trends.retain(|trend| published.network(trend.network).is_some());
     published.apply(Batch { trends, ..Batch::new() });
     let interval = Duration::from_millis(config.store.save_interval_ms.get());

@@ -16,11 +16,17 @@ struct Arguments {
     /// Made-up networks beside those of the captures
     #[arg(long, default_value_t = 10_000)]
     networks: usize,
+    /// Make up faults, too: dropped packets and advice that is withdrawn
+    #[arg(long)]
+    faults: bool,
 }
 
 fn main() -> Result<()> {
-    let Arguments { listen, networks } = Arguments::parse();
+    let Arguments { listen, networks, faults } = Arguments::parse();
     let stage = Stage::start(&["cubic-four-flows", "bbr-ipv6"], networks, listen)?;
+    if faults {
+        stage.invent_faults()?;
+    }
     println!("the dashboard is at {}; Ctrl-C ends it", stage.url());
     interrupt::install()?;
     while !interrupt::came() {

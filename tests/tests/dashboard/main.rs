@@ -8,11 +8,11 @@ mod size;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use spand_core::event::{Event, Withdrawal};
-use spand_gateway::publisher::{Batch, Part};
+use spand_gateway::publisher::{Batch, Kind, Part};
 use spand_tests::dashboard::browser::Browser;
 use spand_tests::dashboard::stage::Stage;
 
@@ -76,9 +76,41 @@ fn silent(browser: &Browser) -> Result<()> {
 }
 
 #[test]
+fn a_gateway_to_look_at_shows_no_fault_unless_asked_to() -> Result<()> {
+    let _alone = alone();
+    let stage = Stage::start(&CAPTURES, 50, any_port())?;
+    let published = stage.published();
+    let faults = || {
+        let (entries, _, _) = published.log(0, 1_000);
+        let of_a_fault = |kind| matches!(kind, Kind::Limit | Kind::Retreat | Kind::Part);
+        let noted = entries.into_iter().filter(|entry| of_a_fault(entry.kind)).count();
+        let dropped: u64 = published.captures().iter().map(|capture| capture.dropped_queue).sum();
+        (noted, dropped, published.retreats())
+    };
+    let packets = || published.engine().counters.frames;
+    let until = |what: &str, holds: &dyn Fn() -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !holds() {
+            ensure!(Instant::now() < deadline, "{what} did not come");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    };
+    let before = packets();
+    until("packets", &|| packets() > before + 200)?;
+    assert_eq!(faults(), (0, 0, 0));
+    stage.invent_faults()?;
+    until("invented faults", &|| {
+        let (noted, dropped, retreats) = faults();
+        noted > 1 && dropped > 0 && retreats == 1
+    })
+}
+
+#[test]
 fn every_view_shows_what_the_gateway_knows_and_complains_of_nothing() -> Result<()> {
     let _alone = alone();
     let Some((stage, browser)) = open(300)? else { return Ok(()) };
+    stage.invent_faults()?;
     // Charts want some seconds to show, and the log something that happened.
     let withdrawn = |network: &str| {
         Ok::<_, anyhow::Error>(Event::Withdrawn { network: network.parse()?, reason: Withdrawal::TooFew })

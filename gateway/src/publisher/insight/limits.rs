@@ -1,6 +1,6 @@
 //! Limits that were reached, told from counters that rise: the first time at once, and then what came in ten seconds together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spand_core::counters::Ignored;
 use spand_proto::units::{Micros, Timestamp};
@@ -36,6 +36,8 @@ pub(super) struct Limits {
     known: BTreeMap<(&'static str, String), Known>,
     /// `None` before the first look: what has only not started yet is no news.
     not_ready: Option<Vec<(Part, String)>>,
+    /// Parts that were noted as not ready: their return is worth an entry, a start is not.
+    failed: BTreeSet<Part>,
 }
 
 #[derive(Debug, Default)]
@@ -77,10 +79,14 @@ impl Limits {
     /// Which parts stopped working, with why, and which work again.
     pub(super) fn readiness(&mut self, not_ready: &[(Part, String)]) -> Vec<(&'static str, String)> {
         let Some(known) = self.not_ready.replace(not_ready.to_vec()) else { return Vec::new() };
-        let gone = not_ready.iter().filter(|now| !known.contains(now));
-        let back = known.iter().filter(|(part, _)| not_ready.iter().all(|(now, _)| now != part));
-        let gone = gone.map(|(part, why)| ("not_ready", format!("{}: {why}", part.name())));
-        gone.chain(back.map(|(part, _)| ("ready", part.name().to_owned()))).collect()
+        let gone: Vec<_> = not_ready.iter().filter(|now| !known.contains(now)).collect();
+        self.failed.extend(gone.iter().map(|(part, _)| *part));
+        let fails = |part: &Part| not_ready.iter().any(|(now, _)| now == part);
+        let back: Vec<_> =
+            self.failed.iter().filter(|part| !fails(part)).map(|part| ("ready", part.name().to_owned())).collect();
+        self.failed.retain(fails);
+        let gone = gone.into_iter().map(|(part, why)| ("not_ready", format!("{}: {why}", part.name())));
+        gone.chain(back).collect()
     }
 
     fn look(&mut self, now: Timestamp, what: &'static str, subject: String, count: u64) -> Option<Reached> {
@@ -122,5 +128,15 @@ mod tests {
         assert_eq!(limits.readiness(&down("eth0 is gone")), []);
         assert_eq!(limits.readiness(&down("eth0 is down")), [("not_ready", "capture: eth0 is down".to_owned())]);
         assert_eq!(limits.readiness(&[]), [("ready", "capture".to_owned())]);
+    }
+
+    #[test]
+    fn a_start_is_no_return() {
+        let mut limits = Limits::default();
+        let starting = vec![(Part::Engine, "it has not started yet".to_owned()), (Part::Store, "starting".to_owned())];
+        assert_eq!(limits.readiness(&starting), []);
+        let full = vec![(Part::Store, "the disk is full".to_owned())];
+        assert_eq!(limits.readiness(&full), [("not_ready", "store: the disk is full".to_owned())]);
+        assert_eq!(limits.readiness(&[]), [("ready", "store".to_owned())], "the engine only started");
     }
 }
