@@ -87,6 +87,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		.initial_window = connection->initial_window,
 		// The kernel never paces a connection's first ten segments; after idle nothing is exempt.
 		.unpaced = first ? settings->policy.burst : 0,
+		.usual = !stated_bytes,
 	};
 	// As the rate is computed (decide).
 	u64 rtt_us = transfer.rtt_us > network.rtt_us ? transfer.rtt_us : network.rtt_us;

@@ -68,7 +68,7 @@ struct transfer {
 	u32 initial_window; // the host's default, segments
 	u32 budget_left;    // segments above the default; NO_LIMIT: no budget is kept
 	u32 unpaced;	    // segments that the kernel sends before the rate holds
-	u32 unused;
+	u32 usual;	    // the size is that of most of the service's transfers: no start below the default rests on it
 };
 
 enum refusal {
@@ -154,6 +154,11 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 	if (bytes && !(policy->flags & FILLS_PIPE && segments > epoch_of(share))) {
 		u64 windows = shifted_window(share, segments);
 		whole = windows;
+		if (transfer->bytes && transfer->usual) {
+			u32 least = smaller(share, transfer->initial_window);
+			if (whole < least)
+				whole = least;
+		}
 		if (policy->flags & FILLS_PIPE) {
 			u64 pipe = network->pipe_half_bytes / 2 / mss;
 			u32 full = pipe < windows >> 32 ? pipe : windows >> 32;

@@ -83,7 +83,7 @@ pub struct Limits {
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of seen sequence space per sender. At the limit the lowest hole is taken as seen, counted. Default 1,024.
     pub sequence_ranges: NonZeroU32,
-    /// Services inside, by address and port, whose transfer sizes are kept, about 2.3 KiB each. At the limit the one that
+    /// Services inside, by address and port, whose transfer sizes are kept, about 2.6 KiB each. At the limit the one that
     /// sent longest ago goes, counted. Default 8,192.
     pub services: NonZeroUsize,
     /// IP packets in fragments at a time, about half a KiB each. At the limit the oldest is given up, counted. Default 4,096.

@@ -58,6 +58,8 @@ impl Withdrawal {
 pub struct TransferEnded {
     /// Whose it was.
     pub service: SocketAddr,
+    /// Who received it.
+    pub remote: IpAddr,
     /// When it had ended.
     pub at: Timestamp,
     /// What was acknowledged of it.

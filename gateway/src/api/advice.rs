@@ -62,8 +62,8 @@ pub(super) fn answer(published: &Published, mode: Mode, initial_window: Segments
         estimate: estimate.as_ref(),
         now,
         size: match question.size {
-            TransferSize::Unknown => of_service().into(),
-            known @ TransferSize::Known(_) => known,
+            TransferSize::Unknown => of_service().map_or(TransferSize::Unknown, TransferSize::Usual),
+            given @ (TransferSize::Known(_) | TransferSize::Usual(_)) => given,
         },
         mss: question.mss.or(estimate.as_ref().map(|estimate| estimate.mss)).unwrap_or(USUAL_MSS),
         snd_wnd: question.snd_wnd,

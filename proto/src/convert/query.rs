@@ -41,7 +41,8 @@ impl From<&Question> for v1::Question {
             address: question.address.to_string(),
             transfer_bytes: match question.size {
                 TransferSize::Known(bytes) => Some(bytes.0),
-                TransferSize::Unknown => None,
+                // What is usual for its service the gateway knows better.
+                TransferSize::Usual(_) | TransferSize::Unknown => None,
             },
             mss_bytes: question.mss.map(|mss| mss.0),
             snd_wnd_bytes: question.snd_wnd.map(|window| window.0),

@@ -52,6 +52,9 @@ pub struct StartRequest<'a> {
 pub enum TransferSize {
     /// This many bytes of payload.
     Known(Bytes),
+    /// Most transfers of the service are no larger, this one may be: a guess, which its clients can move. It never makes the
+    /// start smaller than the host's default, in no mode.
+    Usual(Bytes),
     /// Not known; counts as long, so the start is the whole share.
     Unknown,
 }
@@ -186,7 +189,11 @@ fn model(
     share: Segments,
     policy: &StartPolicy,
 ) -> Result<(Option<TransferSteps>, Segments), Refusal> {
-    let TransferSize::Known(bytes) = request.size else { return Ok((None, share)) };
+    let (bytes, least) = match request.size {
+        TransferSize::Unknown => return Ok((None, share)),
+        TransferSize::Known(bytes) => (bytes, Segments(1)),
+        TransferSize::Usual(bytes) => (bytes, share.min(request.initial_window)),
+    };
     let size = bytes.segments_ceil(request.mss);
     if size.0 == 0 {
         return Err(Refusal::EmptyTransfer);
@@ -201,15 +208,16 @@ fn model(
         optimal: window.optimal,
         rounds: window.rounds,
     };
+    let shifted = window.shifted.max(least);
     if !policy.fills_pipe {
-        return Ok((Some(steps), window.shifted));
+        return Ok((Some(steps), shifted));
     }
     // What lasts longer than an epoch has no one last epoch to fit: it loses on the way, at a moment that nobody knows.
     if u128::from(size.0) > epoch.length() {
         return Ok((Some(steps), share));
     }
     let pipe = Bytes(estimate.pipe_half_bytes() / 2).segments_floor(request.mss);
-    Ok((Some(steps), window.shifted.max(window.optimal.min(pipe))))
+    Ok((Some(steps), shifted.max(window.optimal.min(pipe))))
 }
 
 /// Applies the limits in their order.

@@ -62,7 +62,7 @@ impl Octets {
 /// `struct policy`.
 pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
     let bytes = match unknown {
-        TransferSize::Known(bytes) => bytes.0,
+        TransferSize::Known(bytes) | TransferSize::Usual(bytes) => bytes.0,
         TransferSize::Unknown => 0,
     };
     let (low, high) = policy.rtt_bounds.map_or((NONE, NONE), RttBounds::millionths);

@@ -82,6 +82,8 @@ pub enum Ignored {
     CutTransfer,
     /// Service size: more services sent than are remembered, and this one had not for longest.
     NoRoomService,
+    /// Service size: its remote address gave as many in this half hour as one may.
+    ServiceRemoteLimit,
     /// Service size: the engine that keeps the services had too many transfers waiting to be told of one more.
     TransferUntold,
     /// Window option: the window that the sender said at a sample is not borne out by what was in the network; the replica's

@@ -212,10 +212,8 @@ impl Engine {
 
     /// Takes a transfer that another of several engines saw.
     pub fn take_transfer(&mut self, ended: TransferEnded) {
-        let TransferEnded { service, at, size } = ended;
-        if self.services.add(service, at, size) {
-            self.counters.ignore(Ignored::NoRoomService);
-        }
+        let TransferEnded { service, remote, at, size } = ended;
+        self.services.add(service, remote, at, size).count(&mut self.counters);
         self.take_network_events();
     }
 

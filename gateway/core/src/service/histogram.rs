@@ -2,6 +2,8 @@
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
+use super::remotes::Remotes;
+
 /// Steps of one octave: a quantile is at most 2^(1/8) = 9 % above the size that it stands for.
 const STEPS: usize = 8;
 /// The first step holds everything up to 64 bytes, the last everything from 2^40 on.
@@ -32,25 +34,32 @@ pub(super) struct Histogram {
     began: Timestamp,
     lately: Counts,
     before: Counts,
+    /// Who gave those of the span under way.
+    remotes: Remotes,
 }
 
 impl Histogram {
     /// Empty, from `at` on.
     pub(super) const fn new(at: Timestamp) -> Self {
-        Self { began: at, lately: [0; BINS], before: [0; BINS] }
+        Self { began: at, lately: [0; BINS], before: [0; BINS], remotes: Remotes::new() }
     }
 
-    /// Counts a size.
-    pub(super) fn add(&mut self, at: Timestamp, size: Bytes) {
+    /// Counts the size of a transfer to a remote address, unless that gave as many of this span as one may: false then.
+    pub(super) fn add(&mut self, at: Timestamp, remote: u32, size: Bytes) -> bool {
         let passed = at.since(self.began).0;
         if passed >= SPAN.0 {
             self.before = if passed < 2 * SPAN.0 { self.lately } else { [0; BINS] };
             self.lately = [0; BINS];
             self.began = at;
+            self.remotes.clear();
+        }
+        if !self.remotes.takes(remote) {
+            return false;
         }
         if let Some(count) = self.lately.get_mut(bin(size)) {
             *count = count.saturating_add(1);
         }
+        true
     }
 
     /// Sizes counted.
@@ -101,8 +110,8 @@ mod tests {
 
     fn filled(sizes: &[u64]) -> Histogram {
         let mut histogram = Histogram::new(Timestamp(0));
-        for size in sizes {
-            histogram.add(Timestamp(0), Bytes(*size));
+        for (size, remote) in sizes.iter().zip(0..) {
+            assert!(histogram.add(Timestamp(0), remote, Bytes(*size)));
         }
         histogram
     }
@@ -126,11 +135,11 @@ mod tests {
     fn what_is_older_than_two_spans_is_forgotten() {
         let at = |spans: u64| Timestamp(0).after(Micros(spans * SPAN.0));
         let mut histogram = filled(&[1_000; 5]);
-        histogram.add(at(1), Bytes(50_000));
+        histogram.add(at(1), 9, Bytes(50_000));
         assert_eq!(histogram.count(), 6, "the span before counts");
-        histogram.add(at(2), Bytes(50_000));
+        histogram.add(at(2), 9, Bytes(50_000));
         assert_eq!(histogram.count(), 2);
-        histogram.add(at(9), Bytes(2_000));
+        histogram.add(at(9), 9, Bytes(2_000));
         assert_eq!(histogram.count(), 1);
     }
 

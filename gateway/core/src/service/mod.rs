@@ -1,9 +1,11 @@
 //! How large the transfers of the services inside are: a quantile per server address and port.
 //!
 //! A start whose application does not say its size takes that of its service (definitions, "The start"). Only whole
-//! transfers count, and only those of a sender that took the connection at its port: the other port says nothing.
+//! transfers count, and only those of a sender that took the connection at its port: the other port says nothing. Of one
+//! remote address a few count ([`remotes`]), so that no client sets the size for the others.
 
 mod histogram;
+mod remotes;
 mod table;
 
 use std::net::SocketAddr;
@@ -19,6 +21,6 @@ pub struct ServiceSize {
     pub service: SocketAddr,
     /// Size in payload bytes that three of four transfers did not exceed, at most an eighth of an octave (9 %) too large.
     pub quantile: Bytes,
-    /// Transfers behind it, of the last half to whole hour.
+    /// Transfers behind it, of the last half to whole hour; of one remote address at most three in half an hour.
     pub transfers: u32,
 }

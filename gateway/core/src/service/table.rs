@@ -1,7 +1,7 @@
 //! The services, by address and port; the one that sent longest ago goes where there is no room.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 
 use hashbrown::HashMap;
@@ -9,6 +9,8 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::ServiceSize;
 use super::histogram::{Histogram, SPAN};
+use super::remotes::key_of;
+use crate::counters::{Counters, Ignored};
 use crate::event::{Event, TransferEnded};
 use crate::flow::tuple::SeededState;
 use crate::recency::Recency;
@@ -22,6 +24,27 @@ const FORGET: Micros = Micros(2 * SPAN.0);
 /// Services forgotten at a time, so that no frame waits for many.
 const FORGET_AT_ONCE: usize = 64;
 
+/// What became of a transfer's size.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Added {
+    /// Another service had to go for it.
+    pub(crate) evicted: bool,
+    /// It does not count: its remote address gave as many as one may.
+    pub(crate) over_limit: bool,
+}
+
+impl Added {
+    /// Counts what was ignored.
+    pub(crate) fn count(self, counters: &mut Counters) {
+        if self.evicted {
+            counters.ignore(Ignored::NoRoomService);
+        }
+        if self.over_limit {
+            counters.ignore(Ignored::ServiceRemoteLimit);
+        }
+    }
+}
+
 /// Services and the sizes of their transfers.
 #[derive(Debug)]
 pub(crate) struct ServiceTable {
@@ -34,6 +57,7 @@ pub(crate) struct ServiceTable {
     change: f64,
     /// Another engine keeps the services: what ends here is told.
     elsewhere: bool,
+    hashing: SeededState,
     /// Taken after every frame, so no more than that leads to.
     events: VecDeque<Event>,
 }
@@ -62,29 +86,35 @@ impl ServiceTable {
             refresh,
             change,
             elsewhere,
+            hashing: SeededState(hash_seed),
             events: VecDeque::new(),
         }
     }
 
-    /// A transfer of `size` payload bytes ended; whether another service had to go for it.
-    pub(crate) fn add(&mut self, service: SocketAddr, at: Timestamp, size: Bytes) -> bool {
+    /// A transfer of `size` payload bytes to `remote` ended.
+    pub(crate) fn add(&mut self, service: SocketAddr, remote: IpAddr, at: Timestamp, size: Bytes) -> Added {
         if self.elsewhere {
-            self.events.push_back(Event::TransferEnded(TransferEnded { service, at, size }));
-            return false;
+            self.events.push_back(Event::TransferEnded(TransferEnded { service, remote, at, size }));
+            return Added::default();
         }
         let found = self.by_service.get(&service).copied();
-        let evicts = found.is_none() && self.by_service.len() >= self.limit;
-        if evicts && let Some(oldest) = self.recency.oldest() {
+        let evicted = found.is_none() && self.by_service.len() >= self.limit;
+        if evicted && let Some(oldest) = self.recency.oldest() {
             self.remove(oldest);
         }
-        let Some(slot) = found.or_else(|| self.insert(service, at)) else { return evicts };
+        let added = Added { evicted, over_limit: false };
+        let Some(slot) = found.or_else(|| self.insert(service, at)) else { return added };
         self.recency.touch(slot);
-        let Some(entry) = self.entry_mut(slot) else { return evicts };
+        let remote = key_of(remote, self.hashing);
+        let Some(entry) = self.entry_mut(slot) else { return added };
         entry.newest = at;
-        entry.sizes.add(at, size);
+        if !entry.sizes.add(at, remote, size) {
+            self.tell(slot, at);
+            return Added { over_limit: true, ..added };
+        }
         entry.transfers = entry.transfers.saturating_add(1);
         self.tell(slot, at);
-        evicts
+        added
     }
 
     /// Forgets some of what sent nothing for long.
@@ -207,6 +237,15 @@ mod tests {
         ServiceTable::new(NonZeroUsize::new(limit).unwrap(), Micros::from_secs(20), 0.1, 0, false)
     }
 
+    /// Transfers to so many remote addresses, from the `first` on.
+    fn add(table: &mut ServiceTable, n: u16, at: Timestamp, first: u32, count: u32, size: u64) -> bool {
+        let to = |remote: u32| IpAddr::from((0x0a00_0000 + remote).to_be_bytes());
+        let added: Vec<_> =
+            (first..first + count).map(|remote| table.add(service(n), to(remote), at, Bytes(size))).collect();
+        assert!(added.iter().all(|added| !added.over_limit));
+        added.iter().any(|added| added.evicted)
+    }
+
     fn events(table: &mut ServiceTable) -> Vec<Event> {
         std::iter::from_fn(|| table.poll_event()).collect()
     }
@@ -222,31 +261,31 @@ mod tests {
     #[test]
     fn a_quantile_is_told_from_ten_transfers_on_then_where_it_moved_or_grew_old() {
         let mut table = table(10);
-        (0..9).for_each(|_| assert!(!table.add(service(443), at(0), Bytes(1 << 14))));
+        assert!(!add(&mut table, 443, at(0), 0, 9, 1 << 14));
         assert_eq!(table.sizes(), []);
-        (0..3).for_each(|_| assert!(!table.add(service(443), at(0), Bytes(1 << 14))));
+        assert!(!add(&mut table, 443, at(0), 9, 3, 1 << 14));
         assert_eq!(told(&mut table), [(1 << 14, 10)], "the tenth, and no news after it");
-        table.add(service(443), at(20), Bytes(1 << 14));
+        add(&mut table, 443, at(20), 12, 1, 1 << 14);
         assert_eq!(told(&mut table), [(1 << 14, 13)], "told anew after the interval");
-        (0..4).for_each(|_| assert!(!table.add(service(443), at(21), Bytes(1 << 15))));
+        add(&mut table, 443, at(21), 13, 4, 1 << 15);
         assert_eq!(told(&mut table), []);
-        table.add(service(443), at(22), Bytes(1 << 15));
+        add(&mut table, 443, at(22), 17, 1, 1 << 15);
         assert_eq!(told(&mut table), [(1 << 15, 18)], "5 of 18 are larger: the quantile moved");
-        (0..50).for_each(|_| assert!(!table.add(service(443), at(22), Bytes(1 << 10))));
+        add(&mut table, 443, at(22), 18, 50, 1 << 10);
         assert_eq!(told(&mut table), [], "looked at once a second");
-        table.add(service(443), at(23), Bytes(1 << 10));
+        add(&mut table, 443, at(23), 68, 1, 1 << 10);
         assert_eq!(told(&mut table), [(1 << 14, 69)]);
     }
 
     #[test]
     fn the_service_that_sent_longest_ago_goes_and_is_told_of() {
         let mut table = table(2);
-        (0..10).for_each(|_| assert!(!table.add(service(1), at(0), Bytes(1 << 14))));
-        assert!(!table.add(service(2), at(1), Bytes(1 << 14)));
-        assert!(!table.add(service(1), at(2), Bytes(1 << 14)));
-        assert!(table.add(service(3), at(3), Bytes(1 << 14)), "the second has to go");
+        assert!(!add(&mut table, 1, at(0), 0, 10, 1 << 14));
+        assert!(!add(&mut table, 2, at(1), 0, 1, 1 << 14));
+        assert!(!add(&mut table, 1, at(2), 0, 1, 1 << 14));
+        assert!(add(&mut table, 3, at(3), 0, 1, 1 << 14), "the second has to go");
         events(&mut table);
-        assert!(table.add(service(4), at(3), Bytes(1 << 14)), "then the first");
+        assert!(add(&mut table, 4, at(3), 0, 1, 1 << 14), "then the first");
         assert_eq!(events(&mut table), [Event::ServiceForgotten(service(1))]);
         assert_eq!(table.by_service.len(), 2);
     }
@@ -254,7 +293,7 @@ mod tests {
     #[test]
     fn a_silent_service_is_forgotten_when_its_sizes_are_too_old_to_count() {
         let mut table = table(10);
-        (0..10).for_each(|_| assert!(!table.add(service(1), at(5), Bytes(1 << 14))));
+        assert!(!add(&mut table, 1, at(5), 0, 10, 1 << 14));
         events(&mut table);
         assert_eq!(table.poll_timeout(), Some(at(3_605)));
         table.expire(at(3_604));
@@ -267,10 +306,66 @@ mod tests {
     #[test]
     fn a_service_that_became_seldom_has_no_quantile_any_more() {
         let mut table = table(10);
-        (0..10).for_each(|_| assert!(!table.add(service(1), at(0), Bytes(1 << 14))));
-        table.add(service(1), at(3_000), Bytes(1 << 14));
+        assert!(!add(&mut table, 1, at(0), 0, 10, 1 << 14));
+        add(&mut table, 1, at(3_000), 0, 1, 1 << 14);
         events(&mut table);
-        table.add(service(1), at(5_000), Bytes(1 << 14));
+        add(&mut table, 1, at(5_000), 0, 1, 1 << 14);
         assert_eq!(events(&mut table), [Event::ServiceForgotten(service(1))]);
+    }
+
+    /// The usual size of a service whose honest clients had `each` transfers of 30 kB to 3.8 MB, without and with one more
+    /// client that has 400 of `size` bytes among them. Half of the clients were there before it came.
+    fn usual_sizes(clients: u32, each: u32, size: u64) -> [Option<u64>; 2] {
+        [0, 400_u32].map(|hostile| {
+            let mut table = table(1);
+            let client = |n: u32| IpAddr::from((0x0a00_0000 + n).to_be_bytes());
+            let all = clients * each;
+            for n in 0..all {
+                // Seven octaves from 30 kB on, each size once and in no order.
+                let step = u64::from(n * 37 % all) * 7;
+                let (octave, part) = (30_000 << (step / u64::from(all)), step % u64::from(all));
+                let honest = Bytes(octave + octave * part / u64::from(all));
+                table.add(service(443), client(n % clients), at(u64::from(n)), honest);
+                if n >= all / 2 {
+                    for _ in 0..hostile.div_ceil(all - all / 2) {
+                        table.add(service(443), "203.0.113.9".parse().unwrap(), at(u64::from(n)), Bytes(size));
+                    }
+                }
+            }
+            table.sizes().first().map(|size| size.quantile.0)
+        })
+    }
+
+    #[test]
+    fn one_client_does_not_set_the_usual_size_of_a_service() {
+        for each in [2, 3] {
+            for size in [200, 1 << 30] {
+                let [Some(honest), Some(hostile)] = usual_sizes(60, each, size) else { panic!("a size is known") };
+                let moved = hostile as f64 / honest as f64 - 1.0;
+                assert!(moved.abs() <= 0.1, "{size} bytes, {each} of each: {honest} became {hostile}");
+            }
+        }
+    }
+
+    /// What docs/threat-model.md says of services with few clients.
+    #[test]
+    fn a_service_with_few_clients_has_a_size_of_theirs_or_none() {
+        assert_eq!(usual_sizes(1, 3, 200), [None, None], "one client's sizes, and two's, are too few");
+        for clients in [3, 10] {
+            for size in [200, 1 << 30] {
+                let [_, Some(hostile)] = usual_sizes(clients, 3, size) else { panic!("a size is known") };
+                assert!((30_000..4_200_000).contains(&hostile), "{clients} clients, {size} bytes: {hostile}");
+            }
+        }
+        // Two clients in two half hours: six transfers of the hostile one against four others, which still decide.
+        let mut table = table(1);
+        let (honest, other) = ("10.0.0.1".parse().unwrap(), "203.0.113.9".parse().unwrap());
+        for n in 0..800 {
+            table.add(service(443), other, at(n * 4), Bytes(200));
+            if n % 250 == 0 {
+                table.add(service(443), honest, at(n * 4), Bytes(300_000));
+            }
+        }
+        assert!(table.sizes()[0].quantile.0 >= 300_000, "{:?}", table.sizes());
     }
 }

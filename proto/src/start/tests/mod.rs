@@ -71,6 +71,31 @@ fn paper_mode_has_no_floor() {
 }
 
 #[test]
+fn a_size_that_is_only_usual_makes_no_start_smaller_than_plain_tcp() {
+    let tiny = Bytes(215);
+    for policy in [StartPolicy::CAREFUL, StartPolicy::PAPER, StartPolicy { floor: None, ..StartPolicy::CAREFUL }] {
+        for share in 1..200 {
+            let mut estimate = estimate(share);
+            estimate.loss_connections = 5;
+            for size in [tiny, Bytes(30 * MSS.0), Bytes(1_000 * MSS.0)] {
+                let at = |size| start(&StartRequest { size, ..request(&estimate) }, &policy).unwrap().cwnd;
+                let (usual, known, unknown) =
+                    (at(TransferSize::Usual(size)), at(TransferSize::Known(size)), at(TransferSize::Unknown));
+                assert!(
+                    usual >= unknown.min(DEFAULT_INITIAL_WINDOW),
+                    "{:?}, Wc {share}, {size:?}: {usual}",
+                    policy.mode
+                );
+                assert!(usual == known || usual <= DEFAULT_INITIAL_WINDOW, "{usual} {known}");
+            }
+        }
+    }
+    let at = |size, policy| start(&StartRequest { size, ..request(&estimate(19)) }, &policy).unwrap().cwnd.0;
+    assert_eq!(at(TransferSize::Known(tiny), StartPolicy::PAPER), 1, "stated, it is the paper's");
+    assert_eq!(at(TransferSize::Usual(tiny), StartPolicy::PAPER), 10);
+}
+
+#[test]
 fn a_clip_of_a_long_transfer_leaves_the_threshold_where_the_model_put_it() {
     let estimate = estimate(60);
     let unknown = start(&request(&estimate), &StartPolicy::CAREFUL).unwrap();

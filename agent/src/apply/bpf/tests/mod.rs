@@ -50,9 +50,10 @@ fn programs_with_room(networks: u32) -> Option<Object> {
 type Answer = Result<(u32, u32, u64, u32), u32>;
 
 fn in_kernel(programs: &Object, basis: &Basis, request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
-    let bytes = match request.size {
-        TransferSize::Known(bytes) => bytes.0,
-        TransferSize::Unknown => 0,
+    let (bytes, usual) = match request.size {
+        TransferSize::Known(bytes) => (bytes.0, 0),
+        TransferSize::Usual(bytes) => (bytes.0, 1),
+        TransferSize::Unknown => (0, 0),
     };
     let mut trial = layout::network(basis, u64::MAX, Place { slot: 0, era: 0 });
     let small = |number: u64| u32::try_from(number).unwrap();
@@ -65,7 +66,7 @@ fn in_kernel(programs: &Object, basis: &Basis, request: &StartRequest<'_>, polic
             .u32(request.initial_window.0)
             .u32(request.budget.map_or(u32::MAX, |left| left.0))
             .u32(DEFAULT_INITIAL_WINDOW.0)
-            .u32(0)
+            .u32(usual)
             .done(),
     );
     trial.extend(layout::policy(policy, TransferSize::Unknown));
@@ -201,19 +202,23 @@ fn the_kernels_start_is_the_contracts() {
     let cases = (
         policies(),
         (0.0_f64..2e6, prop::option::of(0_u64..3_000_000), 0_u32..6, prop::option::of(0.0_f64..4e8)),
-        (prop::option::of(1_u64..5_000_000), 500_u64..9_000, 0_u64..2_000_000),
+        ((prop::option::of(1_u64..5_000_000), any::<bool>()), 500_u64..9_000, 0_u64..2_000_000),
         (prop::option::of(0_u64..3_000_000), 1_u32..20, prop::option::of(0_u32..200)),
     );
     let mut runner = TestRunner::new(Runs { cases: 20_000, failure_persistence: None, ..Runs::default() });
-    let outcome =
-        runner.run(&cases, |(policy, (share, rtt, losses, at_losses), (size, mss, peer), (own_rtt, first, budget))| {
+    let outcome = runner.run(
+        &cases,
+        |(policy, (share, rtt, losses, at_losses), ((size, usual), mss, peer), (own_rtt, first, budget))| {
             let loss_window = at_losses.map(|bytes| Window::from_bytes(bytes).unwrap());
             let estimate =
                 Estimate { loss_window, ..estimate(Window::from_bytes(share).unwrap(), rtt.map(Micros), losses) };
             let request = StartRequest {
                 estimate: Some(&estimate),
                 now: Timestamp(0),
-                size: size.map(Bytes).into(),
+                size: match size.map(Bytes) {
+                    Some(bytes) if usual => TransferSize::Usual(bytes),
+                    size => size.into(),
+                },
                 mss: Bytes(mss),
                 snd_wnd: Some(Bytes(peer)),
                 handshake_rtt: own_rtt.map(Micros),
@@ -223,7 +228,8 @@ fn the_kernels_start_is_the_contracts() {
             let kernels = in_kernel(&programs, &basis(&estimate, &policy), &request, &policy);
             prop_assert_eq!(kernels, in_contract(&request, &policy));
             Ok(())
-        });
+        },
+    );
     outcome.unwrap();
 }
 

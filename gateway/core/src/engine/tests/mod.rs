@@ -197,6 +197,8 @@ fn sizes_of_whole_transfers_are_learnt_for_the_port_that_was_opened_from_outside
         ]);
         for segment in &mut segments {
             segment.at = segment.at.after(Micros::from_millis(began));
+            let client = if segment.source.port == 80 { &mut segment.destination } else { &mut segment.source };
+            client.address = IpAddr::from([198, 51, 100, u8::try_from(n).unwrap()]);
         }
         feed(&mut engine, &segments);
     }

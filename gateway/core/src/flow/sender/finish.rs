@@ -69,16 +69,15 @@ impl Sender {
 
     /// Tells a service how large its transfer was: what was acknowledged of it, which the mirror cannot miss as it can a packet.
     fn tell_size(&self, transfer: &Transfer, context: &mut Context<'_>) {
-        let service = |followed: &Followed| Some(SocketAddr::new(followed.host, followed.service_port?));
-        let Some(service) = self.followed.as_deref().and_then(service) else { return };
+        let service =
+            |followed: &Followed| Some((SocketAddr::new(followed.host, followed.service_port?), followed.remote));
+        let Some((service, remote)) = self.followed.as_deref().and_then(service) else { return };
         let size = self.board.una().saturating_sub(transfer.start).saturating_sub(u64::from(self.is_closed()));
         if self.board.flight() > 0 || size == 0 {
             return context.counters.ignore(Ignored::CutTransfer);
         }
         context.counters.service_sizes += 1;
-        if context.services.add(service, context.now, Bytes(size)) {
-            context.counters.ignore(Ignored::NoRoomService);
-        }
+        context.services.add(service, remote, context.now, Bytes(size)).count(context.counters);
     }
 
     /// Gives back the memory of a closed connection's sender. What comes after all starts anew, in mid-stream.
