@@ -157,16 +157,6 @@ pub trait Applier: Send {
     fn counts(&self) -> ApplyCounts;
 }
 
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::InForce { window, how } => write!(f, "in force with a window of {window}: {how}"),
-            Self::WouldBe { window } => write!(f, "dry run: it would start with a window of {window}"),
-            Self::NotApplied { sentence, .. } => write!(f, "not applied: {sentence}"),
-        }
-    }
-}
-
 impl fmt::Display for Grounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: share {}", self.mode, self.share.0)?;

@@ -21,14 +21,12 @@ pub(crate) fn explain(config: &Config, question: &Explain) -> Result<(), Failure
     }
 }
 
+/// The decision first, then the steps that led to it.
 fn for_people(explained: &Explained) -> String {
-    let how = if explained.applied { "by advice" } else { "as plain TCP" };
-    let mut lines = vec![format!(
-        "{}: connections start with {} segments, {how} ({})",
-        explained.destination, explained.window_segments, explained.outcome
-    )];
-    let width = explained.steps.iter().map(|step| step.name.len()).max().unwrap_or(0);
-    for step in &explained.steps {
+    let mut lines = vec![format!("{}: {}", explained.destination, explained.decision)];
+    let steps: Vec<_> = explained.steps.iter().filter(|step| !step.no_effect).collect();
+    let width = steps.iter().map(|step| step.name.len()).max().unwrap_or(0);
+    for step in steps {
         let mark = if step.stopped { '!' } else { ' ' };
         lines.push(format!("{mark} {:width$}  {}", step.name, step.text));
     }

@@ -164,8 +164,14 @@ pub struct Explained {
     pub mode: Mode,
     /// The way of applying.
     pub apply: Way,
+    /// The decision in one line, for people.
+    #[serde(default)]
+    pub decision: String,
     /// The window that new connections get now, in segments.
     pub window_segments: u32,
+    /// The window that was decided, in segments, applied or not; absent where there is no start.
+    #[serde(default)]
+    pub start_segments: Option<u32>,
     /// Whether that is other than the host's default because of the agent.
     pub applied: bool,
     /// A stable name of the outcome: `in_force`, `would_be`, or why not.
@@ -181,6 +187,26 @@ pub struct Step {
     pub name: String,
     /// Whether it stood in the way.
     pub stopped: bool,
+    /// Whether the decision would be the same without it; such steps are not printed for people.
+    #[serde(default)]
+    pub no_effect: bool,
     /// One sentence with the numbers.
     pub text: String,
+}
+
+impl Step {
+    /// A step on the way.
+    pub(crate) fn new(name: &str, text: impl Into<String>) -> Self {
+        Self { name: name.to_owned(), stopped: false, no_effect: false, text: text.into() }
+    }
+
+    /// A step that stood in the way.
+    pub(crate) fn stop(name: &str, text: impl Into<String>) -> Self {
+        Self { stopped: true, ..Self::new(name, text) }
+    }
+
+    /// The same, which changed nothing.
+    pub(crate) fn without_effect(self) -> Self {
+        Self { no_effect: true, ..self }
+    }
 }

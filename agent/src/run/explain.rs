@@ -5,144 +5,236 @@ use std::net::IpAddr;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
-use spand_proto::start::{Limit, Refusal, RttCheck, Start};
-use spand_proto::units::{Bytes, Timestamp};
+use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Start};
+use spand_proto::units::{Bytes, Segments, Timestamp};
 
 use super::agent::Agent;
 use crate::apply::{Applier, Lack, Outcome};
 use crate::clock;
+use crate::config::Way;
 use crate::control::{Explained, Step};
 use crate::policy::{Advice, Connection, Decision, Question, Reason, ScopeVerdict, Verdict, decide};
 
 impl<A: Applier> Agent<A> {
     pub(super) fn explain(&self, destination: IpAddr, bytes: Option<u64>, mss: Option<u64>) -> Explained {
         let now = self.clock.now();
+        let destination = destination.to_canonical();
         let held = self.holdings.lookup(destination);
         let network = held.map_or_else(|| Network::of(destination), |(network, _)| network);
         let advice = held.map(|(_, advice)| advice);
-        let connection = Connection { size: bytes.map(Bytes), mss: mss.map(Bytes), ..Connection::default() };
+        let lacks = self.applier.lacks();
+        // What a way cannot see does not decide, so that there is one number: the one that connections get.
+        let sees_transfers = !lacks.contains(&Lack::TransferSize);
+        let asked = bytes.is_some() || mss.is_some();
+        let connection = if sees_transfers {
+            Connection { size: bytes.map(Bytes), mss: mss.map(Bytes), ..Connection::default() }
+        } else {
+            Connection::default()
+        };
         let question = Question { network, advice, now, wall_unix_s: clock::wall_unix_s(), connection };
         let decision = decide(&question, &self.policy);
-        let outcome = self.applier.outcome(network);
-
-        let mut steps = vec![step("scope", scope(&decision)), step("estimate", about_estimate(advice, now))];
-        steps.push(step("control_group", arm(&decision)));
-        steps.extend(about_start(&decision.start, self.applier.lacks().contains(&Lack::Pacing)));
-        if bytes.is_some() && self.applier.lacks().contains(&Lack::TransferSize) {
-            let text = "this way of applying cannot tell sizes apart: what is applied is for policy.service_bytes, or a long \
-                        transfer";
-            steps.push(step("size", (false, text.to_owned())));
+        let mut outcome = self.applier.outcome(network);
+        if let (true, Some(Outcome::InForce { window, .. }), Verdict::Apply(own)) =
+            (asked && sees_transfers, &mut outcome, decision.verdict)
+        {
+            // What is in force is for a transfer of which nothing is known; the programs decide for each alike.
+            *window = own;
         }
-        steps.push(step("mode", (decision.verdict == Verdict::Leave(Reason::Observe), self.about_mode())));
-        steps.push(step("applied", about_applying(&decision, outcome.as_ref())));
 
+        let mut steps = vec![scope(&decision), estimate(advice, now), arm(&decision)];
+        if asked && !sees_transfers {
+            let text = format!("ignored: apply {} sets one window for all transfers of a network", self.applier.way());
+            steps.push(Step::new("size", text));
+        }
+        let mut start = start_steps(&decision.start, lacks);
+        if !is_start(&decision) {
+            // Computed, and not what decides.
+            start.iter_mut().filter(|step| !step.stopped).for_each(|step| step.no_effect = true);
+        }
+        steps.extend(start);
+        steps.push(mode(self.config.mode, &decision));
+        steps.push(applied(&decision, outcome.as_ref()));
+
+        let initial_window = self.policy.initial_window;
         let (applied, window, name) = match (&outcome, decision.verdict) {
             (Some(Outcome::InForce { window, .. }), _) => (true, *window, "in_force"),
-            (Some(Outcome::NotApplied { reason, .. }), Verdict::Apply(_)) => {
-                (false, self.policy.initial_window, *reason)
-            }
-            (_, Verdict::Leave(reason)) => (false, self.policy.initial_window, reason.name()),
-            (Some(Outcome::WouldBe { .. }), _) => (false, self.policy.initial_window, "would_be"),
-            (None, Verdict::Apply(_)) => (false, self.policy.initial_window, "pending"),
+            (Some(Outcome::NotApplied { reason, .. }), Verdict::Apply(_)) => (false, initial_window, *reason),
+            (_, Verdict::Leave(reason)) => (false, initial_window, reason.name()),
+            (Some(Outcome::WouldBe { .. }), _) => (false, initial_window, "would_be"),
+            (None, Verdict::Apply(_)) => (false, initial_window, "pending"),
         };
+        let start = decision.start.as_ref().ok().filter(|_| is_start(&decision)).map(|start| start.cwnd);
+        let way = self.applier.way();
         Explained {
             destination,
             network: held.map(|(network, _)| network),
             mode: self.config.mode,
-            apply: self.applier.way(),
+            apply: way,
+            decision: headline(&decision, outcome.as_ref(), start, way, initial_window),
             window_segments: window.0,
+            start_segments: start.map(|window| window.0),
             applied,
             outcome: name.to_owned(),
             steps,
         }
     }
+}
 
-    fn about_mode(&self) -> String {
-        match self.config.mode {
-            spand_proto::start::Mode::Observe => Reason::Observe.sentence().to_owned(),
-            mode => format!("{mode}: what is decided is applied"),
+/// Whether there is a start, applied or not.
+fn is_start(decision: &Decision) -> bool {
+    matches!(
+        decision.verdict,
+        Verdict::Apply(_) | Verdict::Leave(Reason::Observe | Reason::HeldOut | Reason::SameAsDefault)
+    )
+}
+
+/// The decision in one line: the window that it gives, and where that is not what connections get, why and what they do get.
+fn headline(
+    decision: &Decision,
+    outcome: Option<&Outcome>,
+    start: Option<Segments>,
+    way: Way,
+    initial_window: Segments,
+) -> String {
+    let why = match (outcome, decision.verdict) {
+        (Some(Outcome::InForce { window, .. }), _) => return format!("starts with {window}"),
+        (_, Verdict::Leave(Reason::Observe)) => "mode observe applies nothing".to_owned(),
+        (_, Verdict::Leave(Reason::HeldOut)) => "held out for comparison".to_owned(),
+        (_, Verdict::Leave(Reason::SameAsDefault)) => {
+            return format!("starts with {initial_window}, with advice or without");
         }
+        (_, Verdict::Leave(reason)) => {
+            return format!("starts with {initial_window}, standard TCP: {}", why_not(decision, reason));
+        }
+        (Some(Outcome::NotApplied { sentence, .. }), Verdict::Apply(_)) => format!("not applied: {sentence}"),
+        (Some(Outcome::WouldBe { .. }), _) => format!("apply {way} applies nothing"),
+        (None, Verdict::Apply(_)) => "not applied yet".to_owned(),
+    };
+    let start = start.unwrap_or(initial_window);
+    format!("would start with {start}; {why}: {}", initial_window.0)
+}
+
+fn why_not(decision: &Decision, reason: Reason) -> String {
+    match (&decision.start, reason) {
+        (Err(refusal), Reason::Refused(_)) => refusal.to_string(),
+        _ => reason.sentence().to_owned(),
     }
 }
 
-fn step(name: &str, (stopped, text): (bool, String)) -> Step {
-    Step { name: name.to_owned(), stopped, text }
-}
-
-fn scope(decision: &Decision) -> (bool, String) {
+fn scope(decision: &Decision) -> Step {
     match decision.scope {
-        ScopeVerdict::Allowed { cap: None } => (false, "the destination may be advised".to_owned()),
-        ScopeVerdict::Allowed { cap: Some(cap) } => {
-            (false, format!("the destination may be advised with at most {cap} (destinations.caps)"))
-        }
-        ScopeVerdict::Excluded => (true, Reason::Excluded.sentence().to_owned()),
-        ScopeVerdict::NotIncluded => (true, Reason::NotIncluded.sentence().to_owned()),
+        ScopeVerdict::Allowed { cap: None } => Step::new("scope", "in scope").without_effect(),
+        ScopeVerdict::Allowed { cap: Some(cap) } => Step::new("scope", format!("at most {cap} (destinations.caps)")),
+        ScopeVerdict::Excluded => Step::stop("scope", Reason::Excluded.sentence()),
+        ScopeVerdict::NotIncluded => Step::stop("scope", Reason::NotIncluded.sentence()),
     }
 }
 
-fn about_estimate(advice: Option<&Advice>, now: Timestamp) -> (bool, String) {
-    let Some(advice) = advice else { return (true, Refusal::NoEstimate.to_string()) };
-    let Estimate { network, samples, connections, loss_connections, rule, .. } = &advice.estimate;
-    let rtt = advice.estimate.rtt_mean.map_or_else(|| "not known".to_owned(), |rtt| rtt.to_string());
-    let lease = advice.lease.map_or_else(String::new, |lease| format!("; lease {} above the default", lease.0));
-    let text = format!(
-        "{network}: share {:.1} segments of {}, mean round trip {rtt}; {samples} samples of {connections} connections, \
-         {loss_connections} of them by loss; newest {:.1} s ago; rule {rule}; holds {:.1} s more{lease}",
-        advice.estimate.share.segments_f64(advice.estimate.mss),
-        advice.estimate.mss,
-        advice.estimate.age(now).as_secs_f64(),
-        advice.expires.since(now).as_secs_f64(),
+fn estimate(advice: Option<&Advice>, now: Timestamp) -> Step {
+    let Some(advice) = advice else { return Step::stop("estimate", Refusal::NoEstimate.to_string()) };
+    let Estimate { network, samples, connections, loss_connections, rule, mss, .. } = &advice.estimate;
+    let rtt = advice.estimate.rtt_mean.map_or_else(|| "RTT unknown".to_owned(), |rtt| format!("mean RTT {rtt}"));
+    let lease = advice.lease.map_or_else(String::new, |lease| format!("; lease of {} above the default", lease.0));
+    let (share, age) = (advice.estimate.share.segments_f64(*mss), advice.estimate.age(now).as_secs_f64());
+    let about = format!(
+        "{network}: share {share:.1} segments (MSS {}), {rtt}; {samples} samples from {connections} connections, \
+         {loss_connections} with packet loss; newest sample {age:.1} s ago; rule {rule}",
+        mss.0
     );
-    (advice.expires <= now, text)
+    if advice.expires <= now {
+        return Step::stop("estimate", format!("{about}; expired{lease}"));
+    }
+    Step::new("estimate", format!("{about}; expires in {:.1} s{lease}", advice.expires.since(now).as_secs_f64()))
 }
 
-fn arm(decision: &Decision) -> (bool, String) {
+fn arm(decision: &Decision) -> Step {
     match decision.arm {
-        Some(Arm::Control) => (true, Reason::HeldOut.sentence().to_owned()),
-        Some(Arm::Advised) => (false, "the network is not held out in this time slot".to_owned()),
-        None => (false, "outside the comparison".to_owned()),
+        Some(Arm::Control) => Step::stop("control_group", Reason::HeldOut.sentence()),
+        Some(Arm::Advised) => Step::new("control_group", "advised group").without_effect(),
+        None => Step::new("control_group", "not part of the comparison").without_effect(),
     }
 }
 
-fn about_start(start: &Result<Start, Refusal>, unpaced: bool) -> Vec<Step> {
+fn start_steps(start: &Result<Start, Refusal>, lacks: &[Lack]) -> Vec<Step> {
     let start = match start {
         Ok(start) => start,
-        Err(refusal) => return vec![step("start", (true, refusal.to_string()))],
+        // Said by the estimate's step.
+        Err(refusal @ Refusal::NoEstimate) => return vec![Step::stop("start", refusal.to_string()).without_effect()],
+        Err(refusal) => return vec![Step::stop("start", refusal.to_string())],
     };
     let account = &start.account;
-    let rtt = match account.rtt_check {
-        RttCheck::Off => "this mode does not ask for it",
-        RttCheck::NoHandshake => "no handshake to compare with: for a whole network there is none",
-        RttCheck::Passed => "the handshake's round trip fits the estimate's",
-    };
-    let model = match &account.transfer {
-        None => format!("size not known: the start is the share, {}", account.share),
-        Some(steps) => format!(
-            "{} of an epoch of {}: the last {} are best served by {}, which gives W' = {}",
-            steps.size, steps.epoch_segments, steps.remainder, steps.optimal, account.shifted
-        ),
-    };
-    let mut list = vec![step("rtt_check", (false, rtt.to_owned())), step("model", (false, model))];
+    let mut steps = vec![match account.rtt_check {
+        RttCheck::Off => Step::new("rtt_check", "off in this mode").without_effect(),
+        RttCheck::NoHandshake if lacks.contains(&Lack::HandshakeRtt) => {
+            Step::new("rtt_check", "not possible with this apply method").without_effect()
+        }
+        RttCheck::NoHandshake => Step::new("rtt_check", "skipped (needs a connection)"),
+        RttCheck::Passed => Step::new("rtt_check", "handshake RTT within the bounds").without_effect(),
+    }];
+    steps.push(Step::new("model", model(start)));
     for bound in &account.bounds {
-        let verb = if bound.limit == Limit::Floor { "at least" } else { "at most" };
-        let text = format!("{verb} {}: {} becomes {}", bound.value, bound.before.0, bound.after.0);
-        list.push(step(bound.limit.name(), (false, text)));
+        let at = if bound.limit == Limit::Floor { "at least" } else { "at most" };
+        steps.push(if bound.before == bound.after {
+            Step::new(bound.limit.name(), format!("{at} {}: no change", bound.value)).without_effect()
+        } else {
+            Step::new(bound.limit.name(), format!("{at} {}: {} before", bound.value, bound.before.0))
+        });
     }
-    let pacing = match start.pacing {
-        None => "none needed".to_owned(),
-        Some(_) if unpaced => "needed, and this way of applying has none: the window leaves as one burst".to_owned(),
-        Some(pacing) => format!("after {}, at {} over {}", pacing.after_segments, pacing.rate, pacing.rtt),
+    let bounded = account.bounds.last().map_or(account.shifted, |last| last.after);
+    if start.cwnd != bounded {
+        steps.push(Step::new(
+            "destination_cap",
+            format!("at most {} (destinations.caps): {} before", start.cwnd, bounded.0),
+        ));
+    }
+    steps.push(match start.pacing {
+        None => Step::new("pacing", "not needed").without_effect(),
+        Some(_) if lacks.contains(&Lack::Pacing) => {
+            Step::new("pacing", "not possible with this apply method: the window leaves as one burst")
+        }
+        Some(pacing) => {
+            let (first, rate, rtt) = (pacing.after_segments, pacing.rate, pacing.rtt);
+            Step::new("pacing", format!("{first} unpaced, the rest at {rate} (RTT {rtt})"))
+        }
+    });
+    let ssthresh = match start.ssthresh {
+        _ if lacks.contains(&Lack::Threshold) => "ssthresh not set by this apply method".to_owned(),
+        NO_THRESHOLD => "ssthresh not set (no packet loss measured)".to_owned(),
+        Segments(ssthresh) => format!("ssthresh {ssthresh}"),
     };
-    list.push(step("pacing", (false, pacing)));
-    list.push(step("start", (false, format!("window {}, {}", start.cwnd, start.threshold()))));
-    list
+    steps.push(Step::new("start", format!("cwnd {}, {ssthresh}", start.cwnd.0)));
+    steps
 }
 
-fn about_applying(decision: &Decision, outcome: Option<&Outcome>) -> (bool, String) {
+/// What the model made of the transfer's size.
+fn model(start: &Start) -> String {
+    let (shifted, share) = (start.account.shifted, start.account.share);
+    let Some(steps) = &start.account.transfer else {
+        return format!("transfer size unknown: the share, {share}");
+    };
+    let (size, epoch) = (steps.size, steps.epoch_segments);
+    if u64::from(size.0) <= epoch {
+        format!("transfer of {size}, within one epoch of {epoch}: W' {}", shifted.0)
+    } else {
+        let last = steps.remainder.0;
+        format!("transfer of {size} in epochs of {epoch}, the last one of {last}: W' {}", shifted.0)
+    }
+}
+
+fn mode(mode: Mode, decision: &Decision) -> Step {
+    match (mode, decision.verdict) {
+        (Mode::Observe, Verdict::Leave(Reason::Observe)) => Step::stop("mode", "observe: computed, not applied"),
+        (mode, _) => Step::new("mode", mode.to_string()).without_effect(),
+    }
+}
+
+fn applied(decision: &Decision, outcome: Option<&Outcome>) -> Step {
     match (outcome, decision.verdict) {
-        (Some(outcome @ Outcome::InForce { .. }), _) => (false, outcome.to_string()),
-        (_, Verdict::Leave(reason)) => (true, format!("nothing: {}", reason.sentence())),
-        (Some(outcome), Verdict::Apply(_)) => (true, outcome.to_string()),
-        (None, Verdict::Apply(_)) => (true, "not yet: it comes with the next batch of changes".to_owned()),
+        (Some(Outcome::InForce { how, .. }), _) => Step::new("applied", how.clone()),
+        // Said by the step that stopped it, and in the first line.
+        (_, Verdict::Leave(reason)) => Step::stop("applied", why_not(decision, reason)).without_effect(),
+        (Some(Outcome::NotApplied { sentence, .. }), Verdict::Apply(_)) => Step::stop("applied", sentence.clone()),
+        (Some(Outcome::WouldBe { .. }), Verdict::Apply(_)) => Step::stop("applied", "dry run: nothing is changed"),
+        (None, Verdict::Apply(_)) => Step::stop("applied", "with the next batch of changes"),
     }
 }

@@ -149,6 +149,20 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
     ];
     assert_eq!(steps, expected);
     assert_eq!(agent.json(&["explain", "198.51.100.1", "--json"])["outcome"], "no_estimate");
+
+    // For people: the decision first, its number once, and only steps that change something.
+    let people = |more: &[&str]| String::from_utf8(agent.output(&[&["explain"], more].concat()).stdout).unwrap();
+    let text = people(&["::ffff:192.0.2.77", "--bytes", "144800"]);
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("192.0.2.77: would start with 30 segments; apply dry_run applies nothing: 10"));
+    let steps: Vec<&str> = lines.map(|line| line[2..].split_whitespace().next().unwrap()).collect();
+    assert_eq!(steps, ["estimate", "rtt_check", "model", "fraction", "pacing", "start", "applied"], "{text}");
+    assert!(text.contains("skipped (needs a connection)"), "{text}");
+    let unknown = people(&["198.51.100.1"]);
+    assert!(
+        unknown.starts_with("198.51.100.1: starts with 10 segments, standard TCP: nothing is known about"),
+        "{unknown}"
+    );
     let status = agent.json(&["status", "--json"]);
     assert_eq!(status["lacks"][0]["name"], "everything");
     assert_eq!(status["decisions"]["apply"], 1);
