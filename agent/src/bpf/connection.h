@@ -38,8 +38,9 @@ INLINE void put_local(u8 *to, const struct tcp_sock *tp)
 
 INLINE struct network *network_of(const struct tcp_sock *tp)
 {
-	struct prefix prefix = { .bits = 128 };
+	struct prefix prefix = {};
 	put_remote(prefix.address, tp);
+	keyed_by(&prefix);
 	return bpf_map_lookup_elem(&networks, &prefix);
 }
 
@@ -63,6 +64,8 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		return 0;
 	}
 	struct network network = *found;
+	// A route that locks `cwnd` bounds the socket (tcp_init_metrics), and so may another program: a cap that the administrator named.
+	network.cap = smaller(network.cap, tp->snd_cwnd_clamp);
 	u64 now = bpf_ktime_get_boot_ns();
 	if (network.expires_ns <= now) {
 		count(COUNT_EXPIRED);

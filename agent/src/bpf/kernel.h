@@ -109,6 +109,7 @@ struct minmax {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	u32 snd_cwnd;
+	u32 snd_cwnd_clamp;
 	u32 snd_ssthresh;
 	u32 srtt_us;
 	u32 packets_out;

@@ -30,11 +30,15 @@ enum variant {
 	VARIANT_SOCKOPS = 2,  // no congestion control of ours
 };
 
-// Addresses are IPv6 or IPv4-mapped; the prefix counts from their first bit.
+// The bits that are matched count from the family's first: a network of one family covers none of the other. Addresses are IPv6 or
+// IPv4-mapped, as sockets have them; mapped ones are AF_INET, also on a socket of AF_INET6 (keyed_by).
 struct prefix {
 	u32 bits;
+	u32 family;
 	u8 address[16];
 };
+
+#define PREFIX_BITS (32 + 128)
 
 struct service {
 	u8 address[16];
@@ -215,6 +219,16 @@ INLINE void count(u32 what)
 	if (number)
 		// One at a time on each CPU, but a softirq may come between reading and writing.
 		__sync_fetch_and_add(number, 1);
+}
+
+// A whole address as the table of networks is asked for it.
+INLINE void keyed_by(struct prefix *prefix)
+{
+	u32 words[3];
+	__builtin_memcpy(words, prefix->address, sizeof(words));
+	int mapped = !words[0] && !words[1] && words[2] == __builtin_bswap32(0xffff);
+	prefix->bits = PREFIX_BITS;
+	prefix->family = mapped ? AF_INET : AF_INET6;
 }
 
 INLINE struct settings *all_settings(void)

@@ -12,16 +12,19 @@ INLINE void initial_timeout(struct bpf_sock_ops *skops)
 	struct settings *settings = all_settings();
 	if (!settings || !settings->initial_timeout || !settings->ticks_per_s)
 		return;
-	struct prefix prefix = { .bits = 128 };
+	struct prefix prefix = {};
 	if (skops->family == AF_INET) {
 		u32 address = skops->remote_ip4;
 		prefix.address[10] = 0xff;
 		prefix.address[11] = 0xff;
 		__builtin_memcpy(prefix.address + 12, &address, 4);
 	} else {
-		u32 words[4] = { skops->remote_ip6[0], skops->remote_ip6[1], skops->remote_ip6[2], skops->remote_ip6[3] };
+		// The context is read word by word: two that the compiler joined into one load are refused.
+		const volatile u32 *from = skops->remote_ip6;
+		u32 words[4] = { from[0], from[1], from[2], from[3] };
 		__builtin_memcpy(prefix.address, words, 16);
 	}
+	keyed_by(&prefix);
 	struct network *network = bpf_map_lookup_elem(&networks, &prefix);
 	if (!network || network->refusal || !network->rtt_us || network->expires_ns <= bpf_ktime_get_boot_ns())
 		return;

@@ -3,10 +3,12 @@
 //! Every field is one key. Limits are types that cannot be zero, so a zero is refused with its line.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use spand_proto::network::Network;
 use spand_proto::start::Fraction;
 use strum::{Display, IntoStaticStr};
@@ -90,7 +92,33 @@ pub struct Destinations {
     /// No network that overlaps one of these. Default none.
     pub exclude: Vec<Network>,
     /// Largest start in segments for networks that overlap a prefix; the smallest counts, in `paper` mode too.
+    #[serde(deserialize_with = "caps")]
     pub caps: BTreeMap<Network, NonZeroU32>,
+}
+
+/// One cap a network: two spellings of one are one, and the second would silently replace the first.
+fn caps<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Network, NonZeroU32>, D::Error> {
+    struct Caps;
+
+    impl<'de> Visitor<'de> for Caps {
+        type Value = BTreeMap<Network, NonZeroU32>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table of networks and their largest starts in segments")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+            let mut caps = BTreeMap::new();
+            while let Some((network, cap)) = entries.next_entry::<Network, NonZeroU32>()? {
+                if caps.insert(network, cap).is_some() {
+                    return Err(Error::custom(format!("`{network}` is named twice: leave one out")));
+                }
+            }
+            Ok(caps)
+        }
+    }
+
+    from.deserialize_map(Caps)
 }
 
 /// `[holdout]`: whole networks that are left as plain TCP for a time slot, so that the advised ones can be compared.

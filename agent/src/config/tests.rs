@@ -63,9 +63,10 @@ fn the_example_holds_every_key() {
 #[test]
 fn what_is_printed_as_in_force_is_a_configuration_again() {
     let text = "apply = \"route\"\n[destinations]\nexclude = [\"10.1.2.3/8\"]\ncaps = { \"192.0.2.0/24\" = 20 }";
-    let config = Config::parse(text, Path::new("x")).unwrap();
+    let text = text.replace("192.0.2.0/24", "::ffff:192.0.2.0/120");
+    let config = Config::parse(&text, Path::new("x")).unwrap();
     let printed = toml::to_string(&config).unwrap();
-    assert!(printed.contains("10.0.0.0/8"), "{printed}");
+    assert!(printed.contains("10.0.0.0/8") && printed.contains("192.0.2.0/24"), "{printed}");
     assert_eq!(Config::parse(&printed, Path::new("x")).unwrap(), config);
 }
 
@@ -85,6 +86,10 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ),
         ("[policy]\nfraction = 1.5", "line 2: policy.fraction: 1.5 is not a fraction"),
         ("[destinations]\nexclude = [\"10.0.0.0/40\"]", "line 2: destinations.exclude: `10.0.0.0/40` is not a network"),
+        (
+            "[destinations.caps]\n\"10.0.0.0/8\" = 20\n\"::ffff:10.0.0.0/104\" = 30",
+            "destinations.caps: `10.0.0.0/8` is named twice",
+        ),
         ("addresses = [\"web-1\"]", "line 1: addresses: invalid IP address syntax"),
         ("[gateway\n", "line 1: "),
     ] {

@@ -1,4 +1,6 @@
 //! Which destinations may be advised, and up to which window.
+//!
+//! Networks here and in the kernel's table have the same form ([`Network`]): a network of IPv6 covers no IPv4 destination in either.
 
 use spand_proto::network::Network;
 use spand_proto::units::Segments;
@@ -33,17 +35,13 @@ impl Scope {
 
     /// Where `network` lies. In doubt it is left alone: it is included only as a whole, and excluded where any part is.
     pub fn verdict(&self, network: Network) -> ScopeVerdict {
-        if self.exclude.iter().any(|other| overlap(*other, network)) {
+        if self.exclude.iter().any(|other| other.overlaps(network)) {
             return ScopeVerdict::Excluded;
         }
-        if !self.include.is_empty() && !self.include.iter().any(|whole| whole.prefix().contains(&network.prefix())) {
+        if !self.include.is_empty() && !self.include.iter().any(|whole| whole.covers(network)) {
             return ScopeVerdict::NotIncluded;
         }
-        let cap = self.caps.iter().filter(|(other, _)| overlap(*other, network)).map(|(_, cap)| *cap).min();
+        let cap = self.caps.iter().filter(|(other, _)| other.overlaps(network)).map(|(_, cap)| *cap).min();
         ScopeVerdict::Allowed { cap }
     }
-}
-
-fn overlap(a: Network, b: Network) -> bool {
-    a.prefix().contains(&b.prefix()) || b.prefix().contains(&a.prefix())
 }

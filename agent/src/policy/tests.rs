@@ -105,6 +105,12 @@ fn destinations_are_left_alone_in_doubt() {
         ("include = [\"192.0.0.0/16\"]", Verdict::Apply(Segments(30))),
         ("include = [\"192.0.0.0/16\"]\nexclude = [\"192.0.2.0/24\"]", Verdict::Leave(Reason::Excluded)),
         ("exclude = [\"2001:db8::/32\"]", Verdict::Apply(Segments(30))),
+        ("exclude = [\"::/0\"]", Verdict::Apply(Segments(30))),
+        ("exclude = [\"::ffff:192.0.0.0/112\"]", Verdict::Leave(Reason::Excluded)),
+        ("include = [\"::/0\"]", Verdict::Leave(Reason::NotIncluded)),
+        ("include = [\"::ffff:192.0.0.0/112\"]", Verdict::Apply(Segments(30))),
+        ("caps = { \"::ffff:0:0/90\" = 12 }", Verdict::Apply(Segments(30))),
+        ("caps = { \"::ffff:192.0.2.77/128\" = 12 }", Verdict::Apply(Segments(12))),
         ("caps = { \"192.0.0.0/16\" = 20, \"192.0.2.8/29\" = 15 }", Verdict::Apply(Segments(15))),
         ("caps = { \"192.0.2.0/24\" = 5 }", Verdict::Apply(Segments(5))),
     ] {

@@ -49,7 +49,8 @@ pub(super) fn network(key: &[u8]) -> Option<Network> {
         _ => return None,
     };
     let prefix = IpNet::new(address, *len).ok()?;
-    (prefix == prefix.trunc()).then(|| Network::new(prefix))
+    let network = Network::new(prefix);
+    (network.prefix() == prefix).then_some(network)
 }
 
 /// The value of a record under `key`.

@@ -6,6 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use ipnet::IpNet;
+use nix::libc::{AF_INET, AF_INET6};
 use spand_proto::network::Network;
 use spand_proto::start::{Fraction, PacingRule, RttBounds, StartPolicy, TransferSize};
 use spand_proto::units::Micros;
@@ -26,7 +27,7 @@ pub(super) const NAME_AT: usize = 7 * 8;
 /// `struct network`.
 pub(super) const NETWORK_BYTES: usize = 64;
 /// `struct prefix`.
-pub(super) const PREFIX_BYTES: usize = 20;
+pub(super) const PREFIX_BYTES: usize = 24;
 /// `struct service`.
 pub(super) const SERVICE_BYTES: usize = 20;
 /// `struct budget`.
@@ -154,11 +155,12 @@ pub(super) fn budget(era: u32) -> Vec<u8> {
 
 /// `struct prefix`.
 pub(super) fn prefix(network: Network) -> Vec<u8> {
-    let (octets, bits) = match network.prefix() {
-        IpNet::V4(net) => (net.network().to_ipv6_mapped().octets(), 96 + u32::from(net.prefix_len())),
-        IpNet::V6(net) => (net.network().octets(), u32::from(net.prefix_len())),
+    let (family, octets, bits) = match network.prefix() {
+        IpNet::V4(net) => (AF_INET, net.network().to_ipv6_mapped().octets(), 96 + u32::from(net.prefix_len())),
+        IpNet::V6(net) => (AF_INET6, net.network().octets(), u32::from(net.prefix_len())),
     };
-    Octets::default().u32(bits).octets(&octets).done()
+    // The family is the first part of what is matched, and matched whole: no prefix of IPv6 covers IPv4, not `::/0` either.
+    Octets::default().u32(32 + bits).u32(family.cast_unsigned()).octets(&octets).done()
 }
 
 /// `struct service`.

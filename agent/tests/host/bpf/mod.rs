@@ -2,6 +2,7 @@
 //! a loopback device with Ethernet's MTU. Each test has networks and names of its own, since the programs see every socket
 //! of the machine.
 
+mod families;
 mod flights;
 mod lifetime;
 mod places;

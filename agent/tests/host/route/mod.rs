@@ -2,6 +2,7 @@
 //! that says what the test tells it.
 
 mod announced;
+mod families;
 mod figures;
 mod lifetime;
 mod surroundings;

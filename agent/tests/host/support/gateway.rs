@@ -146,6 +146,18 @@ impl Stream {
         self.send_raw(message).await;
     }
 
+    /// An estimate or a withdrawal with its network written like this.
+    pub(crate) async fn send_written(&mut self, event: UpdateEvent, network: &str) {
+        self.sequence += 1;
+        let mut message = Update { sequence: self.sequence, event }.to_wire(NOW);
+        match &mut message.event {
+            Some(v1::update::Event::Estimate(update)) => update.estimate.as_mut().unwrap().network = network.to_owned(),
+            Some(v1::update::Event::Withdrawal(withdrawal)) => withdrawal.network = network.to_owned(),
+            other => panic!("no network in {other:?}"),
+        }
+        self.send_raw(message).await;
+    }
+
     /// Skips numbers, as a gateway that dropped updates.
     pub(crate) fn skip(&mut self, updates: u64) {
         self.sequence += updates;

@@ -16,7 +16,9 @@ pub(crate) struct Prefixes {
 impl Prefixes {
     /// Takes the internal prefixes and the list of networks.
     pub(crate) fn new(internal: &[IpNet], networks: &[IpNet]) -> Self {
-        Self { internal: internal.iter().copied().collect(), networks: networks.iter().copied().collect() }
+        // In the form in which addresses are looked up, or IPv4 written as IPv6 would match nothing.
+        let canonical = |list: &[IpNet]| list.iter().map(|prefix| Network::new(*prefix).prefix()).collect();
+        Self { internal: canonical(internal), networks: canonical(networks) }
     }
 
     /// Whether nothing says what is inside: a bare trace.
@@ -51,5 +53,20 @@ mod tests {
         assert_eq!(of("198.51.100.9"), "198.51.100.0/24");
         assert_eq!(of("2001:db8::1"), "2001:db8::/48");
         assert!(prefixes.is_bare() && !prefixes.is_internal("192.0.2.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn a_list_with_the_whole_of_ipv6_names_no_network_of_ipv4_and_ipv4_may_be_written_as_ipv6() {
+        let list = ["::/0", "::ffff:0:0/90", "::ffff:198.51.0.0/112"].map(|text| text.parse().unwrap());
+        let inside = ["::ffff:10.0.0.0/104".parse().unwrap()];
+        let prefixes = Prefixes::new(&inside, &list);
+        let of = |text: &str| prefixes.network_of(text.parse().unwrap()).to_string();
+        assert_eq!(of("2001:db8::1"), "::/0");
+        assert_eq!(of("::ffff:192.0.2.200"), "192.0.2.0/24");
+        assert_eq!(of("::fffe:192.0.2.200"), "::ffc0:0:0/90");
+        assert_eq!(of("198.51.100.9"), "198.51.0.0/16");
+        for (address, is_internal) in [("10.1.2.3", true), ("::ffff:10.1.2.3", true), ("11.1.2.3", false)] {
+            assert_eq!(prefixes.is_internal(address.parse().unwrap()), is_internal, "{address}");
+        }
     }
 }

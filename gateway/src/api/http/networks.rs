@@ -143,8 +143,8 @@ impl Search {
 
     fn finds(&self, network: Network) -> bool {
         match self {
-            Self::Address(address) => network.prefix().contains(address),
-            Self::Within(within) => within.prefix().contains(&network.prefix()),
+            Self::Address(address) => network.contains(*address),
+            Self::Within(within) => within.covers(network),
             Self::Part(part) => network.to_string().contains(part),
         }
     }

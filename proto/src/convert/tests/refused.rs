@@ -176,6 +176,10 @@ fn a_port_of_zero_is_no_port() {
 fn a_mapped_address_is_the_ipv4_address_it_stands_for() {
     let question = v1::Question { address: "::ffff:192.0.2.1".to_owned(), ..v1::Question::default() };
     assert_eq!(Question::try_from(question).unwrap().address.to_string(), "192.0.2.1");
+    for (written, network) in [("::ffff:192.0.2.0/120", "192.0.2.0/24"), ("::ffff:0:0/95", "::fffe:0:0/95")] {
+        let estimate = v1::Estimate { network: written.to_owned(), ..good_estimate() };
+        assert_eq!(Estimate::from_wire(&estimate, Timestamp(0)).unwrap().network.to_string(), network);
+    }
 }
 
 #[test]
