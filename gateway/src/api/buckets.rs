@@ -1,18 +1,19 @@
-//! How often each peer may do something: token buckets by address, in a table with a limit.
+//! How often each peer may do something: token buckets by address, or by client, in a table with a limit.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// Token buckets by address.
+/// Token buckets, by address unless something else tells peers apart.
 #[derive(Debug)]
-pub(super) struct Buckets {
+pub(super) struct Buckets<K = IpAddr> {
     per_s: f64,
     burst: f64,
-    peers: Mutex<HashMap<IpAddr, Bucket>>,
+    peers: Mutex<HashMap<K, Bucket>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,17 +26,24 @@ struct Bucket {
 const MAX_PEERS: usize = 16_384;
 
 impl Buckets {
+    /// Whether a peer may now; if so, it did.
+    pub(super) fn take(&self, peer: IpAddr) -> bool {
+        self.take_at(key(peer), Instant::now())
+    }
+}
+
+impl<K: Eq + Hash> Buckets<K> {
     /// So many a second for each peer, and so many at once after a pause.
     pub(super) fn new(per_s: f64, burst: NonZeroU32) -> Self {
         Self { per_s, burst: f64::from(burst.get()), peers: Mutex::default() }
     }
 
-    /// Whether a peer may now; if so, it did.
-    pub(super) fn take(&self, peer: IpAddr) -> bool {
-        self.take_at(key(peer), Instant::now())
+    /// Whether the one of this key may now; if so, it did.
+    pub(super) fn take_of(&self, peer: K) -> bool {
+        self.take_at(peer, Instant::now())
     }
 
-    fn take_at(&self, peer: IpAddr, now: Instant) -> bool {
+    fn take_at(&self, peer: K, now: Instant) -> bool {
         let mut peers = self.peers.lock();
         if !peers.contains_key(&peer) && peers.len() >= MAX_PEERS {
             peers.retain(|_, bucket| self.filled(*bucket, now) < self.burst);

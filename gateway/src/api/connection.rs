@@ -18,7 +18,9 @@ use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use super::buckets::key;
 use super::holdings::Held;
+use crate::publisher::Client;
 use crate::tls::{Credentials, Trust};
 
 /// Who is at the other end.
@@ -39,6 +41,11 @@ impl Peer {
     /// The first name of its certificate.
     pub(super) fn name(&self) -> Option<String> {
         self.names.as_ref()?.first()
+    }
+
+    /// What it is counted as, however many connections it has.
+    pub(super) fn client(&self) -> Client {
+        self.name().map_or_else(|| Client::Address(key(self.address)), Client::Certificate)
     }
 
     /// The same with the names of the certificate that it proved, and when that ends; `None` where there is none that can

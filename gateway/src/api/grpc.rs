@@ -21,7 +21,7 @@ use super::connection::{Connection, Peer};
 use super::holdings::Held;
 use super::listener::Listener;
 use super::refusals::Reason;
-use super::{Api, TOO_OFTEN, advice, stopped};
+use super::{Api, SUBSCRIBES_TOO_OFTEN, TOO_OFTEN, advice, stopped};
 use crate::publisher::{SubscribeError, Subscription};
 
 /// Calls at a time on one connection: an agent has one stream and seldom more than one call beside it.
@@ -77,6 +77,9 @@ impl Spand for Service {
     async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<Updates>, Status> {
         let peer = peer(&request);
         self.counted("subscribe", &peer, || {
+            if !self.api.may_subscribe(&peer) {
+                return Err(Status::resource_exhausted(format!("{peer}: {SUBSCRIBES_TOO_OFTEN}")));
+            }
             let wish = Wish::try_from(request.into_inner()).map_err(|error| refused(&error))?;
             self.check_owner(&peer, wish.addresses.iter().copied())?;
             let held = self.api.shared.streams.take(peer.address).ok_or_else(|| {
@@ -84,8 +87,9 @@ impl Spand for Service {
                 self.api.shared.refusals.refuse("grpc", Reason::Streams, peer.address, why);
                 Status::resource_exhausted(format!("{peer}: {why}"))
             })?;
-            let subscription =
-                self.api.shared.published.subscribe_host(&wish, peer.name()).map_err(|error| no_place(&error))?;
+            let published = &self.api.shared.published;
+            let subscription = published.subscribe_host(&wish, peer.name(), Some(peer.client()));
+            let subscription = subscription.map_err(|error| no_place(&error))?;
             let addresses = wish.addresses.len();
             tracing::info!(host_name = %wish.host_name, addresses, peer = peer.to_string(), "subscribed");
             Ok(updates(self.api.clone(), subscription, held))

@@ -32,7 +32,7 @@ use spand_proto::start::Mode;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch};
 
-use crate::publisher::Published;
+use crate::publisher::{Client, Published};
 use crate::store::StoreMeasures;
 
 use self::access::Expected;
@@ -63,6 +63,9 @@ pub struct ApiConfig {
     pub streams_per_peer: NonZeroUsize,
     /// Requests of one peer in a second, on each listener; as many more at once after a pause. Default 1,000.
     pub requests_per_s: NonZeroU32,
+    /// New subscriptions of one client in a second, by its certificate or else its address; as many at once after a pause as
+    /// [`ApiConfig::streams_per_peer`]. Default 10. The next one is refused, counted.
+    pub subscriptions_per_s: NonZeroU32,
     /// Largest gRPC request in bytes. Default 256 KiB.
     pub request_bytes: NonZeroUsize,
     /// Longest time for a request: to send its head, and to be answered. Default 10 s.
@@ -86,6 +89,7 @@ impl Default for ApiConfig {
             connections_per_peer: limit(64),
             streams_per_peer: limit(128),
             requests_per_s: const { NonZeroU32::new(1_000).unwrap() },
+            subscriptions_per_s: const { NonZeroU32::new(10).unwrap() },
             // A full report has 1,024 connections of at most 200 bytes.
             request_bytes: limit(256 << 10),
             request_timeout: Duration::from_secs(10),
@@ -111,6 +115,8 @@ struct Shared {
     streams: Holdings,
     /// Requests by peer: of agents, of people.
     rates: [Buckets; 2],
+    /// New subscriptions by client.
+    subscription_rate: Buckets<Client>,
     published: Published,
     reports: Reports,
     measures: ApiMeasures,
@@ -121,6 +127,8 @@ struct Shared {
     live: Arc<Semaphore>,
 }
 
+const SUBSCRIBES_TOO_OFTEN: &str =
+    "it subscribes more often than api.subscriptions_per_s allows: keep one subscription, and wait before the next";
 const TOO_OFTEN: &str = "it asks more often than api.requests_per_s allows: ask less often";
 /// How often files that may change are looked at.
 const LOOK: Duration = Duration::from_secs(5);
@@ -145,6 +153,9 @@ impl Api {
         let streams = Holdings::new(config.streams_per_peer);
         let rate = || Buckets::new(f64::from(config.requests_per_s.get()), config.requests_per_s);
         let rates = [rate(), rate()];
+        let at_once = u32::try_from(config.streams_per_peer.get()).ok().and_then(NonZeroU32::new);
+        let per_s = f64::from(config.subscriptions_per_s.get());
+        let subscription_rate = Buckets::new(per_s, at_once.unwrap_or(NonZeroU32::MAX).max(config.subscriptions_per_s));
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
         let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, (&access, confined));
@@ -157,6 +168,7 @@ impl Api {
                 refusals,
                 streams,
                 rates,
+                subscription_rate,
                 published,
                 reports,
                 measures,
@@ -187,6 +199,15 @@ impl Api {
         let may = self.shared.rates[of].take(peer.address);
         if !may {
             self.shared.refusals.refuse(expected.name(), Reason::Rate, peer.address, TOO_OFTEN);
+        }
+        may
+    }
+
+    /// Whether a peer may begin one more subscription now; where not, it is counted.
+    fn may_subscribe(&self, peer: &Peer) -> bool {
+        let may = self.shared.subscription_rate.take_of(peer.client());
+        if !may {
+            self.shared.refusals.refuse("grpc", Reason::SubscriptionRate, peer.address, SUBSCRIBES_TOO_OFTEN);
         }
         may
     }

@@ -44,6 +44,8 @@ pub(super) enum Reason {
     Site,
     /// It asks too often.
     Rate,
+    /// It subscribes too often.
+    SubscriptionRate,
     /// It has too many connections.
     Connections,
     /// It has too many subscriptions.

@@ -148,6 +148,8 @@ pub struct Api {
     pub streams_per_peer: NonZeroUsize,
     /// Requests of one peer in a second, on each listener. Default 1,000.
     pub requests_per_s: NonZeroU32,
+    /// New subscriptions of one client in a second. Default 10.
+    pub subscriptions_per_s: NonZeroU32,
     /// Largest gRPC request in KiB. Default 256.
     pub request_kib: NonZeroU32,
     /// Longest time for a request in seconds. Default 10.
@@ -247,6 +249,7 @@ impl Default for Api {
             connections_per_peer: api.connections_per_peer,
             streams_per_peer: api.streams_per_peer,
             requests_per_s: api.requests_per_s,
+            subscriptions_per_s: api.subscriptions_per_s,
             request_kib: const { NonZeroU32::new(256).unwrap() },
             request_timeout_s: whole_secs(Micros::from(api.request_timeout)),
             reporting_hosts: api.reporting_hosts,

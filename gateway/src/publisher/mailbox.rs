@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use super::config::{PublisherConfig, ToHosts};
 use super::insight::SubscriberView;
 use super::marks::{Haste, Marks};
+use super::pace::Client;
 
 /// Who subscribed. What it says itself gives no rights.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -28,6 +29,8 @@ pub struct Subscriber {
     pub host_name: Option<HostName>,
     /// The first name of the certificate that it proved.
     pub certificate: Option<String>,
+    /// With whose streams its own shares turns; of none but the same host's, where that is not known.
+    pub client: Option<Client>,
     /// What runs there, where it says so.
     pub agent: Option<AgentDescription>,
 }

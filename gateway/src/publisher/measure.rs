@@ -35,6 +35,8 @@ pub struct Measures {
     pub talks_displaced: Counter,
     /// Times a subscriber was told everything anew because more networks waited for it than may.
     pub marks_overflowed: Counter,
+    /// Messages of turns that were granted and not taken, because the subscription ended or began anew.
+    pub pace_given_back: Counter,
     /// Advised first flights that hosts reported, by what they led to.
     pub first_flights: Family<FlightLabels, Counter>,
     /// Subscriptions that began.
@@ -87,6 +89,7 @@ impl Default for Measures {
             talks_lapsed: counter(),
             talks_displaced: counter(),
             marks_overflowed: counter(),
+            pace_given_back: counter(),
             first_flights: Family::default(),
             subscriptions: counter(),
             subscriptions_refused: counter(),

@@ -53,6 +53,7 @@ pub use self::insight::{Entry, Kind, NetworkHistory, PushedStart, Sample, Subscr
 pub use self::insight::{Trend, TrendPoint};
 pub use self::mailbox::{SubscribeError, Subscriber};
 pub use self::measure::{FlightLabels, Measures};
+pub use self::pace::Client;
 pub(crate) use self::retreat::FirstFlight;
 pub use self::status::{CaptureStatus, EngineStatus, Part, Readiness};
 pub use self::subscription::Subscription;
@@ -90,6 +91,7 @@ impl Published {
         let gather = Gather::new(config.backlog_batches);
         let leases = Leases::new(config.lifetime, config.leased_networks.get(), config.holders());
         let talks = Talks::new(config.talked_within, config.talked_networks);
+        let measures = Measures::default();
         let shared = Shared {
             talks: Mutex::new(talks),
             insight: Insight::new(&config),
@@ -100,11 +102,11 @@ impl Published {
             services: RwLock::default(),
             subscribers: Mutex::default(),
             gather,
-            pace: Pace::default(),
+            pace: Pace::new(measures.pace_given_back.clone()),
             engines: RwLock::default(),
             captures: RwLock::default(),
             readiness: Readiness::default(),
-            measures: Measures::default(),
+            measures,
         };
         Self { shared: Arc::new(shared) }
     }
@@ -129,6 +131,7 @@ impl Published {
             () = self.tell_changes() => {}
             () = self.divide() => {}
             () = self.watch() => {}
+            () = self.shared.pace.run() => {}
         }
     }
 

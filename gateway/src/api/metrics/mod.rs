@@ -117,6 +117,11 @@ impl Register {
             measures.marks_overflowed,
         );
         self.add(
+            "publisher_pace_given_back",
+            "Messages of a subscriber's turn that it did not take",
+            measures.pace_given_back,
+        );
+        self.add(
             "publisher_first_flights",
             "Advised first flights that hosts reported, by what they led to",
             measures.first_flights,

@@ -81,7 +81,7 @@ fn reported() -> Report {
 /// A gateway that has seen something of everything.
 async fn busy() -> (Rig, crate::publisher::Subscription) {
     let rig = Rig::new(ApiConfig::default()).await;
-    let subscription = rig.published.subscribe_host(&wish(), None).unwrap();
+    let subscription = rig.published.subscribe_host(&wish(), None, None).unwrap();
     let samples = vec![sample(8, SampleReason::Loss), sample(9, SampleReason::EndAppLimited)];
     rig.published.set_captures(vec![CaptureStatus { dropped_queue: 7, ..CaptureStatus::default() }]);
     for frames in [1_000, 2_500] {

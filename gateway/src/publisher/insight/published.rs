@@ -10,19 +10,22 @@ use tokio::time::MissedTickBehavior;
 
 use super::{Entry, Kind, NetworkHistory, Traffic, TrafficPoint, Trend};
 use crate::publisher::mailbox::Subscriber;
-use crate::publisher::{Published, SubscribeError, Subscription};
+use crate::publisher::{Client, Published, SubscribeError, Subscription};
 
 /// Time between two looks at what has reached a limit.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Published {
-    /// Subscribes the host of a wish, which proved a certificate of this first name; what becomes of it is noted under its name.
+    /// Subscribes the host of a wish, which proved a certificate of this first name, for a client with which its streams share
+    /// their turns; what becomes of it is noted under its name.
     pub fn subscribe_host(
         &self,
         wish: &push::Subscription,
         certificate: Option<String>,
+        client: Option<Client>,
     ) -> Result<Subscription, SubscribeError> {
-        let subscriber = Subscriber { host_name: Some(wish.host_name.clone()), certificate, agent: wish.agent.clone() };
+        let subscriber =
+            Subscriber { host_name: Some(wish.host_name.clone()), certificate, client, agent: wish.agent.clone() };
         let subscription = self.subscribe_as(subscriber, &wish.addresses);
         let what = if subscription.is_ok() { "subscribed" } else { "refused" };
         self.shared.insight.note(self.now(), Kind::Agent, what, wish.host_name.to_string());

@@ -10,8 +10,8 @@ mod changes;
 mod snapshot;
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::net::{IpAddr, SocketAddr};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use spand_core::service::ServiceSize;
@@ -20,7 +20,7 @@ use spand_proto::network::Network;
 use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Update, UpdateEvent};
 use tokio::sync::broadcast::Receiver;
 use tokio::task::coop::consume_budget;
-use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sleep_until};
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use self::snapshot::Phase;
 use super::Published;
@@ -28,6 +28,7 @@ use super::change::{Broadcast, trigger};
 use super::insight::Kind;
 use super::leases::TooManyHosts;
 use super::mailbox::{Mailbox, SubscribeError, Subscriber};
+use super::pace::{Client, Turn};
 
 /// A running subscription; ends when dropped.
 #[derive(Debug)]
@@ -39,10 +40,11 @@ pub struct Subscription {
     /// Number of the next change this subscription expects, of all ever told.
     next_number: u64,
     phase: Phase,
-    /// Networks in hand, from when on they may be told by the pace, and whether that is now.
+    /// Whose streams share their turns.
+    client: Client,
+    /// Networks in hand, and the turn in which they may be told.
     page: std::vec::IntoIter<Network>,
-    due: Pin<Box<Sleep>>,
-    is_due: bool,
+    turn: Option<Turn>,
     /// Sizes of the host's services that are to be told, and when all of them are told again.
     sizes: BTreeMap<SocketAddr, ServiceSize>,
     sizes_again: Instant,
@@ -82,13 +84,13 @@ impl Subscription {
         Ok(Self {
             published: published.clone(),
             id,
+            client: mailbox.subscriber.client.clone().unwrap_or(Client::Holder(mailbox.holder)),
             mailbox,
             changes,
             next_number,
             phase: Phase::Begin,
             page: Vec::new().into_iter(),
-            due: Box::pin(sleep_until(Instant::now())),
-            is_due: false,
+            turn: None,
             sizes: BTreeMap::new(),
             sizes_again: Instant::now(),
             turns: changes::turns(id),
@@ -126,7 +128,7 @@ impl Subscription {
                     return Some(self.number(UpdateEvent::Renewal { lifetime }));
                 }
                 _ = self.turns.tick() => self.take_changes()?,
-                () = self.due.as_mut(), if !self.is_due => self.is_due = true,
+                () = granted(self.turn.as_ref()) => {}
             }
         }
     }
@@ -173,6 +175,14 @@ impl Subscription {
     fn number(&mut self, event: UpdateEvent) -> Update {
         self.sequence += 1;
         Update { sequence: self.sequence, event }
+    }
+}
+
+/// Returns when there is a turn and it has come.
+async fn granted(turn: Option<&Turn>) {
+    match turn {
+        Some(turn) => turn.granted().await,
+        None => pending().await,
     }
 }
 

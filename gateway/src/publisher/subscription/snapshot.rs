@@ -59,7 +59,10 @@ impl Subscription {
             return self.next_marker();
         }
         // Read now and not with the page: a slow reader gets what holds when it reads.
-        if self.is_due { self.page.next().map(|network| self.news(network)) } else { None }
+        let turn = self.turn.as_mut().filter(|turn| turn.is_granted())?;
+        let network = self.page.next()?;
+        turn.take();
+        Some(self.news(network))
     }
 
     /// The next message of those around the pages of a snapshot.
@@ -72,6 +75,7 @@ impl Subscription {
             Phase::Begin => {
                 self.mailbox.begin_anew();
                 self.page = Vec::new().into_iter();
+                self.turn = None;
                 self.phase = Phase::Snapshot { after: None, sent: 0 };
                 let networks = u32::try_from(self.published.told_count(self.mailbox.holder)).unwrap_or(u32::MAX);
                 Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks })
@@ -103,10 +107,9 @@ impl Subscription {
             page.extend(networks);
         }
         let messages = u32::try_from(page.len()).unwrap_or(u32::MAX);
-        if messages > 0 {
-            self.due.as_mut().reset(self.published.shared.pace.reserve(messages));
-            self.is_due = false;
-        }
+        // What is left of the turn before is given back first.
+        self.turn = None;
+        self.turn = (messages > 0).then(|| self.published.shared.pace.ask(&self.client, messages));
         self.page = page.into_iter();
     }
 

@@ -5,6 +5,7 @@ mod pace;
 mod property;
 mod retreats;
 mod talking;
+mod turns;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

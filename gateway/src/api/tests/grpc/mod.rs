@@ -1,5 +1,6 @@
 //! gRPC.
 
+mod flood;
 mod subscribe;
 
 use std::time::Duration;
