@@ -96,7 +96,8 @@ export function sentence({ kind, what, count: times }) {
 export const IGNORED = {
   link_type: "frames of a link type that is not understood", not_ip: "frames that are not IP", not_tcp: "IP packets that are not TCP",
   fragment: "fragments without a TCP header", truncated: "frames whose headers were cut", malformed: "headers that contradict themselves",
-  not_internal: "segments with neither end inside", duplicate_copy: "second copies from the mirror port", no_room: "segments: flow table full",
+  not_internal: "segments with neither end inside", own_traffic: "segments of the gateway's own connections",
+  duplicate_copy: "second copies from the mirror port", no_room: "segments: flow table full",
   beyond_window: "data beyond the announced window", one_sided: "samples: one direction only", midstream: "samples: begin not seen",
   app_limited: "samples: application-limited, kept as lower bounds", receiver_limited: "samples: receiver-limited, kept as lower bounds",
   slow_start_loss: "samples: loss in slow start", timeout: "samples: retransmission timeout", end_after_loss: "samples: ended after a loss",

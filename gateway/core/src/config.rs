@@ -1,5 +1,7 @@
 //! What an engine is told at its start. Each limit cannot be zero; what happens when it is reached is in its comment.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 
 use ipnet::IpNet;
@@ -14,6 +16,8 @@ pub struct EngineConfig {
     pub internal: Vec<IpNet>,
     /// Networks other than /24 and /48: the longest match wins. Empty: /24 and /48 everywhere.
     pub prefixes: Vec<IpNet>,
+    /// Where the gateway itself listens, as the mirror port shows it: connections to it are not followed. Default: none.
+    pub own_listeners: BTreeSet<SocketAddr>,
     /// Encapsulations to look into besides VLAN, MPLS and PPPoE.
     pub tunnels: Tunnels,
     /// Take a sender's window and round trip from the option in which it says them, where the wire bears them out. Default
@@ -124,6 +128,7 @@ impl Default for EngineConfig {
         Self {
             internal: Vec::new(),
             prefixes: Vec::new(),
+            own_listeners: BTreeSet::new(),
             tunnels: Tunnels::ALL,
             read_window_option: false,
             rule: RuleKind::default(),

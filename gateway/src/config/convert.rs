@@ -1,5 +1,6 @@
 //! From the file's sections to what engine, publisher and API are told.
 
+use std::collections::BTreeSet;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
@@ -40,6 +41,7 @@ impl Config {
         Ok(EngineConfig {
             internal: self.traffic.internal.iter().map(|network| network.prefix()).collect(),
             prefixes,
+            own_listeners: BTreeSet::new(),
             tunnels: Tunnels {
                 gre: within(Tunnel::Gre),
                 vxlan: within(Tunnel::Vxlan),

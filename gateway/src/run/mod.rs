@@ -20,6 +20,7 @@ mod distribute;
 mod engine_thread;
 mod needs;
 mod order;
+mod own;
 mod queue;
 mod restoring;
 mod serve;
@@ -120,7 +121,8 @@ fn divided(config: &Config) -> Result<(Partition, Vec<Engine>), Failure> {
 fn parts(config: &Config) -> Result<(EngineConfig, impl Iterator<Item = EngineConfig>), Failure> {
     let count = config.engine.threads;
     let shard = Shard { index: 0, count };
-    let first = config.engine(EngineOptions { hash_seed: draw_seed(), shard, ..EngineOptions::default() })?;
+    let options = EngineOptions { hash_seed: draw_seed(), shard, ..EngineOptions::default() };
+    let first = EngineConfig { own_listeners: own::listeners(config), ..config.engine(options)? };
     let all = first.clone();
     let part = move |index| EngineConfig { shard: Shard { index, count }, ..all.clone() };
     Ok((first, (0..count.get()).map(part)))

@@ -31,6 +31,8 @@ pub enum Ignored {
     TooDeep,
     /// Segment: neither end lies inside the organisation.
     NotInternal,
+    /// Segment: of a connection to the gateway's own listeners.
+    OwnTraffic,
     /// Segment: a second copy of the same packet from the mirror port.
     DuplicateCopy,
     /// Segment: of a connection that is left alone under overload.

@@ -1,7 +1,7 @@
 //! The engine's side of connections: the one that a segment belongs to, its beginning and its end. What the segment means
 //! there is [`crate::flow::connection`]'s.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use super::{EVENTS_PER_STEP, Engine};
 use crate::counters::Ignored;
@@ -70,6 +70,12 @@ impl Engine {
     fn open(&mut self, tuple: Tuple, side: Side, segment: &Segment, claim: Claim) -> Option<Key> {
         let from = self.role(segment.source.address, segment.destination.address);
         let to = self.role(segment.destination.address, segment.source.address);
+        if self.is_own(segment) {
+            if claim == Claim::Home {
+                self.counters.ignore(Ignored::OwnTraffic);
+            }
+            return None;
+        }
         if !self.prefixes.is_bare() && !from.inside && !to.inside {
             self.counters.ignore(Ignored::NotInternal);
             return None;
@@ -92,6 +98,12 @@ impl Engine {
             Side::High => [to, from],
         };
         self.flows.insert(tuple, Connection::new(id, roles, home, home && self.config.flow_reports), self.now)
+    }
+
+    /// Whether one end is a listener of the gateway: its subscriptions would make its agents' hosts networks.
+    fn is_own(&self, segment: &Segment) -> bool {
+        let ends = [segment.source, segment.destination];
+        ends.iter().any(|end| self.config.own_listeners.contains(&SocketAddr::new(end.address, end.port)))
     }
 
     /// Who `address` is to us in a connection with `peer`.

@@ -171,6 +171,18 @@ fn starts_are_announced_to_the_host_inside() {
     assert_eq!(engine.counters().ignored(Ignored::NotInternal), 1);
 }
 
+#[test]
+fn the_gateways_own_connections_are_not_followed() {
+    let own_listeners = [format!("{SERVER}:80").parse().unwrap()].into();
+    let mut engine = Engine::new(EngineConfig { own_listeners, ..EngineConfig::default() });
+    feed(&mut engine, &handshake(100));
+    assert_eq!((engine.connections(), engine.counters().ignored(Ignored::OwnTraffic)), (0, 3));
+    assert!(engine.poll_event().is_none(), "nobody is to be told of a start");
+    let another_port = |segment: &Segment| Segment { destination: endpoint(SERVER, 443), ..segment.clone() };
+    feed(&mut engine, &[another_port(&handshake(100)[0])]);
+    assert_eq!(engine.connections(), 1, "a service on the same machine is one like any other");
+}
+
 /// A transfer of `segments` full ones by the server, from `seq` on and `start` ms, acknowledged 100 ms later.
 fn transfer(start: u64, seq: u32, segments: u32) -> Vec<Segment> {
     let data = (0..segments).map(|n| segment(ms(start), true, Flags::ACK, seq + n * 1_460, 101, 1_460));
