@@ -7,10 +7,13 @@
 //! NAME.lock                 held by the gateway that uses the store; outlives a set-aside
 //! NAME.damaged-1764000000   a store set aside, by the second since 1970 when that happened
 //! NAME.newer-1764000000     the same, written by a newer gateway
+//!
+//! Of either kind the newest three are kept.
 //! ```
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,6 +29,9 @@ const VERSION_FILE: &str = "VERSION";
 const VERSION_FILE_NEW: &str = "VERSION.new";
 const VERSION_WORDS: &str = "spand store ";
 const DATABASE: &str = "sled";
+
+/// Stores set aside that are kept of each kind: for a look at what happened, or for the way back to a newer gateway.
+const KEPT_ASIDE: usize = 3;
 
 /// Why a store was set aside.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
@@ -160,7 +166,48 @@ impl Directory {
             .find(|to| !to.exists());
         let to = free.unwrap_or_else(|| beside(&self.path, kind));
         fs::rename(&self.path, &to).map_err(self.failed("moving it aside"))?;
+        self.remove_oldest(kind);
         Ok(SetAside { from: self.path.clone(), to, damage })
+    }
+
+    /// Removes what was set aside of this kind, but the newest few. What cannot be removed is no reason not to start.
+    fn remove_oldest(&self, kind: &str) {
+        let aside = match self.aside(kind) {
+            Ok(aside) => aside,
+            Err(error) => {
+                let store = self.path.display();
+                return tracing::warn!(%error, "cannot look which stores were set aside of {store}; none is removed");
+            }
+        };
+        let oldest = aside.len().saturating_sub(KEPT_ASIDE);
+        for (_, path) in aside.into_iter().take(oldest) {
+            let shown = path.display();
+            match fs::remove_dir_all(&path) {
+                Ok(()) => tracing::warn!("removed {shown}, set aside earlier: only the newest {KEPT_ASIDE} are kept"),
+                Err(error) => tracing::warn!(%error, "cannot remove {shown}, set aside earlier; remove it by hand"),
+            }
+        }
+    }
+
+    /// The stores set aside of a kind, with the second of their names, oldest first. Anything else by such a name, a link or
+    /// a file, is left alone.
+    fn aside(&self, kind: &str) -> io::Result<Vec<(u64, PathBuf)>> {
+        let prefix = beside(&self.path, &format!("{kind}-"));
+        let (Some(parent), Some(prefix)) = (prefix.parent(), prefix.file_name()) else { return Ok(Vec::new()) };
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        let mut found = Vec::new();
+        for entry in fs::read_dir(parent)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let second = name.as_bytes().strip_prefix(prefix.as_bytes()).and_then(|rest| str::from_utf8(rest).ok());
+            if let Some(second) = second.and_then(|second| second.parse().ok())
+                && entry.file_type()?.is_dir()
+            {
+                found.push((second, entry.path()));
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
     }
 
     pub(super) fn failed(&self, action: &'static str) -> impl Fn(io::Error) -> OpenError {

@@ -2,7 +2,7 @@
 
 mod writer;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -119,6 +119,34 @@ fn a_store_that_lost_its_version_is_set_aside() {
         assert_eq!(opened.set_aside.unwrap().damage, Damage::NoVersion);
         assert!(opened.records.is_empty());
     }
+}
+
+#[test]
+fn of_what_is_set_aside_the_newest_three_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(&dir);
+    let beside = |suffix: &str| dir.path().join(format!("estimates.{suffix}"));
+    for second in [5, 400, 77] {
+        fs::create_dir_all(beside(&format!("damaged-{second}")).join("sled")).unwrap();
+        fs::create_dir(beside(&format!("newer-{second}"))).unwrap();
+    }
+    // What is not a store set aside stays: another store's, a file, a name that is no second.
+    fs::create_dir(dir.path().join("other.damaged-1")).unwrap();
+    fs::create_dir(beside("damaged-for-a-look")).unwrap();
+    fs::write(beside("damaged-2"), "a file").unwrap();
+    std::os::unix::fs::symlink("/", beside("damaged-3")).unwrap();
+    let mut expected = BTreeSet::from(["damaged-2", "damaged-3", "damaged-77", "damaged-400", "damaged-for-a-look"]);
+    expected.extend(["newer-5", "newer-77", "newer-400", "lock"]);
+
+    fs::remove_file(path.join("VERSION")).unwrap();
+    let aside = open(&path).set_aside.unwrap().to;
+    let names = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let names: BTreeSet<_> = names.collect();
+    let newest = aside.file_name().unwrap().to_str().unwrap().strip_prefix("estimates.").unwrap();
+    expected.insert(newest);
+    let found: BTreeSet<_> = names.iter().filter_map(|name| name.strip_prefix("estimates.")).collect();
+    assert_eq!(found, expected);
+    assert!(names.contains("other.damaged-1"));
 }
 
 #[test]
