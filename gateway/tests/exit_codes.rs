@@ -123,6 +123,9 @@ fn a_wrong_call_ends_with_64() {
         &["replay", "--internal", "10.0.0.0/33", "x.pcap"],
         &["replay", "--rule", "median", "x.pcap"],
         &["replay", "--mss", "0", "x.pcap"],
+        &["replay", "--min-samples", "0", "x.pcap"],
+        &["replay", "--min-connections", "0", "x.pcap"],
+        &["replay", "--sort", "size", "x.pcap"],
     ] {
         let output = Command::new(PROGRAM).args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -239,6 +242,23 @@ fn a_replay_says_which_file_gave_nothing_and_prints_the_others() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(said.starts_with("warning: ") && said.contains("cut.pcap") && said.lines().count() == 1, "{said}");
+}
+
+#[test]
+fn a_single_file_that_gives_nothing_is_one_sentence_and_no_table() {
+    let folder = Folder::new();
+    let text = folder.file("text.pcap", "no capture");
+    for file in ["/nowhere/a.pcap", text.to_str().unwrap()] {
+        let output = gateway(&["replay"], Path::new(file));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
+        assert!(said.starts_with("error: ") && said.contains(file) && said.lines().count() == 1, "{said}");
+    }
+    // An empty but sound capture has no time either.
+    let output = gateway(&["replay"], &folder.file("empty.pcap", capture_of(0)));
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(printed.contains("empty.pcap") && printed.contains("none") && !printed.contains("1970"), "{printed}");
 }
 
 #[test]

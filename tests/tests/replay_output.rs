@@ -50,7 +50,10 @@ fn main() -> ExitCode {
     same_as_csv(&in_states, &replay(&["--format", "csv", "--every", "1h"], &files));
     same_as_csv(&networks, &replay(&["--format", "csv"], &files));
     same_as_csv(&flows, &replay(&["--format", "csv", "--flows"], &files));
-    same_as_table(&in_states, &replay(&["--every", "1h"], &files));
+    same_as_table(&in_states, &replay(&["--every", "1h", "--wide", "--sort", "none"], &files));
+    fits(&replay(&["--flows"], &files));
+    reasons_add_up(&object);
+    minima_decide(&captures.join("redloss__RED1000p.pcap").into_os_string());
     flows_add_up(&object, &flows);
 
     let most_mib = getrusage(UsageWho::RUSAGE_CHILDREN).expect("the usage of the children").max_rss() / 1_024;
@@ -106,8 +109,10 @@ fn same_as_csv(json: &[Row], csv: &str) {
 
 /// The tables hold the same networks in the same order, with the same share, times and samples.
 fn same_as_table(json: &[Row], table: &str) {
-    let lines = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let in_table: Vec<_> = lines.filter(|cells| cells.first().is_some_and(|cell| cell.contains('/'))).collect();
+    let cells =
+        |line: &'_ str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect();
+    let networks = table.lines().filter(|line| line.split(' ').next().is_some_and(|cell| cell.contains('/')));
+    let in_table: Vec<Vec<String>> = networks.map(cells).collect();
     assert_eq!(in_table.len(), json.len(), "networks in the tables");
     let shown = |value: &Value| match value {
         Value::Null => "–".to_owned(),
@@ -115,11 +120,48 @@ fn same_as_table(json: &[Row], table: &str) {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    let columns = ["prefix", "wc_segments", "wc_bytes", "mss", "rtt_min_ms", "rtt_mean_ms", "samples", "lower_bounds"];
+    // Bytes and rates between the two are rounded for people.
+    let columns = ["wc_segments", "wc_bytes", "mss", "rtt_min_ms", "rtt_mean_ms", "samples", "lower_bounds"];
     for (cells, row) in in_table.iter().zip(json) {
         let expected: Vec<_> = columns.iter().map(|column| shown(&row[*column])).collect();
-        assert_eq!(cells[..columns.len()], expected, "{cells:?}");
+        assert_eq!(cells[0], shown(&row["prefix"]));
+        assert_eq!(cells[4..][..columns.len()], expected, "{cells:?}");
     }
+}
+
+/// Without a terminal no line is longer than it says, whatever the captures hold.
+fn fits(table: &str) {
+    for line in table.lines() {
+        assert!(line.chars().count() <= 120, "{} characters: {line}", line.chars().count());
+    }
+}
+
+/// A single connection gives an estimate where that is asked for.
+fn minima_decide(capture: &OsString) {
+    for (minima, expected) in [(&[][..], (0, 1)), (&["--min-samples", "1", "--min-connections", "1"], (1, 0))] {
+        let json = replay(&[&["--format", "json"], minima].concat(), std::slice::from_ref(capture));
+        let object: Value = serde_json::from_str(&json).expect("JSON");
+        let count = |name: &str| object["summary"][name].as_u64().expect("a count");
+        let found = (count("networks_with_estimate"), count("networks_without_estimate"));
+        assert_eq!(found, expected, "{minima:?}");
+    }
+}
+
+/// Each network without an estimate is counted under one reason; those that the window holds are all counted.
+fn reasons_add_up(object: &Value) {
+    let summary = &object["summary"];
+    let count = |name: &str| summary[name].as_u64().expect("a count");
+    let reasons: u64 = summary["no_estimate"].as_object().expect("reasons").values().filter_map(Value::as_u64).sum();
+    assert_eq!(reasons, count("networks_without_estimate"), "{summary}");
+    assert!(reasons > 100, "{summary}");
+    let networks = rows(object, "networks");
+    let with = networks.iter().filter(|row| !row["wc_bytes"].is_null()).count() as u64;
+    assert_eq!(with, count("networks_with_estimate"), "{summary}");
+    assert!(networks.len() as u64 - with <= count("networks_without_estimate"), "{summary}");
+    let (in_flows, largest) = (rows(object, "flows"), &summary["largest_senders"][0]);
+    let sent = in_flows.iter().filter(|row| row["src"] == largest["address"]);
+    let bytes: u64 = sent.filter_map(|row| row["unique_bytes"].as_u64()).sum();
+    assert_eq!(bytes, largest["unique_bytes"].as_u64().expect("bytes"), "{largest}");
 }
 
 /// What the rows count is what the engine counted.

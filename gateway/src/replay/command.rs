@@ -12,7 +12,7 @@ use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Micros};
 
 use super::moments::parse_interval;
-use super::output::{Output, ignored};
+use super::output::{Output, Show, Sort, Width, ignored};
 use super::progress::Bar;
 use super::{Moment, Moments, Options, Report, Sink, State, replay};
 use crate::config::{Config, EngineOptions};
@@ -45,6 +45,18 @@ pub struct Arguments {
     /// Rule that makes an estimate of the samples: spand, probe or robust
     #[arg(long)]
     pub rule: Option<RuleKind>,
+    /// Window samples from which on a network has an estimate; the configuration's, else 3
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub min_samples: Option<u32>,
+    /// Connections that those samples must come from; the configuration's, else 2
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub min_connections: Option<u32>,
+    /// Order of the rows, largest first; `none`: networks by prefix, connections by first packet. The table is ordered by bytes, csv and json are not
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub sort: Option<Sort>,
+    /// Tables with every column, however wide the terminal is
+    #[arg(long)]
+    pub wide: bool,
     /// Count shares in segments of this many bytes instead of the size of the samples
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=65_535))]
     pub mss: Option<u64>,
@@ -74,9 +86,15 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let engine = arguments.engine()?;
     // All files are open at a time.
     descriptors::allow_many();
-    let asked_on_the_way = moments != Moments::End;
-    let writer = BufWriter::new(io::stdout().lock());
-    let output = Output::new(writer, arguments.format, arguments.mss.map(Bytes), arguments.flows, asked_on_the_way);
+    let show = Show {
+        format: arguments.format,
+        mss: arguments.mss.map(Bytes),
+        flows: arguments.flows,
+        moments: moments != Moments::End,
+        sort: arguments.sort,
+        width: if arguments.wide { Width::UNLIMITED } else { Width::of_standard_output() },
+    };
+    let output = Output::new(BufWriter::new(io::stdout().lock()), show);
     let mut screen = Screen { output, bar: Bar::new() };
     let report = replay(Options { files: arguments.files, engine, moments }, &mut screen).and_then(|report| {
         screen.bar.clear();
@@ -126,6 +144,12 @@ impl Arguments {
         }
         let options = EngineOptions { flow_reports: self.flows, ..EngineOptions::default() };
         let mut engine = config.engine(options)?;
+        if let Some(samples) = self.min_samples {
+            engine.window.min_samples = samples;
+        }
+        if let Some(connections) = self.min_connections {
+            engine.window.min_connections = connections;
+        }
         if self.config.is_none() {
             engine.limits = Limits::for_replay();
         }
@@ -155,6 +179,12 @@ fn say_ignored(report: &Report) {
 }
 
 fn say_faults(report: &Report) -> Result<(), Failure> {
+    if let [file] = report.files.as_slice()
+        && file.gave_nothing()
+        && let Some(fault) = file.fault()
+    {
+        return Err(Failure::Environment(fault));
+    }
     for fault in report.files.iter().filter_map(super::FileReport::fault) {
         eprintln!("warning: {fault}");
     }

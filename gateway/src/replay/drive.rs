@@ -1,32 +1,37 @@
 //! The loop: the next packet by time, what was due before it, the engine, its events.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use spand_capture::{CaptureFile, MergedSource, Next, PacketSource, SourceError, SourceStats, open_file};
-use spand_core::config::EngineConfig;
+use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::flow::report::DirectionReport;
+use spand_core::window::view::NetworkView;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use super::moments::Schedule;
-use super::{FileReport, Moments, Outcome, Report, Sink, State};
+use super::traffic::Ledger;
+use super::{FileReport, Moments, Outcome, Report, Sink, State, Traffic};
 
 /// What to replay, and how.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Capture files, `-` for standard input.
     pub files: Vec<PathBuf>,
-    /// The engine; with `flow_reports` the report holds the account of each direction.
+    /// The engine; with `flow_reports` the report holds the account of each direction, not only their sums.
     pub engine: EngineConfig,
     /// When to show the state.
     pub moments: Moments,
 }
 
+/// Senders in the summary.
+const LARGEST_SENDERS: usize = 5;
 /// Packets between two reports of progress.
 const PROGRESS_PACKETS: u64 = 4_096;
 
@@ -102,6 +107,11 @@ fn name_of(fault: &SourceError) -> &str {
 
 struct Replay {
     engine: Engine,
+    window: WindowConfig,
+    both_ends_followed: bool,
+    /// The accounts of directions are wanted.
+    keep_flows: bool,
+    ledger: Ledger,
     moments: Moments,
     /// Made at the first packet, whose time it counts from.
     schedule: Option<Schedule>,
@@ -116,8 +126,19 @@ struct Replay {
 
 impl Replay {
     fn new(options: Options) -> Self {
+        let mut engine = options.engine;
+        let keep_flows = engine.flow_reports;
+        // The sums are made of the accounts, of which the first sample is enough.
+        engine.flow_reports = true;
+        if !keep_flows {
+            engine.limits.report_samples = NonZeroU32::MIN;
+        }
         Self {
-            engine: Engine::new(options.engine),
+            window: engine.window,
+            both_ends_followed: engine.internal.is_empty(),
+            keep_flows,
+            ledger: Ledger::new(engine.limits.networks),
+            engine: Engine::new(engine),
             moments: options.moments,
             schedule: None,
             nothing_shown: false,
@@ -157,7 +178,42 @@ impl Replay {
     /// The networks at `moment`.
     fn state(&mut self, moment: Timestamp) -> State {
         self.pass_time(moment);
-        State { at: moment, networks: self.engine.networks(moment) }
+        let networks = self.engine.networks(moment);
+        let traffic = self.traffic(&networks);
+        State { at: moment, networks, traffic }
+    }
+
+    /// What was sent to `networks` so far, by connections that are over or not.
+    fn traffic(&self, networks: &[NetworkView]) -> BTreeMap<Network, Traffic> {
+        let over = &self.ledger.networks;
+        let mut traffic: BTreeMap<_, _> =
+            networks.iter().map(|view| (view.network, over.get(&view.network).cloned().unwrap_or_default())).collect();
+        if traffic.is_empty() {
+            return traffic;
+        }
+        for report in self.engine.open_reports() {
+            if let Some(network) = self.network(report)
+                && let Some(traffic) = traffic.get_mut(&network)
+            {
+                traffic.add(report);
+            }
+        }
+        traffic
+    }
+
+    /// The network that a direction's data counts for; `None` where it has none, or comes from outside.
+    fn network(&self, report: &DirectionReport) -> Option<Network> {
+        let counts = report.data_packets > 0 && self.engine.follows(report.source.address);
+        counts.then(|| self.engine.network_of(report.destination.address))
+    }
+
+    fn ended(&mut self, report: DirectionReport) {
+        if let Some(network) = self.network(&report) {
+            self.ledger.add(network, &report);
+        }
+        if self.keep_flows && report.data_packets > 0 {
+            self.flows.push(report);
+        }
     }
 
     /// Lets what was due before `now` happen at its own time.
@@ -173,12 +229,11 @@ impl Replay {
     fn take_events(&mut self) {
         while let Some(event) = self.engine.poll_event() {
             match event {
-                Event::DirectionEnded(report) if report.data_packets > 0 => self.flows.push(*report),
+                Event::DirectionEnded(report) => self.ended(*report),
                 Event::Estimate(estimate) => {
                     self.estimated.insert(estimate.network);
                 }
-                Event::DirectionEnded(_)
-                | Event::Withdrawn { .. }
+                Event::Withdrawn { .. }
                 | Event::StartImminent(_)
                 | Event::TransferEnded(_)
                 | Event::ServiceSize(_)
@@ -189,15 +244,18 @@ impl Replay {
 
     fn end(mut self, files: Vec<FileReport>, sink: &mut dyn Sink) -> io::Result<Report> {
         let Some((first, last)) = self.span else {
-            return Ok(Report { files, ..Report::default() });
+            let (window, both_ends_followed) = (self.window, self.both_ends_followed);
+            return Ok(Report { files, both_ends_followed, window, ..Report::default() });
         };
         self.pass_time(last);
         self.engine.finish(last);
         self.take_events();
-        let end = State { at: last, networks: self.engine.networks(last) };
+        let networks = self.engine.networks(last);
         for moment in self.schedule.take().map(Schedule::after_the_end).unwrap_or_default() {
             sink.state(&self.state(moment))?;
         }
+        let traffic = std::mem::take(&mut self.ledger.networks);
+        let end = State { at: last, networks, traffic };
         for view in end.networks.iter().filter(|view| view.estimate.is_some()) {
             self.estimated.remove(&view.network);
         }
@@ -206,7 +264,11 @@ impl Replay {
             files,
             span: Some((first, last)),
             end,
-            gone: self.estimated.len(),
+            expired: self.estimated.len(),
+            largest_senders: self.ledger.largest(LARGEST_SENDERS),
+            no_room_traffic: self.ledger.no_room,
+            both_ends_followed: self.both_ends_followed,
+            window: self.window,
             flows: self.flows,
             counters: self.engine.counters().clone(),
         })

@@ -12,20 +12,28 @@ mod moments;
 mod output;
 mod progress;
 mod row;
+mod summary;
+mod traffic;
 
+use std::collections::BTreeMap;
 use std::io;
+use std::net::IpAddr;
 
 use spand_capture::{OpenError, Progress, SourceError, SourceStats};
+use spand_core::config::WindowConfig;
 use spand_core::counters::Counters;
 use spand_core::flow::report::DirectionReport;
 use spand_core::window::view::NetworkView;
+use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 pub use command::{Arguments, Format, run};
 pub use drive::{Options, replay};
 pub use moments::{Moment, Moments, NotAMoment};
-pub use output::Output;
+pub use output::{Output, Show, Sort, Width};
 pub use row::{FlowRow, NetworkRow};
+pub use summary::{SenderRow, Summary};
+pub use traffic::{NoSample, SenderTraffic, Traffic};
 
 /// Takes what a replay gives while it goes on.
 pub trait Sink {
@@ -43,6 +51,8 @@ pub struct State {
     pub at: Timestamp,
     /// The networks, those without an estimate yet included.
     pub networks: Vec<NetworkView>,
+    /// What was sent to them since the first packet; at the end, also to those of which the window holds nothing any more.
+    pub traffic: BTreeMap<Network, Traffic>,
 }
 
 /// What a replay found by its end.
@@ -55,7 +65,15 @@ pub struct Report {
     /// The networks at the last packet.
     pub end: State,
     /// Networks that had an estimate on the way but none at the end.
-    pub gone: usize,
+    pub expired: usize,
+    /// The senders of most bytes, those first.
+    pub largest_senders: Vec<(IpAddr, SenderTraffic)>,
+    /// Directions that networks and senders had no room for: there were as many as the limit of networks.
+    pub no_room_traffic: u64,
+    /// No prefix said what is inside.
+    pub both_ends_followed: bool,
+    /// The window and its minima.
+    pub window: WindowConfig,
     /// One account per direction that carried data, in order of first packet; empty unless asked for.
     pub flows: Vec<DirectionReport>,
     /// What the engine saw and ignored.

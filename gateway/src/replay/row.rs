@@ -4,18 +4,21 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 use spand_core::estimate::NoEstimate;
 use spand_core::flow::report::{DirectionReport, RttSummary};
 use spand_core::flow::sample::WindowSample;
 use spand_core::window::view::NetworkView;
+use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::FileReport;
+use super::traffic::{percent, retransmitted, throughput_bps};
+use super::{FileReport, NoSample, Traffic};
 
 /// One network at one moment.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NetworkRow {
     /// The network.
     pub prefix: String,
@@ -51,13 +54,23 @@ pub struct NetworkRow {
     pub limited_application: u64,
     /// Why there is no estimate.
     pub no_estimate: Option<&'static str>,
-    /// The moment, in seconds since 1970.
+    /// The moment (RFC 3339).
     pub time: String,
+    /// Payload sent to it since the first packet, each byte once.
+    pub unique_bytes: u64,
+    /// Mean rate of a connection to it while a transfer was under way.
+    pub throughput_bps: Option<u64>,
+    /// Part of the packets with payload that were retransmissions.
+    pub retransmitted_pct: Option<f64>,
+    /// Connections that sent data to it since the first packet.
+    pub data_connections: u64,
+    /// Why it has no window sample.
+    pub no_sample: Option<&'static str>,
 }
 
 impl NetworkRow {
     /// The row of `view` at `now`. `asked` is the segment size to count in; without one it is that of the samples.
-    pub fn new(view: &NetworkView, now: Timestamp, asked: Option<Bytes>) -> Self {
+    pub fn new(view: &NetworkView, traffic: Option<&Traffic>, now: Timestamp, asked: Option<Bytes>) -> Self {
         let estimate = view.estimate.as_ref();
         let mss = estimate.map(|estimate| asked.unwrap_or(estimate.mss));
         Self {
@@ -78,7 +91,29 @@ impl NetworkRow {
             limited_receiver: view.limits.receiver,
             limited_application: view.limits.application,
             no_estimate: view.why_not.map(NoEstimate::name),
-            time: seconds(now),
+            time: rfc3339(now),
+            no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(NoSample::name),
+            ..traffic.map(Self::of_traffic).unwrap_or_default()
+        }
+    }
+
+    /// The row of a network of which the window holds nothing.
+    pub fn outside_window(network: Network, traffic: &Traffic, now: Timestamp) -> Self {
+        Self {
+            prefix: network.to_string(),
+            time: rfc3339(now),
+            no_sample: traffic.no_sample(None).map(NoSample::name),
+            ..Self::of_traffic(traffic)
+        }
+    }
+
+    fn of_traffic(traffic: &Traffic) -> Self {
+        Self {
+            unique_bytes: traffic.unique.0,
+            throughput_bps: traffic.throughput_bps(),
+            retransmitted_pct: traffic.retransmitted_pct(),
+            data_connections: traffic.connections,
+            ..Self::default()
         }
     }
 }
@@ -140,12 +175,20 @@ pub struct FlowRow<'a> {
     pub loss_events: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
-    /// Time of the first packet, in seconds since 1970.
+    /// Time of the first packet (RFC 3339).
     pub first_time: String,
     /// Time of the last packet.
     pub last_time: String,
     /// Number of the connection: both directions carry the same.
     pub connection: u64,
+    /// The congestion control recognised.
+    pub congestion_control: &'static str,
+    /// Time in which a transfer was under way.
+    pub active_s: f64,
+    /// Mean rate in that time.
+    pub throughput_bps: Option<u64>,
+    /// Part of the packets with payload that were retransmissions.
+    pub retransmitted_pct: Option<f64>,
 }
 
 impl<'a> FlowRow<'a> {
@@ -181,15 +224,27 @@ impl<'a> FlowRow<'a> {
             duplicate_pkts: report.duplicate_packets,
             loss_events: report.loss_events,
             timeouts: report.timeouts,
-            first_time: seconds(report.first_at),
-            last_time: seconds(report.last_at),
+            first_time: rfc3339(report.first_at),
+            last_time: rfc3339(report.last_at),
             connection: report.connection.0,
+            congestion_control: report.congestion_control.name(),
+            active_s: thousandths(report.transfers.active.as_secs_f64()),
+            throughput_bps: throughput_bps(&report.transfers),
+            retransmitted_pct: percent(
+                retransmitted(report),
+                report.data_packets.saturating_sub(report.duplicate_data_packets),
+            ),
         }
     }
 }
 
+/// A moment by RFC 3339, in UTC with all nine places.
+pub(super) fn rfc3339(at: Timestamp) -> String {
+    humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(at.0)).to_string()
+}
+
 /// A moment as seconds since 1970 with all nine places, which a float could not hold.
-pub(super) fn seconds(at: Timestamp) -> String {
+fn seconds(at: Timestamp) -> String {
     format!("{}.{:09}", at.0 / 1_000_000_000, at.0 % 1_000_000_000)
 }
 
@@ -209,7 +264,7 @@ fn mean_ms(summary: &RttSummary) -> Option<f64> {
 }
 
 /// Rounded to three places: more would be noise.
-fn thousandths(value: f64) -> f64 {
+pub(super) fn thousandths(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 

@@ -15,10 +15,12 @@ use spand_proto::units::{Micros, Timestamp};
 use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
 use crate::event::{Event, TransferEnded};
+use crate::flow::connection::Connection;
 use crate::flow::hosts::Hosts;
 use crate::flow::kept::Kept;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
+use crate::flow::report::DirectionReport;
 use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, TICK_BITS, Turning};
 use crate::flow::tuple::Tuple;
@@ -259,6 +261,17 @@ impl Engine {
     /// What was seen and what was ignored.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// The accounts so far of the directions that are not over, in no order that means anything (only with `flow_reports`).
+    /// Looks at every connection.
+    pub fn open_reports(&self) -> impl Iterator<Item = &DirectionReport> {
+        self.flows.connections().flat_map(Connection::reports)
+    }
+
+    /// Whether the windows of senders at `address` are wanted: it lies inside, or nothing says what does.
+    pub fn follows(&self, address: IpAddr) -> bool {
+        self.prefixes.is_bare() || self.prefixes.is_internal(address)
     }
 
     /// The replica of the window with which `source` sends to `destination`, as of the last frame; `None` where there is

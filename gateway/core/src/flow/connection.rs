@@ -97,6 +97,11 @@ impl Connection {
         self.party(side)?.sender()?.replica()
     }
 
+    /// The accounts of its directions so far.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &DirectionReport> {
+        self.parties.iter().flatten().filter_map(|party| party.sender()?.report())
+    }
+
     /// Whether `segment`, sent by `side`, opens another connection with the same addresses and ports: a SYN with another
     /// initial sequence number.
     pub(crate) fn is_reused_by(&self, side: Side, segment: &Segment) -> bool {

@@ -3,6 +3,7 @@
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::shadow::flavour::Flavour;
 use crate::wire::segment::Endpoint;
 
 /// Everything counted for one direction of one connection.
@@ -43,6 +44,8 @@ pub struct DirectionReport {
     pub hole_fill_packets: u64,
     /// Packets that were a second copy from the mirror port.
     pub duplicate_packets: u64,
+    /// Those of them with payload.
+    pub duplicate_data_packets: u64,
     /// Round-trip times from sequence and acknowledgement (the handshake's included), seen from the tap.
     pub rtt_seqack: RttSummary,
     /// Round-trip times from the timestamps option, kept apart.
@@ -57,6 +60,14 @@ pub struct DirectionReport {
     pub timeouts: u64,
     /// Window samples, in order of time.
     pub samples: Vec<WindowSample>,
+    /// The congestion control recognised by its packets, or else by those of its host's other connections.
+    pub congestion_control: Flavour,
+    /// The connection was there before its first packet was seen.
+    pub midstream: bool,
+    /// The receiver acknowledged something: both directions are visible.
+    pub acknowledged: bool,
+    /// Its transfers, where its window is wanted.
+    pub transfers: TransferSummary,
 }
 
 impl DirectionReport {
@@ -79,6 +90,7 @@ impl DirectionReport {
             synfin_retransmitted_packets: 0,
             hole_fill_packets: 0,
             duplicate_packets: 0,
+            duplicate_data_packets: 0,
             rtt_seqack: RttSummary::default(),
             rtt_timestamps: RttSummary::default(),
             flight_max: Bytes(0),
@@ -86,6 +98,41 @@ impl DirectionReport {
             loss_events: 0,
             timeouts: 0,
             samples: Vec::new(),
+            congestion_control: Flavour::Unknown,
+            midstream: false,
+            acknowledged: false,
+            transfers: TransferSummary::default(),
+        }
+    }
+}
+
+/// Transfers that ended, summed up: what a rate while sending is made of.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct TransferSummary {
+    /// New bytes.
+    pub bytes: Bytes,
+    /// Time from the first byte of each to the last that was sent or acknowledged of it.
+    pub active: Micros,
+    /// When the one under way began.
+    began: Option<Timestamp>,
+}
+
+impl TransferSummary {
+    /// Transfers of `bytes` in all, which took the time of `active`.
+    pub fn of(bytes: Bytes, active: Micros) -> Self {
+        Self { bytes, active, began: None }
+    }
+
+    /// One began.
+    pub(crate) fn begin(&mut self, at: Timestamp) {
+        self.began = Some(at);
+    }
+
+    /// The one under way ended: its last byte was sent or acknowledged at `last`.
+    pub(crate) fn end(&mut self, bytes: Bytes, last: Timestamp) {
+        if let Some(began) = self.began.take() {
+            self.bytes = Bytes(self.bytes.0.saturating_add(bytes.0));
+            self.active = Micros(self.active.0.saturating_add(last.since(began).0));
         }
     }
 }

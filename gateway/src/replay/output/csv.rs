@@ -4,17 +4,16 @@ use std::io::{self, Write};
 
 use csv::{Writer, WriterBuilder};
 use serde::Serialize;
-use spand_proto::units::Bytes;
 
-use super::inputs;
-use crate::replay::{FlowRow, NetworkRow, Report, State};
+use super::Show;
+use crate::replay::{Report, State};
 
 /// The networks of one state; `header` with the first one.
-pub(super) fn state(writer: &mut dyn Write, state: &State, mss: Option<Bytes>, header: bool) -> io::Result<()> {
+pub(super) fn state(writer: &mut dyn Write, state: &State, show: &Show, header: bool) -> io::Result<()> {
     if header {
         no_state(writer)?;
     }
-    rows(writer, state.networks.iter().map(|view| NetworkRow::new(view, state.at, mss)))
+    rows(writer, show.networks(state))
 }
 
 /// Only the header of the networks.
@@ -25,13 +24,12 @@ pub(super) fn no_state(writer: &mut dyn Write) -> io::Result<()> {
 }
 
 /// The directions that carried data.
-pub(super) fn flows(writer: &mut dyn Write, report: &Report) -> io::Result<()> {
+pub(super) fn flows(writer: &mut dyn Write, report: &Report, show: &Show) -> io::Result<()> {
     table(writer).write_record(FLOW_COLUMNS)?;
-    let files = inputs(report);
-    rows(writer, report.flows.iter().map(|flow| FlowRow::new(flow, &files)))
+    rows(writer, show.flows(report))
 }
 
-fn rows(writer: &mut dyn Write, rows: impl Iterator<Item = impl Serialize>) -> io::Result<()> {
+fn rows(writer: &mut dyn Write, rows: impl IntoIterator<Item = impl Serialize>) -> io::Result<()> {
     let mut csv = table(writer);
     for row in rows {
         csv.serialize(row).map_err(into_io)?;
@@ -51,8 +49,8 @@ fn into_io(error: csv::Error) -> io::Error {
     }
 }
 
-/// Columns of [`NetworkRow`], in order.
-pub(super) const NETWORK_COLUMNS: [&str; 18] = [
+/// Columns of [`crate::replay::NetworkRow`], in order.
+pub(super) const NETWORK_COLUMNS: [&str; 23] = [
     "prefix",
     "wc_segments",
     "wc_bytes",
@@ -71,10 +69,15 @@ pub(super) const NETWORK_COLUMNS: [&str; 18] = [
     "limited_application",
     "no_estimate",
     "time",
+    "unique_bytes",
+    "throughput_bps",
+    "retransmitted_pct",
+    "data_connections",
+    "no_sample",
 ];
 
-/// Columns of [`FlowRow`], in order.
-pub(super) const FLOW_COLUMNS: [&str; 30] = [
+/// Columns of [`crate::replay::FlowRow`], in order.
+pub(super) const FLOW_COLUMNS: [&str; 34] = [
     "file",
     "src",
     "sport",
@@ -105,4 +108,8 @@ pub(super) const FLOW_COLUMNS: [&str; 30] = [
     "first_time",
     "last_time",
     "connection",
+    "congestion_control",
+    "active_s",
+    "throughput_bps",
+    "retransmitted_pct",
 ];

@@ -3,12 +3,11 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
-use spand_proto::units::Bytes;
+use serde_json::{Map, Value};
 
-use super::{ignored, inputs};
-use crate::replay::row::seconds;
-use crate::replay::{FileReport, FlowRow, NetworkRow, Report, State};
+use super::{Show, ignored};
+use crate::replay::row::rfc3339;
+use crate::replay::{FileReport, Report, State, Summary};
 
 /// What has been written so far.
 #[derive(Debug, Default)]
@@ -18,33 +17,27 @@ pub(super) struct Json {
 
 impl Json {
     /// One element of `states`.
-    pub(super) fn state(&mut self, writer: &mut dyn Write, state: &State, mss: Option<Bytes>) -> io::Result<()> {
+    pub(super) fn state(&mut self, writer: &mut dyn Write, state: &State, show: &Show) -> io::Result<()> {
         writer.write_all(if self.states == 0 { b"{\"states\":[\n" } else { b",\n" })?;
         self.states += 1;
-        write!(writer, "{{\"time\":\"{}\",\"networks\":", seconds(state.at))?;
-        array(writer, networks(state, mss))?;
+        write!(writer, "{{\"time\":\"{}\",\"networks\":", rfc3339(state.at))?;
+        array(writer, show.networks(state))?;
         writer.write_all(b"}")
     }
 
     /// The rest of the object.
-    pub(super) fn end(
-        &mut self,
-        writer: &mut dyn Write,
-        report: &Report,
-        mss: Option<Bytes>,
-        flows: bool,
-        moments: bool,
-    ) -> io::Result<()> {
-        writer.write_all(match (self.states, moments) {
-            (0, false) => b"{\"networks\":".as_slice(),
-            (0, true) => b"{\"states\":[],\n\"networks\":",
-            _ => b"\n],\n\"networks\":",
+    pub(super) fn end(&mut self, writer: &mut dyn Write, report: &Report, show: &Show) -> io::Result<()> {
+        writer.write_all(match (self.states, show.moments) {
+            (0, false) => b"{\"summary\":".as_slice(),
+            (0, true) => b"{\"states\":[],\n\"summary\":",
+            _ => b"\n],\n\"summary\":",
         })?;
-        array(writer, networks(&report.end, mss))?;
-        if flows {
+        serde_json::to_writer(&mut *writer, &Summary::new(report))?;
+        writer.write_all(b",\n\"networks\":")?;
+        array(writer, show.networks(&report.end))?;
+        if show.flows {
             writer.write_all(b",\n\"flows\":")?;
-            let files = inputs(report);
-            array(writer, report.flows.iter().map(|flow| FlowRow::new(flow, &files)))?;
+            array(writer, show.flows(report))?;
         }
         writer.write_all(b",\n\"ignored\":")?;
         serde_json::to_writer(&mut *writer, &object(&ignored(report)))?;
@@ -52,18 +45,11 @@ impl Json {
         serde_json::to_writer(&mut *writer, &object(&report.counters.named()))?;
         writer.write_all(b",\n\"files\":")?;
         array(writer, report.files.iter().map(file))?;
-        let (first, last) = report.span.unzip();
-        let rest = json!({ "first_time": first.map(seconds), "last_time": last.map(seconds), "expired": report.gone });
-        let rest = rest.to_string();
-        writeln!(writer, ",\n{}", rest.strip_prefix('{').unwrap_or(&rest))
+        writeln!(writer, ",\n\"expired\":{}}}", report.expired)
     }
 }
 
-fn networks(state: &State, mss: Option<Bytes>) -> impl Iterator<Item = NetworkRow> {
-    state.networks.iter().map(move |view| NetworkRow::new(view, state.at, mss))
-}
-
-fn array(writer: &mut dyn Write, rows: impl Iterator<Item = impl Serialize>) -> io::Result<()> {
+fn array(writer: &mut dyn Write, rows: impl IntoIterator<Item = impl Serialize>) -> io::Result<()> {
     let mut separator = "[\n";
     for row in rows {
         writer.write_all(separator.as_bytes())?;

@@ -1,68 +1,173 @@
 //! What `replay` prints on standard output, in one of three forms.
 
 mod csv;
+mod fit;
 mod json;
+mod summary;
 mod table;
 
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use clap::ValueEnum;
 use spand_core::counters::Ignored;
 use spand_proto::units::Bytes;
 
-use super::{FileReport, Format, Outcome, Report, State};
+use super::{FileReport, FlowRow, Format, NetworkRow, Outcome, Report, State};
+pub use fit::Width;
 use json::Json;
 use strum::VariantArray;
+
+/// What to show, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Show {
+    /// Form of the output.
+    pub format: Format,
+    /// Segment size to count shares in; without one it is that of the samples.
+    pub mss: Option<Bytes>,
+    /// With the rows of connections.
+    pub flows: bool,
+    /// States come on the way, so csv and table do not repeat the end.
+    pub moments: bool,
+    /// Order of the rows; without one, by bytes in the table and none in the other forms.
+    pub sort: Option<Sort>,
+    /// Room for a table.
+    pub width: Width,
+}
+
+/// Order of the rows, the largest first.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub enum Sort {
+    /// Payload bytes, each once.
+    Bytes,
+    /// Throughput while a transfer was under way.
+    Throughput,
+    /// Part of the packets that were retransmissions.
+    Retransmitted,
+    /// Networks by prefix, connections by first packet.
+    None,
+}
+
+impl Show {
+    fn sort(&self) -> Sort {
+        self.sort.unwrap_or(if self.format == Format::Table { Sort::Bytes } else { Sort::None })
+    }
+
+    /// The networks that the window holds something of.
+    fn networks(&self, state: &State) -> Vec<NetworkRow> {
+        let views = state.networks.iter();
+        let rows = views.map(|view| NetworkRow::new(view, state.traffic.get(&view.network), state.at, self.mss));
+        let mut rows: Vec<_> = rows.collect();
+        self.order(&mut rows);
+        rows
+    }
+
+    /// Those, and at the end the ones that it holds nothing of any more.
+    fn all_networks(&self, state: &State) -> Vec<NetworkRow> {
+        let inside: BTreeSet<_> = state.networks.iter().map(|view| view.network).collect();
+        let mut rows = self.networks(state);
+        let others = state.traffic.iter().filter(|(network, _)| !inside.contains(network));
+        rows.extend(others.map(|(&network, traffic)| NetworkRow::outside_window(network, traffic, state.at)));
+        self.order(&mut rows);
+        rows
+    }
+
+    fn flows<'a>(&self, report: &'a Report) -> Vec<FlowRow<'a>> {
+        let files = inputs(report);
+        let mut rows: Vec<_> = report.flows.iter().map(|flow| FlowRow::new(flow, &files)).collect();
+        self.order(&mut rows);
+        rows
+    }
+
+    /// Stable, so that what is equal stays by prefix or first packet.
+    fn order(&self, rows: &mut [impl Sized + Ordered]) {
+        match self.sort() {
+            Sort::Bytes => rows.sort_by_key(|row| Reverse(row.bytes())),
+            Sort::Throughput => rows.sort_by_key(|row| Reverse(row.throughput_bps())),
+            Sort::Retransmitted => rows.sort_by(|a, b| b.retransmitted_pct().total_cmp(&a.retransmitted_pct())),
+            Sort::None => {}
+        }
+    }
+}
+
+/// What rows are ordered by.
+trait Ordered {
+    fn bytes(&self) -> u64;
+    fn throughput_bps(&self) -> Option<u64>;
+    /// Below 0 where it is not known.
+    fn retransmitted_pct(&self) -> f64;
+}
+
+macro_rules! ordered {
+    ($row:ty) => {
+        impl Ordered for $row {
+            fn bytes(&self) -> u64 {
+                self.unique_bytes
+            }
+
+            fn throughput_bps(&self) -> Option<u64> {
+                self.throughput_bps
+            }
+
+            fn retransmitted_pct(&self) -> f64 {
+                self.retransmitted_pct.unwrap_or(-1.0)
+            }
+        }
+    };
+}
+
+ordered!(NetworkRow);
+ordered!(FlowRow<'_>);
 
 /// Writes the states on the way and the report at the end.
 #[derive(Debug)]
 pub struct Output<W: Write> {
     writer: W,
+    show: Show,
     form: Form,
-    mss: Option<Bytes>,
-    flows: bool,
-    /// States were asked for on the way, so csv and table do not repeat the end.
-    moments: bool,
 }
 
 #[derive(Debug)]
 enum Form {
-    Table,
+    Table(table::Tables),
     Json(Json),
     Csv { header_written: bool },
 }
 
 impl<W: Write> Output<W> {
-    /// An output in `format`; `flows`: with the rows of connections; `moments`: states come on the way.
-    pub fn new(writer: W, format: Format, mss: Option<Bytes>, flows: bool, moments: bool) -> Self {
-        let form = match format {
-            Format::Table => Form::Table,
+    /// An output of what `show` says.
+    pub fn new(writer: W, show: Show) -> Self {
+        let form = match show.format {
+            Format::Table => Form::Table(table::Tables::default()),
             Format::Json => Form::Json(Json::default()),
             Format::Csv => Form::Csv { header_written: false },
         };
-        Self { writer, form, mss, flows, moments }
+        Self { writer, show, form }
     }
 
     /// Writes the state at a moment on the way.
     pub fn state(&mut self, state: &State) -> io::Result<()> {
         match &mut self.form {
-            Form::Table => table::state(&mut self.writer, state, self.mss),
-            Form::Json(json) => json.state(&mut self.writer, state, self.mss),
+            Form::Table(tables) => tables.state(&mut self.writer, state, &self.show),
+            Form::Json(json) => json.state(&mut self.writer, state, &self.show),
             Form::Csv { header_written } => {
                 let first = !std::mem::replace(header_written, true);
-                csv::state(&mut self.writer, state, self.mss, first)
+                csv::state(&mut self.writer, state, &self.show, first)
             }
         }
     }
 
     /// Writes what was found by the end.
     pub fn end(&mut self, report: &Report) -> io::Result<()> {
+        let show = &self.show;
         match &mut self.form {
-            Form::Table => table::end(&mut self.writer, report, self.mss, self.flows, !self.moments)?,
-            Form::Json(json) => json.end(&mut self.writer, report, self.mss, self.flows, self.moments)?,
-            Form::Csv { .. } if self.flows => csv::flows(&mut self.writer, report)?,
-            Form::Csv { header_written: false } if self.moments => csv::no_state(&mut self.writer)?,
-            Form::Csv { .. } if self.moments => {}
-            Form::Csv { .. } => csv::state(&mut self.writer, &report.end, self.mss, true)?,
+            Form::Table(tables) => tables.end(&mut self.writer, report, show)?,
+            Form::Json(json) => json.end(&mut self.writer, report, show)?,
+            Form::Csv { .. } if show.flows => csv::flows(&mut self.writer, report, show)?,
+            Form::Csv { header_written: false } if show.moments => csv::no_state(&mut self.writer)?,
+            Form::Csv { .. } if show.moments => {}
+            Form::Csv { .. } => csv::state(&mut self.writer, &report.end, show, true)?,
         }
         self.writer.flush()
     }
@@ -74,12 +179,13 @@ pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64)> {
     let mut all = vec![
         ("unreadable_record", sum(|file| file.stats.unreadable)),
         ("untimed_record", sum(|file| file.stats.untimed)),
+        ("no_room_traffic", report.no_room_traffic),
     ];
     all.extend(Ignored::VARIANTS.iter().map(|reason| (reason.name(), report.counters.ignored(*reason))));
     all
 }
 
 /// The files that were opened, in the order by which the engine numbers its inputs.
-pub(super) fn inputs(report: &Report) -> Vec<&FileReport> {
+fn inputs(report: &Report) -> Vec<&FileReport> {
     report.files.iter().filter(|file| !matches!(file.outcome, Outcome::Unreadable(_))).collect()
 }

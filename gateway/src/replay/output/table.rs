@@ -1,169 +1,181 @@
-//! Tables for people. The width follows the content, never the terminal, so that two runs give the same bytes.
+//! Tables for people: the summary, networks, connections, and what was ignored.
 
 use std::io::{self, Write};
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
-use spand_proto::units::{Bytes, Micros, Timestamp};
+use indicatif::DecimalBytes;
+use spand_proto::units::Timestamp;
 
-use super::{ignored, inputs};
+use super::fit::{Column, NONE, fitted, text};
+use super::{Show, ignored, summary};
 use crate::replay::{FlowRow, NetworkRow, Report, State};
 
-/// What stands where there is no value.
-const NONE: &str = "–";
-/// One line under the header, nothing else: what a person reads, `awk` can read too.
-const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
-
-/// The networks at one moment.
-pub(super) fn state(writer: &mut dyn Write, state: &State, mss: Option<Bytes>) -> io::Result<()> {
-    writeln!(writer, "Networks at {}", utc(state.at))?;
-    networks(writer, state, mss)?;
-    writeln!(writer)
+/// What has been written so far.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    /// A table had no room for all of its columns.
+    left_out: bool,
 }
 
-/// Connections where asked for, the networks at the end, and what was ignored.
-pub(super) fn end(
-    writer: &mut dyn Write,
-    report: &Report,
-    mss: Option<Bytes>,
-    with_flows: bool,
-    with_networks: bool,
-) -> io::Result<()> {
-    if with_flows {
-        writeln!(writer, "Connections, one row per direction that carried data")?;
-        flows(writer, report)?;
-        writeln!(writer)?;
+const NETWORK_COLUMNS: [Column; 18] = [
+    Column::text("network", 0),
+    Column::number("bytes", 1),
+    Column::number("Mbit/s", 4),
+    Column::number("retx\n%", 5),
+    Column::number("Wc\nsegs", 2),
+    Column::number("Wc\nbytes", 10),
+    Column::number("MSS", 14),
+    Column::number("RTT min\nms", 3),
+    Column::number("RTT mean\nms", 9),
+    Column::number("samples", 6),
+    Column::number("lower\nbounds", 7),
+    Column::number("data\nconns", 8),
+    Column::number("sample\nconns", 15),
+    Column::number("loss\nevents", 11),
+    Column::number("limited\nw/r/a", 13),
+    Column::number("age\ns", 16),
+    Column::number("confi-\ndence", 12),
+    Column::text("no estimate", 0),
+];
+
+const FLOW_COLUMNS: [Column; 18] = [
+    Column::breaking("from"),
+    Column::breaking("to"),
+    Column::number("bytes", 1),
+    Column::number("Mbit/s", 3),
+    Column::number("retx\n%", 4),
+    Column::text("cong.\ncontrol", 2),
+    Column::number("RTT min\nms", 5),
+    Column::number("mean\nms", 8),
+    Column::number("max\nms", 11),
+    Column::number("RTT\nn", 14),
+    Column::number("flight max\nbytes", 10),
+    Column::number("samples", 7),
+    Column::number("loss\nevents", 9),
+    Column::number("timeouts", 12),
+    Column::number("packets", 13),
+    Column::number("retx\npackets", 15),
+    Column::number("hole\nfills", 16),
+    Column::text("limited by", 6),
+];
+
+impl Tables {
+    /// The networks at a moment on the way.
+    pub(super) fn state(&mut self, writer: &mut dyn Write, state: &State, show: &Show) -> io::Result<()> {
+        self.networks(writer, state.at, &show.networks(state), show)
     }
-    if with_networks {
-        state(writer, &report.end, mss)?;
+
+    /// The summary, the networks at the end, connections where asked for, and what was ignored. Nothing where no file gave
+    /// a packet: why not is said elsewhere.
+    pub(super) fn end(&mut self, writer: &mut dyn Write, report: &Report, show: &Show) -> io::Result<()> {
+        if !report.files.is_empty() && report.files.iter().all(crate::replay::FileReport::gave_nothing) {
+            return Ok(());
+        }
+        summary::write(writer, report, show.width)?;
+        if report.span.is_none() {
+            return Ok(());
+        }
+        if !show.moments {
+            self.networks(writer, report.end.at, &show.all_networks(&report.end), show)?;
+        }
+        if show.flows {
+            writeln!(writer, "Connections, one row per direction that carried data")?;
+            self.flows(writer, &show.flows(report), show)?;
+        }
+        let ignored = ignored(report).into_iter().filter(|&(_, count)| count > 0);
+        let columns = [Column::text("ignored", 0), Column::number("count", 0)];
+        let (table, _) =
+            fitted(&columns, ignored.map(|(reason, count)| [reason.to_owned(), count.to_string()]), show.width);
+        if table.is_empty() {
+            writeln!(writer, "Nothing was ignored.")?;
+        } else {
+            writeln!(writer, "{}", text(&table))?;
+        }
+        match show.width.limit() {
+            Some(limit) if self.left_out => {
+                writeln!(writer, "\nSome columns do not fit {limit} characters: --wide shows all.")
+            }
+            _ => Ok(()),
+        }
     }
-    if report.gone > 0 {
-        let gone = report.gone;
-        writeln!(writer, "{gone} more had an estimate that expired before the end: --at and --every show them.\n")?;
+
+    fn networks(&mut self, writer: &mut dyn Write, at: Timestamp, rows: &[NetworkRow], show: &Show) -> io::Result<()> {
+        writeln!(writer, "Networks at {}", utc(at))?;
+        if rows.is_empty() {
+            return writeln!(writer, "none\n");
+        }
+        let (table, left_out) = fitted(&NETWORK_COLUMNS, rows.iter().map(network), show.width);
+        self.left_out |= left_out;
+        writeln!(writer, "{}\n", text(&table))
     }
-    let counters = &report.counters;
-    let duration = report.span.map_or(Micros(0), |(first, last)| last.since(first));
-    writeln!(
-        writer,
-        "{} frames, {} TCP segments, {} connections in {:.3} s",
-        counters.frames,
-        counters.segments,
-        counters.connections,
-        duration.as_secs_f64()
-    )?;
-    let mut table = new_table(&["ignored", "count"], 1);
-    for (reason, count) in ignored(report).into_iter().filter(|&(_, count)| count > 0) {
-        table.add_row([reason.to_owned(), count.to_string()]);
+
+    fn flows(&mut self, writer: &mut dyn Write, rows: &[FlowRow<'_>], show: &Show) -> io::Result<()> {
+        if rows.is_empty() {
+            return writeln!(writer, "none\n");
+        }
+        let (table, left_out) = fitted(&FLOW_COLUMNS, rows.iter().map(flow), show.width);
+        self.left_out |= left_out;
+        writeln!(writer, "{}\n", text(&table))
     }
-    if table.is_empty() {
-        return writeln!(writer, "Nothing was ignored.");
-    }
-    writeln!(writer, "{}", table.trim_fmt())
 }
 
-fn networks(writer: &mut dyn Write, state: &State, mss: Option<Bytes>) -> io::Result<()> {
-    if state.networks.is_empty() {
-        return writeln!(writer, "none");
-    }
-    let columns = [
-        "network",
-        "Wc segments",
-        "Wc bytes",
-        "MSS",
-        "RTT min ms",
-        "RTT mean ms",
-        "samples",
-        "bounds",
-        "connections",
-        "losses",
-        "limited w/r/a",
-        "age s",
-        "confidence",
-        "note",
-    ];
-    let mut table = new_table(&columns, 1);
-    for view in &state.networks {
-        let row = NetworkRow::new(view, state.at, mss);
-        table.add_row([
-            row.prefix,
-            cell(row.wc_segments),
-            cell(row.wc_bytes),
-            cell(row.mss),
-            millis(row.rtt_min_ms),
-            millis(row.rtt_mean_ms),
-            row.samples.to_string(),
-            row.lower_bounds.to_string(),
-            row.connections.to_string(),
-            row.losses.to_string(),
-            format!("{}/{}/{}", row.limited_window, row.limited_receiver, row.limited_application),
-            row.age_s.map_or(NONE.to_owned(), |age| format!("{age:.0}")),
-            row.confidence.map_or(NONE.to_owned(), |confidence| format!("{confidence:.2}")),
-            row.no_estimate.unwrap_or_default().replace('_', " "),
-        ]);
-    }
-    left_align_last(&mut table);
-    writeln!(writer, "{}", table.trim_fmt())
+fn network(row: &NetworkRow) -> [String; 18] {
+    [
+        row.prefix.clone(),
+        bytes(row.unique_bytes),
+        megabits(row.throughput_bps),
+        percent(row.retransmitted_pct),
+        cell(row.wc_segments),
+        cell(row.wc_bytes),
+        cell(row.mss),
+        millis(row.rtt_min_ms),
+        millis(row.rtt_mean_ms),
+        row.samples.to_string(),
+        row.lower_bounds.to_string(),
+        row.data_connections.to_string(),
+        row.connections.to_string(),
+        row.losses.to_string(),
+        format!("{}/{}/{}", row.limited_window, row.limited_receiver, row.limited_application),
+        row.age_s.map_or(NONE.to_owned(), |age| format!("{age:.0}")),
+        row.confidence.map_or(NONE.to_owned(), |confidence| format!("{confidence:.2}")),
+        row.no_sample.or(row.no_estimate).unwrap_or_default().replace('_', " "),
+    ]
 }
 
-fn flows(writer: &mut dyn Write, report: &Report) -> io::Result<()> {
-    if report.flows.is_empty() {
-        return writeln!(writer, "none");
-    }
-    let columns = [
-        "from",
-        "to",
-        "packets",
-        "unique bytes",
-        "retx packets",
-        "retx bytes",
-        "hole fills",
-        "RTT n",
-        "min ms",
-        "mean ms",
-        "max ms",
-        "flight max",
-        "samples",
-        "limited by",
-    ];
-    let mut table = new_table(&columns, 2);
-    let files = inputs(report);
-    for flow in &report.flows {
-        let row = FlowRow::new(flow, &files);
-        table.add_row([
-            endpoint(row.src, row.sport),
-            endpoint(row.dst, row.dport),
-            row.pkts.to_string(),
-            row.unique_bytes.to_string(),
-            (row.retx_pkts + row.synfin_retx_pkts).to_string(),
-            row.retx_bytes.to_string(),
-            row.holefill_pkts.to_string(),
-            row.rtt_seqack_n.to_string(),
-            millis(row.rtt_seqack_min_ms),
-            millis(row.rtt_seqack_mean_ms),
-            millis(row.rtt_seqack_max_ms),
-            row.flight_max_bytes.to_string(),
-            flow.samples.len().to_string(),
-            row.limited_by.to_owned(),
-        ]);
-    }
-    left_align_last(&mut table);
-    writeln!(writer, "{}", table.trim_fmt())
+fn flow(row: &FlowRow<'_>) -> [String; 18] {
+    let samples = if row.window_samples.is_empty() { 0 } else { row.window_samples.split(';').count() };
+    [
+        endpoint(row.src, row.sport),
+        endpoint(row.dst, row.dport),
+        bytes(row.unique_bytes),
+        megabits(row.throughput_bps),
+        percent(row.retransmitted_pct),
+        row.congestion_control.to_owned(),
+        millis(row.rtt_seqack_min_ms),
+        millis(row.rtt_seqack_mean_ms),
+        millis(row.rtt_seqack_max_ms),
+        row.rtt_seqack_n.to_string(),
+        row.flight_max_bytes.to_string(),
+        samples.to_string(),
+        row.loss_events.to_string(),
+        row.timeouts.to_string(),
+        row.pkts.to_string(),
+        (row.retx_pkts + row.synfin_retx_pkts).to_string(),
+        row.holefill_pkts.to_string(),
+        row.limited_by.to_owned(),
+    ]
 }
 
-/// A table whose first `names` columns are text; numbers after them stand right.
-fn new_table(columns: &[&str], names: usize) -> Table {
-    let mut table = Table::new();
-    table.load_style(STYLE);
-    table.set_content_arrangement(ContentArrangement::Disabled).force_no_tty().set_header(columns.iter().copied());
-    for column in table.column_iter_mut().skip(names) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table
+pub(super) fn bytes(bytes: u64) -> String {
+    DecimalBytes(bytes).to_string()
 }
 
-fn left_align_last(table: &mut Table) {
-    if let Some(column) = table.column_iter_mut().last() {
-        column.set_cell_alignment(CellAlignment::Left);
-    }
+/// Three places, which a kilobit is.
+pub(super) fn megabits(bits: Option<u64>) -> String {
+    bits.map_or(NONE.to_owned(), |bits| format!("{:.3}", bits as f64 / 1e6))
+}
+
+pub(super) fn percent(percent: Option<f64>) -> String {
+    percent.map_or(NONE.to_owned(), |percent| format!("{percent:.2}"))
 }
 
 fn cell(value: Option<impl ToString>) -> String {
@@ -178,7 +190,7 @@ fn endpoint(address: std::net::IpAddr, port: u16) -> String {
     std::net::SocketAddr::new(address, port).to_string()
 }
 
-fn utc(at: Timestamp) -> String {
+pub(super) fn utc(at: Timestamp) -> String {
     let since_epoch = std::time::Duration::from_nanos(at.0);
     humantime::format_rfc3339_micros(std::time::UNIX_EPOCH + since_epoch).to_string()
 }

@@ -3,6 +3,7 @@
 mod files;
 mod moments;
 mod output;
+mod width;
 
 use std::fs;
 use std::path::{Path, PathBuf};

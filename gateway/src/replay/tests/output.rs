@@ -1,11 +1,13 @@
 //! The output to the letter.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use spand_core::estimate::NoEstimate;
 use spand_core::flow::kept::Kept;
-use spand_core::flow::report::RttSummary;
+use spand_core::flow::report::{DirectionReport, RttSummary, TransferSummary};
 use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
+use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::window::bucket::LimitCounts;
 use spand_core::wire::segment::Endpoint;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
@@ -21,11 +23,11 @@ rtt_ts_min_ms,rtt_ts_mean_ms,flight_max_bytes,limited_by,window_samples";
 const NETWORK_COLUMNS: &str = "prefix,wc_segments,wc_bytes,mss,rtt_min_ms,rtt_mean_ms,samples,connections,losses,\
 age_s,confidence,rule";
 
-fn network(text: &str) -> Network {
+pub(super) fn network(text: &str) -> Network {
     text.parse().unwrap()
 }
 
-fn known() -> NetworkView {
+pub(super) fn known() -> NetworkView {
     let network = network("192.0.2.0/24");
     let estimate = Estimate {
         network,
@@ -60,7 +62,7 @@ fn known() -> NetworkView {
     }
 }
 
-fn unknown() -> NetworkView {
+pub(super) fn unknown() -> NetworkView {
     NetworkView {
         network: network("2001:db8::/48"),
         estimate: None,
@@ -119,6 +121,7 @@ fn direction() -> DirectionReport {
         synfin_retransmitted_packets: 0,
         hole_fill_packets: 2,
         duplicate_packets: 0,
+        duplicate_data_packets: 0,
         rtt_seqack: seqack,
         rtt_timestamps: RttSummary::default(),
         flight_max: Bytes(4_000),
@@ -129,23 +132,44 @@ fn direction() -> DirectionReport {
             sample(1_500_000_001_000_000_000, 3_500.6, SampleReason::Loss),
             sample(1_500_000_002_000_000_005, 4_000.0, SampleReason::EndAppLimited),
         ],
+        congestion_control: Flavour::Cubic,
+        midstream: false,
+        acknowledged: true,
+        transfers: TransferSummary::of(Bytes(10_000), Micros(1_600_000)),
     }
 }
 
-fn report() -> Report {
+/// What [`direction`] sent to the network that is known, and more of the same to the one that is not.
+fn traffic() -> BTreeMap<Network, Traffic> {
+    let (mut known, mut unknown) = (Traffic::default(), Traffic::default());
+    known.add(&direction());
+    let more = DirectionReport { samples: Vec::new(), unique: Bytes(2_000_000), acknowledged: false, ..direction() };
+    unknown.add(&more);
+    BTreeMap::from([(network("192.0.2.0/24"), known), (network("2001:db8::/48"), unknown)])
+}
+
+pub(super) fn report() -> Report {
     Report {
         files: vec![FileReport { name: "a.pcap".to_owned(), stats: SourceStats::default(), outcome: Outcome::Whole }],
         span: Some((Timestamp(1_500_000_000_000_000_001), NOW)),
-        end: State { at: NOW, networks: vec![known(), unknown()] },
+        end: State { at: NOW, networks: vec![known(), unknown()], traffic: traffic() },
         flows: vec![direction()],
         ..Report::default()
     }
 }
 
-fn printed(format: Format, flows: bool, asked: Option<Bytes>) -> String {
+pub(super) fn show(format: Format, flows: bool) -> Show {
+    Show { format, mss: None, flows, moments: false, sort: None, width: Width::UNLIMITED }
+}
+
+pub(super) fn shown(report: &Report, show: Show) -> String {
     let mut bytes = Vec::new();
-    Output::new(&mut bytes, format, asked, flows, false).end(&report()).unwrap();
+    Output::new(&mut bytes, show).end(report).unwrap();
     String::from_utf8(bytes).unwrap()
+}
+
+fn printed(format: Format, flows: bool, mss: Option<Bytes>) -> String {
+    shown(&report(), Show { mss, ..show(format, flows) })
 }
 
 #[test]
@@ -153,8 +177,14 @@ fn csv_begins_with_the_agreed_columns_and_leaves_unknown_fields_empty() {
     let text = printed(Format::Csv, false, None);
     let lines: Vec<_> = text.lines().collect();
     assert!(lines[0].starts_with(NETWORK_COLUMNS), "{}", lines[0]);
-    assert!(lines[1].starts_with("192.0.2.0/24,10,14480,1448,20.0,25.5,4,3,7,2.5,0.25,probe,1,9,0,2,,1500000100."));
+    assert!(
+        lines[1].starts_with("192.0.2.0/24,10,14480,1448,20.0,25.5,4,3,7,2.5,0.25,probe,1,9,0,2,,2017-07-14T02:41:40."),
+        "{}",
+        lines[1]
+    );
+    assert!(lines[1].ends_with(",10000,50000,10.0,1,"), "{}", lines[1]);
     assert!(lines[2].starts_with("2001:db8::/48,,,,,,0,0,0,,,,0,0,0,0,too_few_samples,"), "{}", lines[2]);
+    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided"), "{}", lines[2]);
 }
 
 #[test]
@@ -165,8 +195,8 @@ fn the_row_of_a_direction_is_as_agreed() {
     assert_eq!(
         lines[1],
         "a.pcap,10.0.0.1,80,192.0.2.9,5000,12,10,11000,10000,1,1000,0,2,2,20.0,20.001,20.001,0,,,4000,window,\
-         1500000001.000000000:3501:loss;1500000002.000000005:4000:end_app_limited,,0,1,0,1500000000.000000001,\
-         1500000100.000000000,1"
+         1500000001.000000000:3501:loss;1500000002.000000005:4000:end_app_limited,,0,1,0,2017-07-14T02:40:00.000000001Z,\
+         2017-07-14T02:41:40.000000000Z,1,cubic,1.6,50000,10.0"
     );
     assert_eq!(lines.len(), 2);
 }
@@ -196,9 +226,9 @@ fn shares_are_counted_at_the_asked_segment_size() {
 fn states_on_the_way_come_before_the_rest() {
     for (format, expected) in [(Format::Csv, 3), (Format::Json, 2)] {
         let mut bytes = Vec::new();
-        let mut output = Output::new(&mut bytes, format, None, false, true);
+        let mut output = Output::new(&mut bytes, Show { moments: true, ..show(format, false) });
         for _ in 0..2 {
-            output.state(&State { at: NOW, networks: vec![known()] }).unwrap();
+            output.state(&State { at: NOW, networks: vec![known()], traffic: traffic() }).unwrap();
         }
         output.end(&report()).unwrap();
         let text = String::from_utf8(bytes).unwrap();
@@ -215,7 +245,8 @@ fn states_on_the_way_come_before_the_rest() {
 #[test]
 fn the_table_says_what_is_not_known() {
     let text = printed(Format::Table, true, None);
-    for part in ["10.0.0.1:80", "Networks at 2017-07-14T02:41:40", "14480", "too few samples", "Nothing was ignored."] {
+    for part in ["10.0.0.1:80", "Networks at 2017-07-14T02:41:40.000000Z", "14480", "one sided", "Nothing was ignored."]
+    {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
 }

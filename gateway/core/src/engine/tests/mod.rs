@@ -12,7 +12,7 @@ use spand_proto::units::{Bytes, Micros, Window};
 use super::*;
 use crate::config::Limits;
 use crate::event::Trigger;
-use crate::flow::report::DirectionReport;
+use crate::flow::report::{DirectionReport, TransferSummary};
 use crate::flow::sample::ConnectionId;
 use crate::wire::segment::{Ecn, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
 
@@ -97,6 +97,31 @@ fn the_handshake_is_timed_on_both_sides() {
     engine.finish(ms(50));
     let rtts: Vec<_> = reports(&mut engine).iter().map(|report| report.rtt_seqack.min).collect();
     assert_eq!(rtts, [Some(Micros(1_000)), Some(Micros(40_000))]);
+}
+
+#[test]
+fn transfers_are_timed_without_the_silence_between_them() {
+    let mut engine = with_reports(EngineConfig::default());
+    feed(&mut engine, &handshake(100));
+    feed(&mut engine, &transfer(100, 5_001, 3));
+    feed(&mut engine, &transfer(60_000, 5_001 + 3 * 1_460, 3));
+    let so_far: Vec<_> = engine.open_reports().map(|report| report.unique.0).collect();
+    assert_eq!(so_far.iter().sum::<u64>(), 6 * 1_460, "{so_far:?}");
+    engine.finish(ms(100_000));
+    let all = reports(&mut engine);
+    let server = all.iter().find(|report| report.source.port == 80).unwrap();
+    let active: Micros = server.transfers.active;
+    assert_eq!(server.transfers.bytes.0, 6 * 1_460);
+    assert!((Micros(200_000)..Micros(300_000)).contains(&active), "{active:?}: about 100 ms each");
+    assert!(server.acknowledged && !server.midstream);
+    // Nothing of a client that sent no data; and a sender that was there before is marked so.
+    let client = all.iter().find(|report| report.source.port != 80).unwrap();
+    assert_eq!(client.transfers, TransferSummary::default());
+    let mut engine = with_reports(EngineConfig::default());
+    feed(&mut engine, &transfer(100, 5_001, 1)[..1]);
+    engine.finish(ms(10_000));
+    let alone = &reports(&mut engine)[0];
+    assert!(alone.midstream && !alone.acknowledged);
 }
 
 #[test]

@@ -61,10 +61,14 @@ impl Sender {
 
     fn forget_transfer(&mut self, context: &mut Context<'_>) {
         let Some(followed) = self.followed.as_deref_mut() else { return };
-        if followed.transfer.take().is_some_and(|transfer| transfer.counted) {
+        let ended = followed.transfer.take();
+        if ended.is_some_and(|transfer| transfer.counted) {
             context.findings.ends(followed.network, context.now);
         }
         followed.round_end = 0;
+        if let (Some(transfer), Some(report)) = (ended, &mut self.report) {
+            report.transfers.end(Bytes(transfer.bytes), self.last_active.get().unwrap_or(context.now));
+        }
     }
 
     /// Tells a service how large its transfer was: what was acknowledged of it, which the mirror cannot miss as it can a packet.
@@ -83,7 +87,7 @@ impl Sender {
     /// Gives back the memory of a closed connection's sender. What comes after all starts anew, in mid-stream.
     pub(crate) fn release(&mut self, context: &mut Context<'_>) {
         self.tell_last_round(context);
-        self.note_limiter();
+        self.note_verdicts();
         self.followed = None;
         self.midstream = true;
         self.board.release();
@@ -101,9 +105,13 @@ impl Sender {
         }
     }
 
-    fn note_limiter(&mut self) {
-        if let (Some(followed), Some(report)) = (&self.followed, &mut self.report) {
+    /// Notes in the report what its packets made known in all.
+    fn note_verdicts(&mut self) {
+        let Some(report) = &mut self.report else { return };
+        report.acknowledged |= self.acknowledged;
+        if let Some(followed) = &self.followed {
             report.limited_by = followed.mostly_limited_by();
+            report.congestion_control = followed.shadow.flavour();
         }
     }
 
@@ -117,7 +125,7 @@ impl Sender {
             self.end_transfer(at, context);
         }
         self.tell_last_round(context);
-        self.note_limiter();
+        self.note_verdicts();
         let report = self.report.take()?;
         (report.packets > 0).then_some(report)
     }

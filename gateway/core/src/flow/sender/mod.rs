@@ -86,8 +86,11 @@ impl Sender {
         number: u32,
         follow: Option<ConnectionId>,
         midstream: bool,
-        report: Option<Box<DirectionReport>>,
+        mut report: Option<Box<DirectionReport>>,
     ) -> Self {
+        if let Some(report) = &mut report {
+            report.midstream = midstream;
+        }
         Self {
             board: Scoreboard::starting_at(first_position(number)),
             coverage: None,
@@ -136,6 +139,11 @@ impl Sender {
             report.first_frame = place.frame;
             report.first_at = segment.at;
         }
+    }
+
+    /// The account of it so far, where one is kept and it sent anything.
+    pub(crate) fn report(&self) -> Option<&DirectionReport> {
+        self.report.as_deref().filter(|report| report.packets > 0)
     }
 
     /// The replica of its window, where it is wanted.

@@ -81,6 +81,7 @@ impl Sender {
         report.duplicate_packets += u64::from(copy);
         if segment.payload_len > 0 {
             report.data_packets += 1;
+            report.duplicate_data_packets += u64::from(copy);
             report.payload = Bytes(report.payload.0 + u64::from(segment.payload_len));
         }
     }
@@ -235,6 +236,11 @@ impl Sender {
                 pipe_most: 0,
                 counted: context.findings.begins(network, context.now),
             };
+            if followed.transfer.is_none()
+                && let Some(report) = &mut self.report
+            {
+                report.transfers.begin(context.now);
+            }
             let transfer = followed.transfer.get_or_insert_with(begin);
             transfer.bytes += u64::from(new_bytes);
             transfer.pipe_most = transfer.pipe_most.max(u32::try_from(pipe).unwrap_or(u32::MAX));

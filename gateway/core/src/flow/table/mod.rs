@@ -105,6 +105,11 @@ impl FlowTable {
         self.entries.get(key.0).map(|entry| &entry.connection)
     }
 
+    /// Every connection, in no order that means anything.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.entries.iter().map(|entry| &entry.connection)
+    }
+
     /// The connection under `key`.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Connection> {
         self.entries.get_mut(key.0).map(|entry| &mut entry.connection)

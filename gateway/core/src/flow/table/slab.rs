@@ -73,6 +73,13 @@ impl<T> Slab<T> {
         }
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.chunks.iter().flatten().filter_map(|place| match place {
+            Place::Taken(entry) => Some(entry),
+            Place::Free { .. } => None,
+        })
+    }
+
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         match self.place_mut(index)? {
             Place::Taken(entry) => Some(entry),

@@ -1,0 +1,207 @@
+//! What was sent, summed up per network and per sender over the whole capture.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+
+use serde::Serialize;
+use spand_core::estimate::NoEstimate;
+use spand_core::flow::report::{DirectionReport, TransferSummary};
+use spand_core::flow::sample::SampleReason;
+use spand_core::flow::shadow::flavour::Flavour;
+use spand_core::window::view::NetworkView;
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros};
+use strum::IntoStaticStr;
+
+/// What senders sent, from the start of the capture on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Connections that carried data.
+    pub connections: u64,
+    /// Payload, each byte once.
+    pub unique: Bytes,
+    /// Packets with payload, less the mirror port's second copies.
+    pub data_packets: u64,
+    /// Those of them that carried payload seen before.
+    pub retransmitted_packets: u64,
+    /// Transfers that ended.
+    pub transfers: TransferSummary,
+    /// Connections by why they gave neither a window sample nor a lower bound.
+    without: BTreeMap<NoSample, u64>,
+    /// Connections that gave one, by what the first was.
+    with: BTreeMap<SampleReason, u64>,
+}
+
+/// Why a network has no window sample.
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum NoSample {
+    /// Lower bounds only: the application limited its senders.
+    AppLimited,
+    /// Lower bounds only: the receiver's window limited its senders.
+    ReceiverLimited,
+    /// Of most of its connections only one direction is in the capture.
+    OneSided,
+    /// Most of its connections began before the capture.
+    Midstream,
+    /// Most of its connections lost packets in slow start, which gives no sample.
+    SlowStartLoss,
+    /// Most of its connections had retransmission timeouts, which give no sample.
+    Timeout,
+    /// The transfers of most of its connections were not over.
+    Unfinished,
+    /// Its samples are older than the window.
+    OutsideWindow,
+}
+
+impl NoSample {
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
+impl Traffic {
+    /// Adds a direction.
+    pub fn add(&mut self, report: &DirectionReport) {
+        let copies = report.duplicate_data_packets;
+        self.connections += 1;
+        self.unique = Bytes(self.unique.0.saturating_add(report.unique.0));
+        self.data_packets += report.data_packets.saturating_sub(copies);
+        self.retransmitted_packets += retransmitted(report);
+        self.transfers = TransferSummary::of(
+            Bytes(self.transfers.bytes.0.saturating_add(report.transfers.bytes.0)),
+            Micros(self.transfers.active.0.saturating_add(report.transfers.active.0)),
+        );
+        match report.samples.first() {
+            Some(sample) => *self.with.entry(sample.reason).or_default() += 1,
+            None => *self.without.entry(why_no_sample(report)).or_default() += 1,
+        }
+    }
+
+    /// Mean rate of a connection while a transfer was under way, in bits per second.
+    pub fn throughput_bps(&self) -> Option<u64> {
+        throughput_bps(&self.transfers)
+    }
+
+    /// Part of the packets with payload that carried payload seen before, in percent.
+    pub fn retransmitted_pct(&self) -> Option<f64> {
+        percent(self.retransmitted_packets, self.data_packets)
+    }
+
+    /// Why `view`, the network's window, has no sample; `None` where it has one.
+    pub fn no_sample(&self, view: Option<&NetworkView>) -> Option<NoSample> {
+        if view.is_some_and(|view| view.samples > 0) {
+            return None;
+        }
+        if view.is_some_and(|view| view.lower_bounds > 0) {
+            let of = |reason| self.with.get(&reason).copied().unwrap_or(0);
+            let receiver = of(SampleReason::EndReceiverLimited) > of(SampleReason::EndAppLimited);
+            return Some(if receiver { NoSample::ReceiverLimited } else { NoSample::AppLimited });
+        }
+        if !self.with.is_empty() {
+            return Some(NoSample::OutsideWindow);
+        }
+        let most = self.without.iter().max_by_key(|&(_, connections)| *connections);
+        Some(most.map_or(NoSample::Unfinished, |(&reason, _)| reason))
+    }
+}
+
+/// Packets that carried payload seen before, less the mirror port's second copies.
+pub(super) fn retransmitted(report: &DirectionReport) -> u64 {
+    report.retransmitted_packets.saturating_sub(report.duplicate_data_packets)
+}
+
+/// Bits per second while transfers were under way.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative; `as` saturates")]
+pub(super) fn throughput_bps(transfers: &TransferSummary) -> Option<u64> {
+    let seconds = transfers.active.as_secs_f64();
+    (seconds > 0.0).then(|| (transfers.bytes.0 as f64 * 8.0 / seconds).round() as u64)
+}
+
+/// `part` of `whole` in percent, to three places.
+pub(super) fn percent(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| (part as f64 / whole as f64 * 100_000.0).round() / 1_000.0)
+}
+
+fn why_no_sample(report: &DirectionReport) -> NoSample {
+    match report {
+        _ if !report.acknowledged => NoSample::OneSided,
+        _ if report.midstream => NoSample::Midstream,
+        _ if report.loss_events > report.timeouts => NoSample::SlowStartLoss,
+        _ if report.timeouts > 0 => NoSample::Timeout,
+        _ => NoSample::Unfinished,
+    }
+}
+
+/// The name of why a network has no estimate: that it has no sample says less than why it has none.
+pub(super) fn why_not(view: Option<&NetworkView>, traffic: Option<&Traffic>) -> Option<&'static str> {
+    if view.is_some_and(|view| view.estimate.is_some()) {
+        return None;
+    }
+    let no_sample = traffic.and_then(|traffic| traffic.no_sample(view)).map(NoSample::name);
+    no_sample.or_else(|| view.and_then(|view| view.why_not).map(NoEstimate::name))
+}
+
+/// What one address sent.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SenderTraffic {
+    /// To everyone together.
+    pub traffic: Traffic,
+    /// Bytes by the congestion control recognised.
+    by_control: BTreeMap<Flavour, u64>,
+}
+
+impl SenderTraffic {
+    fn add(&mut self, report: &DirectionReport) {
+        self.traffic.add(report);
+        *self.by_control.entry(report.congestion_control).or_default() += report.unique.0;
+    }
+
+    /// The congestion control recognised for most of its bytes; unknown where none was recognised.
+    pub fn congestion_control(&self) -> Flavour {
+        let known = self.by_control.iter().filter(|(control, _)| **control != Flavour::Unknown);
+        known.max_by_key(|&(_, bytes)| *bytes).map_or(Flavour::Unknown, |(&control, _)| control)
+    }
+}
+
+/// The sums of all directions that are over.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    pub(super) networks: BTreeMap<Network, Traffic>,
+    pub(super) senders: BTreeMap<IpAddr, SenderTraffic>,
+    /// Networks, and senders, at most.
+    limit: NonZeroUsize,
+    /// Directions left out because there were as many.
+    pub(super) no_room: u64,
+}
+
+impl Ledger {
+    pub(super) fn new(limit: NonZeroUsize) -> Self {
+        Self { networks: BTreeMap::new(), senders: BTreeMap::new(), limit, no_room: 0 }
+    }
+
+    /// Adds a direction towards `network`.
+    pub(super) fn add(&mut self, network: Network, report: &DirectionReport) {
+        let (limit, source) = (self.limit.get(), report.source.address);
+        let room = (self.networks.len() < limit || self.networks.contains_key(&network))
+            && (self.senders.len() < limit || self.senders.contains_key(&source));
+        if !room {
+            self.no_room += 1;
+            return;
+        }
+        self.networks.entry(network).or_default().add(report);
+        self.senders.entry(source).or_default().add(report);
+    }
+
+    /// The senders of most bytes, those first.
+    pub(super) fn largest(&mut self, count: usize) -> Vec<(IpAddr, SenderTraffic)> {
+        let mut all: Vec<_> = std::mem::take(&mut self.senders).into_iter().collect();
+        // Stable: on a tie the lower address comes first.
+        all.sort_by_key(|(_, sender)| std::cmp::Reverse(sender.traffic.unique));
+        all.truncate(count);
+        all
+    }
+}
