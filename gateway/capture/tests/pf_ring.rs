@@ -22,19 +22,23 @@ use tempfile::TempDir;
 /// The double, compiled once.
 fn double() -> PathBuf {
     static BUILT: OnceLock<(TempDir, PathBuf)> = OnceLock::new();
-    let (_folder, library) = BUILT.get_or_init(|| {
-        let folder = tempfile::tempdir().expect("a folder");
-        let library = folder.path().join("libdouble.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pf_ring/double.c");
-        let compiler = Command::new("cc")
-            .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
-            .args([&library, &source])
-            .output()
-            .expect("a C compiler, which other crates need too");
-        assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
-        (folder, library)
-    });
-    library.clone()
+    BUILT.get_or_init(|| build("0x080900")).1.clone()
+}
+
+/// The double as a library of a version.
+fn build(version: &str) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let library = folder.path().join("libdouble.so");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pf_ring/double.c");
+    let compiler = Command::new("cc")
+        .args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-pthread"])
+        .arg(format!("-DVERSION={version}"))
+        .arg("-o")
+        .args([&library, &source])
+        .output()
+        .expect("a C compiler, which other crates need too");
+    assert!(compiler.status.success(), "{}", String::from_utf8_lossy(&compiler.stderr));
+    (folder, library)
 }
 
 fn options(device: &str, library: PathBuf) -> LiveOptions {
@@ -151,6 +155,54 @@ fn chunks_are_read_where_they_are_offered() {
     let mut odd = open("chunks-odd");
     let error = (0..10).find_map(|_| odd.next_packet().err()).unwrap().to_string();
     assert_eq!(error, "capturing on chunks-odd has stopped: its chunks are of kind 2, which is not read");
+}
+
+#[test]
+fn a_library_of_another_version_is_refused_before_it_is_given_a_structure() {
+    for (number, version) in [("0x070400", "7.4.0"), ("0x090001", "9.0.1"), ("0", "0.0.0")] {
+        let (_folder, library) = build(number);
+        let message = refusal(&options("eth7", library));
+        assert!(message.starts_with("capturing on eth7 with PF_RING needs its library"), "{message}");
+        let expected = format!("(it is PF_RING {version}; versions 8.x are supported)");
+        assert!(message.contains(&expected) && message.lines().count() == 1, "{message}");
+    }
+    let (_folder, library) = build("0x080000");
+    assert!(LiveCapture::open(&options("eth7", library)).is_ok());
+}
+
+#[test]
+fn fields_that_a_later_version_adds_have_room() {
+    let (seen, _) = take(&mut open("more-fields"));
+    assert_eq!((seen.len(), seen[0].data.as_slice(), seen[0].wire_len), (3, [1_u8; 60].as_slice(), 60));
+}
+
+#[test]
+fn a_packet_is_copied_out_of_memory_that_is_written_all_the_time() {
+    let mut capture = open("changing");
+    let mut packets = 0;
+    while let Next::Packet(packet) = capture.next_packet().unwrap() {
+        let before = packet.data.to_vec();
+        std::thread::yield_now();
+        assert_eq!((packet.data, packet.data.len()), (before.as_slice(), 60));
+        packets += 1;
+    }
+    assert_eq!(packets, 2_000);
+}
+
+#[test]
+fn a_length_that_changes_in_its_chunk_is_read_once() {
+    let mut capture = open("chunks-changing");
+    let mut packets = 0;
+    for _ in 0..2_000 {
+        match capture.next_packet().unwrap() {
+            Next::Packet(packet) => {
+                packets += 1;
+                assert_eq!((packet.data.len(), packet.wire_len), (8, 12), "only one that fits");
+            }
+            Next::Idle | Next::End => {}
+        }
+    }
+    assert!(packets > 0, "{packets} packets");
 }
 
 #[test]

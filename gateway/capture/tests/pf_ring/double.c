@@ -2,6 +2,8 @@
  * and measured at PF_RING 8.9), and devices that show one behaviour each. */
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,10 @@
 #define CHUNK_MODE (1u << 11)
 #define NOT_ENABLED (-12)
 #define NOT_SUPPORTED (-7)
+/* As which version the library was built; tests build others. */
+#ifndef VERSION
+#define VERSION 0x080900
+#endif
 
 struct header {
   struct timeval ts;
@@ -29,12 +35,32 @@ typedef struct {
   uint32_t caplen, flags;
   unsigned cluster, cluster_type;
   int enabled, is_pcap, given, polls;
+  /* Devices "changing" and "chunks-changing": what plays the adapter, which writes whenever it likes. */
+  pthread_t adapter;
+  int adapter_runs;
+  atomic_int adapter_stops;
   /* As long as a header could make believe. */
   uint8_t slot[65536];
   uint32_t chunk[64];
 } ring;
 
 static int is(const ring *r, const char *device) { return strcmp(r->device, device) == 0; }
+
+void pfring_version_noring(uint32_t *version) { *version = VERSION; }
+
+/* Writes the packet anew all the time, and the length that a record states. */
+static void *write_always(void *arg) {
+  ring *r = arg;
+  for (unsigned turn = 0; !atomic_load(&r->adapter_stops); turn++) {
+    for (unsigned i = 0; i < 60; i++) ((volatile uint8_t *)r->slot)[i] = (uint8_t)turn;
+    ((volatile uint32_t *)r->chunk)[2] = turn % 2 ? 8 : 0xfffffff0u;
+  }
+  return NULL;
+}
+
+static void start_adapter(ring *r) {
+  if (!r->adapter_runs) r->adapter_runs = pthread_create(&r->adapter, NULL, write_always, r) == 0;
+}
 
 ring *pfring_open(const char *device, uint32_t caplen, uint32_t flags) {
   if (strcmp(device, "eth-without-module") == 0) { errno = EAFNOSUPPORT; return NULL; }
@@ -49,6 +75,8 @@ ring *pfring_open(const char *device, uint32_t caplen, uint32_t flags) {
 }
 
 void pfring_close(ring *r) {
+  atomic_store(&r->adapter_stops, 1);
+  if (r->adapter_runs) pthread_join(r->adapter, NULL);
   /* Whoever uses the ring after this sees rubbish. */
   memset(r, 0xee, sizeof *r);
   free(r);
@@ -82,12 +110,15 @@ int pfring_recv(ring *r, u_char **buffer, u_int buffer_len, struct header *h, ui
   (void)wait;
   if (!r->enabled) return NOT_ENABLED;
   if (is(r, "broken") && r->given == 1) { errno = EIO; return -1; }
-  int packets = is(r, "echo") ? 1 : 3;
+  int packets = is(r, "echo") ? 1 : is(r, "changing") ? 2000 : 3;
   if (r->given == packets) return r->is_pcap ? -2 : 0;
   memset(h, 0, sizeof *h);
   r->given++;
   /* One slot for all, as the kernel reuses its slots. */
-  memset(r->slot, r->given, sizeof r->slot);
+  if (is(r, "changing")) start_adapter(r);
+  else memset(r->slot, r->given, sizeof r->slot);
+  /* A later version of the library may know more fields than the caller. */
+  if (is(r, "more-fields")) memset(h + 1, 0xff, 128);
   h->ts.tv_sec = 1000 + r->given;
   h->ts.tv_usec = 5;
   h->len = h->caplen = 60;
@@ -117,6 +148,14 @@ int pfring_recv_chunk(ring *r, void **chunk, chunk_info *info, uint8_t wait) {
   if (strncmp(r->device, "chunks", 6) != 0 || !(r->flags & CHUNK_MODE)) return NOT_SUPPORTED;
   if (!r->enabled) return NOT_ENABLED;
   uint32_t *end = r->chunk;
+  if (is(r, "chunks-changing")) {
+    if (r->given++ % 2000 == 0) return 0;
+    if (!r->adapter_runs) record(end, 1, 5, 8);
+    start_adapter(r);
+    *chunk = r->chunk;
+    *info = (chunk_info){.length = 24, .type = 0};
+    return 1;
+  }
   switch (r->given++) {
     case 0:
       return 0;

@@ -23,18 +23,20 @@ pub(super) struct Record {
     pub(super) wire_len: u32,
 }
 
-const HEADER_BYTES: usize = 16;
+/// Bytes of a record before its data.
+pub(super) const HEADER_BYTES: usize = 16;
 
-/// The record at `at`; the next begins where its data ends. `None` where none fits.
-pub(super) fn record(chunk: &[u8], at: usize, nanos_per_tick: u64) -> Option<Record> {
+/// The record whose first bytes, at `at` in a chunk of `chunk_len` bytes, are `header`; the next begins where its data ends.
+/// `None` where it does not fit. `header` is a copy: in the chunk the numbers may change after they were checked.
+pub(super) fn record(header: &[u8], at: usize, chunk_len: usize, nanos_per_tick: u64) -> Option<Record> {
     let start = at.checked_add(HEADER_BYTES)?;
-    let (numbers, rest) = chunk.get(at..start)?.as_chunks::<4>();
-    debug_assert!(rest.is_empty(), "sixteen bytes are four numbers");
-    let [seconds, ticks, captured, wire_len] = *numbers else { return None };
-    let [seconds, ticks, captured, wire_len] = [seconds, ticks, captured, wire_len].map(u32::from_ne_bytes);
+    let (numbers, rest) = header.as_chunks::<4>();
+    let ([seconds, ticks, captured, wire_len], []) = (numbers, rest) else { return None };
+    let [seconds, ticks, captured, wire_len] =
+        [seconds, ticks, captured, wire_len].map(|number| u32::from_ne_bytes(*number));
     let end = start.checked_add(usize::try_from(captured).ok()?)?;
     let time_ns = u64::from(seconds) * 1_000_000_000 + u64::from(ticks) * nanos_per_tick;
-    (end <= chunk.len()).then_some(Record { data: start..end, time_ns, wire_len })
+    (end <= chunk_len).then_some(Record { data: start..end, time_ns, wire_len })
 }
 
 #[cfg(test)]
@@ -49,14 +51,19 @@ mod tests {
             chunk.extend([seconds, 7, length, length + 60].iter().flat_map(|number| number.to_ne_bytes()));
             chunk.extend_from_slice(data);
         }
-        let first = record(&chunk, 0, 1_000).unwrap();
+        let record_in = |chunk: &[u8], at: usize, nanos| {
+            let header = chunk.get(at..)?.get(..HEADER_BYTES)?;
+            record(header, at, chunk.len(), nanos)
+        };
+        let first = record_in(&chunk, 0, 1_000).unwrap();
         assert_eq!((&chunk[first.data.clone()], first.time_ns, first.wire_len), (b"abc".as_slice(), 1_000_007_000, 63));
-        let second = record(&chunk, first.data.end, 1).unwrap();
+        let second = record_in(&chunk, first.data.end, 1).unwrap();
         assert_eq!((second.data.len(), second.time_ns), (0, 2_000_000_007));
-        assert_eq!(record(&chunk, second.data.end, 1), None);
+        assert_eq!(record_in(&chunk, second.data.end, 1), None);
         for cut in 0..first.data.end {
-            assert_eq!(record(&chunk[..cut], 0, 1), None, "{cut}");
+            assert_eq!(record_in(&chunk[..cut], 0, 1), None, "{cut}");
         }
-        assert_eq!(record(&chunk, usize::MAX, 1), None);
+        assert_eq!(record(&[0; HEADER_BYTES], usize::MAX, usize::MAX, 1), None);
+        assert_eq!(record(&[0; 12], 0, 100, 1), None);
     }
 }

@@ -77,7 +77,7 @@ impl PfRingCapture {
         let library = Library::load(&options.pf_ring.library).map_err(|error| LiveError::NoLibrary {
             interface: options.interface.clone(),
             library: options.pf_ring.library.clone(),
-            message: error.to_string(),
+            message: error,
         })?;
         let mut device = start(options, library, library::CHUNK_MODE)?;
         let chunks = match device.receive_chunk() {
@@ -145,18 +145,20 @@ impl PfRingCapture {
     fn chunked(&mut self) -> Result<Option<(u64, u32)>, SourceError> {
         loop {
             let Some(chunks) = &mut self.chunks else { return Ok(None) };
-            let chunk = self.device.chunk();
-            if let Some(record) = chunk::record(chunk, chunks.at, chunks.nanos_per_tick) {
+            let (at, length) = (chunks.at, self.device.chunk_len());
+            let header = at..at.saturating_add(chunk::HEADER_BYTES);
+            if self.device.copy_of_chunk(header, &mut self.packet)
+                && let Some(record) = chunk::record(&self.packet, at, length, chunks.nanos_per_tick)
+            {
                 chunks.at = record.data.end;
-                let data = chunk.get(record.data).unwrap_or_default();
-                self.packet.clear();
-                self.packet.extend_from_slice(data.get(..self.snap_len).unwrap_or(data));
+                let data = record.data.start..record.data.end.min(record.data.start.saturating_add(self.snap_len));
+                self.device.copy_of_chunk(data, &mut self.packet);
                 return Ok(Some((record.time_ns, record.wire_len)));
             }
-            if chunks.at < chunk.len() {
+            if at < length {
                 // A record that does not fit its chunk hides those behind it.
                 self.stats.unreadable += 1;
-                chunks.at = chunk.len();
+                chunks.at = length;
             }
             match self.device.receive_chunk() {
                 Ok(kind) => match Chunks::new(kind) {
