@@ -95,6 +95,16 @@ export function sentence({ kind, what, count: times }) {
 /** What a reason for ignoring something is about; the rest is in docs/metrics.md. */
 export const IGNORED = {
   link_type: "frames of a link type that is not understood", not_ip: "frames that are not IP", not_tcp: "IP packets that are not TCP",
+  tunnel_gre_not_configured: "GRE or MPLS in IP: no such tunnel is configured",
+  tunnel_gre_unknown_endpoint: "GRE or MPLS in IP: not between configured endpoints",
+  tunnel_vxlan_not_configured: "VXLAN: no such tunnel is configured",
+  tunnel_vxlan_unknown_endpoint: "VXLAN: not between configured endpoints",
+  tunnel_geneve_not_configured: "Geneve: no such tunnel is configured",
+  tunnel_geneve_unknown_endpoint: "Geneve: not between configured endpoints",
+  tunnel_gtp_not_configured: "GTP-U: no such tunnel is configured",
+  tunnel_gtp_unknown_endpoint: "GTP-U: not between configured endpoints",
+  tunnel_ip_in_ip_not_configured: "IP in IP, Teredo or AYIYA: no such tunnel is configured",
+  tunnel_ip_in_ip_unknown_endpoint: "IP in IP, Teredo or AYIYA: not between configured endpoints",
   fragment: "fragments without a TCP header", truncated: "frames whose headers were cut", malformed: "headers that contradict themselves",
   not_internal: "segments with neither end inside", own_traffic: "segments of the gateway's own connections",
   duplicate_copy: "second copies from the mirror port", no_room: "segments: flow table full",

@@ -79,6 +79,9 @@ fn check(path: &Path) -> Result<(), Failure> {
     let config = runnable(path)?;
     let engine = config.engine(EngineOptions::default())?;
     Access::open(&config)?;
+    for warning in config.traffic.wide_tunnels() {
+        eprintln!("warning: {warning}");
+    }
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     let prefixes = engine.prefixes.len();

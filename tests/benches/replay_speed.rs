@@ -91,7 +91,7 @@ fn main() -> anyhow::Result<()> {
     let read = best_of(arguments.runs, || replay(&path, |_, _| {}))?;
     let parsed = best_of(arguments.runs, || {
         let config = EngineConfig::default();
-        let mut decoder = Decoder::new(config.tunnels, config.limits.fragmented_packets, 0);
+        let mut decoder = Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, 0);
         let mut counters = Counters::default();
         let mut payload = 0u64;
         let count = replay(&path, |at, frame| {

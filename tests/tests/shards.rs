@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ipnet::IpNet;
 use spand_capture::{Next, PacketSource, open_file};
-use spand_core::config::{EngineConfig, Limits, Shard};
+use spand_core::config::{EngineConfig, Limits, Shard, Tunnels};
 use spand_core::counters::{Counters, Ignored};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
@@ -102,7 +102,7 @@ fn few_servers() -> Vec<Packet> {
 
 fn config(internal: &[&str]) -> EngineConfig {
     let internal = internal.iter().map(|prefix| prefix.parse::<IpNet>().unwrap()).collect();
-    EngineConfig { internal, limits: Limits::for_replay(), ..EngineConfig::default() }
+    EngineConfig { internal, limits: Limits::for_replay(), tunnels: Tunnels::ALL, ..EngineConfig::default() }
 }
 
 /// Runs `count` engines over the packets and puts together what they know.
@@ -221,7 +221,7 @@ fn what_is_followed_under_overload_is_known_as_if_nothing_else_had_been_there() 
     let (mut shedding, mut spared) = (Engine::new(config.clone()), Engine::new(config.clone()));
     shedding.keep(kept);
     spared.keep(kept);
-    let mut decoder = Decoder::new(config.tunnels, config.limits.fragmented_packets, 0);
+    let mut decoder = Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, 0);
     let mut counters = Counters::default();
     let mut left = 0;
     for packet in &packets {

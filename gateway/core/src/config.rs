@@ -8,6 +8,8 @@ use ipnet::IpNet;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 
+pub use crate::tunnels::{TunnelKind, Tunnels};
+
 /// Configuration of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EngineConfig {
@@ -18,7 +20,7 @@ pub struct EngineConfig {
     pub prefixes: Vec<IpNet>,
     /// Where the gateway itself listens, as the mirror port shows it: connections to it are not followed. Default: none.
     pub own_listeners: BTreeSet<SocketAddr>,
-    /// Encapsulations to look into besides VLAN, MPLS and PPPoE.
+    /// Encapsulations to look into besides VLAN, MPLS and PPPoE, and between whom. Default none.
     pub tunnels: Tunnels,
     /// Take a sender's window and round trip from the option in which it says them, where the wire bears them out. Default
     /// off: a host inside could say what it likes within a factor of two.
@@ -51,29 +53,6 @@ pub struct Shard {
 impl Shard {
     /// The only engine.
     pub const WHOLE: Self = Self { index: 0, count: NonZeroU32::MIN };
-}
-
-/// Encapsulations that carry whole packets of somebody; looked into only where configured. Default: all.
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own in the operator's configuration")]
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Tunnels {
-    /// GRE (RFC 2784), on IP or on UDP port 4754 (RFC 8086): IP, Ethernet, MPLS, PPP and ERSPAN inside.
-    pub gre: bool,
-    /// VXLAN (RFC 7348) on UDP port 4789.
-    pub vxlan: bool,
-    /// Geneve (RFC 8926) on UDP port 6081.
-    pub geneve: bool,
-    /// GTP-U (3GPP TS 29.281) on UDP port 2152.
-    pub gtp: bool,
-    /// IP in IP and IPv6 in IPv4 (RFC 2003, RFC 4213); IPv6 in UDP by Teredo (RFC 4380, port 3544) and AYIYA (port 5072).
-    pub ip_in_ip: bool,
-}
-
-impl Tunnels {
-    /// Every encapsulation.
-    pub const ALL: Self = Self { gre: true, vxlan: true, geneve: true, gtp: true, ip_in_ip: true };
-    /// None of them: the outermost IP header names the endpoints.
-    pub const NONE: Self = Self { gre: false, vxlan: false, geneve: false, gtp: false, ip_in_ip: false };
 }
 
 /// Table limits.
@@ -129,7 +108,7 @@ impl Default for EngineConfig {
             internal: Vec::new(),
             prefixes: Vec::new(),
             own_listeners: BTreeSet::new(),
-            tunnels: Tunnels::ALL,
+            tunnels: Tunnels::NONE,
             read_window_option: false,
             rule: RuleKind::default(),
             limits: Limits::default(),

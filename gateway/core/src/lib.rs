@@ -23,3 +23,4 @@ pub mod window;
 pub mod wire;
 
 mod recency;
+mod tunnels;

@@ -38,6 +38,7 @@ impl Config {
     /// The first contradiction, as a sentence.
     pub(super) fn check(&self) -> Result<(), String> {
         self.check_capture()?;
+        self.traffic.check_tunnels()?;
         self.check_estimate()?;
         let threads = self.engine.threads.get();
         if threads > Engine::MAX_THREADS {

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
-use spand_core::config::{EngineConfig, Limits as EngineLimits, Shard, Tunnels, WindowConfig};
+use spand_core::config::{EngineConfig, Limits as EngineLimits, Shard, WindowConfig};
 use spand_proto::units::Micros;
 
 use crate::api::ApiConfig;
 use crate::publisher::PublisherConfig;
 
-use super::{Config, PrefixListError, Tunnel, load_prefix_list};
+use super::{Config, PrefixListError, load_prefix_list};
 
 /// What a caller of the engine adds to the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,19 +36,12 @@ impl Config {
             Some(path) => load_prefix_list(path)?,
             None => Vec::new(),
         };
-        let within = |tunnel| self.traffic.tunnels.contains(&tunnel);
         let defaults = EngineLimits::default();
         Ok(EngineConfig {
             internal: self.traffic.internal.iter().map(|network| network.prefix()).collect(),
             prefixes,
             own_listeners: BTreeSet::new(),
-            tunnels: Tunnels {
-                gre: within(Tunnel::Gre),
-                vxlan: within(Tunnel::Vxlan),
-                geneve: within(Tunnel::Geneve),
-                gtp: within(Tunnel::Gtp),
-                ip_in_ip: within(Tunnel::IpInIp),
-            },
+            tunnels: self.traffic.engine_tunnels(),
             read_window_option: self.traffic.read_window_option,
             rule: self.estimate.rule,
             limits: EngineLimits {

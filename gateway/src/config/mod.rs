@@ -14,6 +14,7 @@ mod engine;
 mod listen;
 mod prefix_list;
 mod sections;
+mod tunnel;
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +29,9 @@ pub use convert::EngineOptions;
 pub use engine::Engine;
 pub use listen::{Listen, NotAListenAddress};
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
-pub use sections::{Api, Estimate, Limits, Publish, Store, Traffic, Tunnel};
+pub use sections::{Api, Estimate, Limits, Publish, Store, Traffic};
+pub use tunnel::{Tunnel, TunnelKind};
+pub(crate) use tunnel::{proposed, proposed_line};
 
 /// Where `run` and `check-config` look unless told otherwise.
 pub const DEFAULT_PATH: &str = "/etc/spand/gateway.toml";

@@ -13,12 +13,12 @@ use spand_proto::network::Network;
 use spand_proto::start::Mode;
 use spand_proto::units::Micros;
 
-use super::Listen;
+use super::{Listen, Tunnel, TunnelKind};
 use crate::api::ApiConfig;
 use crate::publisher::{PublisherConfig, ToHosts};
 
 /// `[traffic]`: which packets belong to whom.
-#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Traffic {
     /// Prefixes inside the organisation. Default none: then both ends of every connection count as inside.
@@ -26,26 +26,13 @@ pub struct Traffic {
     /// File of networks, one prefix a line; the longest match wins. Default none: /24 and /48 everywhere.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix_list: Option<PathBuf>,
-    /// Encapsulations of whole packets to look into. Default all; VLAN tags, MPLS and PPPoE always are.
-    pub tunnels: Vec<Tunnel>,
+    /// Tunnels to look into. Default none; VLAN tags, MPLS and PPPoE always are looked into.
+    pub tunnel: Vec<Tunnel>,
+    /// What `tunnel` was before it named endpoints: refused, with the lines to write instead.
+    #[serde(skip_serializing)]
+    pub tunnels: Option<Vec<TunnelKind>>,
     /// Take a sender's window and round trip from the TCP option in which it says them. Default off.
     pub read_window_option: bool,
-}
-
-/// An encapsulation of whole packets.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Tunnel {
-    /// GRE.
-    Gre,
-    /// VXLAN on UDP port 4789.
-    Vxlan,
-    /// Geneve on UDP port 6081.
-    Geneve,
-    /// GTP-U on UDP port 2152.
-    Gtp,
-    /// IP in IP.
-    IpInIp,
 }
 
 /// `[estimate]`: how samples become estimates.
@@ -170,13 +157,6 @@ pub struct Store {
     pub directory: PathBuf,
     /// How often changed networks are saved, in milliseconds. Default 1000.
     pub save_interval_ms: NonZeroU64,
-}
-
-impl Default for Traffic {
-    fn default() -> Self {
-        let tunnels = vec![Tunnel::Gre, Tunnel::Vxlan, Tunnel::Geneve, Tunnel::Gtp, Tunnel::IpInIp];
-        Self { internal: Vec::new(), prefix_list: None, tunnels, read_window_option: false }
-    }
 }
 
 impl Default for Estimate {

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use spand_capture::{Cluster, ClusterKind, PfRingOptions};
+use spand_core::config::{TunnelKind as EngineKind, Tunnels};
+use spand_proto::operator::Failure;
 
 use super::*;
 
@@ -100,7 +102,12 @@ fn a_fault_in_the_text_names_file_line_and_key() {
             "[estimate]\nrule = \"median\"",
             "line 2: estimate.rule: unknown variant `median`, expected one of `spand`, `probe`, `robust`",
         ),
-        ("[traffic]\ntunnels = [\"l2tp\"]", "line 2: traffic.tunnels: unknown variant `l2tp`, expected one of `gre`"),
+        (
+            "[[traffic.tunnel]]\nkind = \"l2tp\"",
+            "line 2: traffic.tunnel.kind: unknown variant `l2tp`, expected one of `gre`",
+        ),
+        ("[[traffic.tunnel]]\nkind = \"gre\"", "line 1: traffic.tunnel: missing field `endpoints`"),
+        ("[[traffic.tunnel]]\nendpoint = []", "line 2: unknown field `endpoint`"),
         (
             "[capture]\nbackend = \"dpdk\"",
             "line 2: capture.backend: unknown variant `dpdk`, expected one of `auto`, `af_packet`, `libpcap`, `pf_ring`",
@@ -128,6 +135,7 @@ fn values_that_contradict_each_other_are_refused() {
         ("[estimate]\nchange = 0.0", "estimate.change is 0"),
         ("[estimate]\nchange = nan", "estimate.change is NaN"),
         ("[estimate]\nrefresh_s = 400", "refresh_s 400 is longer"),
+        ("[[traffic.tunnel]]\nkind = \"gtp\"\nendpoints = []", "traffic.tunnel of kind gtp names no endpoints"),
         ("[publish]\nrenewal_s = 60", "renewal_s 60 is not shorter"),
         (
             "[publish]\nretell_s = 300",
@@ -182,6 +190,68 @@ fn values_that_contradict_each_other_are_refused() {
         Config::parse(text, Path::new("gateway.toml")).unwrap();
     }
     assert!(Config::default().check_runnable().unwrap_err().contains("capture.interfaces"));
+}
+
+/// An entry of `traffic.tunnel` between these prefixes.
+fn tunnel(endpoints: &[String]) -> String {
+    format!("[[traffic.tunnel]]\nkind = \"vxlan\"\nendpoints = {endpoints:?}\n")
+}
+
+#[test]
+fn tunnels_are_looked_into_between_named_endpoints_alone() {
+    let in_force = |text: &str| {
+        let config = Config::parse(text, Path::new("x")).unwrap();
+        config.engine(EngineOptions::default()).unwrap().tunnels
+    };
+    let prefix = |text: &str| text.parse().unwrap();
+    assert_eq!(in_force(""), Tunnels::NONE);
+    let text = "[traffic]\ntunnel = [{ kind = \"vxlan\", endpoints = [\"192.0.2.0/24\", \"2001:db8::/64\"] }, \
+                { kind = \"ip_in_ip\", endpoints = [\"198.51.100.1/32\"] }]";
+    let expected = Tunnels::NONE
+        .between(EngineKind::Vxlan, &[prefix("192.0.2.0/24"), prefix("2001:db8::/64")])
+        .between(EngineKind::IpInIp, &[prefix("198.51.100.1/32")]);
+    assert_eq!(in_force(text), expected);
+    let config = Config::parse(text, Path::new("x")).unwrap();
+    let printed = toml::to_string(&config).unwrap();
+    assert_eq!(Config::parse(&printed, Path::new("x")).unwrap(), config, "{printed}");
+    let one = ["192.0.2.0/24".to_owned()];
+    assert!(fault(&tunnel(&one).repeat(33)).contains("traffic.tunnel has 33 entries: at most 32"));
+    let many: Vec<String> = (0..257).map(|n| format!("10.0.{}.{}/32", n / 256, n % 256)).collect();
+    assert!(fault(&tunnel(&many)).contains("traffic.tunnel of kind vxlan names 257 endpoints: at most 256"));
+    in_force(&(tunnel(&one).repeat(31) + &tunnel(&many[1..])));
+}
+
+#[test]
+fn the_option_that_took_tunnels_of_anyone_is_refused_with_what_to_write_instead() {
+    let message = fault("[traffic]\ntunnels = [\"vxlan\", \"gre\", \"gre\"]\nread_window_option = true");
+    let line =
+        "tunnel = [{ kind = \"gre\", endpoints = [\"PREFIX\"] }, { kind = \"vxlan\", endpoints = [\"PREFIX\"] }]";
+    assert!(message.contains(line), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+    let written = |prefix: &str| format!("[traffic]\n{}\nread_window_option = true", line.replace("PREFIX", prefix));
+    Config::parse(&written("192.0.2.0/24"), Path::new("x")).unwrap();
+    assert!(fault(&written("PREFIX")).contains("`PREFIX` is not a network"), "as proposed it lets nobody in");
+    assert!(fault("[traffic]\ntunnels = []").contains("remove the line"));
+    let failure = Failure::from(Config::parse("[traffic]\ntunnels = []", Path::new("x")).unwrap_err());
+    assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+}
+
+#[test]
+fn endpoints_that_are_anyone_s_are_warned_of() {
+    let wide = |endpoints: &[&str]| {
+        let endpoints: Vec<String> = endpoints.iter().map(|&prefix| prefix.to_owned()).collect();
+        Config::parse(&tunnel(&endpoints), Path::new("x")).unwrap().traffic.wide_tunnels()
+    };
+    for sound in [&["10.0.0.0/8", "192.0.2.1/32"][..], &["2001:db8::/32"], &["fd00::/8"], &["fe80::/10"], &["fc00::/7"]]
+    {
+        assert_eq!(wide(sound), Vec::<String>::new(), "{sound:?}");
+    }
+    for anyone in
+        [&["0.0.0.0/0"][..], &["::/0"], &["0.0.0.0/1", "128.0.0.0/1"], &["2000::/3"], &["10.0.0.0/8", "11.0.0.0/8"]]
+    {
+        let said = wide(anyone);
+        assert!(said.len() == 1 && said[0].contains("traffic.tunnel of kind vxlan"), "{anyone:?}: {said:?}");
+    }
 }
 
 #[test]

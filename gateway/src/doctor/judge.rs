@@ -6,6 +6,7 @@ use spand_proto::operator::{Check, Verdict};
 use strum::VariantArray;
 
 use super::seen::Seen;
+use super::tunnels;
 use crate::config::Config;
 
 /// Connections from which on a share of them says something.
@@ -31,6 +32,9 @@ pub(super) fn internal_set(internal: &[Network]) -> Check {
 /// Everything that the traffic shows.
 pub(super) fn traffic(seen: &Seen, config: &Config) -> Vec<Check> {
     let mut checks = vec![comes(seen)];
+    if seen.packets > 0 {
+        checks.push(tunnels::ignored(seen, config));
+    }
     if seen.segments > 0 {
         checks.extend([dropped(seen), one_sided(seen), twice(seen), inside(seen, &config.traffic.internal)]);
         checks.push(cut(seen, config.capture.snap_length_bytes.get()));
@@ -39,7 +43,7 @@ pub(super) fn traffic(seen: &Seen, config: &Config) -> Vec<Check> {
     checks
 }
 
-fn percent(part: u64, whole: u64) -> f64 {
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
@@ -58,7 +62,7 @@ fn comes(seen: &Seen) -> Check {
         return Check::fail(
             "traffic",
             format!("{} packets came in {span:.0} s, none of them TCP (most: {})", seen.packets, reason.unwrap_or("-")),
-            "check which ports or VLANs are mirrored, and traffic.tunnels if the mirror wraps packets",
+            "check which ports or VLANs are mirrored, and traffic.tunnel if the mirror wraps packets",
         );
     }
     Check::ok(
@@ -190,7 +194,7 @@ mod tests {
     #[test]
     fn sound_traffic_has_no_fault() {
         let all = verdicts(&seen(), INSIDE);
-        assert_eq!(all.len(), 7);
+        assert_eq!(all.len(), 8);
         assert!(all.iter().all(|(_, verdict)| *verdict == Verdict::Ok), "{all:?}");
     }
 
@@ -212,6 +216,12 @@ mod tests {
             (seen(), "", "internal_prefixes", Verdict::Warn),
             (Seen { ignored: ignored(Ignored::Truncated, 50), ..seen() }, INSIDE, "snap_length", Verdict::Fail),
             (Seen { merged: Some(90), ..seen() }, INSIDE, "merged_packets", Verdict::Warn),
+            (
+                Seen { segments: 0, ignored: ignored(Ignored::TunnelVxlanNotConfigured, 900), ..seen() },
+                INSIDE,
+                "tunnels",
+                Verdict::Warn,
+            ),
         ];
         for (seen, text, name, verdict) in cases {
             let all = verdicts(&seen, text);

@@ -10,6 +10,7 @@ mod judge;
 mod look;
 mod running;
 mod seen;
+mod tunnels;
 
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,7 @@ fn look(config: &Config, path: &Path, span: Duration, manner: &Manner) -> Vec<Ch
     let mut checks = vec![Check::ok("configuration", format!("{} is one", path.display()))];
     checks.extend([host::kernel(), host::clock(), host::store(&config.store)]);
     checks.push(judge::internal_set(&config.traffic.internal));
+    checks.extend(tunnels::endpoints(&config.traffic));
     if let Err(fault) = config.check_runnable() {
         checks.push(Check::fail("interfaces", fault, "set it, then ask again"));
         return checks;

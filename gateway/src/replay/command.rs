@@ -2,14 +2,16 @@
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, ValueEnum};
 use spand_capture::Progress;
-use spand_core::config::{EngineConfig, Limits};
+use spand_core::config::{EngineConfig, Limits, TunnelKind, Tunnels};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Micros};
+use strum::VariantArray;
 
 use super::moments::parse_interval;
 use super::output::{Output, Show, Sort, Width, ignored};
@@ -60,6 +62,10 @@ pub struct Arguments {
     /// Count shares in segments of this many bytes instead of the size of the samples
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=65_535))]
     pub mss: Option<u64>,
+    /// Tunnels to look into, whoever sent them: `gre`, `vxlan`, `geneve`, `gtp` and `ip_in_ip` with commas between, or
+    /// `all`, or `none`; the configuration's, else all
+    #[arg(long, value_name = "KINDS")]
+    pub tunnels: Option<TunnelKinds>,
     /// Take window, limits, tunnels and prefixes from this configuration; the options above win
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -152,8 +158,41 @@ impl Arguments {
         }
         if self.config.is_none() {
             engine.limits = Limits::for_replay();
+            engine.tunnels = Tunnels::ALL;
+        }
+        if let Some(tunnels) = &self.tunnels {
+            engine.tunnels = tunnels.tunnels();
         }
         Ok(engine)
+    }
+}
+
+/// Kinds of tunnels that are looked into, whoever sent them.
+#[derive(Clone, Debug)]
+pub struct TunnelKinds(Vec<TunnelKind>);
+
+impl TunnelKinds {
+    fn tunnels(&self) -> Tunnels {
+        self.0.iter().fold(Tunnels::NONE, |tunnels, kind| tunnels.from_anyone(*kind))
+    }
+}
+
+/// `all`, `none`, or kinds with commas between.
+impl FromStr for TunnelKinds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let kind = |name: &str| {
+            TunnelKind::from_str(name.trim()).map_err(|_| {
+                let kinds: Vec<_> = TunnelKind::VARIANTS.iter().map(|kind| kind.name()).collect();
+                format!("`{name}` is no kind of tunnel: choose among {}, or all, or none", kinds.join(", "))
+            })
+        };
+        match text {
+            "all" => Ok(Self(TunnelKind::VARIANTS.to_vec())),
+            "none" => Ok(Self(Vec::new())),
+            _ => text.split(',').map(kind).collect::<Result<_, _>>().map(Self),
+        }
     }
 }
 
@@ -194,4 +233,47 @@ fn say_faults(report: &Report) -> Result<(), Failure> {
     }
     let files = report.files.len();
     Err(Failure::Environment(format!("{nothing} of {files} files gave no packet; the lines above say why")))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    /// The tunnels that a command line looks into.
+    fn tunnels(options: &[&str]) -> Result<Tunnels, String> {
+        let all = ["spand-gateway", "replay", "trace.pcap"].iter().chain(options);
+        let Command::Replay(arguments) = Cli::try_parse_from(all).map_err(|error| error.to_string())?.command else {
+            return Err("another command".to_owned());
+        };
+        Ok(arguments.engine().map_err(|failure| failure.to_string())?.tunnels)
+    }
+
+    #[test]
+    fn tunnels_are_all_unless_options_or_a_configuration_choose() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("gateway.toml");
+        let text = "[traffic]\ntunnel = [{ kind = \"gtp\", endpoints = [\"192.0.2.0/24\"] }]";
+        std::fs::write(&path, text).unwrap();
+        let config = ["--config", path.to_str().unwrap()];
+        let configured = Tunnels::NONE.between(TunnelKind::Gtp, &["192.0.2.0/24".parse().unwrap()]);
+        let two = Tunnels::NONE.from_anyone(TunnelKind::Vxlan).from_anyone(TunnelKind::IpInIp);
+        for (options, expected) in [
+            (&[][..], Tunnels::ALL),
+            (&config, configured),
+            (&[config[0], config[1], "--tunnels", "vxlan,ip_in_ip"], two.clone()),
+            (&["--tunnels", "ip_in_ip,vxlan"], two),
+            (&["--tunnels", "all"], Tunnels::ALL),
+            (&["--tunnels", "gre,vxlan,geneve,gtp,ip_in_ip"], Tunnels::ALL),
+            (&["--tunnels", "none"], Tunnels::NONE),
+        ] {
+            assert_eq!(tunnels(options), Ok(expected), "{options:?}");
+        }
+        for wrong in ["l2tp", "", "vxlan,", "all,gre"] {
+            let message = tunnels(&["--tunnels", wrong]).unwrap_err();
+            assert!(message.contains("choose among gre, vxlan, geneve, gtp, ip_in_ip, or all, or none"), "{message}");
+        }
+    }
 }

@@ -64,6 +64,9 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
+    for warning in config.traffic.wide_tunnels() {
+        tracing::warn!("{warning}");
+    }
     if let Some(warning) = descriptors::too_few(config, descriptors::allow_many()) {
         tracing::warn!("{warning}");
     }

@@ -58,7 +58,7 @@ fn main() -> anyhow::Result<()> {
 
 fn parse(file: &Path) -> anyhow::Result<u64> {
     let config = EngineConfig::default();
-    let mut decoder = Decoder::new(config.tunnels, config.limits.fragmented_packets, 0);
+    let mut decoder = Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, 0);
     let mut counters = Counters::default();
     let mut payload = 0u64;
     let packets = replay(file, |at, frame| {

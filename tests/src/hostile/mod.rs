@@ -4,6 +4,7 @@
 //! asked is how the networks stand with the flood against the same trace without it.
 
 mod flood;
+pub mod tunnels;
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;

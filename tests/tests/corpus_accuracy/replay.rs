@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use spand_capture::{Next, PacketSource, open_file};
-use spand_core::config::{EngineConfig, Limits};
+use spand_core::config::{EngineConfig, Limits, Tunnels};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
 use spand_core::flow::report::DirectionReport;
@@ -20,8 +20,12 @@ pub(crate) struct Outcome {
 /// Replays a file; damage ends it without an error, as long as something was read.
 pub(crate) fn directions(path: &Path) -> Result<Outcome, String> {
     let mut source = open_file(path).map_err(|error| error.to_string())?;
-    let mut engine =
-        Engine::new(EngineConfig { flow_reports: true, limits: Limits::for_replay(), ..EngineConfig::default() });
+    let mut engine = Engine::new(EngineConfig {
+        flow_reports: true,
+        limits: Limits::for_replay(),
+        tunnels: Tunnels::ALL,
+        ..EngineConfig::default()
+    });
     let mut reports = Vec::new();
     let mut now = Timestamp(0);
     loop {

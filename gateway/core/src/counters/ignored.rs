@@ -13,6 +13,26 @@ pub enum Ignored {
     NotIp,
     /// Frame: IP, but not TCP.
     NotTcp,
+    /// Frame: GRE or MPLS in IP, and no tunnel of this kind is configured; not looked into.
+    TunnelGreNotConfigured,
+    /// Frame: GRE or MPLS in IP, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    TunnelGreUnknownEndpoint,
+    /// Frame: VXLAN, and no tunnel of this kind is configured; not looked into.
+    TunnelVxlanNotConfigured,
+    /// Frame: VXLAN, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    TunnelVxlanUnknownEndpoint,
+    /// Frame: Geneve, and no tunnel of this kind is configured; not looked into.
+    TunnelGeneveNotConfigured,
+    /// Frame: Geneve, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    TunnelGeneveUnknownEndpoint,
+    /// Frame: GTP-U, and no tunnel of this kind is configured; not looked into.
+    TunnelGtpNotConfigured,
+    /// Frame: GTP-U, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    TunnelGtpUnknownEndpoint,
+    /// Frame: IP in IP, Teredo or AYIYA, and no tunnel of this kind is configured; not looked into.
+    TunnelIpInIpNotConfigured,
+    /// Frame: IP in IP, Teredo or AYIYA, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    TunnelIpInIpUnknownEndpoint,
     /// Frame: a fragment of an IP packet that gives its segment with another one, if at all.
     Fragment,
     /// IP packet: given up in fragments because there were more such packets, or parts of it, than are kept.

@@ -76,7 +76,7 @@ impl Engine {
     /// An engine that has seen nothing.
     pub fn new(config: EngineConfig) -> Self {
         Self {
-            decoder: Decoder::new(config.tunnels, config.limits.fragmented_packets, config.hash_seed),
+            decoder: Decoder::new(config.tunnels.clone(), config.limits.fragmented_packets, config.hash_seed),
             prefixes: Prefixes::new(&config.internal, &config.prefixes),
             part: Part::of(&config),
             flows: FlowTable::new(&config.limits, config.hash_seed),

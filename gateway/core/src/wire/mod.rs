@@ -98,7 +98,7 @@ impl Decoder {
     /// Finds the TCP segment in a frame, or in the IP packet of which it is the last fragment to come.
     ///
     /// `at` becomes the segment's time. Of several IP headers the innermost one that the tunnels allow to be reached names
-    /// the endpoints. IP packets that are given up on the way are counted.
+    /// the connection's ends. IP packets that are given up on the way are counted.
     ///
     /// # Errors
     ///
@@ -173,7 +173,7 @@ impl Decoder {
                 Layer::Protocol(header, ip::TCP) => return tcp::segment(at, &header, octets),
                 Layer::Protocol(header, protocol) => match ip::extension(header, protocol, octets)? {
                     Some(next) => next,
-                    None => tunnel::enter(protocol, octets, self.tunnels)?,
+                    None => tunnel::enter(&header, protocol, octets, &self.tunnels)?,
                 },
             };
         }

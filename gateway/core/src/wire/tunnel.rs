@@ -1,9 +1,10 @@
-//! Encapsulations that carry whole packets of somebody else, entered only where the configuration says so.
+//! Encapsulations that carry whole packets of somebody else, entered only between endpoints that the configuration names.
 
 use super::Layer;
 use super::ether_type::{self, BRIDGED_ETHERNET};
+use super::ip::IpHeader;
 use super::octets::Octets;
-use crate::config::Tunnels;
+use crate::config::{TunnelKind, Tunnels};
 use crate::counters::Ignored;
 
 type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
@@ -16,31 +17,42 @@ const GTP_U_PORT: u16 = 2152;
 const TEREDO_PORT: u16 = 3544;
 const AYIYA_PORT: u16 = 5072;
 
-/// Enters the encapsulation that IP's `protocol` announces.
-pub(super) fn enter(protocol: u8, octets: Octets<'_>, tunnels: Tunnels) -> Next<'_> {
-    match protocol {
-        4 | 41 if tunnels.ip_in_ip => Ok((Layer::Ip, octets)),
-        47 if tunnels.gre => gre(octets),
+/// Enters the encapsulation that `protocol` of the IP header `outer` announces, where its addresses are those of endpoints.
+///
+/// What the inner packet holds decides nothing before that. What only looks like an encapsulation (a datagram to its port)
+/// is no TCP, as any other datagram.
+pub(super) fn enter<'a>(outer: &IpHeader, protocol: u8, octets: Octets<'a>, tunnels: &Tunnels) -> Next<'a> {
+    let (kind, inner) = match protocol {
+        4 | 41 => (TunnelKind::IpInIp, Ok((Layer::Ip, octets))),
+        47 => (TunnelKind::Gre, gre(octets)),
         // MPLS in IP (RFC 4023).
-        137 if tunnels.gre => Ok((Layer::Mpls, octets)),
-        17 => udp(octets, tunnels),
-        _ => Err(Ignored::NotTcp),
+        137 => (TunnelKind::Gre, Ok((Layer::Mpls, octets))),
+        17 => udp(octets)?,
+        _ => return Err(Ignored::NotTcp),
+    };
+    match tunnels.admit(kind, outer.source, outer.destination) {
+        Ok(()) => inner,
+        Err(reason) => Err(match inner {
+            Err(Ignored::NotTcp | Ignored::Malformed) => Ignored::NotTcp,
+            _ => reason,
+        }),
     }
 }
 
-fn udp(octets: Octets<'_>, tunnels: Tunnels) -> Next<'_> {
+/// The encapsulation of which a datagram has the port, and what its header leads to.
+fn udp(octets: Octets<'_>) -> Result<(TunnelKind, Next<'_>), Ignored> {
     let &[s0, s1, d0, d1, ..] = octets.head::<8>()?;
     let (source, destination) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
     let payload = octets.skip(8)?;
-    match destination {
-        VXLAN_PORT if tunnels.vxlan => vxlan(payload),
-        GENEVE_PORT if tunnels.geneve => geneve(payload),
-        GRE_PORT if tunnels.gre => gre(payload),
-        _ if tunnels.gtp && [source, destination].contains(&GTP_U_PORT) => gtp_u(payload),
-        _ if tunnels.ip_in_ip && [source, destination].contains(&TEREDO_PORT) => teredo(payload),
-        _ if tunnels.ip_in_ip && [source, destination].contains(&AYIYA_PORT) => ayiya(payload),
-        _ => Err(Ignored::NotTcp),
-    }
+    Ok(match destination {
+        VXLAN_PORT => (TunnelKind::Vxlan, vxlan(payload)),
+        GENEVE_PORT => (TunnelKind::Geneve, geneve(payload)),
+        GRE_PORT => (TunnelKind::Gre, gre(payload)),
+        _ if [source, destination].contains(&GTP_U_PORT) => (TunnelKind::Gtp, gtp_u(payload)),
+        _ if [source, destination].contains(&TEREDO_PORT) => (TunnelKind::IpInIp, teredo(payload)),
+        _ if [source, destination].contains(&AYIYA_PORT) => (TunnelKind::IpInIp, ayiya(payload)),
+        _ => return Err(Ignored::NotTcp),
+    })
 }
 
 /// VXLAN (RFC 7348): eight octets before an Ethernet frame.
