@@ -8,6 +8,7 @@ pub mod corpus;
 pub mod dashboard;
 pub mod hostile;
 pub mod lab;
+pub mod memory;
 pub mod networks;
 pub mod process;
 pub mod product;

@@ -62,6 +62,16 @@ pub struct Limits {
     pub connections: NonZeroUsize,
     /// Networks with samples at a time. At the limit the one refreshed longest ago goes. Default 1,000,000.
     pub networks: NonZeroUsize,
+    /// Memory of what all senders have outstanding: segments and ranges of sequence space. At the limit the connection that
+    /// waits for an acknowledgement longest has its neighbouring segments merged into one and its holes taken as seen, counted;
+    /// those of which no data was ever acknowledged go first. Default 320 MiB, beyond what a million connections keep in any case.
+    pub segment_memory_bytes: NonZeroUsize,
+    /// Memory of all else that is kept of senders: the state rebuilt of each, from about 0.6 KiB to 4 KiB. At the limit the
+    /// connection idle longest goes, as at that of connections. Default 2 GiB.
+    pub sender_memory_bytes: NonZeroUsize,
+    /// Memory of the samples in all networks' windows, a few hundred bytes to 126 KiB each. At the limit the network refreshed
+    /// longest ago goes, as at that of networks. Default 1 GiB.
+    pub network_memory_bytes: NonZeroUsize,
     /// Outstanding segments remembered per sender. At the limit neighbours merge and lose their RTT sample, counted. Default 16,384.
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of seen sequence space per sender. At the limit the lowest hole is taken as seen, counted. Default 1,024.
@@ -78,6 +88,9 @@ pub struct Limits {
     /// Silence after which a connection that is closing, never finished its handshake, or was heard of one side alone is
     /// forgotten. Default 2 minutes.
     pub idle_other: Micros,
+    /// Silence after which a connection is forgotten that holds more than a few segments of a sender none of whose data was
+    /// ever acknowledged. Default 1 minute.
+    pub idle_unacknowledged: Micros,
     /// Events waiting to be polled. At the limit the oldest goes, counted; the caller then reads the full state anew. From 16
     /// on, a caller that takes them all after every call loses none. Default 65,536.
     pub events: NonZeroUsize,
@@ -125,6 +138,9 @@ impl Default for Limits {
         Self {
             connections: non_zero(1_000_000),
             networks: non_zero(1_000_000),
+            segment_memory_bytes: non_zero(320 << 20),
+            sender_memory_bytes: non_zero(2 << 30),
+            network_memory_bytes: non_zero(1 << 30),
             outstanding_segments: non_zero_u32(16_384),
             sequence_ranges: non_zero_u32(1_024),
             services: non_zero(8_192),
@@ -132,6 +148,7 @@ impl Default for Limits {
             report_samples: non_zero_u32(10_000),
             idle_established: Micros::from_secs(3_600),
             idle_other: Micros::from_secs(120),
+            idle_unacknowledged: Micros::from_secs(60),
             events: non_zero(65_536),
         }
     }
@@ -142,7 +159,8 @@ impl Limits {
     /// size does.
     #[must_use]
     pub fn for_replay() -> Self {
-        Self { idle_established: Micros(u64::MAX), idle_other: Micros(u64::MAX), ..Self::default() }
+        let never = Micros(u64::MAX);
+        Self { idle_established: never, idle_other: never, idle_unacknowledged: never, ..Self::default() }
     }
 }
 

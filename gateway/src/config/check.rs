@@ -182,6 +182,7 @@ impl Config {
             ("estimate.refresh_s", self.estimate.refresh_s.get()),
             ("limits.idle_established_s", self.limits.idle_established_s.get()),
             ("limits.idle_other_s", self.limits.idle_other_s.get()),
+            ("limits.idle_unacknowledged_s", self.limits.idle_unacknowledged_s.get()),
             ("api.request_timeout_s", self.api.request_timeout_s.get()),
             ("publish.talked_within_s", self.publish.talked_within_s.get()),
             ("publish.lifetime_s", self.publish.lifetime_s.get()),

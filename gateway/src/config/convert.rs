@@ -47,12 +47,16 @@ impl Config {
             limits: EngineLimits {
                 connections: part(self.limits.connections, options.shard.count),
                 networks: part(self.limits.networks, options.shard.count),
+                segment_memory_bytes: part(mib(self.limits.segment_memory_mib), options.shard.count),
+                sender_memory_bytes: part(mib(self.limits.sender_memory_mib), options.shard.count),
+                network_memory_bytes: part(mib(self.limits.network_memory_mib), options.shard.count),
                 outstanding_segments: self.limits.outstanding_segments,
                 sequence_ranges: self.limits.sequence_ranges,
                 services: self.limits.services,
                 fragmented_packets: self.limits.fragmented_packets,
                 idle_established: seconds(self.limits.idle_established_s),
                 idle_other: seconds(self.limits.idle_other_s),
+                idle_unacknowledged: seconds(self.limits.idle_unacknowledged_s),
                 events: self.limits.events,
                 ..defaults
             },
@@ -118,6 +122,11 @@ impl Config {
 fn part(limit: NonZeroUsize, engines: NonZeroU32) -> NonZeroUsize {
     let engines = usize::try_from(engines.get()).unwrap_or(usize::MAX);
     NonZeroUsize::new(limit.get() / engines).unwrap_or(NonZeroUsize::MIN)
+}
+
+fn mib(count: NonZeroU32) -> NonZeroUsize {
+    let count = usize::try_from(count.get()).unwrap_or(usize::MAX);
+    NonZeroUsize::new(count.saturating_mul(1 << 20)).unwrap_or(NonZeroUsize::MIN)
 }
 
 fn seconds(count: NonZeroU64) -> Micros {

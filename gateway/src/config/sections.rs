@@ -65,6 +65,12 @@ pub struct Limits {
     pub connections: NonZeroUsize,
     /// Networks at a time.
     pub networks: NonZeroUsize,
+    /// Memory of what all senders have outstanding, segments and ranges of sequence space, in MiB.
+    pub segment_memory_mib: NonZeroU32,
+    /// Memory of all else that is kept of senders, in MiB.
+    pub sender_memory_mib: NonZeroU32,
+    /// Memory of the samples in all networks' windows, in MiB.
+    pub network_memory_mib: NonZeroU32,
     /// Outstanding segments remembered per sender.
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of sequence space per sender.
@@ -77,6 +83,8 @@ pub struct Limits {
     pub idle_established_s: NonZeroU64,
     /// The same for one that is opening or closing.
     pub idle_other_s: NonZeroU64,
+    /// The same for one that holds segments of which none was ever acknowledged.
+    pub idle_unacknowledged_s: NonZeroU64,
     /// Events between engine and publisher.
     pub events: NonZeroUsize,
 }
@@ -182,12 +190,16 @@ impl Default for Limits {
         Self {
             connections: limits.connections,
             networks: limits.networks,
+            segment_memory_mib: whole_mib(limits.segment_memory_bytes),
+            sender_memory_mib: whole_mib(limits.sender_memory_bytes),
+            network_memory_mib: whole_mib(limits.network_memory_bytes),
             outstanding_segments: limits.outstanding_segments,
             sequence_ranges: limits.sequence_ranges,
             services: limits.services,
             fragmented_packets: limits.fragmented_packets,
             idle_established_s: whole_secs(limits.idle_established),
             idle_other_s: whole_secs(limits.idle_other),
+            idle_unacknowledged_s: whole_secs(limits.idle_unacknowledged),
             events: limits.events,
         }
     }
@@ -246,6 +258,10 @@ impl Default for Store {
             save_interval_ms: const { NonZeroU64::new(1_000).unwrap() },
         }
     }
+}
+
+fn whole_mib(bytes: NonZeroUsize) -> NonZeroU32 {
+    u32::try_from(bytes.get() >> 20).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN)
 }
 
 fn whole_secs(time: Micros) -> NonZeroU64 {

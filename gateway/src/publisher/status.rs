@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use spand_capture::Backend;
 use spand_core::counters::Counters;
+use spand_core::memory::MemoryUse;
 use spand_proto::units::Timestamp;
 use strum::{IntoStaticStr, VariantArray};
 
@@ -25,6 +26,8 @@ pub struct EngineStatus {
     pub samples_dropped: u64,
     /// Networks that changed and were not published nor handed to the store since.
     pub networks_changed: usize,
+    /// What the accounts in bytes have come to, and their limits.
+    pub memory: MemoryUse,
     /// Share of the connections that is left alone under overload, from 0 to 1.
     pub shed: f64,
 }
@@ -40,6 +43,7 @@ impl EngineStatus {
             total.newest = total.newest.max(engine.newest);
             total.samples_dropped += engine.samples_dropped;
             total.networks_changed += engine.networks_changed;
+            total.memory = total.memory.with(engine.memory);
             total.shed = total.shed.max(engine.shed);
         }
         total

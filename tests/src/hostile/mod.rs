@@ -4,6 +4,7 @@
 //! asked is how the networks stand with the flood against the same trace without it.
 
 mod flood;
+mod hoard;
 pub mod tunnels;
 
 use std::collections::BTreeMap;
@@ -12,12 +13,15 @@ use std::num::NonZeroUsize;
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::counters::Counters;
 use spand_core::engine::Engine;
+use spand_core::memory::MemoryUse;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
 use flood::Flood;
 pub use flood::Kind;
+pub use hoard::Hoard;
+use hoard::Hoarding;
 
 use crate::trace::frame::{EPOCH_SECONDS, encode};
 use crate::trace::packet::{Packet, Tuple};
@@ -36,6 +40,17 @@ pub struct Scene {
     pub limit: NonZeroUsize,
     /// New tuples of the flood per second.
     pub tuples_per_second: u64,
+    /// Memory that the engine has for outstanding segments.
+    pub segment_memory_bytes: NonZeroUsize,
+}
+
+/// What comes beside the real connections.
+#[derive(Clone, Copy, Debug)]
+pub enum Attack {
+    /// New tuples all the time.
+    Flood(Kind),
+    /// Segments that nobody acknowledges.
+    Hoard(Hoard),
 }
 
 /// What became of it.
@@ -51,13 +66,20 @@ pub struct Outcome {
     pub networks: usize,
     /// Tuples of the flood.
     pub tuples: u64,
+    /// The engine's accounts of memory at the end.
+    pub memory: MemoryUse,
+    /// Most bytes of segments that it had at any time, by its account.
+    pub most_segment_bytes: usize,
+    /// What `held_bytes` said with the engine at the end, above what it said before.
+    pub held_bytes: u64,
     /// Memory that the process holds with the engine at the end, in MiB; that of engines before may be among it.
     pub resident_mib: u64,
 }
 
 impl Scene {
-    /// Plays it with a flood, or without one.
-    pub fn play(&self, kind: Option<Kind>) -> Outcome {
+    /// Plays it with an attack, or without one. `held_bytes` says what the caller's allocator has handed out.
+    pub fn play(&self, attack: Option<Attack>, held_bytes: impl Fn() -> u64) -> Outcome {
+        let before = held_bytes();
         let trace = TraceConfig {
             packets: u64::MAX,
             connections: self.connections,
@@ -66,12 +88,21 @@ impl Scene {
             snap_len: 0,
             seed: 3,
         };
-        let mut tap = Tap::new(self.limit);
-        let mut flood = kind.map(|kind| Flood::new(kind, self.tuples_per_second, self.networks));
+        let mut tap = Tap::new(self);
+        let mut flood = None;
+        let mut hoarding = None;
+        match attack {
+            Some(Attack::Flood(kind)) => flood = Some(Flood::new(kind, self.tuples_per_second, self.networks)),
+            Some(Attack::Hoard(hoard)) => hoarding = Some(Hoarding::new(hoard)),
+            None => {}
+        }
         let (end_ns, mut look_ns) = (self.seconds * 1_000_000_000, LOOK_NS);
         generate(&trace, |at_ns, tuple, packet| {
             if let Some(flood) = &mut flood {
                 flood.until(at_ns, |at_ns, tuple, packet| tap.see(at_ns, tuple, packet));
+            }
+            if let Some(hoarding) = &mut hoarding {
+                hoarding.until(at_ns, |at_ns, tuple, packet| tap.see(at_ns, tuple, packet));
             }
             while at_ns >= look_ns {
                 tap.look(look_ns);
@@ -81,6 +112,8 @@ impl Scene {
             at_ns < end_ns
         });
         let Tap { engine, mut outcome, .. } = tap;
+        outcome.memory = engine.memory();
+        outcome.held_bytes = held_bytes().saturating_sub(before);
         outcome.counters = engine.counters().clone();
         outcome.networks = engine.networks(Timestamp(EPOCH_NS + end_ns)).len();
         outcome.tuples = flood.map_or(0, |flood| flood.tuples());
@@ -130,10 +163,11 @@ struct Tap {
 }
 
 impl Tap {
-    fn new(connections: NonZeroUsize) -> Self {
+    fn new(scene: &Scene) -> Self {
+        let (connections, segment_memory_bytes) = (scene.limit, scene.segment_memory_bytes);
         let config = EngineConfig {
             internal: vec!["10.0.0.0/8".parse().expect("a prefix")],
-            limits: Limits { connections, ..Limits::default() },
+            limits: Limits { connections, segment_memory_bytes, ..Limits::default() },
             ..EngineConfig::default()
         };
         Self { engine: Engine::new(config), frame: Vec::new(), ip_id: 0, outcome: Outcome::default() }
@@ -146,6 +180,8 @@ impl Tap {
         let frame = Frame { link_type: 1, wire_len, input: 0, data: &self.frame };
         self.engine.handle_frame(Timestamp(EPOCH_NS + at_ns), &frame);
         while self.engine.poll_event().is_some() {}
+        let segments = self.engine.memory().segments.used_bytes;
+        self.outcome.most_segment_bytes = self.outcome.most_segment_bytes.max(segments);
     }
 
     fn look(&mut self, at_ns: u64) {

@@ -1,6 +1,7 @@
 use std::num::NonZeroUsize;
 
-use spand_tests::hostile::{Kind, Outcome, Scene};
+use spand_tests::hostile::{Attack, Kind, Outcome, Scene};
+use spand_tests::memory::held_bytes;
 use strum::VariantArray;
 
 /// A hundredth of the full size, for less long. A tuple of the flood stays in the table for two seconds.
@@ -10,6 +11,7 @@ const SMALL: Scene = Scene {
     networks: 8,
     limit: NonZeroUsize::new(2_000).unwrap(),
     tuples_per_second: 1_000,
+    segment_memory_bytes: NonZeroUsize::new(320 << 20).unwrap(),
 };
 
 /// A million tuples in ten seconds, for 45 s, at the table's default limit.
@@ -19,6 +21,7 @@ const FULL: Scene = Scene {
     networks: 50,
     limit: NonZeroUsize::new(1_000_000).unwrap(),
     tuples_per_second: 100_000,
+    segment_memory_bytes: NonZeroUsize::new(320 << 20).unwrap(),
 };
 
 #[test]
@@ -34,12 +37,12 @@ fn a_million_tuples_in_ten_seconds_move_no_estimate_by_more_than_a_fiftieth() {
 
 /// Plays every flood; each line is one of docs/results/hostile.md.
 fn stands(scene: Scene) {
-    let without = scene.play(None);
+    let without = scene.play(None, held_bytes);
     let estimates = without.shares.last().map_or(0, std::collections::BTreeMap::len);
     assert_eq!(u32::try_from(estimates).expect("few networks"), scene.networks, "each network has one");
     let mut failed = Vec::new();
     for &kind in Kind::VARIANTS {
-        let with = scene.play(Some(kind));
+        let with = scene.play(Some(Attack::Flood(kind)), held_bytes);
         let (furthest, mean, missing, of) = with.moved(&without);
         let Outcome { tuples, most_connections, counters, resident_mib, .. } = &with;
         println!(

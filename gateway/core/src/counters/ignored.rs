@@ -89,6 +89,10 @@ pub enum Ignored {
     LossInRecovery,
     /// Sequence range: the scoreboard or the interval count had no room to keep it apart; what rests on it is not exact.
     Inexact,
+    /// Connection: the memory for segments was full, and what its senders had outstanding is kept as one from then on.
+    SegmentMemory,
+    /// Connection: forgotten after a short silence, since it held segments of which none was ever acknowledged.
+    Unacknowledged,
     /// Round-trip time: a retransmitted segment was acknowledged (Karn's rule).
     Karn,
     /// Network: no room in the table of networks.

@@ -10,7 +10,7 @@ use crate::flow::connection::{Connection, Place, Role, Stage};
 use crate::flow::findings::Context;
 use crate::flow::kept::Kept;
 use crate::flow::sample::ConnectionId;
-use crate::flow::table::{FlowTable, Key};
+use crate::flow::table::{FlowTable, Key, Room};
 use crate::flow::tuple::{Side, Tuple};
 use crate::shard::Claim;
 use crate::wire::segment::{Endpoint, Flags, Segment};
@@ -56,6 +56,7 @@ impl Engine {
             (reaction, connection.idleness())
         };
         let Some(reaction) = flows.take(key, now, take) else { return };
+        let room = flows.over();
         if let Some(deadline) = reaction.look_at {
             flows.arm(key, deadline);
         }
@@ -64,6 +65,37 @@ impl Engine {
             let (host, remote) = if host == side { (sender, receiver) } else { (receiver, sender) };
             self.announce(host, remote, trigger);
         }
+        if let Some(room) = room {
+            self.make_room(room);
+        }
+    }
+
+    /// Memory is over a limit: connections give room, or go, until it is not.
+    #[cold]
+    fn make_room(&mut self, first: Room) {
+        let mut next = Some(first);
+        while let Some(room) = next {
+            match room {
+                Room::Give(key) => {
+                    self.counters.ignore(Ignored::SegmentMemory);
+                    if let Some(connection) = self.flows.get_mut(key) {
+                        connection.give_room();
+                    }
+                    self.flows.account(key, self.now);
+                }
+                Room::End(key) => self.evict(key),
+            }
+            next = self.flows.over();
+        }
+    }
+
+    /// There is no room for a connection.
+    fn evict(&mut self, key: Key) {
+        self.counters.ignore(Ignored::NoRoom);
+        let stage = self.flows.get(key).map(Connection::stage);
+        self.counters.connections_evicted += 1;
+        self.counters.established_evicted += u64::from(stage == Some(Stage::Established));
+        self.end(key);
     }
 
     /// Makes room and adds the connection that `segment` belongs to.
@@ -81,12 +113,8 @@ impl Engine {
             return None;
         }
         if self.flows.is_full() {
-            self.counters.ignore(Ignored::NoRoom);
             let oldest = self.flows.least_wanted()?;
-            let stage = self.flows.get_mut(oldest).map(|connection| connection.stage());
-            self.counters.connections_evicted += 1;
-            self.counters.established_evicted += u64::from(stage == Some(Stage::Established));
-            self.end(oldest);
+            self.evict(oldest);
         }
         let id = ConnectionId(self.next_connection);
         self.next_connection += 1;
@@ -134,7 +162,9 @@ impl Engine {
     pub(super) fn look(&mut self, key: Key) {
         let (flows, mut context) = self.apart();
         let Some(connection) = flows.get_mut(key) else { return };
-        if let Some(deadline) = connection.look(context.now, &mut context) {
+        let deadline = connection.look(context.now, &mut context);
+        flows.account(key, context.now);
+        if let Some(deadline) = deadline {
             flows.arm(key, deadline);
         }
     }

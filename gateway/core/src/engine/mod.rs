@@ -24,6 +24,7 @@ use crate::flow::report::DirectionReport;
 use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, TICK_BITS, Turning};
 use crate::flow::tuple::Tuple;
+use crate::memory::MemoryUse;
 use crate::service::{ServiceSize, ServiceTable};
 use crate::shard::{Claim, Part};
 use crate::window::table::NetworkTable;
@@ -80,7 +81,8 @@ impl Engine {
             prefixes: Prefixes::new(&config.internal, &config.prefixes),
             part: Part::of(&config),
             flows: FlowTable::new(&config.limits, config.hash_seed),
-            networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed),
+            networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed)
+                .within(config.limits.network_memory_bytes),
             ledger: PushLedger::new(config.hash_seed),
             hosts: Hosts::new(config.hash_seed),
             services: ServiceTable::new(
@@ -177,6 +179,12 @@ impl Engine {
         while self.has_room_for_reports()
             && let Some(key) = self.flows.expired(self.now)
         {
+            self.end(key);
+        }
+        while self.has_room_for_reports()
+            && let Some(key) = self.flows.abandoned(self.now)
+        {
+            self.counters.ignore(Ignored::Unacknowledged);
             self.end(key);
         }
     }
@@ -279,6 +287,12 @@ impl Engine {
     pub fn replica(&self, source: Endpoint, destination: Endpoint) -> Option<&Shadow> {
         let (tuple, side) = Tuple::of(source, destination);
         self.flows.get(self.flows.find(&tuple)?)?.replica(side)
+    }
+
+    /// What its accounts in bytes have come to.
+    pub fn memory(&self) -> MemoryUse {
+        let [segments, senders] = self.flows.memory();
+        MemoryUse { segments, senders, networks: self.networks.memory() }
     }
 
     /// Connections in the table.

@@ -14,12 +14,13 @@ use crate::flow::sender::Sender;
 use crate::flow::shadow::Shadow;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
+use crate::memory::Held;
 use crate::wire::segment::{Endpoint, Flags, Segment};
 
 /// How far a connection has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Stage {
-    /// No completed handshake, nor packets of both sides, yet.
+    /// No completed handshake, nor packets of both sides, or nothing acknowledged of what they sent, yet.
     Opening,
     /// Data may flow.
     Established,
@@ -56,6 +57,8 @@ pub(crate) struct Connection {
     stage: Stage,
     /// How many of its sides sent anything, of those whose senders are gone.
     sent: u8,
+    /// Something of it was acknowledged for the first time since [`Self::take_progress`] last asked.
+    progressed: bool,
     /// It is counted here, and not by another engine.
     counted: bool,
     reports: bool,
@@ -74,7 +77,7 @@ impl Connection {
     /// A connection whose sides have `roles`, in the order of [`Side`].
     pub(crate) fn new(id: ConnectionId, roles: [Role; 2], counted: bool, reports: bool) -> Self {
         let (parties, shifts) = ([None, None], [None, None]);
-        Self { id, roles, parties, shifts, stage: Stage::Opening, sent: 0, counted, reports }
+        Self { id, roles, parties, shifts, stage: Stage::Opening, sent: 0, progressed: false, counted, reports }
     }
 
     /// How long it may be silent.
@@ -150,8 +153,10 @@ impl Connection {
         if copy {
             context.counters.ignore(Ignored::DuplicateCopy);
         } else if let Some(peer) = peer.as_deref_mut() {
+            let una = peer.una();
             // A SYN's own window is not shifted.
             peer.acknowledge(segment, if syn { Some(0) } else { shift }, context);
+            self.progressed |= peer.una() > una;
         }
         sender.send(segment, copy, context);
         if syn
@@ -171,6 +176,23 @@ impl Connection {
         }
         let imminent = self.imminent(side, imminent);
         Reaction { imminent, look_at }
+    }
+
+    /// What it takes in memory beside its place in the table.
+    pub(crate) fn held(&self) -> Held {
+        let of = |party: &Option<Party>| party.as_ref().map_or_else(Held::default, Party::held);
+        let [low, high] = &self.parties;
+        of(low).and(of(high))
+    }
+
+    /// Whether something of it was acknowledged for the first time since this was last asked.
+    pub(crate) fn take_progress(&mut self) -> bool {
+        std::mem::take(&mut self.progressed)
+    }
+
+    /// Gives up the room that its senders' segments take.
+    pub(crate) fn give_room(&mut self) {
+        self.parties.iter_mut().flatten().filter_map(Party::sender_mut).for_each(Sender::give_room);
     }
 
     /// Looks whether a transfer has ended by silence; returns when to look next.
@@ -266,8 +288,15 @@ impl Connection {
         let reset = segment.flags.has(Flags::RST);
         self.stage = match self.stage {
             _ if reset || count(Party::has_finished) == 2 => Stage::Closed,
-            // Both were heard, and agree: what one side alone says, anybody may have made up.
-            Stage::Opening if !segment.flags.has(Flags::SYN) && count(Party::is_agreed) == 2 => Stage::Established,
+            // Both were heard, and agree: what one side alone says, anybody may have made up. And something that one sent has
+            // arrived: until then a flood of data costs nobody else a place.
+            Stage::Opening
+                if !segment.flags.has(Flags::SYN)
+                    && count(Party::is_agreed) == 2
+                    && count(Party::has_delivered) > 0 =>
+            {
+                Stage::Established
+            }
             stage => stage,
         };
         if reset || (self.stage == Stage::Closed && count(Party::is_closed) == 2) {

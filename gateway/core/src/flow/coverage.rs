@@ -3,6 +3,11 @@
 //! Kept as one interval with its gaps, since a direction without loss has none. Does not know when or how often a byte
 //! was seen: that is the scoreboard's.
 
+use crate::memory::{allocated_for, boxed};
+
+/// Room for gaps that is kept when all are filled: a window with a loss or two takes no more.
+const GAPS_KEPT: usize = 4;
+
 /// Bytes not seen, `start` inclusive to `end` exclusive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Gap {
@@ -98,6 +103,16 @@ impl Coverage {
         added
     }
 
+    /// Gives up room: what was not seen counts as seen from now on.
+    pub(crate) fn forget_gaps(&mut self) {
+        self.gaps = None;
+    }
+
+    /// Memory of its gaps, and of what holds them.
+    pub(crate) fn held_bytes(&self) -> [usize; 2] {
+        self.gaps.as_deref().map_or([0; 2], |Gaps(gaps)| [allocated_for::<Gap>(gaps.capacity()), boxed::<Gaps>()])
+    }
+
     fn gaps_mut(&mut self) -> &mut Vec<Gap> {
         &mut self.gaps.get_or_insert_default().0
     }
@@ -128,6 +143,9 @@ impl Coverage {
                     gaps.remove(index);
                 }
             }
+        }
+        if gaps.is_empty() && gaps.capacity() > GAPS_KEPT {
+            *gaps = Vec::new();
         }
         filled
     }

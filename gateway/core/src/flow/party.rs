@@ -9,6 +9,7 @@ use crate::flow::passing::Passing;
 use crate::flow::report::DirectionReport;
 use crate::flow::sender::Sender;
 use crate::flow::sequence::first_position;
+use crate::memory::{Held, boxed, bytes};
 use crate::wire::segment::Segment;
 
 /// How far beyond its SYN the first acknowledgement that is heard of a sender may lie, in bytes: a capture may have missed some.
@@ -48,6 +49,22 @@ impl Party {
         }
     }
 
+    /// What it takes in memory.
+    pub(crate) fn held(&self) -> Held {
+        match self {
+            Self::Rebuilt(sender) => sender.held(),
+            Self::Passing(_) => Held { senders: bytes(const { boxed::<Passing>() }), ..Held::default() },
+        }
+    }
+
+    /// The lowest position not acknowledged.
+    pub(crate) fn una(&self) -> u64 {
+        match self {
+            Self::Rebuilt(sender) => sender.una(),
+            Self::Passing(passing) => passing.una(),
+        }
+    }
+
     /// Whether it sent anything.
     pub(crate) fn has_sent(&self) -> bool {
         match self {
@@ -59,12 +76,16 @@ impl Party {
     /// Whether it sent something, and its SYN, where it was seen, was acknowledged: by a number near it, since of numbers
     /// made up a quarter lies within the largest window there is.
     pub(crate) fn is_agreed(&self) -> bool {
-        let una = match self {
-            Self::Rebuilt(sender) => sender.una(),
-            Self::Passing(passing) => passing.una(),
-        };
-        self.has_sent()
-            && self.syn().is_none_or(|syn| (1..=NEAR).contains(&una.saturating_sub(first_position(syn.isn))))
+        let beyond = |syn: Syn| self.una().saturating_sub(first_position(syn.isn));
+        self.has_sent() && self.syn().is_none_or(|syn| (1..=NEAR).contains(&beyond(syn)))
+    }
+
+    /// Whether some data that it sent was acknowledged.
+    pub(crate) fn has_delivered(&self) -> bool {
+        match self {
+            Self::Rebuilt(sender) => sender.has_delivered(),
+            Self::Passing(passing) => passing.has_delivered(),
+        }
     }
 
     /// Whether it sent a FIN.

@@ -19,6 +19,8 @@ pub(crate) struct Passing {
     nxt: u64,
     /// Highest position acknowledged.
     una: u64,
+    /// Where it starts.
+    start: u64,
     last_packet: Option<LastPacket>,
     /// Its own SYN.
     pub(crate) syn: Option<Syn>,
@@ -37,6 +39,7 @@ impl Passing {
         Self {
             nxt: position,
             una: position,
+            start: position,
             last_packet: None,
             syn: None,
             fin_end: MaybeCount::NONE,
@@ -48,6 +51,11 @@ impl Passing {
     /// Whether it sent anything: a sender can be known by acknowledgements alone.
     pub(crate) fn has_sent(&self) -> bool {
         self.last_packet.is_some()
+    }
+
+    /// Whether some of its data was acknowledged: a byte may be the SYN's.
+    pub(crate) fn has_delivered(&self) -> bool {
+        self.una > self.start + 1
     }
 
     /// Whether it sent a FIN.
@@ -130,5 +138,6 @@ impl Passing {
     fn start_at(&mut self, number: u32) {
         self.una = first_position(number);
         self.nxt = self.una;
+        self.start = self.una;
     }
 }

@@ -12,6 +12,7 @@ use super::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
 use super::majority;
 use crate::config::WindowConfig;
 use crate::flow::sample::WindowSample;
+use crate::memory::allocated_for;
 
 /// Connections kept apart in one bucket. A sample of a further one is added to another connection of the same remote
 /// address, or else to a common rest, and counted: sums stay exact, connections are then counted too low.
@@ -200,6 +201,13 @@ impl NetworkRecord {
             push_tight(&mut self.contributions, contribution);
         }
         shared
+    }
+
+    /// Memory beside its own.
+    pub(super) fn held_bytes(&self) -> usize {
+        allocated_for::<Bucket>(self.buckets.capacity())
+            + allocated_for::<Contribution>(self.contributions.capacity())
+            + allocated_for::<RemoteRtt>(self.rtts.capacity())
     }
 
     /// Drops what lies before the window at `now`.

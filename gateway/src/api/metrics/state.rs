@@ -7,6 +7,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use spand_confine::Confined;
 use spand_core::counters::Ignored;
+use spand_core::memory::{Account, MemoryUse};
 use spand_proto::operator::lines_left_out;
 use strum::VariantArray;
 
@@ -109,6 +110,14 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     let help = "Share of connections left alone under overload, of the engine that leaves most";
     scrape.gauge("engine_shed_ratio", help, engine.shed)?;
     scrape.gauge("engine_networks", "Networks in the engines' tables", engine.networks as u64)?;
+    let MemoryUse { segments, senders, networks } = engine.memory;
+    let accounts = [("segments", segments), ("senders", senders), ("networks", networks)];
+    let each =
+        |bytes: fn(Account) -> usize| accounts.map(|(of, account)| ([("of", of.to_owned())], bytes(account) as u64));
+    let help = "Memory that outstanding segments, all else of senders, and networks' samples take";
+    scrape.gauges("engine_memory_bytes", help, each(|account| account.used_bytes))?;
+    let help = "Memory that they may take";
+    scrape.gauges("engine_memory_limit_bytes", help, each(|account| account.limit_bytes))?;
     let help = "Networks that changed and were not published nor handed to the store since";
     scrape.gauge("engine_networks_changed", help, engine.networks_changed as u64)
 }

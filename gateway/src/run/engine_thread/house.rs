@@ -33,6 +33,7 @@ impl EngineThread {
             newest: self.newest,
             samples_dropped: self.engine.samples_dropped(),
             networks_changed: self.engine.changed(),
+            memory: self.engine.memory(),
             shed: 1.0 - self.engine.kept().share(),
         });
         self.hand_over();

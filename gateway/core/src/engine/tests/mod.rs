@@ -1,6 +1,7 @@
 //! The engine on segments made by hand.
 
 mod limits;
+mod memory;
 mod nonsense;
 mod window_option;
 

@@ -4,12 +4,18 @@ use spand_proto::units::Timestamp;
 
 use super::{AckKind, Progress, Recovery, Repeat, Turn};
 use crate::flow::shadow::observation::LossKind;
+use crate::memory::boxed;
 
 /// One sender's loss recovery; nothing yet where nothing was to be remembered. A sender has one at most, which bounds them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seldom(Option<Box<Recovery>>);
 
 impl Seldom {
+    /// Memory of it.
+    pub(crate) fn held_bytes(&self) -> usize {
+        if self.0.is_some() { const { boxed::<Recovery>() } } else { 0 }
+    }
+
     /// See [`Recovery::is_active`].
     pub(crate) fn is_active(&self) -> bool {
         self.0.as_ref().is_some_and(|recovery| recovery.is_active())

@@ -6,6 +6,9 @@ use crate::flow::rtt::round_trip;
 
 use super::{Arrived, Mark, Outstanding, Scoreboard, Stamp};
 
+/// Room for segments that a sender keeps whatever it has outstanding, until its transfer ends.
+const ROOM_KEPT: usize = 64;
+
 /// What a cumulative acknowledgement did.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct CumulativeAck {
@@ -84,10 +87,17 @@ impl Scoreboard {
         } else {
             outcome.repeated = head;
         }
-        if self.segments.is_empty() && self.segments.capacity() > 64 {
-            self.segments.shrink_to(32);
+        let (len, room) = (self.segments.len(), self.segments.capacity());
+        if room > ROOM_KEPT && len <= room / 8 {
+            self.give_back(room / 4);
         }
         outcome
+    }
+
+    /// Room that a larger window than the present one needed.
+    #[cold]
+    fn give_back(&mut self, room: usize) {
+        self.segments.shrink_to(if self.segments.is_empty() { ROOM_KEPT / 2 } else { room });
     }
 
     fn acknowledge_part_of_head(&mut self, ack: u64, outcome: &mut CumulativeAck) -> Option<Outstanding> {

@@ -20,8 +20,10 @@ pub(crate) use self::acknowledge::CumulativeAck;
 pub(crate) use self::rack::PathTimes;
 use self::rack::Rack;
 use self::repairs::Repairs;
+use self::segment::Marks;
 pub(crate) use self::segment::{Mark, Outstanding, Stamp};
 pub(crate) use self::send::Placed;
+use crate::memory::{FEW_SEGMENTS, allocated_for, boxed};
 
 /// A sender's outstanding segments in order of sequence.
 #[derive(Clone, Debug)]
@@ -128,6 +130,39 @@ impl Scoreboard {
         if self.segments.is_empty() {
             self.segments = VecDeque::new();
         }
+    }
+
+    /// A transfer is over: of the room for segments no more than a few is kept for the next one.
+    pub(crate) fn settle(&mut self) {
+        if self.segments.capacity() > FEW_SEGMENTS {
+            self.release();
+        }
+    }
+
+    /// Gives up room: everything outstanding becomes one segment, of which no round trip is taken and no loss is told.
+    pub(crate) fn merge_all(&mut self) {
+        let merged = self.segments.back().copied().map(|last| {
+            let mut merged = last;
+            merged.start = self.segments.front().map_or(last.start, |first| first.start);
+            let unseen = last.marks.has(Mark::Unseen);
+            merged.marks = Marks::default();
+            merged.marks.set(Mark::Untimed);
+            merged.marks.set(if unseen { Mark::Unseen } else { Mark::Timeless });
+            merged
+        });
+        self.segments = VecDeque::new();
+        self.segments.reserve_exact(if merged.is_some() { FEW_SEGMENTS } else { 0 });
+        self.segments.extend(merged);
+        self.settled_to = self.una;
+        if let Some(repairs) = &mut self.repairs {
+            **repairs = Repairs { ever_lost: repairs.ever_lost, ..Repairs::NONE };
+        }
+    }
+
+    /// Memory of its segments, and of what is to be repaired.
+    pub(crate) fn held_bytes(&self) -> [usize; 2] {
+        let repairs = if self.repairs.is_some() { const { boxed::<Repairs>() } } else { 0 };
+        [allocated_for::<Outstanding>(self.segments.capacity()), repairs]
     }
 
     /// When the lowest outstanding segment was sent last.

@@ -57,6 +57,7 @@ impl Sender {
             }
         }
         self.forget_transfer(context);
+        self.board.settle();
     }
 
     fn forget_transfer(&mut self, context: &mut Context<'_>) {

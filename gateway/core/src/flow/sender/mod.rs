@@ -25,13 +25,17 @@ use crate::flow::recovery::Seldom;
 use crate::flow::report::DirectionReport;
 use crate::flow::rtt::RttEstimator;
 use crate::flow::sample::{ConnectionId, SampleReason};
-use crate::flow::scoreboard::Scoreboard;
+use crate::flow::scoreboard::{Outstanding, Scoreboard};
 use crate::flow::segment_size::SegmentSize;
 use crate::flow::sequence::{first_position, position_near};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
 use crate::flow::timestamps::EchoTimer;
+use crate::memory::{FEW_SEGMENTS, Held, allocated_for, boxed, bytes};
 use crate::wire::segment::Segment;
+
+/// What [`FEW_SEGMENTS`] take.
+const FEW_BYTES_OF_ONE: usize = allocated_for::<Outstanding>(FEW_SEGMENTS);
 
 /// A sender, from its first segment or the first acknowledgement of it on.
 #[derive(Clone, Debug)]
@@ -149,6 +153,33 @@ impl Sender {
     /// The replica of its window, where it is wanted.
     pub(crate) fn replica(&self) -> Option<&Shadow> {
         self.followed.as_deref().map(|followed| &followed.shadow)
+    }
+
+    /// What it takes in memory.
+    pub(crate) fn held(&self) -> Held {
+        let [segments, repairs] = self.board.held_bytes();
+        let [ranges, gaps] = self.coverage.as_ref().map_or([0; 2], Coverage::held_bytes);
+        let followed = self.followed.as_deref();
+        let followed = followed.map_or(0, |own| const { boxed::<Followed>() } + own.shadow.held_bytes());
+        let segments = segments + ranges;
+        Held {
+            segments: bytes(segments),
+            senders: bytes(const { boxed::<Self>() } + repairs + gaps + self.recovery.held_bytes() + followed),
+            unacknowledged: segments > FEW_BYTES_OF_ONE && !self.has_delivered(),
+        }
+    }
+
+    /// Whether some of its data arrived: a byte may be the SYN's.
+    pub(crate) fn has_delivered(&self) -> bool {
+        self.delivered > 1
+    }
+
+    /// Gives up the room that its segments take.
+    pub(crate) fn give_room(&mut self) {
+        self.board.merge_all();
+        if let Some(coverage) = &mut self.coverage {
+            coverage.forget_gaps();
+        }
     }
 
     /// The lowest position not acknowledged.

@@ -6,6 +6,7 @@ use super::cwnd::{Cwnd, whole_segments};
 use super::hystart::HyStart;
 use super::replica::{Law, Progress};
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
+use crate::memory::boxed;
 
 /// Multiplicative decrease and its scale: 0.7.
 const BETA: u64 = 717;
@@ -53,6 +54,13 @@ struct Curve {
     price: u32,
     priced_window: u32,
     priced_at: Timestamp,
+}
+
+impl Cubic {
+    /// Memory beside its own.
+    pub(super) fn held_bytes(&self) -> usize {
+        if self.curve.is_some() { const { boxed::<Curve>() } } else { 0 }
+    }
 }
 
 impl Curve {

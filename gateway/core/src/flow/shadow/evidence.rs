@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
+use crate::memory::allocated_for;
 
 /// An answer comes within this time after the reaction, or it is none. (At 40 % of the link rate an application's
 /// segments fall between acknowledgements often enough to look clocked under "before the next one".)
@@ -237,6 +238,11 @@ impl AckClock {
         // Beside the sender the reaction is all jitter.
         let early_us = if self.reaction() <= JITTER { JITTER_US } else { early_us };
         -early_us <= since_due_us && since_due_us <= within_us.min(ANSWER_WITHIN_US)
+    }
+
+    /// Memory beside its own.
+    pub(super) fn held_bytes(&self) -> usize {
+        if self.underway.spilled() { allocated_for::<Ack>(self.underway.capacity()) } else { 0 }
     }
 
     /// Sending resumes: no acknowledgement is on its way.

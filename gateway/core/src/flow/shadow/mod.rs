@@ -167,6 +167,12 @@ impl Shadow {
         self.clock.presume_reaction(reaction);
     }
 
+    /// Memory beside its own.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let bbr = self.bbr.as_ref().map_or(0, |bbr| bbr.held_bytes());
+        bbr + self.cubic.law.held_bytes() + self.small.held_bytes() + self.clock.held_bytes()
+    }
+
     /// Whether something spoke for BBR, which paces.
     pub fn may_pace(&self) -> bool {
         self.bbr.is_some()

@@ -2,6 +2,8 @@
 
 use smallvec::SmallVec;
 
+use crate::memory::allocated_for;
+
 /// Entries at a time; at the limit the newest two are taken together, and acknowledged together.
 const ENTRIES: usize = 6;
 
@@ -44,6 +46,11 @@ impl SmallSegments {
         let lacked = self.entries.drain(..done).map(|small| small.lacks_bytes).fold(0, u32::saturating_add);
         self.lacks_bytes = self.lacks_bytes.saturating_sub(lacked);
         lacked
+    }
+
+    /// Memory beside its own.
+    pub(super) fn held_bytes(&self) -> usize {
+        if self.entries.spilled() { allocated_for::<Small>(self.entries.capacity()) } else { 0 }
     }
 
     /// What those outstanding lack, in bytes.

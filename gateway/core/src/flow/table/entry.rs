@@ -2,9 +2,10 @@
 
 use spand_proto::units::Timestamp;
 
-use super::Idleness;
+use super::{Idleness, Which};
 use crate::flow::connection::Connection;
 use crate::flow::tuple::Tuple;
+use crate::memory::Held;
 
 /// A connection in the table.
 #[derive(Debug)]
@@ -16,6 +17,12 @@ pub(super) struct Entry {
     pub(super) queued_at: Timestamp,
     /// The list it is in.
     pub(super) idleness: Idleness,
+    /// What it takes in memory, as accounted for.
+    pub(super) held: Held,
+    /// The list of those with segments to give that it is in.
+    pub(super) giving: Option<Which>,
+    /// When it was put at the end of that.
+    pub(super) giving_at: Timestamp,
     pub(super) connection: Connection,
 }
 
@@ -25,6 +32,8 @@ pub(super) struct Entry {
 pub(super) struct Chain {
     /// Among entries in order of their last packet.
     pub(super) idle: Links,
+    /// Among those with segments to give.
+    pub(super) giving: Links,
     /// Among the timers of its slot.
     pub(super) timer: Links,
     /// The slot of the wheel that its timer hangs in.

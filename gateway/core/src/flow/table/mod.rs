@@ -5,6 +5,8 @@
 //! so the order is right to within that second and most packets touch no neighbour. Knows nothing of TCP.
 
 mod entry;
+mod lists;
+mod memory;
 mod slab;
 #[cfg(test)]
 mod tests;
@@ -16,12 +18,15 @@ use hashbrown::HashTable;
 use spand_proto::units::{Micros, Timestamp};
 
 use self::entry::{Chain, Entry, Links, Neighbour};
+use self::lists::{Lists, Which};
+pub(crate) use self::memory::Room;
 use self::slab::Slab;
 pub(crate) use self::wheel::TICK_BITS;
 use self::wheel::Wheel;
 use crate::config::Limits;
 use crate::flow::connection::Connection;
 use crate::flow::tuple::Tuple;
+use crate::memory::{Account, Held};
 
 /// An entry stays where it is in its list for this long after it was put there.
 const REQUEUE: Micros = Micros(1_000_000);
@@ -42,13 +47,6 @@ pub(crate) enum Idleness {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Key(u32);
 
-#[derive(Clone, Copy, Debug, Default)]
-struct List {
-    first: Option<u32>,
-    last: Option<u32>,
-    len: usize,
-}
-
 /// The table.
 #[derive(Debug)]
 pub(crate) struct FlowTable {
@@ -56,13 +54,15 @@ pub(crate) struct FlowTable {
     entries: Slab<Entry>,
     /// One for each place of `entries`.
     chains: Vec<Chain>,
-    established: List,
-    other: List,
+    lists: Lists,
     wheel: Wheel,
     limit: usize,
     idle_established: Micros,
     idle_other: Micros,
+    idle_unacknowledged: Micros,
     seed: u64,
+    segments: Account,
+    senders: Account,
 }
 
 impl FlowTable {
@@ -72,13 +72,15 @@ impl FlowTable {
             index: HashTable::new(),
             entries: Slab::new(),
             chains: Vec::new(),
-            established: List::default(),
-            other: List::default(),
+            lists: Lists::default(),
             wheel: Wheel::new(),
             limit: limits.connections.get(),
             idle_established: limits.idle_established,
             idle_other: limits.idle_other,
+            idle_unacknowledged: limits.idle_unacknowledged,
             seed,
+            segments: Account::up_to(limits.segment_memory_bytes.get()),
+            senders: Account::up_to(limits.sender_memory_bytes.get()),
         }
     }
 
@@ -118,8 +120,16 @@ impl FlowTable {
     /// Adds a connection, which must not be there.
     pub(crate) fn insert(&mut self, tuple: Tuple, connection: Connection, at: Timestamp) -> Option<Key> {
         let hash = tuple.hash(self.seed);
-        let index =
-            self.entries.insert(Entry { tuple, last_at: at, queued_at: at, idleness: Idleness::Other, connection })?;
+        let index = self.entries.insert(Entry {
+            tuple,
+            last_at: at,
+            queued_at: at,
+            idleness: Idleness::Other,
+            held: Held::default(),
+            giving: None,
+            giving_at: at,
+            connection,
+        })?;
         let place = place(index);
         if self.chains.len() <= place {
             self.chains.resize(place + 1, Chain::default());
@@ -127,7 +137,7 @@ impl FlowTable {
         let entries = &self.entries;
         self.index
             .insert_unique(hash, index, |index| entries.get(*index).map_or(0, |entry| entry.tuple.hash(self.seed)));
-        self.link_last(index, Idleness::Other);
+        self.link_last(index, Which::Other);
         Some(Key(index))
     }
 
@@ -135,7 +145,8 @@ impl FlowTable {
     pub(crate) fn remove(&mut self, key: Key) -> Option<Connection> {
         self.disarm(key);
         let entry = self.entries.remove(key.0)?;
-        self.unlink(key.0, entry.idleness);
+        self.unlink(key.0, entry.idleness.list());
+        self.forget_held(key, &entry);
         if let Ok(found) = self.index.find_entry(entry.tuple.hash(self.seed), |index| *index == key.0) {
             found.remove();
         }
@@ -158,24 +169,26 @@ impl FlowTable {
             let before = std::mem::replace(&mut entry.idleness, idleness);
             self.requeue(key, before, idleness);
         }
+        self.account(key, at);
         Some(taken)
     }
 
     #[cold]
     fn requeue(&mut self, key: Key, before: Idleness, idleness: Idleness) {
-        self.unlink(key.0, before);
-        self.link_last(key.0, idleness);
+        self.unlink(key.0, before.list());
+        self.link_last(key.0, idleness.list());
     }
 
     /// A connection silent for longer than it may be.
     pub(crate) fn expired(&self, now: Timestamp) -> Option<Key> {
-        [(self.other, self.idle_other), (self.established, self.idle_established)].into_iter().find_map(
-            |(list, patience)| {
-                let index = list.first?;
-                let entry = self.entries.get(index)?;
-                (now.since(entry.last_at) >= patience).then_some(Key(index))
-            },
-        )
+        let silent = |(which, patience)| self.first_silent(which, patience, now);
+        [(Which::Other, self.idle_other), (Which::Established, self.idle_established)].into_iter().find_map(silent)
+    }
+
+    fn first_silent(&self, which: Which, patience: Micros, now: Timestamp) -> Option<Key> {
+        let index = self.lists.of(which).first?;
+        let entry = self.entries.get(index)?;
+        (now.since(entry.last_at) >= patience).then_some(Key(index))
     }
 
     /// The connection to go where there is no room: of those opening or closing the one idle longest, so that a flood of
@@ -183,8 +196,9 @@ impl FlowTable {
     /// [`RESERVED`] part of the table, so that new connections keep room to open.
     pub(crate) fn least_wanted(&self) -> Option<Key> {
         let reserved = self.limit / RESERVED;
-        let first = if self.other.len > reserved { self.other.first } else { self.established.first };
-        first.or(self.other.first).or(self.established.first).map(Key)
+        let (other, established) = (self.lists.of(Which::Other), self.lists.of(Which::Established));
+        let first = if other.len > reserved { other.first } else { established.first };
+        first.or(other.first).or(established.first).map(Key)
     }
 
     /// Has the connection looked at soon after `deadline`, unless that is so already.
@@ -212,16 +226,18 @@ impl FlowTable {
         }
     }
 
-    /// When [`FlowTable::due`] or [`FlowTable::expired`] may give something next.
+    /// When [`FlowTable::due`], [`FlowTable::expired`] or [`FlowTable::abandoned`] may give something next.
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let expiry = |list: List, patience| {
-            let at = self.entries.get(list.first?)?.last_at.after(patience);
+        let expiry = |which, patience| {
+            let at = self.entries.get(self.lists.of(which).first?)?.last_at.after(patience);
             (at < Timestamp(u64::MAX)).then_some(at)
         };
-        [self.wheel.next_due(), expiry(self.other, self.idle_other), expiry(self.established, self.idle_established)]
-            .into_iter()
-            .flatten()
-            .min()
+        let expiries = [
+            expiry(Which::Other, self.idle_other),
+            expiry(Which::Established, self.idle_established),
+            expiry(Which::Unacknowledged, self.idle_unacknowledged),
+        ];
+        expiries.into_iter().chain([self.wheel.next_due()]).flatten().min()
     }
 
     fn disarm(&mut self, key: Key) {
@@ -240,43 +256,6 @@ impl FlowTable {
 
     fn chain_mut(&mut self, index: Option<u32>) -> Option<&mut Chain> {
         self.chains.get_mut(place(index?))
-    }
-
-    fn list_mut(&mut self, idleness: Idleness) -> &mut List {
-        match idleness {
-            Idleness::Established => &mut self.established,
-            Idleness::Other => &mut self.other,
-        }
-    }
-
-    fn unlink(&mut self, index: u32, idleness: Idleness) {
-        let Some(chain) = self.chain_mut(Some(index)) else { return };
-        let Links { previous, next } = std::mem::take(&mut chain.idle);
-        let list = self.list_mut(idleness);
-        list.len = list.len.saturating_sub(1);
-        match self.chain_mut(previous.get()) {
-            Some(chain) => chain.idle.next = next,
-            None => self.list_mut(idleness).first = next.get(),
-        }
-        match self.chain_mut(next.get()) {
-            Some(chain) => chain.idle.previous = previous,
-            None => self.list_mut(idleness).last = previous.get(),
-        }
-    }
-
-    fn link_last(&mut self, index: u32, idleness: Idleness) {
-        let list = self.list_mut(idleness);
-        list.len += 1;
-        let previous = list.last.replace(index);
-        if previous.is_none() {
-            list.first = Some(index);
-        }
-        if let Some(chain) = self.chain_mut(previous) {
-            chain.idle.next = Some(index).into();
-        }
-        if let Some(chain) = self.chain_mut(Some(index)) {
-            chain.idle = Links { previous: previous.into(), next: Neighbour::default() };
-        }
     }
 }
 

@@ -106,6 +106,8 @@ impl NetworkTable {
     pub(super) fn age(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         entry.record.drop_aged(now, &self.config);
+        self.account(slot);
+        let Some(entry) = self.slots.get_mut(slot) else { return };
         let due = entry.due(&self.config).filter(|due| *due > now);
         let look = entry.considered.map(|at| at.after(entry.sample_look())).filter(|look| *look > now);
         if entry.record.buckets.is_empty() {
@@ -121,6 +123,7 @@ impl NetworkTable {
     /// Removes a network and tells so, if it was told of.
     pub(super) fn remove(&mut self, slot: Slot, reason: Withdrawal) {
         let Some(mut entry) = self.slots.remove(slot) else { return };
+        self.memory.change(entry.held, 0);
         self.events.extend(entry.withdraw(reason));
         self.changes.note(entry.network);
     }

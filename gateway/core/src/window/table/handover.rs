@@ -78,6 +78,7 @@ impl NetworkTable {
                 entry.record = record;
             }
             self.consider(slot, now);
+            self.account(slot);
         }
         above.map(ConnectionId)
     }

@@ -32,6 +32,7 @@ use crate::estimate::{self, Known, Rule};
 use crate::event::{Event, Withdrawal};
 use crate::flow::kept::{Kept, KeptLately};
 use crate::flow::sample::WindowSample;
+use crate::memory::{Account, bytes};
 
 /// Windows of all networks.
 ///
@@ -52,6 +53,7 @@ pub struct NetworkTable {
     /// Something was added or went since [`Self::take_stirred`] last asked.
     stirred: bool,
     kept: KeptLately,
+    memory: Account,
 }
 
 /// One network in the table.
@@ -67,6 +69,8 @@ struct Entry {
     considered: Option<Timestamp>,
     /// Waits in the set of changes.
     changed: bool,
+    /// Bytes of its record's samples, as accounted for.
+    held: u32,
 }
 
 impl NetworkTable {
@@ -91,7 +95,19 @@ impl NetworkTable {
             rtts_shared: 0,
             stirred: false,
             kept: KeptLately::new(),
+            memory: Account::up_to(usize::MAX),
         }
+    }
+
+    /// The same with at most so many bytes for samples; beyond, the network refreshed longest ago goes.
+    #[must_use]
+    pub fn within(self, memory_bytes: NonZeroUsize) -> Self {
+        Self { memory: Account::up_to(memory_bytes.get()), ..self }
+    }
+
+    /// Memory of samples.
+    pub const fn memory(&self) -> Account {
+        self.memory
     }
 
     /// Takes a window sample or a lower bound.
@@ -114,6 +130,7 @@ impl NetworkTable {
         self.recent.note(sample);
         self.note_change(slot);
         self.consider_sample(slot, sample);
+        self.account(slot);
     }
 
     /// Takes round-trip times to an address of the network, and round trips of its sender by what limited them. Cheap: the
@@ -267,6 +284,7 @@ impl NetworkTable {
                 considered: None,
                 untold: false,
                 changed: false,
+                held: 0,
             });
         };
         // Order by bucket is exact enough, and spares most packets the writes.
@@ -287,7 +305,26 @@ impl NetworkTable {
         let added = add(&mut entry.record, &self.config);
         self.note_change(slot);
         self.look_after(slot, at);
+        self.account(slot);
         Some(added)
+    }
+
+    /// Takes down what the record of a network holds after something changed it. Where that is too much, the network refreshed
+    /// longest ago goes, but not the last one.
+    #[inline]
+    fn account(&mut self, slot: Slot) {
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        let held = bytes(entry.record.held_bytes());
+        if held == entry.held {
+            return;
+        }
+        self.memory.change(std::mem::replace(&mut entry.held, held), held);
+        while self.memory.is_over()
+            && let Some(oldest) = self.slots.oldest_of_several()
+        {
+            self.evicted += 1;
+            self.remove(oldest, Withdrawal::Evicted);
+        }
     }
 
     fn note_change(&mut self, slot: Slot) {

@@ -86,6 +86,11 @@ impl Slots {
         if self.len() < self.limit { None } else { self.recency.oldest().map(Slot) }
     }
 
+    /// The entry used longest ago, where there is another one.
+    pub(super) fn oldest_of_several(&self) -> Option<Slot> {
+        if self.len() > 1 { self.recency.oldest().map(Slot) } else { None }
+    }
+
     /// Adds the entry of a network that has none; `None` where there is no room.
     pub(super) fn insert(&mut self, entry: Entry) -> Option<Slot> {
         if self.len() >= self.limit {

@@ -12,6 +12,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::super::observation::Newest;
 use super::max_filter::MaxFilter;
 use super::rate;
+use crate::memory::allocated_for;
 
 /// Round trips that a rate counts for.
 const RATE_ROUNDS: u32 = 10;
@@ -115,6 +116,11 @@ impl DeliveryRate {
             round_end_delivered: delivered_bytes,
             largest: MaxFilter::default(),
         }
+    }
+
+    /// Memory beside its own.
+    pub(super) fn held_bytes(&self) -> usize {
+        allocated_for::<Mark>(self.marks.capacity())
     }
 
     /// Largest rate of the last round trips; 0 before the first.

@@ -25,6 +25,7 @@ use self::gains::{EVEN_GAIN, START_GAIN, gained};
 use self::long_term::{LongTerm, Standing};
 use self::pace::Pace;
 use super::cwnd::INITIAL;
+use crate::memory::boxed;
 
 /// The pipe is full after three round trips in which the rate grew by less than a quarter.
 const FULL_ROUNDS: u8 = 3;
@@ -124,6 +125,11 @@ impl Bbr {
         };
         bbr.open(min_rtt);
         bbr
+    }
+
+    /// Memory of it, where it lies by itself.
+    pub(super) fn held_bytes(&self) -> usize {
+        boxed::<Self>() + self.rate.held_bytes()
     }
 
     /// What the handshake showed, where nothing was known: the smallest round-trip time, and the pace at which the initial window

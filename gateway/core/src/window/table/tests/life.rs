@@ -24,6 +24,21 @@ fn an_estimate_appears_moves_and_is_refreshed() {
 }
 
 #[test]
+fn the_network_refreshed_longest_ago_goes_where_samples_take_too_much() {
+    let limit = NonZeroUsize::new(10_000).unwrap();
+    let mut table = table(1_000).within(limit);
+    for n in 0..200 {
+        table.add(&end(n, seconds(n.into()), 10.0, 1));
+        assert!(table.memory().used_bytes <= limit.get());
+    }
+    assert!(table.len() > 10, "{}", table.len());
+    assert_eq!(table.evicted(), 200 - table.len() as u64);
+    assert!(table.view(network(199), seconds(250)).is_some() && table.view(network(0), seconds(250)).is_none());
+    assert!(table.expire(seconds(10_000), usize::MAX));
+    assert_eq!((table.len(), table.memory().used_bytes), (0, 0));
+}
+
+#[test]
 fn samples_that_come_together_are_told_together() {
     let mut table = told();
     let ms = |n| START.after(Micros::from_millis(n));

@@ -1,0 +1,96 @@
+//! What connections take in memory, summed up as it changes, and which of them gives some where that is too much.
+//!
+//! The account is kept by the capacities of what is allocated, so it is what the engine holds and no estimate. Connections that
+//! hold more segments than a few are in one of two lists. Of those of which no data was ever acknowledged, which is what a flood of
+//! data looks like, the one silent longest gives room first; where they hold little, of the others the one that waits for an
+//! acknowledgement longest. So a flood displaces its own segments, and senders whose data arrives keep theirs.
+
+use spand_proto::units::Timestamp;
+
+use super::entry::Entry;
+use super::lists::Which;
+use super::{FlowTable, Key, REQUEUE};
+use crate::memory::{Account, Held};
+
+/// A part of the memory for segments, one in so many, that connections without an acknowledgement have in any case: else new
+/// ones had no room where the others take all.
+const RESERVED: usize = 16;
+
+/// Who is to make room.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Room {
+    /// Its segments are to be merged.
+    Give(Key),
+    /// It is to go.
+    End(Key),
+}
+
+impl FlowTable {
+    /// Memory of segments, and of all else that is kept of senders.
+    pub(crate) const fn memory(&self) -> [Account; 2] {
+        [self.segments, self.senders]
+    }
+
+    /// Takes down what the connection under `key` holds after something changed it, at `at`.
+    #[inline]
+    pub(crate) fn account(&mut self, key: Key, at: Timestamp) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let held = entry.connection.held();
+        let before = std::mem::replace(&mut entry.held, held);
+        if held != before {
+            self.segments.change(before.segments, held.segments);
+            self.senders.change(before.senders, held.senders);
+        }
+        if entry.giving.is_some() || held.is_much() {
+            self.requeue_giving(key, at);
+        }
+    }
+
+    #[cold]
+    fn requeue_giving(&mut self, key: Key, at: Timestamp) {
+        let Some(entry) = self.entries.get_mut(key.0) else { return };
+        let list = |held: Held| if held.unacknowledged { Which::Unacknowledged } else { Which::Acknowledged };
+        let (before, now) = (entry.giving, entry.held.is_much().then(|| list(entry.held)));
+        let progressed = entry.connection.take_progress();
+        let moved_on = progressed || now == Some(Which::Unacknowledged);
+        if before == now && !(moved_on && at.since(entry.giving_at) >= REQUEUE) {
+            return;
+        }
+        (entry.giving, entry.giving_at) = (now, at);
+        if let Some(before) = before {
+            self.unlink(key.0, before);
+        }
+        if let Some(now) = now {
+            self.link_last(key.0, now);
+        }
+    }
+
+    /// What an entry held that was taken out.
+    pub(super) fn forget_held(&mut self, key: Key, entry: &Entry) {
+        self.segments.change(entry.held.segments, 0);
+        self.senders.change(entry.held.senders, 0);
+        if let Some(list) = entry.giving {
+            self.unlink(key.0, list);
+        }
+    }
+
+    /// Who is to make room, where memory is over its limit.
+    #[inline]
+    pub(crate) fn over(&self) -> Option<Room> {
+        if self.segments.is_over() {
+            let (unacknowledged, others) = (self.lists.of(Which::Unacknowledged), self.lists.of(Which::Acknowledged));
+            let little = unacknowledged.len <= (unacknowledged.len + others.len) / RESERVED;
+            let first = if little { others.first } else { unacknowledged.first };
+            let first = first.or(unacknowledged.first).or(others.first);
+            if let Some(first) = first {
+                return Some(Room::Give(Key(first)));
+            }
+        }
+        if self.senders.is_over() { self.least_wanted().map(Room::End) } else { None }
+    }
+
+    /// A connection silent for longer than one may be that holds segments none of which was ever acknowledged.
+    pub(crate) fn abandoned(&self, now: Timestamp) -> Option<Key> {
+        self.first_silent(Which::Unacknowledged, self.idle_unacknowledged, now)
+    }
+}

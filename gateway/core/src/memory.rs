@@ -1,0 +1,130 @@
+//! What things take in memory, by their capacities: the accounts that the limits in bytes are held by.
+
+/// What the allocator's own account adds to a piece of memory, and the step in which pieces grow (glibc's `malloc` on 64 bits).
+const HEADER: usize = 8;
+const STEP: usize = 16;
+const LEAST: usize = 32;
+
+/// Bytes that a piece of memory of `bytes` takes; none for an empty one.
+pub(crate) const fn allocated(bytes: usize) -> usize {
+    if bytes == 0 {
+        return 0;
+    }
+    let whole = (bytes + HEADER).next_multiple_of(STEP);
+    if whole < LEAST { LEAST } else { whole }
+}
+
+/// The same for room for `count` of `T`.
+pub(crate) const fn allocated_for<T>(count: usize) -> usize {
+    allocated(count.saturating_mul(size_of::<T>()))
+}
+
+/// The same for a `T` by itself.
+pub(crate) const fn boxed<T>() -> usize {
+    allocated(size_of::<T>())
+}
+
+/// What one connection takes beside its place in the table.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Held {
+    /// Bytes of outstanding segments and of ranges of sequence space.
+    pub(crate) segments: u32,
+    /// Bytes of all else that is kept of its senders.
+    pub(crate) senders: u32,
+    /// Some data of a sender that holds more than [`FEW_SEGMENTS`] was never acknowledged, nor any other.
+    pub(crate) unacknowledged: bool,
+}
+
+/// Segments of a sender for which there is always room: what is left of one that had to give some.
+pub(crate) const FEW_SEGMENTS: usize = 4;
+
+/// Bytes of segments that both senders of a connection keep in any case.
+pub const FEW_BYTES: u32 = 2 * 144;
+
+impl Held {
+    /// Of both senders.
+    pub(crate) const fn and(self, other: Self) -> Self {
+        Self {
+            segments: self.segments.saturating_add(other.segments),
+            senders: self.senders.saturating_add(other.senders),
+            unacknowledged: self.unacknowledged || other.unacknowledged,
+        }
+    }
+
+    /// Whether it has segments to give.
+    pub(crate) const fn is_much(self) -> bool {
+        self.segments > FEW_BYTES
+    }
+}
+
+/// What an engine's accounts in bytes have come to, and how far they may.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct MemoryUse {
+    /// Of outstanding segments and ranges of sequence space.
+    pub segments: Account,
+    /// Of all else that is kept of senders.
+    pub senders: Account,
+    /// Of the samples in networks' windows.
+    pub networks: Account,
+}
+
+/// Bytes in use, and how many may be.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Account {
+    /// In use.
+    pub used_bytes: usize,
+    /// At most.
+    pub limit_bytes: usize,
+}
+
+impl Account {
+    pub(crate) const fn up_to(limit_bytes: usize) -> Self {
+        Self { used_bytes: 0, limit_bytes }
+    }
+
+    /// What took `before` takes `now`.
+    pub(crate) fn change(&mut self, before: u32, now: u32) {
+        let more = self.used_bytes + usize::try_from(now).unwrap_or(usize::MAX);
+        self.used_bytes = more.saturating_sub(usize::try_from(before).unwrap_or(usize::MAX));
+    }
+
+    pub(crate) const fn is_over(&self) -> bool {
+        self.used_bytes > self.limit_bytes
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            used_bytes: self.used_bytes.saturating_add(other.used_bytes),
+            limit_bytes: self.limit_bytes.saturating_add(other.limit_bytes),
+        }
+    }
+}
+
+impl MemoryUse {
+    /// Of several engines together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self {
+            segments: self.segments.with(other.segments),
+            senders: self.senders.with(other.senders),
+            networks: self.networks.with(other.networks),
+        }
+    }
+}
+
+/// As a number of bytes that an entry keeps.
+pub(crate) fn bytes(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_piece_takes_what_the_allocator_hands_out() {
+        assert_eq!([0, 1, 24, 25, 40, 128, 400].map(allocated), [0, 32, 32, 48, 48, 144, 416]);
+    }
+}
