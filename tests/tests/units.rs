@@ -104,7 +104,7 @@ fn privileges() -> Result<()> {
 fn ready(address: &str) -> Result<bool> {
     use std::io::{Read, Write};
     let Ok(mut stream) = std::net::TcpStream::connect(address) else { return Ok(false) };
-    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")?;
+    stream.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
     Ok(answer.starts_with("HTTP/1.1 200"))

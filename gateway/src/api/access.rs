@@ -1,5 +1,6 @@
 //! Who is let in: what the configuration asks of each listener.
 
+use std::fs;
 use std::sync::Arc;
 
 use spand_proto::operator::Failure;
@@ -71,7 +72,7 @@ impl Access {
             people_tls: config.admin.tls,
             owners,
             passwords: passwords.map(Arc::new),
-            hosts: config.admin.hosts.clone(),
+            hosts: names_of_this_machine().into_iter().chain(config.admin.hosts.iter().cloned()).collect(),
         })
     }
 
@@ -99,7 +100,7 @@ impl Access {
         self.passwords.as_ref()
     }
 
-    /// Names by which people may ask.
+    /// Names by which people may ask, beside `localhost` and addresses: the machine's own and those of `admin.hosts`.
     pub(super) fn hosts(&self) -> &[String] {
         &self.hosts
     }
@@ -112,6 +113,33 @@ impl Access {
         };
         self.tls.as_ref().filter(|_| speaks).map(|tls| tls.in_force())
     }
+}
+
+/// What this machine is called, as far as that is known without asking a server.
+fn names_of_this_machine() -> Vec<String> {
+    let hostname = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    own_names(&hostname, &fs::read_to_string("/etc/hosts").unwrap_or_default())
+}
+
+/// The hostname, its first label where it is fully qualified, and the fully qualified names that `/etc/hosts` (hosts(5)) gives it.
+fn own_names(hostname: &str, hosts_file: &str) -> Vec<String> {
+    let hostname = hostname.trim_end_matches('.');
+    let label = hostname.split('.').next().unwrap_or_default();
+    if label.is_empty() {
+        return Vec::new();
+    }
+    let mut names = vec![hostname.to_owned(), label.to_owned()];
+    for line in hosts_file.lines() {
+        let line = line.split('#').next().unwrap_or_default();
+        let listed: Vec<&str> = line.split_whitespace().skip(1).collect();
+        if listed.iter().any(|name| name.eq_ignore_ascii_case(hostname)) {
+            let qualified = |name: &&&str| name.split('.').next().is_some_and(|own| own.eq_ignore_ascii_case(label));
+            names.extend(listed.iter().filter(qualified).map(|name| (*name).to_owned()));
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    names
 }
 
 impl From<AccessError> for Failure {
@@ -136,6 +164,16 @@ mod tests {
     use super::*;
     use crate::api::{Api, ApiConfig, password_line};
     use crate::publisher::{MonotonicClock, Published, PublisherConfig};
+
+    #[test]
+    fn the_machine_is_called_as_its_hostname_and_hosts_file_say() {
+        let file =
+            "127.0.0.1 localhost\n127.0.1.1 gw-1.example.org gw-1 # gw-1.old\n192.0.2.9 evil gw-2.example.org gw-2\n";
+        assert_eq!(own_names("gw-1", file), ["gw-1", "gw-1.example.org"]);
+        assert_eq!(own_names("gw-1.example.org.", ""), ["gw-1", "gw-1.example.org"]);
+        assert_eq!(own_names("gw-2", file), ["gw-2", "gw-2.example.org"]);
+        assert_eq!(own_names("", file), Vec::<String>::new());
+    }
 
     #[tokio::test]
     async fn a_disk_that_does_not_answer_holds_up_nobody() {

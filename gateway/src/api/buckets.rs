@@ -28,7 +28,19 @@ const MAX_PEERS: usize = 16_384;
 impl Buckets {
     /// Whether a peer may now; if so, it did.
     pub(super) fn take(&self, peer: IpAddr) -> bool {
-        self.take_at(key(peer), Instant::now())
+        self.take_many(peer, 1)
+    }
+
+    /// Whether a peer may so often now; if so, it did. More than it may at once after a pause is never allowed.
+    pub(super) fn take_many(&self, peer: IpAddr, count: u32) -> bool {
+        self.take_at(key(peer), f64::from(count), Instant::now())
+    }
+
+    /// It did not, after all.
+    pub(super) fn give_back(&self, peer: IpAddr) {
+        if let Some(bucket) = self.peers.lock().get_mut(&key(peer)) {
+            bucket.tokens = (bucket.tokens + 1.0).min(self.burst);
+        }
     }
 }
 
@@ -40,10 +52,10 @@ impl<K: Eq + Hash> Buckets<K> {
 
     /// Whether the one of this key may now; if so, it did.
     pub(super) fn take_of(&self, peer: K) -> bool {
-        self.take_at(peer, Instant::now())
+        self.take_at(peer, 1.0, Instant::now())
     }
 
-    fn take_at(&self, peer: K, now: Instant) -> bool {
+    fn take_at(&self, peer: K, count: f64, now: Instant) -> bool {
         let mut peers = self.peers.lock();
         if !peers.contains_key(&peer) && peers.len() >= MAX_PEERS {
             peers.retain(|_, bucket| self.filled(*bucket, now) < self.burst);
@@ -54,8 +66,8 @@ impl<K: Eq + Hash> Buckets<K> {
         }
         let bucket = peers.entry(peer).or_insert(Bucket { tokens: self.burst, at: now });
         let tokens = self.filled(*bucket, now);
-        let may = tokens >= 1.0;
-        *bucket = Bucket { tokens: if may { tokens - 1.0 } else { tokens }, at: now };
+        let may = tokens >= count;
+        *bucket = Bucket { tokens: if may { tokens - count } else { tokens }, at: now };
         may
     }
 
@@ -83,13 +95,26 @@ mod tests {
         let buckets = Buckets::new(2.0, NonZeroU32::new(3).unwrap());
         let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let begin = Instant::now();
-        assert_eq!((0..5).filter(|_| buckets.take_at(one, begin)).count(), 3);
-        assert!(buckets.take_at(other, begin));
+        assert_eq!((0..5).filter(|_| buckets.take_at(one, 1.0, begin)).count(), 3);
+        assert!(buckets.take_at(other, 1.0, begin));
         let later = begin + Duration::from_secs(1);
-        assert_eq!((0..5).filter(|_| buckets.take_at(one, later)).count(), 2);
-        assert_eq!((0..9).filter(|_| buckets.take_at(one, later + Duration::from_secs(60))).count(), 3);
+        assert_eq!((0..5).filter(|_| buckets.take_at(one, 1.0, later)).count(), 2);
+        assert_eq!((0..9).filter(|_| buckets.take_at(one, 1.0, later + Duration::from_secs(60))).count(), 3);
         assert_eq!(key("2001:db8::1".parse().unwrap()), key("2001:db8::2:0:0:1".parse().unwrap()));
         assert_ne!(key("2001:db8::1".parse().unwrap()), key("2001:db8:0:1::1".parse().unwrap()));
+    }
+
+    #[test]
+    fn what_costs_more_takes_more_and_what_was_not_done_is_given_back() {
+        let buckets = Buckets::new(10.0, NonZeroU32::new(100).unwrap());
+        let (one, begin) = (IpAddr::from([192, 0, 2, 1]), Instant::now());
+        assert!(!buckets.take_at(one, 101.0, begin));
+        assert!(buckets.take_at(one, 60.0, begin));
+        assert!(!buckets.take_at(one, 60.0, begin), "and what is refused takes nothing");
+        assert!(buckets.take_at(one, 40.0, begin));
+        buckets.give_back(one);
+        assert!(buckets.take_at(one, 1.0, begin));
+        assert!(buckets.take_at(one, 60.0, begin + Duration::from_secs(6)));
     }
 
     #[test]
@@ -97,9 +122,9 @@ mod tests {
         let buckets = Buckets::new(1.0, NonZeroU32::new(2).unwrap());
         let begin = Instant::now();
         let peer = |n: usize| IpAddr::from((n as u128).to_be_bytes());
-        let let_in = (0..MAX_PEERS + 10).filter(|&n| buckets.take_at(peer(n), begin)).count();
+        let let_in = (0..MAX_PEERS + 10).filter(|&n| buckets.take_at(peer(n), 1.0, begin)).count();
         assert_eq!((let_in, buckets.peers.lock().len()), (MAX_PEERS, MAX_PEERS));
-        assert!(buckets.take_at(peer(MAX_PEERS + 10), begin + Duration::from_secs(2)));
+        assert!(buckets.take_at(peer(MAX_PEERS + 10), 1.0, begin + Duration::from_secs(2)));
         assert_eq!(buckets.peers.lock().len(), 1);
     }
 }

@@ -38,14 +38,19 @@ impl Peer {
         Self { address: from.ip().to_canonical(), names: None }
     }
 
-    /// The first name of its certificate.
+    /// The first name of its certificate, for people. Others may have it, too.
     pub(super) fn name(&self) -> Option<String> {
         self.names.as_ref()?.first()
     }
 
+    /// Whom its certificate names: a host's renewed one names the same, another host's does not.
+    pub(super) fn identity(&self) -> Option<String> {
+        self.names.as_ref()?.identity()
+    }
+
     /// What it is counted as, however many connections it has.
     pub(super) fn client(&self) -> Client {
-        self.name().map_or_else(|| Client::Address(key(self.address)), Client::Certificate)
+        self.identity().map_or_else(|| Client::Address(key(self.address)), Client::Certificate)
     }
 
     /// The same with the names of the certificate that it proved, and when that ends; `None` where there is none that can
@@ -120,22 +125,39 @@ impl Connection {
     }
 }
 
+/// Longest time between two looks at the wall clock, by which certificates end: it may be stepped, timers are not.
+const LOOK: Duration = Duration::from_secs(10);
+
 /// Ends when a certificate does, or when others than `trust` prove agents: what was revoked must not stay connected.
 pub(super) fn end_of_trust(
     ends_unix_s: i64,
     trust: Trust,
     mut tls: watch::Receiver<Arc<Credentials>>,
 ) -> BoxFuture<'static, ()> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // It holds through its last second.
-    let end = Duration::from_secs(u64::try_from(ends_unix_s).unwrap_or_default().saturating_add(1));
-    let left = end.saturating_sub(now);
     Box::pin(async move {
         tokio::select! {
-            () = sleep(left) => {}
+            () = end_of_certificate(ends_unix_s, wall_clock) => {}
             changed = tls.wait_for(|tls| *tls.trust() != trust) => drop(changed),
         }
     })
+}
+
+/// Time since 1970-01-01 00:00 UTC.
+fn wall_clock() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// Ends when `wall_clock` is past the certificate's end.
+async fn end_of_certificate(ends_unix_s: i64, wall_clock: impl Fn() -> Duration) {
+    // It holds through its last second.
+    let end = Duration::from_secs(u64::try_from(ends_unix_s).unwrap_or_default().saturating_add(1));
+    loop {
+        let left = end.saturating_sub(wall_clock());
+        if left.is_zero() {
+            return;
+        }
+        sleep(left.min(LOOK)).await;
+    }
 }
 
 impl AsyncRead for Connection {
@@ -214,5 +236,39 @@ impl Connected for Connection {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Connection").field("stream", &self.stream).field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// How long a connection lasts by the timers' clock whose certificate holds for an hour, where the wall clock is stepped by
+    /// so many seconds a minute after its beginning.
+    async fn lasts(step_s: i64) -> Duration {
+        let (began, stepped) = (Instant::now(), Arc::new(AtomicU64::new(1_000_000)));
+        let also = Arc::clone(&stepped);
+        let clock = move || began.elapsed() + Duration::from_secs(also.load(Ordering::Relaxed));
+        let step = async {
+            sleep(Duration::from_secs(60)).await;
+            stepped.store(1_000_000_u64.saturating_add_signed(step_s), Ordering::Relaxed);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = end_of_certificate(1_000_000 + 3_599, clock) => began.elapsed(),
+            () = step => unreachable!("it never ends"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_certificate_ends_by_the_wall_clock_however_it_is_stepped() {
+        let (about, minute) = (Duration::from_millis(2), Duration::from_secs(60));
+        assert!(lasts(0).await.abs_diff(60 * minute) <= about);
+        assert!(lasts(7_200).await <= minute + LOOK + about, "stepped beyond its end");
+        assert!(lasts(-600).await.abs_diff(70 * minute) <= about, "stepped back: it holds for longer");
     }
 }

@@ -9,7 +9,7 @@ use futures::stream::{once, unfold};
 use spand_proto::convert::{WireError, answers_to_wire};
 use spand_proto::push::Subscription as Wish;
 use spand_proto::query::Query;
-use spand_proto::report::Report;
+use spand_proto::report::{MAX_CONNECTIONS, Report};
 use spand_proto::v1;
 use spand_proto::v1::spand_server::{Spand, SpandServer};
 use tokio::sync::watch;
@@ -21,7 +21,7 @@ use super::connection::{Connection, Peer};
 use super::holdings::Held;
 use super::listener::Listener;
 use super::refusals::Reason;
-use super::{Api, SUBSCRIBES_TOO_OFTEN, TOO_OFTEN, advice, stopped};
+use super::{Api, REPORTS_TOO_MUCH, SUBSCRIBES_TOO_OFTEN, TOO_OFTEN, advice, stopped};
 use crate::publisher::{SubscribeError, Subscription};
 
 /// Calls at a time on one connection: an agent has one stream and seldom more than one call beside it.
@@ -88,7 +88,7 @@ impl Spand for Service {
                 Status::resource_exhausted(format!("{peer}: {why}"))
             })?;
             let published = &self.api.shared.published;
-            let subscription = published.subscribe_host(&wish, peer.name(), Some(peer.client()));
+            let subscription = published.subscribe_host(&wish, peer.identity(), Some(peer.client()));
             let subscription = subscription.map_err(|error| no_place(&error))?;
             let addresses = wish.addresses.len();
             tracing::info!(host_name = %wish.host_name, addresses, peer = peer.to_string(), "subscribed");
@@ -99,9 +99,13 @@ impl Spand for Service {
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
         let peer = peer(&request);
         self.counted("report", &peer, || {
-            let mut report = Report::try_from(request.into_inner()).map_err(|error| refused(&error))?;
+            let request = request.into_inner();
+            if !self.api.may_report(&peer, request.connections.len().min(MAX_CONNECTIONS)) {
+                return Err(Status::resource_exhausted(REPORTS_TOO_MUCH));
+            }
+            let mut report = Report::try_from(request).map_err(|error| refused(&error))?;
             let others = self.take_out_others(&peer, &mut report)?;
-            let mut receipt = self.api.shared.reports.take(peer.name(), &report, &self.api.shared.published);
+            let mut receipt = self.api.shared.reports.take(peer.identity(), &report, &self.api.shared.published);
             receipt.ignored += others;
             Ok(receipt.into())
         })

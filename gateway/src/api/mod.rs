@@ -28,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use spand_confine::Confined;
+use spand_proto::report::MAX_CONNECTIONS;
 use spand_proto::start::Mode;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore, watch};
@@ -66,6 +67,8 @@ pub struct ApiConfig {
     /// New subscriptions of one client in a second, by its certificate or else its address; as many at once after a pause as
     /// [`ApiConfig::streams_per_peer`]. Default 10. The next one is refused, counted.
     pub subscriptions_per_s: NonZeroU32,
+    /// Connections that one peer reports in a second; as many more at once after a pause, and a full report always. Default 10,000.
+    pub reported_connections_per_s: NonZeroU32,
     /// Largest gRPC request in bytes. Default 256 KiB.
     pub request_bytes: NonZeroUsize,
     /// Longest time for a request: to send its head, and to be answered. Default 10 s.
@@ -90,6 +93,7 @@ impl Default for ApiConfig {
             streams_per_peer: limit(128),
             requests_per_s: const { NonZeroU32::new(1_000).unwrap() },
             subscriptions_per_s: const { NonZeroU32::new(10).unwrap() },
+            reported_connections_per_s: const { NonZeroU32::new(10_000).unwrap() },
             // A full report has 1,024 connections of at most 200 bytes.
             request_bytes: limit(256 << 10),
             request_timeout: Duration::from_secs(10),
@@ -117,6 +121,8 @@ struct Shared {
     rates: [Buckets; 2],
     /// New subscriptions by client.
     subscription_rate: Buckets<Client>,
+    /// Reported connections by peer.
+    reported: Buckets,
     published: Published,
     reports: Reports,
     measures: ApiMeasures,
@@ -130,6 +136,10 @@ struct Shared {
 const SUBSCRIBES_TOO_OFTEN: &str =
     "it subscribes more often than api.subscriptions_per_s allows: keep one subscription, and wait before the next";
 const TOO_OFTEN: &str = "it asks more often than api.requests_per_s allows: ask less often";
+const REPORTS_TOO_MUCH: &str =
+    "it reports more connections than api.reported_connections_per_s allows: report them later, or raise it";
+/// Connections of a full report.
+const FULL_REPORT: NonZeroU32 = const { NonZeroU32::new(MAX_CONNECTIONS as u32).unwrap() };
 /// How often files that may change are looked at.
 const LOOK: Duration = Duration::from_secs(5);
 /// Further lists wait for a place, at most as long as a request may take.
@@ -156,6 +166,8 @@ impl Api {
         let at_once = u32::try_from(config.streams_per_peer.get()).ok().and_then(NonZeroU32::new);
         let per_s = f64::from(config.subscriptions_per_s.get());
         let subscription_rate = Buckets::new(per_s, at_once.unwrap_or(NonZeroU32::MAX).max(config.subscriptions_per_s));
+        let reported = config.reported_connections_per_s;
+        let reported = Buckets::new(f64::from(reported.get()), reported.max(FULL_REPORT));
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts);
         let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, (&access, confined));
@@ -169,6 +181,7 @@ impl Api {
                 streams,
                 rates,
                 subscription_rate,
+                reported,
                 published,
                 reports,
                 measures,
@@ -208,6 +221,15 @@ impl Api {
         let may = self.shared.subscription_rate.take_of(peer.client());
         if !may {
             self.shared.refusals.refuse("grpc", Reason::SubscriptionRate, peer.address, SUBSCRIBES_TOO_OFTEN);
+        }
+        may
+    }
+
+    /// Whether a peer may report so many connections now; where not, it is counted.
+    fn may_report(&self, peer: &Peer, connections: usize) -> bool {
+        let may = u32::try_from(connections).is_ok_and(|count| self.shared.reported.take_many(peer.address, count));
+        if !may {
+            self.shared.refusals.refuse(Expected::Agents.name(), Reason::Reports, peer.address, REPORTS_TOO_MUCH);
         }
         may
     }

@@ -5,7 +5,7 @@ use std::fs;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use spand_proto::operator::Failure;
 use tokio::sync::Semaphore;
 
 use super::buckets::Buckets;
+use super::holdings::Holdings;
 
 /// Names with their hashes.
 type Book = HashMap<String, String>;
@@ -35,7 +36,10 @@ pub(super) struct Passwords {
     right: Mutex<HashMap<[u64; 2], Instant>>,
     secrets: [RandomState; 2],
     /// One check at a time: each takes 19 MiB.
-    one: Semaphore,
+    one: Arc<Semaphore>,
+    /// Requests that have a check or wait for one, in all and by peer.
+    queue: Semaphore,
+    queued: Holdings,
     attempts: Buckets,
 }
 
@@ -44,8 +48,10 @@ pub(super) struct Passwords {
 pub(super) enum Verdict {
     Right,
     Wrong,
-    /// They were not looked at: too many came from there.
+    /// They were not looked at: too many wrong ones came from there.
     TooMany,
+    /// They were not looked at: too many wait to be.
+    Busy,
 }
 
 /// A file of passwords that cannot be used.
@@ -75,11 +81,15 @@ pub enum PasswordsError {
     },
 }
 
-/// How long credentials that were found right are taken without another check.
+/// How long credentials that were found right are taken without another check, from when they were shown last.
 const RIGHT_FOR: Duration = Duration::from_secs(300);
 /// Credentials that are remembered so.
 const MAX_RIGHT: usize = 256;
-/// Checks for one address: ten at once, then one in five seconds.
+/// Requests that may wait for a check, each for those before it: the next one is refused at once.
+const QUEUE: usize = 16;
+/// Those of one peer, so that two cannot fill the queue: a browser has six connections to a host.
+const QUEUE_PER_PEER: NonZeroUsize = NonZeroUsize::new(6).unwrap();
+/// Wrong ones of one peer: ten at once, then one in five seconds.
 const ATTEMPTS_PER_S: f64 = 0.2;
 const ATTEMPTS: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
@@ -95,7 +105,9 @@ impl Passwords {
             failures: AtomicU64::new(0),
             right: Mutex::default(),
             secrets: [RandomState::new(), RandomState::new()],
-            one: Semaphore::new(1),
+            one: Arc::new(Semaphore::new(1)),
+            queue: Semaphore::new(QUEUE),
+            queued: Holdings::new(QUEUE_PER_PEER),
             attempts: Buckets::new(ATTEMPTS_PER_S, ATTEMPTS),
         })
     }
@@ -137,25 +149,37 @@ impl Passwords {
         if self.is_right(key) {
             return Verdict::Right;
         }
-        let Ok(_alone) = self.one.acquire().await else { return Verdict::TooMany };
+        // Before the queue: who guesses must not make others wait. A right one gives it back.
+        if !self.attempts.take(peer) {
+            return Verdict::TooMany;
+        }
+        let verdict = self.check_in_turn(key, name, password, peer).await;
+        if verdict != Verdict::Wrong {
+            self.attempts.give_back(peer);
+        }
+        verdict
+    }
+
+    async fn check_in_turn(&self, key: [u64; 2], name: &str, password: &str, peer: IpAddr) -> Verdict {
+        let Some(_held) = self.queued.take(peer) else { return Verdict::Busy };
+        let Ok(_place) = self.queue.try_acquire() else { return Verdict::Busy };
+        let Ok(alone) = Arc::clone(&self.one).acquire_owned().await else { return Verdict::Busy };
         // Meanwhile another request may have brought the same.
         if self.is_right(key) {
             return Verdict::Right;
         }
-        if !self.attempts.take(peer) {
-            return Verdict::TooMany;
-        }
         let book = Arc::clone(&self.book.lock());
         let (name, password) = (name.to_owned(), password.to_owned());
         let asked = Arc::clone(&book);
-        let checked = tokio::task::spawn_blocking(move || is_in(&asked, &name, &password)).await;
+        // A check goes on where whoever asked is gone, and so does its turn.
+        let checked = tokio::task::spawn_blocking(move || (is_in(&asked, &name, &password), drop(alone)).0).await;
         if !checked.unwrap_or(false) {
             return Verdict::Wrong;
         }
         let mut right = self.right.lock();
         // A file that came into force meanwhile decides anew.
         if Arc::ptr_eq(&book, &self.book.lock()) {
-            right.retain(|_, since| since.elapsed() < RIGHT_FOR);
+            right.retain(|_, shown| shown.elapsed() < RIGHT_FOR);
             if right.len() < MAX_RIGHT {
                 right.insert(key, Instant::now());
             }
@@ -164,7 +188,10 @@ impl Passwords {
     }
 
     fn is_right(&self, key: [u64; 2]) -> bool {
-        self.right.lock().get(&key).is_some_and(|since| since.elapsed() < RIGHT_FOR)
+        let mut right = self.right.lock();
+        let Some(shown) = right.get_mut(&key).filter(|shown| shown.elapsed() < RIGHT_FOR) else { return false };
+        *shown = Instant::now();
+        true
     }
 }
 

@@ -36,8 +36,10 @@ pub(super) enum Reason {
     NoPassword,
     /// Its password is wrong.
     Password,
-    /// Too many passwords came from it.
+    /// Too many wrong passwords came from it.
     Attempts,
+    /// Too many passwords wait to be checked, its own or all.
+    Busy,
     /// It asked by a name that is not the gateway's.
     Host,
     /// A page of another site asked.
@@ -46,6 +48,8 @@ pub(super) enum Reason {
     Rate,
     /// It subscribes too often.
     SubscriptionRate,
+    /// It reports too many connections.
+    Reports,
     /// It has too many connections.
     Connections,
     /// It has too many subscriptions.

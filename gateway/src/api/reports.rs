@@ -32,7 +32,7 @@ pub(super) struct Reports {
     measures: ReportMeasures,
 }
 
-/// The first name of the certificate, where there is one, and the name that the host gives itself.
+/// The names of the certificate, where there is one, and the name that the host gives itself.
 type Host = (Option<String>, HostName);
 
 /// Agents told apart under one name of a host: several may run on it, and each is another one after a restart.

@@ -67,7 +67,7 @@ pub struct Admin {
     pub open: bool,
     /// Take passwords without TLS although other machines reach it. Default off.
     pub plain_text: bool,
-    /// Names by which browsers may ask, beside addresses and names without a dot. Default none.
+    /// Names by which browsers may ask, beside addresses, `localhost` and the machine's own name. Default none.
     pub hosts: Vec<String>,
 }
 

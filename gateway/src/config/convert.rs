@@ -109,6 +109,7 @@ impl Config {
             streams_per_peer: api.streams_per_peer,
             requests_per_s: api.requests_per_s,
             subscriptions_per_s: api.subscriptions_per_s,
+            reported_connections_per_s: api.reported_connections_per_s,
             request_bytes: NonZeroUsize::new((api.request_kib.get() as usize) << 10).unwrap_or(NonZeroUsize::MIN),
             request_timeout: Duration::from_secs(api.request_timeout_s.get()),
             reporting_hosts: api.reporting_hosts,

@@ -145,6 +145,8 @@ pub struct Api {
     pub requests_per_s: NonZeroU32,
     /// New subscriptions of one client in a second. Default 10.
     pub subscriptions_per_s: NonZeroU32,
+    /// Connections that one peer reports in a second. Default 10,000.
+    pub reported_connections_per_s: NonZeroU32,
     /// Largest gRPC request in KiB. Default 256.
     pub request_kib: NonZeroU32,
     /// Longest time for a request in seconds. Default 10.
@@ -242,6 +244,7 @@ impl Default for Api {
             streams_per_peer: api.streams_per_peer,
             requests_per_s: api.requests_per_s,
             subscriptions_per_s: api.subscriptions_per_s,
+            reported_connections_per_s: api.reported_connections_per_s,
             request_kib: const { NonZeroU32::new(256).unwrap() },
             request_timeout_s: whole_secs(Micros::from(api.request_timeout)),
             reporting_hosts: api.reporting_hosts,

@@ -27,7 +27,7 @@ use super::pace::Client;
 pub struct Subscriber {
     /// The host's name.
     pub host_name: Option<HostName>,
-    /// The first name of the certificate that it proved.
+    /// The names of the certificate that it proved.
     pub certificate: Option<String>,
     /// With whose streams its own shares turns; of none but the same host's, where that is not known.
     pub client: Option<Client>,

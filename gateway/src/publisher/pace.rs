@@ -29,7 +29,7 @@ const LATE: Duration = Duration::from_millis(10);
 /// Whose streams share a turn.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Client {
-    /// The first name of the certificate that it proved.
+    /// The names of the certificate that it proved.
     Certificate(String),
     /// Where it connected from: an IPv4 address, an IPv6 /64.
     Address(IpAddr),

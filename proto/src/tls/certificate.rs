@@ -1,5 +1,6 @@
 //! What a certificate says: whom it names, and from when to when.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use x509_parser::extensions::GeneralName;
@@ -49,7 +50,16 @@ impl Certificate {
 }
 
 impl Names {
-    /// One name for logs: the first host, else the first address.
+    /// All names, with a comma between two: hosts, then addresses, each sorted and once. The same for a certificate and the one
+    /// that renews it, and for no other host's. `None` where there is no name.
+    pub fn identity(&self) -> Option<String> {
+        let hosts: BTreeSet<String> = self.hosts.iter().cloned().collect();
+        let addresses: BTreeSet<IpAddr> = self.addresses.iter().map(IpAddr::to_canonical).collect();
+        let names: Vec<String> = hosts.into_iter().chain(addresses.iter().map(ToString::to_string)).collect();
+        (!names.is_empty()).then(|| names.join(","))
+    }
+
+    /// One name for logs: the first host, else the first address. Several certificates may have it.
     pub fn first(&self) -> Option<String> {
         self.hosts.first().cloned().or_else(|| self.addresses.first().map(ToString::to_string))
     }

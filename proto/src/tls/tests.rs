@@ -69,3 +69,19 @@ fn a_file_that_is_too_long_is_refused_before_it_is_all_read() {
     let endless = PemFile::read("tls.key", path, std::io::repeat(b'-'));
     assert!(endless.is_err(), "such as /dev/zero");
 }
+
+#[test]
+fn all_names_together_are_who_a_certificate_is_of() {
+    let names = |hosts: &[&str], addresses: &[&str]| Names {
+        hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
+        addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
+    };
+    let one = names(&["cluster.example.org", "web-1.example.org"], &["203.0.113.1"]);
+    let renewed = names(&["web-1.example.org", "cluster.example.org"], &["::ffff:203.0.113.1", "203.0.113.1"]);
+    let other = names(&["cluster.example.org", "web-2.example.org"], &["203.0.113.2"]);
+    assert_eq!(one.first(), other.first());
+    assert_eq!(one.identity(), renewed.identity());
+    assert_ne!(one.identity(), other.identity());
+    assert_eq!(one.identity().as_deref(), Some("cluster.example.org,web-1.example.org,203.0.113.1"));
+    assert_eq!(names(&[], &[]).identity(), None);
+}

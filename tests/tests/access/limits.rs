@@ -52,6 +52,37 @@ async fn one_peer_asks_so_often_and_no_oftener() {
 }
 
 #[tokio::test]
+async fn one_peer_reports_so_many_connections_and_no_more() {
+    let more = format!("{PLAIN}[api]\nreported_connections_per_s = 1\n");
+    let stage = Setup::with(&more).unwrap().start().await.unwrap();
+    let mut client = stage.plain_client().await.unwrap();
+    let report = |batch, count| v1::ReportRequest {
+        contract_version: 1,
+        host_name: "web-1".to_owned(),
+        batch,
+        agent_started_unix_ns: 1,
+        connections: vec![
+            v1::ConnectionReport {
+                host_address: "203.0.113.1".to_owned(),
+                host_port: 443,
+                remote_address: "192.0.2.7".to_owned(),
+                remote_port: 50_000,
+                ..v1::ConnectionReport::default()
+            };
+            count
+        ],
+        pushes: None,
+    };
+    assert_eq!(client.report(report(1, 1_024)).await.unwrap().into_inner().accepted, 1_024, "a full report always");
+    let status = client.report(report(2, 1_024)).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted);
+    assert!(status.message().contains("api.reported_connections_per_s"), "{status:?}");
+    assert_eq!(client.report(report(2, 0)).await.unwrap().into_inner().accepted, 0, "counts alone cost nothing");
+    assert_eq!(stage.refused("grpc", "reports").await.unwrap(), 1);
+    stage.stop();
+}
+
+#[tokio::test]
 async fn one_peer_has_so_many_connections() {
     let more = format!("{PLAIN}[api]\nconnections_per_peer = 3\n");
     let stage = Setup::with(&more).unwrap().start().await.unwrap();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use futures::future::join_all;
 use http_body_util::{BodyExt, Empty};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
@@ -81,6 +82,24 @@ async fn guessing_is_slow_and_who_was_right_lately_is_not_held_up() {
 }
 
 #[tokio::test]
+async fn who_guesses_makes_nobody_else_wait() {
+    let stage = asking(&[("ann", "a long password"), ("ben", "another")]).await;
+    assert_eq!(stage.get("/v1/networks", &with("ann", "a long password")).await.unwrap().0, 200);
+    let guesses: Vec<String> = (0..60).map(|guess| with("ann", &guess.to_string())).collect();
+    let guesses = join_all(guesses.iter().map(|head| stage.get("/v1/networks", head)));
+    let answers: Vec<u16> = guesses.await.into_iter().map(|answer| answer.unwrap().0).collect();
+    let count = |status| answers.iter().filter(|answer| **answer == status).count();
+    // Each that was looked at is one of six that waited; all others were refused without waiting.
+    assert!((1..=10).contains(&count(401)), "{answers:?}");
+    assert_eq!(count(401) + count(429) + count(503), 60, "{answers:?}");
+    assert!(count(503) > 0, "the queue has no end: {answers:?}");
+    let text = stage.get("/metrics", &with("ann", "a long password")).await.unwrap();
+    assert_eq!(text.0, 200, "who was right lately is held up");
+    assert!(!text.2.contains("reason=\"busy\"} 0\n") && !text.2.contains("reason=\"timeout\"} 1"), "{}", text.2);
+    stage.stop();
+}
+
+#[tokio::test]
 async fn a_changed_password_is_in_force_and_a_broken_file_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("passwords");
@@ -109,6 +128,11 @@ async fn pages_of_others_get_nothing() {
     let status = async |head: &str| stage.get("/v1/networks", head).await.unwrap().0;
     // By rebinding: a name of the attacker's leads here.
     assert_eq!(status("Host: evil.example:7480\r\n").await, 421);
+    let (status_of_one_label, _, body) = stage.get("/v1/networks", "Host: evil\r\n").await.unwrap();
+    assert_eq!(status_of_one_label, 421, "a name without a dot");
+    assert!(body.contains("`evil`") && body.contains("admin.hosts"), "{body}");
+    let own = nix::unistd::gethostname().unwrap().into_string().unwrap();
+    assert_eq!(status(&format!("Host: {own}:7480\r\n")).await, 200);
     assert_eq!(status("Host: gateway.example.org:7480\r\n").await, 200);
     assert_eq!(status("Host: 127.0.0.1\r\n").await, 200);
     // By a request that a page elsewhere has the browser send.
@@ -117,7 +141,7 @@ async fn pages_of_others_get_nothing() {
     assert_eq!(status("Host: localhost\r\nSec-Fetch-Site: same-origin\r\nOrigin: http://localhost\r\n").await, 200);
     assert_eq!(status("Host: localhost\r\nOrigin: http://evil.example\r\n").await, 403);
     assert_eq!(status("Host: localhost\r\nOrigin: null\r\n").await, 403);
-    assert_eq!(stage.refused("http", "host").await.unwrap(), 1);
+    assert_eq!(stage.refused("http", "host").await.unwrap(), 2);
     assert_eq!(stage.refused("http", "site").await.unwrap(), 3);
     // What is answered goes into nobody's frame, cache or page.
     for path in ["/", "/v1/networks", "/metrics", "/dashboard/app.js", "/nowhere"] {

@@ -165,6 +165,37 @@ async fn a_connection_ends_with_its_certificate() {
     stage.stop();
 }
 
+fn report(batch: u64) -> v1::ReportRequest {
+    let connection = v1::ConnectionReport {
+        host_address: "203.0.113.9".to_owned(),
+        host_port: 443,
+        remote_address: "192.0.2.7".to_owned(),
+        remote_port: 50_000,
+        ..v1::ConnectionReport::default()
+    };
+    v1::ReportRequest {
+        contract_version: 1,
+        host_name: "web".to_owned(),
+        batch,
+        agent_started_unix_ns: 1,
+        connections: vec![connection],
+        pushes: None,
+    }
+}
+
+#[tokio::test]
+async fn certificates_that_share_a_name_are_of_different_hosts_and_a_renewed_one_is_of_the_same() {
+    let stage = Setup::with("[agents.addresses]\n\"*\" = [\"203.0.113.0/24\"]\n").unwrap().start().await.unwrap();
+    let accepted = async |names: &[&str]| {
+        let made = stage.authority.make(names).unwrap();
+        stage.client(Some(&made)).await.unwrap().report(report(1)).await.unwrap().into_inner().accepted
+    };
+    assert_eq!(accepted(&["cluster.example.org", "web-1.example.org"]).await, 1);
+    assert_eq!(accepted(&["cluster.example.org", "web-2.example.org"]).await, 1, "another host's first batch");
+    assert_eq!(accepted(&["web-1.example.org", "cluster.example.org"]).await, 0, "the first host's, again");
+    stage.stop();
+}
+
 #[tokio::test]
 async fn new_files_come_into_force_and_broken_ones_do_not() {
     let log = Log::of_this_thread();

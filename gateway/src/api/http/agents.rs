@@ -55,7 +55,7 @@ pub(super) struct AgentsDocument {
 #[derive(Debug, Serialize)]
 struct AgentDocument {
     host_name: Option<String>,
-    /// The first name of its certificate.
+    /// The names of its certificate.
     certificate: Option<String>,
     version: Option<String>,
     mode: Option<&'static str>,

@@ -53,7 +53,7 @@ impl EventsDocument {
 
 impl From<Entry> for EntryDocument {
     fn from(entry: Entry) -> Self {
-        let Entry { sequence, at, kind, what, subject, count } = entry;
+        let Entry { sequence, at, kind, what, subject, count, by: _ } = entry;
         Self { sequence, at_unix_ms: unix_ms(at), kind: kind.name(), what, subject, count }
     }
 }

@@ -3,7 +3,9 @@
 
 use std::net::IpAddr;
 
-use axum::http::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
+use axum::http::header::{
+    AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
+};
 use axum::http::{StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -34,7 +36,7 @@ pub(super) async fn refusal(api: &Api, peer: IpAddr, path: &str, headers: &Heade
         let foreign = headers.get(HOST).and_then(|host| foreign_name(host, access.hosts()));
         return foreign.map(|name| {
             let why = format!(
-                "this gateway is not called `{}`: use its address, or add the name to admin.hosts",
+                "this gateway is not called `{}`: ask by its address, or add the name to admin.hosts in its configuration",
                 quote(&name)
             );
             refused(Reason::Host, StatusCode::MISDIRECTED_REQUEST, &why)
@@ -50,8 +52,14 @@ pub(super) async fn refusal(api: &Api, peer: IpAddr, path: &str, headers: &Heade
             Verdict::Right => return None,
             Verdict::Wrong => (Reason::Password, "this name and password do not go together"),
             Verdict::TooMany => {
-                let why = "too many passwords were tried from there: wait a minute";
+                let why = "too many wrong passwords came from there: wait a minute";
                 return Some(refused(Reason::Attempts, StatusCode::TOO_MANY_REQUESTS, why));
+            }
+            Verdict::Busy => {
+                let why = "too many passwords wait to be checked: try again in a second";
+                let mut response = refused(Reason::Busy, StatusCode::SERVICE_UNAVAILABLE, why);
+                response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+                return Some(response);
             }
         },
     };
@@ -75,14 +83,16 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
     foreign_origin || (is("sec-fetch-site", "cross-site") && !is("sec-fetch-mode", "navigate"))
 }
 
-/// The host name, where it is one that this gateway may not have: an address, `localhost` and names without a dot, which no
-/// server outside can give out, are always its own.
+/// The host name, where it is not the gateway's: addresses and `localhost` always are, and those in `own`. A name without a dot is
+/// not: search domains complete it, and names of the local network (mDNS, LLMNR, DHCP) are given out by whoever is in it.
 fn foreign_name(host: &HeaderValue, own: &[String]) -> Option<String> {
     let uri: Option<Uri> = host.to_str().ok().and_then(|host| format!("http://{host}/").parse().ok());
     let Some(name) = uri.as_ref().and_then(Uri::host) else { return Some("?".to_owned()) };
     let name = name.trim_end_matches('.');
     let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    let is_own = is_address || !name.contains('.') || own.iter().any(|own| own.eq_ignore_ascii_case(name));
+    let is_own = is_address
+        || name.eq_ignore_ascii_case("localhost")
+        || own.iter().any(|own| own.trim_end_matches('.').eq_ignore_ascii_case(name));
     (!is_own).then(|| name.to_owned())
 }
 
@@ -106,11 +116,22 @@ mod tests {
         let own = ["Gateway.example.org".to_owned()];
         let foreign = |host: &str| foreign_name(&HeaderValue::from_str(host).unwrap(), &own);
         for host in
-            ["127.0.0.1:7480", "[::1]:7480", "localhost", "gateway:7480", "gateway.example.org:7480", "192.0.2.1"]
+            ["127.0.0.1:7480", "[::1]:7480", "localhost", "LocalHost.:7480", "gateway.example.org:7480", "192.0.2.1"]
         {
             assert_eq!(foreign(host), None, "{host}");
         }
-        for host in ["evil.example", "evil.example:7480", "127.0.0.1.evil.example", "x@evil.example", "", "a b"] {
+        for host in [
+            "evil",
+            "evil:7480",
+            "gateway",
+            "evil.localhost",
+            "evil.example",
+            "evil.example:7480",
+            "127.0.0.1.evil.example",
+            "x@evil.example",
+            "",
+            "a b",
+        ] {
             assert!(foreign(host).is_some(), "{host}");
         }
     }

@@ -163,7 +163,7 @@ async fn each_bad_request_gets_its_own_sentence_and_harms_nothing() {
 #[tokio::test]
 async fn a_large_body_is_refused_and_harms_nothing() {
     let rig = Rig::new(ApiConfig::default()).await;
-    let head = "GET /v1/networks HTTP/1.1\r\nHost: gateway\r\n";
+    let head = "GET /v1/networks HTTP/1.1\r\nHost: localhost\r\n";
     let mut announced = format!("{head}Content-Length: 1048576\r\n\r\n").into_bytes();
     announced.resize(announced.len() + (1 << 20), b'x');
     let mut chunked = format!("{head}Transfer-Encoding: chunked\r\n\r\n100000\r\n").into_bytes();
@@ -174,7 +174,7 @@ async fn a_large_body_is_refused_and_harms_nothing() {
         assert_eq!(status, 413, "{body}");
         assert!(body.contains("4096 bytes"), "{body}");
     }
-    let post = "POST /v1/networks HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
+    let post = "POST /v1/networks HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}";
     assert_eq!(rig.send(post).await.0, 405);
     assert_eq!(rig.send("\x16\x03\x01 this is no HTTP\r\n\r\n").await.0, 400);
     assert!(rig.unharmed().await);
@@ -190,7 +190,7 @@ async fn silent_clients_and_too_many_of_them_are_let_go() {
     };
     let rig = Rig::new(config).await;
     let mut silent = Vec::new();
-    for request in ["", "GET /v1/net", "GET / HTTP/1.1\r\nHost: gateway\r\nContent-Length: 10\r\n\r\n"] {
+    for request in ["", "GET /v1/net", "GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n"] {
         let mut tcp = TcpStream::connect(rig.http).await.unwrap();
         tcp.write_all(request.as_bytes()).await.unwrap();
         silent.push(tcp);
@@ -199,7 +199,7 @@ async fn silent_clients_and_too_many_of_them_are_let_go() {
     let mut refused = 0;
     while refused == 0 {
         let mut tcp = TcpStream::connect(rig.http).await.unwrap();
-        drop(tcp.write_all(b"GET /healthz HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await);
+        drop(tcp.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await);
         let mut answer = Vec::new();
         drop(tcp.read_to_end(&mut answer).await);
         refused += u32::from(answer.is_empty());

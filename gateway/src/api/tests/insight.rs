@@ -224,7 +224,7 @@ async fn the_dashboard_is_served_with_a_policy_that_allows_nothing_from_elsewher
     let rig = Rig::new(ApiConfig::default()).await;
     let ask = async |path: &str, head: &str| {
         let mut tcp = TcpStream::connect(rig.http).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: gateway\r\n{head}Connection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{head}Connection: close\r\n\r\n");
         tcp.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         tcp.read_to_string(&mut answer).await.unwrap();

@@ -14,7 +14,7 @@ async fn open(rig: &Rig) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let mut tcp = socket.connect(rig.http).await.unwrap();
-    tcp.write_all(b"GET /v1/live HTTP/1.1\r\nHost: gateway\r\n\r\n").await.unwrap();
+    tcp.write_all(b"GET /v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
     tcp
 }
 
@@ -72,7 +72,7 @@ async fn a_slow_reader_misses_messages_and_is_told_so() {
         told = told || read(&mut tcp, 1).await.contains("\"resync\":true");
     }
     assert!(told, "no message says that some were missed");
-    let (_, metrics) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    let (_, metrics) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let count = metrics.lines().find_map(|line| line.strip_prefix("spand_api_live_resyncs_total ")).unwrap();
     assert!(count.parse::<u64>().unwrap() >= 1, "{count}");
     rig.end().await;

@@ -73,7 +73,7 @@ async fn labels_are_those_of_the_page_with_its_values() {
     let backend = Some(spand_capture::Backend::AfPacket);
     rig.published.set_captures(vec![crate::publisher::CaptureStatus { backend, ..Default::default() }]);
     rig.get("/v1/networks").await;
-    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
     let known = documented_labels(&std::fs::read_to_string(page).unwrap());
     let mut checked = 0;
@@ -101,7 +101,7 @@ async fn the_page_lists_exactly_what_is_exposed() {
     let backend = Some(spand_capture::Backend::AfPacket);
     rig.published.set_captures(vec![crate::publisher::CaptureStatus { backend, ..Default::default() }]);
     assert!(rig.unharmed().await);
-    let (status, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    let (status, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert_eq!(status, 200);
     assert!(text.ends_with("# EOF\n"));
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
@@ -115,7 +115,7 @@ async fn no_label_names_a_network_or_an_address() {
     let rig = Rig::new(ApiConfig::default()).await;
     rig.get("/v1/networks/192.0.2.0/24").await;
     rig.get("/v1/advice?destination=192.0.2.7").await;
-    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let labelled = r#"spand_api_requests_total{api="http",endpoint="network",status="200"} 1"#;
     assert!(text.contains(labelled), "{text}");
     for bad in ["192.0.2", "198.51.100", "2001:db8"] {

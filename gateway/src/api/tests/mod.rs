@@ -86,7 +86,7 @@ impl Rig {
     /// Asks with GET; the status and the JSON document.
     async fn get(&self, path: &str) -> (u16, serde_json::Value) {
         let (status, body) =
-            self.send(&format!("GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")).await;
+            self.send(&format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")).await;
         (status, serde_json::from_str(&body).unwrap())
     }
 

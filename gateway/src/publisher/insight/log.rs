@@ -1,12 +1,18 @@
-//! What happened: the newest of each kind, so that many of one kind do not push out another.
+//! What happened: the newest of each kind, so that many of one kind do not push out another, nor many of one agent those of others.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 use strum::{IntoStaticStr, VariantArray};
+
+use crate::publisher::Client;
 
 /// Entries kept of each kind. At the limit the oldest of the kind goes, counted.
 const KEPT: usize = 256;
+/// What one agent does again within this time is one entry.
+const AGAIN: Micros = Micros::from_secs(10);
+/// Entries of one agent in that time. Further ones are dropped, counted.
+const OF_ONE: usize = 8;
 
 /// What an entry is about.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
@@ -44,8 +50,10 @@ pub struct Entry {
     pub what: &'static str,
     /// To whom: a network, an interface, a host or a part; empty where the name says it all.
     pub subject: String,
-    /// How often: more than once where a limit was reached again and again.
+    /// How often: more than once where a limit was reached, or an agent did the same, again and again.
     pub count: u64,
+    /// Whose doing it is, where it is an agent's. Not shown.
+    pub by: Option<Client>,
 }
 
 /// The newest entries.
@@ -59,10 +67,25 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn add(&mut self, entry: Entry) {
-        self.added += 1;
         let Some(kept) = self.kept.get_mut(entry.kind as usize) else { return };
+        if entry.by.is_some() {
+            let lately = kept.iter_mut().filter(|old| old.by == entry.by && entry.at.since(old.at) < AGAIN);
+            let mut of_one = 0;
+            for old in lately {
+                if (old.what, &old.subject) == (entry.what, &entry.subject) {
+                    old.count += entry.count;
+                    return;
+                }
+                of_one += 1;
+            }
+            if of_one >= OF_ONE {
+                self.dropped += 1;
+                return;
+            }
+        }
+        self.added += 1;
         if kept.len() >= KEPT {
-            kept.pop_front();
+            kept.remove(displaced(kept));
             self.dropped += 1;
         }
         kept.push_back(Entry { sequence: self.added, ..entry });
@@ -94,12 +117,47 @@ impl Log {
     }
 }
 
+/// Which entry goes for another: the oldest of whoever has most.
+fn displaced(kept: &VecDeque<Entry>) -> usize {
+    let mut counts: HashMap<Option<&Client>, usize> = HashMap::new();
+    for entry in kept {
+        *counts.entry(entry.by.as_ref()).or_default() += 1;
+    }
+    let most = counts.values().copied().max().unwrap_or_default();
+    kept.iter().position(|entry| counts.get(&entry.by.as_ref()) == Some(&most)).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn entry(kind: Kind, count: u64) -> Entry {
-        Entry { sequence: 0, at: Timestamp(count), kind, what: "expired", subject: String::new(), count }
+        Entry { sequence: 0, at: Timestamp(count), kind, what: "expired", subject: String::new(), count, by: None }
+    }
+
+    fn agent(by: &str, subject: &str, second: u64) -> Entry {
+        let (by, at) = (Some(Client::Certificate(by.to_owned())), Timestamp(second * 1_000_000_000));
+        Entry { sequence: 0, at, kind: Kind::Agent, what: "subscribed", subject: subject.to_owned(), count: 1, by }
+    }
+
+    #[test]
+    fn one_agent_does_not_push_out_the_others() {
+        let mut log = Log::default();
+        (0..100).for_each(|n| log.add(agent(&format!("honest-{n}"), "web", 0)));
+        // The same again and again, then by ten thousand names.
+        (0..1_000).for_each(|_| log.add(agent("hostile", "evil", 1)));
+        (0..10_000).for_each(|n| log.add(agent("hostile", &format!("evil-{n}"), 1)));
+        let of = |log: &Log, by: &str| {
+            let (entries, _, _) = log.since(1, 10_000);
+            entries.iter().filter(|entry| matches!(&entry.by, Some(Client::Certificate(own)) if own.starts_with(by))).count()
+        };
+        assert_eq!((of(&log, "honest"), of(&log, "hostile")), (100, OF_ONE));
+        assert_eq!(log.since(1, 10_000).0[100].count, 1_000, "the same is one entry");
+        // Slowly, for hours: its own go.
+        (1..10_000).for_each(|n| log.add(agent("hostile", &format!("evil-{n}"), 20 * n)));
+        assert_eq!((of(&log, "honest"), of(&log, "hostile")), (100, KEPT - 100));
+        log.add(agent("honest-new", "web", 1_000_000));
+        assert_eq!(of(&log, "honest"), 101);
     }
 
     #[test]

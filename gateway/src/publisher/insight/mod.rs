@@ -20,6 +20,7 @@ use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;
 
 use super::config::PublisherConfig;
+use super::mailbox::Subscriber;
 use super::retreat::Verdict;
 use super::{CaptureStatus, EngineStatus, Part};
 
@@ -119,7 +120,14 @@ impl Insight {
 
     /// Something happened once.
     pub(super) fn note(&self, at: Timestamp, kind: Kind, what: &'static str, subject: String) {
-        self.log.lock().add(Entry { sequence: 0, at, kind, what, subject, count: 1 });
+        self.log.lock().add(Entry { sequence: 0, at, kind, what, subject, count: 1, by: None });
+    }
+
+    /// A host subscribed, left or was refused.
+    pub(super) fn agent(&self, at: Timestamp, what: &'static str, subscriber: &Subscriber) {
+        let Some(name) = &subscriber.host_name else { return };
+        let (kind, subject, by) = (Kind::Agent, name.to_string(), subscriber.client.clone());
+        self.log.lock().add(Entry { sequence: 0, at, kind, what, subject, count: 1, by });
     }
 
     /// Entries from `sequence` on, at most the newest `limit`; the next sequence; and what of them is gone already.
@@ -167,7 +175,7 @@ impl Insight {
         }
         let mut log = self.log.lock();
         for limits::Reached { what, subject, count } in reached {
-            log.add(Entry { sequence: 0, at, kind: Kind::Limit, what, subject, count });
+            log.add(Entry { sequence: 0, at, kind: Kind::Limit, what, subject, count, by: None });
         }
     }
 

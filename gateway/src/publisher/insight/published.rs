@@ -8,7 +8,7 @@ use spand_proto::push;
 use spand_proto::units::Segments;
 use tokio::time::MissedTickBehavior;
 
-use super::{Entry, Kind, NetworkHistory, Traffic, TrafficPoint, Trend};
+use super::{Entry, NetworkHistory, Traffic, TrafficPoint, Trend};
 use crate::publisher::mailbox::Subscriber;
 use crate::publisher::{Client, Published, SubscribeError, Subscription};
 
@@ -16,7 +16,7 @@ use crate::publisher::{Client, Published, SubscribeError, Subscription};
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Published {
-    /// Subscribes the host of a wish, which proved a certificate of this first name, for a client with which its streams share
+    /// Subscribes the host of a wish, which proved a certificate of these names, for a client with which its streams share
     /// their turns; what becomes of it is noted under its name.
     pub fn subscribe_host(
         &self,
@@ -26,9 +26,9 @@ impl Published {
     ) -> Result<Subscription, SubscribeError> {
         let subscriber =
             Subscriber { host_name: Some(wish.host_name.clone()), certificate, client, agent: wish.agent.clone() };
-        let subscription = self.subscribe_as(subscriber, &wish.addresses);
+        let subscription = self.subscribe_as(subscriber.clone(), &wish.addresses);
         let what = if subscription.is_ok() { "subscribed" } else { "refused" };
-        self.shared.insight.note(self.now(), Kind::Agent, what, wish.host_name.to_string());
+        self.shared.insight.agent(self.now(), what, &subscriber);
         subscription
     }
 

@@ -25,7 +25,6 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use self::snapshot::Phase;
 use super::Published;
 use super::change::{Broadcast, trigger};
-use super::insight::Kind;
 use super::leases::TooManyHosts;
 use super::mailbox::{Mailbox, SubscribeError, Subscriber};
 use super::pace::{Client, Turn};
@@ -190,8 +189,6 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         self.published.shared.subscribers.lock().remove(self.id);
         self.published.shared.leases.lock().leave(self.mailbox.holder, self.published.now());
-        if let Some(name) = &self.mailbox.subscriber.host_name {
-            self.published.shared.insight.note(self.published.now(), Kind::Agent, "left", name.to_string());
-        }
+        self.published.shared.insight.agent(self.published.now(), "left", &self.mailbox.subscriber);
     }
 }

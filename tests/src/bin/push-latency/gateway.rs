@@ -68,7 +68,7 @@ impl Gateway {
     fn get(&self, path: &str) -> Result<String> {
         self.namespace.enter(|| {
             let mut connection = TcpStream::connect(HTTP)?;
-            write!(connection, "GET {path} HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n")?;
+            write!(connection, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
             let mut answer = String::new();
             connection.read_to_string(&mut answer)?;
             Ok(answer)

@@ -167,7 +167,7 @@ async fn a_report_counts_once() {
     let (status, benefit) = rig.get("/v1/benefit").await;
     let control = &benefit["classes"][1]["control"];
     assert_eq!((status, &control["transfers"], &control["completion_ms_mean"]), (200, &1.into(), &300.0.into()));
-    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(text.contains("spand_report_batches_repeated_total 2"), "{text}");
     let compared = r#"spand_report_completion_seconds_count{arm="control",size="30kB"} 1"#;
     assert!(text.contains(compared), "{text}");
@@ -182,7 +182,7 @@ async fn a_host_that_makes_room_for_another_s_reports_is_counted() {
         let report = v1::ReportRequest { host_name: host_name.to_owned(), ..report(1, &["192.0.2.7"]) };
         client.report(report).await.unwrap();
     }
-    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(text.contains("spand_report_hosts_forgotten_total 1"), "{text}");
     rig.end().await;
 }
