@@ -13,13 +13,16 @@ use rustls::pki_types::CertificateDer;
 use spand_proto::tls::{Certificate, Names};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
+use super::Api;
+use super::access::Expected;
 use super::buckets::key;
-use super::holdings::Held;
+use super::places::{Mark, Place};
+use super::refusals::Reason;
 use crate::publisher::Client;
 use crate::tls::{Credentials, Trust};
 
@@ -30,12 +33,14 @@ pub(super) struct Peer {
     pub(super) address: IpAddr,
     /// Whom its certificate names, where it proved one.
     pub(super) names: Option<Arc<Names>>,
+    /// The place of its connection.
+    pub(super) mark: Mark,
 }
 
 impl Peer {
     /// A peer that proved nothing.
     pub(super) fn at(from: SocketAddr) -> Self {
-        Self { address: from.ip().to_canonical(), names: None }
+        Self { address: from.ip().to_canonical(), names: None, mark: Mark::default() }
     }
 
     /// The first name of its certificate, for people. Others may have it, too.
@@ -83,40 +88,71 @@ pub(super) enum Stream {
 pub(super) struct Connection {
     stream: Stream,
     peer: Peer,
-    /// Ends when the peer's proof no longer holds; then reads fail.
+    /// Ends when the peer's proof no longer holds.
     end: Option<BoxFuture<'static, ()>>,
     /// Bytes that have to come in time.
     opening: Option<Opening>,
-    _place: (OwnedSemaphorePermit, Held),
+    /// By when the peer has to read something, where it does not.
+    unread: Option<Pin<Box<Sleep>>>,
+    place: Place,
+    api: Api,
+    expected: Expected,
 }
 
 /// The preface of HTTP/2 (RFC 9113 section 3.4), which a client sends at once: who does not has no business here.
 #[derive(Debug)]
-pub(super) struct Opening {
+struct Opening {
     missing: usize,
     until: Pin<Box<Sleep>>,
 }
 
-impl Opening {
-    /// The preface within so long.
-    pub(super) fn within(time: Duration) -> Self {
-        Self { missing: 24, until: Box::pin(sleep(time)) }
-    }
-}
-
 impl Connection {
-    pub(super) const fn new(
+    pub(super) fn new(
+        (api, expected): (&Api, Expected),
         stream: Stream,
         peer: Peer,
         end: Option<BoxFuture<'static, ()>>,
-        place: (OwnedSemaphorePermit, Held),
+        place: Place,
     ) -> Self {
-        Self { stream, peer, end, opening: None, _place: place }
+        let peer = Peer { mark: place.mark(), ..peer };
+        // HTTP/1.1 sees to its own heads.
+        let opening = (expected == Expected::Agents)
+            .then(|| Opening { missing: 24, until: Box::pin(sleep(api.shared.config.request_timeout)) });
+        Self { stream, peer, end, opening, unread: None, place, api: api.clone(), expected }
     }
 
-    /// The same with bytes that have to come in time.
-    pub(super) fn opening(self, opening: Option<Opening>) -> Self {
-        Self { opening, ..self }
+    /// Why the connection has to end now, where it has. Both directions ask: while one waits the other may not be looked at.
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<io::Error> {
+        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
+            self.end = None;
+            return Some(io::Error::new(io::ErrorKind::ConnectionAborted, "its certificate holds no more"));
+        }
+        let displaced = self.place.poll_displaced(cx).is_ready();
+        displaced.then(|| io::Error::new(io::ErrorKind::ConnectionAborted, "another got its place"))
+    }
+
+    /// Ends a connection whose peer takes nothing of what it asked for.
+    fn written<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            if self.unread.take().is_some() {
+                self.peer.mark.unread(false);
+            }
+            return written;
+        }
+        let timeout = self.api.shared.config.request_timeout;
+        if self.unread.is_none() {
+            self.peer.mark.unread(true);
+        }
+        let until = self.unread.get_or_insert_with(|| Box::pin(sleep(timeout)));
+        if until.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        self.refuse(Reason::Unread, "it does not read what it asked for")
+    }
+
+    fn refuse<T>(&self, reason: Reason, why: &'static str) -> Poll<io::Result<T>> {
+        self.api.shared.refusals.refuse(self.expected.name(), reason, self.peer.address, why);
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
     }
 
     /// Who is at the other end.
@@ -162,13 +198,12 @@ async fn end_of_certificate(ends_unix_s: i64, wall_clock: impl Fn() -> Duration)
 
 impl AsyncRead for Connection {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A server always waits for what its peer says next, so a read sees the end of trust in time.
-        if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
-            self.end = None;
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "its certificate holds no more")));
+        if let Some(error) = self.poll_end(cx) {
+            return Poll::Ready(Err(error));
         }
         if self.opening.as_mut().is_some_and(|opening| opening.until.as_mut().poll(cx).is_ready()) {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "it said nothing")));
+            self.opening = None;
+            return self.refuse(Reason::Timeout, "it did not begin to speak HTTP/2 in time");
         }
         let before = buf.filled().len();
         let read = match &mut self.stream {
@@ -186,17 +221,25 @@ impl AsyncRead for Connection {
 
 impl AsyncWrite for Connection {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
+        if let Some(error) = self.poll_end(cx) {
+            return Poll::Ready(Err(error));
+        }
+        let written = match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
             Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
-        }
+        };
+        self.written(cx, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
+        if let Some(error) = self.poll_end(cx) {
+            return Poll::Ready(Err(error));
+        }
+        let written = match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
-        }
+        };
+        self.written(cx, written)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -211,10 +254,14 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.stream {
+        if let Some(error) = self.poll_end(cx) {
+            return Poll::Ready(Err(error));
+        }
+        let written = match &mut self.stream {
             Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
             Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
-        }
+        };
+        self.written(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -16,16 +16,20 @@ use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
 
-use super::access::Expected;
 use super::connection::{Connection, Peer};
+use super::gate::Gate;
 use super::holdings::Held;
 use super::listener::Listener;
 use super::refusals::Reason;
-use super::{Api, REPORTS_TOO_MUCH, SUBSCRIBES_TOO_OFTEN, TOO_OFTEN, advice, stopped};
+use super::{Api, REPORTS_TOO_MUCH, SUBSCRIBES_TOO_OFTEN, advice, stopped};
 use crate::publisher::{SubscribeError, Subscription};
 
 /// Calls at a time on one connection: an agent has one stream and seldom more than one call beside it.
-const STREAMS_PER_CONNECTION: u32 = 64;
+const STREAMS_PER_CONNECTION: u32 = 16;
+/// What a call and a connection may send before it is read: all calls together, so that one that waits to be read holds up none. With
+/// the two requests that are read at a time the unfinished requests of a connection take less than a MiB.
+const CALL_WINDOW_BYTES: u32 = 32 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = STREAMS_PER_CONNECTION * CALL_WINDOW_BYTES;
 /// Largest header list of a call.
 const MAX_HEADER_BYTES: u32 = 8 << 10;
 /// A peer that answers no ping within the timeout is gone, and its subscription with it.
@@ -36,7 +40,7 @@ pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bo
     let timeout = api.shared.config.request_timeout;
     let published = api.shared.published.clone();
     let most = api.shared.config.request_bytes.get();
-    let service = SpandServer::new(Service { api }).max_decoding_message_size(most);
+    let service = SpandServer::new(Service { api: api.clone() }).max_decoding_message_size(most);
     let incoming = unfold(listener, |mut listener| async {
         let connection = listener.accept().await;
         Some((Ok::<Connection, std::io::Error>(connection), listener))
@@ -44,10 +48,12 @@ pub(super) async fn serve(api: Api, listener: Listener, stop: watch::Receiver<bo
     let served = Server::builder()
         .timeout(timeout)
         .max_concurrent_streams(STREAMS_PER_CONNECTION)
+        .initial_stream_window_size(CALL_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
         .http2_keepalive_interval(Some(PING_INTERVAL))
         .http2_keepalive_timeout(Some(PING_TIMEOUT))
-        .add_service(service)
+        .add_service(Gate::new(service, api))
         .serve_with_incoming_shutdown(incoming, async {
             stopped(stop).await;
             // Ends the streams, which the graceful shutdown waits for.
@@ -70,13 +76,12 @@ impl Spand for Service {
     type SubscribeStream = Updates;
 
     async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
-        let peer = peer(&request);
-        self.counted("query", &peer, || self.answer(request.into_inner()))
+        self.counted("query", || self.answer(request.into_inner()))
     }
 
     async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<Updates>, Status> {
         let peer = peer(&request);
-        self.counted("subscribe", &peer, || {
+        self.counted("subscribe", || {
             if !self.api.may_subscribe(&peer) {
                 return Err(Status::resource_exhausted(format!("{peer}: {SUBSCRIBES_TOO_OFTEN}")));
             }
@@ -98,7 +103,7 @@ impl Spand for Service {
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
         let peer = peer(&request);
-        self.counted("report", &peer, || {
+        self.counted("report", || {
             let request = request.into_inner();
             if !self.api.may_report(&peer, request.connections.len().min(MAX_CONNECTIONS)) {
                 return Err(Status::resource_exhausted(REPORTS_TOO_MUCH));
@@ -157,12 +162,10 @@ impl Service {
     fn counted<T>(
         &self,
         endpoint: &'static str,
-        peer: &Peer,
         handle: impl FnOnce() -> Result<T, Status>,
     ) -> Result<Response<T>, Status> {
         let began = Instant::now();
-        let too_often = || Err(Status::resource_exhausted(TOO_OFTEN));
-        let handled = if self.api.may_ask(Expected::Agents, peer) { handle() } else { too_often() };
+        let handled = handle();
         let code = handled.as_ref().err().map_or(Code::Ok, Status::code);
         self.api.shared.measures.answered("grpc", endpoint, code_name(code), began.elapsed());
         handled.map(Response::new)

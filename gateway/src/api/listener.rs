@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 
 use super::Api;
 use super::access::Expected;
-use super::connection::{Connection, Opening, Peer, Stream};
-use super::holdings::{Held, Holdings};
+use super::connection::{Connection, Peer, Stream};
 use super::metrics::ApiLabel;
+use super::places::{NoPlace, Place, Places, RESERVED};
 use super::refusals::Reason;
 use crate::tls::Credentials;
 
@@ -23,8 +23,7 @@ use crate::tls::Credentials;
 #[derive(Debug)]
 pub(super) struct Listener {
     tcp: TcpListener,
-    free: Arc<Semaphore>,
-    peers: Holdings,
+    places: Places,
     expected: Expected,
     label: ApiLabel,
     api: Api,
@@ -37,11 +36,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Listener {
     pub(super) fn new(tcp: TcpListener, limit: NonZeroUsize, expected: Expected, api: &Api) -> Self {
-        let free = Arc::new(Semaphore::new(limit.get().min(Semaphore::MAX_PERMITS)));
+        let places = Places::new(limit, api.shared.config.connections_per_peer, RESERVED);
         let label = ApiLabel { api: expected.name() };
         let tls = api.shared.access.tls_for(expected);
-        let peers = Holdings::new(api.shared.config.connections_per_peer);
-        Self { tcp, free, peers, expected, label, api: api.clone(), tls, handshakes: JoinSet::new() }
+        Self { tcp, places, expected, label, api: api.clone(), tls, handshakes: JoinSet::new() }
     }
 
     /// The next connection, proven where that is asked for. Cancelling this loses nothing.
@@ -66,27 +64,29 @@ impl Listener {
     /// The connection where nothing has to be proven; else its handshake begins.
     fn begin(&mut self, tcp: TcpStream, from: SocketAddr) -> Option<Connection> {
         let measures = &self.api.shared.measures;
-        let Ok(place) = Arc::clone(&self.free).try_acquire_owned() else {
-            measures.connections_refused.get_or_create(&self.label).inc();
-            return None;
+        let place = match self.places.take(from.ip()) {
+            Ok((place, displaced)) => {
+                let count = measures.connections_displaced.get_or_create(&self.label);
+                count.inc_by(u64::from(displaced));
+                place
+            }
+            Err(NoPlace::AtAll) => {
+                measures.connections_refused.get_or_create(&self.label).inc();
+                return None;
+            }
+            Err(NoPlace::OfPeer) => {
+                let why = "it has as many connections as api.connections_per_peer allows";
+                self.api.shared.refusals.refuse(self.expected.name(), Reason::Connections, from.ip(), why);
+                return None;
+            }
         };
-        let Some(held) = self.peers.take(from.ip()) else {
-            let why = "it has as many connections as api.connections_per_peer allows";
-            self.api.shared.refusals.refuse(self.expected.name(), Reason::Connections, from.ip(), why);
-            return None;
-        };
-        let place = (place, held);
         // A push is one small packet and must not wait for more data (RFC 896). A peer that is gone already shows
         // on its first read.
         drop(tcp.set_nodelay(true));
         measures.connections.get_or_create(&self.label).inc();
         let Some(tls) = &self.tls else {
-            // Over TLS the handshake has its time; here the first bytes have. HTTP/1.1 sees to that itself.
-            let opening = match self.expected {
-                Expected::Agents => Some(Opening::within(self.api.shared.config.request_timeout)),
-                Expected::People => None,
-            };
-            return Some(Connection::new(Stream::Plain(tcp), Peer::at(from), None, place).opening(opening));
+            let stream = Stream::Plain(tcp);
+            return Some(Connection::new((&self.api, self.expected), stream, Peer::at(from), None, place));
         };
         let handshake = handshake(self.api.clone(), self.expected, tls.clone(), tcp, from, place);
         self.handshakes.spawn(handshake);
@@ -110,7 +110,7 @@ async fn handshake(
     tls: watch::Receiver<Arc<Credentials>>,
     tcp: TcpStream,
     from: SocketAddr,
-    place: (OwnedSemaphorePermit, Held),
+    mut place: Place,
 ) -> Option<Connection> {
     let credentials = Arc::clone(&tls.borrow());
     let config = match expected {
@@ -124,16 +124,21 @@ async fn handshake(
     // Without an authority nobody can be proven: files that changed so are not taken.
     let Some(config) = config else { return refused(Reason::Tls, "there is no authority of agents") };
     let accepting = TlsAcceptor::from(Arc::clone(config)).accept(tcp);
-    match tokio::time::timeout(api.shared.config.request_timeout, accepting).await {
+    let accepting = tokio::time::timeout(api.shared.config.request_timeout, accepting);
+    let accepted = tokio::select! {
+        accepted = accepting => accepted,
+        () = place.displaced() => return None,
+    };
+    match accepted {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
             match (Peer::at(from).proven(shown), expected) {
                 (Some((peer, ends_unix_s)), _) => {
                     let end = super::connection::end_of_trust(ends_unix_s, credentials.trust().clone(), tls);
-                    Some(Connection::new(Stream::Tls(Box::new(stream)), peer, Some(end), place))
+                    Some(Connection::new((&api, expected), Stream::Tls(Box::new(stream)), peer, Some(end), place))
                 }
                 (None, Expected::People) => {
-                    Some(Connection::new(Stream::Tls(Box::new(stream)), Peer::at(from), None, place))
+                    Some(Connection::new((&api, expected), Stream::Tls(Box::new(stream)), Peer::at(from), None, place))
                 }
                 (None, Expected::Agents) => refused(Reason::Certificate, "its certificate cannot be read"),
             }

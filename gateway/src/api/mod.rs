@@ -11,6 +11,7 @@ mod advice;
 mod benefit;
 mod buckets;
 mod connection;
+mod gate;
 mod grpc;
 mod holdings;
 mod http;
@@ -18,6 +19,7 @@ mod listener;
 mod metrics;
 mod owners;
 mod passwords;
+mod places;
 mod refusals;
 mod reports;
 #[cfg(test)]
@@ -46,6 +48,7 @@ pub use self::http::fuzzing;
 use self::listener::Listener;
 use self::metrics::{ApiMeasures, Metrics};
 pub use self::passwords::{PasswordsError, line as password_line};
+use self::places::{Places, RESERVED};
 use self::refusals::{Reason, Refusals};
 use self::reports::Reports;
 
@@ -54,9 +57,10 @@ use self::reports::Reports;
 pub struct ApiConfig {
     /// Mode of an answer where the question names none. Default `careful`.
     pub mode: Mode,
-    /// gRPC connections at a time. Default 2,000. The next one is closed at once, counted.
+    /// gRPC connections at a time. Default 2,000. The next one takes the place of one that does nothing with it, else it is closed
+    /// at once; both are counted.
     pub grpc_connections: NonZeroUsize,
-    /// HTTP connections at a time. Default 256. The next one is closed at once, counted.
+    /// HTTP connections at a time. Default 256. As for gRPC.
     pub http_connections: NonZeroUsize,
     /// Connections of one peer at a time, on each listener; a peer is an IPv4 address or an IPv6 /64. Default 64.
     pub connections_per_peer: NonZeroUsize,
@@ -76,8 +80,11 @@ pub struct ApiConfig {
     /// Hosts whose reports are told apart. Default 10,000. At the limit the one heard longest ago is forgotten, counted,
     /// and a batch that it sends twice would count twice; in the comparison transfers of further hosts count, but not as hosts.
     pub reporting_hosts: NonZeroUsize,
-    /// Live streams (`/v1/live`) at a time. Default 32. The next one is refused, counted.
+    /// Live streams (`/v1/live`) at a time. Default 32. The next one is refused, counted, unless a peer has two more than the one
+    /// that asks: then its oldest ends.
     pub live_streams: NonZeroUsize,
+    /// Live streams of one peer at a time. Default 8. The next one is refused, counted.
+    pub live_streams_per_peer: NonZeroUsize,
     /// Time between two messages of a live stream. Default 1 s.
     pub live_interval: Duration,
 }
@@ -99,9 +106,15 @@ impl Default for ApiConfig {
             request_timeout: Duration::from_secs(10),
             reporting_hosts: limit(10_000),
             live_streams: limit(32),
+            live_streams_per_peer: limit(8),
             live_interval: Duration::from_secs(1),
         }
     }
+}
+
+impl ApiConfig {
+    /// Connections beyond the limits of both listeners, for this machine's own programs.
+    pub(crate) const RESERVED_CONNECTIONS: usize = 2 * RESERVED;
 }
 
 /// What all handlers share; clones share it.
@@ -130,7 +143,7 @@ struct Shared {
     /// Lists of networks that may be made at a time: each holds a reference to every network while it sorts.
     lists: Arc<Semaphore>,
     /// Places for live streams.
-    live: Arc<Semaphore>,
+    live: Places,
 }
 
 const SUBSCRIBES_TOO_OFTEN: &str =
@@ -139,7 +152,8 @@ const TOO_OFTEN: &str = "it asks more often than api.requests_per_s allows: ask 
 const REPORTS_TOO_MUCH: &str =
     "it reports more connections than api.reported_connections_per_s allows: report them later, or raise it";
 /// Connections of a full report.
-const FULL_REPORT: NonZeroU32 = const { NonZeroU32::new(MAX_CONNECTIONS as u32).unwrap() };
+const FULL_REPORT: NonZeroU32 = const { NonZeroU32::new(1_024).unwrap() };
+const _: () = assert!(FULL_REPORT.get() as usize == MAX_CONNECTIONS);
 /// How often files that may change are looked at.
 const LOOK: Duration = Duration::from_secs(5);
 /// Further lists wait for a place, at most as long as a request may take.
@@ -172,7 +186,7 @@ impl Api {
         let reports = Reports::new(config.reporting_hosts);
         let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, (&access, confined));
         let lists = Arc::new(Semaphore::new(LISTS));
-        let live = Arc::new(Semaphore::new(config.live_streams.get().min(Semaphore::MAX_PERMITS)));
+        let live = Places::new(config.live_streams, config.live_streams_per_peer, 0);
         Self {
             shared: Arc::new(Shared {
                 config,
@@ -238,6 +252,7 @@ impl Api {
     fn note_limits(&self) {
         let measures = &self.shared.measures;
         self.shared.published.note_limits(&[
+            ("connections_displaced", measures.displaced()),
             ("grpc_connections_refused", measures.refused("grpc")),
             ("http_connections_refused", measures.refused("http")),
             ("live_streams_refused", measures.live_refused.get()),

@@ -58,13 +58,14 @@ mod tests {
     use spand_proto::tls::Names;
 
     use super::*;
+    use crate::api::places::Mark;
 
     fn peer(hosts: &[&str], addresses: &[&str]) -> Peer {
         let names = Names {
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
         };
-        Peer { address: "192.0.2.1".parse().unwrap(), names: Some(Arc::new(names)) }
+        Peer { address: "192.0.2.1".parse().unwrap(), names: Some(Arc::new(names)), mark: Mark::default() }
     }
 
     fn given(host: &str, network: &str) -> Owners {

@@ -50,6 +50,12 @@ pub(super) enum Reason {
     SubscriptionRate,
     /// It reports too many connections.
     Reports,
+    /// It began a request and did not send all of it, or too much.
+    Body,
+    /// It does not read what it asked for.
+    Unread,
+    /// It has too many live streams.
+    LiveStreams,
     /// It has too many connections.
     Connections,
     /// It has too many subscriptions.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
 use super::{CaptureBackend, Config, Engine};
+use crate::api::ApiConfig;
 use crate::run;
 
 /// Interfaces one gateway reads; each costs a thread and a kernel buffer.
@@ -79,6 +80,7 @@ impl Config {
         let (api, capture) = (&self.api, &self.capture);
         let readers = capture.interfaces.len() * usize::from(capture.readers.get());
         let connections = api.grpc_connections.get().saturating_add(api.http_connections.get());
+        let connections = connections.saturating_add(ApiConfig::RESERVED_CONNECTIONS);
         connections.saturating_add(READER_FILES * readers + OTHER_FILES) as u64
     }
 

@@ -114,6 +114,7 @@ impl Config {
             request_timeout: Duration::from_secs(api.request_timeout_s.get()),
             reporting_hosts: api.reporting_hosts,
             live_streams: api.live_streams,
+            live_streams_per_peer: api.live_streams_per_peer,
             ..ApiConfig::default()
         }
     }

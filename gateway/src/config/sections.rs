@@ -155,6 +155,8 @@ pub struct Api {
     pub reporting_hosts: NonZeroUsize,
     /// Live streams of dashboards at a time. Default 32.
     pub live_streams: NonZeroUsize,
+    /// Live streams of one peer at a time. Default 8.
+    pub live_streams_per_peer: NonZeroUsize,
 }
 
 /// `[store]`: what survives a restart.
@@ -249,6 +251,7 @@ impl Default for Api {
             request_timeout_s: whole_secs(Micros::from(api.request_timeout)),
             reporting_hosts: api.reporting_hosts,
             live_streams: api.live_streams,
+            live_streams_per_peer: api.live_streams_per_peer,
         }
     }
 }

@@ -87,8 +87,9 @@ async fn one_peer_has_so_many_connections() {
     let more = format!("{PLAIN}[api]\nconnections_per_peer = 3\n");
     let stage = Setup::with(&more).unwrap().start().await.unwrap();
     let mut held = Vec::new();
-    for _ in 0..3 {
-        held.push(TcpStream::connect(stage.grpc).await.unwrap());
+    for last in 1..=3 {
+        let mut client = stage.plain_client().await.unwrap();
+        held.push(client.subscribe(wish(last)).await.unwrap());
     }
     let mut fourth = TcpStream::connect(stage.grpc).await.unwrap();
     let read = tokio::time::timeout(SOON, fourth.read(&mut [0; 1])).await.expect("it stays connected");
@@ -145,5 +146,151 @@ async fn who_connects_and_says_nothing_is_not_kept() {
         let ended = tokio::time::timeout(SOON, tcp.read_to_end(&mut rest)).await;
         assert!(ended.is_ok(), "{some:?} stays connected");
     }
+    stage.stop();
+}
+
+/// A connection to `to` from this address of the machine.
+async fn from(last: u8, to: std::net::SocketAddr) -> TcpStream {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    socket.bind(([127, 0, 0, last], 0).into()).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+#[tokio::test]
+async fn half_sent_heads_of_many_addresses_leave_health_an_answer() {
+    let stage = Setup::with(PLAIN).unwrap().start().await.unwrap();
+    let mut held = Vec::new();
+    for n in 0..400_u16 {
+        let mut tcp = from(2 + u8::try_from(n / 64).unwrap(), stage.http).await;
+        tcp.write_all(b"GET /v1/networks HTTP/1.1\r\nHo").await.unwrap();
+        held.push(tcp);
+        if n % 40 == 0 {
+            for path in ["/healthz", "/readyz", "/v1/networks"] {
+                assert_eq!(stage.get(path, "Host: localhost\r\n").await.unwrap().0, 200, "{path} after {n}");
+            }
+        }
+    }
+    let displaced = stage.metric("spand_api_connections_displaced_total{api=\"http\"}").await.unwrap();
+    assert!(displaced > 100, "{displaced}");
+    stage.stop();
+}
+
+#[tokio::test]
+async fn who_does_not_read_loses_its_connection() {
+    let stage = Setup::with(&format!("{PLAIN}[api]\nrequest_timeout_s = 1\n")).unwrap().start().await.unwrap();
+    let mut slow = from(2, stage.http).await;
+    // More answers than all buffers on the way hold.
+    let asked = async {
+        for _ in 0..100_000 {
+            slow.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").await?;
+        }
+        std::io::Result::Ok(())
+    };
+    let ended = tokio::time::timeout(2 * SOON, asked).await.expect("it stays connected");
+    assert!(ended.is_err());
+    assert_eq!(stage.refused("http", "unread").await.unwrap(), 1);
+    stage.stop();
+}
+
+#[tokio::test]
+async fn one_peer_has_so_many_live_streams() {
+    let more = format!("{PLAIN}[api]\nlive_streams = 3\nlive_streams_per_peer = 2\n");
+    let stage = Setup::with(&more).unwrap().start().await.unwrap();
+    let open = async |last| {
+        let mut tcp = from(last, stage.http).await;
+        tcp.write_all(b"GET /v1/live HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+        let mut head = [0; 64];
+        let read = tokio::time::timeout(SOON, tcp.read(&mut head)).await.unwrap().unwrap();
+        (tcp, String::from_utf8_lossy(&head[..read]).into_owned())
+    };
+    let (mut held, mut answers) = (Vec::new(), Vec::new());
+    for last in [2, 2, 2, 3, 4] {
+        let (tcp, head) = open(last).await;
+        held.push(tcp);
+        answers.push(head.split(' ').nth(1).unwrap_or_default().to_owned());
+    }
+    assert_eq!(answers, ["200", "200", "429", "200", "200"], "the last one's place was the first peer's");
+    assert_eq!(stage.refused("http", "live_streams").await.unwrap(), 1);
+    stage.stop();
+}
+
+#[tokio::test]
+async fn unfinished_requests_of_a_connection_take_little_and_are_counted() {
+    let stage = Setup::with(&format!("{PLAIN}[api]\nrequest_timeout_s = 2\n")).unwrap().start().await.unwrap();
+    let mut tcp = from(2, stage.grpc).await;
+    let frame = |kind: u8, flags: u8, stream: u32, payload: &[u8]| {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+    };
+    let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+    bytes.extend(frame(4, 0, 0, &[]));
+    // POST, http, the path, and no more: literal fields without indexing (RFC 7541 section 6.2.2).
+    let path = b"/spand.v1.Spand/Report";
+    let head = [&[0x83, 0x86, 0x04, u8::try_from(path.len()).unwrap()], &path[..], &[0x01, 1, b'x']].concat();
+    let (streams, body) = (64_u32, 200_usize << 10);
+    for n in 0..streams {
+        bytes.extend(frame(1, 4, 2 * n + 1, &head));
+        let message = [&[0][..], &u32::try_from(body + 100).unwrap().to_be_bytes()].concat();
+        bytes.extend(frame(0, 0, 2 * n + 1, &message));
+    }
+    tcp.write_all(&bytes).await.unwrap();
+    let (mut read, mut write) = tcp.into_split();
+    // What the gateway lets it send: the windows of all streams, and what is added to them for as long as it adds.
+    let heads = 5 * i64::from(streams);
+    let (mut connection, mut of) = (65_535 - heads, vec![65_535_i64 - 5; streams as usize]);
+    let (mut sent, mut left) = (0_i64, vec![i64::try_from(body).unwrap(); streams as usize]);
+    let mut text = Vec::new();
+    let mut buffer = vec![0; 1 << 16];
+    let until = tokio::time::Instant::now() + Duration::from_secs(1);
+    loop {
+        for n in 0..streams as usize {
+            while left[n].min(of[n]).min(connection) > 0 {
+                let count = left[n].min(of[n]).min(connection).min(16_384);
+                let some = vec![0; usize::try_from(count).unwrap()];
+                let stream = 2 * u32::try_from(n).unwrap() + 1;
+                if write.write_all(&frame(0, 0, stream, &some)).await.is_err() {
+                    break;
+                }
+                (left[n], of[n], connection, sent) = (left[n] - count, of[n] - count, connection - count, sent + count);
+            }
+        }
+        let Ok(Ok(count)) = tokio::time::timeout_at(until, read.read(&mut buffer)).await else { break };
+        if count == 0 {
+            break;
+        }
+        text.extend_from_slice(&buffer[..count]);
+        while text.len() >= 9 {
+            let length = u32::from_be_bytes([0, text[0], text[1], text[2]]) as usize;
+            if text.len() < 9 + length {
+                break;
+            }
+            let number = |at: usize| u32::from_be_bytes([text[at], text[at + 1], text[at + 2], text[at + 3]]);
+            let (kind, stream) = (text[3], number(5) as usize);
+            match kind {
+                3 if stream > 0 => left[(stream - 1) / 2] = 0,
+                4 => {
+                    for at in (9..9 + length).step_by(6) {
+                        if u16::from_be_bytes([text[at], text[at + 1]]) == 4 {
+                            let window = i64::from(number(at + 2)) - 65_535;
+                            for own in &mut of {
+                                *own += window;
+                            }
+                        }
+                    }
+                }
+                8 if stream == 0 => connection += i64::from(number(9)),
+                8 => of[(stream - 1) / 2] += i64::from(number(9)),
+                _ => {}
+            }
+            text.drain(..9 + length);
+        }
+    }
+    assert!(sent > 100 << 10, "{sent}: nothing was tried");
+    assert!(sent < 1 << 20, "{sent} bytes of unfinished requests are kept for one connection");
+    println!("{sent} bytes of unfinished requests on one connection");
+    drop((read, write));
+    let counted = async { while stage.refused("grpc", "body").await.unwrap() == 0 {} };
+    tokio::time::timeout(SOON, counted).await.expect("not counted");
     stage.stop();
 }

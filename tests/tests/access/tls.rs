@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rcgen::ExtendedKeyUsagePurpose;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use spand_agent::Clock;
 use spand_agent::config::{Config as AgentConfig, Gateway, Tls as AgentTls};
 use spand_agent::subscriber::{Dialer, QUEUE, Signal, Subscriber};
@@ -11,7 +13,7 @@ use spand_proto::contract::HostName;
 use spand_proto::push::{AgentDescription, UpdateEvent};
 use spand_proto::v1;
 use spand_tests::access::{Authority, Log, Made, Setup, Stage, Wanted};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
@@ -109,6 +111,32 @@ async fn who_says_nothing_loses_its_place_in_time() {
     let read = tokio::time::timeout(SOON, silent.read(&mut [0; 1])).await.expect("it stays connected");
     assert_eq!(read.unwrap_or(0), 0);
     assert_eq!(stage.refused("grpc", "timeout").await.unwrap(), 1);
+    stage.stop();
+}
+
+#[tokio::test]
+async fn who_is_proven_and_does_not_begin_to_speak_loses_its_place_in_time() {
+    let stage = Setup::with("[api]\nrequest_timeout_s = 1\n").unwrap().start().await.unwrap();
+    let made = stage.authority.make(&["127.0.0.1"]).unwrap();
+    let mut roots = rustls::RootCertStore::empty();
+    let pem = stage.authority.certificate();
+    roots.add(CertificateDer::from_pem_slice(pem.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let own = vec![CertificateDer::from_pem_slice(made.certificate.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes()).unwrap();
+    let mut config = config.with_root_certificates(roots).with_client_auth_cert(own, key).unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
+    for some in ["", "PRI * HTTP"] {
+        let tcp = TcpStream::connect(stage.grpc).await.unwrap();
+        let mut tls = connector.connect("localhost".try_into().unwrap(), tcp).await.unwrap();
+        tls.write_all(some.as_bytes()).await.unwrap();
+        let mut rest = Vec::new();
+        let ended = tokio::time::timeout(SOON, tls.read_to_end(&mut rest)).await;
+        assert!(ended.is_ok(), "{some:?} stays connected");
+    }
+    assert_eq!(stage.refused("grpc", "timeout").await.unwrap(), 2);
     stage.stop();
 }
 

@@ -17,7 +17,7 @@ use crate::api::passwords::Verdict;
 use crate::api::refusals::Reason;
 
 /// Answers that are open: whether the process lives and works, for supervisors that know no password.
-const OPEN: [&str; 2] = ["/healthz", "/readyz"];
+pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 /// The refusal, where there is one.
 pub(super) async fn refusal(api: &Api, peer: IpAddr, path: &str, headers: &HeaderMap) -> Option<Response> {

@@ -7,6 +7,7 @@ use std::convert::Infallible;
 use std::pin::Pin;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::extract::State;
 use axum::http::header::{CACHE_CONTROL, HeaderName};
 use axum::http::{StatusCode, Uri};
@@ -15,7 +16,6 @@ use axum::response::sse::Event;
 use futures::Stream;
 use futures::stream::unfold;
 use serde::Serialize;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep_until};
 
 use super::events::EventsDocument;
@@ -23,6 +23,9 @@ use super::parameters::Parameters;
 use super::problem::Problem;
 use super::traffic::TrafficDocument;
 use crate::api::Api;
+use crate::api::connection::Peer;
+use crate::api::places::{NoPlace, Place, Request};
+use crate::api::refusals::Reason;
 
 /// Longest life of a stream: it ends in order before its connection is closed for its age, and the reader comes back.
 const LONGEST: Duration = Duration::from_secs(240);
@@ -50,23 +53,37 @@ struct Live {
     due: Instant,
     /// The next entry of the log.
     entry: u64,
-    _place: OwnedSemaphorePermit,
+    place: Place,
+    _works: Request,
 }
 
 pub(super) async fn live(
     State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
     uri: Uri,
 ) -> Result<([(HeaderName, &'static str); 1], Sse<Messages>), Problem> {
     Parameters::parse(&uri, &[])?;
-    let Ok(place) = std::sync::Arc::clone(&api.shared.live).try_acquire_owned() else {
-        api.shared.measures.live_refused.inc();
-        let most = api.shared.config.live_streams;
-        let detail = format!("{most} live streams are open already: close one, or raise api.live_streams");
-        return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+    let place = match api.shared.live.take(peer.address) {
+        Ok((place, _)) => place,
+        Err(NoPlace::AtAll) => {
+            api.shared.measures.live_refused.inc();
+            let most = api.shared.config.live_streams;
+            let detail = format!("{most} live streams are open already: close one, or raise api.live_streams");
+            return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail));
+        }
+        Err(NoPlace::OfPeer) => {
+            let most = api.shared.config.live_streams_per_peer;
+            let why = format!(
+                "{most} live streams of this address are open already: close one, or raise api.live_streams_per_peer"
+            );
+            api.shared.refusals.refuse("http", Reason::LiveStreams, peer.address, &why);
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, why));
+        }
     };
+    let works = place.mark().request();
     let now = Instant::now();
     let entry = api.shared.published.log_next();
-    let live = Live { api, ends: now + LONGEST, due: now, entry, _place: place };
+    let live = Live { api, ends: now + LONGEST, due: now, entry, place, _works: works };
     let messages: Messages = Box::pin(unfold(live, |mut live| async move {
         let message = live.next().await?;
         Some((Ok(message), live))
@@ -76,7 +93,11 @@ pub(super) async fn live(
 
 impl Live {
     async fn next(&mut self) -> Option<Event> {
-        sleep_until(self.due).await;
+        tokio::select! {
+            () = sleep_until(self.due) => {}
+            // The reader comes back, and is refused where it has too many.
+            () = self.place.displaced() => return None,
+        }
         let (now, interval) = (Instant::now(), self.api.shared.config.live_interval);
         let published = &self.api.shared.published;
         if now >= self.ends || published.is_closed() {

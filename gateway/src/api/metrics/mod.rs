@@ -171,6 +171,8 @@ impl Register {
         self.add("api_request_seconds", "Time from a request's head to its answer", measures.request_seconds);
         self.add("api_connections_accepted", "Connections accepted", measures.connections);
         self.add("api_connections_refused", "Connections closed at the limit", measures.connections_refused);
+        let help = "Connections that lost their place to another because they did nothing with it";
+        self.add("api_connections_displaced", help, measures.connections_displaced);
         self.add("api_accept_failures", "Connections that could not be accepted", measures.accept_failures);
         self.add("api_live_streams_refused", "Live streams refused at the limit", measures.live_refused);
         let help = "Messages of live streams that began anew because their reader was too slow";

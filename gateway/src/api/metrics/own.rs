@@ -12,6 +12,7 @@ use prometheus_client::metrics::histogram::Histogram;
 pub(in crate::api) struct ApiMeasures {
     pub(in crate::api) connections: Family<ApiLabel, Counter>,
     pub(in crate::api) connections_refused: Family<ApiLabel, Counter>,
+    pub(in crate::api) connections_displaced: Family<ApiLabel, Counter>,
     pub(in crate::api) accept_failures: Family<ApiLabel, Counter>,
     pub(in crate::api) live_refused: Counter,
     pub(in crate::api) live_resyncs: Counter,
@@ -42,6 +43,11 @@ impl ApiMeasures {
         self.connections_refused.get_or_create(&ApiLabel { api }).get()
     }
 
+    /// Connections that lost their places to others.
+    pub(in crate::api) fn displaced(&self) -> u64 {
+        ["grpc", "http"].iter().map(|api| self.connections_displaced.get_or_create(&ApiLabel { api }).get()).sum()
+    }
+
     /// Counts a request that was answered.
     pub(in crate::api) fn answered(&self, api: &'static str, endpoint: &'static str, status: &str, took: Duration) {
         let labels = RequestLabels { api, endpoint, status: status.to_owned() };
@@ -55,6 +61,7 @@ impl Default for ApiMeasures {
         let measures = Self {
             connections: Family::default(),
             connections_refused: Family::default(),
+            connections_displaced: Family::default(),
             accept_failures: Family::default(),
             live_refused: Counter::default(),
             live_resyncs: Counter::default(),
@@ -65,6 +72,7 @@ impl Default for ApiMeasures {
         for api in ["grpc", "http"].map(|api| ApiLabel { api }) {
             drop(measures.connections.get_or_create(&api));
             drop(measures.connections_refused.get_or_create(&api));
+            drop(measures.connections_displaced.get_or_create(&api));
             drop(measures.accept_failures.get_or_create(&api));
             drop(measures.request_seconds.get_or_create(&api));
         }

@@ -149,7 +149,10 @@ mod tests {
         (0..10_000).for_each(|n| log.add(agent("hostile", &format!("evil-{n}"), 1)));
         let of = |log: &Log, by: &str| {
             let (entries, _, _) = log.since(1, 10_000);
-            entries.iter().filter(|entry| matches!(&entry.by, Some(Client::Certificate(own)) if own.starts_with(by))).count()
+            entries
+                .iter()
+                .filter(|entry| matches!(&entry.by, Some(Client::Certificate(own)) if own.starts_with(by)))
+                .count()
         };
         assert_eq!((of(&log, "honest"), of(&log, "hostile")), (100, OF_ONE));
         assert_eq!(log.since(1, 10_000).0[100].count, 1_000, "the same is one entry");

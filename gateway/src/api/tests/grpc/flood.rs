@@ -103,7 +103,7 @@ async fn a_client_subscribes_so_often_and_is_then_refused_while_others_are_not()
         check(status, Code::ResourceExhausted, "api.subscriptions_per_s");
     }
     assert!(client(&rig).await.subscribe(wish(&[HONEST])).await.is_ok(), "another address is another client");
-    let (_, metrics) = rig.send("GET /metrics HTTP/1.1\r\nHost: gateway\r\nConnection: close\r\n\r\n").await;
+    let (_, metrics) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let counted = format!("spand_api_refused_total{{api=\"grpc\",reason=\"subscription_rate\"}} {}\n", refused.len());
     assert!(metrics.contains(&counted), "{metrics}");
     rig.end().await;
