@@ -3,8 +3,11 @@
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+
+use crate::pause::parse_length;
 
 /// How to print.
 #[derive(Args, Clone, Copy, Debug)]
@@ -63,10 +66,20 @@ pub(crate) struct Explain {
     pub(crate) format: Format,
 }
 
+/// A pause.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    /// How long, such as 90s, 30m or 1h30m; until `resume` unless given
+    #[arg(long = "for", value_name = "DURATION", value_parser = parse_length)]
+    pub(crate) length: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
 /// Taking back.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Undo {
-    /// Take everything back now
+    /// Take everything back now; a running agent is paused as well, until `resume`
     #[arg(long)]
     pub(crate) run: bool,
     #[command(flatten)]

@@ -43,6 +43,11 @@ impl Capabilities {
         self.has(NET_ADMIN) && (self.has(SYS_ADMIN) || self.may_load_without_sys_admin())
     }
 
+    /// Whether it may look at the programs of others: `CAP_SYS_ADMIN`, which the kernel asks for to list them.
+    pub(crate) const fn may_list_programs(self) -> bool {
+        self.has(SYS_ADMIN)
+    }
+
     /// Whether it has `CAP_BPF` and `CAP_PERFMON`, which kernels before 5.8 do not know.
     pub(crate) const fn may_load_without_sys_admin(self) -> bool {
         self.has(BPF | PERFMON)

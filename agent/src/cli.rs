@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 use spand_proto::operator::{ConfigError, Failure};
 
 use crate::apply::route::guard;
-use crate::args::{Explain, Format, Metrics, Query, Undo};
+use crate::args::{Explain, Format, Metrics, Pause, Query, Undo};
 use crate::config::{Config, DEFAULT_PATH};
 use crate::{commands, doctor};
 
@@ -43,8 +43,12 @@ enum Command {
     Metrics(Metrics),
     /// Say what the running agent decides for a destination, step by step
     Explain(Explain),
-    /// Print the commands that take back what the agent changed, or run them
+    /// Say what is in force on this host because of the agent and how to take it back, or take it back
     Undo(Undo),
+    /// Start no connection on advice, until `resume` or for a time
+    Pause(Pause),
+    /// Start connections on advice again
+    Resume(Format),
     /// Say what this host supports, changing nothing
     Probe(Format),
     /// Look for the usual faults of this host and its way to the gateway, and say what to do; changes nothing
@@ -68,7 +72,9 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Status(format) => commands::status(&lenient(&path)?, format),
         Command::Metrics(Metrics { output }) => commands::metrics(&lenient(&path)?, output.as_deref()),
         Command::Explain(question) => commands::explain(&lenient(&path)?, &question),
-        Command::Undo(how) => commands::undo(&lenient(&path)?, how),
+        Command::Undo(how) => commands::undo(&lenient(&path)?, &path, how),
+        Command::Pause(pause) => commands::pause(&lenient(&path)?, pause),
+        Command::Resume(format) => commands::resume(&lenient(&path)?, format),
         Command::Probe(format) => commands::probe(&lenient(&path)?, format),
         Command::Doctor(format) => doctor::run(&lenient(&path)?, &path, format),
         Command::Guard { ledger } => guard::run(&ledger),

@@ -38,12 +38,18 @@ pub(crate) fn wall_unix_s() -> u64 {
     wall().0 / 1_000_000_000
 }
 
+/// Nanoseconds since 1970 by the wall clock.
+pub(crate) fn wall_ns() -> u64 {
+    wall().0
+}
+
 fn wall() -> Timestamp {
     let passed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(passed.as_nanos()).unwrap_or(u64::MAX))
 }
 
-fn since_boot() -> Timestamp {
+/// By `CLOCK_BOOTTIME`.
+pub(crate) fn since_boot() -> Timestamp {
     // The kernel has had this clock since 2.6.39 and cannot refuse to read it.
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).map(std::time::Duration::from).unwrap_or_default();
     Timestamp(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX))

@@ -15,6 +15,7 @@ pub mod config;
 pub mod control;
 mod doctor;
 pub mod ledger;
+pub mod pause;
 pub mod policy;
 mod probe;
 mod run;

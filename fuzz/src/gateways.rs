@@ -126,7 +126,7 @@ fn host_name() -> spand_proto::contract::HostName {
 }
 
 fn agent() -> AgentDescription {
-    AgentDescription { version: "0.1.0".to_owned(), mode: Some(Mode::Careful), way: Some(Way::Bpf) }
+    AgentDescription { version: "0.1.0".to_owned(), mode: Some(Mode::Careful), way: Some(Way::Bpf), pause: None }
 }
 
 fn estimate(n: u8) -> Estimate {
@@ -209,6 +209,7 @@ fn report() -> Report {
         arm: Some(if n % 2 == 0 { Arm::Advised } else { Arm::Control }),
         advised: (n % 2 == 0).then_some(Segments(20)),
         refusal: (n % 7 == 0).then_some(RefusalReason::RttMismatch),
+        paused: false,
     };
     Report {
         host_name: host_name(),
@@ -216,5 +217,6 @@ fn report() -> Report {
         agent_started: Timestamp(1),
         connections: (0..240).map(one).collect(),
         pushes: PushCount { received: 3, in_time: 2, late: 1, unmatched: 0 },
+        pause: None,
     }
 }

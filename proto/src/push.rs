@@ -41,6 +41,20 @@ pub struct AgentDescription {
     pub mode: Option<Mode>,
     /// How it applies starts.
     pub way: Option<Way>,
+    /// Whether advice is paused there; `None` from an agent that cannot be paused.
+    pub pause: Option<PauseState>,
+}
+
+/// Whether an administrator paused advice on a host.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum PauseState {
+    /// Connections start on advice.
+    Active,
+    /// None does.
+    Paused {
+        /// Time until the pause ends by itself, in whole milliseconds; `None` where it does not.
+        remaining: Option<Micros>,
+    },
 }
 
 /// How an agent applies starts.

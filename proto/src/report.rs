@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::contract::HostName;
+use crate::push::PauseState;
 use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
 
@@ -22,6 +23,8 @@ pub struct Report {
     pub connections: Vec<ConnectionReport>,
     /// What became of the pushes since the last batch.
     pub pushes: PushCount,
+    /// Whether advice is paused on the host; `None` from an agent that cannot be paused.
+    pub pause: Option<PauseState>,
 }
 
 /// Ground truth about one transfer of one connection.
@@ -58,6 +61,8 @@ pub struct ConnectionReport {
     pub advised: Option<Segments>,
     /// Why the start function gave no start; `None` where it gave one or was not asked.
     pub refusal: Option<RefusalReason>,
+    /// Whether advice was paused at some time between the connection's handshake and this; it then has no arm.
+    pub paused: bool,
 }
 
 impl ConnectionReport {

@@ -138,6 +138,12 @@ pub trait Applier: Send {
     /// changed that makes the next change costly.
     fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> impl Future<Output = bool> + Send;
 
+    /// Pauses advice or resumes it, for a way whose programs decide for each connection; the others withdraw and set what
+    /// [`Self::reconcile`] is given. Comes before a reconciliation that pauses, and after one that resumes.
+    fn set_paused(&mut self, _paused: bool) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
     /// Is told the usual size of what a service of this host sends.
     fn service_size(&mut self, _service: SocketAddr, _usual: Option<Bytes>) {}
 

@@ -64,6 +64,11 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		return 0;
 	}
 	struct network network = *found;
+	// Also where a connection that was established before begins, or restarts after an idle time.
+	if (is_paused(settings, found)) {
+		count(COUNT_PAUSED);
+		return 0;
+	}
 	// A route that locks `cwnd` bounds the socket (tcp_init_metrics), and so may another program: a cap that the administrator named.
 	network.cap = smaller(network.cap, tp->snd_cwnd_clamp);
 	u64 now = bpf_ktime_get_boot_ns();
@@ -193,6 +198,7 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 	connection->phase = PHASE_OPEN;
 	if (connection->cut || granted <= proven)
 		return 0;
+	struct settings *settings = all_settings();
 	struct network *network = network_of(tp);
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
 	u64 now = bpf_ktime_get_boot_ns();
@@ -205,6 +211,10 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 	if (halvings > 1) {
 		left = 0;
 		why_less = COUNT_RETREATED;
+	}
+	if (settings && settings->pauses & 1) {
+		left = 0;
+		why_less = COUNT_PAUSED;
 	}
 	u32 extra = smaller(granted - proven, left);
 	if (extra < granted - proven) {

@@ -171,6 +171,7 @@ INLINE void established(struct bpf_sock_ops *skops)
 	// Before anything can refuse: the comparison is by assignment.
 	u32 drawn = draw(settings->arm_seed, bpf_get_socket_cookie(skops));
 	connection->arm = drawn < settings->control_limit ? ARM_CONTROL : ARM_ADVISED;
+	connection->pauses = settings->pauses;
 	connection->initial_window = tp->snd_cwnd;
 	// What a control's first flight would be; an advised one writes its own over it.
 	connection->first_end = tp->snd_nxt + tp->snd_cwnd * tp->mss_cache;
@@ -179,6 +180,10 @@ INLINE void established(struct bpf_sock_ops *skops)
 	connection->compared = 1;
 	bpf_sock_ops_cb_flags_set(skops, skops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_STATE_CB_FLAG |
 						 BPF_SOCK_OPS_RETRANS_CB_FLAG);
+	if (is_paused(settings, network)) {
+		count(COUNT_PAUSED);
+		return;
+	}
 	if (connection->arm == ARM_CONTROL) {
 		count(COUNT_CONTROL);
 		return;

@@ -8,7 +8,7 @@
 
 #define NAME_LENGTH 16 // TCP_CA_NAME_MAX
 
-// Everything that holds for all connections, written once by the agent.
+// Everything that holds for all connections, written by the agent at its start, and again where advice is paused or resumed.
 struct settings {
 	struct policy policy;
 	u64 arm_seed;
@@ -21,6 +21,8 @@ struct settings {
 	char on_cubic[NAME_LENGTH];
 	char on_reno[NAME_LENGTH];
 	char at_start[NAME_LENGTH];
+	u32 pauses; // pauses and their ends so far: odd while advice is paused
+	u32 unused;
 };
 
 // How a start reaches a socket.
@@ -82,6 +84,7 @@ enum count {
 	COUNT_STATED_SIZE,
 	COUNT_FIRST_FLIGHT_LOSS,
 	COUNT_RECONNECTED, // a socket that was connected before
+	COUNT_PAUSED,	   // advice is paused
 	COUNT_OF_COUNTS,
 };
 
@@ -120,7 +123,8 @@ struct connection {
 	u8 cut;	  // the kernel took a loss for congestion: the window is no longer a start's
 	u8 drained; // all that was written of the flight has arrived
 	u8 asks_rtt; // the flag for round trips is ours
-	u8 unused[6];
+	u8 unused[2];
+	u32 pauses; // `pauses` of the settings when it was established
 };
 
 // A size that an application stated, for the next transfer.
@@ -147,7 +151,8 @@ struct event {
 	u8 refusal;
 	u8 first_loss;
 	u8 window_limited;
-	u8 unused[4];
+	u8 paused; // it met a pause, and is not part of the comparison
+	u8 unused[3];
 	u8 local[16];
 	u8 remote[16];
 };
@@ -235,4 +240,13 @@ INLINE struct settings *all_settings(void)
 {
 	u32 zero = 0;
 	return bpf_map_lookup_elem(&settings, &zero);
+}
+
+// What stands for a network whose advice is paused in the place of a refusal. `refusal.rs` has the same number.
+#define REFUSED_PAUSED 103
+
+// Whether no start may be on advice now.
+INLINE int is_paused(const struct settings *settings, const struct network *network)
+{
+	return settings->pauses & 1 || network->refusal == REFUSED_PAUSED;
 }

@@ -38,6 +38,8 @@ INLINE void tell(const struct tcp_sock *tp, struct connection *connection, u32 k
 	event->refusal = connection->refusal;
 	event->first_loss = connection->first_loss;
 	event->window_limited = BITS(tp, is_cwnd_limited);
+	// The same for both arms: one that was established or ended during a pause, or before one and after it.
+	event->paused = settings->pauses & 1 || settings->pauses != connection->pauses;
 	put_local(event->local, tp);
 	put_remote(event->remote, tp);
 	int wake = kind == EVENT_FIRST_FLIGHT_LOSS || bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) > EVENTS_TO_WAKE;

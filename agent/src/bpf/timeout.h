@@ -26,7 +26,7 @@ INLINE void initial_timeout(struct bpf_sock_ops *skops)
 	}
 	keyed_by(&prefix);
 	struct network *network = bpf_map_lookup_elem(&networks, &prefix);
-	if (!network || network->refusal || !network->rtt_us || network->expires_ns <= bpf_ktime_get_boot_ns())
+	if (!network || is_paused(settings, network) || network->refusal || !network->rtt_us || network->expires_ns <= bpf_ktime_get_boot_ns())
 		return;
 	u64 rtt_us = network->rtt_us, timeout_us = 3 * rtt_us;
 	if (timeout_us < rtt_us + 200000)

@@ -17,7 +17,9 @@ pub(crate) fn explain(config: &Config, question: &Explain) -> Result<(), Failure
         Reply::Explained(explained) if question.format.json => print_json(&explained),
         Reply::Explained(explained) => print(&for_people(&explained)),
         Reply::Error(error) => Err(Failure::Environment(error)),
-        Reply::Status(_) => Err(Failure::Environment("the agent answered another question".to_owned())),
+        Reply::Status(_) | Reply::Pause(_) => {
+            Err(Failure::Environment("the agent answered another question".to_owned()))
+        }
     }
 }
 

@@ -26,7 +26,9 @@ pub(crate) fn metrics(config: &Config, output: Option<&Path>) -> Result<(), Fail
     let status = match ask(&config.control_socket(), &Request::Status)? {
         Reply::Status(status) => status,
         Reply::Error(error) => return Err(Failure::Environment(error)),
-        Reply::Explained(_) => return Err(Failure::Environment("the agent answered another question".to_owned())),
+        Reply::Explained(_) | Reply::Pause(_) => {
+            return Err(Failure::Environment("the agent answered another question".to_owned()));
+        }
     };
     let text = exposition(&status).map_err(Failure::environment)?;
     output.map_or_else(|| print(&text), |file| replace(file, &text))
@@ -61,6 +63,12 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
         confined.get_or_create(&vec![("part", part.clone())]).set(i64::from(*given_up));
     }
     registry.register("confined", "1 where the process gave up what it does not need", confined);
+    gauge(&mut registry, "paused", "1 while advice is paused on this host", u64::from(status.paused));
+    // Absent without an end: one of 0 would look long past.
+    let end = status.paused_until.as_deref().and_then(|until| humantime::parse_rfc3339(until).ok());
+    if let Some(end) = end.and_then(|end| end.duration_since(std::time::UNIX_EPOCH).ok()) {
+        gauge(&mut registry, "paused_until_seconds", "Unix time at which the pause ends by itself", end.as_secs());
+    }
     let gateway = &status.gateway;
     gauge(&mut registry, "gateway_connected", "1 while a subscription is open", u64::from(gateway.connected));
     counter(&mut registry, "gateway_streams", "Subscriptions that were opened", gateway.connections);
@@ -122,6 +130,8 @@ fn compared(registry: &mut Registry, status: &Status) {
     let counts = |value: fn(&ArmSummary) -> u64| arms().map(|(labels, of)| (labels, value(of))).collect();
     counters(registry, "transfers", "Transfers that ended", counts(|of| of.transfers));
     counters(registry, "transfers_advised", "Of them, those that started on advice", counts(|of| of.started_on_advice));
+    let help = "Transfers that met a pause of advice, and are in neither arm";
+    counter(registry, "transfers_paused", help, status.transfers_paused);
     counters(registry, "transfers_refused", "Of them, those that were refused", counts(|of| of.refused));
     let mut means = |name: &str, help: &str, value: fn(&ArmSummary) -> Option<f64>| {
         let family = Family::<Labels, Gauge<f64, std::sync::atomic::AtomicU64>>::default();
@@ -202,7 +212,7 @@ mod tests {
         let class =
             ClassSummary { up_to_bytes: Some(10_000), advised: arm(3, Some(250.0)), control: arm(0, None), difference };
         let status: Status = serde_json::from_value(serde_json::json!({
-            "version": "0.1.0", "pid": 1, "uptime_s": 9, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [], "confined": {"files": true},
+            "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [], "confined": {"files": true},
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,
                 "certificate_ends_unix_s": 1_800_000_000, "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "applied": {"started": 7}, "advice": HoldingCounts::default(),
@@ -213,6 +223,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         for wanted in [
             "spand_agent_gateway_connected 1",
+            "spand_agent_paused 1",
+            "spand_agent_paused_until_seconds 1800000000",
+            "spand_agent_transfers_paused_total 4",
             "spand_agent_tls_not_after_seconds{file=\"certificate\"} 1800000000",
             "spand_agent_applied_total{event=\"started\"} 7",
             "spand_agent_transfers_total{arm=\"advised\",size=\"10kB\"} 3",

@@ -10,6 +10,7 @@ use spand_proto::operator::Failure;
 
 mod explain;
 mod metrics;
+mod pause;
 mod probe;
 mod query;
 mod status;
@@ -17,6 +18,7 @@ mod undo;
 
 pub(crate) use explain::explain;
 pub(crate) use metrics::metrics;
+pub(crate) use pause::{pause, resume};
 pub(crate) use probe::probe;
 pub(crate) use query::query;
 pub(crate) use status::status;

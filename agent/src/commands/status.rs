@@ -18,7 +18,9 @@ pub(crate) fn status(config: &Config, format: Format) -> Result<(), Failure> {
         Reply::Status(status) if format.json => print_json(&status),
         Reply::Status(status) => print(&for_people(&status)),
         Reply::Error(error) => Err(Failure::Environment(error)),
-        Reply::Explained(_) => Err(Failure::Environment("the agent answered another question".to_owned())),
+        Reply::Explained(_) | Reply::Pause(_) => {
+            Err(Failure::Environment("the agent answered another question".to_owned()))
+        }
     }
 }
 
@@ -43,6 +45,10 @@ fn for_people(status: &Status) -> String {
     if status.in_force.len() > LISTED {
         lines.push(format!("  and {} more: see --json", status.in_force.len() - LISTED));
     }
+    if status.paused {
+        let until = status.paused_until.as_deref().unwrap_or("`spand-agent resume`");
+        lines.insert(2, format!("advice is paused until {until}: no connection starts on advice"));
+    }
     lines.push(format!("decisions: {}", counted(&status.decisions)));
     lines.push(format!("applied: {}", counted(&status.applied)));
     let pushes = status.pushes;
@@ -51,6 +57,9 @@ fn for_people(status: &Status) -> String {
         pushes.received, pushes.in_time, pushes.late, pushes.not_applied
     ));
     lines.extend(compared(&status.comparison));
+    if status.transfers_paused > 0 {
+        lines.push(format!("  left out because advice was paused: {}", status.transfers_paused));
+    }
     lines.push(format!("what apply {} lacks:", status.apply));
     lines.extend(status.lacks.iter().map(|lack| format!("  {}: {}", lack.name, lack.sentence)));
     lines.join("\n")

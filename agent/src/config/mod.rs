@@ -37,7 +37,7 @@ pub struct Config {
     pub addresses: Vec<IpAddr>,
     /// Name of this host for the gateway's logs. Default empty: the machine's own name.
     pub host_name: String,
-    /// Folder of the ledger and the control socket, made where it is missing. Default /var/lib/spand/agent.
+    /// Folder of the ledger, the control socket and a pause, made where it is missing. Default /var/lib/spand/agent.
     pub state_dir: PathBuf,
     /// The gateway.
     pub gateway: Gateway,
@@ -84,6 +84,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// The file that exists while advice is paused.
+    pub fn pause_file(&self) -> PathBuf {
+        self.state_dir.join("pause.json")
+    }
+
     /// Reads and checks `path`; relative paths inside become relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text =
@@ -102,7 +107,7 @@ impl Config {
         Ok(config)
     }
 
-    /// The socket by which `status`, `explain` and `undo` reach a running agent.
+    /// The socket by which the commands reach a running agent.
     pub fn control_socket(&self) -> PathBuf {
         self.state_dir.join("control.sock")
     }

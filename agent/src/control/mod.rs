@@ -1,7 +1,10 @@
 //! How the commands reach a running agent: one JSON object a line, one request and one reply, over a Unix socket in the
 //! state directory.
 //!
-//! Nothing can be changed over it. The shapes here are the contract of `--json`.
+//! Advice can be paused and resumed over it, and nothing else can be changed. The socket has mode 0660: root, the agent's user and
+//! its group may connect, and who may connect may ask. Who may not write to the socket by that mode, but connects because somebody
+//! widened it, may look and change nothing. Each change is logged with the user and the process that asked for it.
+//! The shapes here are the contract of `--json`.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,8 +19,9 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-pub use client::ask;
-pub use server::{Pending, Server};
+pub(crate) use client::try_ask;
+pub use client::{AskError, ask};
+pub use server::{Peer, Pending, Server};
 
 use crate::config::Way;
 use crate::subscriber::HoldingCounts;
@@ -40,6 +44,20 @@ pub enum Request {
         /// Segment size less options, in bytes.
         mss: Option<u64>,
     },
+    /// Withdraw everything, and start nothing on advice from now on.
+    Pause {
+        /// For how long, in seconds; until [`Request::Resume`] where absent.
+        length_s: Option<u64>,
+    },
+    /// Start connections on advice again.
+    Resume,
+}
+
+impl Request {
+    /// Whether it changes something.
+    pub const fn changes(&self) -> bool {
+        matches!(self, Self::Pause { .. } | Self::Resume)
+    }
 }
 
 /// The reply.
@@ -50,8 +68,27 @@ pub enum Reply {
     Status(Box<Status>),
     /// To [`Request::Explain`].
     Explained(Box<Explained>),
-    /// The request made no sense.
+    /// To [`Request::Pause`] and [`Request::Resume`].
+    Pause(Box<Paused>),
+    /// The request made no sense, or was refused.
     Error(String),
+}
+
+/// What a pause or its end came to.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Paused {
+    /// The agent's process.
+    pub pid: u32,
+    /// Whether advice is paused now.
+    pub paused: bool,
+    /// When that ends by itself, in RFC 3339; `null` where it does not.
+    pub paused_until: Option<String>,
+    /// Whether advice was paused before.
+    pub was_paused: bool,
+    /// Networks whose advice is in force now; none while advice is paused, unless the kernel refused to remove something.
+    pub networks_in_force: usize,
+    /// Why this does not outlast the agent's process, where that is so.
+    pub not_kept: Option<String>,
 }
 
 /// How an agent is.
@@ -69,6 +106,12 @@ pub struct Status {
     /// What the process gave up of what it could do, by part.
     #[serde(default)]
     pub confined: BTreeMap<String, bool>,
+    /// Whether advice is paused.
+    #[serde(default)]
+    pub paused: bool,
+    /// When that ends by itself, in RFC 3339; `null` where it does not.
+    #[serde(default)]
+    pub paused_until: Option<String>,
     /// Its mode.
     pub mode: Mode,
     /// How it applies starts.
@@ -93,6 +136,9 @@ pub struct Status {
     pub pushes: Pushes,
     /// What became of connections, by size and by arm; all zero where the way cannot see them.
     pub comparison: Vec<ClassSummary>,
+    /// Connections that met a pause, and are in neither arm.
+    #[serde(default)]
+    pub transfers_paused: u64,
     /// What this way of applying cannot do.
     pub lacks: Vec<Lacking>,
 }

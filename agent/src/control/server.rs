@@ -2,31 +2,51 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::geteuid;
 use spand_proto::operator::Failure;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::{MOST_REQUEST_BYTES, Reply, Request};
 
 /// Connections at one time; more wait to be accepted.
 const CONNECTIONS: usize = 16;
 
-/// Time that a client has to ask and to take its reply.
+/// Time that a client has to ask, and to take its reply.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Time that the agent has for its reply.
+const REPLY_PATIENCE: Duration = Duration::from_secs(20);
+
+/// Who may use the socket.
+const MODE: u32 = 0o660;
+
+/// Who asks, as the kernel noted at the connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Peer {
+    /// Its user.
+    pub uid: u32,
+    /// Its group.
+    pub gid: u32,
+    /// Its process, where that is in a namespace that can be seen from here.
+    pub pid: Option<i32>,
+}
 
 /// A request that waits for the agent's reply.
 #[derive(Debug)]
 pub struct Pending {
     /// What is asked.
     pub request: Request,
+    /// By whom.
+    pub peer: Peer,
     /// Where the reply goes.
     pub reply: oneshot::Sender<Reply>,
 }
@@ -54,9 +74,13 @@ impl Server {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(error)),
             _ => {}
         }
-        let listener = UnixListener::bind(path).map_err(fault)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o660)).map_err(fault)?;
-        Ok(Self { path: path.to_owned(), task: tokio::spawn(accept(listener, requests)) })
+        // From its first moment, whatever the umask of whoever started this.
+        let before = umask(Mode::from_bits_truncate(0o777 & !MODE));
+        let bound = UnixListener::bind(path);
+        umask(before);
+        let listener = bound.map_err(fault)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(MODE)).map_err(fault)?;
+        Ok(Self { path: path.to_owned(), task: tokio::spawn(accept(listener, path.to_owned(), requests)) })
     }
 }
 
@@ -68,7 +92,7 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: UnixListener, requests: mpsc::Sender<Pending>) {
+async fn accept(listener: UnixListener, path: PathBuf, requests: mpsc::Sender<Pending>) {
     let room = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok(permit) = Arc::clone(&room).acquire_owned().await else { return };
@@ -81,38 +105,65 @@ async fn accept(listener: UnixListener, requests: mpsc::Sender<Pending>) {
                 continue;
             }
         };
-        let requests = requests.clone();
+        let (requests, path) = (requests.clone(), path.clone());
         tokio::spawn(async move {
-            let served = tokio::time::timeout(PATIENCE, serve(stream, &requests)).await;
+            let served = serve(stream, &path, &requests).await;
             debug!(?served, "control connection ended");
             drop(permit);
         });
     }
 }
 
-async fn serve(stream: UnixStream, requests: &mpsc::Sender<Pending>) -> io::Result<()> {
+async fn serve(stream: UnixStream, path: &Path, requests: &mpsc::Sender<Pending>) -> io::Result<()> {
+    let credentials = stream.peer_cred()?;
+    let peer = Peer { uid: credentials.uid(), gid: credentials.gid(), pid: credentials.pid() };
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
     let mut reader = BufReader::new(reader.take(MOST_REQUEST_BYTES as u64 + 1));
-    reader.read_line(&mut line).await?;
+    in_time(PATIENCE, reader.read_line(&mut line)).await?;
     let reply = if line.len() > MOST_REQUEST_BYTES {
         Reply::Error(format!("a request has at most {MOST_REQUEST_BYTES} bytes"))
     } else {
-        match serde_json::from_str(&line) {
-            Ok(request) => answer(request, requests).await,
+        match serde_json::from_str::<Request>(&line) {
+            Ok(request) if request.changes() && !may_change(peer, path) => {
+                warn!(uid = peer.uid, pid = peer.pid, ?request, "refused: this user may not change anything");
+                Reply::Error(format!(
+                    "user {} may look and change nothing: run this as root, as the agent's user or in the group of {}",
+                    peer.uid,
+                    path.display()
+                ))
+            }
+            Ok(request) => answer(request, peer, requests).await,
             Err(error) => Reply::Error(format!("this is no request: {error}")),
         }
     };
     let mut text = serde_json::to_vec(&reply)?;
     text.push(b'\n');
-    writer.write_all(&text).await?;
+    in_time(PATIENCE, writer.write_all(&text)).await?;
     writer.shutdown().await
 }
 
-async fn answer(request: Request, requests: &mpsc::Sender<Pending>) -> Reply {
+async fn in_time<T>(patience: Duration, done: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    tokio::time::timeout(patience, done).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+/// Whether a peer may change something: root, the agent's own user, and the socket's group. Other groups than the first of a process
+/// are not among its credentials: who is neither of these connected by the mode of the socket, and that admits nobody else unless
+/// somebody widened it.
+fn may_change(peer: Peer, path: &Path) -> bool {
+    if peer.uid == 0 || peer.uid == geteuid().as_raw() {
+        return true;
+    }
+    fs::metadata(path).is_ok_and(|socket| peer.gid == socket.gid() || socket.mode() & 0o002 == 0)
+}
+
+async fn answer(request: Request, peer: Peer, requests: &mpsc::Sender<Pending>) -> Reply {
     let (reply, answer) = oneshot::channel();
-    if requests.send(Pending { request, reply }).await.is_err() {
+    if requests.send(Pending { request, peer, reply }).await.is_err() {
         return Reply::Error("the agent is stopping".to_owned());
     }
-    answer.await.unwrap_or_else(|_| Reply::Error("the agent is stopping".to_owned()))
+    match tokio::time::timeout(REPLY_PATIENCE, answer).await {
+        Ok(reply) => reply.unwrap_or_else(|_| Reply::Error("the agent is stopping".to_owned())),
+        Err(_) => Reply::Error("the agent is busy: ask again".to_owned()),
+    }
 }

@@ -46,6 +46,7 @@ async fn nonsense_is_refused_and_does_not_reach_it() {
         (b"", "this is no request"),
         (b"{\"ask\":\"stop\"}\n", "unknown variant `stop`"),
         (b"{\"ask\":\"explain\",\"destination\":\"here\"}\n", "this is no request"),
+        (b"{\"ask\":\"pause\",\"length_s\":-1}\n", "this is no request"),
         (b"{\"ask\":\"explain\",\"destination\":\"192.0.2.1\",\"run\":1}\n", "unknown field `run`"),
         (&[b'x'; 10_000], "at most 4096 bytes"),
     ] {

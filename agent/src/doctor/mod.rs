@@ -70,5 +70,9 @@ fn running(config: &Config, status: Option<&Status>) -> Check {
         let to_do = "restart it, if that is what the configuration should be";
         return Check::warn("agent", format!("{found}, but the configuration says otherwise"), to_do);
     }
+    if status.paused {
+        let until = status.paused_until.as_ref().map_or_else(String::new, |until| format!(" until {until}"));
+        return Check::warn("agent", format!("{found}, and advice is paused{until}"), "spand-agent resume");
+    }
     Check::ok("agent", found)
 }

@@ -133,7 +133,7 @@ impl Ledger {
 }
 
 /// A new file in the place of `path`, synced with its folder, open for appending.
-fn replace(path: &Path, text: &str) -> io::Result<File> {
+pub(crate) fn replace(path: &Path, text: &str) -> io::Result<File> {
     let fresh = path.with_extension("new");
     match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

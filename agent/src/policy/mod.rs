@@ -58,6 +58,8 @@ pub struct Question<'a> {
     pub now: Timestamp,
     /// Seconds since 1970 by the wall clock, for time slots only.
     pub wall_unix_s: u64,
+    /// Whether advice is paused on this host.
+    pub paused: bool,
     /// The connection in question; the whole network where nothing is known about it.
     pub connection: Connection,
 }
@@ -111,6 +113,9 @@ pub fn decide(question: &Question<'_>, policy: &Policy) -> Decision {
 
     if let Some(reason) = allowed {
         return leave(reason);
+    }
+    if question.paused {
+        return leave(Reason::Paused);
     }
     if question.advice.is_some_and(|advice| advice.expires <= question.now) {
         return leave(Reason::Expired);

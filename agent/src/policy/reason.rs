@@ -12,6 +12,8 @@ pub enum Reason {
     Excluded,
     /// It is not inside any included prefix.
     NotIncluded,
+    /// Advice is paused on this host.
+    Paused,
     /// The lifetime of the advice is over.
     Expired,
     /// The start function gave no start.
@@ -36,6 +38,7 @@ impl Reason {
         match self {
             Self::Excluded => "the network overlaps a prefix in destinations.exclude",
             Self::NotIncluded => "the network is not inside any prefix in destinations.include",
+            Self::Paused => "advice is paused on this host: `spand-agent resume` takes it up again",
             Self::Expired => "the lifetime of the advice is over and the gateway did not renew it",
             Self::Refused(_) => "the start function gave no start",
             Self::HeldOut => "the network is held out in this time slot, so that advised ones can be compared with it",

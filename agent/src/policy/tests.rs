@@ -39,7 +39,7 @@ fn policy(text: &str) -> Policy {
 
 fn ask(advice: Option<&Advice>, connection: Connection, policy: &Policy) -> Decision {
     let network = "192.0.2.0/24".parse().unwrap();
-    decide(&Question { network, advice, now: NOW, wall_unix_s: 0, connection }, policy)
+    decide(&Question { network, advice, now: NOW, wall_unix_s: 0, paused: false, connection }, policy)
 }
 
 fn verdict(advice: &Advice, policy: &Policy) -> Verdict {
@@ -180,4 +180,21 @@ proptest! {
             prop_assert!((2..=32).contains(&window.0), "{window}");
         }
     }
+}
+
+#[test]
+fn a_pause_leaves_everything_inside_the_scope_alone_and_keeps_the_arm() {
+    let advice = advice(40);
+    let ask = |text: &str| {
+        let network = "192.0.2.0/24".parse().unwrap();
+        let connection = Connection::default();
+        let question = Question { network, advice: Some(&advice), now: NOW, wall_unix_s: 0, paused: true, connection };
+        decide(&question, &policy(text))
+    };
+    for text in ["", "mode = \"observe\"", "mode = \"paper\"", "apply = \"route\""] {
+        let decision = ask(text);
+        assert_eq!((decision.arm, decision.verdict), (Some(Arm::Advised), Verdict::Leave(Reason::Paused)), "{text}");
+    }
+    let excluded = ask("[destinations]\nexclude = [\"192.0.2.0/24\"]");
+    assert_eq!(excluded.verdict, Verdict::Leave(Reason::Excluded));
 }

@@ -21,6 +21,7 @@ use crate::apply::{Applier, Basis, Decided, Ended, Grounds, Left, Outcome, Wish,
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::control::{GatewayStatus, Pending, Reply, Request};
+use crate::pause::{Pause, Pausing};
 use crate::policy::{Advice, Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
 use crate::subscriber::{Dialer, Holdings, Signal};
 
@@ -41,6 +42,8 @@ pub(super) struct Agent<A> {
     pub(super) decisions: BTreeMap<&'static str, u64>,
     pub(super) pushes: PushWatch,
     pub(super) comparison: Comparison,
+    pub(super) pause: Pause,
+    pausing: watch::Sender<Pausing>,
     verdicts: BTreeMap<Network, Verdict>,
     wishes: Wishes,
     left: Left,
@@ -61,6 +64,7 @@ impl<A: Applier> Agent<A> {
         Own { clock, dialer, confined }: Own,
         host_name: HostName,
         addresses: watch::Receiver<Vec<IpAddr>>,
+        (pause, pausing): (Pause, watch::Sender<Pausing>),
         applier: A,
     ) -> Self {
         let longest = Micros::from_secs(config.policy.lifetime_s.get());
@@ -79,6 +83,8 @@ impl<A: Applier> Agent<A> {
             decisions: BTreeMap::new(),
             pushes: PushWatch::default(),
             comparison: Comparison::default(),
+            pause,
+            pausing,
             verdicts: BTreeMap::new(),
             wishes: Wishes::new(),
             left: Left::new(),
@@ -161,13 +167,23 @@ impl<A: Applier> Agent<A> {
     }
 
     /// Lifetimes, time slots and the kernel are looked at.
-    pub(super) const fn on_tick(&mut self) {
+    pub(super) fn on_tick(&mut self) {
+        self.pause.expire();
+        self.decide_everything();
+    }
+
+    pub(super) const fn decide_everything(&mut self) {
         self.stale.everything = true;
     }
 
     /// Decides where something changed and brings what is in force in line. Whether that changed anything on the host.
     pub(super) async fn reconcile(&mut self) -> bool {
         let now = self.clock.now();
+        let pausing = self.pause.pausing();
+        self.pausing.send_if_modified(|known| std::mem::replace(known, pausing) != pausing);
+        if pausing.is_paused() {
+            self.applier.set_paused(true).await;
+        }
         for service in self.holdings.expire_sizes(now) {
             self.applier.service_size(service, None);
         }
@@ -185,6 +201,9 @@ impl<A: Applier> Agent<A> {
         let touched = (!stale.everything).then_some(&stale.networks);
         let decided = Decided { wishes: &self.wishes, left: &self.left, touched };
         let changed = self.applier.reconcile(&decided, now).await;
+        if !pausing.is_paused() {
+            self.applier.set_paused(false).await;
+        }
         let applier = &self.applier;
         self.pushes.on_applied(self.clock.now(), |network| is_in_force(applier, network));
         changed
@@ -212,7 +231,9 @@ impl<A: Applier> Agent<A> {
         };
         let connection = Connection::default();
         let wall_unix_s = clock::wall_unix_s();
-        let decision = decide(&Question { network, advice: Some(advice), now, wall_unix_s, connection }, &self.policy);
+        let paused = self.pause.pausing().is_paused();
+        let question = Question { network, advice: Some(advice), now, wall_unix_s, paused, connection };
+        let decision = decide(&question, &self.policy);
         self.wishes.remove(&network);
         self.left.remove(&network);
         match (decision.verdict, &decision.start) {
@@ -242,12 +263,14 @@ impl<A: Applier> Agent<A> {
         is_in_force(&self.applier, network)
     }
 
-    pub(super) fn answer(&self, pending: Pending) {
+    pub(super) async fn answer(&mut self, pending: Pending) {
         let reply = match pending.request {
             Request::Status => Reply::Status(Box::new(self.status())),
             Request::Explain { destination, bytes, mss } => {
                 Reply::Explained(Box::new(self.explain(destination, bytes, mss)))
             }
+            Request::Pause { length_s } => self.pause(length_s, pending.peer).await,
+            Request::Resume => self.resume(pending.peer).await,
         };
         // A client that gave up gets no reply.
         _ = pending.reply.send(reply);
@@ -270,7 +293,7 @@ impl<A: Applier> Agent<A> {
 /// Whether connections to a network that is left for this reason are part of the comparison.
 fn counts_as_left(reason: Reason) -> bool {
     match reason {
-        Reason::Refused(_) | Reason::HeldOut | Reason::Observe => true,
+        Reason::Refused(_) | Reason::HeldOut | Reason::Observe | Reason::Paused => true,
         Reason::Excluded | Reason::NotIncluded | Reason::Expired | Reason::SameAsDefault => false,
     }
 }

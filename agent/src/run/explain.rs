@@ -31,7 +31,8 @@ impl<A: Applier> Agent<A> {
         } else {
             Connection::default()
         };
-        let question = Question { network, advice, now, wall_unix_s: clock::wall_unix_s(), connection };
+        let (wall_unix_s, paused) = (clock::wall_unix_s(), self.pause.pausing().is_paused());
+        let question = Question { network, advice, now, wall_unix_s, paused, connection };
         let decision = decide(&question, &self.policy);
         let mut outcome = self.applier.outcome(network);
         if let (true, Some(Outcome::InForce { window, .. }), Verdict::Apply(own)) =

@@ -20,6 +20,7 @@ mod addresses;
 mod agent;
 mod explain;
 mod needs;
+mod pause;
 mod pushes;
 mod status;
 
@@ -32,6 +33,7 @@ use crate::capabilities::Capabilities;
 use crate::clock::Clock;
 use crate::config::{Config, Way};
 use crate::control::{Pending, Server};
+use crate::pause::Pause;
 use crate::subscriber::{Dialer, QUEUE, Reporter, Subscriber, TlsError};
 
 /// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
@@ -99,19 +101,22 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let (ask, mut asked) = mpsc::channel::<Pending>(16);
     let _server = Server::start(&config.control_socket(), ask)?;
     own.confined.listen_no_more();
+    let pause = Pause::open(&config.pause_file(), own.clock).map_err(Failure::environment)?;
+    let (pausing, paused) = watch::channel(pause.pausing());
 
     let host_name = host_name(config)?;
     let (tell, addresses) = watch::channel(addresses::find(config).await?);
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let speaker = (host_name.clone(), description(config));
-    let subscriber = Subscriber::new(Arc::clone(&own.dialer), own.clock, speaker, signals);
+    let subscriber = Subscriber::new(Arc::clone(&own.dialer), own.clock, speaker, signals).with_pause(paused.clone());
     let subscription = tokio::spawn(subscriber.run(addresses.clone()));
     let (count, counted) = watch::channel(PushCount::default());
-    let reporter = Reporter::new(Arc::clone(&own.dialer), host_name.clone(), own.clock.now());
+    let reporter =
+        Reporter::new(Arc::clone(&own.dialer), host_name.clone(), own.clock.now()).with_pause(own.clock, paused);
     let (end, ended) = mpsc::channel(ENDED_QUEUE);
     let reports = tokio::spawn(reporter.run(counted, ended));
 
-    let mut agent = Agent::new(config, own, host_name, addresses, applier);
+    let mut agent = Agent::new(config, own, host_name, addresses, (pause, pausing), applier);
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(addresses::INTERVAL);
@@ -140,7 +145,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
                     last_batch = Instant::now();
                 }
             }
-            Some(pending) = asked.recv() => agent.answer(pending),
+            Some(pending) = asked.recv() => agent.answer(pending).await,
             signal = heard.recv() => match signal {
                 Some(signal) => agent.on_signal(signal),
                 // The subscriber only ends with its receiver.
@@ -175,7 +180,12 @@ fn description(config: &Config) -> AgentDescription {
         Way::Route => push::Way::Route,
         Way::Bpf => push::Way::Bpf,
     };
-    AgentDescription { version: env!("CARGO_PKG_VERSION").to_owned(), mode: Some(config.mode), way: Some(way) }
+    AgentDescription {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        mode: Some(config.mode),
+        way: Some(way),
+        pause: None,
+    }
 }
 
 fn make_state_dir(path: &Path) -> Result<(), Failure> {

@@ -19,6 +19,8 @@ impl<A: Applier> Agent<A> {
             uptime_s: self.clock.uptime().0 / 1_000_000,
             log_lines_left_out: lines_left_out(),
             confined: self.confined.parts().map(|(part, given_up)| (part.to_owned(), given_up)).collect(),
+            paused: self.pause.pausing().is_paused(),
+            paused_until: self.pause.until(),
             mode: self.config.mode,
             apply: self.applier.way(),
             host_name: self.host_name.to_string(),
@@ -41,6 +43,7 @@ impl<A: Applier> Agent<A> {
             advice: self.holdings.counts(),
             pushes: self.pushes.counts(),
             comparison: self.comparison.classes(),
+            transfers_paused: self.comparison.paused(),
             lacks: self
                 .applier
                 .lacks()

@@ -29,6 +29,7 @@ pub use holdings::{HoldingCounts, Holdings};
 pub use report::Reporter;
 
 use crate::clock::Clock;
+use crate::pause::Pausing;
 
 /// Largest message that is read; the largest regular one holds one estimate.
 const MOST_MESSAGE_BYTES: usize = 64 * 1_024;
@@ -58,6 +59,7 @@ pub struct Subscriber {
     clock: Clock,
     host_name: HostName,
     description: AgentDescription,
+    pause: Option<watch::Receiver<Pausing>>,
     signals: mpsc::Sender<Signal>,
 }
 
@@ -88,7 +90,13 @@ impl Subscriber {
         (host_name, description): (HostName, AgentDescription),
         signals: mpsc::Sender<Signal>,
     ) -> Self {
-        Self { dialer, clock, host_name, description, signals }
+        Self { dialer, clock, host_name, description, pause: None, signals }
+    }
+
+    /// Tells with each subscription whether advice is paused.
+    #[must_use]
+    pub fn with_pause(self, pause: watch::Receiver<Pausing>) -> Self {
+        Self { pause: Some(pause), ..self }
     }
 
     /// Keeps a subscription for `addresses` up until the receiver of its signals goes away. A change of the addresses
@@ -107,7 +115,8 @@ impl Subscriber {
                 }
                 continue;
             } else {
-                let agent = Some(self.description.clone());
+                let pause = self.pause.as_ref().map(|pause| pause.borrow().state(self.clock.now()));
+                let agent = Some(AgentDescription { pause, ..self.description.clone() });
                 let subscription = Subscription { host_name: self.host_name.clone(), addresses: own, agent };
                 self.stream(&subscription, &mut addresses, &mut backoff).await
             };

@@ -19,6 +19,8 @@ use tracing::{debug, warn};
 
 use super::{Dialer, words};
 use crate::apply::Ended;
+use crate::clock::Clock;
+use crate::pause::Pausing;
 
 /// Time between two reports, at least, but for what is urgent.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -42,6 +44,15 @@ pub struct Reporter {
     unanswered: Option<(Report, PushCount)>,
     waiting: VecDeque<Ended>,
     unheard: Unheard,
+    pause: Option<PauseWatch>,
+}
+
+/// Whether advice is paused, and what the gateway knows of it.
+#[derive(Debug)]
+struct PauseWatch {
+    clock: Clock,
+    now: watch::Receiver<Pausing>,
+    told: Pausing,
 }
 
 /// Whether the gateway takes none of what it is told.
@@ -73,7 +84,15 @@ impl Reporter {
             unanswered: None,
             waiting: VecDeque::new(),
             unheard: Unheard::default(),
+            pause: None,
         }
+    }
+
+    /// Tells as well whether advice is paused, at once where that changes. What it is now is told by the subscription.
+    #[must_use]
+    pub fn with_pause(self, clock: Clock, mut now: watch::Receiver<Pausing>) -> Self {
+        let told = *now.borrow_and_update();
+        Self { pause: Some(PauseWatch { clock, now, told }), ..self }
     }
 
     /// Reports until the sender of the counts goes away.
@@ -93,16 +112,22 @@ impl Reporter {
                     }
                     None => return,
                 },
+                () = changed(self.pause.as_mut()) => {}
                 _ = tick.tick() => {}
             }
             let now = *counts.borrow();
             // What was not answered is told before anything new; a full batch is followed by the next one.
-            while self.unanswered.is_some() || !self.waiting.is_empty() || now != self.told {
+            while self.unanswered.is_some() || !self.waiting.is_empty() || now != self.told || self.has_news_of_pause()
+            {
                 if !self.tell(now).await {
                     break;
                 }
             }
         }
+    }
+
+    fn has_news_of_pause(&self) -> bool {
+        self.pause.as_ref().is_some_and(|pause| *pause.now.borrow() != pause.told)
     }
 
     /// Whether the gateway answered.
@@ -140,6 +165,11 @@ impl Reporter {
             late: now.late.saturating_sub(self.told.late),
             unmatched: now.unmatched.saturating_sub(self.told.unmatched),
         };
+        let pause = self.pause.as_mut().map(|pause| {
+            // A batch is sent until it is answered, so that this is told.
+            pause.told = *pause.now.borrow();
+            pause.told.state(pause.clock.now())
+        });
         let count = self.waiting.len().min(MAX_CONNECTIONS);
         let report = Report {
             host_name: self.host_name.clone(),
@@ -147,6 +177,7 @@ impl Reporter {
             agent_started: self.agent_started,
             connections: self.waiting.drain(..count).map(aged).collect(),
             pushes,
+            pause,
         };
         (report, now)
     }
@@ -174,6 +205,17 @@ impl Reporter {
         let (client, accepted) = sent.await.map_err(|_| "no answer in time".to_owned())??;
         self.client = Some(client);
         Ok(accepted)
+    }
+}
+
+/// Waits for a change of whether advice is paused.
+async fn changed(pause: Option<&mut PauseWatch>) {
+    let changed = match pause {
+        Some(pause) => pause.now.changed().await.is_ok(),
+        None => false,
+    };
+    if !changed {
+        std::future::pending::<()>().await;
     }
 }
 

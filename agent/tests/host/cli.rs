@@ -24,6 +24,10 @@ fn a_bad_command_line_or_configuration_ends_with_64() {
     assert_eq!(agent(&["fly"]).status.code(), Some(64));
     assert_eq!(agent(&["query", "not-an-address"]).status.code(), Some(64));
     assert_eq!(agent(&["query", "192.0.2.1", "--bytes", "0"]).status.code(), Some(64));
+    let output = agent(&["pause", "--for", "367days"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(64));
+    assert!(said.contains("too short or too long: give a length from 1s to 366days"), "{said}");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
@@ -46,7 +50,7 @@ fn a_missing_file_gateway_or_agent_ends_with_1() {
     let path = folder.path().join("agent.toml");
     std::fs::write(&path, "state_dir = \".\"\n").unwrap();
     let config = path.to_str().unwrap();
-    for command in [&["status"][..], &["explain", "192.0.2.1"]] {
+    for command in [&["status"][..], &["explain", "192.0.2.1"], &["pause"], &["resume"]] {
         let (code, said) = failed(&agent(&[&["--config", config], command].concat()));
         assert_eq!(code, Some(1));
         assert!(said.contains("no agent runs here"), "{said}");

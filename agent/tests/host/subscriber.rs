@@ -29,8 +29,12 @@ fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<Ip
         ..config::Gateway::default()
     };
     let name = HostName::try_from("web-1".to_owned()).unwrap();
-    let description =
-        AgentDescription { version: "1.2.3".to_owned(), mode: Some(Mode::Observe), way: Some(Way::DryRun) };
+    let description = AgentDescription {
+        version: "1.2.3".to_owned(),
+        mode: Some(Mode::Observe),
+        way: Some(Way::DryRun),
+        pause: None,
+    };
     let dialer = Dialer::new(&config::Config { gateway, ..config::Config::default() }).unwrap();
     tokio::spawn(Subscriber::new(Arc::new(dialer), Clock::start(), (name, description), signals).run(addresses));
     (heard, tell)

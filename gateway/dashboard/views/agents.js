@@ -10,10 +10,17 @@ const SHOWN = 500;
 /** Shortest time between two looks, in milliseconds. */
 const AGAIN = 3_000;
 
+/** Whether connections start on advice there; an older agent does not say. */
+const paused = (agent) => {
+  if (agent.paused === null) return "–";
+  if (!agent.paused) return "active";
+  return agent.paused_until === null ? "paused" : `paused until ${moment(Date.parse(agent.paused_until))}`;
+};
+
 export function agents(failed) {
   const summary = h("p", {}, "");
   const list = table("Agents", [
-    ["host", "whole"], "version", ["mode, applied by", "whole"], "addresses", "since", ["transfers", "n"], ["applied", "n"], ["control", "n"],
+    ["host", "whole"], "version", ["mode, applied by", "whole"], ["advice", "whole"], "addresses", "since", ["transfers", "n"], ["applied", "n"], ["control", "n"],
     ["first flights lost", "n"], ["refused, why", "roomy"], ["told in time", "n"], ["last report", "n"],
   ], [], "No agent is subscribed.");
   const element = h("div", { class: "view" }, summary, list.element,
@@ -23,14 +30,16 @@ export function agents(failed) {
     const { agents, total } = await get(`/v1/agents?limit=${SHOWN}`, signal);
     const own = present().message?.traffic.version;
     const others = agents.filter(({ version }) => version !== null && own !== undefined && version !== own).length;
+    const off = agents.filter((agent) => agent.paused).length;
     summary.textContent = `${count(total)} subscribed${total > agents.length ? `, the first ${count(agents.length)} shown` : ""}` +
-      `${others > 0 ? `; ${count(others)} of another version than this gateway (${own})` : ""}.`;
+      `${others > 0 ? `; ${count(others)} of another version than this gateway (${own})` : ""}` +
+      `${off > 0 ? `; advice is paused on ${count(off)}` : ""}.`;
     list.show(agents.map((agent) => {
       const told = agent.reported;
       const more = agent.addresses_in_all - agent.addresses.length;
       const refused = Object.entries(told?.refused ?? {}).map(([reason, times]) => `${words(reason)}: ${count(times)}`);
       return [
-        agent.host_name ?? "unnamed", agent.version ?? "not said", `${words(agent.mode)}, ${words(agent.way)}`,
+        agent.host_name ?? "unnamed", agent.version ?? "not said", `${words(agent.mode)}, ${words(agent.way)}`, paused(agent),
         agent.addresses.join(", ") + (more > 0 ? ` and ${count(more)} more` : ""), moment(agent.subscribed_unix_ms),
         count(told?.transfers), count(told?.applied), count(told?.control), count(told?.first_flight_losses),
         told === null ? "–" : refused.join(", ") || "none", told === null ? "–" : `${count(told.pushes.in_time)} of ${count(told.pushes.received)}`,

@@ -25,14 +25,14 @@ export function benefit(failed) {
     h("p", { class: "hint" }, "The interval takes transfers for independent of each other; those of one host, or of one moment, are not. Below zero is faster."));
 
   const asking = latest(async (signal) => {
-    const { classes, hosts, unmeasured } = await get("/v1/benefit", signal);
+    const { classes, hosts, unmeasured, paused } = await get("/v1/benefit", signal);
     const sizes = classes.map(({ up_to_bytes: most }, place) => {
       const before = place === 0 ? null : classes[place - 1].up_to_bytes;
       return most === null ? `more than ${bytes(before)}` : `up to ${bytes(most)}`;
     });
     const all = classes.reduce((sum, one) => sum + one.advised.transfers + one.control.transfers, 0);
     summary.textContent = all === 0 ? "No host has reported a transfer yet." :
-      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since the gateway started${unmeasured > 0 ? `; ${count(unmeasured)} more could not be compared` : ""}.`;
+      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since the gateway started${unmeasured > 0 ? `; ${count(unmeasured)} more could not be compared` : ""}${paused > 0 ? `; ${count(paused)} left out because advice was paused` : ""}.`;
     list.show(classes.map(({ advised, control, difference }, place) => {
       const time = difference.completion_ms;
       const resent = difference.retransmitted_segments;

@@ -95,6 +95,8 @@ impl Spand for Service {
             let published = &self.api.shared.published;
             let subscription = published.subscribe_host(&wish, peer.identity(), Some(peer.client()));
             let subscription = subscription.map_err(|error| no_place(&error))?;
+            let pause = wish.agent.as_ref().and_then(|agent| agent.pause);
+            self.api.shared.reports.on_subscription(peer.name(), &wish.host_name, pause, published.now());
             let addresses = wish.addresses.len();
             tracing::info!(host_name = %wish.host_name, addresses, peer = peer.to_string(), "subscribed");
             Ok(updates(self.api.clone(), subscription, held))

@@ -12,6 +12,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use spand_proto::contract::HostName;
+use spand_proto::push::PauseState;
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, ReportReceipt};
 use spand_proto::start::RefusalReason;
 use spand_proto::units::{Micros, Timestamp};
@@ -44,6 +45,26 @@ struct Heard {
     /// apart: that clock may have been stepped back since.
     agents: Vec<(Timestamp, u64)>,
     tally: HostTally,
+    paused: Option<HostPause>,
+}
+
+/// Whether advice is paused on a host, as it said last.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct HostPause {
+    pub(super) paused: bool,
+    /// When that ends by itself.
+    pub(super) until: Option<Timestamp>,
+}
+
+impl HostPause {
+    fn of(state: PauseState, now: Timestamp) -> Self {
+        match state {
+            PauseState::Active => Self { paused: false, until: None },
+            PauseState::Paused { remaining } => {
+                Self { paused: true, until: remaining.map(|remaining| now.after(remaining)) }
+            }
+        }
+    }
 }
 
 /// What a host reported since the gateway started, or since it was forgotten at the limit.
@@ -58,6 +79,8 @@ pub(super) struct HostTally {
     pub(super) control: u64,
     /// Those that lost a segment of an advised first flight.
     pub(super) first_flight_losses: u64,
+    /// Those that met a pause of advice on the host.
+    pub(super) paused: u64,
     /// Those that the start function refused.
     pub(super) refused: BTreeMap<RefusalReason, u64>,
     pub(super) pushes: PushCount,
@@ -103,14 +126,42 @@ impl Reports {
 
     /// What a host reported.
     pub(super) fn tally(&self, certificate: Option<String>, host: HostName) -> Option<HostTally> {
-        self.hosts.lock().get(&(certificate, host)).map(|heard| heard.tally.clone())
+        let hosts = self.hosts.lock();
+        hosts.get(&(certificate, host)).filter(|heard| !heard.agents.is_empty()).map(|heard| heard.tally.clone())
+    }
+
+    /// Whether advice is paused on a host; `None` where it did not say.
+    pub(super) fn paused(&self, certificate: Option<String>, host: HostName) -> Option<HostPause> {
+        self.hosts.lock().get(&(certificate, host))?.paused
+    }
+
+    /// A host subscribed, and said this.
+    pub(super) fn on_subscription(
+        &self,
+        certificate: Option<String>,
+        host: &HostName,
+        pause: Option<PauseState>,
+        now: Timestamp,
+    ) {
+        let host = (certificate, host.clone());
+        let mut hosts = self.hosts.lock();
+        if pause.is_none() && !hosts.contains_key(&host) {
+            return;
+        }
+        self.make_room(&mut hosts, &host);
+        let heard = hosts.entry(host).or_default();
+        heard.paused = pause.map(|pause| HostPause::of(pause, now));
+        if heard.agents.is_empty() {
+            // By this it is judged who is forgotten first.
+            heard.tally.heard = Instant::now();
+        }
     }
 
     /// Takes a batch; one already seen is ignored as a whole, a connection to a network unknown here on its own.
     pub(super) fn take(&self, certificate: Option<String>, report: &Report, published: &Published) -> ReportReceipt {
         let count = u32::try_from(report.connections.len()).unwrap_or(u32::MAX);
         self.measures.batches.inc();
-        if !self.is_new(certificate, report) {
+        if !self.is_new(certificate, report, published.now()) {
             self.measures.batches_repeated.inc();
             return ReportReceipt { accepted: 0, ignored: count };
         }
@@ -134,17 +185,26 @@ impl Reports {
         ReportReceipt { accepted, ignored: count - accepted }
     }
 
-    fn is_new(&self, certificate: Option<String>, report: &Report) -> bool {
+    fn is_new(&self, certificate: Option<String>, report: &Report, now: Timestamp) -> bool {
         let host = (certificate, report.host_name.clone());
         let mut hosts = self.hosts.lock();
-        if !hosts.contains_key(&host) && hosts.len() >= self.limit.get() {
+        self.make_room(&mut hosts, &host);
+        let heard = hosts.entry(host).or_default();
+        let is_new = heard.take(report);
+        if let Some(pause) = report.pause.filter(|_| is_new) {
+            heard.paused = Some(HostPause::of(pause, now));
+        }
+        is_new
+    }
+
+    fn make_room(&self, hosts: &mut BTreeMap<Host, Heard>, host: &Host) {
+        if !hosts.contains_key(host) && hosts.len() >= self.limit.get() {
             let quietest = hosts.iter().min_by_key(|(_, heard)| heard.tally.heard).map(|(name, _)| name.clone());
             if let Some(name) = quietest {
                 hosts.remove(&name);
                 self.measures.hosts_forgotten.inc();
             }
         }
-        hosts.entry(host).or_default().take(report)
     }
 
     fn count_pushes(&self, pushes: &PushCount) {
@@ -180,6 +240,7 @@ impl HostTally {
             let advised = connection.advised.is_some();
             self.transfers += 1;
             self.applied += u64::from(advised);
+            self.paused += u64::from(connection.paused);
             self.control += u64::from(connection.arm == Some(Arm::Control));
             self.first_flight_losses += u64::from(advised && connection.first_flight_loss == Some(true));
             if let Some(reason) = connection.refusal {
@@ -201,6 +262,7 @@ impl Default for HostTally {
             transfers: 0,
             applied: 0,
             control: 0,
+            paused: 0,
             first_flight_losses: 0,
             refused: BTreeMap::new(),
             pushes: PushCount::default(),

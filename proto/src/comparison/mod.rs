@@ -28,6 +28,7 @@ pub struct Comparison {
     /// Boxed: tens of kilobytes.
     cells: Box<[[Cell; ARMS.len()]; CLASSES.len()]>,
     unmeasured: u64,
+    paused: u64,
 }
 
 /// One class and arm.
@@ -53,9 +54,14 @@ pub struct Place {
 }
 
 impl Comparison {
-    /// Takes a transfer. `None` for one of no arm, which is none of the comparison, and for one that was not measured to
-    /// its end, which counts as such.
+    /// Takes a transfer. `None` for one of no arm, which is none of the comparison, for one that met a pause of advice, and for
+    /// one that was not measured to its end; the last two are counted.
     pub fn take(&mut self, report: &ConnectionReport) -> Option<Place> {
+        if report.paused {
+            // What is reported at once, before its end, is reported again.
+            self.paused += u64::from(report.duration.is_some() || report.first_flight_loss != Some(true));
+            return None;
+        }
         let arm = ARMS.iter().position(|(arm, _)| Some(*arm) == report.arm)?;
         let (Some(duration), Bytes(size @ 1..)) = (report.duration, report.acknowledged) else {
             // What is reported at once is reported again at its end.
@@ -70,6 +76,11 @@ impl Comparison {
     /// Transfers that were not measured to their end.
     pub fn unmeasured(&self) -> u64 {
         self.unmeasured
+    }
+
+    /// Transfers that met a pause of advice, and are in neither arm.
+    pub fn paused(&self) -> u64 {
+        self.paused
     }
 
     /// All classes as they stand.

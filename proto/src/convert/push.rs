@@ -3,8 +3,8 @@
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::push::{
-    AgentDescription, Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, MAX_VERSION_BYTES, ResyncReason,
-    ServiceSize, Subscription, Trigger, Update, UpdateEvent, Way, WithdrawalReason,
+    AgentDescription, Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, MAX_VERSION_BYTES, PauseState,
+    ResyncReason, ServiceSize, Subscription, Trigger, Update, UpdateEvent, Way, WithdrawalReason,
 };
 use crate::start::Mode;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
@@ -51,6 +51,7 @@ impl From<&AgentDescription> for v1::AgentDescription {
             version: agent.version.clone(),
             mode: agent.mode.map_or(v1::Mode::Unspecified as i32, Mode::to_wire),
             way: agent.way.map_or(v1::Way::Unspecified as i32, Way::to_wire),
+            pause: agent.pause.map(v1::PauseState::from),
         }
     }
 }
@@ -64,7 +65,26 @@ impl AgentDescription {
             version,
             mode: Mode::from_wire(message.mode, "mode").ok().flatten(),
             way: Way::from_wire(message.way, "way").ok().flatten(),
+            pause: message.pause.map(PauseState::from),
         })
+    }
+}
+
+impl From<PauseState> for v1::PauseState {
+    fn from(pause: PauseState) -> Self {
+        match pause {
+            PauseState::Active => Self { paused: false, remaining_ms: None },
+            PauseState::Paused { remaining } => {
+                Self { paused: true, remaining_ms: remaining.map(|Micros(remaining)| remaining / 1_000) }
+            }
+        }
+    }
+}
+
+impl From<v1::PauseState> for PauseState {
+    fn from(message: v1::PauseState) -> Self {
+        let remaining = message.remaining_ms.map(|ms| Micros(ms.saturating_mul(1_000)));
+        if message.paused { Self::Paused { remaining } } else { Self::Active }
     }
 }
 

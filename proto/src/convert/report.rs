@@ -1,6 +1,7 @@
 //! Reports on the wire.
 
 use crate::contract::{ContractVersion, HostName};
+use crate::push::PauseState;
 use crate::report::{Arm, ConnectionReport, LimitedBy, MAX_CONNECTIONS, PushCount, Report, ReportReceipt};
 use crate::start::RefusalReason;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
@@ -25,6 +26,7 @@ impl From<&Report> for v1::ReportRequest {
                 late: report.pushes.late,
                 unmatched: report.pushes.unmatched,
             }),
+            pause: report.pause.map(v1::PauseState::from),
         }
     }
 }
@@ -51,6 +53,7 @@ impl TryFrom<v1::ReportRequest> for Report {
                 late: pushes.late,
                 unmatched: pushes.unmatched,
             },
+            pause: message.pause.map(PauseState::from),
         })
     }
 }
@@ -75,6 +78,7 @@ impl From<&ConnectionReport> for v1::ConnectionReport {
             arm: report.arm.map_or(v1::Arm::Unspecified as i32, Arm::to_wire),
             advised_segments: report.advised.map(|window| window.0),
             refusal: report.refusal.map_or(v1::RefusalReason::Unspecified as i32, RefusalReason::to_wire),
+            paused: report.paused,
         }
     }
 }
@@ -102,6 +106,7 @@ impl TryFrom<v1::ConnectionReport> for ConnectionReport {
             arm: Arm::from_wire(message.arm, "arm")?,
             advised: message.advised_segments.map(|count| segments(count, "advised_segments")).transpose()?,
             refusal: RefusalReason::from_wire(message.refusal, "refusal")?,
+            paused: message.paused,
         })
     }
 }

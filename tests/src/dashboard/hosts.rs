@@ -3,7 +3,8 @@
 use anyhow::Result;
 use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::{
-    AgentDescription, Arm, ConnectionReport, Mode, PushCount, RefusalReason, ReportRequest, SubscribeRequest, Way,
+    AgentDescription, Arm, ConnectionReport, Mode, PauseState, PushCount, RefusalReason, ReportRequest,
+    SubscribeRequest, Way,
 };
 use tokio::task::JoinHandle;
 
@@ -26,11 +27,12 @@ pub(super) async fn subscribe(grpc: &str) -> Result<Vec<JoinHandle<()>>> {
     for (name, addresses, mode, way) in hosts() {
         let mut client = SpandClient::connect(grpc.to_owned()).await?;
         let version = env!("CARGO_PKG_VERSION").to_owned();
+        let pause = PauseState { paused: name == "mail-1", remaining_ms: None };
         let request = SubscribeRequest {
             contract_version: 1,
             host_name: name.to_owned(),
             addresses,
-            agent: Some(AgentDescription { version, mode: mode.into(), way: way.into() }),
+            agent: Some(AgentDescription { version, mode: mode.into(), way: way.into(), pause: Some(pause) }),
         };
         let mut updates = client.subscribe(request).await?.into_inner();
         tasks.push(tokio::spawn(async move { while let Ok(Some(_)) = updates.message().await {} }));

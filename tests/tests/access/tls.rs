@@ -44,7 +44,7 @@ async fn an_agent_that_is_proven_is_answered_and_told() {
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let (_tell, own) = watch::channel(vec!["127.0.0.1".parse().unwrap()]);
     let name = HostName::try_from("web-1".to_owned()).unwrap();
-    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None };
+    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None, pause: None };
     tokio::spawn(Subscriber::new(dialer, Clock::start(), (name, description), signals).run(own));
     let mut told = 0;
     while told == 0 {
@@ -151,7 +151,7 @@ async fn an_agent_refuses_a_gateway_of_another_name_or_authority() {
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let (_tell, own) = watch::channel(vec!["127.0.0.1".parse().unwrap()]);
     let name = HostName::try_from("web-1".to_owned()).unwrap();
-    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None };
+    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None, pause: None };
     let refused = Arc::new(Dialer::new(&agent(&stage, &other)).unwrap());
     tokio::spawn(Subscriber::new(refused, Clock::start(), (name, description), signals).run(own));
     let why = loop {

@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::apply::ApplyCounts;
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 22] = [
+pub(super) const NAMES: [&str; 23] = [
     "started",
     "restarted",
     "control",
@@ -28,6 +28,7 @@ pub(super) const NAMES: [&str; 22] = [
     "stated_size",
     "first_flight_loss",
     "reconnected",
+    "paused",
 ];
 
 /// Adds the programs' counters to `counts`; those that are zero are left out.

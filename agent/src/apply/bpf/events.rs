@@ -105,6 +105,7 @@ impl Drop for Events {
 
 fn ended_of(event: Event) -> Ended {
     let arm = match event.arm {
+        _ if event.paused => None,
         _ if refusal::is_held_out(event.refusal) => Some(Arm::Control),
         1 => Some(Arm::Advised),
         2 => Some(Arm::Control),
@@ -127,7 +128,8 @@ fn ended_of(event: Event) -> Ended {
         limited_by: event.window_limited.then_some(LimitedBy::Window),
         arm,
         advised: (event.granted > 0).then_some(Segments(event.granted)),
-        refusal: refusal::reason(event.refusal),
+        refusal: refusal::reason(event.refusal).filter(|_| !event.paused),
+        paused: event.paused,
     };
     Ended { report, at: Instant::now(), urgent: event.first_flight_loss }
 }

@@ -6,6 +6,11 @@ use spand_proto::operator::Failure;
 
 use crate::probe::cgroup2_mount;
 
+/// The cgroup that is configured, or the root of version 2 cgroups where there is one; whether it is any is not looked at.
+pub(crate) fn cgroup2_or(configured: &Path) -> Option<PathBuf> {
+    if configured.as_os_str().is_empty() { cgroup2_mount() } else { Some(configured.to_owned()) }
+}
+
 /// The cgroup that is configured, or the root of version 2 cgroups.
 pub(super) fn cgroup(configured: &Path) -> Result<PathBuf, Failure> {
     if !configured.as_os_str().is_empty() {

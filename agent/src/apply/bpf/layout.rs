@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 /// `struct policy`.
 pub(super) const POLICY_BYTES: usize = 40;
 /// `struct settings`.
-pub(super) const SETTINGS_BYTES: usize = POLICY_BYTES + 32 + 3 * NAME_BYTES;
+pub(super) const SETTINGS_BYTES: usize = POLICY_BYTES + 32 + 3 * NAME_BYTES + 8;
 /// `TCP_CA_NAME_MAX`, the closing zero included.
 pub(super) const NAME_BYTES: usize = 16;
 /// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
@@ -98,6 +98,8 @@ pub(super) struct Settings {
     pub(super) initial_timeout: bool,
     /// Names of the congestion controls on CUBIC, on Reno, and for a start alone.
     pub(super) names: [[u8; NAME_BYTES]; 3],
+    /// Pauses and their ends so far: odd while advice is paused.
+    pub(super) pauses: u32,
 }
 
 /// `struct settings`.
@@ -112,6 +114,8 @@ pub(super) fn settings(policy: &[u8], settings: &Settings) -> Vec<u8> {
         .u32(u32::from(settings.write_option))
         .u32(u32::from(settings.initial_timeout))
         .octets(settings.names.as_flattened())
+        .u32(settings.pauses)
+        .u32(0)
         .done()
 }
 
@@ -190,6 +194,8 @@ pub(super) struct Event {
     pub(super) refusal: u8,
     pub(super) lost_first: bool,
     pub(super) window_limited: bool,
+    /// It met a pause.
+    pub(super) paused: bool,
     pub(super) local: SocketAddr,
     pub(super) remote: SocketAddr,
 }
@@ -226,6 +232,7 @@ impl Event {
             refusal: *octets.get(49)?,
             lost_first: flag_at(50)?,
             window_limited: flag_at(51)?,
+            paused: flag_at(52)?,
             local: SocketAddr::new(address_at(56)?, u16_at(44)?),
             remote: SocketAddr::new(address_at(72)?, u16_at(46)?),
         })

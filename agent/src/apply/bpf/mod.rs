@@ -14,6 +14,7 @@ use spand_proto::operator::Failure;
 use spand_proto::units::{Bytes, Segments, Timestamp};
 use tracing::{error, info, warn};
 
+mod attached;
 mod counts;
 mod events;
 mod host;
@@ -29,8 +30,10 @@ use crate::clock::Clock;
 use crate::config::{Config, Variant, Way};
 use crate::policy::Policy;
 
+pub(crate) use attached::{Attached, attached};
 pub use events::Ended;
 use events::Events;
+pub(crate) use host::cgroup2_or;
 use layout::Settings;
 use load::{Names, Programs, Room};
 use networks::{Moment, Networks};
@@ -47,6 +50,11 @@ pub struct BpfApplier {
     services_left: BTreeSet<SocketAddr>,
     events: Events,
     counts: ApplyCounts,
+    policy: Vec<u8>,
+    settings: Settings,
+    /// Whether starts shall be paused, and whether the kernel's settings say so.
+    paused: bool,
+    paused_in_kernel: bool,
 }
 
 impl BpfApplier {
@@ -73,8 +81,10 @@ impl BpfApplier {
             write_option: config.bpf.window_option,
             initial_timeout: config.bpf.initial_timeout,
             names: [names.on_cubic, names.on_reno, names.at_start],
+            pauses: 0,
         };
-        programs.write_settings(&layout::settings(&layout::policy(&policy.start, policy.service_size), &settings))?;
+        let policy = layout::policy(&policy.start, policy.service_size);
+        programs.write_settings(&layout::settings(&policy, &settings))?;
         info!(cgroup = %cgroup.display(), variant = %programs.variant, "the kernel programs are in place");
         Ok(Self {
             cgroup,
@@ -86,7 +96,30 @@ impl BpfApplier {
             networks,
             events,
             counts: ApplyCounts::new(),
+            policy,
+            settings,
+            paused: false,
+            paused_in_kernel: false,
         })
+    }
+
+    /// Brings the flag in the programs' settings in line. Where that fails, the entries of the networks hold the pause, and it
+    /// is tried again.
+    fn write_pause(&mut self) {
+        if self.paused == self.paused_in_kernel {
+            return;
+        }
+        let settings = Settings { pauses: self.settings.pauses.wrapping_add(1), ..self.settings };
+        match self.programs.write_settings(&layout::settings(&self.policy, &settings)) {
+            Ok(()) => {
+                self.settings = settings;
+                self.paused_in_kernel = self.paused;
+            }
+            Err(error) => {
+                self.count("settings_failed", 1);
+                warn!(%error, paused = self.paused, "the kernel's table did not take whether advice is paused");
+            }
+        }
     }
 
     fn count(&mut self, name: &'static str, number: u64) {
@@ -125,7 +158,13 @@ impl Applier for BpfApplier {
         }
     }
 
+    async fn set_paused(&mut self, paused: bool) {
+        self.paused = paused;
+        self.write_pause();
+    }
+
     async fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> bool {
+        self.write_pause();
         if !self.detached && !self.programs.are_attached_to(&self.cgroup) {
             self.detached = true;
             error!(cgroup = %self.cgroup.display(), "the cgroup is gone: its connections are plain TCP; start the agent again");
@@ -155,6 +194,9 @@ impl Applier for BpfApplier {
     }
 
     fn outcome(&self, network: Network) -> Option<Outcome> {
+        if self.paused_in_kernel {
+            return None;
+        }
         let (window, basis) = self.networks.started(network)?;
         if self.detached {
             let sentence = format!("the cgroup {} is gone: start the agent again", self.cgroup.display());
@@ -173,7 +215,7 @@ impl Applier for BpfApplier {
     }
 
     fn in_force(&self) -> Vec<(Network, Segments)> {
-        if self.detached { Vec::new() } else { self.networks.all_started().collect() }
+        if self.detached || self.paused_in_kernel { Vec::new() } else { self.networks.all_started().collect() }
     }
 
     fn counts(&self) -> ApplyCounts {

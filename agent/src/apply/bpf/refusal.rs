@@ -10,6 +10,8 @@ use crate::policy::Reason;
 const HELD_OUT: u8 = 100;
 const OBSERVE: u8 = 101;
 const OTHER: u8 = 102;
+/// `REFUSED_PAUSED` of `bpf/tables.h`.
+const PAUSED: u8 = 103;
 
 /// The number of a reason.
 pub(super) fn of(reason: Reason) -> u8 {
@@ -17,6 +19,7 @@ pub(super) fn of(reason: Reason) -> u8 {
         Reason::Refused(reason) => number(reason),
         Reason::HeldOut => HELD_OUT,
         Reason::Observe => OBSERVE,
+        Reason::Paused => PAUSED,
         Reason::Excluded | Reason::NotIncluded | Reason::Expired | Reason::SameAsDefault => OTHER,
     }
 }

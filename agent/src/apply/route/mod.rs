@@ -33,6 +33,7 @@ pub use netlink::{Netlink, NetlinkError};
 pub use obstacle::Obstacle;
 pub use privilege::only_agent_here;
 pub use signature::{PRIORITY, PROTOCOL};
-pub(crate) use survey::survey;
+pub(crate) use survey::{signed_routes, survey};
+pub(crate) use undo::undo_signed;
 pub use undo::{undo_command, undo_line};
 pub(crate) use view::Survey;

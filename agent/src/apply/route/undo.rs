@@ -7,9 +7,18 @@ use spand_proto::network::Network;
 use super::signature::{PRIORITY, PROTOCOL};
 use crate::ledger::Entry;
 
+/// The command that removes a route with our signature of which nothing else is known.
+pub(crate) fn undo_signed(network: Network) -> String {
+    format!("ip {}route del {network} proto {PROTOCOL} metric {PRIORITY}", family(network))
+}
+
+fn family(network: Network) -> &'static str {
+    if network.prefix().addr().is_ipv4() { "" } else { "-6 " }
+}
+
 /// The command that removes our route for `network`.
 pub fn undo_line(network: Network, gateway: IpAddr, link: &str) -> String {
-    let family = if network.prefix().addr().is_ipv4() { "" } else { "-6 " };
+    let family = family(network);
     format!("ip {family}route del {network} via {gateway} dev {link} proto {PROTOCOL} metric {PRIORITY}")
 }
 

@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapHandle};
 use super::*;
 
 /// A fresh connection's threshold, and whether an older one still carries data.
-fn fresh_threshold(host: &Host, open: &mut (TcpStream, TcpStream)) -> Option<u64> {
+pub(super) fn fresh_threshold(host: &Host, open: &mut (TcpStream, TcpStream)) -> Option<u64> {
     let (mut server, mut client) = host.accepted();
     transfer(&mut server, &mut client, 5 * SEGMENT);
     transfer(&mut open.0, &mut open.1, 20 * SEGMENT);

@@ -5,6 +5,7 @@ mod announced;
 mod families;
 mod figures;
 mod lifetime;
+mod pause;
 mod surroundings;
 
 use std::time::Duration;

@@ -78,6 +78,7 @@ impl Benefit {
             hosts: state.hosts.len(),
             transfers_beyond_hosts: state.beyond_hosts,
             unmeasured: state.comparison.unmeasured(),
+            paused: state.comparison.paused(),
         }
     }
 }
@@ -103,6 +104,8 @@ pub(super) struct BenefitDocument {
     hosts: usize,
     transfers_beyond_hosts: u64,
     unmeasured: u64,
+    /// Transfers that met a pause of advice on their host, and are in neither arm.
+    paused: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -145,6 +148,7 @@ mod tests {
             arm,
             advised: None,
             refusal: None,
+            paused: false,
         }
     }
 
@@ -166,7 +170,13 @@ mod tests {
         let at_once = ConnectionReport { first_flight_loss: Some(true), ..report(Some(Arm::Advised), 30_000, 1) };
         benefit.take(&host("a"), &ConnectionReport { duration: None, ..at_once });
         benefit.take(&host("a"), &report(Some(Arm::Control), 10_000_001, 90_000));
+        // Whatever arm it says: one that met a pause is in none.
+        benefit.take(&host("a"), &ConnectionReport { paused: true, ..report(Some(Arm::Control), 30_000, 1) });
+        benefit.take(&host("a"), &ConnectionReport { paused: true, ..report(None, 30_000, 1) });
+        let at_once = ConnectionReport { duration: None, paused: true, ..at_once };
+        benefit.take(&host("a"), &at_once);
         let document = serde_json::to_value(benefit.document()).unwrap();
+        assert_eq!(document["paused"], 2, "{document}");
         assert_eq!(
             (&document["hosts"], &document["transfers_beyond_hosts"], &document["unmeasured"]),
             (&2.into(), &1.into(), &1.into())

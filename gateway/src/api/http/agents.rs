@@ -10,11 +10,11 @@ use serde::Serialize;
 use spand_proto::push::Way;
 use spand_proto::start::Mode;
 
-use super::documents::unix_ms;
+use super::documents::{rfc3339, unix_ms};
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
-use crate::api::reports::HostTally;
+use crate::api::reports::{HostPause, HostTally};
 use crate::publisher::SubscriberView;
 
 const PARAMETERS: [&str; 2] = ["limit", "offset"];
@@ -36,7 +36,9 @@ pub(super) async fn agents(State(api): State<Api>, uri: Uri) -> Result<Json<Agen
         .map(|view| {
             let certificate = view.subscriber.certificate.clone();
             let name = view.subscriber.host_name.clone();
-            AgentDocument::new(&view, name.and_then(|name| api.shared.reports.tally(certificate, name)))
+            let reports = &api.shared.reports;
+            let paused = name.clone().and_then(|name| reports.paused(certificate.clone(), name));
+            AgentDocument::new(&view, paused, name.and_then(|name| reports.tally(certificate, name)))
         })
         .collect();
     let next = offset.saturating_add(agents.len());
@@ -60,6 +62,10 @@ struct AgentDocument {
     version: Option<String>,
     mode: Option<&'static str>,
     way: Option<&'static str>,
+    /// `null` where the agent does not say.
+    paused: Option<bool>,
+    /// `null` where the pause does not end by itself.
+    paused_until: Option<String>,
     addresses: Vec<IpAddr>,
     addresses_in_all: usize,
     subscribed_unix_ms: u64,
@@ -74,6 +80,7 @@ struct ReportedDocument {
     transfers: u64,
     applied: u64,
     control: u64,
+    paused: u64,
     first_flight_losses: u64,
     refused: BTreeMap<&'static str, u64>,
     pushes: PushesDocument,
@@ -88,7 +95,7 @@ struct PushesDocument {
 }
 
 impl AgentDocument {
-    fn new(view: &SubscriberView, tally: Option<HostTally>) -> Self {
+    fn new(view: &SubscriberView, paused: Option<HostPause>, tally: Option<HostTally>) -> Self {
         let agent = view.subscriber.agent.as_ref();
         Self {
             host_name: view.subscriber.host_name.as_ref().map(ToString::to_string),
@@ -96,6 +103,8 @@ impl AgentDocument {
             version: agent.map(|agent| agent.version.clone()),
             mode: agent.and_then(|agent| agent.mode).map(Mode::name),
             way: agent.and_then(|agent| agent.way).map(Way::name),
+            paused: paused.map(|pause| pause.paused),
+            paused_until: paused.and_then(|pause| pause.until).map(rfc3339),
             addresses: view.addresses.iter().take(SHOWN_ADDRESSES).copied().collect(),
             addresses_in_all: view.addresses.len(),
             subscribed_unix_ms: unix_ms(view.since),
@@ -113,6 +122,7 @@ impl From<HostTally> for ReportedDocument {
             transfers: tally.transfers,
             applied: tally.applied,
             control: tally.control,
+            paused: tally.paused,
             first_flight_losses: tally.first_flight_losses,
             refused: refused.map(|(reason, count)| (reason.name(), count)).collect(),
             pushes: PushesDocument {

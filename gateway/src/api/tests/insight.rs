@@ -16,7 +16,8 @@ use crate::publisher::{CaptureStatus, EngineStatus, Trend, TrendPoint};
 const HOST: [u8; 4] = [10, 0, 0, 1];
 
 fn wish() -> Wish {
-    let agent = AgentDescription { version: "0.1.0".to_owned(), mode: Some(Mode::Careful), way: Some(Way::Bpf) };
+    let agent =
+        AgentDescription { version: "0.1.0".to_owned(), mode: Some(Mode::Careful), way: Some(Way::Bpf), pause: None };
     let host_name = "web-1".to_owned().try_into().unwrap();
     Wish { host_name, addresses: vec![HOST.into()], agent: Some(agent) }
 }
@@ -65,6 +66,7 @@ fn reported() -> Report {
         arm: Some(Arm::Advised),
         advised: Some(Segments(20)),
         refusal: None,
+        paused: false,
     };
     let refusal = Some(RefusalReason::RttMismatch);
     let refused = ConnectionReport { advised: None, first_flight_loss: None, refusal, ..connection };
@@ -75,6 +77,7 @@ fn reported() -> Report {
         agent_started: Timestamp(1),
         connections: vec![connection, refused, control],
         pushes: PushCount { received: 3, in_time: 2, late: 1, unmatched: 0 },
+        pause: None,
     }
 }
 
@@ -161,6 +164,7 @@ async fn an_agent_shows_what_runs_there_and_what_it_reported() {
     let said = ["host_name", "version", "mode", "way"].map(|field| agent[field].as_str().unwrap());
     assert_eq!(said, ["web-1", "0.1.0", "careful", "bpf"]);
     assert_eq!((&agent["reported"], &silent["total"]), (&Value::Null, &1.into()));
+    assert_eq!((&agent["paused"], &agent["paused_until"]), (&Value::Null, &Value::Null), "it does not say");
 
     let mut client = spand_proto::v1::spand_client::SpandClient::connect(format!("http://{}", rig.grpc)).await.unwrap();
     client.report(spand_proto::v1::ReportRequest::from(&reported())).await.unwrap();
@@ -175,6 +179,44 @@ async fn an_agent_shows_what_runs_there_and_what_it_reported() {
     drop(subscription);
     assert_eq!(rig.get("/v1/agents").await.1["total"], 0);
     assert_eq!(rig.get("/v1/agents?limit=0").await.0, 400);
+    rig.end().await;
+}
+
+#[tokio::test]
+async fn an_agent_shows_that_advice_is_paused_as_it_said_last() {
+    use spand_proto::v1;
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = v1::spand_client::SpandClient::connect(format!("http://{}", rig.grpc)).await.unwrap();
+    let subscribe = |pause: Option<v1::PauseState>| {
+        let mut request = v1::SubscribeRequest::from(&wish());
+        request.agent.as_mut().unwrap().pause = pause;
+        request
+    };
+    let paused = |remaining_ms| Some(v1::PauseState { paused: true, remaining_ms });
+    let shown = async || {
+        let (_, document) = rig.get("/v1/agents").await;
+        let agent = document["agents"].as_array().unwrap().last().unwrap();
+        (agent["paused"].clone(), agent["paused_until"].clone())
+    };
+    let _stream = client.subscribe(subscribe(paused(None))).await.unwrap();
+    assert_eq!(shown().await, (true.into(), Value::Null));
+    let (_, document) = rig.get("/v1/agents").await;
+    assert_eq!(document["agents"][0]["reported"], Value::Null, "it reported nothing yet");
+
+    // The gateway's own clock and what is left: the host's clock may show anything.
+    let report = |batch, pause| v1::ReportRequest { batch, pause, ..v1::ReportRequest::from(&reported()) };
+    client.report(report(1, paused(Some(90_000)))).await.unwrap();
+    let until = rig.published.now().0 / 1_000_000_000 + 90;
+    let until = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + std::time::Duration::from_secs(until));
+    assert_eq!(shown().await, (true.into(), until.to_string().into()));
+    client.report(report(2, Some(v1::PauseState { paused: false, remaining_ms: None }))).await.unwrap();
+    assert_eq!(shown().await, (false.into(), Value::Null));
+    // A batch that was seen before says nothing of now, and one of an older agent nothing at all.
+    client.report(report(1, paused(None))).await.unwrap();
+    client.report(report(3, None)).await.unwrap();
+    assert_eq!(shown().await, (false.into(), Value::Null));
+    let _older = client.subscribe(subscribe(None)).await.unwrap();
+    assert_eq!(shown().await, (Value::Null, Value::Null));
     rig.end().await;
 }
 

@@ -39,7 +39,18 @@ fn some_rtt() -> impl Strategy<Value = Option<Micros>> {
 fn agent() -> impl Strategy<Value = AgentDescription> {
     let mode = proptest::option::of(proptest::sample::select(Mode::VARIANTS));
     let way = proptest::option::of(proptest::sample::select(&[Way::DryRun, Way::Route, Way::Bpf][..]));
-    ("[0-9a-z.-]{1,64}", mode, way).prop_map(|(version, mode, way)| AgentDescription { version, mode, way })
+    ("[0-9a-z.-]{1,64}", mode, way, pause()).prop_map(|(version, mode, way, pause)| AgentDescription {
+        version,
+        mode,
+        way,
+        pause,
+    })
+}
+
+fn pause() -> impl Strategy<Value = Option<PauseState>> {
+    let whole_ms = (0..u64::MAX / 1_000).prop_map(|ms| Micros(ms * 1_000));
+    let paused = proptest::option::of(whole_ms).prop_map(|remaining| PauseState::Paused { remaining });
+    proptest::option::of(prop_oneof![Just(PauseState::Active), paused])
 }
 
 fn host_name() -> impl Strategy<Value = HostName> {
@@ -172,6 +183,7 @@ prop_compose! {
         arm in proptest::sample::select(vec![None, Some(Arm::Advised), Some(Arm::Control)]),
         advised in proptest::option::of((1..=u32::MAX).prop_map(Segments)),
         refusal in proptest::option::of(proptest::sample::select(RefusalReason::VARIANTS)),
+        paused: bool,
     ) -> ConnectionReport {
         ConnectionReport {
             host: ends.0,
@@ -189,6 +201,7 @@ prop_compose! {
             arm,
             advised,
             refusal,
+            paused,
         }
     }
 }
@@ -236,10 +249,11 @@ proptest! {
         started: u64,
         connections in proptest::collection::vec(connection_report(), 0..4),
         pushes: (u64, u64, u64, u64),
+        pause in pause(),
     ) {
         let (received, in_time, late, unmatched) = pushes;
         let pushes = PushCount { received, in_time, late, unmatched };
-        let report = Report { host_name, batch, agent_started: Timestamp(started), connections, pushes };
+        let report = Report { host_name, batch, agent_started: Timestamp(started), connections, pushes, pause };
         prop_assert_eq!(Report::try_from(sent(&v1::ReportRequest::from(&report))), Ok(report));
     }
 

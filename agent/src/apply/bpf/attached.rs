@@ -1,0 +1,54 @@
+//! The programs of agents that are attached on this machine, as the kernel lists them.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use libbpf_rs::query::{LinkInfoIter, LinkTypeInfo, MapInfoIter, ProgInfoIter};
+use serde::Serialize;
+
+use crate::capabilities::Capabilities;
+
+/// Names of the programs that are attached to cgroups.
+const PROGRAMS: [&str; 2] = ["on_setsockopt", "on_socket"];
+/// Names of the `struct_ops` maps that register congestion controls.
+const CONGESTION_CONTROLS: [&str; 3] = ["on_cubic", "on_reno", "at_start"];
+
+/// A link that holds a program, or a congestion control, in place. All go with the process that made them.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub(crate) struct Attached {
+    /// The kernel's number of the link.
+    pub(crate) link_id: u32,
+    /// Name of the program, or of the `struct_ops` map.
+    pub(crate) name: String,
+    /// The number of the cgroup that it is attached to; `null` for a congestion control.
+    pub(crate) cgroup_id: Option<u64>,
+    /// Whether that is the cgroup of this configuration.
+    pub(crate) configured_cgroup: bool,
+}
+
+/// Those of all agents of this machine, or `None` where this process may not look.
+pub(crate) fn attached(cgroup: Option<&Path>) -> Option<Vec<Attached>> {
+    if !Capabilities::own().is_some_and(Capabilities::may_list_programs) {
+        return None;
+    }
+    let configured = cgroup.and_then(|path| std::fs::metadata(path).ok()).map(|cgroup| cgroup.ino());
+    let programs: BTreeMap<u32, String> =
+        ProgInfoIter::default().map(|program| (program.id, program.name.to_string_lossy().into_owned())).collect();
+    let maps: BTreeMap<u32, String> =
+        MapInfoIter::default().map(|map| (map.id, map.name.to_string_lossy().into_owned())).collect();
+    let ours = LinkInfoIter::default().filter_map(|link| {
+        let (name, known, cgroup_id) = match link.info {
+            LinkTypeInfo::Cgroup(cgroup) => (programs.get(&link.prog_id)?, &PROGRAMS[..], Some(cgroup.cgroup_id)),
+            LinkTypeInfo::StructOps(registered) => (maps.get(&registered.map_id)?, &CONGESTION_CONTROLS[..], None),
+            _ => return None,
+        };
+        known.contains(&name.as_str()).then(|| Attached {
+            link_id: link.id,
+            name: name.clone(),
+            cgroup_id,
+            configured_cgroup: cgroup_id.is_some() && cgroup_id == configured,
+        })
+    });
+    Some(ours.collect())
+}

@@ -1,0 +1,207 @@
+//! What is in force, and the commands that take it back. Changes nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use serde::Serialize;
+use spand_proto::network::Network;
+use spand_proto::operator::Failure;
+
+use super::super::{print, print_json};
+use super::command;
+use crate::apply::bpf::{Attached, attached, cgroup2_or};
+use crate::apply::route::{Netlink, signed_routes, undo_command, undo_signed};
+use crate::args::Format;
+use crate::config::{Config, Way};
+use crate::control::{AskError, InForce, Reply, Request, Status, try_ask};
+use crate::ledger::{self, Entry, Recorded};
+
+/// Networks listed one by one for people.
+const LISTED: usize = 20;
+
+/// What is in force.
+#[derive(Debug, Serialize)]
+struct Found {
+    /// The agent that answers at the control socket.
+    agent: Option<Running>,
+    /// Why there is no answer although something listens there.
+    agent_error: Option<String>,
+    /// Whether the ledger could be read; where not, the routes' signature decides.
+    ledger: &'static str,
+    /// The agent's routes.
+    changes: Vec<Change>,
+    /// Routes of the ledger that are gone.
+    routes_gone: Vec<Network>,
+    /// Routes with the agent's signature that are not in the ledger: somebody else's.
+    routes_left: Vec<Network>,
+    /// Programs of agents in the kernel; `null` where this user may not look.
+    programs: Option<Vec<Attached>>,
+    /// What takes everything back.
+    take_back: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Running {
+    pid: u32,
+    apply: Way,
+    paused: bool,
+    paused_until: Option<String>,
+    in_force: Vec<InForce>,
+}
+
+#[derive(Debug, Serialize)]
+struct Change {
+    command: String,
+    #[serde(flatten)]
+    route: Route,
+}
+
+/// A route of the agent.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Route {
+    /// With what the ledger says of it.
+    Recorded(Entry),
+    /// There is no ledger to say more.
+    Signed { network: Network },
+}
+
+pub(super) fn look(config: &Config, path: &Path, format: Format) -> Result<(), Failure> {
+    let (agent, agent_error) = match try_ask(&config.control_socket(), &Request::Status) {
+        Ok(Reply::Status(status)) => (Some(Running::from(*status)), None),
+        Ok(_) => (None, Some("the agent answered another question".to_owned())),
+        Err(AskError::NoAgent(_)) => (None, None),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let file = config.ledger_file();
+    let recorded = ledger::read(&file)
+        .map_err(|error| Failure::Environment(format!("cannot read the ledger {}: {error}", file.display())))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
+    let routes = runtime.block_on(async { signed_routes(&Netlink::open()?).await });
+    let routes = routes.map_err(|error| Failure::Environment(format!("cannot look at this host's routes: {error}")))?;
+    let cgroup = cgroup2_or(&config.bpf.cgroup);
+    let (mut found, programs) = (compare(&recorded, &routes), attached(cgroup.as_deref()));
+    (found.agent, found.agent_error, found.programs) = (agent, agent_error, programs);
+    found.take_back = command(path, "undo --run");
+    if format.json { print_json(&found) } else { print(&for_people(&found, path)) }
+}
+
+/// The ledger against the kernel's routes with our signature.
+fn compare(recorded: &Recorded, routes: &[(Network, u32)]) -> Found {
+    let windows: BTreeMap<Network, u32> = routes.iter().copied().collect();
+    let (ledger, entries) = match recorded {
+        Recorded::Missing => ("missing", None),
+        Recorded::Damaged { .. } => ("damaged", None),
+        Recorded::Entries(entries) => ("readable", Some(entries)),
+    };
+    let in_ledger = |network: &Network| entries.and_then(|entries| entries.get(network));
+    let (ours, left): (Vec<Network>, Vec<Network>) =
+        windows.keys().copied().partition(|network| recorded.is_ours(*network));
+    let changes = ours.into_iter().map(|network| match in_ledger(&network) {
+        Some(entry) => Change { command: undo_command(entry), route: Route::Recorded(entry.clone()) },
+        None => Change { command: undo_signed(network), route: Route::Signed { network } },
+    });
+    let gone = entries.into_iter().flat_map(BTreeMap::keys).filter(|network| !windows.contains_key(network));
+    Found {
+        agent: None,
+        agent_error: None,
+        ledger,
+        changes: changes.collect(),
+        routes_gone: gone.copied().collect(),
+        routes_left: left,
+        programs: None,
+        take_back: String::new(),
+    }
+}
+
+impl From<Status> for Running {
+    fn from(status: Status) -> Self {
+        let Status { pid, apply, paused, paused_until, in_force, .. } = status;
+        Self { pid, apply, paused, paused_until, in_force }
+    }
+}
+
+/// Comments for people, and commands to be pasted.
+fn for_people(found: &Found, path: &Path) -> String {
+    let mut lines = Vec::new();
+    match (&found.agent, &found.agent_error) {
+        (Some(agent), _) => about_agent(agent, path, &mut lines),
+        (None, Some(error)) => lines.push(format!("# What a running agent has in force is not known: {error}.")),
+        (None, None) => lines.push("# No agent runs here.".to_owned()),
+    }
+    if found.ledger == "damaged" {
+        lines.push("# The ledger is damaged: routes go by their protocol number and metric alone.".to_owned());
+    }
+    for change in &found.changes {
+        lines.push(match &change.route {
+            Route::Recorded(entry) => {
+                format!("# initcwnd {} ({}); before: {}", entry.window.0, entry.reason, entry.old)
+            }
+            Route::Signed { network } => format!("# {network}: a route with the agent's protocol number and metric"),
+        });
+        lines.push(change.command.clone());
+    }
+    if !found.routes_left.is_empty() {
+        let networks: Vec<String> = found.routes_left.iter().map(ToString::to_string).collect();
+        lines.push(format!("# Not in the ledger, and left alone: routes for {}", networks.join(", ")));
+    }
+    about_programs(found, &mut lines);
+    let programs = found.programs.as_ref().map_or(0, Vec::len);
+    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.apply == Way::Bpf);
+    let advises = found.agent.as_ref().is_some_and(|agent| !agent.in_force.is_empty());
+    if advises {
+        lines.push("# All of it at once, and the agent paused until `spand-agent resume`:".to_owned());
+        lines.push(found.take_back.clone());
+    } else if found.agent_error.is_none() && found.changes.is_empty() && (runs_bpf || programs == 0) {
+        lines.push("# Nothing is in force.".to_owned());
+    }
+    lines.join("\n")
+}
+
+fn about_agent(agent: &Running, path: &Path, lines: &mut Vec<String>) {
+    let Running { pid, apply, .. } = agent;
+    if agent.paused {
+        let resume = command(path, "resume");
+        let until = agent.paused_until.as_ref().map_or_else(String::new, |until| format!(" until {until}"));
+        lines.push(format!("# The agent (process {pid}, apply {apply}) is paused{until}; `{resume}` ends that."));
+    }
+    if agent.in_force.is_empty() {
+        if !agent.paused {
+            lines.push(format!("# The agent (process {pid}, apply {apply}) has no advice in force."));
+        }
+        return;
+    }
+    lines.push(format!("# The agent (process {pid}, apply {apply}) starts connections to these networks on advice:"));
+    let network = |entry: &InForce| format!("#   {} with {} segments", entry.network, entry.window_segments);
+    lines.extend(agent.in_force.iter().take(LISTED).map(network));
+    if agent.in_force.len() > LISTED {
+        lines.push(format!("#   and {} more: see --json", agent.in_force.len() - LISTED));
+    }
+}
+
+fn about_programs(found: &Found, lines: &mut Vec<String>) {
+    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.apply == Way::Bpf);
+    let Some(programs) = &found.programs else {
+        if runs_bpf || found.agent.is_none() {
+            lines.push("# Only root can list programs in the kernel: run this as root to see them.".to_owned());
+        }
+        return;
+    };
+    if programs.is_empty() {
+        return;
+    }
+    let whose = if runs_bpf {
+        "They go when the agent stops."
+    } else {
+        "They belong to an agent with another state_dir: stop it."
+    };
+    lines.push(format!("# Programs in the kernel, which decide nothing where nothing is in force. {whose}"));
+    lines.extend(programs.iter().map(|program| {
+        let place = match (program.cgroup_id, program.configured_cgroup) {
+            (None, _) => "congestion control".to_owned(),
+            (Some(_), true) => "attached to the configured cgroup".to_owned(),
+            (Some(id), false) => format!("attached to the cgroup with inode {id}"),
+        };
+        format!("#   link {}: {}, {place}", program.link_id, program.name)
+    }));
+}

@@ -1,0 +1,88 @@
+//! Takes back what is in force. Beside a running agent, that is paused: what it would set again is no undo. Without one, nothing is
+//! paused: a service manager runs this after every stop, and the next start must advise again.
+
+use std::path::Path;
+
+use serde::Serialize;
+use spand_proto::network::Network;
+use spand_proto::operator::Failure;
+
+use super::super::pause::{ChangeError, change, shortfall};
+use super::super::{print, print_json};
+use super::command;
+use crate::apply::route::{CleanUp, Netlink, clean_up, signed_routes};
+use crate::args::Format;
+use crate::config::Config;
+use crate::control::{AskError, Paused, Request};
+use crate::ledger::{self, Recorded};
+
+/// What was taken back.
+#[derive(Debug, Serialize)]
+struct Undone {
+    /// The running agent, paused now.
+    agent: Option<Paused>,
+    /// Networks whose route an agent left behind and that is gone now.
+    removed: Vec<Network>,
+    /// Routes with the agent's signature that are not in the ledger: somebody else's.
+    left: Vec<Network>,
+}
+
+pub(super) fn take_back(config: &Config, path: &Path, format: Format) -> Result<(), Failure> {
+    let (agent, trouble) = match change(config, &Request::Pause { length_s: None }) {
+        Ok(paused) => {
+            let trouble = shortfall(&paused);
+            (Some(paused), trouble)
+        }
+        Err(ChangeError::Ask(AskError::NoAgent(_))) => (None, None),
+        Err(error @ (ChangeError::Refused(_) | ChangeError::Ask(AskError::NotAllowed(_)))) => {
+            return Err(Failure::environment(error));
+        }
+        // Its routes are removed all the same.
+        Err(error) => (None, Some(format!("{error}; it may have advice in force, and set again what was removed"))),
+    };
+    // After the agent has withdrawn its own.
+    let file = config.ledger_file();
+    let recorded = ledger::read(&file)
+        .map_err(|error| Failure::Environment(format!("cannot read the ledger {}: {error}", file.display())))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
+    let (CleanUp { removed, left }, remaining) = runtime
+        .block_on(clean(&recorded))
+        .map_err(|error| Failure::Environment(format!("cannot take everything back: {error}")))?;
+    let undone = Undone { agent, removed, left };
+    if format.json {
+        print_json(&undone)?;
+    } else {
+        print(&for_people(&undone, trouble.is_none() && remaining.is_empty(), path))?;
+    }
+    let stays = (!remaining.is_empty()).then(|| {
+        let networks: Vec<String> = remaining.iter().map(ToString::to_string).collect();
+        format!("routes of the agent are still there: {}", networks.join(", "))
+    });
+    stays.or(trouble).map_or(Ok(()), |trouble| Err(Failure::Environment(trouble)))
+}
+
+/// Removes the routes that are ours, and looks once more for those that stay.
+async fn clean(recorded: &Recorded) -> Result<(CleanUp, Vec<Network>), crate::apply::route::NetlinkError> {
+    let netlink = Netlink::open()?;
+    let done = clean_up(&netlink, recorded).await?;
+    let there = signed_routes(&netlink).await?;
+    let ours = there.into_iter().map(|(network, _)| network).filter(|network| recorded.is_ours(*network));
+    Ok((done, ours.collect()))
+}
+
+fn for_people(undone: &Undone, whole: bool, path: &Path) -> String {
+    let mut lines: Vec<String> =
+        undone.removed.iter().map(|network| format!("removed the route for {network}")).collect();
+    lines.extend(undone.left.iter().map(|network| format!("left the route for {network}: it is not in the ledger")));
+    if let Some(agent) = &undone.agent {
+        lines.push(format!(
+            "the running agent (process {}) withdrew its advice and is paused until `{}`",
+            agent.pid,
+            command(path, "resume")
+        ));
+    }
+    if whole {
+        lines.push("nothing is in force".to_owned());
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,169 @@
+//! Advice off and on at run time, and what `undo` says meanwhile: the way `bpf`.
+
+use spand_proto::push::PauseState;
+
+use super::lifetime::fresh_threshold;
+use super::*;
+
+/// What `command` printed for people, and its exit code.
+fn said(agent: &Agent, command: &[&str]) -> (String, Option<i32>) {
+    let output = agent.output(command);
+    let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    (text, output.status.code())
+}
+
+#[test]
+fn after_a_pause_no_connection_starts_on_advice_until_it_is_resumed() {
+    in_namespace("bpf_paused", || async {
+        let host = Host::new(70, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+        // Established before, and nothing was sent yet.
+        let mut early = host.accepted();
+
+        let paused = host.agent.json(&["pause", "--json"]);
+        assert_eq!((&paused["paused"], &paused["networks_in_force"]), (&true.into(), &0.into()), "{paused}");
+        // From its return on, and not a second later.
+        let (started, restarted) = (host.counts("started"), host.counts("restarted"));
+        let thresholds: Vec<_> = (0..10).map(|_| fresh_threshold(&host, &mut open)).collect();
+        assert_eq!(thresholds, [None; 10]);
+        transfer(&mut early.0, &mut early.1, 5 * SEGMENT);
+        // The open one was idle for longer than its retransmission timeout.
+        std::thread::sleep(Duration::from_millis(600));
+        transfer(&mut open.0, &mut open.1, 20 * SEGMENT);
+        assert_eq!((host.counts("started"), host.counts("restarted")), (started, restarted));
+        assert!(host.counts("paused") >= 12, "each is counted");
+
+        let status = host.agent.json(&["status", "--json"]);
+        assert_eq!((&status["paused"], &status["in_force"].as_array().unwrap().len()), (&true.into(), &0), "{status}");
+        assert_eq!(status["decisions"]["paused"], 1, "{status}");
+        let remote = host.client.to_string();
+        assert_eq!(host.agent.json(&["explain", &remote, "--json"])["outcome"], "paused");
+        assert!(said(&host.agent, &["metrics"]).0.contains("\nspand_agent_paused 1\n"));
+
+        // Nothing comes from the gateway in between.
+        let resumed = host.agent.json(&["resume", "--json"]);
+        assert_eq!((&resumed["paused"], &resumed["networks_in_force"]), (&false.into(), &1.into()), "{resumed}");
+        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+        std::thread::sleep(Duration::from_millis(600));
+        transfer(&mut open.0, &mut open.1, 20 * SEGMENT);
+        assert!(host.counts("restarted") > restarted, "idle restarts are back");
+    });
+}
+
+#[test]
+fn a_pause_outlasts_a_kill_of_the_agent_until_it_is_resumed() {
+    in_namespace("bpf_paused_killed", || async {
+        let mut host = Host::new(71, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        assert_eq!(said(&host.agent, &["pause"]).1, Some(0));
+        host.agent.kill();
+        host.agent.run();
+        host.stream = host.gateway.snapshot(&[estimate(&host.network, 50, 60)]).await;
+        assert!(host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused, "the gateway knows at once");
+        eventually(SOON, "decided", || host.agent.json(&["status", "--json"])["decisions"]["paused"] == 1).await;
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        assert_eq!(said(&host.agent, &["resume"]).1, Some(0));
+        assert_eq!(fresh_threshold(&host, &mut open), Some(50));
+    });
+}
+
+#[test]
+fn a_pause_for_a_time_ends_by_itself() {
+    in_namespace("bpf_paused_for", || async {
+        let host = Host::new(72, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        let paused = host.agent.json(&["pause", "--for", "2s", "--json"]);
+        assert!(paused["paused_until"].as_str().unwrap().ends_with('Z'), "{paused}");
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        eventually(SOON, "it ends", || in_force(&host.agent) == 1).await;
+        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+        let status = host.agent.json(&["status", "--json"]);
+        assert_eq!((&status["paused"], &status["paused_until"]), (&false.into(), &serde_json::Value::Null));
+    });
+}
+
+#[test]
+fn connections_that_meet_a_pause_are_in_no_arm() {
+    in_namespace("bpf_paused_arms", || async {
+        for (number, control_share) in [(73, "0.0"), (74, "1.0")] {
+            let share = format!("control_share = {control_share}");
+            let mut host = Host::with(number, "paper", "cubic", &share).await;
+            let mut before = host.accepted();
+            transfer(&mut before.0, &mut before.1, 5 * SEGMENT);
+            host.agent.json(&["pause", "--json"]);
+            let mut during = host.accepted();
+            transfer(&mut during.0, &mut during.1, 5 * SEGMENT);
+            host.agent.json(&["resume", "--json"]);
+            // Ended after the pause: it met it all the same, in either arm.
+            drop((before, during));
+            let mut reports = Vec::new();
+            while reports.len() < 2 {
+                let report = tokio::time::timeout(Duration::from_secs(15), host.gateway.reports.recv()).await;
+                reports.extend(report.expect("a report in time").expect("the gateway runs").connections);
+            }
+            assert!(reports.iter().all(|one| one.paused && one.arm.is_none() && one.refusal.is_none()), "{reports:?}");
+            assert_eq!(reports.iter().filter(|one| one.advised.is_some()).count(), usize::from(number == 73));
+            let status = host.agent.json(&["status", "--json"]);
+            assert_eq!(status["transfers_paused"], 2, "{status}");
+            let compared = |arm: &str| {
+                let of = |class: &serde_json::Value| class[arm]["transfers"].as_u64().unwrap();
+                status["comparison"].as_array().unwrap().iter().map(of).sum::<u64>()
+            };
+            assert_eq!((compared("advised"), compared("control")), (0, 0));
+        }
+    });
+}
+
+#[test]
+fn the_gateway_is_told_of_a_pause_at_once() {
+    in_namespace("bpf_paused_told", || async {
+        let mut host = Host::new(75, "paper", "cubic", "").await;
+        assert!(!host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused);
+        host.agent.json(&["pause", "--for", "1h", "--json"]);
+        let told = async |host: &mut Host| {
+            let report = tokio::time::timeout(SOON, host.gateway.reports.recv()).await;
+            report.expect("a report at once").expect("the gateway runs").pause
+        };
+        let Some(PauseState::Paused { remaining: Some(remaining) }) = told(&mut host).await else { panic!("paused") };
+        assert!((3_500_000_000..=3_601_000_000).contains(&remaining.0), "{remaining}");
+        host.agent.json(&["resume", "--json"]);
+        assert_eq!(told(&mut host).await, Some(PauseState::Active));
+    });
+}
+
+#[test]
+fn undo_says_what_programs_have_in_force_and_takes_it_back() {
+    in_namespace("bpf_undo", || async {
+        let mut host = Host::new(76, "paper", "cubic", "").await;
+        let mut open = host.accepted();
+        assert_eq!(fresh_threshold(&host, &mut open), Some(40));
+        let (text, code) = said(&host.agent, &["undo"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains(&format!("{} with 40 segments", host.network)), "{text}");
+        for word in ["on_socket", "on_setsockopt", "on_cubic", "apply bpf", "undo --run"] {
+            assert!(text.contains(word), "{word} in {text}");
+        }
+        assert!(!text.contains("Nothing is in force"), "{text}");
+        let found = host.agent.json(&["undo", "--json"]);
+        assert_eq!(found["agent"]["in_force"][0]["network"], host.network, "{found}");
+
+        let (text, code) = said(&host.agent, &["undo", "--run"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("is paused until") && text.contains("nothing is in force"), "{text}");
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        // Advice that comes later does not come into force.
+        host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 60, 60))).await;
+        eventually(SOON, "it came", || host.agent.json(&["status", "--json"])["advice"]["estimates"] == 2).await;
+        assert_eq!(fresh_threshold(&host, &mut open), None);
+        let (text, _) = said(&host.agent, &["undo"]);
+        assert!(text.contains("is paused;") && text.contains("resume"), "{text}");
+
+        host.agent.json(&["resume", "--json"]);
+        assert_eq!(fresh_threshold(&host, &mut open), Some(60));
+        host.agent.kill();
+        let (text, code) = said(&host.agent, &["undo"]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains("No agent runs here") && !text.contains("t76"), "{text}");
+    });
+}
