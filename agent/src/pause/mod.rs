@@ -112,7 +112,7 @@ impl Pause {
             Err(error) => return Err(pause.fault("read", error)),
             Ok(_) => {}
         }
-        let Some(left) = remaining(&text, boot_id().as_deref()) else {
+        let Ok(left) = remaining(&text, boot_id().as_deref()) else {
             let aside = path.with_extension("damaged");
             fs::rename(path, &aside).map_err(|error| pause.fault("set aside", error))?;
             warn!(
@@ -202,29 +202,34 @@ impl Pause {
     }
 }
 
-/// What is left of the pause in a file, in nanoseconds: `Some(None)` where it has no end, `None` where the file is damaged.
-fn remaining(text: &[u8], boot_id: Option<&str>) -> Option<Option<u64>> {
+/// A file that holds no pause.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Damaged;
+
+/// What is left of the pause in a file, in nanoseconds; `None` where it has no end.
+fn remaining(text: &[u8], boot_id: Option<&str>) -> Result<Option<u64>, Damaged> {
     if text.len() as u64 > MOST_BYTES {
-        return None;
+        return Err(Damaged);
     }
-    let record: Record = serde_json::from_slice(text).ok()?;
+    let record: Record = serde_json::from_slice(text).map_err(|_| Damaged)?;
     if record.format != FORMAT {
-        return None;
+        return Err(Damaged);
     }
     let (until, length_s) = match (record.paused_until, record.length_s) {
-        (None, None) => return Some(None),
+        (None, None) => return Ok(None),
         (Some(until), Some(length_s)) => (until, length_s),
-        _ => return None,
+        _ => return Err(Damaged),
     };
-    let until = humantime::parse_rfc3339(&until).ok()?.duration_since(UNIX_EPOCH).ok()?;
-    let until_ns = u64::try_from(until.as_nanos()).ok()?;
+    let until = humantime::parse_rfc3339(&until).map_err(|_| Damaged)?;
+    let until = until.duration_since(UNIX_EPOCH).map_err(|_| Damaged)?;
+    let until_ns = u64::try_from(until.as_nanos()).map_err(|_| Damaged)?;
     let same_boot = record.boot_id.is_some() && record.boot_id.as_deref() == boot_id;
     let left_ns = match record.ends_boot_ns.filter(|_| same_boot) {
         Some(ends_ns) => ends_ns.saturating_sub(clock::since_boot().0),
         None => until_ns.saturating_sub(clock::wall_ns()),
     };
     // A wall clock that was set back, or a host that has none and begins in 1970, prolongs nothing beyond its length.
-    Some(Some(left_ns.min(length_s.min(MOST.as_secs() + 1) * NS_PER_S)))
+    Ok(Some(left_ns.min(length_s.min(MOST.as_secs() + 1) * NS_PER_S)))
 }
 
 /// The kernel's name for this boot.

@@ -53,6 +53,7 @@ pub(super) async fn report(grpc: &str, batch: u64) -> Result<()> {
             agent_started_unix_ns: 1,
             connections,
             pushes,
+            pause: None,
         };
         client.report(request).await?;
     }
@@ -114,6 +115,7 @@ pub(super) async fn lose(grpc: &str, network: usize) -> Result<()> {
         agent_started_unix_ns: 1,
         connections: (1..=8).map(lost).collect(),
         pushes: None,
+        pause: None,
     };
     client.report(request).await?;
     Ok(())

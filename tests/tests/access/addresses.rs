@@ -24,6 +24,7 @@ fn report(batch: u64, hosts: &[&str]) -> v1::ReportRequest {
         agent_started_unix_ns: 1,
         connections: hosts.iter().map(connection).collect(),
         pushes: None,
+        pause: None,
     }
 }
 

@@ -178,6 +178,7 @@ pub(super) fn service(service: SocketAddr) -> Vec<u8> {
 
 /// `struct event`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a C structure")]
 pub(super) struct Event {
     /// A first flight lost a segment, and the connection goes on; else it ended.
     pub(super) first_flight_loss: bool,

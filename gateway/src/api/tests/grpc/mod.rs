@@ -46,6 +46,7 @@ fn report(batch: u64, remotes: &[&str]) -> v1::ReportRequest {
         agent_started_unix_ns: 1,
         connections: remotes.iter().map(connection).collect(),
         pushes: None,
+        pause: None,
     }
 }
 
