@@ -152,8 +152,10 @@ fn for_people(found: &Found, path: &Path) -> String {
     if advises {
         lines.push("# All of it at once, and the agent paused until `spand-agent resume`:".to_owned());
         lines.push(found.take_back.clone());
-    } else if found.agent_error.is_none() && found.changes.is_empty() && (runs_bpf || programs == 0) {
-        lines.push("# Nothing is in force.".to_owned());
+    } else if found.agent_error.is_none() && found.changes.is_empty() {
+        // Beside programs of an agent with another state_dir, which are listed above.
+        let nothing = if runs_bpf || programs == 0 { "Nothing" } else { "Nothing else" };
+        lines.push(format!("# {nothing} is in force."));
     }
     lines.join("\n")
 }
