@@ -72,6 +72,7 @@ async fn one_peer_reports_so_many_connections_and_no_more() {
             count
         ],
         pushes: None,
+        pause: None,
     };
     assert_eq!(client.report(report(1, 1_024)).await.unwrap().into_inner().accepted, 1_024, "a full report always");
     let status = client.report(report(2, 1_024)).await.unwrap_err();

@@ -208,6 +208,7 @@ fn report(batch: u64) -> v1::ReportRequest {
         agent_started_unix_ns: 1,
         connections: vec![connection],
         pushes: None,
+        pause: None,
     }
 }
 
