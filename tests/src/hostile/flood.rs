@@ -119,7 +119,7 @@ impl Flood {
 }
 
 /// A number as if drawn (splitmix64).
-fn mix(n: u64) -> u64 {
+pub(super) fn mix(n: u64) -> u64 {
     let n = n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

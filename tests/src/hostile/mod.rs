@@ -3,6 +3,7 @@
 //! The real part is a generated trace ([`crate::trace`]); a flood is mixed into it packet by packet, in trace time. What is
 //! asked is how the networks stand with the flood against the same trace without it.
 
+mod blind;
 mod flood;
 mod hoard;
 pub mod tunnels;
@@ -18,6 +19,8 @@ use spand_core::wire::Frame;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 
+pub use blind::Blind;
+use blind::Spoofer;
 use flood::Flood;
 pub use flood::Kind;
 pub use hoard::Hoard;
@@ -51,6 +54,8 @@ pub enum Attack {
     Flood(Kind),
     /// Segments that nobody acknowledges.
     Hoard(Hoard),
+    /// Packets with drawn numbers on every real connection.
+    Blind(Blind),
 }
 
 /// What became of it.
@@ -64,7 +69,7 @@ pub struct Outcome {
     pub counters: Counters,
     /// Networks in the table at the end.
     pub networks: usize,
-    /// Tuples of the flood.
+    /// Tuples of the flood, or connections with blind packets.
     pub tuples: u64,
     /// The engine's accounts of memory at the end.
     pub memory: MemoryUse,
@@ -91,9 +96,11 @@ impl Scene {
         let mut tap = Tap::new(self);
         let mut flood = None;
         let mut hoarding = None;
+        let mut spoofer = None;
         match attack {
             Some(Attack::Flood(kind)) => flood = Some(Flood::new(kind, self.tuples_per_second, self.networks)),
             Some(Attack::Hoard(hoard)) => hoarding = Some(Hoarding::new(hoard)),
+            Some(Attack::Blind(blind)) => spoofer = Some(Spoofer::new(blind)),
             None => {}
         }
         let (end_ns, mut look_ns) = (self.seconds * 1_000_000_000, LOOK_NS);
@@ -109,6 +116,9 @@ impl Scene {
                 look_ns += LOOK_NS;
             }
             tap.see(at_ns, tuple, packet);
+            if let Some(spoofer) = &mut spoofer {
+                spoofer.after(tuple, packet).iter().for_each(|packet| tap.see(at_ns, tuple, packet));
+            }
             at_ns < end_ns
         });
         let Tap { engine, mut outcome, .. } = tap;
@@ -116,7 +126,7 @@ impl Scene {
         outcome.held_bytes = held_bytes().saturating_sub(before);
         outcome.counters = engine.counters().clone();
         outcome.networks = engine.networks(Timestamp(EPOCH_NS + end_ns)).len();
-        outcome.tuples = flood.map_or(0, |flood| flood.tuples());
+        outcome.tuples = flood.map(|flood| flood.tuples()).or(spoofer.map(|one| one.connections())).unwrap_or(0);
         outcome.resident_mib = resident_mib();
         drop(engine);
         outcome

@@ -63,8 +63,13 @@ pub enum Ignored {
     TimeBackwards,
     /// Segment: its time was more than a day after the one seen last, and no second frame bore it out; clamped.
     TimeForwards,
-    /// Segment: data or an acknowledgement beyond any window that its receiver announced; kept from the replica.
+    /// Segment: data or an acknowledgement beyond any window that its receiver announced, or numbers far from all that the
+    /// connection sent and acknowledged; kept from the replica.
     BeyondWindow,
+    /// Segment: a reset whose sequence number its receiver does not expect; it ends the connection only where nothing more comes.
+    ResetNotExpected,
+    /// Segment: a SYN on a connection that goes on; where an answer acknowledges it, the next connection takes it after all.
+    SynNotAnswered,
     /// Round-trip time: the answer bears an earlier time than the question, or one more than two minutes later.
     Mistimed,
     /// Sample: only one direction of the connection is visible.

@@ -9,11 +9,26 @@ use crate::event::{Event, StartImminent, Trigger};
 use crate::flow::connection::{Connection, Place, Role, Stage};
 use crate::flow::findings::Context;
 use crate::flow::kept::Kept;
+use crate::flow::openings::Opening;
 use crate::flow::sample::ConnectionId;
 use crate::flow::table::{FlowTable, Key, Room};
 use crate::flow::tuple::{Side, Tuple};
 use crate::shard::Claim;
 use crate::wire::segment::{Endpoint, Flags, Segment};
+
+/// Whether a segment of a known connection opens the next one.
+enum Opens {
+    /// It is that connection's.
+    Nothing,
+    /// It would, and the connection goes on until somebody answers it.
+    Waits,
+    /// It answers a SYN that the connection never had.
+    Unasked,
+    /// It does.
+    Another,
+    /// It answers the SYN that waited for it, with which the next one begins.
+    Answered,
+}
 
 impl Engine {
     /// Gives a segment to its connection. Not in line: it is called from two places, and large.
@@ -35,20 +50,79 @@ impl Engine {
             }
             return;
         }
+        let place = Place { input, frame: self.counters.frames };
         let mut found = self.flows.find(&tuple);
-        if segment.flags.has(Flags::SYN)
-            && let Some(key) = found
-            && self.flows.get(key).is_some_and(|connection| connection.is_reused_by(side, segment))
+        if let Some(key) = found
+            && (segment.flags.has(Flags::SYN) || (!self.openings.is_empty() && self.awaits_answer(key)))
         {
-            self.end(key);
-            found = None;
+            match self.opens(key, &tuple, side, segment) {
+                Opens::Nothing => {}
+                Opens::Waits => {
+                    self.counters.ignore(Ignored::SynNotAnswered);
+                    self.openings.put(Opening { tuple, side, segment: segment.clone(), place });
+                    if let Some(connection) = self.flows.get_mut(key) {
+                        connection.await_answer(true);
+                    }
+                    return;
+                }
+                Opens::Unasked => return self.counters.ignore(Ignored::SynNotAnswered),
+                Opens::Another => {
+                    self.end(key);
+                    found = None;
+                }
+                Opens::Answered => {
+                    self.end(key);
+                    found = self.open_waiting(tuple, claim);
+                }
+            }
         }
         let Some(key) = found.or_else(|| self.open(tuple, side, segment, claim)) else { return };
-        self.take(key, side, segment, input);
+        self.take(key, side, segment, place);
     }
 
-    fn take(&mut self, key: Key, side: Side, segment: &Segment, input: u32) {
-        let place = Place { input, frame: self.counters.frames };
+    fn awaits_answer(&self, key: Key) -> bool {
+        self.flows.get(key).is_some_and(Connection::awaits_answer)
+    }
+
+    /// Whether a segment of a known connection opens the next one.
+    #[cold]
+    fn opens(&mut self, key: Key, tuple: &Tuple, side: Side, segment: &Segment) -> Opens {
+        let Some(connection) = self.flows.get_mut(key) else { return Opens::Nothing };
+        if connection.awaits_answer() {
+            let stray = connection.is_stray(side, segment);
+            let opening = self.openings.find(tuple);
+            if opening.is_some_and(|opening| opening.is_answered_by(side, segment, stray)) {
+                return Opens::Answered;
+            }
+            // The connection goes on, or other SYNs have taken the room.
+            if opening.is_none() || (!stray && !segment.flags.has(Flags::SYN | Flags::RST)) {
+                connection.await_answer(false);
+                self.openings.take(tuple);
+            }
+        }
+        if !segment.flags.has(Flags::SYN) {
+            Opens::Nothing
+        } else if connection.has_no_use_for(side, segment) {
+            Opens::Unasked
+        } else if !connection.is_reused_by(side, segment) {
+            Opens::Nothing
+        } else if connection.is_live() {
+            Opens::Waits
+        } else {
+            Opens::Another
+        }
+    }
+
+    /// Adds the connection whose SYN waited for its answer.
+    #[cold]
+    fn open_waiting(&mut self, tuple: Tuple, claim: Claim) -> Option<Key> {
+        let Opening { side, segment, place, .. } = self.openings.take(&tuple)?;
+        let key = self.open(tuple, side, &segment, claim)?;
+        self.take(key, side, &segment, place);
+        Some(key)
+    }
+
+    fn take(&mut self, key: Key, side: Side, segment: &Segment, place: Place) {
         let (flows, mut context) = self.apart();
         let now = context.now;
         let take = |connection: &mut Connection| {

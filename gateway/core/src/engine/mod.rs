@@ -18,6 +18,7 @@ use crate::event::{Event, TransferEnded};
 use crate::flow::connection::Connection;
 use crate::flow::hosts::Hosts;
 use crate::flow::kept::Kept;
+use crate::flow::openings::Openings;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::report::DirectionReport;
@@ -39,6 +40,7 @@ pub struct Engine {
     prefixes: Prefixes,
     part: Part,
     flows: FlowTable,
+    openings: Openings,
     networks: NetworkTable,
     ledger: PushLedger,
     hosts: Hosts,
@@ -81,6 +83,7 @@ impl Engine {
             prefixes: Prefixes::new(&config.internal, &config.prefixes),
             part: Part::of(&config),
             flows: FlowTable::new(&config.limits, config.hash_seed),
+            openings: Openings::default(),
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed)
                 .within(config.limits.network_memory_bytes),
             ledger: PushLedger::new(config.hash_seed),

@@ -8,12 +8,14 @@ pub mod shadow;
 pub(crate) mod connection;
 pub(crate) mod findings;
 pub(crate) mod hosts;
+pub(crate) mod openings;
 pub(crate) mod prefixes;
 pub(crate) mod push_ledger;
 pub(crate) mod table;
 pub(crate) mod tuple;
 pub(crate) mod untold;
 
+mod acceptance;
 mod announced;
 mod copies;
 mod coverage;

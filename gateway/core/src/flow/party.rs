@@ -2,6 +2,7 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
+use crate::flow::acceptance::Space;
 use crate::flow::connection::Place;
 use crate::flow::findings::Context;
 use crate::flow::handshake::Syn;
@@ -70,6 +71,22 @@ impl Party {
         match self {
             Self::Rebuilt(sender) => sender.has_sent(),
             Self::Passing(passing) => passing.has_sent(),
+        }
+    }
+
+    /// What is known of its sequence space.
+    #[inline]
+    pub(crate) fn space(&self) -> Space {
+        match self {
+            Self::Rebuilt(sender) => sender.space(),
+            Self::Passing(passing) => passing.space(),
+        }
+    }
+
+    /// Counts a packet that is ignored, where something counts.
+    pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut Context<'_>) {
+        if let Self::Rebuilt(sender) = self {
+            sender.note_ignored(segment, context);
         }
     }
 

@@ -4,6 +4,7 @@
 //! an eighth of the memory, and most packets of a mirror port have one at their other end.
 
 use crate::counters::Ignored;
+use crate::flow::acceptance::Space;
 use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::copies::LastPacket;
 use crate::flow::findings::Context;
@@ -61,6 +62,12 @@ impl Passing {
     /// Whether it sent a FIN.
     pub(crate) fn has_finished(&self) -> bool {
         self.fin_end.is_some()
+    }
+
+    /// What is known of its sequence space.
+    pub(crate) fn space(&self) -> Space {
+        let Self { una, nxt, acknowledged, peer_window, .. } = *self;
+        Space { una, nxt, acknowledged, peer_window }
     }
 
     /// The lowest position not acknowledged.

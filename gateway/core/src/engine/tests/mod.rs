@@ -1,5 +1,6 @@
 //! The engine on segments made by hand.
 
+mod blind;
 mod limits;
 mod memory;
 mod nonsense;

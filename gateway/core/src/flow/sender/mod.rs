@@ -13,6 +13,7 @@ mod send;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
+use crate::flow::acceptance::Space;
 use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::connection::Place;
 use crate::flow::copies::LastPacket;
@@ -180,6 +181,12 @@ impl Sender {
         if let Some(coverage) = &mut self.coverage {
             coverage.forget_gaps();
         }
+    }
+
+    /// What is known of its sequence space.
+    pub(crate) fn space(&self) -> Space {
+        let (una, nxt) = (self.board.una(), self.board.nxt());
+        Space { una, nxt, acknowledged: self.acknowledged, peer_window: self.peer_window }
     }
 
     /// The lowest position not acknowledged.

@@ -73,6 +73,18 @@ impl Sender {
         }
     }
 
+    /// Counts a packet that is ignored: it was on the wire, and changes nothing else.
+    pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut Context<'_>) {
+        if !self.has_sent() {
+            return;
+        }
+        let extent = self.extent(segment);
+        self.note_packet(segment, false);
+        let inserted = self.cover(&extent, context);
+        // As a copy's, its FIN ends nothing.
+        self.count(segment, &extent, &inserted, true);
+    }
+
     /// A copy of which only the report takes note.
     fn note_packet(&mut self, segment: &Segment, copy: bool) {
         let Some(report) = &mut self.report else { return };

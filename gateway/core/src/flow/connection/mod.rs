@@ -1,11 +1,15 @@
 //! A connection: two senders, and how far opening and closing have come.
 
+mod judge;
+
 use spand_proto::units::Timestamp;
 
+use self::judge::Doubts;
 use crate::counters::Ignored;
 use crate::event::Trigger;
 use crate::flow::findings::Context;
 use crate::flow::handshake::window_shift;
+use crate::flow::maybe::MaybeTime;
 use crate::flow::party::Party;
 use crate::flow::passing::Passing;
 use crate::flow::report::DirectionReport;
@@ -55,6 +59,7 @@ pub(crate) struct Connection {
     /// The shifts of the windows that they announce, where known.
     shifts: [Option<u8>; 2],
     stage: Stage,
+    doubts: Doubts,
     /// How many of its sides sent anything, of those whose senders are gone.
     sent: u8,
     /// Something of it was acknowledged for the first time since [`Self::take_progress`] last asked.
@@ -77,12 +82,24 @@ impl Connection {
     /// A connection whose sides have `roles`, in the order of [`Side`].
     pub(crate) fn new(id: ConnectionId, roles: [Role; 2], counted: bool, reports: bool) -> Self {
         let (parties, shifts) = ([None, None], [None, None]);
-        Self { id, roles, parties, shifts, stage: Stage::Opening, sent: 0, progressed: false, counted, reports }
+        Self {
+            id,
+            roles,
+            parties,
+            shifts,
+            stage: Stage::Opening,
+            doubts: Doubts::NONE,
+            sent: 0,
+            progressed: false,
+            counted,
+            reports,
+        }
     }
 
     /// How long it may be silent.
     pub(crate) fn idleness(&self) -> Idleness {
-        if self.stage == Stage::Established { Idleness::Established } else { Idleness::Other }
+        let goes_on = self.stage == Stage::Established && self.doubts.reset_at == MaybeTime::NONE;
+        if goes_on { Idleness::Established } else { Idleness::Other }
     }
 
     /// Whether this engine counts it.
@@ -111,18 +128,19 @@ impl Connection {
         if !segment.flags.has(Flags::SYN) {
             return false;
         }
+        let closed = self.stage == Stage::Closed;
         if self.is_over() {
             // An answer, too: the tap may have missed the SYN before it.
             return true;
         }
         let Some(sender) = self.party(side) else {
             // Its peer was seen alone so far: a SYN that answers belongs to it, another one to it only while it opens.
-            return !segment.flags.has(Flags::ACK) && self.stage == Stage::Closed;
+            return !segment.flags.has(Flags::ACK) && closed;
         };
         match sender.syn() {
             Some(syn) if syn.isn == segment.seq => false,
-            Some(_) => !segment.flags.has(Flags::ACK) || self.stage == Stage::Closed,
-            None => !segment.flags.has(Flags::ACK) && (sender.has_sent() || self.stage == Stage::Closed),
+            Some(_) => !segment.flags.has(Flags::ACK) || closed,
+            None => !segment.flags.has(Flags::ACK) && (sender.has_sent() || closed),
         }
     }
 
@@ -131,6 +149,9 @@ impl Connection {
     pub(crate) fn take(&mut self, side: Side, segment: &Segment, place: Place, context: &mut Context<'_>) -> Reaction {
         if self.is_over() {
             // Its last words, once more.
+            return Reaction::default();
+        }
+        if self.ignores(side, segment, context) {
             return Reaction::default();
         }
         self.ensure_parties(side, segment, place);
@@ -209,7 +230,13 @@ impl Connection {
     }
 
     /// Ends the connection; gives the accounts of its directions, the side first seen first.
-    pub(crate) fn finish(self, at: Timestamp, context: &mut Context<'_>) -> [Option<Box<DirectionReport>>; 2] {
+    pub(crate) fn finish(mut self, at: Timestamp, context: &mut Context<'_>) -> [Option<Box<DirectionReport>>; 2] {
+        if let Some(reset_at) = self.doubts.reset_at.get().filter(|_| self.stage != Stage::Closed) {
+            // Nothing contradicted the reset.
+            for sender in self.parties.iter_mut().flatten().filter_map(Party::sender_mut) {
+                sender.end_transfer(reset_at, context);
+            }
+        }
         if self.counted && self.sides_that_sent() < 2 {
             context.counters.connections_one_sided += 1;
         }
@@ -286,6 +313,7 @@ impl Connection {
     fn advance_stage(&mut self, segment: &Segment, context: &mut Context<'_>) {
         let count = |is: fn(&Party) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
         let reset = segment.flags.has(Flags::RST);
+        self.doubts.agreed |= !segment.flags.has(Flags::SYN) && count(Party::is_agreed) == 2;
         self.stage = match self.stage {
             _ if reset || count(Party::has_finished) == 2 => Stage::Closed,
             // Both were heard, and agree: what one side alone says, anybody may have made up. And something that one sent has

@@ -1,0 +1,122 @@
+//! Which numbers a connection believes: RFC 9293 section 3.10.7.4 and RFC 5961, for one who only watches.
+//!
+//! Who knows addresses and ports alone has to guess sequence and acknowledgement numbers. What lies far from everything that the
+//! connection sent and acknowledged changes nothing in it. The bounds are wider than those of the ends, since a mirror port
+//! loses packets; [`STRAYS`] segments of one side in a row that lie outside are a gap of the mirror, and are taken.
+
+use crate::flow::announced::{Announced, believable_reach};
+use crate::flow::sequence::position_near;
+
+/// The smallest reach beyond what was sent and acknowledged that is believed of any window ([`believable_reach`]).
+const LEAST: u32 = 2 * 65_535;
+/// The largest, also while a window's scale is not known.
+const MOST: u32 = 1 << 25;
+/// Segments of one side in a row outside these bounds, from which on they are taken.
+pub(crate) const STRAYS: u8 = 8;
+
+/// What is known of a sender's sequence space.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Space {
+    /// Highest position acknowledged.
+    pub(crate) una: u64,
+    /// Highest position sent, exclusive.
+    pub(crate) nxt: u64,
+    /// The peer acknowledged something.
+    pub(crate) acknowledged: bool,
+    /// The window its peer announced last.
+    pub(crate) peer_window: Option<Announced>,
+}
+
+/// What a reset means.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reset {
+    /// It ends the connection.
+    Ends,
+    /// It lies in the window, and its receiver may expect another number: it ends the connection if its sender sends nothing more.
+    MayEnd,
+    /// It is none of this connection.
+    Nothing,
+}
+
+impl Space {
+    /// Whether `number` lies near what was sent and acknowledged: within the window that the peer announced, twice over since a mirror
+    /// port may have missed something.
+    #[inline]
+    pub(crate) fn is_near(self, number: u32) -> bool {
+        let [una, nxt] = [self.una, self.nxt].map(low);
+        let within = |reach: u32| {
+            number.wrapping_sub(una.wrapping_sub(reach)) <= nxt.wrapping_sub(una).saturating_add(2 * reach)
+        };
+        // Nearly every segment is, whatever the window.
+        within(LEAST) || within(self.reach())
+    }
+
+    /// How far from what was sent and acknowledged a number is believed.
+    fn reach(self) -> u32 {
+        u32::try_from(believable_reach(self.peer_window)).unwrap_or(MOST).min(MOST)
+    }
+
+    /// What a reset with this sequence number means: its receiver takes the one that it expects (RFC 5961 section 3.2). That
+    /// is what it acknowledged last, or what was sent since. `closing`: its sender sent a FIN; the kernel of a closed socket
+    /// answers with the number before that, too.
+    pub(crate) fn reset(self, number: u32, closing: bool) -> Reset {
+        let position = position_near(self.nxt, number);
+        if position == self.nxt || position == self.una || (closing && position + 1 == self.nxt) {
+            return Reset::Ends;
+        }
+        let reach = u64::from(self.reach());
+        let in_window = position + reach >= self.una && position <= self.nxt + reach;
+        if in_window { Reset::MayEnd } else { Reset::Nothing }
+    }
+
+    /// Whether an acknowledgement of `number` is of something that was sent and not acknowledged before.
+    pub(crate) fn is_answered_by(self, number: u32) -> bool {
+        let position = position_near(self.nxt, number);
+        self.una < position && position <= self.nxt
+    }
+}
+
+/// The number on the wire.
+fn low(position: u64) -> u32 {
+    let [a, b, c, d, ..] = position.to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flow::sequence::first_position;
+
+    fn space(una: u32, flight: u64) -> Space {
+        let una = first_position(una);
+        let peer_window = Some(Announced { field: 1_000, shift: Some(7) });
+        Space { una, nxt: una + flight, acknowledged: true, peer_window }
+    }
+
+    #[test]
+    fn numbers_near_what_is_outstanding_are_believed_across_the_wrap() {
+        // A window of 128,000 bytes, twice over; and one of which the scale is not known.
+        for (shift, reach) in [(Some(7), 256_000), (None, MOST)] {
+            for una in [0, 5, 1 << 31, u32::MAX - 9] {
+                let space = Space { peer_window: Some(Announced { field: 1_000, shift }), ..space(una, 100_000) };
+                for near in [0, 1, 100_000, reach, 100_000 + reach] {
+                    assert!(space.is_near(una.wrapping_add(near)), "{una} + {near}");
+                }
+                assert!(space.is_near(una.wrapping_sub(reach)));
+                assert!(!space.is_near(una.wrapping_sub(reach + 1)));
+                assert!(!space.is_near(una.wrapping_add(100_001 + reach)));
+                assert!(!space.is_near(una.wrapping_add(1 << 31)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_reset_ends_where_its_number_is_expected_and_may_end_in_the_window() {
+        let una = u32::MAX - 9;
+        let at = |offset: i32, closing| space(una, 100_000).reset(una.wrapping_add_signed(offset), closing);
+        assert_eq!([0, 100_000].map(|offset| at(offset, false)), [Reset::Ends; 2]);
+        assert_eq!([at(99_999, false), at(99_999, true)], [Reset::MayEnd, Reset::Ends]);
+        assert_eq!([-256_000, 1, 356_000].map(|offset| at(offset, false)), [Reset::MayEnd; 3]);
+        assert_eq!([-256_001, 356_001, i32::MIN].map(|offset| at(offset, false)), [Reset::Nothing; 3]);
+    }
+}

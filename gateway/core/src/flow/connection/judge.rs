@@ -1,0 +1,129 @@
+//! Which segments a connection takes: what blind packets cannot change in it (RFC 5961).
+
+use super::{Connection, Party, Stage};
+use crate::counters::Ignored;
+use crate::flow::acceptance::{Reset, STRAYS};
+use crate::flow::findings::Context;
+use crate::flow::maybe::MaybeTime;
+use crate::flow::tuple::Side;
+use crate::wire::segment::{Flags, Segment};
+
+/// What was sent to a connection and may not be of it.
+#[derive(Clone, Debug)]
+pub(super) struct Doubts {
+    /// When a reset came that may have ended it, and of which side.
+    pub(super) reset_at: MaybeTime,
+    reset_by: Side,
+    /// Segments in a row of each side that lay outside every window.
+    strays: [u8; 2],
+    /// A SYN on it waits for its answer.
+    awaits_answer: bool,
+    /// Both sides were heard, and agree on their numbers: others are none of theirs from here on.
+    pub(super) agreed: bool,
+}
+
+impl Doubts {
+    /// None yet.
+    pub(super) const NONE: Self =
+        Self { reset_at: MaybeTime::NONE, reset_by: Side::Low, strays: [0; 2], awaits_answer: false, agreed: false };
+}
+
+impl Connection {
+    /// Whether a SYN on it may be waiting for its answer.
+    pub(crate) fn awaits_answer(&self) -> bool {
+        self.doubts.awaits_answer
+    }
+
+    /// Notes whether a SYN on it waits for its answer.
+    pub(crate) fn await_answer(&mut self, awaits: bool) {
+        self.doubts.awaits_answer = awaits;
+    }
+
+    /// Whether it goes on as far as both its sides say: nothing that one packet says ends it.
+    pub(crate) fn is_live(&self) -> bool {
+        let acknowledged = self.parties.iter().all(|party| party.as_ref().is_none_or(Party::is_closed));
+        // A reset that may have ended it has not: a SYN then waits for its answer, too.
+        let over = self.stage == Stage::Closed && (acknowledged || self.doubts.reset_at != MaybeTime::NONE);
+        !over && self.sides_that_sent() == 2
+    }
+
+    /// Whether `segment`, sent by `side`, is an answer to a SYN that this connection, which goes on, never had.
+    pub(crate) fn has_no_use_for(&self, side: Side, segment: &Segment) -> bool {
+        let isn = self.party(side).and_then(Party::syn).map(|syn| syn.isn);
+        let answer = segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
+        answer && self.doubts.agreed && self.is_live() && isn != Some(segment.seq)
+    }
+
+    /// Whether the numbers of `segment`, sent by `side`, lie far from everything that both sides sent and acknowledged.
+    #[inline]
+    pub(crate) fn is_stray(&self, side: Side, segment: &Segment) -> bool {
+        let is_far = |party: Option<&Party>, number| party.is_some_and(|party| !party.space().is_near(number));
+        self.doubts.agreed
+            && (is_far(self.party(side), segment.seq)
+                || segment.ack.is_some_and(|ack| is_far(self.party(side.other()), ack)))
+    }
+
+    /// Whether `segment`, sent by `side`, changes nothing here: it is counted then.
+    #[inline]
+    pub(super) fn ignores(&mut self, side: Side, segment: &Segment, context: &mut Context<'_>) -> bool {
+        let reason = if segment.flags.has(Flags::RST) {
+            self.ignores_reset(side, segment)
+        } else if self.is_stray(side, segment) {
+            self.ignores_stray(side)
+        } else {
+            // What it sends now contradicts what it may have said.
+            if self.doubts.reset_by == side {
+                self.doubts.reset_at = MaybeTime::NONE;
+            }
+            *self.strays_mut(side) = 0;
+            return false;
+        };
+        let Some(reason) = reason else { return false };
+        context.counters.ignore(reason);
+        if let Some(party) = self.party_mut(side) {
+            party.note_ignored(segment, context);
+        }
+        true
+    }
+
+    #[cold]
+    fn ignores_stray(&mut self, side: Side) -> Option<Ignored> {
+        let strays = self.strays_mut(side);
+        let few = *strays < STRAYS;
+        *strays += u8::from(few);
+        few.then_some(Ignored::BeyondWindow)
+    }
+
+    fn strays_mut(&mut self, side: Side) -> &mut u8 {
+        let [low, high] = &mut self.doubts.strays;
+        match side {
+            Side::Low => low,
+            Side::High => high,
+        }
+    }
+
+    /// Whether a reset sent by `side` is not that of this connection, or perhaps not: then it ends where nothing more comes.
+    #[cold]
+    fn ignores_reset(&mut self, side: Side, segment: &Segment) -> Option<Ignored> {
+        let judged = self.judge_reset(side, segment);
+        if judged != Reset::Nothing {
+            (self.doubts.reset_at, self.doubts.reset_by) = (MaybeTime::some(segment.at), side);
+        }
+        (judged != Reset::Ends).then_some(Ignored::ResetNotExpected)
+    }
+
+    fn judge_reset(&self, side: Side, segment: &Segment) -> Reset {
+        let (own, peer) = (self.party(side), self.party(side.other()));
+        let Some(own) = own.filter(|own| own.has_sent() || own.space().acknowledged) else {
+            // Never heard. What answers a SYN acknowledges it (RFC 9293 section 3.10.7.3).
+            let Some(peer) = peer.filter(|peer| peer.syn().is_some()) else { return Reset::Ends };
+            let answers = segment.ack.is_some_and(|ack| peer.space().is_answered_by(ack));
+            return if answers { Reset::Ends } else { Reset::Nothing };
+        };
+        if own.syn().is_none() && peer.is_none_or(|peer| !peer.has_sent()) {
+            // Of one side alone in mid-stream there is nothing to lose.
+            return Reset::Ends;
+        }
+        own.space().reset(segment.seq, own.has_finished())
+    }
+}
