@@ -1,12 +1,12 @@
 //! What the commands are given on the command line.
 
-use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 
+use crate::destination::Destination;
 use crate::pause::parse_length;
 
 /// How to print.
@@ -28,9 +28,9 @@ pub(crate) struct Metrics {
 /// A question for the gateway.
 #[derive(Args, Debug)]
 pub(crate) struct Query {
-    /// Where to
+    /// Where to: an address, or a host name, of which every address is asked about
     #[arg(value_name = "DEST")]
-    pub(crate) destination: IpAddr,
+    pub(crate) destination: Destination,
     /// Size of the transfer
     #[arg(long, value_name = "N")]
     pub(crate) bytes: Option<NonZeroU64>,
@@ -53,9 +53,9 @@ pub(crate) struct Query {
 /// A question for the running agent.
 #[derive(Args, Debug)]
 pub(crate) struct Explain {
-    /// Where to
+    /// Where to: an address, or a host name, of which every address is asked about
     #[arg(value_name = "DEST")]
-    pub(crate) destination: IpAddr,
+    pub(crate) destination: Destination,
     /// Size of the transfer
     #[arg(long, value_name = "N")]
     pub(crate) bytes: Option<NonZeroU64>,

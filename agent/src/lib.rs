@@ -13,6 +13,7 @@ mod clock;
 mod commands;
 pub mod config;
 pub mod control;
+mod destination;
 mod doctor;
 pub mod ledger;
 pub mod pause;

@@ -1,21 +1,29 @@
 //! `explain`: what the running agent decides for a destination.
 
+use std::net::IpAddr;
+
 use spand_proto::operator::Failure;
 
-use super::{print, print_json};
+use super::{addresses, print_answers};
 use crate::args::Explain;
 use crate::config::Config;
 use crate::control::{Explained, Reply, Request, ask};
 
 pub(crate) fn explain(config: &Config, question: &Explain) -> Result<(), Failure> {
+    let addresses = addresses(&question.destination)?;
+    let explained: Result<Vec<_>, _> =
+        addresses.into_iter().map(|address| explain_one(config, question, address)).collect();
+    print_answers(&question.destination, &explained?, question.format, for_people)
+}
+
+fn explain_one(config: &Config, question: &Explain, destination: IpAddr) -> Result<Explained, Failure> {
     let request = Request::Explain {
-        destination: question.destination,
+        destination,
         bytes: question.bytes.map(std::num::NonZeroU64::get),
         mss: question.mss.map(std::num::NonZeroU64::get),
     };
     match ask(&config.control_socket(), &request)? {
-        Reply::Explained(explained) if question.format.json => print_json(&explained),
-        Reply::Explained(explained) => print(&for_people(&explained)),
+        Reply::Explained(explained) => Ok(*explained),
         Reply::Error(error) => Err(Failure::Environment(error)),
         Reply::Status(_) | Reply::Pause(_) => {
             Err(Failure::Environment("the agent answered another question".to_owned()))

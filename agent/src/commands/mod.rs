@@ -3,6 +3,7 @@
 //! Each prints one object with `--json`, in the shapes of [`crate::control`], and a few lines for people otherwise.
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::Path;
 
 use serde::Serialize;
@@ -24,7 +25,9 @@ pub(crate) use query::query;
 pub(crate) use status::status;
 pub(crate) use undo::undo;
 
+use crate::args::Format;
 use crate::config::Config;
+use crate::destination::Destination;
 use crate::subscriber::Dialer;
 
 pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
@@ -33,6 +36,29 @@ pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     print(&format!("# In force with {}.\n{text}", path.display()))
+}
+
+/// The addresses that a question is about.
+fn addresses(destination: &Destination) -> Result<Vec<IpAddr>, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
+    let resolved = runtime.block_on(destination.resolve());
+    // A resolver that does not answer must not hold up the end of the program.
+    runtime.shutdown_background();
+    resolved.map_err(Failure::Environment)
+}
+
+/// Prints what there is to say of each address of a destination: one object for an address, and for a name one with all of them.
+fn print_answers<T: Serialize>(
+    destination: &Destination,
+    answers: &[T],
+    format: Format,
+    for_people: impl Fn(&T) -> String,
+) -> Result<(), Failure> {
+    match (destination.name(), answers) {
+        (None, [answer]) if format.json => print_json(answer),
+        (name, answers) if format.json => print_json(&serde_json::json!({ "name": name, "answers": answers })),
+        (_, answers) => print(&answers.iter().map(for_people).collect::<Vec<_>>().join("\n\n")),
+    }
 }
 
 pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use spand_proto::query::{Advice, Answer, Query as Questions, Question};
 use spand_proto::units::{Bytes, Micros, Segments};
 use spand_proto::v1;
 
-use super::{print, print_json};
+use super::{addresses, print_answers};
 use crate::args::Query;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -21,21 +21,25 @@ pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
         config.gateway.plain_text = true;
     }
     config.check().map_err(Failure::Usage)?;
+    let handshake_rtt = handshake_rtt(query.handshake_ms)?;
+    let question = |address| Question {
+        address,
+        size: query.bytes.map(|bytes| Bytes(bytes.get())).into(),
+        mss: query.mss.map(|mss| Bytes(mss.get())),
+        snd_wnd: query.peer_window.map(|window| Bytes(window.get())),
+        handshake_rtt,
+        service: None,
+    };
     let questions = Questions {
         mode: Some(config.mode),
         initial_window: Segments(config.policy.initial_window_segments.get()),
-        questions: vec![Question {
-            address: query.destination,
-            size: query.bytes.map(|bytes| Bytes(bytes.get())).into(),
-            mss: query.mss.map(|mss| Bytes(mss.get())),
-            snd_wnd: query.peer_window.map(|window| Bytes(window.get())),
-            handshake_rtt: handshake_rtt(query.handshake_ms)?,
-            service: None,
-        }],
+        questions: addresses(&query.destination)?.into_iter().map(question).collect(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    let answer = runtime.block_on(ask(&config, &questions))?;
-    if query.format.json { print_json(&answer) } else { print(&for_people(&answer)) }
+    let answers = runtime.block_on(ask(&config, &questions));
+    // A resolver that does not answer must not hold up the end of the program.
+    runtime.shutdown_background();
+    print_answers(&query.destination, &answers?, query.format, for_people)
 }
 
 #[expect(
@@ -51,25 +55,28 @@ fn handshake_rtt(ms: Option<f64>) -> Result<Option<Micros>, Failure> {
     }
 }
 
-async fn ask(config: &Config, questions: &Questions) -> Result<Answer, Failure> {
+async fn ask(config: &Config, questions: &Questions) -> Result<Vec<Answer>, Failure> {
     let url = &config.gateway.url;
     let timeout = Duration::from_millis(config.gateway.timeout_ms.get());
+    let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
+    // Twice: the name's lookup has a limit of its own, and a sentence.
+    let connected = tokio::time::timeout(timeout * 2, Dialer::new(config)?.connect()).await.map_err(silent)?;
+    let mut client =
+        connected.map_err(|why| Failure::Environment(format!("cannot reach the gateway at {url}: {why}")))?;
     let answered = tokio::time::timeout(timeout, async {
-        let connected = Dialer::new(config)?.connect().await;
-        let mut client =
-            connected.map_err(|why| Failure::Environment(format!("cannot reach the gateway at {url}: {why}")))?;
         client
             .query(v1::QueryRequest::from(questions))
             .await
             .map_err(|status| Failure::Environment(format!("the gateway at {url} refused: {}", words(&status))))
     });
-    let response = answered
-        .await
-        .map_err(|_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}")))??;
+    let response = answered.await.map_err(silent)??;
     let answers = answers_from_wire(response.into_inner(), Clock::start().now()).map_err(|error| {
         Failure::Environment(format!("the gateway at {url} answers in a way not known here: {error}"))
     })?;
-    answers.into_iter().next().ok_or_else(|| Failure::Environment(format!("the gateway at {url} gave no answer")))
+    if answers.len() == questions.questions.len() {
+        return Ok(answers);
+    }
+    Err(Failure::Environment(format!("the gateway at {url} gave {} answers", answers.len())))
 }
 
 fn for_people(answer: &Answer) -> String {

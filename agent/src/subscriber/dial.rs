@@ -6,6 +6,7 @@
 use std::error::Error as _;
 use std::fs::File;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tracing::{error, info};
 
 use super::MOST_MESSAGE_BYTES;
 use crate::config::{self, Config, Gateway};
+use crate::destination::resolve;
 
 /// Knows where the gateway is and how to prove both ends.
 #[derive(Debug)]
@@ -105,7 +107,13 @@ impl Dialer {
     /// A client of the gateway. The error is its innermost words: the outer ones say "transport error".
     pub async fn connect(&self) -> Result<SpandClient<Channel>, String> {
         let timeout = Duration::from_millis(self.gateway.timeout_ms.get());
-        let mut endpoint = endpoint(&self.gateway)?
+        let mut endpoint = endpoint(&self.gateway)?;
+        // The name is looked up again below, as at every connection; here its failure gets a sentence and an end of its own.
+        let host = endpoint.uri().host().unwrap_or_default().trim_matches(['[', ']']);
+        if host.parse::<IpAddr>().is_err() {
+            resolve(host, timeout).await?;
+        }
+        endpoint = endpoint
             .connect_timeout(timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(Duration::from_secs(self.gateway.silence_s.get()) / 3)

@@ -22,7 +22,12 @@ fn failed(output: &Output) -> (Option<i32>, String) {
 #[test]
 fn a_bad_command_line_or_configuration_ends_with_64() {
     assert_eq!(agent(&["fly"]).status.code(), Some(64));
-    assert_eq!(agent(&["query", "not-an-address"]).status.code(), Some(64));
+    for broken in ["not an address", "192.0.2.300"] {
+        let output = agent(&["query", broken]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64));
+        assert!(said.contains("give an address or a host name, such as"), "{said}");
+    }
     assert_eq!(agent(&["query", "192.0.2.1", "--bytes", "0"]).status.code(), Some(64));
     let output = agent(&["pause", "--for", "367days"]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -59,6 +64,15 @@ fn a_missing_file_gateway_or_agent_ends_with_1() {
     let (code, said) = failed(&agent(&["--config", config, "query", "192.0.2.1", "--gateway", "http://127.0.0.1:1"]));
     assert_eq!(code, Some(1));
     assert!(said.contains("cannot reach the gateway at http://127.0.0.1:1"), "{said}");
+    // RFC 6761: no resolver finds a name in there.
+    let nobody = "nobody.invalid";
+    for command in
+        [&["query", nobody][..], &["explain", nobody], &["query", "::1", "--gateway", "http://nobody.invalid:1"]]
+    {
+        let (code, said) = failed(&agent(&[&["--config", config], command].concat()));
+        assert_eq!(code, Some(1));
+        assert!(said.contains(nobody) && said.contains("resolve"), "{said}");
+    }
     let (code, said) = failed(&agent(&["--config", config, "query", "192.0.2.1", "--gateway", "gateway"]));
     assert_eq!(code, Some(64), "{said}");
 }
@@ -118,6 +132,12 @@ async fn query_asks_the_gateway() {
     );
     let unknown = String::from_utf8(ask(&["198.51.100.1"]).stdout).unwrap();
     assert!(unknown.contains("plain TCP: nothing is known about this network yet"), "{unknown}");
+    let named: Value = serde_json::from_slice(&ask(&["localhost", "--json"]).stdout).unwrap();
+    assert_eq!(named["name"], "localhost");
+    let addresses = named["answers"].as_array().unwrap().iter().map(|answer| answer["address"].as_str().unwrap());
+    assert!(addresses.clone().any(|address| address == "127.0.0.1"), "{named}");
+    let people = String::from_utf8(ask(&["localhost"]).stdout).unwrap();
+    assert!(addresses.clone().all(|address| people.contains(&format!("{address}: nothing is known"))), "{people}");
     let other = ask(&["192.0.2.77", "--handshake-ms", "400"]);
     assert!(String::from_utf8(other.stdout).unwrap().contains("(rtt_mismatch)"));
 }
@@ -153,6 +173,9 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
     ];
     assert_eq!(steps, expected);
     assert_eq!(agent.json(&["explain", "198.51.100.1", "--json"])["outcome"], "no_estimate");
+
+    let named = agent.json(&["explain", "localhost", "--json"]);
+    assert_eq!((&named["name"], &named["answers"][0]["outcome"]), (&"localhost".into(), &"no_estimate".into()));
 
     // For people: the decision first, its number once, and only steps that change something.
     let people = |more: &[&str]| String::from_utf8(agent.output(&[&["explain"], more].concat()).stdout).unwrap();
