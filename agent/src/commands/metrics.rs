@@ -209,8 +209,14 @@ mod tests {
         };
         let difference =
             DifferenceSummary { completion_ms: None, retransmitted_segments: None, end_window_segments: None };
-        let class =
-            ClassSummary { up_to_bytes: Some(10_000), advised: arm(3, Some(250.0)), control: arm(0, None), difference };
+        let class = ClassSummary {
+            size: "10kB".to_owned(),
+            up_to_bytes: Some(12_000),
+            advised: arm(3, Some(250.0)),
+            control: arm(0, None),
+            not_compared: 3,
+            difference,
+        };
         let status: Status = serde_json::from_value(serde_json::json!({
             "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [], "confined": {"files": true},
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,

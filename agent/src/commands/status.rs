@@ -75,11 +75,16 @@ fn compared(classes: &[ClassSummary]) -> Vec<String> {
             Some([mean, low, high]) => format!("{mean:+.1} % ({low:+.1} to {high:+.1} with 95 % confidence)"),
             None => "too few to compare".to_owned(),
         };
+        let left_out = match class.not_compared {
+            0 => String::new(),
+            _ if class.difference.completion_ms.is_none() => String::new(),
+            transfers => format!("; {transfers} not compared: too few of their size in an arm"),
+        };
         let repeated = class.difference.retransmitted_segments.map_or_else(String::new, |d| {
             format!("; segments sent again {:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high)
         });
         format!(
-            "  {size}: {} advised {}, {} controls {}: {difference}{repeated}",
+            "  {size}: {} advised {}, {} controls {}: {difference}{repeated}{left_out}",
             class.advised.transfers,
             ms(class.advised.completion_ms_mean),
             class.control.transfers,

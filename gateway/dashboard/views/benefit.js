@@ -2,7 +2,7 @@
 
 import { get, latest } from "/dashboard/api.js";
 import { h, section, svg, table } from "/dashboard/dom.js";
-import { bytes, change, count, ms, part } from "/dashboard/format.js";
+import { bytes, change, count, moment, ms, part } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 
 /** Shortest time between two looks, in milliseconds. */
@@ -18,21 +18,22 @@ export function benefit(failed) {
   const summary = h("p", {}, "");
   const drawing = h("div", { class: "forest" });
   const list = table("Completion times by size of the transfer", [
-    "transfers of", ["advised", "n"], ["control", "n"], ["median, advised", "n"], ["median, control", "n"], ["difference of means", "n"], ["95 % interval", "n"], ["resent segments", "n"], "largest host",
+    "transfers of", ["advised", "n"], ["control", "n"], ["median, advised", "n"], ["median, control", "n"], ["difference, like sizes compared", "n"], ["95 % interval", "n"], ["resent segments", "n"], "largest host",
   ]);
   const element = h("div", { class: "view" }, summary,
     section("Difference of the mean completion time, advised less control", drawing), section("By size", list.element),
-    h("p", { class: "hint" }, "The interval takes transfers for independent of each other; those of one host, or of one moment, are not. Below zero is faster."));
+    h("p", { class: "hint" }, "The interval takes transfers for independent of each other; those of one host, or of one moment, are not. Below zero is faster. A median is not shown where it might as well be another by more than 20 %."));
 
   const asking = latest(async (signal) => {
-    const { classes, hosts, unmeasured, paused } = await get("/v1/benefit", signal);
+    const { since, classes, hosts, unmeasured, paused } = await get("/v1/benefit", signal);
     const sizes = classes.map(({ up_to_bytes: most }, place) => {
       const before = place === 0 ? null : classes[place - 1].up_to_bytes;
       return most === null ? `more than ${bytes(before)}` : `up to ${bytes(most)}`;
     });
     const all = classes.reduce((sum, one) => sum + one.advised.transfers + one.control.transfers, 0);
+    const leftOut = classes.reduce((sum, one) => sum + one.not_compared, 0);
     summary.textContent = all === 0 ? "No host has reported a transfer yet." :
-      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since the gateway started${unmeasured > 0 ? `; ${count(unmeasured)} more could not be compared` : ""}${paused > 0 ? `; ${count(paused)} left out because advice was paused` : ""}.`;
+      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since ${moment(Date.parse(since))}${leftOut > 0 ? `; the differences leave out ${count(leftOut)} of sizes with fewer than five in a group` : ""}${unmeasured > 0 ? `; ${count(unmeasured)} more could not be compared` : ""}${paused > 0 ? `; ${count(paused)} left out because advice was paused` : ""}.`;
     list.show(classes.map(({ advised, control, difference }, place) => {
       const time = difference.completion_ms;
       const resent = difference.retransmitted_segments;
@@ -50,7 +51,7 @@ export function benefit(failed) {
   function draw(classes, sizes) {
     const shown = classes.map((one, place) => ({ size: sizes[place], percent: one.difference.completion_ms?.percent ?? null })).filter(({ percent }) => percent !== null);
     if (shown.length === 0) {
-      drawing.replaceChildren(h("p", { class: "none" }, "No size has five transfers in both arms yet."));
+      drawing.replaceChildren(h("p", { class: "none" }, "No size has five like transfers in both groups yet."));
       return;
     }
     const most = round(Math.max(...shown.flatMap(({ percent }) => percent.map(Math.abs))));

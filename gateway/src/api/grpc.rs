@@ -96,7 +96,7 @@ impl Spand for Service {
             let subscription = published.subscribe_host(&wish, peer.identity(), Some(peer.client()));
             let subscription = subscription.map_err(|error| no_place(&error))?;
             let pause = wish.agent.as_ref().and_then(|agent| agent.pause);
-            self.api.shared.reports.on_subscription(peer.name(), &wish.host_name, pause, published.now());
+            self.api.shared.reports.on_subscription(&peer.client(), &wish.host_name, pause, published.now());
             let addresses = wish.addresses.len();
             tracing::info!(host_name = %wish.host_name, addresses, peer = peer.to_string(), "subscribed");
             Ok(updates(self.api.clone(), subscription, held))
@@ -112,7 +112,7 @@ impl Spand for Service {
             }
             let mut report = Report::try_from(request).map_err(|error| refused(&error))?;
             let others = self.take_out_others(&peer, &mut report)?;
-            let mut receipt = self.api.shared.reports.take(peer.identity(), &report, &self.api.shared.published);
+            let mut receipt = self.api.shared.reports.take(&peer.client(), &report, &self.api.shared.published);
             receipt.ignored += others;
             Ok(receipt.into())
         })

@@ -77,8 +77,9 @@ pub struct ApiConfig {
     pub request_bytes: NonZeroUsize,
     /// Longest time for a request: to send its head, and to be answered. Default 10 s.
     pub request_timeout: Duration,
-    /// Hosts whose reports are told apart. Default 10,000. At the limit the one heard longest ago is forgotten, counted,
-    /// and a batch that it sends twice would count twice; in the comparison transfers of further hosts count, but not as hosts.
+    /// Hosts whose reports are told apart, by certificate or else by address. Default 10,000. At the limit one of those that
+    /// were silent for a day, else of those with the fewest compared transfers, the one heard longest ago, is forgotten, counted:
+    /// a batch that it sends twice would count twice, and its transfers stay in the comparison, but not as a host's.
     pub reporting_hosts: NonZeroUsize,
     /// Live streams (`/v1/live`) at a time. Default 32. The next one is refused, counted, unless a peer has two more than the one
     /// that asks: then its oldest ends.
@@ -183,7 +184,7 @@ impl Api {
         let reported = config.reported_connections_per_s;
         let reported = Buckets::new(f64::from(reported.get()), reported.max(FULL_REPORT));
         let measures = ApiMeasures::default();
-        let reports = Reports::new(config.reporting_hosts);
+        let reports = Reports::new(config.reporting_hosts, published.now());
         let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, (&access, confined));
         let lists = Arc::new(Semaphore::new(LISTS));
         let live = Places::new(config.live_streams, config.live_streams_per_peer, 0);

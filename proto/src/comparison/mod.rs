@@ -1,41 +1,45 @@
-//! What advice does to transfers: the arms that were drawn, compared by size (definitions, "Control group").
+//! What advice does to transfers: the arms that were drawn, compared by size (definitions, "Control group"), in strata so
+//! narrow that what sizes each arm happened to get makes no difference.
 //!
 //! By assignment: a transfer counts for the arm that was drawn, whether or not its start was advised in the end. Hosts keep
 //! one of their own connections, the gateway one of all that hosts report.
 
+mod sizes;
 mod tally;
+#[cfg(test)]
+mod tests;
+mod times;
 
 use serde::{Deserialize, Serialize};
 
 use crate::report::{Arm, ConnectionReport};
 use crate::units::{Bytes, Micros};
 
-use tally::{Tally, Times, rounded};
+use sizes::STRATA;
+use tally::{Tally, is_comparable, rounded};
+use times::Times;
 
+pub use sizes::{CLASS_NAMES, CLASSES};
 pub use tally::Difference;
 
-/// Size classes, by the largest size of each in bytes; the last has none.
-pub const CLASSES: [Option<u64>; 7] =
-    [Some(10_000), Some(30_000), Some(100_000), Some(300_000), Some(1_000_000), Some(10_000_000), None];
-/// Their names, as labels of metrics.
-pub const CLASS_NAMES: [&str; CLASSES.len()] = ["10kB", "30kB", "100kB", "300kB", "1MB", "10MB", "more"];
 /// The arms, in the order in which they are kept, and their names.
 pub const ARMS: [(Arm, &str); 2] = [(Arm::Advised, "advised"), (Arm::Control, "control")];
 
-/// Both arms, by size class.
-#[derive(Debug, Default)]
+/// Both arms, by size.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(try_from = "Saved")]
 pub struct Comparison {
-    /// Boxed: tens of kilobytes.
-    cells: Box<[[Cell; ARMS.len()]; CLASSES.len()]>,
+    strata: Vec<[Cell; ARMS.len()]>,
+    /// For medians, by class.
+    times: Vec<[Times; ARMS.len()]>,
     unmeasured: u64,
     paused: u64,
 }
 
-/// One class and arm.
-#[derive(Clone, Debug, Default)]
+/// One stratum and arm.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 struct Cell {
     completion_ms: Tally,
-    times: Times,
     retransmitted: Tally,
     end_window: Tally,
     advised: u64,
@@ -68,8 +72,9 @@ impl Comparison {
             self.unmeasured += u64::from(report.first_flight_loss != Some(true));
             return None;
         };
-        let class = CLASSES.iter().position(|largest| largest.is_none_or(|largest| size <= largest))?;
-        self.cells.get_mut(class)?.get_mut(arm)?.take(report, duration);
+        let (class, stratum) = sizes::place(Bytes(size))?;
+        self.strata.get_mut(stratum)?.get_mut(arm)?.take(report, duration);
+        self.times.get_mut(class)?.get_mut(arm)?.add(duration.0);
         Some(Place { class, arm, duration })
     }
 
@@ -85,27 +90,71 @@ impl Comparison {
 
     /// All classes as they stand.
     pub fn classes(&self) -> Vec<ClassSummary> {
-        CLASSES
-            .iter()
-            .zip(self.cells.iter())
-            .map(|(largest, [advised, control])| ClassSummary {
-                up_to_bytes: *largest,
-                advised: advised.summary(),
-                control: control.summary(),
+        let class = |class, up_to_bytes, times: &[Times; ARMS.len()]| {
+            let strata = self.strata.get(sizes::strata(class)).unwrap_or_default();
+            let [advised, control] = times;
+            let difference =
+                |of: fn(&Cell) -> &Tally| Difference::of(strata.iter().map(move |arms| arms.each_ref().map(of)));
+            let left_out = strata.iter().map(|arms| arms.each_ref().map(|cell| &cell.completion_ms));
+            let left_out = left_out.filter(|arms| !is_comparable(*arms)).flatten();
+            ClassSummary {
+                size: CLASS_NAMES.get(class).map_or_else(String::new, |name| (*name).to_owned()),
+                up_to_bytes,
+                advised: ArmSummary::of(&strata.iter().map(|[advised, _]| advised), advised),
+                control: ArmSummary::of(&strata.iter().map(|[_, control]| control), control),
+                not_compared: left_out.map(|tally| tally.count).sum(),
                 difference: DifferenceSummary {
-                    completion_ms: Difference::of(&advised.completion_ms, &control.completion_ms),
-                    retransmitted_segments: Difference::of(&advised.retransmitted, &control.retransmitted),
-                    end_window_segments: Difference::of(&advised.end_window, &control.end_window),
+                    completion_ms: difference(|cell| &cell.completion_ms),
+                    retransmitted_segments: difference(|cell| &cell.retransmitted),
+                    end_window_segments: difference(|cell| &cell.end_window),
                 },
-            })
-            .collect()
+            }
+        };
+        CLASSES.into_iter().zip(&self.times).enumerate().map(|(n, (largest, times))| class(n, largest, times)).collect()
+    }
+}
+
+impl Default for Comparison {
+    fn default() -> Self {
+        Self {
+            strata: vec![Default::default(); STRATA],
+            times: vec![Default::default(); CLASSES.len()],
+            unmeasured: 0,
+            paused: 0,
+        }
+    }
+}
+
+/// A comparison as it was saved: it may be another program's, or make no sense.
+#[derive(Deserialize)]
+struct Saved {
+    strata: Vec<[Cell; ARMS.len()]>,
+    times: Vec<[Times; ARMS.len()]>,
+    unmeasured: u64,
+    paused: u64,
+}
+
+/// What was saved is no comparison of this program.
+#[derive(Debug, thiserror::Error)]
+#[error("it has other sizes, or numbers that cannot be")]
+struct NoComparison;
+
+impl TryFrom<Saved> for Comparison {
+    type Error = NoComparison;
+
+    fn try_from(Saved { strata, times, unmeasured, paused }: Saved) -> Result<Self, NoComparison> {
+        let tallies = |cell: &Cell| [cell.completion_ms, cell.retransmitted, cell.end_window];
+        let is_sound = strata.iter().flatten().flat_map(tallies).all(|tally| tally.is_sound());
+        if !is_sound || strata.len() != STRATA || times.len() != CLASSES.len() {
+            return Err(NoComparison);
+        }
+        Ok(Self { strata, times, unmeasured, paused })
     }
 }
 
 impl Cell {
     fn take(&mut self, report: &ConnectionReport, duration: Micros) {
         self.completion_ms.add(duration.as_millis_f64());
-        self.times.add(duration.0);
         self.retransmitted.add(f64::from(report.retransmitted.0));
         if let Some(segments) = report.end_window_segments() {
             self.end_window.add(segments);
@@ -113,16 +162,19 @@ impl Cell {
         self.advised += u64::from(report.advised.is_some());
         self.refused += u64::from(report.refusal.is_some());
     }
+}
 
-    fn summary(&self) -> ArmSummary {
-        ArmSummary {
-            transfers: self.completion_ms.count,
-            started_on_advice: self.advised,
-            refused: self.refused,
-            completion_ms_mean: self.completion_ms.mean().map(rounded),
-            completion_ms_median: self.times.median_us().map(|us| rounded(us / 1_000.0)),
-            retransmitted_segments_mean: self.retransmitted.mean().map(rounded),
-            end_window_segments_mean: self.end_window.mean().map(rounded),
+impl ArmSummary {
+    fn of<'a>(strata: &(impl Iterator<Item = &'a Cell> + Clone), times: &Times) -> Self {
+        let mean = |of: fn(&Cell) -> &Tally| Tally::mean_of_all(strata.clone().map(of)).map(rounded);
+        Self {
+            transfers: strata.clone().map(|cell| cell.completion_ms.count).sum(),
+            started_on_advice: strata.clone().map(|cell| cell.advised).sum(),
+            refused: strata.clone().map(|cell| cell.refused).sum(),
+            completion_ms_mean: mean(|cell| &cell.completion_ms),
+            completion_ms_median: times.median_us().map(|us| rounded(us / 1_000.0)),
+            retransmitted_segments_mean: mean(|cell| &cell.retransmitted),
+            end_window_segments_mean: mean(|cell| &cell.end_window),
         }
     }
 }
@@ -130,13 +182,17 @@ impl Cell {
 /// One size class; what is not known is null.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct ClassSummary {
+    /// Its name in [`CLASS_NAMES`].
+    pub size: String,
     /// The largest size in it; null for the last.
     pub up_to_bytes: Option<u64>,
     /// Those that may be advised.
     pub advised: ArmSummary,
     /// Those held out.
     pub control: ArmSummary,
-    /// The advised arm less the control group.
+    /// Of all these, transfers of strata with fewer than five in an arm: `difference` is without them.
+    pub not_compared: u64,
+    /// The advised arm less the control group, like sizes with like.
     pub difference: DifferenceSummary,
 }
 
@@ -151,7 +207,7 @@ pub struct ArmSummary {
     pub refused: u64,
     /// Completion time in milliseconds: the mean.
     pub completion_ms_mean: Option<f64>,
-    /// The median, at most 5 % off.
+    /// The median, at most 5 % off; null where its 95 % confidence interval reaches more than 20 % away from it.
     pub completion_ms_median: Option<f64>,
     /// Segments sent again in a transfer.
     pub retransmitted_segments_mean: Option<f64>,
@@ -159,7 +215,7 @@ pub struct ArmSummary {
     pub end_window_segments_mean: Option<f64>,
 }
 
-/// The advised arm less the control group, with 95 % confidence intervals; null with fewer than five in an arm.
+/// The advised arm less the control group, with 95 % confidence intervals; null where no stratum has five in both arms.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct DifferenceSummary {
     /// Of completion times in milliseconds.

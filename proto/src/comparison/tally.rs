@@ -1,9 +1,10 @@
-//! Numbers of one arm: mean, spread, median, and the difference of two means with its interval.
+//! Numbers of one arm, mean and spread, and the difference of the means of two arms with its interval.
 
 use serde::{Deserialize, Serialize};
 
 /// Numbers of which only count, mean and spread are kept (Welford's sums, which do not cancel).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[serde(from = "(u64, f64, f64)", into = "(u64, f64, f64)")]
 pub(super) struct Tally {
     pub(super) count: u64,
     mean: f64,
@@ -12,6 +13,11 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Whether it can be: what was saved may be anything.
+    pub(super) fn is_sound(&self) -> bool {
+        self.mean.is_finite() && self.squares.is_finite() && self.squares >= 0.0
+    }
+
     pub(super) fn add(&mut self, value: f64) {
         self.count += 1;
         let off = value - self.mean;
@@ -19,9 +25,10 @@ impl Tally {
         self.squares += off * (value - self.mean);
     }
 
-    /// The mean, where there is anything.
-    pub(super) fn mean(&self) -> Option<f64> {
-        (self.count > 0).then_some(self.mean)
+    /// The mean of several taken together.
+    pub(super) fn mean_of_all<'a>(tallies: impl Iterator<Item = &'a Self> + Clone) -> Option<f64> {
+        let all: u64 = tallies.clone().map(|tally| tally.count).sum();
+        (all > 0).then(|| tallies.map(|tally| tally.mean * (tally.count as f64 / all as f64)).sum())
     }
 
     /// Variance of the mean: the sample's variance over its count.
@@ -30,7 +37,19 @@ impl Tally {
     }
 }
 
-/// How far one mean lies above another.
+impl From<Tally> for (u64, f64, f64) {
+    fn from(Tally { count, mean, squares }: Tally) -> Self {
+        (count, mean, squares)
+    }
+}
+
+impl From<(u64, f64, f64)> for Tally {
+    fn from((count, mean, squares): (u64, f64, f64)) -> Self {
+        Self { count, mean, squares }
+    }
+}
+
+/// How far the mean of one arm lies above that of another, over the strata in which both can be compared.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Difference {
     /// The difference of the means.
@@ -47,23 +66,39 @@ pub struct Difference {
 const LEAST: u64 = 5;
 
 impl Difference {
-    /// How far the mean of `a` lies above that of `b`, by Welch's interval for unequal variances; `None` with fewer than
-    /// five in an arm.
-    pub(super) fn of(a: &Tally, b: &Tally) -> Option<Self> {
-        if a.count < LEAST || b.count < LEAST {
+    /// How far the mean of the first of each pair lies above that of the second, by post-stratification (Neyman 1934; Holt and Smith
+    /// 1979): the difference within each stratum, weighted by the part of both arms that lies in it, so that what sizes each arm
+    /// happened to get makes none. The interval is Welch's, for unequal variances, with the freedom of the weighted sum (Welch,
+    /// Satterthwaite). Strata with fewer than five in an arm are left out. `None` where that is all.
+    pub(super) fn of<'a>(strata: impl Iterator<Item = [&'a Tally; 2]> + Clone) -> Option<Self> {
+        let compared = strata.filter(|arms| is_comparable(*arms));
+        let all: u64 = compared.clone().map(|[a, b]| a.count + b.count).sum();
+        if all == 0 {
             return None;
         }
-        let (of_a, of_b) = (a.error(), b.error());
-        let error = of_a + of_b;
-        // Welch and Satterthwaite. Two arms without spread leave no doubt: any freedom does.
-        let freedom = error.powi(2) / (of_a.powi(2) / (a.count as f64 - 1.0) + of_b.powi(2) / (b.count as f64 - 1.0));
-        let half = if error > 0.0 { student(freedom) * error.sqrt() } else { 0.0 };
-        let mean = a.mean - b.mean;
+        let (mut mean, mut base, mut error, mut by_freedom) = (0.0, 0.0, 0.0, 0.0);
+        for [a, b] in compared {
+            let weight = (a.count + b.count) as f64 / all as f64;
+            mean += weight * (a.mean - b.mean);
+            base += weight * b.mean;
+            for arm in [a, b] {
+                let own = weight.powi(2) * arm.error();
+                error += own;
+                by_freedom += own.powi(2) / (arm.count as f64 - 1.0);
+            }
+        }
+        // Arms without spread leave no doubt: any freedom does.
+        let half = if error > 0.0 { student(error.powi(2) / by_freedom) * error.sqrt() } else { 0.0 };
         let all = [mean, mean - half, mean + half];
-        let percent = (b.mean > 0.0).then(|| all.map(|value| rounded(value / b.mean * 100.0)));
+        let percent = (base > 0.0).then(|| all.map(|value| rounded(value / base * 100.0)));
         let [mean, low, high] = all.map(rounded);
         Some(Self { mean, low, high, percent })
     }
+}
+
+/// Whether both arms of a stratum have enough.
+pub(super) fn is_comparable([a, b]: [&Tally; 2]) -> bool {
+    a.count >= LEAST && b.count >= LEAST
 }
 
 /// To three places: what lies beyond is noise to a reader.
@@ -84,43 +119,6 @@ fn student(freedom: f64) -> f64 {
     z + (1..).zip(terms).map(|(power, term)| term / freedom.powi(power)).sum::<f64>()
 }
 
-/// Steps of an octave in which times are counted for their median.
-const STEPS: usize = 8;
-/// From 1 µs to 2^36 µs, 19 hours.
-const BINS: usize = 36 * STEPS;
-
-/// Times in steps of an eighth of an octave.
-#[derive(Clone, Debug)]
-pub(super) struct Times([u32; BINS]);
-
-impl Default for Times {
-    fn default() -> Self {
-        Self([0; BINS])
-    }
-}
-
-impl Times {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a logarithm of at least 1")]
-    pub(super) fn add(&mut self, us: u64) {
-        let step = ((us.max(1) as f64).log2() * STEPS as f64) as usize;
-        if let Some(count) = self.0.get_mut(step.min(BINS - 1)) {
-            *count = count.saturating_add(1);
-        }
-    }
-
-    /// The median in microseconds, as the middle of its step: at most 5 % off.
-    pub(super) fn median_us(&self) -> Option<f64> {
-        let all: u64 = self.0.iter().copied().map(u64::from).sum();
-        let mut below = 0;
-        let reaches = |count: &u32| {
-            below += u64::from(*count);
-            below * 2 >= all
-        };
-        let step = if all == 0 { None } else { self.0.iter().position(reaches) };
-        step.map(|step| 2f64.powf((step as f64 + 0.5) / STEPS as f64))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +129,10 @@ mod tests {
             tally.add(*value);
         }
         tally
+    }
+
+    fn of(a: &Tally, b: &Tally) -> Option<Difference> {
+        Difference::of(std::iter::once([a, b]))
     }
 
     fn near(a: f64, b: f64) -> bool {
@@ -148,13 +150,13 @@ mod tests {
     fn a_difference_has_welchs_interval() {
         // Means 10 and 15, variances 2.5 and 10, error 2.5, 5.88 degrees of freedom (by hand).
         let (a, b) = (tally(&[8.0, 9.0, 10.0, 11.0, 12.0]), tally(&[11.0, 13.0, 15.0, 17.0, 19.0]));
-        let difference = Difference::of(&a, &b).unwrap();
+        let difference = of(&a, &b).unwrap();
         assert!(near(difference.mean, -5.0));
         assert!(near(difference.high - difference.mean, 2.459 * 2.5f64.sqrt()), "{difference:?}");
         assert!(near(difference.mean - difference.low, 2.459 * 2.5f64.sqrt()));
         assert!(near(difference.percent.unwrap()[0], -33.333));
-        assert_eq!(Difference::of(&tally(&[1.0; 4]), &b), None, "four are too few");
-        let same = Difference::of(&tally(&[0.0; 5]), &tally(&[0.0; 9])).unwrap();
+        assert_eq!(of(&tally(&[1.0; 4]), &b), None, "four are too few");
+        let same = of(&tally(&[0.0; 5]), &tally(&[0.0; 9])).unwrap();
         assert_eq!((same.low, same.high, same.percent), (0.0, 0.0, None));
     }
 
@@ -165,13 +167,21 @@ mod tests {
     }
 
     #[test]
-    fn a_median_is_within_a_step() {
-        let mut times = Times::default();
-        assert_eq!(times.median_us(), None);
-        (1..=999).for_each(|n| times.add(n * 1_000));
-        let median = times.median_us().unwrap();
-        assert!((median - 500_000.0).abs() < 25_000.0, "{median}");
-        times.add(0);
-        times.add(u64::MAX);
+    fn strata_weigh_what_both_arms_have_in_them_and_those_with_too_few_are_left_out() {
+        // Equal within each stratum, but the first arm has more of the small ones: no difference.
+        let (small, large) = ([8.0, 9.0, 10.0, 11.0, 12.0], [98.0, 99.0, 100.0, 101.0, 102.0]);
+        let [few, many, few_large, many_large] =
+            [tally(&small), tally(&small.repeat(4)), tally(&large), tally(&large.repeat(4))];
+        let mixed = [[&many, &few], [&few_large, &many_large]];
+        let equal = Difference::of(mixed.into_iter()).unwrap();
+        assert!(equal.mean.abs() < 1e-9 && equal.low < 0.0 && equal.high > 0.0, "{equal:?}");
+        let slower = tally(&[18.0, 19.0, 20.0, 21.0, 22.0]);
+        // 10 more in 10 of 35, none in 25 of 35 (by hand): 2.857; of 10 * 10 / 35 + 100 * 25 / 35.
+        let difference = Difference::of([[&slower, &few], [&few_large, &many_large]].into_iter()).unwrap();
+        assert!(near(difference.mean, 2.857) && near(difference.percent.unwrap()[0], 3.846), "{difference:?}");
+        // Variances of 2.5 in fives and 2.105 in twenty, at weights of 2/7 and 5/7: 0.3905, and 8.84 degrees of freedom.
+        assert!((difference.high - difference.mean - 2.268 * 0.390_5_f64.sqrt()).abs() < 0.01, "{difference:?}");
+        let four = tally(&[1.0; 4]);
+        assert_eq!(Difference::of([[&four, &many], [&many, &few]].into_iter()), of(&many, &few));
     }
 }

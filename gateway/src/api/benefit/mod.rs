@@ -6,100 +6,78 @@
 
 mod measures;
 
-use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
-
 use parking_lot::Mutex;
 use serde::Serialize;
-use spand_proto::comparison::{ARMS, ArmSummary, CLASSES, ClassSummary, Comparison, DifferenceSummary};
-use spand_proto::contract::HostName;
+use spand_proto::comparison::{ArmSummary, ClassSummary, Comparison, DifferenceSummary, Place};
 use spand_proto::report::ConnectionReport;
+use spand_proto::units::Timestamp;
 
 pub(super) use self::measures::BenefitMeasures;
+use super::http::rfc3339;
+use super::reports::ByHost;
 
-/// The comparison since the start of the gateway.
+/// The comparison, and since when it counts.
 #[derive(Debug)]
 pub(super) struct Benefit {
-    state: Mutex<State>,
-    /// Hosts told apart; what further ones report counts, but not as hosts.
-    limit: usize,
+    comparison: Mutex<Comparison>,
+    since: Timestamp,
     measures: BenefitMeasures,
 }
 
-#[derive(Debug, Default)]
-struct State {
-    comparison: Comparison,
-    hosts: BTreeMap<HostName, Counts>,
-    beyond_hosts: u64,
-}
-
-/// Transfers of one host.
-type Counts = [[u32; ARMS.len()]; CLASSES.len()];
-
 impl Benefit {
-    pub(super) fn new(limit: NonZeroUsize) -> Self {
-        Self { state: Mutex::default(), limit: limit.get(), measures: BenefitMeasures::default() }
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self { comparison: Mutex::default(), since: now, measures: BenefitMeasures::default() }
     }
 
     pub(super) fn measures(&self) -> &BenefitMeasures {
         &self.measures
     }
 
-    /// Takes a transfer of a host.
-    pub(super) fn take(&self, host: &HostName, report: &ConnectionReport) {
-        let mut state = self.state.lock();
-        let Some(place) = state.comparison.take(report) else { return };
-        if state.hosts.len() >= self.limit && !state.hosts.contains_key(host) {
-            state.beyond_hosts += 1;
-        } else if let Some(count) = state
-            .hosts
-            .entry(host.clone())
-            .or_default()
-            .get_mut(place.class)
-            .and_then(|counts| counts.get_mut(place.arm))
-        {
-            *count = count.saturating_add(1);
-        }
-        drop(state);
+    /// Takes a transfer. Gives where it counts, if it does.
+    pub(super) fn take(&self, report: &ConnectionReport) -> Option<Place> {
+        let place = self.comparison.lock().take(report)?;
         self.measures.observe(place, report);
+        Some(place)
     }
 
-    /// The comparison as it stands.
-    pub(super) fn document(&self) -> BenefitDocument {
-        let state = self.state.lock();
-        let with_hosts = |(index, class): (usize, ClassSummary)| ClassDocument {
+    /// The comparison as it stands, with the hosts behind it.
+    pub(super) fn document(&self, by_host: &ByHost) -> BenefitDocument {
+        let (classes, unmeasured, paused) = {
+            let comparison = self.comparison.lock();
+            (comparison.classes(), comparison.unmeasured(), comparison.paused())
+        };
+        let with_hosts = |(class, [advised, control]): (ClassSummary, [(usize, u32); 2])| ClassDocument {
+            size: class.size,
             up_to_bytes: class.up_to_bytes,
-            advised: state.arm(index, 0, class.advised),
-            control: state.arm(index, 1, class.control),
+            advised: ArmDocument::new(class.advised, advised),
+            control: ArmDocument::new(class.control, control),
+            not_compared: class.not_compared,
             difference: class.difference,
         };
         BenefitDocument {
-            classes: state.comparison.classes().into_iter().enumerate().map(with_hosts).collect(),
-            hosts: state.hosts.len(),
-            transfers_beyond_hosts: state.beyond_hosts,
-            unmeasured: state.comparison.unmeasured(),
-            paused: state.comparison.paused(),
+            since: rfc3339(self.since),
+            classes: classes.into_iter().zip(by_host.cells).map(with_hosts).collect(),
+            hosts: by_host.hosts,
+            transfers_beyond_hosts: by_host.beyond,
+            unmeasured,
+            paused,
         }
     }
 }
 
-impl State {
-    fn arm(&self, class: usize, arm: usize, summary: ArmSummary) -> ArmDocument {
-        let of_host = |counts: &Counts| counts.get(class).and_then(|counts| counts.get(arm)).copied().unwrap_or(0);
-        let by_host = || self.hosts.values().map(of_host).filter(|count| *count > 0);
-        let largest = by_host().max().filter(|_| summary.transfers > 0);
-        let part = largest.map(|most| f64::from(most) / summary.transfers as f64);
-        ArmDocument {
-            hosts: by_host().count(),
-            largest_host_part: part.map(|part| (part * 1_000.0).round() / 1_000.0),
-            summary,
-        }
+impl ArmDocument {
+    fn new(summary: ArmSummary, (hosts, most): (usize, u32)) -> Self {
+        let part = (summary.transfers > 0 && hosts > 0).then(|| f64::from(most) / summary.transfers as f64);
+        let largest_host_part = part.map(|part| (part.min(1.0) * 1_000.0).round() / 1_000.0);
+        Self { hosts, largest_host_part, summary }
     }
 }
 
 /// The comparison in JSON; what is not known is null.
 #[derive(Debug, Serialize)]
 pub(super) struct BenefitDocument {
+    /// RFC 3339.
+    since: String,
     classes: Vec<ClassDocument>,
     hosts: usize,
     transfers_beyond_hosts: u64,
@@ -110,9 +88,11 @@ pub(super) struct BenefitDocument {
 
 #[derive(Debug, Serialize)]
 struct ClassDocument {
+    size: String,
     up_to_bytes: Option<u64>,
     advised: ArmDocument,
     control: ArmDocument,
+    not_compared: u64,
     difference: DifferenceSummary,
 }
 
@@ -152,48 +132,44 @@ mod tests {
         }
     }
 
-    fn host(name: &str) -> HostName {
-        HostName::try_from(name.to_owned()).unwrap()
-    }
-
     #[test]
     fn arms_are_compared_by_size_and_a_host_that_dominates_shows() {
-        let benefit = Benefit::new(NonZeroUsize::new(2).unwrap());
+        let benefit = Benefit::new(Timestamp(1_800_000_000_000_000_000));
+        let mut by_host = ByHost { hosts: 2, beyond: 1, ..ByHost::default() };
+        by_host.cells[1] = [(2, 10), (1, 10)];
         for n in 0..10 {
-            benefit.take(&host("a"), &report(Some(Arm::Advised), 30_000, 200 + n));
-            benefit.take(&host("a"), &report(Some(Arm::Control), 10_001, 300 + n));
+            benefit.take(&report(Some(Arm::Advised), 30_000, 200 + n));
+            benefit.take(&report(Some(Arm::Control), 29_000, 300 + n));
         }
-        benefit.take(&host("b"), &report(Some(Arm::Advised), 30_000, 205));
-        benefit.take(&host("c"), &report(Some(Arm::Advised), 30_000, 205));
-        benefit.take(&host("a"), &report(None, 30_000, 1));
-        benefit.take(&host("a"), &ConnectionReport { duration: None, ..report(Some(Arm::Control), 30_000, 1) });
+        benefit.take(&report(Some(Arm::Advised), 30_300, 205));
+        benefit.take(&report(Some(Arm::Advised), 30_300, 205));
+        assert_eq!(benefit.take(&report(None, 30_000, 1)), None);
+        benefit.take(&report(Some(Arm::Control), 12_001, 100));
+        benefit.take(&ConnectionReport { duration: None, ..report(Some(Arm::Control), 30_000, 1) });
         let at_once = ConnectionReport { first_flight_loss: Some(true), ..report(Some(Arm::Advised), 30_000, 1) };
-        benefit.take(&host("a"), &ConnectionReport { duration: None, ..at_once });
-        benefit.take(&host("a"), &report(Some(Arm::Control), 10_000_001, 90_000));
+        benefit.take(&ConnectionReport { duration: None, ..at_once });
         // Whatever arm it says: one that met a pause is in none.
-        benefit.take(&host("a"), &ConnectionReport { paused: true, ..report(Some(Arm::Control), 30_000, 1) });
-        benefit.take(&host("a"), &ConnectionReport { paused: true, ..report(None, 30_000, 1) });
-        let at_once = ConnectionReport { duration: None, paused: true, ..at_once };
-        benefit.take(&host("a"), &at_once);
-        let document = serde_json::to_value(benefit.document()).unwrap();
-        assert_eq!(document["paused"], 2, "{document}");
+        benefit.take(&ConnectionReport { paused: true, ..report(Some(Arm::Control), 30_000, 1) });
+        benefit.take(&ConnectionReport { paused: true, ..report(None, 30_000, 1) });
+        benefit.take(&ConnectionReport { duration: None, paused: true, ..at_once });
+        benefit.take(&report(Some(Arm::Control), 12_000_001, 90_000));
+        let document = serde_json::to_value(benefit.document(&by_host)).unwrap();
         assert_eq!(
             (&document["hosts"], &document["transfers_beyond_hosts"], &document["unmeasured"]),
             (&2.into(), &1.into(), &1.into())
         );
+        assert_eq!(document["paused"], 2, "{document}");
+        assert_eq!(document["since"], "2027-01-15T08:00:00Z");
         let class = &document["classes"][1];
-        assert_eq!(class["up_to_bytes"], 30_000);
+        assert_eq!(
+            (&class["size"], &class["up_to_bytes"], &class["not_compared"]),
+            (&"30kB".into(), &36_000.into(), &1.into())
+        );
         let (advised, control) = (&class["advised"], &class["control"]);
         assert_eq!((&advised["transfers"], &advised["hosts"]), (&12.into(), &2.into()));
         assert_eq!(advised["largest_host_part"].as_f64(), Some(0.833));
-        assert_eq!(
-            (&control["transfers"], &control["hosts"], &control["largest_host_part"]),
-            (&10.into(), &1.into(), &1.0.into())
-        );
-        assert_eq!(
-            (&control["completion_ms_mean"], &control["end_window_segments_mean"]),
-            (&304.5.into(), &20.0.into())
-        );
+        assert_eq!((&control["transfers"], &control["hosts"]), (&11.into(), &1.into()));
+        assert_eq!(control["end_window_segments_mean"], 20.0);
         let difference = &class["difference"]["completion_ms"];
         let field = |name: &str| difference[name].as_f64().unwrap();
         assert!(field("low") < -99.0 && field("high") > -101.0 && field("high") < -97.0, "{difference}");

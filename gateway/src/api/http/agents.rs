@@ -14,7 +14,7 @@ use super::documents::{rfc3339, unix_ms};
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
-use crate::api::reports::{HostPause, HostTally};
+use crate::api::reports::{HostTally, NameHeard};
 use crate::publisher::SubscriberView;
 
 const PARAMETERS: [&str; 2] = ["limit", "offset"];
@@ -34,11 +34,9 @@ pub(super) async fn agents(State(api): State<Api>, uri: Uri) -> Result<Json<Agen
     let page = subscribers.into_iter().skip(offset).take(limit);
     let agents: Vec<_> = page
         .map(|view| {
-            let certificate = view.subscriber.certificate.clone();
-            let name = view.subscriber.host_name.clone();
-            let reports = &api.shared.reports;
-            let paused = name.clone().and_then(|name| reports.paused(certificate.clone(), name));
-            AgentDocument::new(&view, paused, name.and_then(|name| reports.tally(certificate, name)))
+            let who = view.subscriber.client.as_ref().zip(view.subscriber.host_name.as_ref());
+            let heard = who.and_then(|(client, name)| api.shared.reports.heard(client, name)).unwrap_or_default();
+            AgentDocument::new(&view, heard)
         })
         .collect();
     let next = offset.saturating_add(agents.len());
@@ -95,7 +93,7 @@ struct PushesDocument {
 }
 
 impl AgentDocument {
-    fn new(view: &SubscriberView, paused: Option<HostPause>, tally: Option<HostTally>) -> Self {
+    fn new(view: &SubscriberView, NameHeard { paused, tally }: NameHeard) -> Self {
         let agent = view.subscriber.agent.as_ref();
         Self {
             host_name: view.subscriber.host_name.as_ref().map(ToString::to_string),

@@ -11,5 +11,5 @@ use crate::api::benefit::BenefitDocument;
 
 pub(super) async fn benefit(State(api): State<Api>, uri: Uri) -> Result<Json<BenefitDocument>, Problem> {
     Parameters::parse(&uri, &[])?;
-    Ok(Json(api.shared.reports.benefit().document()))
+    Ok(Json(api.shared.reports.benefit_document()))
 }

@@ -10,14 +10,14 @@ use spand_proto::units::{Micros, Timestamp, Window};
 
 use crate::publisher::Trend;
 
-/// A moment for people: milliseconds since 1970-01-01 00:00 UTC.
 /// A moment in RFC 3339, to the nearest second.
-pub(super) fn rfc3339(at: Timestamp) -> String {
+pub(in crate::api) fn rfc3339(at: Timestamp) -> String {
     // No such text goes beyond the year 9999.
     let unix_s = (at.0.saturating_add(500_000_000) / 1_000_000_000).min(253_402_300_799);
     humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s)).to_string()
 }
 
+/// A moment for people: milliseconds since 1970-01-01 00:00 UTC.
 pub(super) const fn unix_ms(at: Timestamp) -> u64 {
     at.0 / 1_000_000
 }

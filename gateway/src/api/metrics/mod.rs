@@ -54,7 +54,7 @@ impl Metrics {
         all.0.register_collector(Box::new(AccessState(access.clone())));
         all.0.register_collector(Box::new(ProcessState(confined.clone())));
         all.reports(reports.measures());
-        all.benefit(reports.benefit().measures());
+        all.benefit(reports.benefit_measures());
         Self { registry: all.0 }
     }
 
@@ -189,8 +189,11 @@ impl Register {
             measures.connections,
         );
         self.add("report_connections_ignored", "Reported connections not taken", measures.connections_ignored);
-        let help = "Hosts whose reports are told apart no more because others reported later";
+        let help = "Hosts whose reports are told apart no more because others reported";
         self.add("report_hosts_forgotten", help, measures.hosts_forgotten);
+        let help =
+            "Names of hosts that are told apart no more because their certificate or address reported under others";
+        self.add("report_host_names_forgotten", help, measures.names_forgotten);
         self.add("report_pushes", "What became of pushes, as hosts report it", measures.pushes);
     }
 

@@ -11,7 +11,7 @@ use spand_proto::start::{Mode, RefusalReason};
 use spand_proto::units::{Micros, Segments};
 
 use super::*;
-use crate::publisher::{CaptureStatus, EngineStatus, Trend, TrendPoint};
+use crate::publisher::{CaptureStatus, Client, EngineStatus, Trend, TrendPoint};
 
 const HOST: [u8; 4] = [10, 0, 0, 1];
 
@@ -84,7 +84,8 @@ fn reported() -> Report {
 /// A gateway that has seen something of everything.
 async fn busy() -> (Rig, crate::publisher::Subscription) {
     let rig = Rig::new(ApiConfig::default()).await;
-    let subscription = rig.published.subscribe_host(&wish(), None, None).unwrap();
+    let subscription =
+        rig.published.subscribe_host(&wish(), None, Some(Client::Address([127, 0, 0, 1].into()))).unwrap();
     let samples = vec![sample(8, SampleReason::Loss), sample(9, SampleReason::EndAppLimited)];
     rig.published.set_captures(vec![CaptureStatus { dropped_queue: 7, ..CaptureStatus::default() }]);
     for frames in [1_000, 2_500] {

@@ -176,15 +176,25 @@ async fn a_report_counts_once() {
 }
 
 #[tokio::test]
-async fn a_host_that_makes_room_for_another_s_reports_is_counted() {
-    let rig = Rig::new(ApiConfig { reporting_hosts: std::num::NonZeroUsize::MIN, ..ApiConfig::default() }).await;
+async fn a_peer_is_one_host_however_many_names_it_gives_itself() {
+    let rig = Rig::new(ApiConfig::default()).await;
     let mut client = client(&rig).await;
-    for host_name in ["web-1", "web-1", "web-2"] {
-        let report = v1::ReportRequest { host_name: host_name.to_owned(), ..report(1, &["192.0.2.7"]) };
-        client.report(report).await.unwrap();
+    for n in 0..10 {
+        let mut report = v1::ReportRequest { host_name: format!("made-up-{n}"), ..report(1, &["192.0.2.7"]) };
+        for connection in &mut report.connections {
+            connection.set_arm(v1::Arm::Control);
+            (connection.duration_us, connection.acknowledged_bytes) = (Some(300_000), 20_000);
+        }
+        let receipts = [client.report(report.clone()).await, client.report(report).await];
+        assert_eq!(receipts.map(|receipt| receipt.unwrap().into_inner().accepted), [1, 0]);
     }
+    let (_, benefit) = rig.get("/v1/benefit").await;
+    let control = &benefit["classes"][1]["control"];
+    assert_eq!((&control["hosts"], &control["largest_host_part"]), (&1.into(), &1.0.into()), "{control}");
     let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
-    assert!(text.contains("spand_report_hosts_forgotten_total 1"), "{text}");
+    for line in ["spand_report_hosts_forgotten_total 0", "spand_report_host_names_forgotten_total 2"] {
+        assert!(text.contains(line), "{text}");
+    }
     rig.end().await;
 }
 

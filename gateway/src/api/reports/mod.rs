@@ -1,0 +1,187 @@
+//! What hosts report about their own connections: taken once each, and counted.
+//!
+//! Does not feed estimates: those come from the wire alone, where the control group is seen too. Losses in advised first
+//! flights hold advice back (`publisher::retreat`).
+
+mod hosts;
+
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use spand_proto::contract::HostName;
+use spand_proto::push::PauseState;
+use spand_proto::report::{Arm, ConnectionReport, PushCount, Report, ReportReceipt};
+use spand_proto::units::{Micros, Timestamp};
+
+pub(super) use self::hosts::{ByHost, HostTally, NameHeard};
+use self::hosts::{Hosts, Taken};
+use super::benefit::{Benefit, BenefitDocument, BenefitMeasures};
+use crate::publisher::{Client, FirstFlight, Published};
+
+/// First flights of transfers that ended longer ago say nothing of the advice that is in force.
+const RETREAT_SPAN: Micros = Micros::from_secs(60);
+
+/// Takes reports.
+#[derive(Debug)]
+pub(super) struct Reports {
+    hosts: Mutex<Hosts>,
+    benefit: Benefit,
+    measures: ReportMeasures,
+}
+
+/// What is counted of reports. Clones share the same numbers.
+#[derive(Clone, Debug)]
+pub(super) struct ReportMeasures {
+    pub(super) batches: Counter,
+    pub(super) batches_repeated: Counter,
+    pub(super) connections: Family<ConnectionLabels, Counter>,
+    pub(super) connections_ignored: Counter,
+    pub(super) hosts_forgotten: Counter,
+    pub(super) names_forgotten: Counter,
+    pub(super) pushes: Family<PushLabels, Counter>,
+}
+
+/// Labels of reported connections.
+#[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+pub(super) struct ConnectionLabels {
+    arm: &'static str,
+    first_flight_loss: &'static str,
+}
+
+/// Labels of reported pushes.
+#[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+pub(super) struct PushLabels {
+    outcome: &'static str,
+}
+
+impl Reports {
+    pub(super) fn new(limit: NonZeroUsize, now: Timestamp) -> Self {
+        Self { hosts: Mutex::new(Hosts::new(limit)), benefit: Benefit::new(now), measures: ReportMeasures::default() }
+    }
+
+    pub(super) fn measures(&self) -> &ReportMeasures {
+        &self.measures
+    }
+
+    pub(super) fn benefit_measures(&self) -> &BenefitMeasures {
+        self.benefit.measures()
+    }
+
+    /// What the reports say of advice.
+    pub(super) fn benefit_document(&self) -> BenefitDocument {
+        let by_host = self.hosts.lock().by_host();
+        self.benefit.document(&by_host)
+    }
+
+    /// What a host said under a name.
+    pub(super) fn heard(&self, client: &Client, name: &HostName) -> Option<NameHeard> {
+        self.hosts.lock().heard(client, name)
+    }
+
+    /// A host subscribed, and said this of a pause.
+    pub(super) fn on_subscription(&self, client: &Client, name: &HostName, pause: Option<PauseState>, now: Timestamp) {
+        let taken = self.hosts.lock().on_subscription((client, name), pause, (Instant::now(), now));
+        self.count_forgotten(&taken);
+    }
+
+    /// Takes a batch; one already seen is ignored as a whole, a connection to a network unknown here on its own. Who reports is
+    /// told apart by what it proved, else by its address: what it calls itself is a label.
+    pub(super) fn take(&self, client: &Client, report: &Report, published: &Published) -> ReportReceipt {
+        let count = u32::try_from(report.connections.len()).unwrap_or(u32::MAX);
+        self.measures.batches.inc();
+        let taken = self.hosts.lock().take(client, report, (Instant::now(), published.now()));
+        self.count_forgotten(&taken);
+        if !taken.is_new {
+            self.measures.batches_repeated.inc();
+            return ReportReceipt { accepted: 0, ignored: count };
+        }
+        self.count_pushes(&report.pushes);
+        let mut accepted = 0;
+        let mut places = Vec::new();
+        for connection in &report.connections {
+            let fresh = connection.ended_ago <= published.config().max_age;
+            let network = published.lookup(connection.remote.ip()).map(|view| view.network);
+            if let Some(network) = network.filter(|_| fresh) {
+                accepted += 1;
+                published.talked(connection.host.ip(), network);
+                places.extend(self.benefit.take(connection));
+                if let Some(flight) = first_flight(connection, published.now()) {
+                    published.first_flight(network, &flight);
+                }
+                self.measures.connections.get_or_create(&labels(connection)).inc();
+            } else {
+                self.measures.connections_ignored.inc();
+            }
+        }
+        self.hosts.lock().count(client, &places);
+        ReportReceipt { accepted, ignored: count - accepted }
+    }
+
+    fn count_forgotten(&self, taken: &Taken) {
+        self.measures.hosts_forgotten.inc_by(taken.hosts_forgotten);
+        self.measures.names_forgotten.inc_by(taken.names_forgotten);
+    }
+
+    fn count_pushes(&self, pushes: &PushCount) {
+        let PushCount { received, in_time, late, unmatched } = *pushes;
+        let outcomes = [("received", received), ("in_time", in_time), ("late", late), ("unmatched", unmatched)];
+        for (outcome, count) in outcomes {
+            self.measures.pushes.get_or_create(&PushLabels { outcome }).inc_by(count);
+        }
+    }
+}
+
+impl Default for ReportMeasures {
+    fn default() -> Self {
+        let measures = Self {
+            batches: Counter::default(),
+            batches_repeated: Counter::default(),
+            connections: Family::default(),
+            connections_ignored: Counter::default(),
+            hosts_forgotten: Counter::default(),
+            names_forgotten: Counter::default(),
+            pushes: Family::default(),
+        };
+        // There from the start at zero, so that the first one is seen as a rise.
+        for arm in ["advised", "control", "none"] {
+            for first_flight_loss in ["yes", "no", "unknown"] {
+                drop(measures.connections.get_or_create(&ConnectionLabels { arm, first_flight_loss }));
+            }
+        }
+        for outcome in ["received", "in_time", "late", "unmatched"] {
+            drop(measures.pushes.get_or_create(&PushLabels { outcome }));
+        }
+        measures
+    }
+}
+
+/// What a connection says about advice: a first flight that was advised and judged, not longer ago than a retreat looks back.
+fn first_flight(connection: &ConnectionReport, now: Timestamp) -> Option<FirstFlight> {
+    let (Some(advised), Some(lost)) = (connection.advised, connection.first_flight_loss) else { return None };
+    let took = |duration: Micros| now.before(Micros(connection.ended_ago.0.saturating_add(duration.0)));
+    (connection.ended_ago <= RETREAT_SPAN).then_some(FirstFlight {
+        ends: [connection.host, connection.remote],
+        lost,
+        began: connection.duration.map(took),
+        advised,
+        acknowledged: connection.acknowledged,
+    })
+}
+
+fn labels(connection: &ConnectionReport) -> ConnectionLabels {
+    let arm = match connection.arm {
+        Some(Arm::Advised) => "advised",
+        Some(Arm::Control) => "control",
+        None => "none",
+    };
+    let first_flight_loss = match connection.first_flight_loss {
+        Some(true) => "yes",
+        Some(false) => "no",
+        None => "unknown",
+    };
+    ConnectionLabels { arm, first_flight_loss }
+}
