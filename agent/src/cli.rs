@@ -66,7 +66,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     spand_confine::take_up();
     let path = cli.config;
     match cli.command {
-        Command::Run => crate::run::run(&Config::load(&path)?),
+        Command::Run => crate::run::run(&Config::load(&path)?, &path),
         Command::CheckConfig { file } => commands::check_config(file.as_deref().unwrap_or(&path)),
         Command::Query(query) => commands::query(lenient(&path)?, &query),
         Command::Status(format) => commands::status(&lenient(&path)?, format),

@@ -19,7 +19,7 @@ use spand_tests::product::standing_in::{link_programs, stand_in};
 const UNITS: [(&str, u32); 2] = [("spand-gateway", 25), ("spand-agent", 40)];
 
 fn main() -> ExitCode {
-    stand_in().unwrap_or_else(|| match exposure().and_then(|()| privileges()) {
+    stand_in().unwrap_or_else(|| match exposure().and_then(|()| reloads()).and_then(|()| privileges()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -44,6 +44,18 @@ fn exposure() -> Result<()> {
         let level = said.lines().last().unwrap_or_default();
         println!("{level}");
         ensure!(output.status.success(), "more than {}.{} of exposure: {level}", most / 10, most % 10);
+    }
+    Ok(())
+}
+
+/// A file that cannot be used is refused by `systemctl reload` itself; one that can is read by the program.
+fn reloads() -> Result<()> {
+    for (name, _) in UNITS {
+        let text = fs::read_to_string(unit(name))?;
+        let given: Vec<_> = text.lines().filter_map(|line| line.strip_prefix("ExecReload=")).collect();
+        let file = name.trim_start_matches("spand-");
+        let check = format!("/usr/bin/{name} check-config /etc/spand/{file}.toml");
+        ensure!(given == [check.as_str(), "/bin/kill -HUP $MAINPID"], "{name}.service reloads by {given:?}");
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use spand_proto::network::Network;
 use spand_proto::start::{Limit, Mode};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
-use crate::config::Way;
-use crate::policy::Reason;
+use crate::config::{Config, Way};
+use crate::policy::{Policy, Reason};
 
 pub mod bpf;
 mod dry_run;
@@ -143,6 +143,10 @@ pub trait Applier: Send {
     fn set_paused(&mut self, _paused: bool) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
+
+    /// Takes over what of the configuration may change while the agent runs, for a way whose programs decide for each connection;
+    /// the others have it with the next [`Self::reconcile`].
+    fn set_policy(&mut self, _config: &Config, _policy: &Policy) {}
 
     /// Is told the usual size of what a service of this host sends.
     fn service_size(&mut self, _service: SocketAddr, _usual: Option<Bytes>) {}

@@ -69,6 +69,13 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     if let Some(end) = end.and_then(|end| end.duration_since(std::time::UNIX_EPOCH).ok()) {
         gauge(&mut registry, "paused_until_seconds", "Unix time at which the pause ends by itself", end.as_secs());
     }
+    let reloads = &status.reloads;
+    let results = [("success", reloads.succeeded), ("failure", reloads.failed)];
+    let results = results.map(|(result, count)| (vec![("result", result.to_owned())], count)).into();
+    counters(&mut registry, "config_reloads", "Times SIGHUP had the configuration read again", results);
+    let failed = reloads.last.as_ref().is_some_and(|last| last.error.is_some());
+    let help = "0 where the configuration could not be used when it was read again last";
+    gauge(&mut registry, "config_last_reload_successful", help, u64::from(!failed));
     let gateway = &status.gateway;
     gauge(&mut registry, "gateway_connected", "1 while a subscription is open", u64::from(gateway.connected));
     counter(&mut registry, "gateway_streams", "Subscriptions that were opened", gateway.connections);
@@ -218,7 +225,7 @@ mod tests {
             difference,
         };
         let status: Status = serde_json::from_value(serde_json::json!({
-            "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [], "confined": {"files": true},
+            "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "reloads": {"succeeded": 2, "failed": 1, "last": {"at": "2027-01-15T08:00:00Z", "error": "x", "in_force": [], "needs_restart": []}}, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [], "confined": {"files": true},
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,
                 "certificate_ends_unix_s": 1_800_000_000, "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "applied": {"started": 7}, "advice": HoldingCounts::default(),
@@ -232,6 +239,8 @@ mod tests {
             "spand_agent_paused 1",
             "spand_agent_paused_until_seconds 1800000000",
             "spand_agent_transfers_paused_total 4",
+            "spand_agent_config_reloads_total{result=\"failure\"} 1",
+            "spand_agent_config_last_reload_successful 0",
             "spand_agent_tls_not_after_seconds{file=\"certificate\"} 1800000000",
             "spand_agent_applied_total{event=\"started\"} 7",
             "spand_agent_transfers_total{arm=\"advised\",size=\"10kB\"} 3",

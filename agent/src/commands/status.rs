@@ -8,7 +8,7 @@ use spand_proto::operator::Failure;
 use super::{print, print_json};
 use crate::args::Format;
 use crate::config::Config;
-use crate::control::{Reply, Request, Status, ask};
+use crate::control::{LastReload, Reply, Request, Status, ask};
 
 /// Networks listed one by one for people.
 const LISTED: usize = 20;
@@ -45,6 +45,9 @@ fn for_people(status: &Status) -> String {
     if status.in_force.len() > LISTED {
         lines.push(format!("  and {} more: see --json", status.in_force.len() - LISTED));
     }
+    if let Some(last) = &status.reloads.last {
+        lines.insert(2, reloaded(last));
+    }
     if status.paused {
         let until = status.paused_until.as_deref().unwrap_or("`spand-agent resume`");
         lines.insert(2, format!("advice is paused until {until}: no connection starts on advice"));
@@ -63,6 +66,20 @@ fn for_people(status: &Status) -> String {
     lines.push(format!("what apply {} lacks:", status.apply));
     lines.extend(status.lacks.iter().map(|lack| format!("  {}: {}", lack.name, lack.sentence)));
     lines.join("\n")
+}
+
+/// What came of the last SIGHUP.
+fn reloaded(last: &LastReload) -> String {
+    if let Some(error) = &last.error {
+        return format!("configuration read again at {}, not in force: {error}", last.at);
+    }
+    let waits = if last.needs_restart.is_empty() {
+        String::new()
+    } else {
+        format!("; changed but needs a restart: {}", last.needs_restart.join(", "))
+    };
+    let changed = if last.in_force.is_empty() { "nothing changed".to_owned() } else { last.in_force.join(", ") };
+    format!("configuration read again at {}, in force: {changed}{waits}", last.at)
 }
 
 /// What advice did so far, a line for each size that has transfers.

@@ -7,6 +7,7 @@
 //! Does not: reach the gateway, the kernel or the state directory. What only the environment can tell is found by `run`.
 
 mod check;
+mod reload;
 mod sections;
 mod tls;
 
@@ -19,6 +20,7 @@ use spand_confine::Process;
 use spand_proto::operator::{self, ConfigError, Log};
 use spand_proto::start::Mode;
 
+pub(crate) use reload::Reloaded;
 pub use sections::{Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant, Way};
 pub use tls::Tls;
 

@@ -112,6 +112,9 @@ pub struct Status {
     /// When that ends by itself, in RFC 3339; `null` where it does not.
     #[serde(default)]
     pub paused_until: Option<String>,
+    /// Times its configuration was read again.
+    #[serde(default)]
+    pub reloads: Reloads,
     /// Its mode.
     pub mode: Mode,
     /// How it applies starts.
@@ -141,6 +144,30 @@ pub struct Status {
     pub transfers_paused: u64,
     /// What this way of applying cannot do.
     pub lacks: Vec<Lacking>,
+}
+
+/// Times the configuration was read again.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Reloads {
+    /// It came into force.
+    pub succeeded: u64,
+    /// It could not be used, and what was in force stayed so.
+    pub failed: u64,
+    /// The last time; `null` where there was none.
+    pub last: Option<LastReload>,
+}
+
+/// What came of reading the configuration again.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct LastReload {
+    /// When, in RFC 3339.
+    pub at: String,
+    /// Why it could not be used; `null` where it came into force.
+    pub error: Option<String>,
+    /// Keys whose new value came into force.
+    pub in_force: Vec<String>,
+    /// Keys that changed and wait for a restart.
+    pub needs_restart: Vec<String>,
 }
 
 /// The subscription.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,9 @@ use spand_proto::contract::HostName;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 use spand_proto::push::UpdateEvent;
+use spand_proto::start::Mode;
 use spand_proto::units::{Micros, Timestamp};
+use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
@@ -20,10 +23,10 @@ use super::pushes::PushWatch;
 use crate::apply::{Applier, Basis, Decided, Ended, Grounds, Left, Outcome, Wish, Wishes};
 use crate::clock::{self, Clock};
 use crate::config::Config;
-use crate::control::{GatewayStatus, Pending, Reply, Request};
+use crate::control::{GatewayStatus, Pending, Reloads, Reply, Request};
 use crate::pause::{Pause, Pausing};
 use crate::policy::{Advice, Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
-use crate::subscriber::{Dialer, Holdings, Signal};
+use crate::subscriber::{self, Dialer, Holdings};
 
 /// Everything an agent knows.
 #[derive(Debug)]
@@ -33,6 +36,10 @@ pub(super) struct Agent<A> {
     pub(super) clock: Clock,
     pub(super) dialer: Arc<Dialer>,
     pub(super) confined: Confined,
+    pub(super) file: PathBuf,
+    pub(super) hangup: Signal,
+    pub(super) reloads: Reloads,
+    pub(super) change_mode: watch::Sender<Mode>,
     pub(super) host_name: HostName,
     pub(super) addresses: watch::Receiver<Vec<IpAddr>>,
     pub(super) applier: A,
@@ -61,10 +68,11 @@ struct Stale {
 impl<A: Applier> Agent<A> {
     pub(super) fn new(
         config: &Config,
-        Own { clock, dialer, confined }: Own,
+        Own { clock, dialer, confined, file, hangup }: Own,
         host_name: HostName,
         addresses: watch::Receiver<Vec<IpAddr>>,
         (pause, pausing): (Pause, watch::Sender<Pausing>),
+        change_mode: watch::Sender<Mode>,
         applier: A,
     ) -> Self {
         let longest = Micros::from_secs(config.policy.lifetime_s.get());
@@ -74,6 +82,10 @@ impl<A: Applier> Agent<A> {
             clock,
             dialer,
             confined,
+            file,
+            hangup,
+            reloads: Reloads::default(),
+            change_mode,
             host_name,
             addresses,
             applier,
@@ -98,24 +110,24 @@ impl<A: Applier> Agent<A> {
         self.stale.everything || !self.stale.networks.is_empty()
     }
 
-    pub(super) fn on_signal(&mut self, signal: Signal) {
+    pub(super) fn on_signal(&mut self, signal: subscriber::Signal) {
         match signal {
-            Signal::Connected => {
+            subscriber::Signal::Connected => {
                 self.holdings.on_new_stream();
                 self.gateway.connections += 1;
                 self.gateway.connected = true;
                 self.gateway_since = self.clock.now();
             }
-            Signal::Event(event, arrived) => self.on_event(&event, arrived),
-            Signal::Gap => self.gateway.gaps += 1,
-            Signal::Unreadable(network) => {
+            subscriber::Signal::Event(event, arrived) => self.on_event(&event, arrived),
+            subscriber::Signal::Gap => self.gateway.gaps += 1,
+            subscriber::Signal::Unreadable(network) => {
                 self.gateway.unreadable += 1;
                 if let Some(network) = network {
                     self.holdings.forget(network);
                     self.stale.networks.insert(network);
                 }
             }
-            Signal::Lost(why) => {
+            subscriber::Signal::Lost(why) => {
                 if self.gateway.connected {
                     self.gateway_since = self.clock.now();
                 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use spand_proto::contract::HostName;
 use spand_proto::operator::Failure;
 use spand_proto::push::{self, AgentDescription};
 use spand_proto::report::PushCount;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use tracing::info;
@@ -22,6 +22,7 @@ mod explain;
 mod needs;
 mod pause;
 mod pushes;
+mod reload;
 mod status;
 
 use agent::Agent;
@@ -51,21 +52,26 @@ struct Own {
     clock: Clock,
     dialer: Arc<Dialer>,
     confined: Confined,
+    /// The configuration's, read again on SIGHUP.
+    file: PathBuf,
+    hangup: Signal,
 }
 
-/// Runs until SIGTERM, SIGINT or SIGHUP.
-pub(crate) fn run(config: &Config) -> Result<(), Failure> {
+/// Runs until SIGTERM or SIGINT with the configuration of `file`, which SIGHUP has it read again.
+pub(crate) fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     config.log.start();
-    let confined = spand_confine::confine(&config.process, &needs::needs(config))?;
+    let confined = spand_confine::confine(&config.process, &needs::needs(config, file))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    runtime.block_on(serve(config, confined))
+    runtime.block_on(serve(config, confined, file))
 }
 
-async fn serve(config: &Config, confined: Confined) -> Result<(), Failure> {
+async fn serve(config: &Config, confined: Confined, file: &Path) -> Result<(), Failure> {
+    // One that comes before everything is ready is answered then, and does not end the agent.
+    let hangup = signal(SignalKind::hangup()).map_err(Failure::environment)?;
     let clock = Clock::start();
     let dialer = Arc::new(Dialer::new(config)?);
     make_state_dir(&config.state_dir)?;
-    let own = Own { clock, dialer, confined };
+    let own = Own { clock, dialer, confined, file: file.to_owned(), hangup };
     match config.apply {
         Way::DryRun => run_with(config, own, DryRun::default()).await,
         Way::Route => {
@@ -96,7 +102,6 @@ async fn serve(config: &Config, confined: Confined) -> Result<(), Failure> {
 
 async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(Failure::environment)?;
-    let mut hangup = signal(SignalKind::hangup()).map_err(Failure::environment)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(Failure::environment)?;
     let (ask, mut asked) = mpsc::channel::<Pending>(16);
     let _server = Server::start(&config.control_socket(), ask)?;
@@ -108,7 +113,10 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let (tell, addresses) = watch::channel(addresses::find(config).await?);
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let speaker = (host_name.clone(), description(config));
-    let subscriber = Subscriber::new(Arc::clone(&own.dialer), own.clock, speaker, signals).with_pause(paused.clone());
+    let (change_mode, mode) = watch::channel(config.mode);
+    let subscriber = Subscriber::new(Arc::clone(&own.dialer), own.clock, speaker, signals)
+        .with_pause(paused.clone())
+        .with_mode(mode);
     let subscription = tokio::spawn(subscriber.run(addresses.clone()));
     let (count, counted) = watch::channel(PushCount::default());
     let reporter =
@@ -116,7 +124,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let (end, ended) = mpsc::channel(ENDED_QUEUE);
     let reports = tokio::spawn(reporter.run(counted, ended));
 
-    let mut agent = Agent::new(config, own, host_name, addresses, (pause, pausing), applier);
+    let mut agent = Agent::new(config, own, host_name, addresses, (pause, pausing), change_mode, applier);
     let mut tick = interval(TICK);
     tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut look = interval(addresses::INTERVAL);
@@ -131,7 +139,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
             biased;
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
-            _ = hangup.recv() => break,
+            _ = agent.hangup.recv() => agent.reload().await,
             // First of all: a next hop in doubt goes before anything else is read.
             news = agent.applier.news() => match news {
                 News::Disturbed => {

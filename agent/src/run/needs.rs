@@ -1,7 +1,7 @@
 //! What the agent goes on to need; the rest is given up before it does anything.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use spand_confine::{Capability, Plan};
 use tonic::transport::Uri;
@@ -18,8 +18,8 @@ const NAMES: [&str; 2] = ["/etc", "/run"];
 /// Where the system is asked for names by TCP, when an answer is long.
 const NAMES_PORT: u16 = 53;
 
-/// What an agent with this configuration needs.
-pub(super) fn needs(config: &Config) -> Plan {
+/// What an agent with this configuration, read from this file, needs.
+pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
     let mut plan = Plan {
         read: paths(&KERNEL),
@@ -29,6 +29,8 @@ pub(super) fn needs(config: &Config) -> Plan {
         listens: true,
         ..Plan::default()
     };
+    // Read again on SIGHUP, also where an editor put another in its place.
+    plan.read_as_replaced(file);
     let tls = &config.tls;
     [&tls.certificate, &tls.key, &tls.ca].into_iter().flatten().for_each(|file| plan.read_as_replaced(file));
     match config.apply {
@@ -69,8 +71,6 @@ fn of_kernel_programs() -> Vec<Capability> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
 
     fn has(paths: &[PathBuf], path: &str) -> bool {
@@ -82,22 +82,26 @@ mod tests {
         let mut config = Config { apply: Way::DryRun, ..Config::default() };
         config.gateway.url = "https://[2001:db8::1]:7400".to_owned();
         config.tls.ca = Some("/srv/tls/ca.pem".into());
-        let plan = needs(&config);
+        let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
         assert!(plan.keep.is_empty() && plan.start.is_empty() && !plan.kernel_programs);
         assert_eq!(plan.connect, [7400]);
-        assert!(has(&plan.read, "/srv/tls") && !has(&plan.read, "/etc"), "{:?}", plan.read);
+        assert!(
+            has(&plan.read, "/srv/tls") && has(&plan.read, "/srv/agent") && !has(&plan.read, "/etc"),
+            "{:?}",
+            plan.read
+        );
         assert_eq!(plan.write, [Path::new("/var/lib/spand/agent")]);
 
         config.apply = Way::Route;
         config.gateway.url = "https://gateway.example".to_owned();
-        let plan = needs(&config);
+        let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
         assert_eq!(plan.keep, [Capability::CAP_NET_ADMIN]);
         assert_eq!(plan.connect, [443, 53]);
         assert!(has(&plan.read, "/etc") && has(&plan.start, "/lib") && !has(&plan.write, "/etc"));
 
         config.apply = Way::Bpf;
         config.bpf.cgroup = "/srv/groups/web".into();
-        let plan = needs(&config);
+        let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
         assert!(plan.kernel_programs && plan.start.is_empty() && has(&plan.read, "/srv/groups/web"));
     }
 }

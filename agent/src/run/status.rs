@@ -21,6 +21,7 @@ impl<A: Applier> Agent<A> {
             confined: self.confined.parts().map(|(part, given_up)| (part.to_owned(), given_up)).collect(),
             paused: self.pause.pausing().is_paused(),
             paused_until: self.pause.until(),
+            reloads: self.reloads.clone(),
             mode: self.config.mode,
             apply: self.applier.way(),
             host_name: self.host_name.to_string(),

@@ -10,6 +10,7 @@ use spand_proto::contract::HostName;
 use spand_proto::convert::WireError;
 use spand_proto::network::Network;
 use spand_proto::push::{AgentDescription, Subscription, Update, UpdateEvent};
+use spand_proto::start::Mode;
 use spand_proto::units::Timestamp;
 use spand_proto::v1;
 use tokio::sync::{mpsc, watch};
@@ -60,6 +61,7 @@ pub struct Subscriber {
     host_name: HostName,
     description: AgentDescription,
     pause: Option<watch::Receiver<Pausing>>,
+    mode: Option<watch::Receiver<Mode>>,
     signals: mpsc::Sender<Signal>,
 }
 
@@ -80,6 +82,8 @@ enum StreamError {
     Version(WireError),
     #[error("the addresses of this host changed")]
     AddressesChanged,
+    #[error("the mode changed")]
+    ModeChanged,
 }
 
 impl Subscriber {
@@ -90,7 +94,7 @@ impl Subscriber {
         (host_name, description): (HostName, AgentDescription),
         signals: mpsc::Sender<Signal>,
     ) -> Self {
-        Self { dialer, clock, host_name, description, pause: None, signals }
+        Self { dialer, clock, host_name, description, pause: None, mode: None, signals }
     }
 
     /// Tells with each subscription whether advice is paused.
@@ -99,9 +103,15 @@ impl Subscriber {
         Self { pause: Some(pause), ..self }
     }
 
+    /// Describes itself by the mode that is in force; a change of it starts the subscription over.
+    #[must_use]
+    pub fn with_mode(self, mode: watch::Receiver<Mode>) -> Self {
+        Self { mode: Some(mode), ..self }
+    }
+
     /// Keeps a subscription for `addresses` up until the receiver of its signals goes away. A change of the addresses
     /// starts it over.
-    pub async fn run(self, mut addresses: watch::Receiver<Vec<std::net::IpAddr>>) {
+    pub async fn run(mut self, mut addresses: watch::Receiver<Vec<std::net::IpAddr>>) {
         let mut backoff = Backoff::new(
             Duration::from_millis(self.dialer.gateway().retry_min_ms.get()),
             Duration::from_millis(self.dialer.gateway().retry_max_ms.get()),
@@ -116,6 +126,9 @@ impl Subscriber {
                 continue;
             } else {
                 let pause = self.pause.as_ref().map(|pause| pause.borrow().state(self.clock.now()));
+                if let Some(mode) = &mut self.mode {
+                    self.description.mode = Some(*mode.borrow_and_update());
+                }
                 let agent = Some(AgentDescription { pause, ..self.description.clone() });
                 let subscription = Subscription { host_name: self.host_name.clone(), addresses: own, agent };
                 self.stream(&subscription, &mut addresses, &mut backoff).await
@@ -125,7 +138,7 @@ impl Subscriber {
                 return;
             }
             let pause = match error {
-                StreamError::AddressesChanged => Duration::ZERO,
+                StreamError::AddressesChanged | StreamError::ModeChanged => Duration::ZERO,
                 _ => backoff.next(rand::random()),
             };
             warn!(%error, pause_ms = pause.as_millis(), "not subscribed: advice ends with its lifetime");
@@ -138,7 +151,7 @@ impl Subscriber {
 
     /// One stream from its opening to its end; `None` where nobody listens any more.
     async fn stream(
-        &self,
+        &mut self,
         subscription: &Subscription,
         addresses: &mut watch::Receiver<Vec<std::net::IpAddr>>,
         backoff: &mut Backoff,
@@ -147,7 +160,8 @@ impl Subscriber {
             Ok(stream) => stream,
             Err(error) => return Some(error),
         };
-        let gateway = self.dialer.gateway();
+        let dialer = Arc::clone(&self.dialer);
+        let gateway = dialer.gateway();
         info!(gateway = gateway.url, addresses = subscription.addresses.len(), "subscribed");
         self.signals.send(Signal::Connected).await.ok()?;
         let silence = Duration::from_secs(gateway.silence_s.get());
@@ -158,6 +172,7 @@ impl Subscriber {
                 changed = addresses.changed() => {
                     return changed.is_ok().then_some(StreamError::AddressesChanged);
                 }
+                () = changed(&mut self.mode) => return Some(StreamError::ModeChanged),
                 () = self.signals.closed() => return None,
             };
             let message = match message {
@@ -206,6 +221,16 @@ impl Subscriber {
             Err(_) => Err(StreamError::Slow { url: gateway.url.clone(), timeout }),
         }
     }
+}
+
+/// Waits until the mode changes.
+async fn changed(mode: &mut Option<watch::Receiver<Mode>>) {
+    if let Some(mode) = mode
+        && mode.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// The network that a message is about, however broken the rest of it is.

@@ -7,6 +7,8 @@ mod churn;
 #[cfg(test)]
 mod cli;
 #[cfg(test)]
+mod reload;
+#[cfg(test)]
 mod route;
 #[cfg(test)]
 mod subscriber;

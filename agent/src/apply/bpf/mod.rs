@@ -55,6 +55,8 @@ pub struct BpfApplier {
     /// Whether starts shall be paused, and whether the kernel's settings say so.
     paused: bool,
     paused_in_kernel: bool,
+    /// Whether the kernel has yet to take changed settings.
+    settings_left: bool,
 }
 
 impl BpfApplier {
@@ -100,24 +102,26 @@ impl BpfApplier {
             settings,
             paused: false,
             paused_in_kernel: false,
+            settings_left: false,
         })
     }
 
-    /// Brings the flag in the programs' settings in line. Where that fails, the entries of the networks hold the pause, and it
-    /// is tried again.
-    fn write_pause(&mut self) {
-        if self.paused == self.paused_in_kernel {
+    /// Brings the programs' settings in line. Where that fails it is tried again; of a pause, the entries of the networks hold it.
+    fn write_settings(&mut self) {
+        let turns = self.paused != self.paused_in_kernel;
+        if !turns && !self.settings_left {
             return;
         }
-        let settings = Settings { pauses: self.settings.pauses.wrapping_add(1), ..self.settings };
+        let settings = Settings { pauses: self.settings.pauses.wrapping_add(turns.into()), ..self.settings };
         match self.programs.write_settings(&layout::settings(&self.policy, &settings)) {
             Ok(()) => {
                 self.settings = settings;
                 self.paused_in_kernel = self.paused;
+                self.settings_left = false;
             }
             Err(error) => {
                 self.count("settings_failed", 1);
-                warn!(%error, paused = self.paused, "the kernel's table did not take whether advice is paused");
+                warn!(%error, paused = self.paused, "the kernel's table did not take the settings");
             }
         }
     }
@@ -158,13 +162,20 @@ impl Applier for BpfApplier {
         }
     }
 
+    fn set_policy(&mut self, config: &Config, policy: &Policy) {
+        self.policy = layout::policy(&policy.start, policy.service_size);
+        self.settings.control_share = config.bpf.control_share;
+        self.settings_left = true;
+        self.write_settings();
+    }
+
     async fn set_paused(&mut self, paused: bool) {
         self.paused = paused;
-        self.write_pause();
+        self.write_settings();
     }
 
     async fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> bool {
-        self.write_pause();
+        self.write_settings();
         if !self.detached && !self.programs.are_attached_to(&self.cgroup) {
             self.detached = true;
             error!(cgroup = %self.cgroup.display(), "the cgroup is gone: its connections are plain TCP; start the agent again");

@@ -8,6 +8,7 @@ mod lifetime;
 mod pause;
 mod places;
 mod refusals;
+mod reload;
 mod starts;
 
 use std::io::{Read, Write};

@@ -44,12 +44,20 @@ impl Agent {
         self.folder.path().join("agent.toml")
     }
 
+    /// The configuration that a running agent was started with, and reads again.
+    fn running(&self) -> PathBuf {
+        self.folder.path().join("running.toml")
+    }
+
     pub(crate) fn ledger(&self) -> PathBuf {
         self.folder.path().join("state/ledger.jsonl")
     }
 
     pub(crate) fn run(&mut self) {
-        self.child = Some(self.command(&["run"]).spawn().unwrap());
+        std::fs::copy(self.config(), self.running()).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spand-agent"));
+        command.arg("--config").arg(self.running()).arg("run").stdin(Stdio::null());
+        self.child = Some(command.spawn().unwrap());
     }
 
     /// The program with this configuration.
@@ -78,6 +86,20 @@ impl Agent {
         let path = format!("/proc/{0}/task/{0}/children", self.pid());
         let children = std::fs::read_to_string(path).unwrap();
         Pid::from_raw(children.split_whitespace().next().expect("a guard").parse().unwrap())
+    }
+
+    /// Puts another configuration in the place of the one that it runs with, as an editor does, and has it read; what came of it.
+    /// The other commands read what it was started with.
+    pub(crate) async fn reload(&self, text: &str) -> Value {
+        let reloads = || self.json(&["status", "--json"])["reloads"].clone();
+        let times = |reloads: &Value| reloads["succeeded"].as_u64().unwrap() + reloads["failed"].as_u64().unwrap();
+        let before = times(&reloads());
+        let new = self.folder.path().join("new.toml");
+        std::fs::write(&new, text).unwrap();
+        std::fs::rename(&new, self.running()).unwrap();
+        kill(self.pid(), Signal::SIGHUP).unwrap();
+        eventually(Duration::from_secs(10), "the configuration is read again", || times(&reloads()) > before).await;
+        reloads()
     }
 
     /// Kills it without a word, and waits for its end.
