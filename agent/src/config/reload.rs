@@ -17,7 +17,7 @@ pub(crate) struct Reloaded {
 
 impl Config {
     /// Takes over what can change while the agent runs: how it decides. Everything else is named.
-    pub(crate) fn reloaded(&self, new: Self) -> Reloaded {
+    pub(crate) fn reloaded(&self, new: &Self) -> Reloaded {
         let mut config = Self {
             mode: new.mode,
             destinations: new.destinations.clone(),
@@ -33,7 +33,7 @@ impl Config {
         config.holdout.share = new.holdout.share;
         config.bpf.control_share = new.bpf.control_share;
         let in_force = different(self, &config);
-        let needs_restart = different(&config, &new);
+        let needs_restart = different(&config, new);
         Reloaded { config, in_force, needs_restart }
     }
 }
@@ -80,7 +80,7 @@ mod tests {
              caps = { \"10.0.0.0/8\" = 9 }\n[holdout]\nshare = 0.5\nseed = 3\n[bpf]\ncontrol_share = 0.5\n\
              cgroup = \"/srv/c\"\n[tls]\nkey = \"k\"\n[process]\nuser = \"u\"\n[log]\nfilter = \"debug\"",
         );
-        let Reloaded { config: after, in_force, needs_restart } = old.reloaded(new.clone());
+        let Reloaded { config: after, in_force, needs_restart } = old.reloaded(&new);
         let decides = [
             "bpf.control_share",
             "destinations.caps",
@@ -107,9 +107,9 @@ mod tests {
         assert_eq!((after.apply, &after.gateway, &after.bpf.name), (old.apply, &old.gateway, &old.bpf.name));
         assert_eq!(after.policy.lifetime_s, old.policy.lifetime_s);
         // Named again for as long as it waits.
-        let again = after.reloaded(new);
+        let again = after.reloaded(&new);
         assert_eq!((again.in_force, again.needs_restart), (Vec::new(), rest.map(str::to_owned).to_vec()));
-        let back = after.reloaded(old);
+        let back = after.reloaded(&old);
         assert!(back.needs_restart.is_empty() && back.in_force == decides, "{back:?}");
     }
 }

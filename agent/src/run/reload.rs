@@ -15,7 +15,7 @@ impl<A: Applier> Agent<A> {
         let mut last = LastReload { at: rfc3339(clock::wall_unix_s()), ..LastReload::default() };
         match Config::load(&self.file) {
             Ok(new) => {
-                let Reloaded { config, in_force, needs_restart } = self.config.reloaded(new);
+                let Reloaded { config, in_force, needs_restart } = self.config.reloaded(&new);
                 self.policy = config.policy();
                 self.config = config;
                 self.reloads.succeeded += 1;

@@ -230,7 +230,7 @@ async fn changed(mode: &mut Option<watch::Receiver<Mode>>) {
     {
         return;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// The network that a message is about, however broken the rest of it is.

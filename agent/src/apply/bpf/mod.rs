@@ -55,8 +55,8 @@ pub struct BpfApplier {
     /// Whether starts shall be paused, and whether the kernel's settings say so.
     paused: bool,
     paused_in_kernel: bool,
-    /// Whether the kernel has yet to take changed settings.
-    settings_left: bool,
+    /// The settings that the kernel has.
+    written: Vec<u8>,
 }
 
 impl BpfApplier {
@@ -86,7 +86,8 @@ impl BpfApplier {
             pauses: 0,
         };
         let policy = layout::policy(&policy.start, policy.service_size);
-        programs.write_settings(&layout::settings(&policy, &settings))?;
+        let written = layout::settings(&policy, &settings);
+        programs.write_settings(&written)?;
         info!(cgroup = %cgroup.display(), variant = %programs.variant, "the kernel programs are in place");
         Ok(Self {
             cgroup,
@@ -102,22 +103,23 @@ impl BpfApplier {
             settings,
             paused: false,
             paused_in_kernel: false,
-            settings_left: false,
+            written,
         })
     }
 
     /// Brings the programs' settings in line. Where that fails it is tried again; of a pause, the entries of the networks hold it.
     fn write_settings(&mut self) {
         let turns = self.paused != self.paused_in_kernel;
-        if !turns && !self.settings_left {
+        let settings = Settings { pauses: self.settings.pauses.wrapping_add(turns.into()), ..self.settings };
+        let wanted = layout::settings(&self.policy, &settings);
+        if wanted == self.written {
             return;
         }
-        let settings = Settings { pauses: self.settings.pauses.wrapping_add(turns.into()), ..self.settings };
-        match self.programs.write_settings(&layout::settings(&self.policy, &settings)) {
+        match self.programs.write_settings(&wanted) {
             Ok(()) => {
                 self.settings = settings;
                 self.paused_in_kernel = self.paused;
-                self.settings_left = false;
+                self.written = wanted;
             }
             Err(error) => {
                 self.count("settings_failed", 1);
@@ -165,7 +167,6 @@ impl Applier for BpfApplier {
     fn set_policy(&mut self, config: &Config, policy: &Policy) {
         self.policy = layout::policy(&policy.start, policy.service_size);
         self.settings.control_share = config.bpf.control_share;
-        self.settings_left = true;
         self.write_settings();
     }
 
