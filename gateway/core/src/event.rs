@@ -24,6 +24,8 @@ pub enum Event {
     },
     /// A host inside is about to send to a network that may have an estimate.
     StartImminent(StartImminent),
+    /// A connection of a host inside is established: both ends were heard, and agree. What announced its start may have been made up.
+    Established(Established),
     /// A direction of a connection ended (only with `flow_reports`).
     DirectionEnded(Box<DirectionReport>),
     /// The size quantile of a service inside appeared, moved by more than the configured change, or was refreshed.
@@ -79,6 +81,15 @@ pub struct StartImminent {
     pub trigger: Trigger,
     /// When that packet was seen.
     pub at: Timestamp,
+}
+
+/// A connection of a host inside that is established.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Established {
+    /// Host inside.
+    pub host: IpAddr,
+    /// The network of its other end.
+    pub network: Network,
 }
 
 /// What announces a start (definitions, "Push").

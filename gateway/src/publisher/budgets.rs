@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use spand_core::event::StartImminent;
+use spand_core::event::{Established, StartImminent};
 use spand_proto::network::Network;
 use spand_proto::units::Segments;
 use tokio::time::MissedTickBehavior;
@@ -24,6 +24,18 @@ impl Published {
             if !leases.start(*holder, start.network, budget, now) {
                 self.measures().leases_no_room.inc();
             }
+        }
+    }
+
+    /// A connection of a host is established: the start was no invention of somebody who sends SYNs with the addresses of others.
+    pub fn established(&self, connection: &Established) {
+        let holders = self.shared.subscribers.lock().holders(connection.host);
+        if holders.is_empty() {
+            return;
+        }
+        let (mut leases, now) = (self.shared.leases.lock(), self.now());
+        for holder in holders {
+            leases.confirm(holder, connection.network, now);
         }
     }
 

@@ -30,6 +30,7 @@ impl Published {
         for event in events {
             match event {
                 Event::StartImminent(start) => pushed.extend(self.push_start(start).then_some(start)),
+                Event::Established(connection) => self.established(&connection),
                 Event::Estimate(estimate) => changes.push(State::Estimate(estimate)),
                 Event::Withdrawn { network, reason } => changes.push(State::Withdrawn(network, reason)),
                 Event::ServiceSize(size) => self.put_service(size),

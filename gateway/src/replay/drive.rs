@@ -235,6 +235,7 @@ impl Replay {
                 }
                 Event::Withdrawn { .. }
                 | Event::StartImminent(_)
+                | Event::Established(_)
                 | Event::TransferEnded(_)
                 | Event::ServiceSize(_)
                 | Event::ServiceForgotten(_) => {}

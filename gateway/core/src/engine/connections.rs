@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{EVENTS_PER_STEP, Engine};
 use crate::counters::Ignored;
-use crate::event::{Event, StartImminent, Trigger};
+use crate::event::{Established, Event, StartImminent, Trigger};
 use crate::flow::connection::{Connection, Place, Role, Stage};
 use crate::flow::findings::Context;
 use crate::flow::kept::Kept;
@@ -126,10 +126,12 @@ impl Engine {
         let (flows, mut context) = self.apart();
         let now = context.now;
         let take = |connection: &mut Connection| {
+            let before = connection.stage();
             let reaction = connection.take(side, segment, place, &mut context);
-            (reaction, connection.idleness())
+            let established = before == Stage::Opening && connection.stage() == Stage::Established;
+            ((reaction, established), connection.idleness())
         };
-        let Some(reaction) = flows.take(key, now, take) else { return };
+        let Some((reaction, established)) = flows.take(key, now, take) else { return };
         let room = flows.over();
         if let Some(deadline) = reaction.look_at {
             flows.arm(key, deadline);
@@ -138,6 +140,10 @@ impl Engine {
             let (sender, receiver) = (segment.source, segment.destination);
             let (host, remote) = if host == side { (sender, receiver) } else { (receiver, sender) };
             self.announce(host, remote, trigger);
+        }
+        if established {
+            self.tell_established(segment.source.address, segment.destination.address);
+            self.tell_established(segment.destination.address, segment.source.address);
         }
         if let Some(room) = room {
             self.make_room(room);
@@ -259,6 +265,15 @@ impl Engine {
         !self.config.flow_reports
             || self.events.is_empty()
             || self.events.len() + EVENTS_PER_STEP <= self.config.limits.events.get()
+    }
+
+    /// Tells of an established connection of `host`, where it is inside and this engine announces its starts.
+    fn tell_established(&mut self, host: IpAddr, remote: IpAddr) {
+        let Role { inside, follow } = self.role(host, remote);
+        if inside && follow {
+            let network = self.prefixes.network_of(remote);
+            self.tell(Event::Established(Established { host, network }));
+        }
     }
 
     fn announce(&mut self, host: Endpoint, remote: Endpoint, trigger: Trigger) {

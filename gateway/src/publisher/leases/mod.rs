@@ -1,8 +1,8 @@
 //! The budget of each network, leased to the hosts that start connections there (definitions, "Budget").
 //!
 //! A budget is what all hosts together may have granted above their defaults and not yet acknowledged. It is divided by
-//! demand: starts seen lately, halved every minute. A host without demand has no lease, but where it is the only one it has all of
-//! every budget. A quarter of each is kept back where there are several hosts, so that a new one gets some with its first start.
+//! demand: connections established lately, halved every minute; where no host has any, starts seen, which anyone can make up with
+//! SYNs from addresses of others. A host without demand has no lease, but where it is the only one it has all of every budget. A quarter of each is kept back where there are several hosts, so that a new one gets some with its first start.
 //!
 //! What a host was told counts as held until it was told less and some time has passed for the news, or until its stream
 //! has been gone for the lifetime of advice. Only what nobody holds is given. Pure: takes the time, and says whom to tell.
@@ -92,13 +92,26 @@ impl Leases {
         if free {
             pool.give_first(id, only, now);
         }
-        let soon = now.after(SOON);
+        self.hurry(network, now);
+        true
+    }
+
+    /// A connection of a host in a network is established. Without a start that was seen it wants nothing.
+    pub(super) fn confirm(&mut self, id: u64, network: Network, now: Timestamp) {
+        let Some(pool) = self.pools.get_mut(&network) else { return };
+        if pool.confirm(id, now) && pool.lease(id) == 0 {
+            self.hurry(network, now);
+        }
+    }
+
+    /// Has a pool divided soon.
+    fn hurry(&mut self, network: Network, now: Timestamp) {
+        let (soon, Some(pool)) = (now.after(SOON), self.pools.get_mut(&network)) else { return };
         if pool.due > soon {
             self.due.remove(&(pool.due, network));
             pool.due = soon;
             self.due.insert((soon, network));
         }
-        true
     }
 
     /// The estimate of a network moved: its budget is looked at with the next turn.

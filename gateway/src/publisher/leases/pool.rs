@@ -36,16 +36,29 @@ pub(super) struct Pool {
 /// One host's part.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Share {
+    /// Starts seen, as of a moment: spoofed SYNs are among them.
     demand: f64,
     as_of: Timestamp,
+    /// Connections established, as of a moment.
+    confirmed: f64,
+    confirmed_as_of: Timestamp,
     lease: u32,
     /// It may not have heard until then that its lease is no longer this.
     was: Option<(u32, Timestamp)>,
 }
 
+/// What is left of demand.
+fn halved(demand: f64, as_of: Timestamp, now: Timestamp) -> f64 {
+    demand * 0.5f64.powf(now.since(as_of).0 as f64 / HALVES.0 as f64)
+}
+
 impl Share {
     fn demand(&self, now: Timestamp) -> f64 {
-        self.demand * 0.5f64.powf(now.since(self.as_of).0 as f64 / HALVES.0 as f64)
+        halved(self.demand, self.as_of, now)
+    }
+
+    fn confirmed(&self, now: Timestamp) -> f64 {
+        halved(self.confirmed, self.confirmed_as_of, now)
     }
 
     fn held(&self, now: Timestamp) -> u32 {
@@ -78,6 +91,14 @@ impl Pool {
         let share = self.shares.entry(id).or_default();
         share.demand = share.demand(now) + 1.0;
         share.as_of = now;
+    }
+
+    /// A connection of a host that wants a part is established. `false`: it wants none.
+    pub(super) fn confirm(&mut self, id: u64, now: Timestamp) -> bool {
+        let Some(share) = self.shares.get_mut(&id) else { return false };
+        share.confirmed = share.confirmed(now) + 1.0;
+        share.confirmed_as_of = now;
+        true
     }
 
     /// A first lease, at once: all that is free to the only host, and to one of several what is kept back.
@@ -130,8 +151,10 @@ impl Pool {
 
     /// Whether nobody wants anything of it, and nobody has anything but the only host.
     pub(super) fn is_over(&self, only: Option<u64>, now: Timestamp) -> bool {
-        let quiet =
-            |(id, share): (&u64, &Share)| share.demand(now) < LEAST && (share.held(now) == 0 || Some(*id) == only);
+        let quiet = |(id, share): (&u64, &Share)| {
+            let wants_nothing = share.demand(now).max(share.confirmed(now)) < LEAST;
+            wants_nothing && (share.held(now) == 0 || Some(*id) == only)
+        };
         self.shares.iter().all(quiet)
     }
 
@@ -148,7 +171,11 @@ impl Pool {
         now: Timestamp,
         may: impl Fn(&u64) -> bool,
     ) -> BTreeMap<u64, u32> {
-        let wants = self.shares.iter().map(|(id, share)| (*id, share.demand(now)));
+        // Anyone can make up a start with one SYN: beside a host whose connections are established it counts for nothing.
+        let is_confirmed = |(id, share): (&u64, &Share)| may(id) && share.confirmed(now) >= LEAST;
+        let confirmed = self.shares.iter().any(is_confirmed);
+        let demand = |share: &Share| if confirmed { share.confirmed(now) } else { share.demand(now) };
+        let wants = self.shares.iter().map(|(id, share)| (*id, demand(share)));
         let wants: Vec<_> = wants.filter(|(id, demand)| may(id) && *demand >= LEAST).collect();
         let whole = if only.is_some() { budget } else { budget - budget / 4 };
         let all: f64 = wants.iter().map(|(_, demand)| demand).sum();
@@ -234,10 +261,14 @@ mod tests {
     fn share() -> impl Strategy<Value = (Share, Standing)> {
         let was = prop::option::of((0u32..400, NOW_MS - 1_000..NOW_MS + 1_000));
         let standing = prop_oneof![4 => Just(Standing::Free), 1 => Just(Standing::Waits), 1 => Just(Standing::Gone)];
-        (0.0f64..20.0, 0u64..200_000, 0u32..300, was, standing).prop_map(|(demand, ago_ms, lease, was, standing)| {
-            let was = was.map(|(was, until_ms)| (was, at(until_ms)));
-            (Share { demand, as_of: at(NOW_MS - ago_ms), lease, was }, standing)
-        })
+        let confirmed = prop_oneof![Just(0.0), 0.0f64..20.0];
+        (0.0f64..20.0, confirmed, 0u64..200_000, 0u32..300, was, standing).prop_map(
+            |(demand, confirmed, ago_ms, lease, was, standing)| {
+                let was = was.map(|(was, until_ms)| (was, at(until_ms)));
+                let as_of = at(NOW_MS - ago_ms);
+                (Share { demand, as_of, confirmed, confirmed_as_of: as_of, lease, was }, standing)
+            },
+        )
     }
 
     proptest! {

@@ -179,6 +179,7 @@ impl EngineThread {
                         self.engine.note_advised(start.host, start.remote, start.at);
                     }
                 }
+                Event::Established(connection) => self.published.established(&connection),
                 Event::DirectionEnded(_) => {}
                 Event::TransferEnded(ended) => self.tell_transfer(ended),
                 event => self.batch.events.push(event),

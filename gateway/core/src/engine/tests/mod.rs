@@ -13,7 +13,7 @@ use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
 use crate::config::Limits;
-use crate::event::Trigger;
+use crate::event::{Established, Trigger};
 use crate::flow::report::{DirectionReport, TransferSummary};
 use crate::flow::sample::ConnectionId;
 use crate::wire::segment::{Ecn, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
@@ -183,9 +183,23 @@ fn a_connection_that_is_over_leaves_its_place_to_the_next() {
 fn starts_are_announced_to_the_host_inside() {
     let internal = vec!["192.0.2.0/24".parse().unwrap()];
     let mut engine = Engine::new(EngineConfig { internal, ..EngineConfig::default() });
-    feed(&mut engine, &handshake(100));
-    feed(&mut engine, &[segment(ms(5_000), false, Flags::ACK | Flags::PSH, 101, 5_001, 300)]);
-    let triggers: Vec<_> = std::iter::from_fn(|| engine.poll_event())
+    let mut events_of = |segments: &[Segment]| -> Vec<_> {
+        feed(&mut engine, segments);
+        std::iter::from_fn(|| engine.poll_event()).collect()
+    };
+    let announced = events_of(&handshake(100));
+    assert!(matches!(announced[..], [Event::StartImminent(_)]), "a handshake establishes nothing: {announced:?}");
+    let established = events_of(&[
+        segment(ms(42), false, Flags::ACK | Flags::PSH, 101, 5_001, 300),
+        segment(ms(43), true, Flags::ACK, 5_001, 401, 0),
+        segment(ms(44), true, Flags::ACK, 5_001, 401, 0),
+    ]);
+    let of_the_host = Established { host: SERVER.parse().unwrap(), network: Network::of(CLIENT.parse().unwrap()) };
+    assert_eq!(established, [Event::Established(of_the_host)], "once, and not for the end outside");
+    let after_idle = events_of(&[segment(ms(5_000), false, Flags::ACK | Flags::PSH, 401, 5_001, 300)]);
+    let triggers: Vec<_> = announced
+        .into_iter()
+        .chain(after_idle)
         .map(|event| match event {
             Event::StartImminent(start) => (start.host, start.remote, start.trigger),
             other => panic!("{other:?}"),

@@ -226,3 +226,28 @@ fn a_turn_begins_no_further_pool_once_it_looked_at_many_parts() {
     .collect();
     assert_eq!(left, [23, 16, 9, 2, 0]);
 }
+
+#[test]
+fn starts_of_which_no_connection_came_take_no_lease_from_a_host_whose_connections_are_established() {
+    let mut rig = Rig::new(40);
+    let [one, two] = [1, 2].map(|n| rig.join(n, 0));
+    rig.leases.told_anew(one, at(0));
+    for _ in 0..20 {
+        rig.start(one, 2_000);
+        rig.leases.confirm(one, network(1), at(2_050));
+    }
+    rig.settle(3_000);
+    assert_eq!(rig.lease(one, 6_000), 30, "three quarters");
+    // Ten thousand SYNs towards the other host, in half a minute, and no handshake.
+    for ms in (6_000..36_000).step_by(100) {
+        (0..33).for_each(|_| rig.start(two, ms));
+        rig.turn(ms);
+        assert_eq!(rig.lease(one, ms), 30);
+        assert!(rig.lease(two, ms) <= 10, "no more than what is kept back");
+    }
+    // What is established counts at once, by what it is.
+    (0..14).for_each(|_| rig.leases.confirm(two, network(1), at(36_000)));
+    rig.settle(36_500);
+    let leases = [one, two].map(|id| rig.lease(id, 38_600));
+    assert!(leases.iter().all(|lease| (13..=17).contains(lease)), "half to each: {leases:?}");
+}
