@@ -1,11 +1,11 @@
 //! The retreat of a network's advice after losses in first flights (definitions, "Retreat"; `docs/decisions/retreat.md`).
 //!
 //! Six advised first flights in a row that lose halve the network's share; six more within a minute take it away for a
-//! minute. The share grows back by a segment with each advised transfer that filled its window and lost nothing, at most one
-//! a round trip. Other losses are taken for random ones, or for ones of a neighbour's making. Pure: takes the time.
+//! minute. No more than three of six are of one address, where another address had advised starts of late. The share grows back
+//! by a segment with each advised transfer that filled its window and lost nothing, at most one a round trip. Other losses are taken for random ones, or for ones of a neighbour's making. Pure: takes the time.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use spand_core::estimate::NoEstimate;
 use spand_core::window::view::NetworkView;
@@ -16,7 +16,9 @@ use strum::{IntoStaticStr, VariantArray};
 
 /// Advised starts in a row that must have lost: where many senders share a narrow path, half of all first flights lose
 /// something, plain TCP's too.
-const RUN: u32 = 6;
+const RUN: usize = 6;
+/// Those of one address that count among them, where it is not the only one: no client takes the advice of its neighbours.
+const OF_ONE: usize = RUN / 2;
 /// A series is of no more than this, the span for which a path is taken as steady.
 const SERIES_SPAN: Micros = Micros::from_secs(300);
 /// A second retreat within this withdraws, for as long.
@@ -56,6 +58,8 @@ pub(crate) enum Verdict {
     Clean,
     /// A loss beside clean starts.
     Random,
+    /// A loss beyond those of one address that count, in a network where others have advised starts.
+    OneAddress,
     /// A loss that was known, or of a start before the advice was taken back.
     Known,
     /// The share was halved.
@@ -77,9 +81,12 @@ pub(super) struct Retreat {
     /// The engine's own estimate, or why there is none.
     own: Option<Estimate>,
     own_why_not: Option<NoEstimate>,
-    /// The last advised starts, the newest in the lowest bit: whether they lost.
-    lost: u32,
+    /// Whose the last advised starts were, all in a row that lost: fewer than [`RUN`].
+    row: Vec<IpAddr>,
     newest: Timestamp,
+    /// The two addresses that had advised starts last, and when.
+    heard: Option<(IpAddr, Timestamp)>,
+    heard_before: Option<(IpAddr, Timestamp)>,
     /// The connections of the last losses, at most [`LOSSES`], and when each was reported.
     losses: VecDeque<([SocketAddr; 2], Timestamp)>,
     held: Option<Held>,
@@ -135,8 +142,10 @@ impl Retreat {
     /// Takes a report.
     pub(super) fn report(&mut self, flight: &FirstFlight, now: Timestamp) -> Verdict {
         if now.since(self.newest) > SERIES_SPAN {
-            self.lost = 0;
+            self.row.clear();
         }
+        let client = client_of(flight.ends[1].ip());
+        let is_alone = self.hear(client, now);
         if flight.lost && self.is_known(flight, now) {
             return Verdict::Known;
         }
@@ -150,11 +159,9 @@ impl Retreat {
         if flight.lost && flight.advised <= DEFAULT_INITIAL_WINDOW {
             return Verdict::Random;
         }
-        let before = (1 << (RUN - 1)) - 1;
-        let random = self.lost & before != before;
-        self.lost = (self.lost << 1) | u32::from(flight.lost);
-        self.newest = now;
         if !flight.lost {
+            self.row.clear();
+            self.newest = now;
             self.grow(flight, now);
             return Verdict::Clean;
         }
@@ -162,7 +169,33 @@ impl Retreat {
             self.losses.pop_front();
         }
         self.losses.push_back((flight.ends, now));
-        if random { Verdict::Random } else { self.retreat(now) }
+        if !is_alone && !self.has_place_for(client) {
+            return Verdict::OneAddress;
+        }
+        self.newest = now;
+        self.row.push(client);
+        if self.row.len() < RUN { Verdict::Random } else { self.retreat(now) }
+    }
+
+    /// Whether one more loss of this address counts where it is not the only one. Others may have been alone before.
+    fn has_place_for(&mut self, client: IpAddr) -> bool {
+        let places = |row: &[IpAddr], of| row.iter().filter(|other| **other == of).count() < OF_ONE;
+        let before = std::mem::take(&mut self.row);
+        for of in before {
+            if places(&self.row, of) {
+                self.row.push(of);
+            }
+        }
+        places(&self.row, client)
+    }
+
+    /// Notes whose start it was; whether no other address had one of late.
+    fn hear(&mut self, client: IpAddr, now: Timestamp) -> bool {
+        if self.heard.is_some_and(|(last, _)| last != client) {
+            self.heard_before = self.heard;
+        }
+        self.heard = Some((client, now));
+        self.heard_before.is_none_or(|(_, at)| now.since(at) > SERIES_SPAN)
     }
 
     /// Lets what is over be over; whether the published state changes by it.
@@ -202,10 +235,10 @@ impl Retreat {
     }
 
     fn retreat(&mut self, now: Timestamp) -> Verdict {
+        // What was told then has been answered; the next retreat is about what is told now.
+        self.row.clear();
         let Some(own) = &self.own else { return Verdict::Known };
         let share = self.held.map_or(own.share, |held| if held.cap < own.share { held.cap } else { own.share });
-        // What was told then has been answered; the next retreat is about what is told now.
-        self.lost = 0;
         let cap = Window::from_bytes(share.bytes() / 2.0).unwrap_or_default();
         let twice = self.held.is_some_and(|held| now.since(held.halved) <= TWICE);
         let withdrawn = twice.then(|| now.after(TWICE));
@@ -226,6 +259,14 @@ impl Retreat {
         if held.cap >= own.share {
             self.held = None;
         }
+    }
+}
+
+/// What counts as one client: an IPv4 address, an IPv6 /64.
+fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        ipv4 @ IpAddr::V4(_) => ipv4,
     }
 }
 

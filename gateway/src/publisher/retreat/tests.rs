@@ -125,7 +125,7 @@ fn losses_of_starts_no_larger_than_any_hosts_take_no_advice_back() {
         for n in 0..RUN {
             rig.port += 1;
             let flight = FirstFlight { advised: Segments(advised), ..rig.of_port(true, 0) };
-            let verdict = rig.retreat.report(&flight, at(u64::from(n)));
+            let verdict = rig.retreat.report(&flight, at(n as u64));
             assert_eq!(verdict == Verdict::Random, advised == 10 || n + 1 < RUN, "{advised}, {n}: {verdict:?}");
         }
         rig.published = rig.retreat.renew(&rig.published);
@@ -231,6 +231,52 @@ fn a_loss_of_which_the_beginning_is_not_known_counts_by_the_window_it_had() {
     assert_eq!(early(&mut rig, 30, 9_000), Verdict::Known, "more than is granted now: it is of before");
     rig.nearly(9_000);
     assert_eq!(early(&mut rig, 15, 9_000), Verdict::Withdrawn);
+}
+
+/// Losses of starts towards these addresses, each of its own connection.
+fn lose_to(rig: &mut Rig, remotes: &[&str], ms: u64) -> Vec<Verdict> {
+    let mut lose = |remote: &&str| {
+        rig.port += 1;
+        let mut flight = rig.of_port(true, ms);
+        flight.ends[1].set_ip(remote.parse().unwrap());
+        rig.retreat.report(&flight, at(ms))
+    };
+    let verdicts = remotes.iter().map(&mut lose).collect();
+    rig.published = rig.retreat.renew(&rig.published);
+    verdicts
+}
+
+#[test]
+fn losses_of_one_address_take_no_advice_from_its_neighbours() {
+    for [one, other] in [["192.0.2.1", "192.0.2.2"], ["2001:db8:0:1::1", "2001:db8:0:2::1"]] {
+        let mut rig = Rig::new(0);
+        assert_eq!(lose_to(&mut rig, &[other], 0), [Verdict::Random], "a neighbour has advised starts");
+        let verdicts = lose_to(&mut rig, &[one; 40], 1_000);
+        assert_eq!(verdicts[..3], [Verdict::Random; 3]);
+        assert!(verdicts[3..].iter().all(|verdict| *verdict == Verdict::OneAddress), "{verdicts:?}");
+        assert_eq!(rig.share(), Some(40.0));
+        assert_eq!(lose_to(&mut rig, &[other, other], 2_000), [Verdict::Random, Verdict::Halved], "three of each");
+        assert_eq!(rig.share(), Some(20.0));
+    }
+    let of_one_host = ["2001:db8:0:1::1", "2001:db8:0:1::2", "2001:db8:0:1::3", "2001:db8:0:1::4"];
+    let mut rig = Rig::new(0);
+    lose_to(&mut rig, &["2001:db8:0:2::1"], 0);
+    assert_eq!(lose_to(&mut rig, &of_one_host, 1_000)[3], Verdict::OneAddress, "a /64 is one client");
+}
+
+#[test]
+fn a_network_in_which_one_address_alone_has_advised_starts_retreats_by_its_losses() {
+    let mut rig = Rig::new(0);
+    lose_to(&mut rig, &["192.0.2.2"], 0);
+    assert_eq!(lose_to(&mut rig, &["192.0.2.1"; 4], 300_000)[3], Verdict::OneAddress);
+    assert_eq!(lose_to(&mut rig, &["192.0.2.1"; 2], 300_001), [Verdict::Random, Verdict::Halved]);
+}
+
+#[test]
+fn losses_of_an_address_that_was_alone_do_not_wait_for_one_of_a_neighbour() {
+    let mut rig = Rig::new(0);
+    assert_eq!(lose_to(&mut rig, &["192.0.2.1"; 5], 0), [Verdict::Random; 5]);
+    assert_eq!(lose_to(&mut rig, &["192.0.2.2"; 3], 1_000), [Verdict::Random, Verdict::Random, Verdict::Halved]);
 }
 
 /// How often the rule strikes at random losses, and how soon where the window is too large: `--nocapture` shows the figures of
