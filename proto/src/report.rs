@@ -98,11 +98,11 @@ pub enum Arm {
 pub struct PushCount {
     /// Pushes that arrived.
     pub received: u64,
-    /// Pushes that arrived before the connection's first data and could be used.
+    /// Pushes whose start was in force before the connection's handshake could end.
     pub in_time: u64,
-    /// Pushes that arrived after the first data left.
+    /// Pushes whose start was in force later than that.
     pub late: u64,
-    /// Pushes for which no connection was found.
+    /// Pushes whose connections the host's programs did not see: counted while that is so for next to all of them.
     pub unmatched: u64,
 }
 

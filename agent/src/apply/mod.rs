@@ -123,6 +123,15 @@ pub enum Outcome {
     },
 }
 
+/// A number for each side that may open a connection.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ByDirection<T> {
+    /// Connections that this host accepts.
+    pub accepted: T,
+    /// Connections that it opens.
+    pub opened: T,
+}
+
 /// What an applier did since the start, by stable name.
 pub type ApplyCounts = BTreeMap<&'static str, u64>;
 
@@ -162,6 +171,11 @@ pub trait Applier: Send {
 
     /// What is in force, by network.
     fn in_force(&self) -> Vec<(Network, Segments)>;
+
+    /// Connections to networks with advice that it saw established since the start; `None` where it sees none.
+    fn seen(&self) -> Option<ByDirection<u64>> {
+        None
+    }
 
     /// What it did.
     fn counts(&self) -> ApplyCounts;

@@ -159,6 +159,9 @@ INLINE void established(struct bpf_sock_ops *skops)
 		count(COUNT_NO_ESTIMATE);
 		return;
 	}
+	// The agent compares these with the starts that were announced to it.
+	if (!tp->is_mptcp)
+		count(skops->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB ? COUNT_SEEN_ACCEPTED : COUNT_SEEN_OPENED);
 	if (network->expires_ns <= bpf_ktime_get_boot_ns()) {
 		count(COUNT_EXPIRED);
 		return;

@@ -85,6 +85,9 @@ enum count {
 	COUNT_FIRST_FLIGHT_LOSS,
 	COUNT_RECONNECTED, // a socket that was connected before
 	COUNT_PAUSED,	   // advice is paused
+	// Connections to a known network that are not MPTCP, whatever becomes of them.
+	COUNT_SEEN_ACCEPTED,
+	COUNT_SEEN_OPENED,
 	COUNT_OF_COUNTS,
 };
 

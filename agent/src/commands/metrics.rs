@@ -17,7 +17,7 @@ use spand_proto::report::Arm;
 
 use super::print;
 use crate::config::Config;
-use crate::control::{Reply, Request, Status, ask};
+use crate::control::{DirectionSeen, Reply, Request, SeenState, Status, ask};
 
 /// Labels of one number.
 type Labels = Vec<(&'static str, String)>;
@@ -118,10 +118,28 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     let pushes =
         of("result", &[("in_time", pushes.in_time), ("late", pushes.late), ("not_applied", pushes.not_applied)]);
     counters(&mut registry, "announced_starts", "What became of announced starts", pushes);
+    seen(&mut registry, status);
     compared(&mut registry, status);
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+/// Announced starts against connections seen; nothing where the way of applying sees none.
+fn seen(registry: &mut Registry, status: &Status) {
+    let Some(seen) = status.connections_seen.as_ref().filter(|seen| seen.state != SeenState::CannotBeSeen) else {
+        return;
+    };
+    let by_direction = |value: fn(&DirectionSeen) -> u64| {
+        let labels = |name: &str| vec![("direction", name.to_owned())];
+        seen.directions().iter().map(|(name, of)| (labels(name), value(of))).collect()
+    };
+    let help = "Connections whose starts were announced, to networks with advice";
+    counters(registry, "connections_announced", help, by_direction(|of| of.announced_total));
+    let help = "Connections to networks with advice that the programs saw established";
+    counters(registry, "connections_seen", help, by_direction(|of| of.seen_total));
+    let help = "1 while starts are announced and next to none of their connections is seen";
+    gauge(registry, "connections_unseen", help, u64::from(seen.state == SeenState::Unseen));
 }
 
 /// Transfers by size and arm.
@@ -224,12 +242,15 @@ mod tests {
             not_compared: 3,
             difference,
         };
+        let direction = |unseen, announced_total| serde_json::json!({ "unseen": unseen, "announced": 30, "seen": 0, "announced_total": announced_total, "seen_total": 0 });
+        let seen = serde_json::json!({ "state": "unseen", "unseen_since": "2027-01-15T08:00:00Z", "span_s": 120,
+            "accepted": direction(true, 273), "opened": direction(false, 0) });
         let status: Status = serde_json::from_value(serde_json::json!({
             "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "reloads": {"succeeded": 2, "failed": 1, "last": {"at": "2027-01-15T08:00:00Z", "error": "x", "in_force": [], "needs_restart": []}}, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [], "confined": {"files": true},
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,
                 "certificate_ends_unix_s": 1_800_000_000, "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "applied": {"started": 7}, "advice": HoldingCounts::default(),
-            "pushes": Pushes::default(), "comparison": [class], "lacks": []
+            "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "lacks": []
         }))
         .unwrap();
         let text = exposition(&status).unwrap();
@@ -242,6 +263,9 @@ mod tests {
             "spand_agent_config_reloads_total{result=\"failure\"} 1",
             "spand_agent_config_last_reload_successful 0",
             "spand_agent_tls_not_after_seconds{file=\"certificate\"} 1800000000",
+            "spand_agent_connections_announced_total{direction=\"accepted\"} 273",
+            "spand_agent_connections_seen_total{direction=\"accepted\"} 0",
+            "spand_agent_connections_unseen 1",
             "spand_agent_applied_total{event=\"started\"} 7",
             "spand_agent_transfers_total{arm=\"advised\",size=\"10kB\"} 3",
             "spand_agent_completion_mean_seconds{arm=\"advised\",size=\"10kB\"} 0.25",

@@ -56,9 +56,13 @@ fn for_people(status: &Status) -> String {
     lines.push(format!("applied: {}", counted(&status.applied)));
     let pushes = status.pushes;
     lines.push(format!(
-        "announced starts: {} received, {} in time, {} late, {} not applied",
+        "announced starts: {} received, {} in force before the handshake could end, {} later, {} not applied",
         pushes.received, pushes.in_time, pushes.late, pushes.not_applied
     ));
+    if let Some(seen) = &status.connections_seen {
+        lines.push(format!("their connections: {}", seen.sentence()));
+        lines.extend(status.causes_unseen().iter().map(|cause| format!("  may be: {cause}")));
+    }
     lines.extend(compared(&status.comparison));
     if status.transfers_paused > 0 {
         lines.push(format!("  left out because advice was paused: {}", status.transfers_paused));

@@ -15,12 +15,14 @@ use spand_proto::network::Network;
 use spand_proto::start::Mode;
 
 mod client;
+mod seen;
 mod server;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use client::try_ask;
 pub use client::{AskError, ask};
+pub use seen::{ConnectionsSeen, DirectionSeen, SeenState};
 pub use server::{Peer, Pending, Server};
 
 use crate::config::Way;
@@ -137,6 +139,9 @@ pub struct Status {
     pub advice: HoldingCounts,
     /// What became of announced starts.
     pub pushes: Pushes,
+    /// Whether the connections of announced starts are seen; `null` from an agent that does not compare them.
+    #[serde(default)]
+    pub connections_seen: Option<ConnectionsSeen>,
     /// What became of connections, by size and by arm; all zero where the way cannot see them.
     pub comparison: Vec<ClassSummary>,
     /// Connections that met a pause, and are in neither arm.
@@ -209,7 +214,7 @@ pub struct InForce {
 pub struct Pushes {
     /// Announcements that arrived.
     pub received: u64,
-    /// Their start was in force in time.
+    /// Their start was in force before the handshake could end. That the connection met it, it does not say.
     pub in_time: u64,
     /// It was in force too late: later than the smallest round trip after the packet that announced it.
     pub late: u64,

@@ -5,6 +5,7 @@
 mod gateway;
 mod host;
 mod routes;
+mod seen;
 
 use std::path::Path;
 
@@ -44,6 +45,7 @@ async fn look(config: &Config, path: &Path) -> Vec<Check> {
     }
     checks.push(host::addresses(config).await);
     checks.extend(gateway::look(config, status.as_deref()).await);
+    checks.extend(status.as_deref().map(seen::look));
     checks
 }
 

@@ -20,6 +20,7 @@ use tracing::{debug, info, warn};
 
 use super::Own;
 use super::pushes::PushWatch;
+use super::seen::SeenWatch;
 use crate::apply::{Applier, Basis, Decided, Ended, Grounds, Left, Outcome, Wish, Wishes};
 use crate::clock::{self, Clock};
 use crate::config::Config;
@@ -48,6 +49,7 @@ pub(super) struct Agent<A> {
     pub(super) gateway_since: Timestamp,
     pub(super) decisions: BTreeMap<&'static str, u64>,
     pub(super) pushes: PushWatch,
+    pub(super) seen: SeenWatch,
     pub(super) comparison: Comparison,
     pub(super) pause: Pause,
     pausing: watch::Sender<Pausing>,
@@ -94,6 +96,7 @@ impl<A: Applier> Agent<A> {
             gateway_since: clock.now(),
             decisions: BTreeMap::new(),
             pushes: PushWatch::default(),
+            seen: SeenWatch::default(),
             comparison: Comparison::default(),
             pause,
             pausing,
@@ -146,6 +149,10 @@ impl<A: Applier> Agent<A> {
             UpdateEvent::ImminentStart(start) => {
                 let network = start.estimate.estimate.network;
                 self.announced.insert(network, arrived);
+                // Else the programs may not know the network yet when the connection is established.
+                if self.wishes.contains_key(&network) || self.left.contains_key(&network) {
+                    self.seen.on_announced(start.trigger, arrived);
+                }
                 let in_force = self.is_in_force(network) && !self.stale.networks.contains(&network);
                 self.pushes.on_push(start, arrived, in_force);
                 self.stale.networks.insert(network);

@@ -23,6 +23,7 @@ mod needs;
 mod pause;
 mod pushes;
 mod reload;
+mod seen;
 mod status;
 
 use agent::Agent;
@@ -161,7 +162,8 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
             },
             _ = tick.tick() => {
                 agent.on_tick();
-                agent.pushes.publish(&count);
+                agent.seen.on_tick(agent.applier.seen(), agent.clock.now());
+                agent.pushes.publish(agent.seen.missed(), &count);
             }
             _ = look.tick() => addresses::refresh(config, &tell).await,
         }

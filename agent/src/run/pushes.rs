@@ -1,9 +1,9 @@
-//! Whether announced starts came in time.
+//! Whether the starts of announced connections were in force in time.
 //!
-//! A route cannot see its connections' first data. A start counts as in time where its window was in force before the
-//! smallest round trip of the network had passed since the packet that announced it: the connection's own handshake takes
-//! at least that long. What the way from the gateway took is not counted, since clocks need not agree. Data on an idle
-//! connection can leave at once: there the window must have been in force already.
+//! A start counts as in time where its window was in force before its connection's handshake could end: before the smallest
+//! round trip of the network had passed since the packet that announced it. Whether the connection met it, it does not say (see
+//! `seen`). What the way from the gateway took is not counted, since clocks need not agree. Data on an idle connection can leave at
+//! once: there the window must have been in force already.
 
 use spand_proto::network::Network;
 use spand_proto::push::{ImminentStart, Trigger};
@@ -68,10 +68,11 @@ impl PushWatch {
         }
     }
 
-    /// Tells who reports them, where they grew. What was not applied is in none of the contract's classes but the first.
-    pub(super) fn publish(&self, to: &watch::Sender<PushCount>) {
+    /// Hands them on to be reported, where they grew, with those whose connections were not seen. What was not applied is in none of
+    /// the contract's classes but the first.
+    pub(super) fn publish(&self, unmatched: u64, to: &watch::Sender<PushCount>) {
         let Pushes { received, in_time, late, .. } = self.counts;
-        let now = PushCount { received, in_time, late, unmatched: 0 };
+        let now = PushCount { received, in_time, late, unmatched };
         to.send_if_modified(|known| std::mem::replace(known, now) != now);
     }
 

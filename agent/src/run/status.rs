@@ -43,6 +43,7 @@ impl<A: Applier> Agent<A> {
             applied: named(&self.applier.counts()),
             advice: self.holdings.counts(),
             pushes: self.pushes.counts(),
+            connections_seen: Some(self.seen.shown()),
             comparison: self.comparison.classes(),
             transfers_paused: self.comparison.paused(),
             lacks: self

@@ -17,14 +17,26 @@ const paused = (agent) => {
   return agent.paused_until === null ? "paused" : `paused until ${moment(Date.parse(agent.paused_until))}`;
 };
 
+/** Whether the host's programs see the connections whose starts it is told. */
+const seen = (told) => {
+  if (told === null) return "–";
+  if (told.starts_unseen === null) return "cannot be seen";
+  return told.starts_unseen ? "no" : "yes, as far as reported";
+};
+
+/** What is wrong on such hosts, and the likely causes. */
+const UNSEEN = (hosts) => `Starts are announced to ${hosts.slice(0, 5).join(", ")}${hosts.length > 5 ? ` and ${count(hosts.length - 5)} more` : ""}, but the programs there see next to none of the connections: ` +
+  "the service's listening sockets were made before it was moved into bpf.cgroup (restart it), it runs in another cgroup, its connections end elsewhere (a virtual machine, address translation, a load balancer), or handshakes do not complete. spand-agent doctor on the host says more.";
+
 export function agents(failed) {
   const summary = h("p", {}, "");
   const list = table("Agents", [
     ["host", "whole"], "version", ["mode, applied by", "whole"], ["advice", "whole"], "addresses", "since", ["transfers", "n"], ["applied", "n"], ["control", "n"],
-    ["first flights lost", "n"], ["refused, why", "roomy"], ["told in time", "n"], ["last report", "n"],
+    ["first flights lost", "n"], ["refused, why", "roomy"], ["in force in time", "n"], ["connections seen", "whole"], ["last report", "n"],
   ], [], "No agent is subscribed.");
-  const element = h("div", { class: "view" }, summary, list.element,
-    h("p", { class: "hint" }, "Only agents that start connections by eBPF see their transfers and report them. Mode “observe” applies nothing. “Told in time” are starts announced to the host before their first data."));
+  const unseen = h("p", { class: "problem", role: "alert", hidden: true }, "");
+  const element = h("div", { class: "view" }, summary, unseen, list.element,
+    h("p", { class: "hint" }, "Only agents that start connections by eBPF see their transfers and report them. Mode “observe” applies nothing. “In force in time” are announced starts that were in force before the handshake could end; whether their connections met them, the next column says."));
 
   const asking = latest(async (signal) => {
     const { agents, total } = await get(`/v1/agents?limit=${SHOWN}`, signal);
@@ -34,6 +46,9 @@ export function agents(failed) {
     summary.textContent = `${count(total)} subscribed${total > agents.length ? `, the first ${count(agents.length)} shown` : ""}` +
       `${others > 0 ? `; ${count(others)} of another version than this gateway (${own})` : ""}` +
       `${off > 0 ? `; advice is paused on ${count(off)}` : ""}.`;
+    const blind = agents.filter((agent) => agent.reported?.starts_unseen);
+    unseen.hidden = blind.length === 0;
+    unseen.textContent = blind.length === 0 ? "" : UNSEEN(blind.map((agent) => agent.host_name ?? "unnamed"));
     list.show(agents.map((agent) => {
       const told = agent.reported;
       const more = agent.addresses_in_all - agent.addresses.length;
@@ -42,7 +57,7 @@ export function agents(failed) {
         agent.host_name ?? "unnamed", agent.version ?? "not said", `${words(agent.mode)}, ${words(agent.way)}`, paused(agent),
         agent.addresses.join(", ") + (more > 0 ? ` and ${count(more)} more` : ""), moment(agent.subscribed_unix_ms),
         count(told?.transfers), count(told?.applied), count(told?.control), count(told?.first_flight_losses),
-        told === null ? "–" : refused.join(", ") || "none", told === null ? "–" : `${count(told.pushes.in_time)} of ${count(told.pushes.received)}`,
+        told === null ? "–" : refused.join(", ") || "none", told === null ? "–" : `${count(told.pushes.in_time)} of ${count(told.pushes.received)}`, seen(told),
         told === null ? "none" : `${age(told.last_report_age_s)} ago`,
       ];
     }));

@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::apply::ApplyCounts;
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 23] = [
+pub(super) const NAMES: [&str; 25] = [
     "started",
     "restarted",
     "control",
@@ -29,6 +29,8 @@ pub(super) const NAMES: [&str; 23] = [
     "first_flight_loss",
     "reconnected",
     "paused",
+    "seen_accepted",
+    "seen_opened",
 ];
 
 /// Adds the programs' counters to `counts`; those that are zero are left out.

@@ -25,7 +25,7 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
-use super::{Applier, ApplyCounts, Decided, Lack, News, Outcome};
+use super::{Applier, ApplyCounts, ByDirection, Decided, Lack, News, Outcome};
 use crate::clock::Clock;
 use crate::config::{Config, Variant, Way};
 use crate::policy::Policy;
@@ -228,6 +228,13 @@ impl Applier for BpfApplier {
 
     fn in_force(&self) -> Vec<(Network, Segments)> {
         if self.detached || self.paused_in_kernel { Vec::new() } else { self.networks.all_started().collect() }
+    }
+
+    fn seen(&self) -> Option<ByDirection<u64>> {
+        let mut all = ApplyCounts::new();
+        counts::add(&self.counters, &mut all);
+        let count = |name: &str| all.get(name).copied().unwrap_or(0);
+        Some(ByDirection { accepted: count("seen_accepted"), opened: count("seen_opened") })
     }
 
     fn counts(&self) -> ApplyCounts {

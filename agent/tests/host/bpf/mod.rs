@@ -9,6 +9,7 @@ mod pause;
 mod places;
 mod refusals;
 mod reload;
+mod seen;
 mod starts;
 
 use std::io::{Read, Write};

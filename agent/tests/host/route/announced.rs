@@ -34,6 +34,7 @@ fn announced_starts_are_judged_and_reported() {
         stream.send(announced("10.1.0.0/24", "10.1.0.77")).await;
         eventually(SOON, "judged", || pushes()["not_applied"] == 1).await;
         assert_eq!(pushes()["received"], 3);
+        assert_eq!(agent.json(&["status", "--json"])["connections_seen"]["state"], "cannot_be_seen");
 
         let mut told = (0, 0, 0);
         while told != (3, 1, 1) {

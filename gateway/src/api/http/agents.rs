@@ -82,6 +82,8 @@ struct ReportedDocument {
     first_flight_losses: u64,
     refused: BTreeMap<&'static str, u64>,
     pushes: PushesDocument,
+    /// `null` where the way of applying sees no connections.
+    starts_unseen: Option<bool>,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,13 +109,17 @@ impl AgentDocument {
             addresses_in_all: view.addresses.len(),
             subscribed_unix_ms: unix_ms(view.since),
             waiting_starts: view.waiting_starts,
-            reported: tally.map(ReportedDocument::from),
+            reported: tally.map(|tally| {
+                let sees = agent.and_then(|agent| agent.way) == Some(Way::Bpf);
+                ReportedDocument::new(tally, sees)
+            }),
         }
     }
 }
 
-impl From<HostTally> for ReportedDocument {
-    fn from(tally: HostTally) -> Self {
+impl ReportedDocument {
+    fn new(tally: HostTally, sees_connections: bool) -> Self {
+        let starts_unseen = sees_connections.then(|| tally.starts_unseen());
         let refused = tally.refused.into_iter().filter(|(_, count)| *count > 0);
         Self {
             last_report_age_s: tally.heard.elapsed().as_secs_f64(),
@@ -129,6 +135,7 @@ impl From<HostTally> for ReportedDocument {
                 late: tally.pushes.late,
                 unmatched: tally.pushes.unmatched,
             },
+            starts_unseen,
         }
     }
 }

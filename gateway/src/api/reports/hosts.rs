@@ -16,6 +16,9 @@ use spand_proto::units::Timestamp;
 
 use crate::publisher::Client;
 
+/// Hosts report at least every ten seconds where there is something new; what was not reported again for so long is over.
+const UNSEEN_SPAN: Duration = Duration::from_secs(60);
+
 /// Names told apart of one host; several agents may run behind one address.
 const NAMES: usize = 8;
 /// Agents told apart of one host: each is another one after a restart.
@@ -87,6 +90,8 @@ pub(in crate::api) struct HostTally {
     /// Those that the start function refused.
     pub(in crate::api) refused: BTreeMap<RefusalReason, u64>,
     pub(in crate::api) pushes: PushCount,
+    /// When pushes whose connections the host does not see were reported last.
+    unseen: Option<Instant>,
 }
 
 /// What became of a batch.
@@ -255,6 +260,11 @@ impl HostPause {
 }
 
 impl HostTally {
+    /// Whether the host reported a short time ago that it does not see the connections of announced starts.
+    pub(in crate::api) fn starts_unseen(&self) -> bool {
+        self.unseen.is_some_and(|at| at.elapsed() < UNSEEN_SPAN)
+    }
+
     fn new(heard: Instant) -> Self {
         Self {
             heard,
@@ -265,6 +275,7 @@ impl HostTally {
             paused: 0,
             refused: BTreeMap::new(),
             pushes: PushCount::default(),
+            unseen: None,
         }
     }
 
@@ -282,6 +293,9 @@ impl HostTally {
             }
         }
         let PushCount { received, in_time, late, unmatched } = report.pushes;
+        if unmatched > 0 {
+            self.unseen = Some(now);
+        }
         let more = [received, in_time, late, unmatched];
         let pushes = &mut self.pushes;
         let counts = [&mut pushes.received, &mut pushes.in_time, &mut pushes.late, &mut pushes.unmatched];

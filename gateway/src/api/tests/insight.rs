@@ -177,6 +177,13 @@ async fn an_agent_shows_what_runs_there_and_what_it_reported() {
     assert_eq!(counts.map(Value::as_u64), [3, 1, 1, 1].map(Some));
     assert_eq!(reported["refused"], serde_json::json!({ "rtt_mismatch": 1 }));
     assert_eq!(reported["pushes"]["in_time"], 2);
+    assert_eq!(reported["starts_unseen"], false);
+    let pushes = PushCount { received: 12, in_time: 12, late: 0, unmatched: 11 };
+    let unseen = Report { batch: 2, pushes, ..self::reported() };
+    client.report(spand_proto::v1::ReportRequest::from(&unseen)).await.unwrap();
+    let (_, document) = rig.get("/v1/agents").await;
+    let reported = &document["agents"][0]["reported"];
+    assert_eq!((&reported["starts_unseen"], &reported["pushes"]["unmatched"]), (&true.into(), &11.into()));
     drop(subscription);
     assert_eq!(rig.get("/v1/agents").await.1["total"], 0);
     assert_eq!(rig.get("/v1/agents?limit=0").await.0, 400);
