@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use spand_proto::operator::Failure;
 
 use crate::api::{Access, password_line};
-use crate::config::{Config, DEFAULT_PATH, EngineOptions};
+use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
 use crate::{doctor, password, replay};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
@@ -84,8 +84,9 @@ fn check(path: &Path) -> Result<(), Failure> {
     }
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
-    let prefixes = engine.prefixes.len();
-    let text = format!("# In force with {}; the prefix list holds {prefixes} prefixes.\n{text}", path.display());
+    let (prefixes, memory) = (engine.prefixes.len(), Memory::of(&config, &engine).comment());
+    let text =
+        format!("# In force with {}; the prefix list holds {prefixes} prefixes.\n{memory}\n{text}", path.display());
     match writeln!(io::stdout().lock(), "{text}") {
         // Whoever reads the output has seen enough, as in `check-config | head`.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use spand_agent::control::{Reply, Request, ask};
+use spand_gateway::config::{Config, EngineOptions, Memory};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::product::Daemon;
 use spand_tests::product::standing_in::{link_programs, stand_in};
@@ -19,11 +20,13 @@ use spand_tests::product::standing_in::{link_programs, stand_in};
 const UNITS: [(&str, u32); 2] = [("spand-gateway", 25), ("spand-agent", 40)];
 
 fn main() -> ExitCode {
-    stand_in().unwrap_or_else(|| match exposure().and_then(|()| reloads()).and_then(|()| privileges()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
+    stand_in().unwrap_or_else(|| {
+        match exposure().and_then(|()| reloads()).and_then(|()| memory()).and_then(|()| privileges()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("{error:#}");
+                ExitCode::FAILURE
+            }
         }
     })
 }
@@ -57,6 +60,22 @@ fn reloads() -> Result<()> {
         let check = format!("/usr/bin/{name} check-config /etc/spand/{file}.toml");
         ensure!(given == [check.as_str(), "/bin/kill -HUP $MAINPID"], "{name}.service reloads by {given:?}");
     }
+    Ok(())
+}
+
+/// The gateway's `MemoryMax=` is above the sum of its default limits by a tenth at least, which the allocator and the kernel's
+/// accounts of sockets may take, and by two fifths at most.
+fn memory() -> Result<()> {
+    let text = fs::read_to_string(unit("spand-gateway"))?;
+    let most = text.lines().find_map(|line| line.strip_prefix("MemoryMax=")?.strip_suffix('M'));
+    let most_mib: usize = most.context("spand-gateway.service has no MemoryMax= in M")?.parse()?;
+    let config = Config::default();
+    let sum_mib = Memory::of(&config, &config.engine(EngineOptions::default())?).total_mib();
+    println!("MemoryMax= of {most_mib} MiB, limits of {sum_mib} MiB");
+    ensure!(
+        (sum_mib * 11 / 10..=sum_mib * 14 / 10).contains(&most_mib),
+        "MemoryMax= of {most_mib} MiB does not fit limits of {sum_mib} MiB together"
+    );
     Ok(())
 }
 

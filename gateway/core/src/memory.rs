@@ -1,12 +1,20 @@
 //! What things take in memory, by their capacities: the accounts that the limits in bytes are held by.
 
+use crate::config::Limits;
+use crate::event::Event;
+use crate::flow::table::FlowTable;
+use crate::service::ServiceTable;
+use crate::window::table::NetworkTable;
+use crate::wire::fragments_bytes;
+
 /// What the allocator's own account adds to a piece of memory, and the step in which pieces grow (glibc's `malloc` on 64 bits).
 const HEADER: usize = 8;
 const STEP: usize = 16;
 const LEAST: usize = 32;
 
 /// Bytes that a piece of memory of `bytes` takes; none for an empty one.
-pub(crate) const fn allocated(bytes: usize) -> usize {
+#[must_use]
+pub const fn allocated(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
     }
@@ -15,12 +23,14 @@ pub(crate) const fn allocated(bytes: usize) -> usize {
 }
 
 /// The same for room for `count` of `T`.
-pub(crate) const fn allocated_for<T>(count: usize) -> usize {
+#[must_use]
+pub const fn allocated_for<T>(count: usize) -> usize {
     allocated(count.saturating_mul(size_of::<T>()))
 }
 
 /// The same for a `T` by itself.
-pub(crate) const fn boxed<T>() -> usize {
+#[must_use]
+pub const fn boxed<T>() -> usize {
     allocated(size_of::<T>())
 }
 
@@ -110,6 +120,65 @@ impl MemoryUse {
             segments: self.segments.with(other.segments),
             senders: self.senders.with(other.senders),
             networks: self.networks.with(other.networks),
+        }
+    }
+}
+
+/// Bytes of room for `count` of `T` in a list that grew to it: such lists double.
+#[must_use]
+pub const fn listed<T>(count: usize) -> usize {
+    if count == 0 { 0 } else { allocated_for::<T>(count.next_power_of_two()) }
+}
+
+/// The same for a hash table of `T`, which is at most seven eighths full.
+#[must_use]
+pub const fn hashed<T>(count: usize) -> usize {
+    let places = (count.saturating_mul(8) / 7).next_power_of_two();
+    places.saturating_mul(size_of::<T>() + 1)
+}
+
+/// The same for a B-tree of `K` and `V`: with 11 places a node, of which about half are taken where entries come in order.
+#[must_use]
+pub const fn treed<K, V>(count: usize) -> usize {
+    const LINKS: usize = 4;
+    count.saturating_mul(2 * (size_of::<K>() + size_of::<V>() + LINKS))
+}
+
+/// The most that an engine takes with its limits, in bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct MemoryNeed {
+    /// Places of connections.
+    pub connections: usize,
+    /// What senders have outstanding.
+    pub segments: usize,
+    /// All else that is kept of senders.
+    pub senders: usize,
+    /// Places of networks, and their samples.
+    pub networks: usize,
+    /// Services.
+    pub services: usize,
+    /// IP packets in fragments.
+    pub fragments: usize,
+    /// Events that wait.
+    pub events: usize,
+}
+
+impl MemoryNeed {
+    /// Of an engine with these limits.
+    #[must_use]
+    pub fn of(limits: &Limits) -> Self {
+        let connections = limits.connections.get();
+        let few = connections.saturating_mul(usize::try_from(FEW_BYTES).unwrap_or(usize::MAX));
+        Self {
+            connections: FlowTable::places_bytes(connections),
+            segments: limits.segment_memory_bytes.get().max(few),
+            senders: limits.sender_memory_bytes.get(),
+            networks: NetworkTable::places_bytes(limits.networks.get())
+                .saturating_add(limits.network_memory_bytes.get()),
+            services: ServiceTable::places_bytes(limits.services.get()),
+            fragments: fragments_bytes(limits.fragmented_packets.get()),
+            // Those that were polled and are on their way to the publisher beside those that wait.
+            events: 2 * listed::<Event>(limits.events.get()),
         }
     }
 }

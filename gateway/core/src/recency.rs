@@ -1,5 +1,7 @@
 //! Slots in order of their last use.
 
+use crate::memory::listed;
+
 /// A doubly linked list over slot numbers: every step takes the same short time, however many there are.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recency {
@@ -15,6 +17,11 @@ struct Links {
 }
 
 impl Recency {
+    /// Bytes of a list of so many slots.
+    pub(crate) const fn bytes(slots: usize) -> usize {
+        listed::<Links>(slots)
+    }
+
     /// Appends a slot that is not in the list as the newest.
     pub(crate) fn push(&mut self, slot: u32) {
         let place = index(slot);

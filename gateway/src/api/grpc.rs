@@ -29,7 +29,7 @@ const STREAMS_PER_CONNECTION: u32 = 16;
 /// What a call and a connection may send before it is read: all calls together, so that one that waits to be read holds up none. With
 /// the two requests that are read at a time the unfinished requests of a connection take less than a MiB.
 const CALL_WINDOW_BYTES: u32 = 32 << 10;
-const CONNECTION_WINDOW_BYTES: u32 = STREAMS_PER_CONNECTION * CALL_WINDOW_BYTES;
+pub(super) const CONNECTION_WINDOW_BYTES: u32 = STREAMS_PER_CONNECTION * CALL_WINDOW_BYTES;
 /// Largest header list of a call.
 const MAX_HEADER_BYTES: u32 = 8 << 10;
 /// A peer that answers no ping within the timeout is gone, and its subscription with it.

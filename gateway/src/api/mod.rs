@@ -16,6 +16,7 @@ mod grpc;
 mod holdings;
 mod http;
 mod listener;
+mod memory;
 mod metrics;
 mod owners;
 mod passwords;

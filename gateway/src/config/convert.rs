@@ -93,6 +93,9 @@ impl Config {
             subscribers: publish.subscribers,
             subscribers_per_address: publish.subscribers_per_address,
             leased_networks: publish.leased_networks,
+            leases: publish.leases,
+            talks: publish.talks,
+            waiting_networks: publish.waiting_networks,
             remembered_networks: publish.remembered_networks,
             addresses: publish.addresses,
         }
@@ -126,7 +129,7 @@ fn part(limit: NonZeroUsize, engines: NonZeroU32) -> NonZeroUsize {
     NonZeroUsize::new(limit.get() / engines).unwrap_or(NonZeroUsize::MIN)
 }
 
-fn mib(count: NonZeroU32) -> NonZeroUsize {
+pub(crate) fn mib(count: NonZeroU32) -> NonZeroUsize {
     let count = usize::try_from(count.get()).unwrap_or(usize::MAX);
     NonZeroUsize::new(count.saturating_mul(1 << 20)).unwrap_or(NonZeroUsize::MIN)
 }

@@ -16,6 +16,7 @@ use spand_proto::units::Micros;
 use super::{Listen, Tunnel, TunnelKind};
 use crate::api::ApiConfig;
 use crate::publisher::{PublisherConfig, ToHosts};
+use crate::store::StoreWriter;
 
 /// `[traffic]`: which packets belong to whom.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -117,6 +118,12 @@ pub struct Publish {
     pub subscribers_per_address: NonZeroUsize,
     /// Networks whose budgets are divided by demand. Default 65,536.
     pub leased_networks: NonZeroUsize,
+    /// Parts of hosts in those budgets, of all networks together. Default 1,000,000.
+    pub leases: NonZeroUsize,
+    /// Pairs of a host and a network with which it talks, with `talking`. Default 2,000,000.
+    pub talks: NonZeroUsize,
+    /// Networks that wait to be told, of all subscribers together. Default 2,000,000.
+    pub waiting_networks: NonZeroUsize,
     /// Networks whose samples and window are remembered to be shown. Default 16,384.
     pub remembered_networks: NonZeroUsize,
     /// Addresses of one subscriber. Default 1,024.
@@ -169,6 +176,8 @@ pub struct Store {
     pub directory: PathBuf,
     /// How often changed networks are saved, in milliseconds. Default 1000.
     pub save_interval_ms: NonZeroU64,
+    /// Memory of changes that wait to be saved, in MiB. Default 256.
+    pub waiting_mib: NonZeroU32,
 }
 
 impl Default for Estimate {
@@ -226,6 +235,9 @@ impl Default for Publish {
             subscribers: publisher.subscribers,
             subscribers_per_address: publisher.subscribers_per_address,
             leased_networks: publisher.leased_networks,
+            leases: publisher.leases,
+            talks: publisher.talks,
+            waiting_networks: publisher.waiting_networks,
             remembered_networks: publisher.remembered_networks,
             addresses: publisher.addresses,
         }
@@ -262,6 +274,7 @@ impl Default for Store {
             enabled: true,
             directory: PathBuf::from("/var/lib/spand/gateway/store"),
             save_interval_ms: const { NonZeroU64::new(1_000).unwrap() },
+            waiting_mib: whole_mib(StoreWriter::WAITING_BYTES),
         }
     }
 }

@@ -8,6 +8,7 @@ mod conversation;
 mod host;
 mod judge;
 mod look;
+mod memory;
 mod running;
 mod seen;
 mod tunnels;
@@ -20,7 +21,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use spand_proto::operator::{Check, Diagnosis, Failure};
 
-use crate::config::{Config, DEFAULT_PATH};
+use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
 use crate::password;
 
 use self::conversation::Manner;
@@ -67,6 +68,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 fn look(config: &Config, path: &Path, span: Duration, manner: &Manner) -> Vec<Check> {
     let mut checks = vec![Check::ok("configuration", format!("{} is one", path.display()))];
     checks.extend([host::kernel(), host::clock(), host::store(&config.store)]);
+    // A list that cannot be read is found below.
+    if let Ok(engine) = config.engine(EngineOptions::default()) {
+        checks.push(memory::memory(&Memory::of(config, &engine), memory::running()));
+    }
     checks.push(judge::internal_set(&config.traffic.internal));
     checks.extend(tunnels::endpoints(&config.traffic));
     if let Err(fault) = config.check_runnable() {

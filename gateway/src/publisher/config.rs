@@ -55,6 +55,15 @@ pub struct PublisherConfig {
     /// Networks whose budgets are divided by demand at a time. Default 65,536. At the limit hosts have no lease in a further
     /// one, counted.
     pub leased_networks: NonZeroUsize,
+    /// Parts that hosts have in budgets, of all networks together. Default 1,000,000. At the limit a host has no lease in a further
+    /// network, counted as with networks.
+    pub leases: NonZeroUsize,
+    /// With `Talking`: pairs of a host and a network with which it talks, of all hosts together. Default 2,000,000. At the limit a
+    /// host's further network takes the place of one of its own, counted as with networks of one host.
+    pub talks: NonZeroUsize,
+    /// Networks that wait to be told, of all subscribers together. Default 2,000,000. At the limit one that has more than half of
+    /// an equal part is told everything anew, counted.
+    pub waiting_networks: NonZeroUsize,
     /// Networks whose last samples and window are remembered to be shown. Default 16,384, at most 4.3 KiB each. At the limit
     /// the one that changed longest ago is no longer shown in detail, counted.
     pub remembered_networks: NonZeroUsize,
@@ -82,6 +91,9 @@ impl Default for PublisherConfig {
             subscribers: limit(1_000),
             subscribers_per_address: limit(4),
             leased_networks: limit(65_536),
+            leases: limit(1_000_000),
+            talks: limit(2_000_000),
+            waiting_networks: limit(2_000_000),
             remembered_networks: limit(16_384),
             addresses: limit(MAX_ADDRESSES),
         }
@@ -97,12 +109,27 @@ impl PublisherConfig {
 
     /// Networks that may wait for a subscriber to look at them: as many as leases are divided in, or as it talks with. At the
     /// limit it is told everything anew, counted.
-    pub(super) const fn marks(&self) -> usize {
-        match self.to_hosts {
+    pub(super) const fn marks(&self) -> MarkLimits {
+        let own = match self.to_hosts {
             ToHosts::All => self.leased_networks.get(),
             ToHosts::Talking => self.talked_networks.get(),
-        }
+        };
+        let all = self.waiting_networks.get();
+        // Each has two sets of marks.
+        let part = all / self.subscribers.get() / 2;
+        MarkLimits { own, all, part: if part == 0 { 1 } else { part } }
     }
+}
+
+/// How many networks may be marked in each of a subscriber's two sets.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct MarkLimits {
+    /// In any case.
+    pub(super) own: usize,
+    /// From so many of all subscribers on …
+    pub(super) all: usize,
+    /// … only so many.
+    pub(super) part: usize,
 }
 
 fn limit(n: usize) -> NonZeroUsize {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use spand_core::memory::listed;
 use spand_core::service::ServiceSize;
 use spand_proto::network::Network;
 use tokio::sync::Notify;
@@ -45,6 +46,11 @@ impl Gather {
     pub(super) fn new(backlog_batches: NonZeroUsize) -> Self {
         let ring = Ring { sender: Some(Sender::new(backlog_batches.get())), told: 0 };
         Self { pending: Mutex::default(), changed: Notify::new(), ring: Mutex::new(ring) }
+    }
+
+    /// Bytes of changes that wait, and of so many in the ring.
+    pub(super) const fn bytes(told: usize) -> usize {
+        2 * listed::<Change>(PENDING_LIMIT) + told.saturating_mul(size_of::<Change>())
     }
 
     pub(super) fn estimate(&self, network: Network) {

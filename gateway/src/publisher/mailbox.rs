@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use spand_core::event::StartImminent;
@@ -17,7 +17,7 @@ use spand_proto::push::AgentDescription;
 use spand_proto::units::Timestamp;
 use tokio::sync::Notify;
 
-use super::config::{PublisherConfig, ToHosts};
+use super::config::{MarkLimits, PublisherConfig, ToHosts};
 use super::insight::SubscriberView;
 use super::marks::{Haste, Marks};
 use super::pace::Client;
@@ -45,6 +45,8 @@ pub(super) struct Mailbox {
     pub(super) holder: u64,
     starts: Mutex<VecDeque<(StartImminent, Arc<Estimate>)>>,
     marks: Mutex<Marks>,
+    /// Marks of all subscribers.
+    all_marks: Arc<AtomicUsize>,
     /// Everything changed, or more than there is room for marks.
     anew: AtomicBool,
     arrived: Notify,
@@ -67,12 +69,26 @@ impl Mailbox {
     }
 
     /// Marks a network. `false`: there were too many, and everything is told anew.
-    pub(super) fn mark(&self, network: Network, haste: Haste, limit: usize) -> bool {
-        let has_room = self.marks.lock().put(network, haste, limit);
+    pub(super) fn mark(&self, network: Network, haste: Haste, limits: MarkLimits) -> bool {
+        let is_tight = self.all_marks.load(Ordering::Relaxed) >= limits.all;
+        let limit = if is_tight { limits.own.min(limits.part) } else { limits.own };
+        let has_room = self.with_marks(|marks| marks.put(network, haste, limit));
         if !has_room {
             self.anew.store(true, Ordering::Release);
         }
         has_room
+    }
+
+    /// Does something with the marks, and keeps account of how many there are.
+    fn with_marks<T>(&self, change: impl FnOnce(&mut Marks) -> T) -> T {
+        let mut marks = self.marks.lock();
+        let before = marks.len();
+        let result = change(&mut marks);
+        let now = marks.len();
+        // One of the two is zero.
+        self.all_marks.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
+        self.all_marks.fetch_sub(before.saturating_sub(now), Ordering::Relaxed);
+        result
     }
 
     pub(super) fn take(&self) -> Option<(StartImminent, Arc<Estimate>)> {
@@ -81,12 +97,12 @@ impl Mailbox {
 
     /// A network at which to look now.
     pub(super) fn take_now(&self) -> Option<Network> {
-        self.marks.lock().take_now()
+        self.with_marks(Marks::take_now)
     }
 
     /// Up to `limit` networks at which to look when the pace allows.
     pub(super) fn take_paced(&self, limit: usize) -> Vec<Network> {
-        self.marks.lock().take_paced(limit)
+        self.with_marks(|marks| marks.take_paced(limit))
     }
 
     /// Whether everything is to be told anew.
@@ -97,12 +113,18 @@ impl Mailbox {
     /// Everything is told anew from here on.
     pub(super) fn begin_anew(&self) {
         self.anew.store(false, Ordering::Release);
-        self.marks.lock().forget_paced();
+        self.with_marks(Marks::forget_paced);
     }
 
     /// Waits until something was put in since the last wait.
     pub(super) async fn arrived(&self) {
         self.arrived.notified().await;
+    }
+}
+
+impl Drop for Mailbox {
+    fn drop(&mut self) {
+        self.all_marks.fetch_sub(self.marks.get_mut().len(), Ordering::Relaxed);
     }
 }
 
@@ -153,6 +175,8 @@ pub(super) struct Subscribers {
     by_address: HashMap<IpAddr, Vec<Arc<Mailbox>>>,
     /// Several where an agent reconnects before its old stream is known dead.
     by_holder: BTreeMap<u64, Vec<Arc<Mailbox>>>,
+    /// Marks of all of them.
+    all_marks: Arc<AtomicUsize>,
 }
 
 impl Subscribers {
@@ -196,6 +220,7 @@ impl Subscribers {
             since,
             starts: Mutex::default(),
             marks: Mutex::default(),
+            all_marks: Arc::clone(&self.all_marks),
             anew: AtomicBool::new(false),
             arrived: Notify::new(),
         });
@@ -251,18 +276,24 @@ impl Subscribers {
     }
 
     /// Has a holder look at a network with its next turn. For how many of its streams there was no room.
-    pub(super) fn mark(&self, holder: u64, network: Network, haste: Haste, limit: usize) -> u64 {
+    pub(super) fn mark(&self, holder: u64, network: Network, haste: Haste, limits: MarkLimits) -> u64 {
         let streams = self.by_holder.get(&holder).into_iter().flatten();
-        streams.filter(|mailbox| !mailbox.mark(network, haste, limit)).count() as u64
+        streams.filter(|mailbox| !mailbox.mark(network, haste, limits)).count() as u64
     }
 
     /// Has a holder look at a network at once, before its next turn.
-    pub(super) fn mark_now(&self, holder: u64, network: Network, limit: usize) -> u64 {
-        let overflowed = self.mark(holder, network, Haste::Now, limit);
+    pub(super) fn mark_now(&self, holder: u64, network: Network, limits: MarkLimits) -> u64 {
+        let overflowed = self.mark(holder, network, Haste::Now, limits);
         for mailbox in self.by_holder.get(&holder).into_iter().flatten() {
             mailbox.arrived.notify_one();
         }
         overflowed
+    }
+
+    /// Marks of all of them.
+    #[cfg(test)]
+    pub(super) fn marks(&self) -> usize {
+        self.all_marks.load(Ordering::Relaxed)
     }
 
     /// Has a holder told everything anew.

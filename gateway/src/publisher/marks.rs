@@ -44,6 +44,11 @@ impl Marks {
         has_room
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.now.len() + self.paced.len()
+    }
+
     /// One at which to look now.
     pub(super) fn take_now(&mut self) -> Option<Network> {
         self.now.pop_first()

@@ -19,6 +19,7 @@ mod leases;
 mod mailbox;
 mod marks;
 mod measure;
+mod memory;
 mod networks;
 mod pace;
 mod read;
@@ -53,6 +54,7 @@ pub use self::insight::{Entry, Kind, NetworkHistory, PushedStart, Sample, Subscr
 pub use self::insight::{Trend, TrendPoint};
 pub use self::mailbox::{SubscribeError, Subscriber};
 pub use self::measure::{FlightLabels, Measures};
+pub(crate) use self::memory::PublisherNeed;
 pub use self::pace::Client;
 pub(crate) use self::retreat::FirstFlight;
 pub use self::status::{CaptureStatus, EngineStatus, Part, Readiness};
@@ -89,8 +91,8 @@ impl Published {
     /// An empty state. Nothing is told to subscribers before [`Published::tell`] runs.
     pub fn new(config: PublisherConfig, clock: impl PacketClock) -> Self {
         let gather = Gather::new(config.backlog_batches);
-        let leases = Leases::new(config.lifetime, config.leased_networks.get(), config.holders());
-        let talks = Talks::new(config.talked_within, config.talked_networks);
+        let leases = Leases::new(config.lifetime, config.leased_networks.get(), config.leases.get(), config.holders());
+        let talks = Talks::new(config.talked_within, config.talked_networks, config.talks);
         let measures = Measures::default();
         let shared = Shared {
             talks: Mutex::new(talks),

@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Withdrawal;
 use spand_core::flow::kept::Kept;
+use spand_core::memory::{boxed, treed};
 use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
@@ -44,6 +45,16 @@ struct Entry {
 }
 
 impl Networks {
+    /// Bytes of so many networks, with a retreat of each.
+    pub(super) const fn bytes(networks: usize) -> usize {
+        // What was told may be another estimate than that in force; both are shared.
+        let each = boxed::<[usize; 2]>() + boxed::<NetworkView>() + 2 * boxed::<Estimate>() + Retreat::BYTES;
+        networks.saturating_mul(each)
+            + treed::<Network, Entry>(networks)
+            + treed::<Network, ()>(networks)
+            + treed::<(Timestamp, Network), ()>(networks)
+    }
+
     pub(super) fn new() -> Self {
         Self {
             entries: BTreeMap::new(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Bound;
 
+use spand_core::memory::treed;
 use spand_core::service::ServiceSize;
 use spand_proto::units::Bytes;
 
@@ -21,6 +22,11 @@ struct Entry {
 }
 
 impl Services {
+    /// Bytes of so many services.
+    pub(super) const fn bytes(services: usize) -> usize {
+        treed::<SocketAddr, Entry>(services)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }

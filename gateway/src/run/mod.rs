@@ -45,8 +45,8 @@ use spand_proto::units::{Bytes, Micros};
 
 use self::capture::{Captured, Captures};
 use self::engine_thread::EngineThread;
-pub(crate) use self::queue::BATCH_PACKETS;
 use self::queue::FrameQueue;
+pub(crate) use self::queue::{BATCH_PACKETS, queue_bytes};
 use self::restoring::restore;
 use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};

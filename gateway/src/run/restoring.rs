@@ -10,7 +10,7 @@ use spand_proto::operator::Failure;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::cannot_start_a_thread;
-use crate::config::Config;
+use crate::config::{Config, mib};
 use crate::publisher::{Batch, Part, Published, Trend};
 use crate::store::{Refused, SledStore, StoreWriter};
 
@@ -58,7 +58,8 @@ pub(super) fn restore(
     trends.retain(|trend| published.network(trend.network).is_some());
     published.apply(Batch { trends, ..Batch::new() });
     let interval = Duration::from_millis(config.store.save_interval_ms.get());
-    let writer = StoreWriter::start(opened.store, interval).map_err(|error| cannot_start_a_thread(&error))?;
+    let writer = StoreWriter::start_within(opened.store, interval, mib(config.store.waiting_mib))
+        .map_err(|error| cannot_start_a_thread(&error))?;
     for (reason, count) in counts {
         writer.measures().refuse(reason, count);
     }

@@ -19,6 +19,7 @@ mod refused;
 mod sled_store;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod writer;
 
 use std::path::PathBuf;

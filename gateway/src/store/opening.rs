@@ -19,7 +19,7 @@ use super::directory::Directory;
 
 /// Memory that the database may use for its page cache. The gateway reads everything once, at its start, and only
 /// writes after that.
-const CACHE_BYTES: u64 = 64 << 20;
+pub(super) const CACHE_BYTES: u64 = 64 << 20;
 
 /// A database that is open, and what it holds.
 pub(super) struct Contents {

@@ -4,7 +4,7 @@
 //! written once. What waits has a limit. A crash loses what was not flushed: a network that changes all the time is handed
 //! over about once a second, and waits for the next write.
 
-use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -13,9 +13,9 @@ use parking_lot::{Condvar, Mutex};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
-use spand_core::window::record::NetworkRecord;
-use spand_proto::network::Network;
 
+use super::opening::CACHE_BYTES;
+use super::waiting::Waiting;
 use super::{Change, EstimateStore, Refused, RefusedLabels, StoreError};
 
 /// Writes to a store until stopped.
@@ -43,7 +43,7 @@ pub struct StoreMeasures {
 
 #[derive(Debug, Default)]
 struct Pending {
-    changes: BTreeMap<Network, Option<NetworkRecord>>,
+    waiting: Waiting,
     /// When the oldest change was handed over that is not on the disk yet, being written ones included.
     oldest: Option<Instant>,
     writing_oldest: Option<Instant>,
@@ -62,26 +62,35 @@ struct Shared {
     measures: StoreMeasures,
     wake: Condvar,
     interval: Duration,
-    /// Networks that may wait.
-    limit: usize,
+    /// Bytes of changes that may wait. They wait for long only while writes fail.
+    limit_bytes: NonZeroUsize,
 }
-
-/// Networks that may wait to be written. They wait for long only while writes fail; at the limit changes of further
-/// networks are let go, counted.
-const WAITING_LIMIT: usize = 1_000_000;
 
 /// Bounds in seconds from 1 ms to 10 s: the target is a write well under one second.
 const SECONDS: [f64; 13] = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 impl StoreWriter {
-    /// Starts writing to `store`, every `interval` at most.
-    pub fn start(store: impl EstimateStore, interval: Duration) -> std::io::Result<Self> {
-        Self::start_with(store, interval, WAITING_LIMIT)
+    /// What changes that wait may take where nothing else is said.
+    pub const WAITING_BYTES: NonZeroUsize = NonZeroUsize::new(256 << 20).unwrap();
+
+    /// The most that the store takes: its cache, what waits, and what is being written and has been made ready for that.
+    pub(crate) fn most_bytes(waiting: NonZeroUsize) -> usize {
+        usize::try_from(CACHE_BYTES).unwrap_or(usize::MAX).saturating_add(waiting.get().saturating_mul(3))
     }
 
-    /// The same with so many networks that may wait.
-    pub(super) fn start_with(store: impl EstimateStore, interval: Duration, limit: usize) -> std::io::Result<Self> {
-        let shared = Shared { measures: StoreMeasures::default(), wake: Condvar::new(), interval, limit };
+    /// Starts writing to `store`, every `interval` at most.
+    pub fn start(store: impl EstimateStore, interval: Duration) -> std::io::Result<Self> {
+        Self::start_within(store, interval, Self::WAITING_BYTES)
+    }
+
+    /// The same with so many bytes of changes that may wait; beyond, the oldest goes, counted, and is saved with its network's next
+    /// change.
+    pub fn start_within(
+        store: impl EstimateStore,
+        interval: Duration,
+        limit_bytes: NonZeroUsize,
+    ) -> std::io::Result<Self> {
+        let shared = Shared { measures: StoreMeasures::default(), wake: Condvar::new(), interval, limit_bytes };
         let shared = Arc::new(shared);
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || its.run(store))?;
@@ -94,14 +103,13 @@ impl StoreWriter {
         let mut pending = measures.state.lock();
         let broken = pending.is_broken();
         for (network, record) in changes {
-            let full = pending.changes.len() >= self.shared.limit && !pending.changes.contains_key(&network);
-            if broken || full {
+            if broken {
                 measures.dropped.inc();
             } else {
-                pending.changes.insert(network, record);
+                measures.dropped.inc_by(pending.waiting.put(network, record, self.shared.limit_bytes));
             }
         }
-        if !pending.changes.is_empty() {
+        if !pending.waiting.is_empty() {
             pending.oldest.get_or_insert_with(Instant::now);
         }
     }
@@ -159,7 +167,7 @@ impl StoreMeasures {
 
     /// Changes waiting to be written.
     pub fn waiting(&self) -> usize {
-        self.state.lock().changes.len()
+        self.state.lock().waiting.len()
     }
 
     /// Whether nothing more is saved until the gateway restarts.
@@ -196,7 +204,7 @@ impl Shared {
         let mut pending = self.measures.state.lock();
         while !pending.stop && !self.wake.wait_until(&mut pending, until).timed_out() {}
         pending.writing_oldest = pending.oldest.take();
-        (std::mem::take(&mut pending.changes).into_iter().collect(), pending.stop)
+        (pending.waiting.take(), pending.stop)
     }
 
     fn write(&self, store: &mut impl EstimateStore, changes: Vec<Change>) {
@@ -219,21 +227,10 @@ impl Shared {
                     tracing::error!(%error, networks = changes.len(), "estimates not saved; trying again");
                 }
                 if broken {
-                    self.measures.dropped.inc_by((changes.len() + pending.changes.len()) as u64);
-                    pending.changes.clear();
+                    self.measures.dropped.inc_by((changes.len() + pending.waiting.take().len()) as u64);
                 } else {
                     pending.oldest = oldest.or(pending.oldest);
-                    for (network, record) in changes {
-                        // What came meanwhile is newer.
-                        if pending.changes.contains_key(&network) {
-                            continue;
-                        }
-                        if pending.changes.len() < self.limit {
-                            pending.changes.insert(network, record);
-                        } else {
-                            self.measures.dropped.inc();
-                        }
-                    }
+                    self.measures.dropped.inc_by(pending.waiting.put_back(changes, self.limit_bytes));
                 }
                 pending.last_error = Some(error);
             }

@@ -13,6 +13,7 @@ use super::remotes::key_of;
 use crate::counters::{Counters, Ignored};
 use crate::event::{Event, TransferEnded};
 use crate::flow::tuple::SeededState;
+use crate::memory::{boxed, hashed, listed};
 use crate::recency::Recency;
 
 /// Transfers from which on a quantile is given: with fewer it is the size of one or two of them.
@@ -74,6 +75,15 @@ struct Entry {
 }
 
 impl ServiceTable {
+    /// Bytes of so many services.
+    pub(crate) const fn places_bytes(services: usize) -> usize {
+        services.saturating_mul(boxed::<Entry>())
+            + listed::<Option<Box<Entry>>>(services)
+            + listed::<u32>(services)
+            + Recency::bytes(services)
+            + hashed::<(SocketAddr, u32)>(services)
+    }
+
     /// No service; at most `limit`. A quantile is told where it moved by `change`, or after `refresh`. With
     /// `elsewhere` nothing is kept and every transfer is told.
     pub(crate) fn new(limit: NonZeroUsize, refresh: Micros, change: f64, hash_seed: u64, elsewhere: bool) -> Self {

@@ -204,7 +204,8 @@ impl NetworkRecord {
     }
 
     /// Memory beside its own.
-    pub(super) fn held_bytes(&self) -> usize {
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
         allocated_for::<Bucket>(self.buckets.capacity())
             + allocated_for::<Contribution>(self.contributions.capacity())
             + allocated_for::<RemoteRtt>(self.rtts.capacity())

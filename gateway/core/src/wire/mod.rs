@@ -28,6 +28,7 @@ use self::ip::{Fragment, IpHeader};
 use self::octets::Octets;
 pub(crate) use self::plain::Plain;
 use self::reassembly::Reassembly;
+pub(crate) use self::reassembly::fragments_bytes;
 use self::segment::Segment;
 use crate::config::Tunnels;
 use crate::counters::{Counters, Ignored};

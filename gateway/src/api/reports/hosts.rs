@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use spand_core::memory::{allocated, listed, treed};
 use spand_proto::comparison::{ARMS, CLASSES, Place};
-use spand_proto::contract::HostName;
+use spand_proto::contract::{HostName, MAX_HOST_NAME_BYTES};
 use spand_proto::push::PauseState;
 use spand_proto::report::{Arm, PushCount, Report};
 use spand_proto::start::RefusalReason;
@@ -115,6 +116,13 @@ pub(in crate::api) struct ByHost {
 }
 
 impl Hosts {
+    /// Bytes of so many hosts, beside what tells them apart.
+    pub(in crate::api) const fn bytes(hosts: usize) -> usize {
+        let name = allocated(MAX_HOST_NAME_BYTES) + treed::<RefusalReason, u64>(12);
+        let each = listed::<(HostName, NameHeard)>(NAMES) + NAMES * name + listed::<Agent>(AGENTS);
+        treed::<Client, Host>(hosts) + hosts.saturating_mul(each)
+    }
+
     pub(super) fn new(limit: NonZeroUsize) -> Self {
         Self { known: BTreeMap::new(), limit, beyond: 0 }
     }

@@ -59,6 +59,11 @@ pub(super) struct PushLabels {
 }
 
 impl Reports {
+    /// Bytes of so many hosts, beside what tells them apart.
+    pub(super) const fn bytes(hosts: usize) -> usize {
+        Hosts::bytes(hosts)
+    }
+
     pub(super) fn new(limit: NonZeroUsize, now: Timestamp) -> Self {
         Self { hosts: Mutex::new(Hosts::new(limit)), benefit: Benefit::new(now), measures: ReportMeasures::default() }
     }

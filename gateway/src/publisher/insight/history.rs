@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 
 use spand_core::event::{StartImminent, Trigger};
 use spand_core::flow::sample::{SampleReason, WindowSample};
+use spand_core::memory::{allocated_for, treed};
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
@@ -66,7 +67,7 @@ pub struct NetworkHistory {
 
 /// What is remembered of all networks.
 #[derive(Debug)]
-pub(super) struct Histories {
+pub(in crate::publisher) struct Histories {
     limit: NonZeroUsize,
     networks: BTreeMap<Network, NetworkHistory>,
     /// By last change.
@@ -76,6 +77,14 @@ pub(super) struct Histories {
 }
 
 impl Histories {
+    /// Bytes of so many networks.
+    pub(in crate::publisher) const fn bytes(networks: usize, buckets: usize) -> usize {
+        let each = allocated_for::<Sample>(SAMPLES) + allocated_for::<PushedStart>(STARTS) + Trend::bytes(buckets);
+        networks.saturating_mul(each)
+            + treed::<Network, NetworkHistory>(networks)
+            + treed::<(u64, Network), ()>(networks)
+    }
+
     pub(super) const fn new(limit: NonZeroUsize) -> Self {
         Self { limit, networks: BTreeMap::new(), order: BTreeSet::new(), changes: 0, dropped: 0 }
     }

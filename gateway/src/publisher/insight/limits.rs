@@ -11,7 +11,7 @@ use crate::publisher::{CaptureStatus, EngineStatus, Part};
 const AGAIN: Micros = Micros::from_secs(10);
 
 /// What is ignored because a table or queue of the engine is full. Its other reasons are about what was seen.
-const FULL: [Ignored; 8] = [
+const FULL: [Ignored; 10] = [
     Ignored::Shed,
     Ignored::NoRoom,
     Ignored::NoRoomNetwork,
@@ -20,6 +20,8 @@ const FULL: [Ignored; 8] = [
     Ignored::FragmentNoRoom,
     Ignored::EventQueueFull,
     Ignored::AdviceForgotten,
+    Ignored::SegmentMemory,
+    Ignored::Unacknowledged,
 ];
 
 /// A limit that was reached, and how often since it was told last.

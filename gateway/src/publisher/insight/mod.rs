@@ -30,7 +30,7 @@ pub use self::published::SubscriberView;
 pub use self::traffic::{Traffic, TrafficPoint};
 pub use self::trend::{Trend, TrendPoint};
 
-use self::history::Histories;
+pub(super) use self::history::Histories;
 use self::limits::Limits;
 use self::log::Log;
 use self::traffic::Recorder;

@@ -1,5 +1,6 @@
 //! The window of a network in steps of a bucket, to be drawn.
 
+use spand_core::memory::allocated_for;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 use spand_proto::units::Micros;
@@ -33,6 +34,11 @@ pub struct TrendPoint {
 }
 
 impl Trend {
+    /// Bytes beside its own, of so many buckets.
+    pub(super) const fn bytes(buckets: usize) -> usize {
+        allocated_for::<TrendPoint>(buckets)
+    }
+
     /// The window as a record holds it.
     pub fn of(network: Network, record: &NetworkRecord) -> Self {
         let mut contributions = record.contributions.as_slice();

@@ -15,6 +15,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use spand_core::memory::treed;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Segments, Timestamp};
 
@@ -36,15 +37,28 @@ const TURN_PARTS: usize = 2_048;
 pub(super) struct Leases {
     /// Networks with demand at a time. At the limit a further one gives no leases.
     limit: usize,
+    /// Parts of hosts in all of them. At the limit a host has none in a further one.
+    parts_limit: usize,
+    parts: usize,
     hosts: Hosts,
     pools: BTreeMap<Network, Pool>,
     due: BTreeSet<(Timestamp, Network)>,
 }
 
 impl Leases {
-    /// `networks` with demand at a time, and `hosts`.
-    pub(super) fn new(lifetime: Micros, networks: usize, hosts: usize) -> Self {
-        Self { limit: networks, hosts: Hosts::new(lifetime, hosts), pools: BTreeMap::new(), due: BTreeSet::new() }
+    /// Bytes of so many networks with so many parts of hosts.
+    pub(super) const fn bytes(networks: usize, parts: usize) -> usize {
+        // The smallest tree of a network has one node.
+        Pool::parts_bytes(parts)
+            + networks.saturating_mul(Pool::parts_bytes(6))
+            + treed::<Network, Pool>(networks)
+            + treed::<(Timestamp, Network), ()>(networks)
+    }
+
+    /// `networks` with demand at a time, `parts` in them of all hosts together, and `hosts`.
+    pub(super) fn new(lifetime: Micros, networks: usize, parts: usize, hosts: usize) -> Self {
+        let hosts = Hosts::new(lifetime, hosts);
+        Self { limit: networks, parts_limit: parts, parts: 0, hosts, pools: BTreeMap::new(), due: BTreeSet::new() }
     }
 
     /// A host with these addresses, sorted, subscribed.
@@ -73,10 +87,11 @@ impl Leases {
         Segments(whole / self.hosts.parts(id, now))
     }
 
-    /// A host is about to start a connection in a network with this budget. `false`: there is no room for one more network.
+    /// A host is about to start a connection in a network with this budget. `false`: there is no room for one more network, or part.
     pub(super) fn start(&mut self, id: u64, network: Network, budget: Segments, now: Timestamp) -> bool {
         self.hosts.forget_ended(now);
-        if !self.pools.contains_key(&network) && self.pools.len() >= self.limit {
+        let (known, has_part) = self.pools.get(&network).map_or((false, false), |pool| (true, pool.has(id)));
+        if (!known && self.pools.len() >= self.limit) || (!has_part && self.parts >= self.parts_limit) {
             return false;
         }
         let free = self.hosts.standing(id) == Some(Standing::Free);
@@ -86,6 +101,7 @@ impl Leases {
             Pool::new(budget.0, now.after(SOON))
         });
         pool.want(id, budget.0, now);
+        self.parts += usize::from(!has_part);
         if pool.lease(id) > 0 {
             return true;
         }
@@ -143,13 +159,17 @@ impl Leases {
             let Some(pool) = self.pools.get_mut(&network) else { continue };
             // Without an estimate hosts were told of its end, which ends the leases.
             let Some(budget) = budget(network) else {
+                self.parts -= pool.len();
                 self.pools.remove(&network);
                 continue;
             };
-            parts += pool.len();
+            let before = pool.len();
+            parts += before;
             let changed = pool.divide(budget.0, |id| self.hosts.standing(id), only, now);
+            self.parts -= before - pool.len();
             tell.extend(changed.iter().map(|id| (*id, network)));
             if pool.is_over(only, now) {
+                self.parts -= pool.len();
                 self.pools.remove(&network);
                 // The only host has the plain budget from now on.
                 tell.extend(only.map(|id| (id, network)));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spand_core::memory::treed;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::NEWS;
@@ -72,6 +73,11 @@ impl Share {
 }
 
 impl Pool {
+    /// Bytes of so many parts.
+    pub(super) const fn parts_bytes(parts: usize) -> usize {
+        treed::<u64, Share>(parts)
+    }
+
     pub(super) fn new(budget: u32, due: Timestamp) -> Self {
         Self { budget, shares: BTreeMap::new(), due }
     }
@@ -79,6 +85,11 @@ impl Pool {
     /// Hosts that have a part or want one.
     pub(super) fn len(&self) -> usize {
         self.shares.len()
+    }
+
+    /// Whether a host has a part or wants one.
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.shares.contains_key(&id)
     }
 
     pub(super) fn lease(&self, id: u64) -> u32 {

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use spand_core::estimate::NoEstimate;
+use spand_core::memory::{allocated_for, boxed};
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
@@ -106,6 +107,9 @@ struct Held {
 }
 
 impl Retreat {
+    /// Of one network.
+    pub(super) const BYTES: usize = boxed::<Self>() + allocated_for::<([SocketAddr; 2], Timestamp)>(LOSSES);
+
     /// Takes the engine's state of the network; gives it as it is to be published.
     pub(super) fn hold(&mut self, view: NetworkView) -> NetworkView {
         self.own.clone_from(&view.estimate);

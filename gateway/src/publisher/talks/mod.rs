@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::ops::Bound;
 
+use spand_core::memory::{boxed, hashed, treed};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -23,6 +24,8 @@ pub(super) struct Talks {
     window: Micros,
     /// Networks of one host.
     limit: NonZeroUsize,
+    /// Of all hosts together.
+    pairs_limit: NonZeroUsize,
     hosts: BTreeMap<u64, Host>,
     /// The hosts of each network, so that a change costs as much as there are hosts to be told of it.
     hosts_of: HashMap<Network, Vec<u64>>,
@@ -78,9 +81,17 @@ impl Host {
 }
 
 impl Talks {
+    /// Bytes of so many pairs, each with a network of its own at worst.
+    pub(super) const fn bytes(pairs: usize) -> usize {
+        treed::<Network, Talk>(pairs)
+            + treed::<(Timestamp, Network), ()>(pairs)
+            + hashed::<(Network, Vec<u64>)>(pairs)
+            + pairs.saturating_mul(boxed::<[u64; 4]>())
+    }
+
     /// Nobody talked yet; a talk counts for `window`.
-    pub(super) fn new(window: Micros, limit: NonZeroUsize) -> Self {
-        Self { window, limit, hosts: BTreeMap::new(), hosts_of: HashMap::new(), pairs: 0 }
+    pub(super) fn new(window: Micros, limit: NonZeroUsize, pairs_limit: NonZeroUsize) -> Self {
+        Self { window, limit, pairs_limit, hosts: BTreeMap::new(), hosts_of: HashMap::new(), pairs: 0 }
     }
 
     /// A host talked with a network. `told`: it hears of its estimate now.
@@ -93,7 +104,9 @@ impl Talks {
             }
             return Noted::default();
         }
-        let displaced = (known.networks.len() >= self.limit.get()).then(|| known.displace()).flatten();
+        // Where all hosts together have too many, one that has none yet may have one still.
+        let is_full = known.networks.len() >= self.limit.get() || self.pairs >= self.pairs_limit.get();
+        let displaced = is_full.then(|| known.displace()).flatten();
         known.put(network, Talk { at: now, told });
         self.hosts_of.entry(network).or_default().push(host);
         self.pairs += 1;

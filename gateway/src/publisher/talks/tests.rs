@@ -15,7 +15,7 @@ fn network(n: u8) -> Network {
 }
 
 fn talks(limit: usize) -> Talks {
-    Talks::new(WINDOW, NonZeroUsize::new(limit).unwrap())
+    Talks::new(WINDOW, NonZeroUsize::new(limit).unwrap(), NonZeroUsize::new(1_000_000).unwrap())
 }
 
 #[test]
@@ -47,6 +47,18 @@ fn a_full_list_lets_go_of_what_was_never_told_and_then_of_the_oldest() {
     assert_eq!(talks.note(1, network(5), true, at(4)).displaced, Some((network(1), true)));
     assert_eq!(talks.page(1, Some(network(2)), 1), [network(4)]);
     assert_eq!(talks.note(2, network(7), true, at(5)).displaced, None, "each host has a list of its own");
+}
+
+#[test]
+fn pairs_of_all_hosts_are_bounded_and_a_host_without_any_has_one() {
+    let mut talks = Talks::new(WINDOW, NonZeroUsize::new(10).unwrap(), NonZeroUsize::new(3).unwrap());
+    for n in 1..=3 {
+        assert_eq!(talks.note(1, network(n), true, at(u64::from(n))).displaced, None);
+    }
+    assert_eq!(talks.note(1, network(4), true, at(4)).displaced, Some((network(1), true)), "its own oldest goes");
+    assert_eq!(talks.note(2, network(9), true, at(5)).displaced, None);
+    assert_eq!(talks.note(2, network(8), true, at(6)).displaced, Some((network(9), true)));
+    assert_eq!((talks.pairs(), talks.len(1), talks.len(2)), (4, 3, 1));
 }
 
 #[test]

@@ -81,6 +81,32 @@ async fn snapshots_end_however_much_changes_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_waits_for_all_subscribers_is_bounded_and_who_has_too_much_is_told_anew() {
+    let places = |n| NonZeroUsize::new(n).unwrap();
+    let config =
+        PublisherConfig { waiting_networks: places(400), subscribers: places(10), ..PublisherConfig::default() };
+    let (published, _) = publisher(config);
+    told(&published, known(2_000, 10_000.0));
+    settle().await;
+    let readers = read_all(hosts(&published, 4));
+    let mut most = 0;
+    for share in [20_000.0, 10_000.0].repeat(10) {
+        told(&published, known(2_000, share));
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            most = most.max(published.shared.subscribers.lock().marks());
+        }
+    }
+    // Half of an equal part in each of two sets, beyond what all may have together.
+    assert!((200..=400 + 4 * 40).contains(&most), "{most} waited");
+    assert!(published.measures().marks_overflowed.get() > 100);
+    for twin in readers.join_all().await {
+        assert!(twin.held == in_force(&published));
+    }
+    assert_eq!(published.shared.subscribers.lock().marks(), 0, "the account is empty with the last subscription");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_end_does_not_wait_for_the_pace() {
     let (published, _) = publisher(PublisherConfig::default());
     told(&published, known(2_560, 10_000.0));

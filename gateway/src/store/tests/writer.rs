@@ -3,6 +3,7 @@
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use super::super::waiting::Waiting;
 use super::*;
 
 #[test]
@@ -81,7 +82,8 @@ impl EstimateStore for Refusing {
 #[test]
 fn what_waits_has_a_limit_where_what_could_not_be_saved_comes_back_to_it() {
     let ((begun, begins), (told, go)) = (mpsc::channel(), mpsc::channel());
-    let writer = StoreWriter::start_with(Refusing { begun, go }, Duration::from_millis(1), 2).unwrap();
+    let writer =
+        StoreWriter::start_within(Refusing { begun, go }, Duration::from_millis(1), Waiting::room_for(2)).unwrap();
     // Gone before the writer where this fails: it ends with a last write.
     let tell = told;
     writer.submit([(network(1), None), (network(2), None)]);

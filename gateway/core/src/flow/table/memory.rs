@@ -7,10 +7,10 @@
 
 use spand_proto::units::Timestamp;
 
-use super::entry::Entry;
+use super::entry::{Chain, Entry};
 use super::lists::Which;
 use super::{FlowTable, Key, REQUEUE};
-use crate::memory::{Account, Held};
+use crate::memory::{Account, Held, hashed, listed};
 
 /// A part of the memory for segments, one in so many, that connections without an acknowledgement have in any case: else new
 /// ones had no room where the others take all.
@@ -26,6 +26,14 @@ pub(crate) enum Room {
 }
 
 impl FlowTable {
+    /// Bytes of places for so many connections, beside what they keep elsewhere.
+    pub(crate) const fn places_bytes(connections: usize) -> usize {
+        // Chunks of entries do not move; the number in front tells a free place.
+        connections.saturating_mul(size_of::<Entry>() + size_of::<u64>())
+            + listed::<Chain>(connections)
+            + hashed::<u32>(connections)
+    }
+
     /// Memory of segments, and of all else that is kept of senders.
     pub(crate) const fn memory(&self) -> [Account; 2] {
         [self.segments, self.senders]

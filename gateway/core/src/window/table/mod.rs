@@ -32,7 +32,7 @@ use crate::estimate::{self, Known, Rule};
 use crate::event::{Event, Withdrawal};
 use crate::flow::kept::{Kept, KeptLately};
 use crate::flow::sample::WindowSample;
-use crate::memory::{Account, bytes};
+use crate::memory::{Account, bytes, treed};
 
 /// Windows of all networks.
 ///
@@ -97,6 +97,11 @@ impl NetworkTable {
             kept: KeptLately::new(),
             memory: Account::up_to(usize::MAX),
         }
+    }
+
+    /// Bytes of places for so many networks, beside their samples. As many as went may wait to be removed from the store.
+    pub(crate) const fn places_bytes(networks: usize) -> usize {
+        Slots::bytes(networks) + treed::<Network, ()>(2 * networks)
     }
 
     /// The same with at most so many bytes for samples; beyond, the network refreshed longest ago goes.

@@ -11,6 +11,7 @@ use spand_proto::units::Timestamp;
 
 use super::Entry;
 use crate::flow::tuple::SeededState;
+use crate::memory::{boxed, hashed, listed, treed};
 use crate::recency::Recency;
 
 /// A place in the table, good until its entry is removed.
@@ -44,6 +45,16 @@ struct Place {
 }
 
 impl Slots {
+    /// Bytes of so many entries, beside their samples.
+    pub(super) const fn bytes(networks: usize) -> usize {
+        networks.saturating_mul(boxed::<Place>())
+            + listed::<Option<Box<Place>>>(networks)
+            + listed::<Slot>(networks)
+            + Recency::bytes(networks)
+            + hashed::<(Key, Slot)>(networks)
+            + treed::<(Timestamp, Slot), ()>(networks)
+    }
+
     pub(super) fn new(limit: NonZeroUsize, hash_seed: u64) -> Self {
         Self {
             by_network: HashMap::with_hasher(SeededState(hash_seed)),

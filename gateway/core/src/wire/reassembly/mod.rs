@@ -23,6 +23,7 @@ use super::ip::{Fragment, IpHeader};
 use super::octets::Octets;
 use crate::counters::{Counters, Ignored};
 use crate::flow::tuple::SeededState;
+use crate::memory::{boxed, hashed, listed};
 
 /// The rest of a packet is waited for so long (Linux `net.ipv4.ipfrag_time`, within the 15 s to 120 s of RFC 791 and RFC 1122).
 const PATIENCE: Micros = Micros::from_secs(30);
@@ -61,6 +62,14 @@ enum State {
     Given(Timestamp),
     /// Given up; what else comes of it counts for nothing.
     Void,
+}
+
+/// Bytes of so many packets in fragments.
+pub(crate) const fn fragments_bytes(packets: usize) -> usize {
+    // A key whose packet was begun again waits twice.
+    packets.saturating_mul(boxed::<Parts>())
+        + hashed::<(Key, Packet)>(packets)
+        + listed::<(Timestamp, Key)>(2 * packets)
 }
 
 impl Reassembly {

@@ -26,7 +26,7 @@ struct Rig {
 
 impl Rig {
     fn new(budget: u32) -> Self {
-        Self { leases: Leases::new(LIFETIME, 100, 1_000), budget }
+        Self { leases: Leases::new(LIFETIME, 100, 1_000_000, 1_000), budget }
     }
 
     fn join(&mut self, n: u8, ms: u64) -> u64 {
@@ -187,15 +187,31 @@ fn a_budget_that_shrinks_is_cut_at_the_next_turn() {
 
 #[test]
 fn networks_with_demand_are_bounded() {
-    let mut leases = Leases::new(LIFETIME, 2, 1_000);
+    let mut leases = Leases::new(LIFETIME, 2, 1_000_000, 1_000);
     let one = leases.join(&host(1), at(0)).unwrap().host;
     let starts = [1, 2, 3, 1].map(|n| leases.start(one, network(n), Segments(10), at(1)));
     assert_eq!((starts, leases.len(), leases.due.len()), ([true, true, false, true], 2, 2));
 }
 
 #[test]
+fn parts_in_budgets_are_bounded_and_come_free_with_their_networks() {
+    let mut leases = Leases::new(LIFETIME, 100, 2, 1_000);
+    let [one, two] = [1, 2].map(|n| leases.join(&host(n), at(0)).unwrap().host);
+    let starts = [(one, 1), (two, 1), (one, 2), (two, 2), (one, 1)];
+    let starts = starts.map(|(id, n)| leases.start(id, network(n), Segments(10), at(1)));
+    assert_eq!((starts, leases.parts, leases.len()), ([true, true, false, false, true], 2, 1));
+    // Who is gone leaves its part with a division, and the last part goes with the network.
+    leases.leave(two, at(2));
+    leases.turn(at(62_000), 10, |_| Some(Segments(10)));
+    assert_eq!(leases.parts, leases.pools.values().map(Pool::len).sum::<usize>());
+    assert!(leases.start(one, network(2), Segments(10), at(62_001)), "one came free");
+    leases.turn(at(600_000), 10, |_| None);
+    assert_eq!((leases.parts, leases.len()), (0, 0));
+}
+
+#[test]
 fn hosts_are_bounded_and_one_that_is_gone_has_its_place_until_its_leases_have_ended() {
-    let mut leases = Leases::new(LIFETIME, 100, 2);
+    let mut leases = Leases::new(LIFETIME, 100, 1_000_000, 2);
     let [one, _] = [1, 2].map(|n| leases.join(&host(n), at(0)).unwrap().host);
     assert_eq!(leases.join(&host(3), at(0)), Err(TooManyHosts(2)));
     leases.leave(one, at(10));
@@ -211,7 +227,7 @@ fn hosts_are_bounded_and_one_that_is_gone_has_its_place_until_its_leases_have_en
 
 #[test]
 fn a_turn_begins_no_further_pool_once_it_looked_at_many_parts() {
-    let mut leases = Leases::new(LIFETIME, 100, 1_000);
+    let mut leases = Leases::new(LIFETIME, 100, 1_000_000, 1_000);
     let hosts = (0..300u32).map(|n| leases.join(&[IpAddr::from(n.to_be_bytes())], at(0)).unwrap().host);
     let hosts: Vec<_> = hosts.collect();
     for (n, id) in (1..=30).flat_map(|n| hosts.iter().map(move |id| (n, *id))) {

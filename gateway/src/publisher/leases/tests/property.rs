@@ -76,7 +76,7 @@ proptest! {
     /// one to be there has all of it in the end.
     #[test]
     fn hosts_never_hold_more_than_the_budget(budget in 1u32..60, steps in prop::collection::vec(step(), 1..120)) {
-        let mut leases = Leases::new(LIFETIME, 100, 3);
+        let mut leases = Leases::new(LIFETIME, 100, 1_000_000, 3);
         let mut beliefs = Beliefs::default();
         let mut hosts: [Option<u64>; 4] = [None; 4];
         let mut anew = None;

@@ -1,0 +1,174 @@
+//! The most memory that a gateway takes with its limits, item by item. Each is computed beside what it measures.
+
+use std::fmt::Write as _;
+
+use spand_core::config::EngineConfig;
+use spand_core::memory::MemoryNeed;
+
+use super::{Config, mib};
+use crate::publisher::PublisherNeed;
+use crate::run::queue_bytes;
+use crate::store::StoreWriter;
+
+/// What does not grow: the program, its threads' stacks, the runtime, one check of a password, metrics, the log.
+const BASE_BYTES: usize = 96 << 20;
+/// Of one prefix of the list, sorted and as the engines look it up.
+const PREFIX_BYTES: usize = 100;
+
+/// One item.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Item {
+    /// What takes it.
+    pub name: &'static str,
+    /// At most, in bytes.
+    pub bytes: usize,
+    /// The options that bound it.
+    pub options: &'static str,
+}
+
+/// The most that a gateway takes.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Memory(Vec<Item>);
+
+impl Memory {
+    /// Of a configuration and the engines' part of it, whose list has been read.
+    #[must_use]
+    pub fn of(config: &Config, engine: &EngineConfig) -> Self {
+        let threads = usize::try_from(config.engine.threads.get()).unwrap_or(usize::MAX);
+        // The whole of the limits that engines share, and each engine's own.
+        let need = MemoryNeed::of(&engine.limits);
+        let buckets = usize::try_from(config.estimate.buckets.get()).unwrap_or(usize::MAX);
+        let (networks, services) = (config.limits.networks.get(), config.limits.services.get());
+        let publisher = PublisherNeed::of(&config.publisher(), (networks, services, buckets));
+        let api = config.api();
+        let capture = &config.capture;
+        let readers = capture.interfaces.len().max(1) * usize::from(capture.readers.get());
+        let snap = usize::try_from(capture.snap_length_bytes.get()).unwrap_or(usize::MAX);
+        let queues = queue_bytes(capture.queue_packets.get(), snap).saturating_mul(threads);
+        let store = if config.store.enabled { StoreWriter::most_bytes(mib(config.store.waiting_mib)) } else { 0 };
+        let items = [
+            ("connections", need.connections, "limits.connections"),
+            ("outstanding segments", need.segments, "limits.segment_memory_mib"),
+            ("senders", need.senders, "limits.sender_memory_mib"),
+            ("networks and their samples", need.networks, "limits.networks, limits.network_memory_mib"),
+            ("services", need.services, "limits.services"),
+            ("fragments", need.fragments.saturating_mul(threads), "limits.fragmented_packets"),
+            ("events", need.events.saturating_mul(threads), "limits.events"),
+            (
+                "capture rings, kernel memory",
+                mib(capture.buffer_mib).get().saturating_mul(readers),
+                "capture.buffer_mib",
+            ),
+            ("frame queues", queues, "capture.queue_packets, capture.snap_length_bytes"),
+            ("prefix list", engine.prefixes.len().saturating_mul(PREFIX_BYTES), "traffic.prefix_list"),
+            ("published networks and services", publisher.published, "limits.networks, limits.services"),
+            ("networks remembered to be shown", publisher.remembered, "publish.remembered_networks"),
+            ("changes to be told", publisher.changes, "publish.backlog_batches"),
+            ("subscribers and their starts", publisher.subscribers, "publish.subscribers, .addresses, .waiting_starts"),
+            ("networks that wait to be told", publisher.waiting_networks, "publish.waiting_networks"),
+            ("leases", publisher.leases, "publish.leases, .leased_networks, .subscribers"),
+            ("talks", publisher.talks, "publish.talks"),
+            ("gRPC connections", api.grpc_bytes(), "api.grpc_connections, api.request_kib"),
+            ("HTTP connections", api.http_bytes(), "api.http_connections"),
+            ("reports", api.reports_bytes(), "api.reporting_hosts"),
+            ("store", store, "store.waiting_mib"),
+            ("the program itself", BASE_BYTES, "fixed"),
+        ];
+        Self(items.map(|(name, bytes, options)| Item { name, bytes, options }).into())
+    }
+
+    /// Every item.
+    #[must_use]
+    pub fn items(&self) -> &[Item] {
+        &self.0
+    }
+
+    /// All of them together, in MiB.
+    #[must_use]
+    pub fn total_mib(&self) -> usize {
+        whole_mib(self.0.iter().fold(0, |sum: usize, item| sum.saturating_add(item.bytes)))
+    }
+
+    /// The options that bound most, the largest item first.
+    #[must_use]
+    pub fn largest(&self, count: usize) -> Vec<Item> {
+        let mut items = self.0.clone();
+        items.sort_by_key(|item| std::cmp::Reverse(item.bytes));
+        items.truncate(count);
+        items
+    }
+
+    /// As comment lines of a configuration.
+    #[must_use]
+    pub fn comment(&self) -> String {
+        let mut text = format!("# Memory with every limit reached, in MiB: {}\n", self.total_mib());
+        for Item { name, bytes, options } in &self.0 {
+            _ = writeln!(text, "# {:>8} {name} ({options})", whole_mib(*bytes));
+        }
+        text
+    }
+}
+
+/// In whole MiB, rounded up.
+fn whole_mib(bytes: usize) -> usize {
+    bytes.div_ceil(1 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::EngineOptions;
+
+    fn memory(text: &str) -> Memory {
+        let config = Config::parse(text, Path::new("x")).unwrap();
+        let engine = config.engine(EngineOptions::default()).unwrap();
+        Memory::of(&config, &engine)
+    }
+
+    #[test]
+    fn the_sum_is_that_of_its_items_and_every_limit_moves_it() {
+        let before = memory("");
+        let sum: usize = before.items().iter().map(|item| item.bytes).sum();
+        assert_eq!(before.total_mib(), sum.div_ceil(1 << 20));
+        let larger = [
+            ("limits", "connections", 4_000_000),
+            ("limits", "segment_memory_mib", 900),
+            ("limits", "sender_memory_mib", 4_096),
+            ("limits", "network_memory_mib", 2_048),
+            ("limits", "networks", 4_000_000),
+            ("limits", "services", 100_000),
+            ("limits", "fragmented_packets", 65_536),
+            ("limits", "events", 1_000_000),
+            ("capture", "buffer_mib", 128),
+            ("capture", "queue_packets", 131_072),
+            ("publish", "remembered_networks", 65_536),
+            ("publish", "backlog_batches", 4_096),
+            ("publish", "subscribers", 4_000),
+            ("publish", "addresses", 4_096),
+            ("publish", "waiting_starts", 8_192),
+            ("publish", "waiting_networks", 8_000_000),
+            ("publish", "leased_networks", 500_000),
+            ("publish", "leases", 8_000_000),
+            ("api", "grpc_connections", 8_000),
+            ("api", "http_connections", 1_000),
+            ("api", "request_kib", 1_024),
+            ("api", "reporting_hosts", 100_000),
+            ("store", "waiting_mib", 512),
+        ];
+        for (section, key, value) in larger {
+            let after = memory(&format!("[{section}]\n{key} = {value}"));
+            assert!(after.total_mib() > before.total_mib(), "{section}.{key}");
+        }
+        let talking = memory("[publish]\nto_hosts = \"talking\"");
+        assert!(talking.total_mib() > before.total_mib() + 100, "talks are kept");
+    }
+
+    #[test]
+    fn what_is_printed_is_a_comment() {
+        let text = memory("").comment();
+        assert!(text.lines().all(|line| line.starts_with("# ")), "{text}");
+        assert!(text.lines().count() > 20, "{text}");
+    }
+}
