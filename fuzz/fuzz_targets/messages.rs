@@ -78,6 +78,7 @@ fn pushes(mut bytes: &[u8]) {
                 advice: Some(advice),
                 now,
                 wall_unix_s: 1_700_000_000,
+                paused: false,
                 connection: Connection::default(),
             };
             let decision = decide(&question, &policy);

@@ -11,11 +11,11 @@ use spand_core::service::ServiceSize;
 use spand_core::estimate::NoEstimate;
 use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
-use spand_gateway::api::fuzzing::Pages;
+use spand_gateway::api::fuzzing::{Pages, REPORTER};
 use spand_gateway::api::{Access, password_line};
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{
-    Batch, CaptureStatus, EngineStatus, PacketClock, Part, Published, PublisherConfig, Subscription, Trend, TrendPoint,
+    Batch, CaptureStatus, Client, EngineStatus, PacketClock, Part, Published, PublisherConfig, Subscription, Trend, TrendPoint,
 };
 use spand_proto::estimate::Estimate;
 use spand_proto::made_up;
@@ -74,7 +74,8 @@ fn busy() -> (Published, Vec<Subscription>) {
         // Without a certificate it is the host of the report.
         let certificate = agent.is_none().then(|| "web-1.example.org".to_owned());
         let wish = Wish { host_name: host_name(), addresses: vec![HOST.into()], agent };
-        published.subscribe_host(&wish, certificate).expect("room for an agent")
+        let client = certificate.clone().map_or(REPORTER, Client::Certificate);
+        published.subscribe_host(&wish, certificate, Some(client)).expect("room for an agent")
     });
     published.set_captures(vec![CaptureStatus { interface: "eth1".to_owned(), ..CaptureStatus::default() }]);
     let service = (HOST, 443).into();

@@ -1,5 +1,6 @@
 //! The HTTP side without sockets, for fuzzing: compiled only with `--cfg fuzzing`, which cargo-fuzz sets.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
@@ -15,10 +16,13 @@ use spand_proto::report::Report;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::api::{Access, Api, ApiConfig};
-use crate::publisher::{Published, Subscription};
+use crate::publisher::{Client, Published, Subscription};
 
 /// Messages of a live stream that are waited for; it never ends by itself.
 const MESSAGES: usize = 2;
+
+/// Who the reports are of.
+pub const REPORTER: Client = Client::Address(IpAddr::V4(Ipv4Addr::LOCALHOST));
 
 /// A gateway's pages.
 #[derive(Debug)]
@@ -51,7 +55,7 @@ impl Pages {
             let (published, agents) = seen();
             let api = Api::with_access(config, access, published.clone(), None, &Confined::default());
             for report in reports {
-                api.shared.reports.take(None, report, &published);
+                api.shared.reports.take(&REPORTER, report, &published);
             }
             (super::router(api), agents)
         });
