@@ -54,7 +54,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
     spand_confine::take_up();
     match cli.command {
         Command::Replay(arguments) => replay::run(arguments),
-        Command::Run { config } => crate::run::run(&runnable(&config)?),
+        Command::Run { config } => crate::run::run(&runnable(&config)?, &config),
         Command::Password { name } => password_of(&name),
         Command::CheckConfig { config } => check(&config),
         Command::Doctor(arguments) => doctor::run(&arguments),

@@ -46,6 +46,8 @@ pub enum Withdrawal {
     TooFew,
     /// The table of networks was full.
     Evicted,
+    /// The administrator's prefixes make no such network any more.
+    Administrator,
 }
 
 impl Withdrawal {

@@ -33,6 +33,7 @@ pub(super) const fn withdrawal_reason(reason: Withdrawal) -> WithdrawalReason {
         Withdrawal::Expired => WithdrawalReason::Expired,
         Withdrawal::TooFew => WithdrawalReason::TooFew,
         Withdrawal::Evicted => WithdrawalReason::Evicted,
+        Withdrawal::Administrator => WithdrawalReason::Administrator,
     }
 }
 

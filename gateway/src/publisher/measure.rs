@@ -3,6 +3,7 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use strum::VariantArray;
 
@@ -39,6 +40,10 @@ pub struct Measures {
     pub pace_given_back: Counter,
     /// Advised first flights that hosts reported, by what they led to.
     pub first_flights: Family<FlightLabels, Counter>,
+    /// Times the configuration was read again, by result.
+    pub config_reloads: Family<ReloadLabels, Counter>,
+    /// 0 where the configuration could not be used when it was read again last.
+    pub config_last_reload_successful: Gauge,
     /// Subscriptions that began.
     pub subscriptions: Counter,
     /// Subscriptions refused at a limit.
@@ -72,6 +77,15 @@ pub struct FlightLabels {
     pub(super) verdict: &'static str,
 }
 
+/// Label of a configuration that was read again.
+#[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+pub struct ReloadLabels {
+    pub(super) result: &'static str,
+}
+
+pub(super) const SUCCESS: &str = "success";
+pub(super) const FAILURE: &str = "failure";
+
 impl Default for Measures {
     fn default() -> Self {
         let counter = Counter::default;
@@ -91,6 +105,8 @@ impl Default for Measures {
             marks_overflowed: counter(),
             pace_given_back: counter(),
             first_flights: Family::default(),
+            config_reloads: Family::default(),
+            config_last_reload_successful: Gauge::default(),
             subscriptions: counter(),
             subscriptions_refused: counter(),
             addresses_left_out: counter(),
@@ -105,6 +121,10 @@ impl Default for Measures {
         for verdict in Verdict::VARIANTS.iter().map(|verdict| verdict.name()) {
             drop(measures.first_flights.get_or_create(&FlightLabels { verdict }));
         }
+        for result in [SUCCESS, FAILURE] {
+            drop(measures.config_reloads.get_or_create(&ReloadLabels { result }));
+        }
+        measures.config_last_reload_successful.set(1);
         measures
     }
 }

@@ -53,7 +53,7 @@ pub use self::config::{PublisherConfig, ToHosts};
 pub use self::insight::{Entry, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint};
 pub use self::insight::{Trend, TrendPoint};
 pub use self::mailbox::{SubscribeError, Subscriber};
-pub use self::measure::{FlightLabels, Measures};
+pub use self::measure::{FlightLabels, Measures, ReloadLabels};
 pub(crate) use self::memory::PublisherNeed;
 pub use self::pace::Client;
 pub(crate) use self::retreat::FirstFlight;

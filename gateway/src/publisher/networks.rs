@@ -237,7 +237,7 @@ impl Networks {
             return Put::Silent;
         };
         let why_not = match reason {
-            Withdrawal::Expired | Withdrawal::Evicted => NoEstimate::Expired,
+            Withdrawal::Expired | Withdrawal::Evicted | Withdrawal::Administrator => NoEstimate::Expired,
             Withdrawal::TooFew => NoEstimate::TooFewSamples,
         };
         let view = NetworkView { estimate: None, why_not: Some(why_not), ..NetworkView::clone(&entry.view) };

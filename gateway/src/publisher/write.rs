@@ -10,7 +10,7 @@ use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 
 use super::insight::Kind;
-use super::measure::FlightLabels;
+use super::measure::{FAILURE, FlightLabels, ReloadLabels, SUCCESS};
 use super::networks::{Networks, Put};
 use super::retreat::FirstFlight;
 use super::services::Services;
@@ -108,6 +108,16 @@ impl Published {
         self.shared.insight.note(self.now(), Kind::Part, "state_replaced", String::new());
     }
 
+    /// The configuration was read again: whether it came into force, and which keys changed or why it did not.
+    pub(crate) fn configuration_read(&self, in_force: bool, what: String) {
+        let result = if in_force { SUCCESS } else { FAILURE };
+        let measures = self.measures();
+        measures.config_reloads.get_or_create(&ReloadLabels { result }).inc();
+        measures.config_last_reload_successful.set(in_force.into());
+        let name = if in_force { "configuration_reloaded" } else { "configuration_refused" };
+        self.shared.insight.note(self.now(), Kind::Part, name, what);
+    }
+
     /// Takes what the store held, at the start.
     pub(crate) fn restore(&self, views: Vec<NetworkView>) {
         self.fill(views, |_| true, None);
@@ -192,9 +202,9 @@ impl Shared {
                 (estimate.network, networks.put_estimate(estimate, &self.config), Withdrawal::Expired)
             }
             State::View(view) => (view.network, networks.put(view, &self.config), Withdrawal::Expired),
-            State::Withdrawn(network, Withdrawal::Evicted) => {
+            State::Withdrawn(network, reason @ (Withdrawal::Evicted | Withdrawal::Administrator)) => {
                 self.insight.forget(network);
-                (network, networks.remove(network), Withdrawal::Evicted)
+                (network, networks.remove(network), reason)
             }
             State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason), reason),
         };

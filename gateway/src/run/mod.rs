@@ -18,10 +18,12 @@ mod capture;
 mod clock;
 mod distribute;
 mod engine_thread;
+mod grouping;
 mod needs;
 mod order;
 mod own;
 mod queue;
+mod reload;
 mod restoring;
 mod serve;
 mod shedding;
@@ -31,6 +33,7 @@ mod tests;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -45,8 +48,10 @@ use spand_proto::units::{Bytes, Micros};
 
 use self::capture::{Captured, Captures};
 use self::engine_thread::EngineThread;
+use self::grouping::{Grouping, Groups};
 use self::queue::FrameQueue;
 pub(crate) use self::queue::{BATCH_PACKETS, queue_bytes};
+use self::reload::Reload;
 use self::restoring::restore;
 use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
@@ -57,10 +62,11 @@ use crate::publisher::{MonotonicClock, Part, Published};
 /// Longest wait of a capture thread without packets; also what a stop may take.
 const READ_TIMEOUT: Micros = Micros::from_millis(100);
 
-/// Runs the gateway until SIGTERM or SIGINT.
-pub fn run(config: &Config) -> Result<(), Failure> {
+/// Runs the gateway until SIGTERM or SIGINT, with the configuration of `file`, which SIGHUP has it read again.
+pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     config.log.start();
-    let (partition, engines) = divided(config)?;
+    let (groups, seed, engines) = divided(config)?;
+    let partition = groups.partition.clone();
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
@@ -73,14 +79,14 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     let workers = serve::workers();
     let opened = open(&config.capture)?;
     let ports = Ports::bind(config)?;
-    let mut confined = spand_confine::confine(&config.process, &needs::needs(config))?;
+    let mut confined = spand_confine::confine(&config.process, &needs::needs(config, file))?;
 
     let clock = MonotonicClock::from_wall_clock();
     let queues = engines.iter().map(|_| FrameQueue::new(config.capture.queue_packets)).collect();
     let retry = Duration::from_secs(config.capture.retry_s.get());
     let captures = Arc::new(Captures::new(
         queues,
-        partition.clone(),
+        Grouping::new(groups),
         clock,
         retry,
         &config.capture.interfaces,
@@ -95,13 +101,14 @@ pub fn run(config: &Config) -> Result<(), Failure> {
     let (engines, store) = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
     let api = Api::with_access(config.api(), access, published.clone(), stored, &confined);
+    let reload = Reload::new(config, file, seed, &captures, &published);
     let workers = EngineThread::each(engines, &published, &captures, store.map(Arc::new).as_ref());
     let thread_ended = Arc::clone(&captures.thread_ended);
     let threads = Threads::start(workers, captured, captures)?;
     published.readiness().ready(Part::Engine);
     confined.say();
 
-    let ended = servers.run(api, &published, &thread_ended);
+    let ended = servers.run(api, &published, reload, &thread_ended);
     threads.stop();
     ended
 }
@@ -111,12 +118,12 @@ fn draw_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The engines, and how networks are divided among them.
-fn divided(config: &Config) -> Result<(Partition, Vec<Engine>), Failure> {
+/// The engines, how networks are divided among them, and under which secret.
+fn divided(config: &Config) -> Result<(Groups, u64, Vec<Engine>), Failure> {
     let count = config.engine.threads;
     let (first, engines) = parts(config)?;
-    let partition = Partition::new(&first, count);
-    Ok((partition, engines.map(Engine::new).collect()))
+    let groups = Groups::of(&first, Partition::new(&first, count));
+    Ok((groups, first.hash_seed, engines.map(Engine::new).collect()))
 }
 
 /// What each engine is told; the first of them is given twice. All are told the same list of prefixes, which is read once: one that

@@ -11,8 +11,8 @@ const COUNTERS: [&str; 3] = ["/proc/self/net", "/sys/class/net", "/sys/devices"]
 /// Where PF_RING's library is looked for again when an interface comes back.
 const LIBRARIES: [&str; 5] = ["/etc/ld.so.cache", "/lib", "/lib64", "/usr/lib", "/usr/local/lib"];
 
-/// What a gateway with this configuration needs.
-pub(super) fn needs(config: &Config) -> Plan {
+/// What a gateway with this configuration, read from this file, needs.
+pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     let mut plan = Plan {
         // To open an interface that went away and came back; see docs/decisions/confinement.md.
         keep: vec![Capability::CAP_NET_RAW],
@@ -24,8 +24,11 @@ pub(super) fn needs(config: &Config) -> Plan {
         plan.read.extend(LIBRARIES.map(PathBuf::from));
         plan.read.extend(config.capture.pf_ring_library.clone());
     }
+    // Read again on SIGHUP, also where an editor put another in its place.
+    plan.read_as_replaced(file);
     let tls = &config.tls;
-    let replaced = [&tls.certificate, &tls.key, &tls.ca, &tls.revoked, &config.admin.passwords];
+    let replaced =
+        [&config.traffic.prefix_list, &tls.certificate, &tls.key, &tls.ca, &tls.revoked, &config.admin.passwords];
     replaced.into_iter().flatten().for_each(|file| plan.read_as_replaced(file));
     if config.store.enabled {
         plan.write.push(around(&config.store.directory));
@@ -47,22 +50,24 @@ mod tests {
     #[test]
     fn nothing_is_written_beside_the_store_and_nothing_read_beside_what_may_change() {
         let mut config = Config::default();
+        config.traffic.prefix_list = Some("/srv/routes/list".into());
         config.tls.key = Some("/srv/keys/gateway.key".into());
         config.admin.passwords = Some("/srv/keys/passwords".into());
         config.capture.pf_ring_library = Some("/opt/libpfring.so".into());
-        let plan = needs(&config);
+        let plan = needs(&config, Path::new("/srv/spand/gateway.toml"));
         assert_eq!(plan.write, [Path::new("/var/lib/spand/gateway")]);
-        let read: Vec<_> = COUNTERS.iter().map(Path::new).chain([Path::new("/srv/keys")]).collect();
+        let read: Vec<_> =
+            COUNTERS.iter().map(Path::new).chain(["/srv/spand", "/srv/routes", "/srv/keys"].map(Path::new)).collect();
         assert_eq!(plan.read, read);
         assert_eq!(plan.keep, [Capability::CAP_NET_RAW]);
         assert!(plan.connect.is_empty() && plan.start.is_empty() && !plan.kernel_programs);
 
         config.capture.backend = CaptureBackend::PfRing;
         config.store.directory = "/store".into();
-        let plan = needs(&config);
+        let plan = needs(&config, Path::new("/srv/spand/gateway.toml"));
         assert_eq!(plan.write, [Path::new("/store")], "never the whole machine");
         assert!(plan.read.iter().any(|path| path == Path::new("/opt/libpfring.so")));
         config.store.enabled = false;
-        assert!(needs(&config).write.is_empty());
+        assert!(needs(&config, Path::new("/gateway.toml")).write.is_empty());
     }
 }

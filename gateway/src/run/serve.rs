@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use super::reload::Reload;
 use crate::api::Api;
 use crate::config::{Config, Listen};
 use crate::publisher::Published;
@@ -57,9 +58,15 @@ impl Servers {
     }
 
     /// Answers until a signal comes (`Ok`), or something ends that should not.
-    pub(super) fn run(self, api: Api, published: &Published, thread_ended: &Notify) -> Result<(), Failure> {
+    pub(super) fn run(
+        self,
+        api: Api,
+        published: &Published,
+        reload: Reload,
+        thread_ended: &Notify,
+    ) -> Result<(), Failure> {
         let Self { runtime, ports: Ports { grpc, http } } = self;
-        let ended = runtime.block_on(serve(grpc, http, api, published, thread_ended));
+        let ended = runtime.block_on(serve(grpc, http, api, published, reload, thread_ended));
         runtime.shutdown_timeout(LAST_ANSWERS);
         ended
     }
@@ -70,6 +77,7 @@ async fn serve(
     http: TcpListener,
     api: Api,
     published: &Published,
+    mut configuration: Reload,
     thread_ended: &Notify,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| failed("catch signals", &error))?;
@@ -87,20 +95,41 @@ async fn serve(
     let grpc_stopped = stopped.clone();
     tasks.spawn(async move { grpc_api.serve_grpc(grpc, grpc_stopped).await });
     let http_api = api.clone();
-    let mut end = stopped.clone();
+    let (mut end, stopped_too) = (stopped.clone(), stopped.clone());
     tasks.spawn(async move { http_api.serve_http(http, stopped).await });
 
     let reload = Arc::new(Notify::new());
-    let told = Arc::clone(&reload);
+    let (files, configured) = (Arc::clone(&reload), Arc::new(Notify::new()));
+    let hung_up = Arc::clone(&configured);
+    let mut over = stopped_too;
+    // A thread of its own: a disk that does not answer holds up nobody.
+    tasks.spawn(async move {
+        loop {
+            tokio::select! {
+                () = hung_up.notified() => {}
+                ended = over.wait_for(|end| *end) => return drop(ended),
+            }
+            let read = tokio::task::spawn_blocking(move || {
+                configuration.reload();
+                configuration
+            });
+            match read.await {
+                Ok(given_back) => configuration = given_back,
+                // It panicked, which its line says: what is in force stays so, and the gateway goes on.
+                Err(_) => return drop(over.wait_for(|end| *end).await),
+            }
+        }
+    });
     tasks.spawn(async move {
         tokio::select! {
-            () = api.keep_access(&told) => {}
+            () = api.keep_access(&files) => {}
             ended = end.wait_for(|end| *end) => drop(ended),
         }
     });
 
+    let readers = [reload.as_ref(), configured.as_ref()];
     let ended = tokio::select! {
-        signal = signals.wait(&reload) => {
+        signal = signals.wait(&readers) => {
             tracing::info!(signal, "stopping");
             Ok(())
         }
@@ -155,14 +184,16 @@ impl Signals {
     }
 
     /// Waits for the end. SIGHUP is none: it has the files read again that can change in force.
-    async fn wait(&mut self, reload: &Notify) -> &'static str {
+    async fn wait(&mut self, reload: &[&Notify]) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return "SIGTERM",
                 _ = self.interrupt.recv() => return "SIGINT",
                 _ = self.hang_up.recv() => {
-                    tracing::info!("SIGHUP: looking at the files of [tls] and at admin.passwords");
-                    reload.notify_one();
+                    tracing::info!("SIGHUP: reading the configuration, the prefix list, the files of [tls] and admin.passwords");
+                    for reload in reload {
+                        reload.notify_one();
+                    }
                 }
             }
         }

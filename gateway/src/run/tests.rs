@@ -1,5 +1,6 @@
 //! The engine's thread between a queue and the publisher, without interfaces.
 
+use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroUsize;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +14,7 @@ use spand_core::window::table::NetworkTable;
 use spand_core::wire::Frame;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
-use spand_proto::push::UpdateEvent;
+use spand_proto::push::{UpdateEvent, WithdrawalReason};
 use spand_proto::units::{Timestamp, Window};
 use strum::VariantArray;
 
@@ -71,7 +72,8 @@ fn bench() -> Bench {
     let clock = SetClock(Arc::new(AtomicU64::new(START.0)));
     let published = Published::new(PublisherConfig::default(), clock.clone());
     let internal = vec!["10.0.0.0/8".parse().unwrap()];
-    let mut engine = Engine::new(EngineConfig { internal, ..EngineConfig::default() });
+    let config = EngineConfig { internal, ..EngineConfig::default() };
+    let mut engine = Engine::new(config.clone());
     let limit = NonZeroUsize::new(10).unwrap();
     let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
     for connection in 0..3 {
@@ -85,7 +87,8 @@ fn bench() -> Bench {
     published.replace(engine.networks(START), |_| true, None);
     let queues = vec![FrameQueue::new(NonZeroUsize::new(1_000).unwrap())];
     let clock_of_capture = MonotonicClock::from_wall_clock();
-    let captures = Captures::new(queues, whole(), clock_of_capture, Duration::from_secs(1), &[], NonZeroUsize::MIN);
+    let (grouping, second) = (Grouping::new(Groups::of(&config, whole())), Duration::from_secs(1));
+    let captures = Captures::new(queues, grouping, clock_of_capture, second, &[], NonZeroUsize::MIN);
     let captures = Arc::new(captures);
     let kept = Kept::default();
     let store = StoreWriter::start(kept.clone(), Duration::from_millis(10)).unwrap();
@@ -168,7 +171,9 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
     let mut subscription = published.subscribe(&[HOST]).unwrap();
     let queues = engines.iter().map(|_| FrameQueue::new(NonZeroUsize::new(1_000).unwrap())).collect();
     let (clock, second) = (MonotonicClock::from_wall_clock(), Duration::from_secs(1));
-    let captures = Arc::new(Captures::new(queues, partition, clock, second, &[], NonZeroUsize::MIN));
+    let grouping = Grouping::new(Groups::of(&config, partition));
+    let captures = Arc::new(Captures::new(queues, grouping, clock, second, &[], NonZeroUsize::MIN));
+    let groups = captures.grouping.in_force();
     let mut distributor = Distributor::new(0, captures.queues.len());
     for (n, remote) in remotes.iter().enumerate() {
         let mut data = syn();
@@ -178,7 +183,7 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
         let data = if n % 2 == 0 { [vec![0; 12], vec![0x08, 0x00], data].concat() } else { data };
         let link_type = if n % 2 == 0 { 1 } else { 101 };
         let frame = Frame { link_type, wire_len: u32::try_from(data.len()).unwrap(), input: 0, data: &data };
-        distributor.push(&captures.partition, START, &frame);
+        distributor.push(&groups.partition, START, &frame);
     }
     assert_eq!(distributor.flush(&captures.queues, |at| at), 0);
     for queue in &captures.queues {
@@ -332,14 +337,14 @@ fn every_engine_is_told_the_list_of_prefixes_that_divides_the_networks() {
     let dir = tempfile::tempdir().unwrap();
     let [list, next] = ["routes.txt", "next.txt"].map(|name| dir.path().join(name));
     nix::unistd::mkfifo(&list, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    std::fs::write(&next, "203.0.113.0/24\n").unwrap();
+    fs::write(&next, "203.0.113.0/24\n").unwrap();
     let mut config = Config::default();
     config.traffic.prefix_list = Some(list.clone());
     config.engine.threads = NonZeroU32::new(3).unwrap();
     // Whoever reads the list a second time reads another one.
     let writer = thread::spawn(move || {
-        let mut pipe = std::fs::OpenOptions::new().write(true).open(&list).unwrap();
-        std::fs::rename(next, list).unwrap();
+        let mut pipe = fs::OpenOptions::new().write(true).open(&list).unwrap();
+        fs::rename(next, list).unwrap();
         io::Write::write_all(&mut pipe, b"198.51.100.0/24\n").unwrap();
     });
     let (first, engines) = parts(&config).unwrap();
@@ -348,4 +353,64 @@ fn every_engine_is_told_the_list_of_prefixes_that_divides_the_networks() {
     assert_eq!((&engines[0], first.prefixes.len()), (&first, 1));
     assert_eq!(engines.iter().map(|engine| engine.shard.index).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(engines.iter().all(|engine| engine.prefixes == first.prefixes && engine.hash_seed == first.hash_seed));
+}
+
+#[test]
+fn sighup_withdraws_the_networks_that_are_gone_and_a_file_at_fault_leaves_everything() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _inside = runtime.enter();
+    let Bench { published, captures, kept, mut worker, .. } = bench();
+    runtime.spawn(published.clone().tell());
+    // What the bench published is told before anybody is subscribed.
+    runtime.block_on(tokio::time::sleep(Duration::from_millis(100)));
+    let folder = tempfile::tempdir().unwrap();
+    let (file, list) = (folder.path().join("gateway.toml"), folder.path().join("routes.txt"));
+    let text = "[capture]\ninterfaces = [\"lo\"]\n[traffic]\ninternal = [\"10.0.0.0/8\"]\n";
+    fs::write(&file, text).unwrap();
+    let mut reload = Reload::new(&Config::load(&file).unwrap(), &file, 0, &captures, &published);
+    let network = Network::of(REMOTE);
+    let mut subscription = published.subscribe(&[HOST]).unwrap();
+    let mut next = || runtime.block_on(subscription.next()).unwrap().event;
+    while !matches!(next(), UpdateEvent::SnapshotEnd { networks: 1 }) {}
+    let mut pass = || {
+        worker.regroup();
+        worker.keep_house();
+        (worker.engine.network(network, START).is_some(), worker.engine.follows(HOST))
+    };
+    let measures = published.measures();
+
+    // With the network that it drops, and one line that is none.
+    fs::write(&list, "192.0.0.0/16\n192.0.2.0/40\n").unwrap();
+    let listed = format!("{text}prefix_list = \"routes.txt\"\n[limits]\nconnections = 1000\n");
+    fs::write(&file, &listed).unwrap();
+    let fault = reload.take().unwrap_err().to_string();
+    assert!(fault.contains("routes.txt, line 2"), "{fault}");
+    reload.reload();
+    assert_eq!((pass(), measures.config_last_reload_successful.get()), ((true, true), 0));
+    fs::write(&file, "[traffic]\ninternal = [\"10.0.0.0/40\"]\n").unwrap();
+    assert!(reload.take().unwrap_err().to_string().contains("gateway.toml, line 2: traffic.internal"));
+    fs::write(&file, &listed).unwrap();
+
+    fs::write(&list, "192.0.0.0/16\n").unwrap();
+    let reloaded = reload.take().unwrap();
+    assert_eq!(
+        (reloaded.in_force, reloaded.needs_restart),
+        (vec!["traffic.prefix_list".to_owned()], vec!["limits.connections".to_owned()])
+    );
+    assert_eq!(pass(), (false, true));
+    let withdrawal = UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Evicted };
+    assert_eq!(next(), withdrawal, "before anything else");
+    assert!(published.network(network).is_none());
+
+    // The list alone, under the same name; then who is inside.
+    fs::write(&list, "192.0.2.0/24\n").unwrap();
+    assert_eq!(reload.take().unwrap().in_force, ["traffic.prefix_list"]);
+    fs::write(&file, listed.replace("10.0.0.0/8", "172.16.0.0/12")).unwrap();
+    reload.reload();
+    assert_eq!((pass(), measures.config_last_reload_successful.get()), ((false, false), 1));
+    let owner = captures.grouping.in_force().partition.owner(network);
+    assert_eq!(owner, whole().owner(network), "a network is its owner's, whatever the prefixes");
+    captures.queues[0].close();
+    worker.run();
+    assert!(kept.0.lock().iter().any(|(gone, record)| *gone == network && record.is_none()), "the store drops it");
 }

@@ -5,6 +5,7 @@
 
 mod connections;
 mod networks;
+mod regroup;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -36,6 +36,15 @@ impl Prefixes {
         let listed = self.networks.get_lpm(&IpNet::from(address.to_canonical()));
         listed.map_or_else(|| Network::of(address), Network::new)
     }
+
+    /// Whether any address may belong to `network`: it is in the list, or what an address that no entry covers falls into.
+    pub(crate) fn makes(&self, network: Network) -> bool {
+        let prefix = network.prefix();
+        match self.networks.get_lpm(&prefix) {
+            Some(listed) => listed == prefix,
+            None => Network::of(prefix.addr()) == network,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +62,13 @@ mod tests {
         assert_eq!(of("198.51.100.9"), "198.51.100.0/24");
         assert_eq!(of("2001:db8::1"), "2001:db8::/48");
         assert!(prefixes.is_bare() && !prefixes.is_internal("192.0.2.1".parse().unwrap()));
+        let made = |text: &str| prefixes.makes(Network::new(text.parse().unwrap()));
+        for network in ["192.0.2.128/25", "192.0.0.0/8", "198.51.100.0/24", "2001:db8::/48"] {
+            assert!(made(network), "{network}");
+        }
+        for network in ["192.0.2.0/24", "192.0.2.128/26", "198.51.100.0/25", "198.51.0.0/16", "2001:db8::/32"] {
+            assert!(!made(network), "{network}");
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The key of a connection: the same for both directions.
 
 use std::hash::{BuildHasher, Hasher};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::wire::segment::Endpoint;
 
@@ -56,6 +56,17 @@ impl Tuple {
         let version = if source.address.is_ipv4() { 4 } else { 6 };
         let rest = (u64::from(low.1) << 24) | (u64::from(high.1) << 8) | version;
         (Self { low: low.0, high: high.0, rest }, side)
+    }
+
+    /// The addresses of both ends, the one that sorts first before the other.
+    pub(crate) fn addresses(&self) -> [IpAddr; 2] {
+        [self.low, self.high].map(|[upper, lower]| {
+            if self.rest & 0xff == 4 {
+                IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(lower).unwrap_or_default()))
+            } else {
+                IpAddr::V6(Ipv6Addr::from_bits((u128::from(upper) << 64) | u128::from(lower)))
+            }
+        })
     }
 
     /// A hash with a secret: who does not know the seed cannot aim many tuples at one slot of the table.

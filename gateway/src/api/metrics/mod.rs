@@ -126,6 +126,12 @@ impl Register {
             "Advised first flights that hosts reported, by what they led to",
             measures.first_flights,
         );
+        self.add("config_reloads", "Times SIGHUP had the configuration read again", measures.config_reloads);
+        self.add(
+            "config_last_reload_successful",
+            "0 where the configuration could not be used when it was read again last",
+            measures.config_last_reload_successful,
+        );
         self.add("publisher_subscriptions", "Subscriptions that began", measures.subscriptions);
         self.add("publisher_subscriptions_refused", "Subscriptions refused at a limit", measures.subscriptions_refused);
         self.add(

@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use spand_capture::{Backend, LiveCapture, LiveOptions};
-use spand_core::shard::Partition;
 use spand_proto::operator::Failure;
 use tokio::sync::Notify;
 
 use self::reader::Reader;
+use super::grouping::Grouping;
 use super::queue::FrameQueue;
 use crate::publisher::{CaptureStatus, MonotonicClock};
 
@@ -28,8 +28,8 @@ use crate::publisher::{CaptureStatus, MonotonicClock};
 pub(super) struct Captures {
     /// One for each engine.
     pub(super) queues: Vec<FrameQueue>,
-    /// Which of them a packet goes to.
-    pub(super) partition: Partition,
+    /// Which of them a packet goes to, and what the engines go by: read anew now and then, since it may be replaced.
+    pub(super) grouping: Grouping,
     pub(super) clock: MonotonicClock,
     pub(super) stop: AtomicBool,
     pub(super) retry: Duration,
@@ -53,7 +53,7 @@ pub(super) struct InterfaceState {
 impl Captures {
     pub(super) fn new(
         queues: Vec<FrameQueue>,
-        partition: Partition,
+        grouping: Grouping,
         clock: MonotonicClock,
         retry: Duration,
         interfaces: &[String],
@@ -66,7 +66,7 @@ impl Captures {
         let states = interfaces.iter().flat_map(|interface| (0..readers.get()).map(move |_| state(interface)));
         let states = Mutex::new(states.collect());
         let stop = AtomicBool::new(false);
-        Self { queues, partition, clock, stop, retry, thread_ended: Arc::default(), states, readers }
+        Self { queues, grouping, clock, stop, retry, thread_ended: Arc::default(), states, readers }
     }
 
     /// Every interface, in the order of the configuration.

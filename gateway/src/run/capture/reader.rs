@@ -16,6 +16,7 @@ use super::Captures;
 use crate::publisher::MonotonicClock;
 use crate::run::clock::StampClock;
 use crate::run::distribute::Distributor;
+use crate::run::grouping::Groups;
 use crate::run::queue::BATCH_PACKETS;
 
 /// An interface that gave nothing for so long is looked at.
@@ -33,6 +34,8 @@ pub(super) struct Reader {
     options: LiveOptions,
     clock: StampClock<MonotonicClock>,
     batches: Distributor,
+    /// In force when it last handed over.
+    groups: Arc<Groups>,
     /// Packets dropped at the queue.
     dropped: u64,
     /// Times the interface was lost.
@@ -53,6 +56,7 @@ impl Reader {
             options,
             clock: StampClock::new(shared.clock),
             batches: Distributor::new(number, shared.queues.len()),
+            groups: shared.grouping.in_force(),
             dropped: 0,
             losses: 0,
             earlier: SourceStats::default(),
@@ -93,7 +97,7 @@ impl Reader {
                         input: self.input,
                         data: packet.data,
                     };
-                    self.batches.push(&self.shared.partition, packet.timestamp, &frame);
+                    self.batches.push(&self.groups.partition, packet.timestamp, &frame);
                     if self.batches.waiting() >= BATCH_PACKETS {
                         self.flush();
                         self.note(&mut looked.1, None);
@@ -139,6 +143,7 @@ impl Reader {
 
     /// Queues what was read.
     fn flush(&mut self) {
+        self.shared.grouping.renew(&mut self.groups);
         if self.batches.waiting() == 0 {
             return;
         }

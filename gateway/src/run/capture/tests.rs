@@ -9,8 +9,10 @@ use std::process::Command;
 
 use nix::sched::{CloneFlags, unshare};
 use spand_core::config::EngineConfig;
+use spand_core::shard::Partition;
 
 use super::*;
+use crate::run::grouping::Groups;
 use crate::run::{draw_seed, group};
 
 /// Looks at the interface before it counts as lost for good.
@@ -41,9 +43,10 @@ fn two_readers_of_an_interface_that_comes_back() {
     let backend = Some(Backend::AfPacket);
     let options = LiveOptions { backend, group: Some(7), ..LiveOptions::new("far") };
     let opened = [(); 2].map(|()| (LiveCapture::open(&options).unwrap(), options.clone()));
+    let config = EngineConfig::default();
     let captures = Arc::new(Captures::new(
         vec![FrameQueue::new(NonZeroUsize::MIN)],
-        Partition::new(&EngineConfig::default(), NonZeroU32::MIN),
+        Grouping::new(Groups::of(&config, Partition::new(&config, NonZeroU32::MIN))),
         MonotonicClock::from_wall_clock(),
         Duration::from_millis(20),
         &["far".to_owned()],

@@ -15,6 +15,7 @@ use spand_core::event::{Event, TransferEnded};
 use spand_proto::units::{Micros, Timestamp};
 
 use super::capture::Captures;
+use super::grouping::Groups;
 use super::order::Order;
 use super::queue::{FrameBatch, Taken};
 use super::shedding::Shedding;
@@ -55,6 +56,8 @@ pub(super) struct EngineThread {
     shard: usize,
     transfers: Transfers,
     shedding: Shedding,
+    /// In force in the engine.
+    groups: Arc<Groups>,
     pub(super) batch: Batch,
     events_lost: u64,
     store_failing: bool,
@@ -88,6 +91,7 @@ impl EngineThread {
         store: Option<Arc<StoreWriter>>,
     ) -> Self {
         let events_lost = engine.counters().ignored(Ignored::EventQueueFull);
+        let groups = captures.grouping.in_force();
         Self {
             engine,
             published,
@@ -96,6 +100,7 @@ impl EngineThread {
             shard,
             transfers,
             shedding: Shedding::new(Instant::now()),
+            groups,
             batch: Batch::new(),
             events_lost,
             store_failing: false,
@@ -123,6 +128,7 @@ impl EngineThread {
                 Taken::Nothing => self.pass_time(before(self.published.now(), GRACE)),
                 Taken::Closed => break,
             }
+            self.regroup();
             self.take_transfers();
             self.hand_over();
             if housekeeping.elapsed() >= HOUSEKEEPING {
@@ -131,6 +137,16 @@ impl EngineThread {
             }
         }
         self.save_all();
+    }
+
+    /// Takes other prefixes where there are; what they drop is withdrawn before another packet is looked at.
+    pub(super) fn regroup(&mut self) {
+        if self.captures.grouping.renew(&mut self.groups) {
+            let Groups { internal, networks, .. } = self.groups.as_ref();
+            let gone = self.engine.set_prefixes(internal.clone(), networks.clone());
+            tracing::info!(engine = self.shard, networks_dropped = gone, "other prefixes are in force");
+            self.take_events();
+        }
     }
 
     /// Follows fewer connections where too many packets waited, more where there is room again.

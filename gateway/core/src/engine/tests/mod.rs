@@ -4,6 +4,7 @@ mod blind;
 mod limits;
 mod memory;
 mod nonsense;
+mod regroup;
 mod window_option;
 
 use std::num::NonZeroUsize;

@@ -112,6 +112,11 @@ impl FlowTable {
         self.entries.iter().map(|entry| &entry.connection)
     }
 
+    /// The ends of every connection, in no order that means anything.
+    pub(crate) fn tuples(&self) -> impl Iterator<Item = &Tuple> {
+        self.entries.iter().map(|entry| &entry.tuple)
+    }
+
     /// The connection under `key`.
     pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut Connection> {
         self.entries.get_mut(key.0).map(|entry| &mut entry.connection)

@@ -243,6 +243,17 @@ impl NetworkTable {
         self.kept.set(kept, at, self.window());
     }
 
+    /// Drops the networks that are not to be kept, with what they hold; what was told of them is withdrawn.
+    pub(crate) fn drop_unless(&mut self, keep: impl Fn(Network) -> bool) -> usize {
+        let gone = self.slots.entries().map(|entry| entry.network).filter(|network| !keep(*network));
+        let gone: Vec<Network> = gone.collect();
+        for slot in gone.iter().filter_map(|network| self.slots.find(*network)).collect::<Vec<_>>() {
+            self.remove(slot, Withdrawal::Administrator);
+        }
+        self.stirred = true;
+        gone.len()
+    }
+
     fn window(&self) -> Micros {
         Micros(self.config.bucket.0.saturating_mul(u64::from(self.config.buckets.get())))
     }

@@ -1,0 +1,46 @@
+//! Other prefixes in force between two frames: what they change goes, what they leave as it was stays.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::Engine;
+use crate::flow::prefixes::Prefixes;
+use crate::flow::tuple::Tuple;
+use crate::shard::Part;
+
+impl Engine {
+    /// Takes other prefixes inside, and another list of networks, from here on. Networks that the list does not make any more go and
+    /// are withdrawn; the others keep what they hold. A connection whose ends or networks are others than before ends here, and its
+    /// next segment opens it anew, in the midst of it: of several engines at the one whose it is then. Looks at every connection and
+    /// every network. Gives how many networks went. Take the events.
+    pub fn set_prefixes(&mut self, internal: Vec<IpNet>, networks: Vec<IpNet>) -> usize {
+        let prefixes = Prefixes::new(&internal, &networks);
+        let mut changed: Vec<Tuple> = Vec::new();
+        for tuple in self.flows.tuples() {
+            let [low, high] = tuple.addresses();
+            if means(&self.prefixes, low, high) != means(&prefixes, low, high) {
+                changed.push(*tuple);
+            }
+        }
+        // Still under the prefixes that they were followed with.
+        for tuple in changed {
+            if let Some(key) = self.flows.find(&tuple) {
+                self.end(key);
+            }
+        }
+        self.config.internal = internal;
+        self.config.prefixes = networks;
+        self.part = Part::of(&self.config);
+        let gone = self.networks.drop_unless(|network| prefixes.makes(network));
+        self.prefixes = prefixes;
+        self.take_network_events();
+        gone
+    }
+}
+
+/// All that prefixes say about a connection: whether anything says what is inside, which end is, and the networks of both.
+fn means(prefixes: &Prefixes, low: IpAddr, high: IpAddr) -> impl PartialEq + use<> {
+    let of = |address| (prefixes.is_internal(address), prefixes.network_of(address));
+    (prefixes.is_bare(), of(low), of(high))
+}
