@@ -20,7 +20,7 @@ impl Sender {
     pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut Context<'_>) {
         let Some(number) = segment.ack else { return };
         let at = segment.at;
-        if !self.has_sent() && !self.acknowledged {
+        if !self.has_sent() && !self.acknowledged.any() {
             // Known by this acknowledgement alone: the space starts here.
             self.start_at(number);
         }
@@ -34,7 +34,7 @@ impl Sender {
         }
         let window_moved = self.take_window(segment, ack, scale);
         let outstanding = self.board.flight() > 0;
-        if !outstanding && ack == self.board.una() && self.acknowledged && segment.options.sack.is_empty() {
+        if !outstanding && ack == self.board.una() && self.acknowledged.any() && segment.options.sack.is_empty() {
             // Most of what the receiving side of a transfer hears: nothing is waited for, nothing is told.
             return;
         }
@@ -45,7 +45,7 @@ impl Sender {
         let newest_before = self.board.newest_arrived();
         let cumulative = self.board.acknowledge(ack, at, min_rtt);
         let seen_advance = cumulative.advanced.saturating_sub(missed);
-        self.acknowledged = true;
+        self.acknowledged = self.acknowledged.further(cumulative.advanced);
         self.last_ack = MaybeTime::some(at);
         self.last_active = MaybeTime::some(context.now);
         let mut sacked = None;
@@ -143,7 +143,7 @@ impl Sender {
     fn take_window(&mut self, segment: &Segment, ack: u64, shift: Option<u8>) -> bool {
         let announced = Some(Announced { field: segment.window, shift });
         // An acknowledgement that was overtaken announces what holds no more (RFC 9293 section 3.10.7.4, SND.WL2).
-        let overtaken = self.acknowledged && ack < self.board.una();
+        let overtaken = self.acknowledged.any() && ack < self.board.una();
         if self.peer_window == announced || segment.flags.has(Flags::RST) || overtaken {
             return false;
         }

@@ -45,11 +45,11 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let Some(transfer) = followed.transfer else { return };
         if transfer.bytes > 0 {
-            if self.acknowledged {
+            if self.acknowledged.any() {
                 self.tell_size(&transfer, context);
             }
             let Some(followed) = self.followed.as_deref_mut() else { return };
-            if self.acknowledged {
+            if self.acknowledged.any() {
                 let said = followed.shadow.on_transfer_end(at);
                 self.give_sample(said, context);
             } else {
@@ -109,7 +109,7 @@ impl Sender {
     /// Notes in the report what its packets made known in all.
     fn note_verdicts(&mut self) {
         let Some(report) = &mut self.report else { return };
-        report.acknowledged |= self.acknowledged;
+        report.acknowledged |= self.acknowledged.any();
         if let Some(followed) = &self.followed {
             report.limited_by = followed.mostly_limited_by();
             report.congestion_control = followed.shadow.flavour();
@@ -119,7 +119,7 @@ impl Sender {
     /// Ends the sender: its last transfer, and the account of it where it sent anything.
     pub(crate) fn finish(&mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
-        if in_transfer && self.acknowledged && self.board.flight() > 0 {
+        if in_transfer && self.acknowledged.any() && self.board.flight() > 0 {
             context.counters.ignore(Ignored::Unfinished);
             self.forget_transfer(context);
         } else {

@@ -23,7 +23,7 @@ impl Sender {
         since_ack: Option<Micros>,
         ts_value: Option<u32>,
     ) -> Option<LossKind> {
-        if !self.acknowledged {
+        if !self.acknowledged.any() {
             return None;
         }
         let before = self.board.transmissions(extent.start.max(self.board.una()));

@@ -38,6 +38,35 @@ use crate::wire::segment::Segment;
 /// What [`FEW_SEGMENTS`] take.
 const FEW_BYTES_OF_ONE: usize = allocated_for::<Outstanding>(FEW_SEGMENTS);
 
+/// What the peer acknowledged of a sender's sequence space, its first number not counted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Acknowledged {
+    /// It did not acknowledge anything.
+    Nothing,
+    /// No more than the first number.
+    First,
+    /// One byte, which may be the SYN's.
+    OneByte,
+    /// Some data.
+    Data,
+}
+
+impl Acknowledged {
+    /// Whether the peer acknowledged anything.
+    fn any(self) -> bool {
+        self != Self::Nothing
+    }
+
+    /// After one more acknowledgement, by so many bytes further than those before.
+    fn further(self, bytes: u64) -> Self {
+        match (self, bytes) {
+            (Self::Nothing | Self::First, 0) => Self::First,
+            (Self::OneByte, 0) | (Self::Nothing | Self::First, 1) => Self::OneByte,
+            _ => Self::Data,
+        }
+    }
+}
+
 /// A sender, from its first segment or the first acknowledgement of it on.
 #[derive(Clone, Debug)]
 pub(crate) struct Sender {
@@ -52,8 +81,7 @@ pub(crate) struct Sender {
     last_ack: MaybeTime,
     /// The window its peer announced last.
     peer_window: Option<Announced>,
-    /// The peer acknowledged something.
-    acknowledged: bool,
+    acknowledged: Acknowledged,
     /// Highest acknowledgement since its first segment was seen, believable or not: what the largest flight is counted
     /// from, as an interval count would.
     highest_ack: MaybeCount,
@@ -103,7 +131,7 @@ impl Sender {
             last_active: MaybeTime::NONE,
             last_ack: MaybeTime::NONE,
             peer_window: None,
-            acknowledged: false,
+            acknowledged: Acknowledged::Nothing,
             highest_ack: MaybeCount::NONE,
             sack_agreed: false,
             rtt: RttEstimator::default(),
@@ -135,7 +163,7 @@ impl Sender {
 
     /// Notes where its first packet stood.
     pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
-        if !self.acknowledged {
+        if !self.acknowledged.any() {
             // Until now it was known at most by an acknowledgement that was none of its own.
             self.start_at(segment.seq);
         }
@@ -166,13 +194,13 @@ impl Sender {
         Held {
             segments: bytes(segments),
             senders: bytes(const { boxed::<Self>() } + repairs + gaps + self.recovery.held_bytes() + followed),
-            unacknowledged: segments > FEW_BYTES_OF_ONE && !self.has_delivered(),
+            unacknowledged: segments > FEW_BYTES_OF_ONE && self.delivered <= 1,
         }
     }
 
-    /// Whether some of its data arrived: a byte may be the SYN's.
+    /// Whether some of its data was acknowledged, seen or not: as for a [`crate::flow::passing::Passing`].
     pub(crate) fn has_delivered(&self) -> bool {
-        self.delivered > 1
+        self.acknowledged == Acknowledged::Data
     }
 
     /// Gives up the room that its segments take.
@@ -186,7 +214,7 @@ impl Sender {
     /// What is known of its sequence space.
     pub(crate) fn space(&self) -> Space {
         let (una, nxt) = (self.board.una(), self.board.nxt());
-        Space { una, nxt, acknowledged: self.acknowledged, peer_window: self.peer_window }
+        Space { una, nxt, acknowledged: self.acknowledged.any(), peer_window: self.peer_window }
     }
 
     /// The lowest position not acknowledged.

@@ -2,7 +2,7 @@
 
 use spand_proto::units::{Bytes, Micros};
 
-use super::Sender;
+use super::{Acknowledged, Sender};
 use crate::counters::Ignored;
 use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
@@ -64,7 +64,7 @@ impl Sender {
         if segment.flags.has(Flags::RST) {
             return;
         }
-        if self.acknowledged && extent.end > self.board.una() + self.believable_reach() {
+        if self.acknowledged.any() && extent.end > self.board.una() + self.believable_reach() {
             context.counters.ignore(Ignored::BeyondWindow);
         } else if extent.end > extent.start {
             self.place(segment, &extent, &inserted, context);
@@ -145,7 +145,7 @@ impl Sender {
         if self.syn.is_none() && self.coverage.is_none() {
             // What came before it, a reset of an old connection perhaps, had other numbers.
             self.start_at(segment.seq);
-            self.acknowledged = false;
+            self.acknowledged = Acknowledged::Nothing;
         }
         self.syns = self.syns.saturating_add(1);
         self.syn.get_or_insert_with(|| Syn::of(segment));
@@ -161,7 +161,7 @@ impl Sender {
             ip_id: segment.ip_id.unwrap_or(0),
         };
         let zero_window_probe = self.peer_is_closed() && segment.payload_len > 0;
-        let keep_alive = segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged;
+        let keep_alive = segment.payload_len <= 1 && extent.end <= self.board.una() && self.acknowledged.any();
         let is_new = extent.start >= self.board.nxt();
         let since_ack = self.last_ack.get().map(|last| at.since(last));
         let pipe_before = self.pipe_without_losses();
@@ -174,7 +174,7 @@ impl Sender {
         if let Some(kind) = judged {
             self.lose(kind, pipe_before, at, context);
         }
-        let limit = context.segment_limit(self.acknowledged);
+        let limit = context.segment_limit(self.acknowledged.any());
         let Placed { merged, .. } = self.board.send(extent.start, extent.end, stamp, limit);
         self.count_unsplit(context);
         if merged {
