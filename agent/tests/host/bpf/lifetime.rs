@@ -21,7 +21,8 @@ fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
         host.agent.kill();
         assert_eq!(fresh_threshold(&host, &mut open), None);
         assert!(said_of(&open.0).iter().any(|word| word == "t40_cubic"), "the open one stays as it is");
-        assert_eq!(state_size(&open.0, 1), Err(libc::ENOPROTOOPT));
+        // Whoever lists the machine's links, as `undo` of a test beside this one does, holds the one that it looks at for that moment.
+        eventually(SOON, "sizes are not taken", || state_size(&open.0, 1) == Err(libc::ENOPROTOOPT)).await;
     });
 }
 
