@@ -69,12 +69,12 @@ fn may_open_many(daemon: &Daemon) -> Result<()> {
 fn becomes_another() -> Result<()> {
     let (namespace, switch) = site()?;
     let folder = Folder::new()?;
-    for name in ["tls", "elsewhere"] {
-        fs::create_dir(folder.path(name))?;
-    }
+    // Not below the folder of the configuration, which stays readable for SIGHUP.
+    let elsewhere = Folder::new()?;
+    fs::create_dir(folder.path("tls"))?;
     let authority = Authority::new("agents")?;
     authority.make(&["localhost"])?.write(&folder.path("tls"), "gateway")?;
-    authority.make(&["localhost"])?.write(&folder.path("elsewhere"), "gateway")?;
+    authority.make(&["localhost"])?.write(&elsewhere.path(""), "gateway")?;
     folder.write("tls/ca.pem", &authority.certificate())?;
     let tls = "[tls]\ncertificate = \"tls/gateway.pem\"\nkey = \"tls/gateway.key\"\nca = \"tls/ca.pem\"\n\n";
     let config = format!("{CONFIG}{tls}[process]\nuser = \"nobody\"\n");
@@ -99,7 +99,7 @@ fn becomes_another() -> Result<()> {
     })?;
     // ... and those of another folder, which everyone may read, are out of reach.
     fs::remove_file(folder.path("tls/gateway.pem"))?;
-    symlink(folder.path("elsewhere/gateway.pem"), folder.path("tls/gateway.pem"))?;
+    symlink(elsewhere.path("gateway.pem"), folder.path("tls/gateway.pem"))?;
     wait(&mut gateway, "a file of another folder is refused", || {
         Ok((metric(&api, "spand_tls_reload_failures_total")? > 0.5).then_some(()))
     })?;
