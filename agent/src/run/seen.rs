@@ -21,7 +21,7 @@ const SPAN_S: u64 = 120;
 const SLOT_S: u64 = 2;
 /// Announced starts in the span below which nothing is said.
 const LEAST: u64 = 10;
-/// One in so many has to be seen.
+/// One in N has to be seen.
 const LEAST_SHARE: u64 = 10;
 const NS_PER_S: u64 = 1_000_000_000;
 

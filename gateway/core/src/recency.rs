@@ -17,7 +17,7 @@ struct Links {
 }
 
 impl Recency {
-    /// Bytes of a list of so many slots.
+    /// Bytes of a list of N slots.
     pub(crate) const fn bytes(slots: usize) -> usize {
         listed::<Links>(slots)
     }

@@ -48,7 +48,7 @@ impl Gather {
         Self { pending: Mutex::default(), changed: Notify::new(), ring: Mutex::new(ring) }
     }
 
-    /// Bytes of changes that wait, and of so many in the ring.
+    /// Bytes of changes that wait, and of N batches in the ring.
     pub(super) const fn bytes(told: usize) -> usize {
         2 * listed::<Change>(PENDING_LIMIT) + told.saturating_mul(size_of::<Change>())
     }

@@ -45,7 +45,7 @@ struct Entry {
 }
 
 impl Networks {
-    /// Bytes of so many networks, with a retreat of each.
+    /// Bytes taken by N networks, with a retreat of each.
     pub(super) const fn bytes(networks: usize) -> usize {
         // What was told may be another estimate than that in force; both are shared.
         let each = boxed::<[usize; 2]>() + boxed::<NetworkView>() + 2 * boxed::<Estimate>() + Retreat::BYTES;

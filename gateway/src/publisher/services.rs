@@ -22,7 +22,7 @@ struct Entry {
 }
 
 impl Services {
-    /// Bytes of so many services.
+    /// Bytes taken by N services.
     pub(super) const fn bytes(services: usize) -> usize {
         treed::<SocketAddr, Entry>(services)
     }

@@ -19,7 +19,7 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// Those of a configuration, divided among so many engines.
+    /// Those of a configuration, divided among N engines.
     pub(super) fn of(config: &EngineConfig, partition: Partition) -> Self {
         Self { internal: config.internal.clone(), networks: config.prefixes.clone(), partition, generation: 0 }
     }

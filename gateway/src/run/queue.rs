@@ -36,7 +36,7 @@ struct Placed {
     end: usize,
 }
 
-/// Bytes of a queue of so many packets, cut at so many bytes, with the buffers that are kept for reuse: those grow by doubling.
+/// Bytes of a queue of N packets, each cut to the snap length, with the buffers that are kept for reuse: those grow by doubling.
 pub(crate) const fn queue_bytes(packets: usize, snap_length_bytes: usize) -> usize {
     let each = snap_length_bytes.saturating_add(size_of::<Placed>());
     packets.saturating_add(SPARE_BATCHES * BATCH_PACKETS).saturating_mul(each)

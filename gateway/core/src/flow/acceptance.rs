@@ -34,7 +34,7 @@ pub(crate) enum Reset {
     Ends,
     /// It lies in the window, and its receiver may expect another number: it ends the connection if its sender sends nothing more.
     MayEnd,
-    /// It is none of this connection.
+    /// It is not part of this connection.
     Nothing,
 }
 

@@ -75,7 +75,7 @@ struct Entry {
 }
 
 impl ServiceTable {
-    /// Bytes of so many services.
+    /// Bytes taken by N services.
     pub(crate) const fn places_bytes(services: usize) -> usize {
         services.saturating_mul(boxed::<Entry>())
             + listed::<Option<Box<Entry>>>(services)

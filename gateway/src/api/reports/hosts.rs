@@ -116,7 +116,7 @@ pub(in crate::api) struct ByHost {
 }
 
 impl Hosts {
-    /// Bytes of so many hosts, beside what tells them apart.
+    /// Bytes taken by N hosts, beside what tells them apart.
     pub(in crate::api) const fn bytes(hosts: usize) -> usize {
         let name = allocated(MAX_HOST_NAME_BYTES) + treed::<RefusalReason, u64>(12);
         let each = listed::<(HostName, NameHeard)>(NAMES) + NAMES * name + listed::<Agent>(AGENTS);

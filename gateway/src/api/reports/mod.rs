@@ -59,7 +59,7 @@ pub(super) struct PushLabels {
 }
 
 impl Reports {
-    /// Bytes of so many hosts, beside what tells them apart.
+    /// Bytes taken by N hosts, beside what tells them apart.
     pub(super) const fn bytes(hosts: usize) -> usize {
         Hosts::bytes(hosts)
     }

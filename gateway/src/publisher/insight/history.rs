@@ -77,7 +77,7 @@ pub(in crate::publisher) struct Histories {
 }
 
 impl Histories {
-    /// Bytes of so many networks.
+    /// Bytes taken by N networks.
     pub(in crate::publisher) const fn bytes(networks: usize, buckets: usize) -> usize {
         let each = allocated_for::<Sample>(SAMPLES) + allocated_for::<PushedStart>(STARTS) + Trend::bytes(buckets);
         networks.saturating_mul(each)

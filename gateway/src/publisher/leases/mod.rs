@@ -46,7 +46,7 @@ pub(super) struct Leases {
 }
 
 impl Leases {
-    /// Bytes of so many networks with so many parts of hosts.
+    /// Bytes taken by N networks with M parts of hosts.
     pub(super) const fn bytes(networks: usize, parts: usize) -> usize {
         // The smallest tree of a network has one node.
         Pool::parts_bytes(parts)

@@ -73,7 +73,7 @@ impl Share {
 }
 
 impl Pool {
-    /// Bytes of so many parts.
+    /// Bytes taken by N parts.
     pub(super) const fn parts_bytes(parts: usize) -> usize {
         treed::<u64, Share>(parts)
     }

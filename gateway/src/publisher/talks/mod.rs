@@ -81,7 +81,7 @@ impl Host {
 }
 
 impl Talks {
-    /// Bytes of so many pairs, each with a network of its own at worst.
+    /// Bytes taken by N pairs, each with a network of its own at worst.
     pub(super) const fn bytes(pairs: usize) -> usize {
         treed::<Network, Talk>(pairs)
             + treed::<(Timestamp, Network), ()>(pairs)

@@ -23,7 +23,7 @@ impl Width {
     /// Narrower than this, lines run over the edge: addresses in pieces help nobody.
     const LEAST: u16 = 40;
 
-    /// At most so many characters a line.
+    /// At most N characters a line.
     pub fn at_most(characters: u16) -> Self {
         Self(Some(characters.max(Self::LEAST)))
     }

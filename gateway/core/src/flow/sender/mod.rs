@@ -57,7 +57,7 @@ impl Acknowledged {
         self != Self::Nothing
     }
 
-    /// After one more acknowledgement, by so many bytes further than those before.
+    /// After one more acknowledgement, by `bytes` further than those before.
     fn further(self, bytes: u64) -> Self {
         match (self, bytes) {
             (Self::Nothing | Self::First, 0) => Self::First,

@@ -26,7 +26,7 @@ pub(crate) enum Room {
 }
 
 impl FlowTable {
-    /// Bytes of places for so many connections, beside what they keep elsewhere.
+    /// Bytes of places for N connections, beside what they keep elsewhere.
     pub(crate) const fn places_bytes(connections: usize) -> usize {
         // Chunks of entries do not move; the number in front tells a free place.
         connections.saturating_mul(size_of::<Entry>() + size_of::<u64>())

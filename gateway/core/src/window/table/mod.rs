@@ -99,7 +99,7 @@ impl NetworkTable {
         }
     }
 
-    /// Bytes of places for so many networks, beside their samples. As many as went may wait to be removed from the store.
+    /// Bytes of places for N networks, beside their samples. As many as went may wait to be removed from the store.
     pub(crate) const fn places_bytes(networks: usize) -> usize {
         Slots::bytes(networks) + treed::<Network, ()>(2 * networks)
     }

@@ -64,7 +64,7 @@ enum State {
     Void,
 }
 
-/// Bytes of so many packets in fragments.
+/// Bytes taken by N packets in fragments.
 pub(crate) const fn fragments_bytes(packets: usize) -> usize {
     // A key whose packet was begun again waits twice.
     packets.saturating_mul(boxed::<Parts>())
