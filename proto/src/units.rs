@@ -35,7 +35,7 @@ pub struct Timestamp(pub u64);
 
 /// A congestion window in bytes, with the fraction that a whole number of segments would lose.
 ///
-/// Averaging windows cut to whole segments makes an estimate drift down (evaluation finding 2), so the fraction is kept
+/// Averaging windows cut to whole segments makes an estimate drift down, so the fraction is kept
 /// until someone asks in segments. Always finite and never negative.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "f64", into = "f64")]

@@ -1,4 +1,4 @@
-//! Checks and means of definitions.md ("The start") that a way of applying starts does not have.
+//! Checks and means of `docs/definitions.md` ("The start") that a way of applying starts does not have.
 
 use serde::Serialize;
 use strum::IntoStaticStr;

@@ -2,7 +2,7 @@
 //!
 //! Where an applier cannot tell connections apart, whole networks change sides in time slots. The draw depends on
 //! nothing but seed, network and slot: every host with the same seed holds out the same networks at the same time, so
-//! that controls are not helped or hurt by advised neighbours (definitions.md, "Control group").
+//! that controls are not helped or hurt by advised neighbours (`docs/definitions.md`, "Control group").
 
 use std::num::NonZeroU64;
 

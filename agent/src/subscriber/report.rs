@@ -1,4 +1,4 @@
-//! Tells the gateway what became of this host's connections, and of announced starts (definitions.md, "Push").
+//! Tells the gateway what became of this host's connections, and of announced starts (`docs/definitions.md`, "Push").
 //!
 //! The ways that cannot see connections report none.
 

@@ -94,7 +94,7 @@ pub struct Established {
     pub network: Network,
 }
 
-/// What announces a start (definitions, "Push").
+/// What announces a start (`docs/definitions.md`, "Push").
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
 #[strum(serialize_all = "snake_case")]
 pub enum Trigger {

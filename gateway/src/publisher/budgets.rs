@@ -40,7 +40,7 @@ impl Published {
     }
 
     /// What all hosts together may have granted above their defaults in a network and not yet acknowledged: its share for
-    /// each connection that is seen there at once (definitions, "Budget"), as far as the share was measured among so many: one that a few had for
+    /// each connection that is seen there at once (`docs/definitions.md`, "Budget and retreat"), as far as the share was measured among so many: one that a few had for
     /// themselves is not what each of a crowd gets.
     pub(super) fn budget(&self, network: Network) -> Option<Segments> {
         let networks = self.shared.networks.read();

@@ -305,5 +305,5 @@ fn worth_telling(told: &Estimate, new: &Estimate, config: &PublisherConfig) -> b
         || new.refreshed.since(told.refreshed) >= config.retell
 }
 
-/// Connections with a loss from which on a start below the host's default is allowed (definitions, "The start").
+/// Connections with a loss from which on a start below the host's default is allowed (`docs/definitions.md`, "The start").
 const FLOOR_CONNECTIONS: u32 = 3;

@@ -1,4 +1,4 @@
-//! The start model of TCP/SPAND section 4 (theory.md section 1): which window carries a transfer in the fewest round
+//! The start model of TCP/SPAND section 4 (`docs/definitions.md`, "The start"): which window carries a transfer in the fewest round
 //! trips on a path whose share is known, as arithmetic.
 //!
 //! Knows no bytes, no round-trip time and no limit: those are the start function's ([`crate::start`]). Every function is
@@ -13,7 +13,7 @@ use crate::units::Segments;
 mod tests;
 
 /// Segments acknowledged per acknowledgement on Linux, whose window grows by acknowledged segments: the `k` of the
-/// model is 1 there whatever the receiver delays (theory.md section 1).
+/// model is 1 there whatever the receiver delays.
 pub const LINUX_SEGMENTS_PER_ACK: NonZeroU32 = NonZeroU32::MIN;
 
 /// The sawtooth of a Reno sender on a path with share `Wc`: the window climbs from `ceil(Wc/2)` to `Wc` by one segment

@@ -52,7 +52,7 @@ fn agree(share: u32, k: u32, size: u32) {
 }
 
 #[test]
-fn the_papers_example_and_the_vectors_of_theory_1() {
+fn the_papers_example_and_vectors_computed_by_hand() {
     let example = epoch(10, 1).window_for(Segments(11));
     assert_eq!((example.optimal, example.shifted, example.rounds), (Segments(9), Segments(5), 2));
     assert_eq!(epoch(10, 1).shifted_by_equation_4(example.remainder), Segments(5));
@@ -169,7 +169,7 @@ fn the_ends_of_the_number_range_are_served() {
     }
 }
 
-/// theory.md section 1 counted these by its own brute force: equation 4 is the exact shift for `k = 1`, and costs a
+/// Counted by a brute force of their own: equation 4 is the exact shift for `k = 1`, and costs a
 /// round trip in 18,357 of 54,868 cases for `k = 2`.
 #[test]
 fn equation_4_is_exact_for_one_segment_per_ack_and_not_for_two() {

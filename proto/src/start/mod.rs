@@ -1,6 +1,6 @@
 //! The start function: what is known about a network and a connection, to the window it should start with.
 //!
-//! One function for everyone (definitions.md, "The start"): the gateway answers queries with it, the agent decides with
+//! One function for everyone (`docs/definitions.md`, "The start"): the gateway answers queries with it, the agent decides with
 //! it. Pure arithmetic: knows no clock, no socket, and not whether or how the start is applied.
 
 use serde::Serialize;

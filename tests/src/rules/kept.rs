@@ -109,7 +109,7 @@ fn read(folder: &Path) -> Result<Option<Kept>> {
                 .map(|kernel| (kernel.time_ns.abs_diff(sample.at.0), kernel.segments))
                 .filter(|(apart, _)| *apart <= apart_ns)
                 .min_by_key(|(apart, _)| *apart);
-            // The rule takes one segment off at a loss (definitions, "Samples").
+            // The rule takes one segment off at a loss (`docs/definitions.md`, "Samples").
             let off = if sample.reason.is_loss() { 1.0 } else { 0.0 };
             let before = || truth.get(flow).and_then(|truth| truth.window_before(sample.at.0)).map(f64::from);
             same.extend(partner.map(|(_, window)| window).or_else(|| before().map(|window| (window - off).max(1.0))));

@@ -1,4 +1,4 @@
-//! The average with probing end samples, so that advice does not ratchet down on its own output (evaluation finding 2).
+//! The average with probing end samples, so that advice does not ratchet down on its own output.
 //!
 //! A loss-free transfer that starts at the advised window ends at about the share that gave it: the shift of the start
 //! model arranges that. Averaged in as it is, it never raises the share, while every loss lowers it. So the end of such a

@@ -1,4 +1,4 @@
-//! The account of one direction of a connection, given at its end (`replay --flows`; definitions, "Output for acceptance").
+//! The account of one direction of a connection, given at its end (`replay --flows`; `docs/definitions.md`, "Columns of replay").
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Samples of a sender's window (definitions, "Samples").
+//! Samples of a sender's window (`docs/definitions.md`, "Samples").
 
 use std::net::IpAddr;
 

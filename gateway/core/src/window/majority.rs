@@ -1,4 +1,4 @@
-//! The one address that may have more than half of something (definitions, "Samples": none may give more than half of an
+//! The one address that may have more than half of something (`docs/decisions/estimate-of-a-network.md`: none may give more than half of an
 //! estimate).
 
 use std::net::IpAddr;

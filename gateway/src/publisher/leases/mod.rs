@@ -1,4 +1,4 @@
-//! The budget of each network, leased to the hosts that start connections there (definitions, "Budget").
+//! The budget of each network, leased to the hosts that start connections there (`docs/definitions.md`, "Budget and retreat").
 //!
 //! A budget is what all hosts together may have granted above their defaults and not yet acknowledged. It is divided by
 //! demand: connections established lately, halved every minute; where no host has any, starts seen, which anyone can make up with

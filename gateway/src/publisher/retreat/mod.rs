@@ -1,4 +1,4 @@
-//! The retreat of a network's advice after losses in first flights (definitions, "Retreat"; `docs/decisions/retreat.md`).
+//! The retreat of a network's advice after losses in first flights (`docs/decisions/retreat.md`).
 //!
 //! Six advised first flights in a row that lose halve the network's share; six more within a minute take it away for a
 //! minute. No more than three of six are of one address, where another address had advised starts of late. The share grows back

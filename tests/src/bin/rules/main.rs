@@ -69,7 +69,7 @@ fn header(arguments: &Arguments, recorded: usize, all: usize) -> String {
     format!(
         "`make rules` (seed {}, {recorded} of {all} recordings): each scenario ran once on real Linux senders ({}) behind an \
          emulated path, {} cores, {} side by side, the mirror port's packets and the kernel's windows at every segment kept. \
-         The engine's samples from those packets went to every rule. The share is what definitions and paper make of a peak: \
+         The engine's samples from those packets went to every rule. The share is what the definition of a sample and the paper make of a peak: \
          one segment less than the window at a loss in congestion avoidance. What the rules are, and why the default is as it \
          is: [decision](../decisions/robust-rule.md).\n\n\
          `rules --report` judges the recordings anew, `rules --kept DIRECTORY` adds the networks of an accuracy campaign \

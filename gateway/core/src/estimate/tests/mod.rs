@@ -265,7 +265,10 @@ fn loop_of_transfers(kind: RuleKind, share: f64) -> f64 {
 #[test]
 fn the_plain_average_ratchets_down_and_probing_does_not() {
     let (plain, probing) = (loop_of_transfers(RuleKind::Spand, 29.0), loop_of_transfers(RuleKind::Probe, 29.0));
-    assert!(plain < 18.0, "evaluation finding 2: from 16..29 a transfer of 30 starts at 15 and ends near 17: {plain}");
+    assert!(
+        plain < 18.0,
+        "cut to whole segments it sinks: from 16..29 a transfer of 30 starts at 15 and ends near 17: {plain}"
+    );
     assert!(probing > 29.0, "{probing}");
 }
 

@@ -1,4 +1,4 @@
-//! The transfer that is under way: what its end will say (definitions, "Samples").
+//! The transfer that is under way: what its end will say (`docs/definitions.md`, "Samples").
 
 use crate::flow::sample::{Limiter, Phase};
 
