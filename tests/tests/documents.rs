@@ -66,6 +66,23 @@ fn nothing_cites_a_page_that_is_not_here() {
     }
 }
 
+/// A page that the index does not name is found by nobody.
+#[test]
+fn the_index_names_every_page() {
+    let index = fs::read_to_string(workspace().join("docs/README.md")).expect("the index");
+    for entry in fs::read_dir(workspace().join("docs")).expect("the pages") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().and_then(|name| name.to_str()).expect("a name in UTF-8");
+        let is_page = path.extension().is_some_and(|extension| extension == "md" || extension == "toml");
+        assert!(
+            !is_page || name == "README.md" || index.contains(&format!("]({name})")),
+            "docs/README.md lacks {name}"
+        );
+    }
+    let readme = fs::read_to_string(workspace().join("README.md")).expect("the README");
+    assert!(readme.contains("(docs/README.md)"), "README does not lead to the index");
+}
+
 #[test]
 fn paths_of_this_repository_exist() {
     let roots = ["gateway/", "agent/", "proto/", "confine/", "tests/", "docs/", "scripts/"];
