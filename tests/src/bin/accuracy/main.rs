@@ -48,13 +48,13 @@ struct Arguments {
     /// With --replay: every single comparison, a CSV file a cell, under this directory
     #[arg(long, requires = "replay")]
     rows: Option<PathBuf>,
-    /// Where the results page goes
-    #[arg(long, default_value = "docs/results/accuracy.md")]
+    /// Where the tables go, as a page
+    #[arg(long, default_value = "target/accuracy.md")]
     page: PathBuf,
     /// Only print the plan
     #[arg(long)]
     plan: bool,
-    /// Only make the results page
+    /// Only make the tables
     #[arg(long)]
     report: bool,
 }

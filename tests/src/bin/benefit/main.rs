@@ -53,13 +53,13 @@ struct Arguments {
     /// Where results go, one file a run
     #[arg(long, default_value = "target/benefit")]
     out: PathBuf,
-    /// Where the results page goes; its plots lie beside it
-    #[arg(long, default_value = "docs/results/benefit.md")]
+    /// Where the tables go, as a page; its plots lie beside it
+    #[arg(long, default_value = "target/benefit.md")]
     page: PathBuf,
     /// Only print the plan
     #[arg(long)]
     plan: bool,
-    /// Only make the results page
+    /// Only make the tables
     #[arg(long)]
     report: bool,
     /// The gateway's program; default: beside this one

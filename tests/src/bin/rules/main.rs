@@ -34,8 +34,8 @@ struct Arguments {
     /// Also judge the networks that `accuracy --keep` kept there
     #[arg(long)]
     kept: Option<PathBuf>,
-    /// Where the results page goes
-    #[arg(long, default_value = "docs/results/rules.md")]
+    /// Where the tables go, as a page
+    #[arg(long, default_value = "target/rules.md")]
     page: PathBuf,
 }
 
