@@ -1,13 +1,14 @@
 //! `status`: how the running agent is.
 
 use std::collections::BTreeMap;
+use std::time::SystemTime;
 
 use spand_proto::comparison::ClassSummary;
 use spand_proto::operator::Failure;
 
 use super::{print, print_json};
 use crate::args::Format;
-use crate::config::Config;
+use crate::config::{Config, Way};
 use crate::control::{LastReload, Reply, Request, Status, ask};
 
 /// Networks listed one by one for people.
@@ -30,11 +31,12 @@ fn for_people(status: &Status) -> String {
     let mut lines = vec![
         format!("spand-agent {}, process {}, up {} s", status.version, status.pid, status.uptime_s),
         format!("mode {}, apply {}", status.mode, status.apply),
-        format!("gives up: {}", given_up(&status.confined)),
+        format!("sandbox: {}", sandbox(&status.confined)),
         format!("gateway {}: {connected} for {} s as {}", gateway.url, gateway.since_s, status.host_name),
     ];
-    if let Some(error) = gateway.last_error.as_ref().filter(|_| !gateway.connected) {
-        lines.push(format!("  {error}"));
+    if !gateway.connected {
+        lines.extend(gateway.last_error.as_ref().map(|error| format!("  {error}")));
+        lines.push(format!("  {}", gateway.retry(SystemTime::now())));
     }
     let addresses: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
     lines.push(format!("addresses: {}", addresses.join(", ")));
@@ -53,10 +55,10 @@ fn for_people(status: &Status) -> String {
         lines.insert(2, format!("advice is paused until {until}: no connection starts on advice"));
     }
     lines.push(format!("decisions: {}", counted(&status.decisions)));
-    lines.push(format!("applied: {}", counted(&status.applied)));
+    lines.extend(applied(status));
     let pushes = status.pushes;
     lines.push(format!(
-        "announced starts: {} received, {} in force before the handshake could end, {} later, {} not applied",
+        "connection hints received: {} ({} in force before the handshake could end, {} later, {} not applied)",
         pushes.received, pushes.in_time, pushes.late, pushes.not_applied
     ));
     if let Some(seen) = &status.connections_seen {
@@ -102,7 +104,7 @@ fn compared(classes: &[ClassSummary]) -> Vec<String> {
             transfers => format!("; {transfers} not compared: too few of their size in an arm"),
         };
         let repeated = class.difference.retransmitted_segments.map_or_else(String::new, |d| {
-            format!("; segments sent again {:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high)
+            format!("; retransmitted segments {:+.2} ({:+.2} to {:+.2})", d.mean, d.low, d.high)
         });
         format!(
             "  {size}: {} advised {}, {} controls {}: {difference}{repeated}{left_out}",
@@ -119,16 +121,48 @@ fn compared(classes: &[ClassSummary]) -> Vec<String> {
     std::iter::once("completion times by size, as assigned:".to_owned()).chain(lines).collect()
 }
 
-fn given_up(parts: &BTreeMap<String, bool>) -> String {
+/// What the process may no longer do.
+fn sandbox(parts: &BTreeMap<String, bool>) -> String {
     let named = |wanted| {
-        let parts = parts.iter().filter(|(_, given_up)| **given_up == wanted).map(|(part, _)| part.as_str());
-        parts.collect::<Vec<_>>().join(", ")
+        let parts = parts.iter().filter(|(part, dropped)| **dropped == wanted && *part != "user");
+        parts.map(|(part, _)| part.as_str()).collect::<Vec<_>>().join(", ")
     };
-    match (named(true), named(false)) {
-        (none, _) if none.is_empty() => "nothing of what it may do".to_owned(),
-        (all, none) if none.is_empty() => all,
-        (some, rest) => format!("{some}; not {rest}"),
+    let dropped = match (named(true), named(false)) {
+        (none, _) if none.is_empty() => "nothing dropped".to_owned(),
+        (all, none) if none.is_empty() => format!("{all} dropped"),
+        (some, rest) => format!("{some} dropped; not {rest}"),
+    };
+    let user =
+        if parts.get("user").copied().unwrap_or_default() { "not running as root" } else { "still running as root" };
+    format!("{dropped}; {user}")
+}
+
+/// What the method did: with `bpf` connections by what became of them, else its counters.
+fn applied(status: &Status) -> Vec<String> {
+    if status.apply != Way::Bpf {
+        return vec![format!("applied: {}", counted(&status.applied))];
     }
+    const SHOWN: [&str; 5] = ["started", "clipped_peer_window", "clipped_budget", "control", "no_estimate"];
+    let count = |name: &str| status.applied.get(name).copied().unwrap_or(0);
+    let [started, peer_window, budget, control, no_estimate] = SHOWN.map(count);
+    let limited: Vec<String> = [(peer_window, "by the peer's window"), (budget, "by this host's lease")]
+        .into_iter()
+        .filter(|(connections, _)| *connections > 0)
+        .map(|(connections, limit)| format!("{connections} limited {limit}"))
+        .collect();
+    let limited = if limited.is_empty() { String::new() } else { format!(" ({})", limited.join(", ")) };
+    let rest: BTreeMap<String, u64> = status
+        .applied
+        .iter()
+        .filter(|(name, _)| !SHOWN.contains(&name.as_str()))
+        .map(|(name, count)| (name.clone(), *count))
+        .collect();
+    let mut lines =
+        vec![format!("connections: advised {started}{limited}, control {control}, without an estimate {no_estimate}")];
+    if !rest.is_empty() {
+        lines.push(format!("  also counted: {}", counted(&rest)));
+    }
+    lines
 }
 
 fn counted(counts: &BTreeMap<String, u64>) -> String {
@@ -136,4 +170,40 @@ fn counted(counts: &BTreeMap<String, u64>) -> String {
         return "none yet".to_owned();
     }
     counts.iter().map(|(name, count)| format!("{name} {count}")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sandbox_is_told_by_what_is_dropped_and_whether_root_is() {
+        let parts = |parts: &[(&str, bool)]| {
+            sandbox(&parts.iter().map(|(part, dropped)| ((*part).to_owned(), *dropped)).collect())
+        };
+        let all = parts(&[("capabilities", true), ("files", true), ("user", false)]);
+        assert_eq!(all, "capabilities, files dropped; still running as root");
+        let some = parts(&[("files", true), ("tcp", false), ("user", true)]);
+        assert_eq!(some, "files dropped; not tcp; not running as root");
+        assert_eq!(parts(&[("files", false), ("user", false)]), "nothing dropped; still running as root");
+    }
+
+    #[test]
+    fn the_text_says_when_the_next_attempt_is_and_counts_connections() {
+        let mut status = crate::control::made_up("bpf", &[("started", 9), ("clipped_peer_window", 2), ("mptcp", 4)]);
+        status.gateway.last_error = Some("connection refused".to_owned());
+        status.gateway.failed_attempts = 5;
+        let soon = SystemTime::now() + std::time::Duration::from_secs(3_600);
+        status.gateway.next_retry_at = Some(humantime::format_rfc3339_millis(soon).to_string());
+        let text = for_people(&status);
+        assert!(text.contains("  connection refused\n  5 attempts failed, the next one is in 3"), "{text}");
+        assert!(
+            text.contains(
+                "connections: advised 9 (2 limited by the peer's window), control 0, without an estimate 0\n  also counted: mptcp 4"
+            ),
+            "{text}"
+        );
+        status.gateway.connected = true;
+        assert!(!for_people(&status).contains("attempts failed"), "{text}");
+    }
 }

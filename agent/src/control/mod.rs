@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use spand_proto::comparison::ClassSummary;
@@ -24,6 +25,8 @@ pub(crate) use client::try_ask;
 pub use client::{AskError, ask};
 pub use seen::{ConnectionsSeen, DirectionSeen, SeenState};
 pub use server::{Peer, Pending, Server};
+#[cfg(test)]
+pub(crate) use tests::made_up;
 
 use crate::config::Way;
 use crate::subscriber::HoldingCounts;
@@ -198,6 +201,28 @@ pub struct GatewayStatus {
     pub tls_failures: u64,
     /// Why the last stream ended.
     pub last_error: Option<String>,
+    /// Attempts to subscribe that have failed since the last whole snapshot.
+    #[serde(default)]
+    pub failed_attempts: u64,
+    /// When the next attempt is made, in RFC 3339; `null` while a stream is open or an attempt is under way.
+    #[serde(default)]
+    pub next_retry_at: Option<String>,
+}
+
+impl GatewayStatus {
+    /// When the next attempt to subscribe is made, where the wall clock shows `now`; for a gateway that is not connected.
+    pub(crate) fn retry(&self, now: SystemTime) -> String {
+        let failed = match self.failed_attempts {
+            0 => return "the first attempt is under way".to_owned(),
+            1 => "1 attempt failed".to_owned(),
+            attempts => format!("{attempts} attempts failed"),
+        };
+        let at = self.next_retry_at.as_deref().and_then(|at| humantime::parse_rfc3339(at).ok());
+        match at.and_then(|at| at.duration_since(now).ok()) {
+            Some(rest) => format!("{failed}, the next one is in {} s", rest.as_secs_f64().ceil()),
+            None => format!("{failed}, the next one is under way"),
+        }
+    }
 }
 
 /// A start in force.

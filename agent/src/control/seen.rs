@@ -127,15 +127,7 @@ mod tests {
             accepted: direction(accepted),
             opened: direction(!accepted),
         };
-        let applied: serde_json::Map<_, _> =
-            applied.iter().map(|(event, count)| ((*event).to_owned(), (*count).into())).collect();
-        serde_json::from_value(serde_json::json!({
-            "version": "", "pid": 1, "uptime_s": 1, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [],
-            "gateway": crate::control::GatewayStatus::default(), "networks_held": 1, "in_force": [], "decisions": {}, "applied": applied,
-            "advice": crate::subscriber::HoldingCounts::default(), "pushes": crate::control::Pushes::default(),
-            "connections_seen": seen, "comparison": [], "lacks": []
-        }))
-        .unwrap()
+        Status { connections_seen: Some(seen), ..crate::control::made_up("bpf", applied) }
     }
 
     #[test]

@@ -75,6 +75,6 @@ fn subscription(status: &Status) -> Check {
         return Check::ok(NAME, format!("open for {} s, {held} networks held", gateway.since_s));
     }
     let why = gateway.last_error.as_deref().unwrap_or("it has not answered yet");
-    let found = format!("closed for {} s: {why}", gateway.since_s);
+    let found = format!("closed for {} s: {why}; {}", gateway.since_s, gateway.retry(SystemTime::now()));
     Check::fail(NAME, found, "what the check `gateway` says; the agent tries again by itself")
 }

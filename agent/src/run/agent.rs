@@ -11,7 +11,7 @@ use spand_proto::comparison::Comparison;
 use spand_proto::contract::HostName;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
-use spand_proto::push::UpdateEvent;
+use spand_proto::push::{ResyncReason, UpdateEvent};
 use spand_proto::start::Mode;
 use spand_proto::units::{Micros, Timestamp};
 use tokio::signal::unix::Signal;
@@ -19,12 +19,13 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use super::Own;
+use super::gateway::GatewayWatch;
 use super::pushes::PushWatch;
 use super::seen::SeenWatch;
 use crate::apply::{Applier, Basis, Decided, Ended, Grounds, Left, Outcome, Wish, Wishes};
 use crate::clock::{self, Clock};
 use crate::config::Config;
-use crate::control::{GatewayStatus, Pending, Reloads, Reply, Request};
+use crate::control::{Pending, Reloads, Reply, Request};
 use crate::pause::{Pause, Pausing};
 use crate::policy::{Advice, Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
 use crate::subscriber::{self, Dialer, Holdings};
@@ -45,8 +46,7 @@ pub(super) struct Agent<A> {
     pub(super) addresses: watch::Receiver<Vec<IpAddr>>,
     pub(super) applier: A,
     pub(super) holdings: Holdings,
-    pub(super) gateway: GatewayStatus,
-    pub(super) gateway_since: Timestamp,
+    pub(super) gateway: GatewayWatch,
     pub(super) decisions: BTreeMap<&'static str, u64>,
     pub(super) pushes: PushWatch,
     pub(super) seen: SeenWatch,
@@ -92,8 +92,7 @@ impl<A: Applier> Agent<A> {
             addresses,
             applier,
             holdings: Holdings::new(config.limits.networks, longest),
-            gateway: GatewayStatus { url: config.gateway.url.clone(), ..GatewayStatus::default() },
-            gateway_since: clock.now(),
+            gateway: GatewayWatch::new(config.gateway.url.clone(), clock.now()),
             decisions: BTreeMap::new(),
             pushes: PushWatch::default(),
             seen: SeenWatch::default(),
@@ -117,26 +116,21 @@ impl<A: Applier> Agent<A> {
         match signal {
             subscriber::Signal::Connected => {
                 self.holdings.on_new_stream();
-                self.gateway.connections += 1;
-                self.gateway.connected = true;
-                self.gateway_since = self.clock.now();
+                self.gateway.on_connected(self.clock.now());
             }
             subscriber::Signal::Event(event, arrived) => self.on_event(&event, arrived),
-            subscriber::Signal::Gap => self.gateway.gaps += 1,
+            subscriber::Signal::Gap => self.gateway.on_gap(),
             subscriber::Signal::Unreadable(network) => {
-                self.gateway.unreadable += 1;
+                self.gateway.on_unreadable();
                 if let Some(network) = network {
                     self.holdings.forget(network);
                     self.stale.networks.insert(network);
                 }
             }
-            subscriber::Signal::Lost(why) => {
-                if self.gateway.connected {
-                    self.gateway_since = self.clock.now();
-                }
-                self.gateway.connected = false;
-                self.gateway.last_error = Some(why);
+            subscriber::Signal::Lost { why, next_retry } => {
+                self.gateway.on_lost(why, next_retry, self.holdings.last_expiry(), self.clock.now());
             }
+            subscriber::Signal::Restarted(why) => self.gateway.on_restarted(why, self.clock.now()),
         }
     }
 
@@ -157,8 +151,11 @@ impl<A: Applier> Agent<A> {
                 self.pushes.on_push(start, arrived, in_force);
                 self.stale.networks.insert(network);
             }
-            UpdateEvent::Resync { reason, dropped_updates } => {
-                info!(reason = reason.name(), dropped_updates, "the gateway starts over");
+            UpdateEvent::Resync { reason: ResyncReason::SlowReader, dropped_updates } => {
+                info!(dropped_updates, "this host read updates too slowly; resynchronising");
+            }
+            UpdateEvent::Resync { reason: ResyncReason::StateReplaced, .. } => {
+                info!("the gateway replaced its state; resynchronising");
             }
             UpdateEvent::Estimate(update) => {
                 self.stale.networks.insert(update.estimate.network);
@@ -166,7 +163,10 @@ impl<A: Applier> Agent<A> {
             UpdateEvent::Withdrawal { network, .. } => {
                 self.stale.networks.insert(*network);
             }
-            UpdateEvent::SnapshotEnd { .. } => self.stale.everything = true,
+            UpdateEvent::SnapshotEnd { .. } => {
+                self.gateway.on_snapshot(self.holdings.len(), self.addresses.borrow().len(), arrived);
+                self.stale.everything = true;
+            }
             UpdateEvent::ServiceSize(size) => {
                 self.applier.service_size(size.service, self.holdings.size(size.service));
             }

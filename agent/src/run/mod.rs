@@ -19,6 +19,7 @@ use tracing::info;
 mod addresses;
 mod agent;
 mod explain;
+mod gateway;
 mod needs;
 mod pause;
 mod pushes;

@@ -4,7 +4,8 @@ use spand_proto::operator::lines_left_out;
 
 use super::agent::Agent;
 use crate::apply::Applier;
-use crate::control::{GatewayStatus, InForce, Lacking, Status};
+use crate::clock;
+use crate::control::{InForce, Lacking, Status};
 
 impl<A: Applier> Agent<A> {
     pub(super) fn status(&self) -> Status {
@@ -12,7 +13,6 @@ impl<A: Applier> Agent<A> {
         let named = |counts: &std::collections::BTreeMap<&'static str, u64>| {
             counts.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
         };
-        let tls = self.dialer.status();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -26,12 +26,7 @@ impl<A: Applier> Agent<A> {
             apply: self.applier.way(),
             host_name: self.host_name.to_string(),
             addresses: self.addresses.borrow().clone(),
-            gateway: GatewayStatus {
-                since_s: now.since(self.gateway_since).0 / 1_000_000,
-                certificate_ends_unix_s: tls.ends_unix_s,
-                tls_failures: tls.failures,
-                ..self.gateway.clone()
-            },
+            gateway: self.gateway.shown(self.dialer.status(), now, clock::wall_ns()),
             networks_held: self.holdings.len(),
             in_force: self
                 .applier

@@ -152,6 +152,11 @@ impl Holdings {
         expired > 0
     }
 
+    /// When the last of it expires, unless it is renewed; `None` where nothing is held.
+    pub fn last_expiry(&self) -> Option<Timestamp> {
+        self.held.values().map(|held| held.advice.expires).max()
+    }
+
     /// Advice about `network`.
     pub fn get(&self, network: Network) -> Option<&Advice> {
         self.held.get(&network).map(|held| &held.advice)

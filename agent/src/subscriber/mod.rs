@@ -11,14 +11,15 @@ use spand_proto::convert::WireError;
 use spand_proto::network::Network;
 use spand_proto::push::{AgentDescription, Subscription, Update, UpdateEvent};
 use spand_proto::start::Mode;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 use spand_proto::v1;
 use tokio::sync::{mpsc, watch};
-use tracing::{info, warn};
+use tracing::warn;
 
 mod backoff;
 mod dial;
 mod holdings;
+mod outage;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -27,6 +28,7 @@ pub use backoff::Backoff;
 pub(crate) use dial::words;
 pub use dial::{Dialer, TlsError, TlsStatus};
 pub use holdings::{HoldingCounts, Holdings};
+pub use outage::{Lasting, News, Outage};
 pub use report::Reporter;
 
 use crate::clock::Clock;
@@ -50,7 +52,14 @@ pub enum Signal {
     /// A message that could not be read; with its network where at least that could be.
     Unreadable(Option<Network>),
     /// The stream ended or could not be opened.
-    Lost(String),
+    Lost {
+        /// Why.
+        why: String,
+        /// When the next attempt is made.
+        next_retry: Timestamp,
+    },
+    /// This host ended the stream, for this reason, and opens another at once.
+    Restarted(String),
 }
 
 /// A subscriber.
@@ -134,14 +143,19 @@ impl Subscriber {
                 self.stream(&subscription, &mut addresses, &mut backoff).await
             };
             let Some(error) = error else { return };
-            if self.signals.send(Signal::Lost(error.to_string())).await.is_err() {
+            let (signal, pause) = match error {
+                StreamError::AddressesChanged | StreamError::ModeChanged => {
+                    (Signal::Restarted(error.to_string()), Duration::ZERO)
+                }
+                error => {
+                    let pause = backoff.next(rand::random());
+                    let next_retry = self.clock.now().after(Micros::from(pause));
+                    (Signal::Lost { why: error.to_string(), next_retry }, pause)
+                }
+            };
+            if self.signals.send(signal).await.is_err() {
                 return;
             }
-            let pause = match error {
-                StreamError::AddressesChanged | StreamError::ModeChanged => Duration::ZERO,
-                _ => backoff.next(rand::random()),
-            };
-            warn!(%error, pause_ms = pause.as_millis(), "not subscribed: advice ends with its lifetime");
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 () = self.signals.closed() => return,
@@ -162,7 +176,6 @@ impl Subscriber {
         };
         let dialer = Arc::clone(&self.dialer);
         let gateway = dialer.gateway();
-        info!(gateway = gateway.url, addresses = subscription.addresses.len(), "subscribed");
         self.signals.send(Signal::Connected).await.ok()?;
         let silence = Duration::from_secs(gateway.silence_s.get());
         let mut sequence = 0;

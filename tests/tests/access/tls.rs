@@ -51,7 +51,7 @@ async fn an_agent_that_is_proven_is_answered_and_told() {
         let signal = tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap();
         match signal {
             Signal::Event(event, _) => told += u32::from(matches!(*event, UpdateEvent::Estimate(_))),
-            Signal::Lost(why) => panic!("{why}"),
+            Signal::Lost { why, .. } => panic!("{why}"),
             _ => {}
         }
     }
@@ -80,8 +80,8 @@ async fn who_proves_nothing_is_refused_said_once_and_counted() {
 
     let cases = [
         (None, "no_certificate", "it showed no certificate"),
-        (Some(&other), "authority", "the authority in tls.ca did not make its certificate"),
-        (Some(&ended), "ended", "its certificate has ended"),
+        (Some(&other), "unknown_ca", "the authority in tls.ca did not make its certificate"),
+        (Some(&ended), "expired", "its certificate has expired"),
         (Some(&of_a_server), "certificate", "its certificate does not hold"),
         (Some(&revoked), "revoked", "its certificate was revoked"),
     ];
@@ -155,7 +155,7 @@ async fn an_agent_refuses_a_gateway_of_another_name_or_authority() {
     let refused = Arc::new(Dialer::new(&agent(&stage, &other)).unwrap());
     tokio::spawn(Subscriber::new(refused, Clock::start(), (name, description), signals).run(own));
     let why = loop {
-        if let Signal::Lost(why) = tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap() {
+        if let Signal::Lost { why, .. } = tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap() {
             break why;
         }
     };

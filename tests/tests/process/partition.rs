@@ -126,7 +126,7 @@ fn swallowed() -> Result<()> {
     wait(&mut agent, "it noticed and is back to plain TCP", || in_force(&site, false, 0))?;
     ensure!(site.route()?.is_empty(), "left in force: {}", site.route()?);
     let why = site.status().and_then(|status| status.gateway.last_error).unwrap_or_default();
-    ensure!(!why.is_empty() && agent.log().contains("not subscribed"), "it does not say why:\n{}", agent.log());
+    ensure!(!why.is_empty() && agent.log().contains("lost the gateway; "), "it does not say why:\n{}", agent.log());
     println!("process: what the agent says of it: {why}");
     // The gateway forgets a subscriber that answers no ping.
     wait(&mut agent, "the gateway forgot the agent", || Ok((published.subscriber_count() == 0).then_some(())))?;

@@ -1,0 +1,196 @@
+//! The subscription as `status` shows it and as the log says it.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use spand_proto::units::{Micros, Timestamp};
+use tracing::{info, warn};
+
+use crate::control::GatewayStatus;
+use crate::subscriber::{Lasting, News, Outage, TlsStatus};
+
+/// Follows the subscription.
+#[derive(Debug)]
+pub(super) struct GatewayWatch {
+    status: GatewayStatus,
+    /// When it was connected or lost.
+    since: Timestamp,
+    outage: Outage,
+    next_retry: Option<Timestamp>,
+    /// Whether the stream that is open has given a whole snapshot.
+    whole: bool,
+}
+
+/// What hosts have until the gateway is back.
+struct Meanwhile {
+    expiry: Option<Timestamp>,
+    next_retry: Timestamp,
+    now: Timestamp,
+}
+
+impl fmt::Display for Meanwhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let retry = self.next_retry.since(self.now);
+        match self.expiry.map(|expiry| expiry.since(self.now).0.div_ceil(1_000_000)) {
+            None | Some(0) => f.write_str("no advice is held")?,
+            Some(rest_s) => write!(f, "advice expires in at most {rest_s} s")?,
+        }
+        match retry.0 / 1_000 {
+            ms @ ..1_000 => write!(f, "; retrying in {ms} ms"),
+            ms => write!(f, "; retrying in {} s", ms / 1_000),
+        }
+    }
+}
+
+impl GatewayWatch {
+    pub(super) fn new(url: String, now: Timestamp) -> Self {
+        Self {
+            status: GatewayStatus { url, ..GatewayStatus::default() },
+            since: now,
+            outage: Outage::default(),
+            next_retry: None,
+            whole: false,
+        }
+    }
+
+    /// A stream was opened.
+    pub(super) fn on_connected(&mut self, now: Timestamp) {
+        self.status.connections += 1;
+        self.status.connected = true;
+        self.since = now;
+        self.next_retry = None;
+        self.whole = false;
+    }
+
+    /// A snapshot ended. Only a gateway that gives a whole one is back, so that one which ends every stream at once is
+    /// not said to be.
+    pub(super) fn on_snapshot(&mut self, networks: usize, addresses: usize, now: Timestamp) {
+        if std::mem::replace(&mut self.whole, true) {
+            return;
+        }
+        let gateway = &self.status.url;
+        match self.outage.end(now) {
+            Some(Lasting { attempts, time }) => {
+                info!(gateway, addresses, networks, "subscribed again after {attempts} failures in {}", seconds(time));
+            }
+            None => info!(gateway, addresses, networks, "subscribed"),
+        }
+    }
+
+    /// Updates are missing; the gateway resynchronises.
+    pub(super) const fn on_gap(&mut self) {
+        self.status.gaps += 1;
+    }
+
+    /// An update could not be read.
+    pub(super) const fn on_unreadable(&mut self) {
+        self.status.unreadable += 1;
+    }
+
+    /// The stream ended or could not be opened; what is held expires at `expiry` at the latest.
+    pub(super) fn on_lost(
+        &mut self,
+        why: String,
+        next_retry: Timestamp,
+        expiry: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Option<News> {
+        self.on_end(now);
+        self.next_retry = Some(next_retry);
+        let news = self.outage.on_failure(&why, now);
+        let meanwhile = Meanwhile { expiry, next_retry, now };
+        match news {
+            Some(News::Lost) if self.status.connections > 0 => warn!(why, "lost the gateway; {meanwhile}"),
+            Some(News::Lost) => warn!(why, "cannot subscribe yet; {meanwhile}"),
+            Some(News::Reason(_)) => warn!(why, "still not subscribed, for another reason; {meanwhile}"),
+            Some(News::Reminder(Lasting { attempts, time })) => {
+                warn!(why, "still not subscribed after {attempts} failures in {}; {meanwhile}", seconds(time));
+            }
+            None => {}
+        }
+        self.status.last_error = Some(why);
+        news
+    }
+
+    /// This host ended the stream and opens another at once.
+    pub(super) fn on_restarted(&mut self, why: String, now: Timestamp) {
+        self.on_end(now);
+        info!(why, "subscribing again");
+        self.status.last_error = Some(why);
+    }
+
+    fn on_end(&mut self, now: Timestamp) {
+        if std::mem::replace(&mut self.status.connected, false) {
+            self.since = now;
+        }
+    }
+
+    /// As `status` shows it, where the wall clock shows `wall_ns`.
+    pub(super) fn shown(&self, tls: TlsStatus, now: Timestamp, wall_ns: u64) -> GatewayStatus {
+        let next_retry = self.next_retry.filter(|at| !self.status.connected && *at > now);
+        let next_retry_at = next_retry.map(|at| {
+            let since_epoch = Duration::from_nanos(wall_ns.saturating_add(at.0.saturating_sub(now.0)));
+            humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since_epoch).to_string()
+        });
+        GatewayStatus {
+            since_s: now.since(self.since).0 / 1_000_000,
+            certificate_ends_unix_s: tls.ends_unix_s,
+            tls_failures: tls.failures,
+            failed_attempts: self.outage.lasting(now).map_or(0, |lasting| lasting.attempts),
+            next_retry_at,
+            ..self.status.clone()
+        }
+    }
+}
+
+fn seconds(time: Micros) -> String {
+    format!("{} s", time.0 / 1_000_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WALL_NS: u64 = 1_800_000_000_000_000_000;
+
+    fn at(second: u64) -> Timestamp {
+        Timestamp::from_micros(1_000_000_000 + second * 1_000_000)
+    }
+
+    fn shown(watch: &GatewayWatch, second: u64) -> (bool, u64, u64, Option<String>) {
+        let shown = watch.shown(TlsStatus::default(), at(second), WALL_NS);
+        (shown.connected, shown.since_s, shown.failed_attempts, shown.next_retry_at)
+    }
+
+    #[test]
+    fn the_line_says_what_is_left_of_advice_and_when_the_next_attempt_is() {
+        let line =
+            |expiry: Option<u64>, next_retry| Meanwhile { expiry: expiry.map(at), next_retry, now: at(10) }.to_string();
+        assert_eq!(line(Some(70), at(27)), "advice expires in at most 60 s; retrying in 17 s");
+        assert_eq!(line(Some(10), at(27)), "no advice is held; retrying in 17 s");
+        assert_eq!(line(None, Timestamp(at(10).0 + 170_000_000)), "no advice is held; retrying in 170 ms");
+    }
+
+    #[test]
+    fn status_says_when_the_next_attempt_is_until_it_begins() {
+        let mut watch = GatewayWatch::new("http://gateway:7400".to_owned(), at(0));
+        let lost = |watch: &mut GatewayWatch, second, retry| {
+            watch.on_lost("refused".to_owned(), at(retry), None, at(second)).is_some()
+        };
+        assert!(lost(&mut watch, 5, 22));
+        let seventeen = Some("2027-01-15T08:00:17.000Z".to_owned());
+        assert_eq!(shown(&watch, 5), (false, 5, 1, seventeen));
+        assert_eq!(shown(&watch, 22), (false, 22, 1, None), "the attempt is under way");
+        assert!(!lost(&mut watch, 23, 53), "nothing new");
+        assert_eq!(shown(&watch, 52).2, 2);
+        assert_eq!(shown(&watch, 52).3.as_deref(), Some("2027-01-15T08:00:01.000Z"));
+        watch.on_connected(at(53));
+        assert_eq!(shown(&watch, 54), (true, 1, 2, None));
+        // A stream that ends before its snapshot is whole ends no outage.
+        assert!(!lost(&mut watch, 55, 60));
+        watch.on_connected(at(60));
+        watch.on_snapshot(1, 1, at(61));
+        assert_eq!(shown(&watch, 61), (true, 1, 0, None));
+        assert!(lost(&mut watch, 70, 71), "a new outage");
+    }
+}
