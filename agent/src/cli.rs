@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
-use spand_proto::operator::{ConfigError, Failure};
+use spand_proto::operator::{Failure, or_default};
 
 use crate::apply::route::guard;
 use crate::args::{Explain, Format, Metrics, Pause, Query, Undo};
@@ -76,19 +76,15 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Pause(pause) => commands::pause(&lenient(&path)?, pause),
         Command::Resume(format) => commands::resume(&lenient(&path)?, format),
         Command::Probe(format) => commands::probe(&lenient(&path)?, format),
-        Command::Doctor(format) => doctor::run(&lenient(&path)?, &path, format),
+        Command::Doctor(format) => {
+            doctor::run(or_default(Config::load(&path), Path::new(DEFAULT_PATH))?, &path, format)
+        }
         Command::Guard { ledger } => guard::run(&ledger),
     }
 }
 
 /// The configuration of a command that only looks: without a file in the usual place the defaults do.
 fn lenient(path: &Path) -> Result<Config, Failure> {
-    match Config::load(path) {
-        Err(ConfigError::Unreadable { source, .. })
-            if path == Path::new(DEFAULT_PATH) && source.kind() == std::io::ErrorKind::NotFound =>
-        {
-            Ok(Config::default())
-        }
-        loaded => Ok(loaded?),
-    }
+    let (config, _) = or_default(Config::load(path), Path::new(DEFAULT_PATH))?;
+    Ok(config)
 }

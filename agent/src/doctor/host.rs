@@ -12,7 +12,7 @@ use super::lack;
 use crate::apply::route::Netlink;
 use crate::capabilities::Capabilities;
 use crate::config::{Config, Variant, Way};
-use crate::probe::{BTF, cgroup2_mount, read, takes_congestion_controls};
+use crate::probe::{self, BTF, Jit, cgroup2_mount, read, takes_congestion_controls};
 use crate::run::is_reachable;
 
 /// Congestion controls that are registered by links, which is how ours go with the agent.
@@ -59,6 +59,24 @@ pub(super) fn btf(way: Way) -> Check {
     Check::to_do("btf", lack(way, Way::Bpf), found, to_do)
 }
 
+pub(super) fn jit(way: Way) -> Check {
+    const NAME: &str = "bpf_jit";
+    let verdict = if way == Way::Bpf { Verdict::Warn } else { Verdict::Ok };
+    let lack = |found, to_do| {
+        let found = format!("{found}: no congestion control of ours can be registered");
+        Check::to_do(NAME, verdict, found, to_do)
+    };
+    match probe::jit() {
+        Jit::Enabled => Check::ok(NAME, "the kernel compiles BPF programs"),
+        Jit::Disabled => lack("net.core.bpf_jit_enable is 0", "sysctl -w net.core.bpf_jit_enable=1"),
+        Jit::Missing => lack("the kernel was built without CONFIG_BPF_JIT", "use a kernel that has it"),
+        Jit::NotVisible => {
+            let found = "whether the kernel compiles BPF programs is not visible in this network namespace";
+            Check::unknown(NAME, found, "run this as root, or look at net.core.bpf_jit_enable outside of the namespace")
+        }
+    }
+}
+
 pub(super) fn cgroup(config: &Config) -> Check {
     const NAME: &str = "cgroup_v2";
     let verdict = lack(config.apply, Way::Bpf);
@@ -71,9 +89,9 @@ pub(super) fn cgroup(config: &Config) -> Check {
         return Check::to_do(NAME, verdict, "no version 2 cgroups are mounted: apply = \"bpf\" needs them", to_do);
     }
     if configured.join("cgroup.controllers").is_file() {
-        return Check::ok(NAME, format!("bpf.cgroup {} is one", configured.display()));
+        return Check::ok(NAME, format!("bpf.cgroup {} is a version 2 cgroup", configured.display()));
     }
-    let found = format!("bpf.cgroup {} is no version 2 cgroup", configured.display());
+    let found = format!("bpf.cgroup {} is not a version 2 cgroup", configured.display());
     Check::to_do(NAME, verdict, found, "name a directory below their mount, or leave it out for all sockets")
 }
 

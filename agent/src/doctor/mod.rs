@@ -9,7 +9,7 @@ mod seen;
 
 use std::path::Path;
 
-use spand_proto::operator::{Check, Diagnosis, Failure, Verdict};
+use spand_proto::operator::{Check, Diagnosis, Failure, Verdict, judge_configuration};
 
 use crate::apply::route;
 use crate::args::Format;
@@ -18,9 +18,9 @@ use crate::config::{Config, Way};
 use crate::control::{Reply, Request, Status, ask};
 
 /// Looks, prints what was found, and fails where something is at fault.
-pub(crate) fn run(config: &Config, path: &Path, format: Format) -> Result<(), Failure> {
+pub(crate) fn run((config, was_read): (Config, bool), path: &Path, format: Format) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    let diagnosis = Diagnosis::new(runtime.block_on(look(config, path)));
+    let diagnosis = Diagnosis::new(runtime.block_on(look(&config, judge_configuration(path, was_read))));
     if format.json {
         print_json(&diagnosis)?;
     } else {
@@ -29,15 +29,16 @@ pub(crate) fn run(config: &Config, path: &Path, format: Format) -> Result<(), Fa
     diagnosis.outcome()
 }
 
-async fn look(config: &Config, path: &Path) -> Vec<Check> {
+async fn look(config: &Config, configuration: Check) -> Vec<Check> {
     let status = match ask(&config.control_socket(), &Request::Status) {
         Ok(Reply::Status(status)) => Some(status),
         _ => None,
     };
     let way = config.apply;
-    let mut checks = vec![configuration(path), running(config, status.as_deref())];
+    let mut checks = vec![configuration, running(config, status.as_deref())];
     checks.extend([host::kernel(way), host::capabilities(way, status.as_deref().map(|status| status.pid))]);
-    checks.extend([host::btf(way), host::cgroup(config), host::struct_ops(config), host::congestion_control(way)]);
+    checks.extend([host::btf(way), host::jit(way), host::cgroup(config), host::struct_ops(config)]);
+    checks.push(host::congestion_control(way));
     checks.extend([host::idle_restart(way), host::window_scaling(), host::state(config)]);
     match route::survey().await {
         Ok(survey) => checks.extend(routes::judge(&survey, way, status.is_some())),
@@ -52,14 +53,6 @@ async fn look(config: &Config, path: &Path) -> Vec<Check> {
 /// How bad the lack of something is that only `needs` needs.
 fn lack(way: Way, needs: Way) -> Verdict {
     if way == needs { Verdict::Fail } else { Verdict::Warn }
-}
-
-fn configuration(path: &Path) -> Check {
-    if path.exists() {
-        return Check::ok("configuration", format!("{} is one", path.display()));
-    }
-    let found = format!("{} is not there: the defaults are looked at", path.display());
-    Check::warn("configuration", found, "make one, or name it with --config")
 }
 
 fn running(config: &Config, status: Option<&Status>) -> Check {

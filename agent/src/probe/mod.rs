@@ -7,7 +7,10 @@ use serde::Serialize;
 
 use crate::capabilities::Capabilities;
 
+mod jit;
 mod mounts;
+
+pub(crate) use jit::{Jit, jit};
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -27,7 +30,11 @@ pub(crate) fn look() -> Vec<Finding> {
     findings.push(finding("route_initcwnd", yes(true), Some("Linux has the metric since 2.6.34 for both families")));
     findings.push(cgroup());
     findings.push(file("btf", BTF, "type information of the kernel: apply = \"bpf\" needs it"));
-    findings.push(file("bpf_jit", "/proc/sys/net/core/bpf_jit_enable", "BPF is built into the kernel"));
+    findings.push(finding(
+        "bpf_jit",
+        jit().words(),
+        Some("BPF programs are compiled, which congestion controls of ours need"),
+    ));
     findings.push(struct_ops());
     findings.push(congestion_control());
     findings.extend(SYSCTLS.iter().map(|(name, note)| sysctl(name, note)));

@@ -25,16 +25,18 @@ pub(super) fn kernel() -> Check {
 
 pub(super) fn clock() -> Check {
     match spand_capture::clock_is_synchronised() {
-        Some(true) => Check::ok("clock", "the clock is kept right"),
+        Some(true) => Check::ok("clock", "the system clock is synchronised"),
         Some(false) => Check::warn(
             "clock",
-            "nobody keeps the clock right: round-trip times do not suffer, but times in logs, in the store and in what hosts \
-             report do",
+            "the system clock is not synchronised (no NTP): round-trip times do not suffer, but times in logs, in the store and \
+             in reports of hosts do",
             "run a time service (systemd-timesyncd, chrony)",
         ),
-        None => {
-            Check::unknown("clock", "the kernel does not say whether the clock is kept right", "look at timedatectl")
-        }
+        None => Check::unknown(
+            "clock",
+            "the kernel does not say whether the system clock is synchronised",
+            "look at timedatectl",
+        ),
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) fn internal_set(internal: &[Network]) -> Check {
              paths that lead in",
             "list your own prefixes there",
         ),
+        1 => Check::ok("internal_set", "traffic.internal lists 1 prefix"),
         count => Check::ok("internal_set", format!("traffic.internal lists {count} prefixes")),
     }
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use spand_proto::operator::{Check, Diagnosis, Failure};
+use spand_proto::operator::{Check, Diagnosis, Failure, judge_configuration, or_default};
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
 use crate::password;
@@ -46,11 +46,11 @@ pub struct Arguments {
 
 /// Looks, prints what was found, and fails where something is at fault.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let config = Config::load(&arguments.config)?;
+    let (config, was_read) = or_default(Config::load(&arguments.config), Path::new(DEFAULT_PATH))?;
     let password = arguments.user.as_ref().map(|_| password::read()).transpose()?;
     let manner = Manner::of(&config, arguments.user.as_deref().zip(password.as_deref()))?;
     let span = Duration::from_secs(arguments.seconds);
-    let diagnosis = Diagnosis::new(look(&config, &arguments.config, span, &manner));
+    let diagnosis = Diagnosis::new(look(&config, judge_configuration(&arguments.config, was_read), span, &manner));
     let text = if arguments.json {
         serde_json::to_string_pretty(&diagnosis).map_err(Failure::environment)?
     } else {
@@ -65,8 +65,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-fn look(config: &Config, path: &Path, span: Duration, manner: &Manner) -> Vec<Check> {
-    let mut checks = vec![Check::ok("configuration", format!("{} is one", path.display()))];
+fn look(config: &Config, configuration: Check, span: Duration, manner: &Manner) -> Vec<Check> {
+    let mut checks = vec![configuration];
     checks.extend([host::kernel(), host::clock(), host::store(&config.store)]);
     // A list that cannot be read is found below.
     if let Ok(engine) = config.engine(EngineOptions::default()) {

@@ -35,6 +35,22 @@ pub enum ConfigError {
     },
 }
 
+/// What a command that only looks goes by where no file was named: the defaults, where there is none in the `usual` place.
+/// Whether it was read is the other half.
+///
+/// # Errors
+/// Another fault than that, as it was.
+pub fn or_default<C: Default>(loaded: Result<C, ConfigError>, usual: &Path) -> Result<(C, bool), ConfigError> {
+    match loaded {
+        Err(ConfigError::Unreadable { path, source })
+            if path == usual && source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Ok((C::default(), false))
+        }
+        loaded => loaded.map(|config| (config, true)),
+    }
+}
+
 /// Parses `text`; the first fault is given with its line, and its key where it has one. `path` only names it.
 pub fn parse<C: DeserializeOwned>(text: &str, path: &Path) -> Result<C, ConfigError> {
     toml::from_str(text).map_err(|mut error| {
@@ -87,6 +103,20 @@ mod tests {
 
     #[derive(Debug, serde::Deserialize)]
     enum Word {}
+
+    #[test]
+    fn the_defaults_stand_in_for_a_file_that_is_not_in_the_usual_place_and_for_nothing_else() {
+        let unreadable = |path: &str, kind: std::io::ErrorKind| {
+            Err::<u8, _>(ConfigError::Unreadable { path: path.into(), source: kind.into() })
+        };
+        let usual = Path::new("/etc/spand/agent.toml");
+        let missing = std::io::ErrorKind::NotFound;
+        assert_eq!(or_default(Ok(7), usual).unwrap(), (7, true));
+        assert_eq!(or_default(unreadable("/etc/spand/agent.toml", missing), usual).unwrap(), (0, false));
+        assert!(or_default(unreadable("other.toml", missing), usual).is_err(), "it was named");
+        let denied = unreadable("/etc/spand/agent.toml", std::io::ErrorKind::PermissionDenied);
+        assert!(or_default(denied, usual).is_err(), "it is there");
+    }
 
     #[test]
     fn control_characters_of_a_value_are_shown_and_not_printed() {

@@ -102,14 +102,10 @@ impl Diagnosis {
             }
         }
         let count = |verdict| self.checks.iter().filter(|check| check.verdict == verdict).count();
-        _ = write!(
-            text,
-            "{} ok, {} unknown, {} to look at, {} at fault",
-            count(Verdict::Ok),
-            count(Verdict::Unknown),
-            count(Verdict::Warn),
-            count(Verdict::Fail)
-        );
+        let warnings = count(Verdict::Warn);
+        let plural = if warnings == 1 { "" } else { "s" };
+        let (ok, unknown, failed) = (count(Verdict::Ok), count(Verdict::Unknown), count(Verdict::Fail));
+        _ = write!(text, "{ok} ok, {unknown} unknown, {warnings} warning{plural}, {failed} failed");
         text
     }
 
@@ -119,11 +115,22 @@ impl Diagnosis {
         match failed.next() {
             None => Ok(()),
             Some(first) => Err(Failure::Findings(match failed.count() {
-                0 => format!("{first} is at fault: what to do stands beside it"),
-                more => format!("{first} and {more} more are at fault: what to do stands beside each"),
+                0 => format!("the check {first} failed: the line below it says what to do"),
+                more => format!("the check {first} and {more} more failed: the line below each says what to do"),
             })),
         }
     }
+}
+
+/// Judges the configuration of the file `path`, which was read without a fault or is not there (`was_read`).
+pub fn judge_configuration(path: &Path, was_read: bool) -> Check {
+    const NAME: &str = "configuration";
+    let path = path.display();
+    if was_read {
+        return Check::ok(NAME, format!("{path} is valid"));
+    }
+    let found = format!("{path} does not exist, so that the service does not start; the defaults are examined");
+    Check::fail(NAME, found, "create it, or name another one with --config")
 }
 
 /// Least room that a directory in which a program writes should have, in bytes.
@@ -181,10 +188,10 @@ mod tests {
         assert_eq!((calm.verdict, calm.outcome()), (Verdict::Warn, Ok(())));
         let bad = Diagnosis::new(vec![ok, Check::fail("d", "broken", "mend it"), warn, unknown]);
         assert_eq!(bad.verdict, Verdict::Fail);
-        assert!(matches!(bad.outcome(), Err(Failure::Findings(said)) if said.starts_with("d is at fault")));
+        assert!(matches!(bad.outcome(), Err(Failure::Findings(said)) if said.starts_with("the check d failed")));
         let text = bad.text();
         assert!(text.contains("fail     d  broken\n            -> mend it\n"), "{text}");
-        assert!(text.ends_with("1 ok, 1 unknown, 1 to look at, 1 at fault"), "{text}");
+        assert!(text.ends_with("1 ok, 1 unknown, 1 warning, 1 failed"), "{text}");
     }
 
     #[test]

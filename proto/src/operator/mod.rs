@@ -9,8 +9,8 @@ mod failure;
 mod log;
 mod logging;
 
-pub use config::{ConfigError, parse};
-pub use diagnosis::{Check, Diagnosis, LEAST_ROOM_BYTES, Verdict, judge_directory, judge_kernel};
+pub use config::{ConfigError, or_default, parse};
+pub use diagnosis::{Check, Diagnosis, LEAST_ROOM_BYTES, Verdict, judge_configuration, judge_directory, judge_kernel};
 pub use failure::{ENVIRONMENT, FINDINGS, Failure, USAGE};
 pub use log::{Log, LogFormat};
 pub use logging::{LINES, WINDOW, lines_left_out};

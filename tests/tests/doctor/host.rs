@@ -12,6 +12,8 @@ pub(super) const CASES: &[Case] = &[
     ("a sound host with its gateway", sound),
     ("no gateway, another congestion control, someone's routes, a file as directory", faults),
     ("a kernel without type information and cgroups", bare),
+    ("no configuration in the usual place", without_configuration),
+    ("what a network namespace does not show of the kernel", namespaced),
 ];
 
 /// A host with one address and a default route, and an agent's configuration.
@@ -102,4 +104,43 @@ fn bare() -> Result<()> {
     found.has("btf", "fail", "CONFIG_DEBUG_INFO_BTF")?;
     found.has("cgroup_v2", "fail", "mount -t cgroup2")?;
     found.faults(&["btf", "cgroup_v2", "gateway"])
+}
+
+/// Both doctors examine the defaults, say so in the same words and end with the same code.
+fn without_configuration() -> Result<()> {
+    let host = Host::build("")?;
+    let hide = "if [ -d /etc/spand ]; then mount -t tmpfs none /etc/spand; fi && exec \"$0\" \"$@\"";
+    for (program, arguments, others) in [
+        ("spand-agent", &["doctor", "--json"][..], &["gateway"][..]),
+        ("spand-gateway", &["doctor", "--json", "--seconds", "1"][..], &["interfaces"][..]),
+    ] {
+        let mut command: Command = host.namespace.command("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", hide]);
+        let found = Findings::of(&command.arg(host.folder.path(program)).args(arguments).output()?)?;
+        let said = "does not exist, so that the service does not start; the defaults are examined";
+        found.has("configuration", "fail", said).context(program)?;
+        found.faults(&[&["configuration"], others].concat()).context(program)?;
+
+        // One that was named is a fault of the call, and the sentence names it.
+        let mut command: Command = host.namespace.command(host.folder.path(program));
+        let output = command.args(["doctor", "--config", "/nowhere/spand.toml"]).output()?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(1) && said.contains("/nowhere/spand.toml"), "{program}: {said}");
+    }
+    Ok(())
+}
+
+/// The setting of the compiler of programs shows in the first network namespace only.
+fn namespaced() -> Result<()> {
+    let host = Host::build("")?;
+    // Where this test runs in another namespace itself, it does not show here either.
+    let outside = std::fs::read_to_string("/proc/sys/net/core/bpf_jit_enable").unwrap_or_default();
+    let output = host.folder.command(&host.namespace, "spand-agent", &["probe", "--json"]).output()?;
+    let findings: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let jit = findings.as_array().into_iter().flatten().find(|finding| finding["name"] == "bpf_jit");
+    let jit = jit.and_then(|finding| finding["value"].as_str()).context("no bpf_jit")?;
+    let allowed = if outside.trim() == "0" { ["unknown", "no"] } else { ["unknown", "yes"] };
+    ensure!(allowed.iter().any(|word| jit.starts_with(word)), "{jit:?}, but the setting is {outside}");
+    let found = host.doctor()?;
+    found.has("bpf_jit", "ok", "").or(found.has("bpf_jit", "unknown", "not visible in this network namespace"))
 }
