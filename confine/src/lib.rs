@@ -84,9 +84,9 @@ impl Confined {
         let given_up: Vec<_> = self.parts().filter_map(|(name, done)| done.then_some(name)).collect();
         let given_up = given_up.join(", ");
         if self.lacks.is_empty() {
-            tracing::info!(given_up, "confined");
+            tracing::info!("sandbox: {given_up} dropped");
         } else {
-            tracing::warn!(given_up, lacks = self.lacks.join("; "), "confined, as far as that goes here");
+            tracing::warn!(dropped = given_up, "sandbox incomplete: {}", self.lacks.join("; "));
         }
     }
 
@@ -158,7 +158,7 @@ pub fn confine(process: &Process, plan: &Plan) -> Result<Confined, Failure> {
     }
     note(Part::SystemCalls, calls::forbid(plan));
     if !confined.has(Part::User) {
-        lacks.push("user: it runs as root; set process.user, or User= of the service".to_owned());
+        lacks.push("user: running as root; set process.user, or User= of the service".to_owned());
     }
     Ok(Confined { lacks, _pinned: Arc::new(pinned), ..confined })
 }

@@ -19,9 +19,9 @@ pub(super) enum Reason {
     /// It showed no certificate.
     NoCertificate,
     /// Another authority made its certificate.
-    Authority,
-    /// Its certificate has ended.
-    Ended,
+    UnknownCa,
+    /// Its certificate has expired.
+    Expired,
     /// Its certificate was revoked.
     Revoked,
     /// Its certificate does not hold for another reason.
@@ -151,10 +151,10 @@ impl Reason {
             Some(Rustls::NoCertificatesPresented) => words(Self::NoCertificate, "it showed no certificate"),
             Some(Rustls::InvalidCertificate(why)) => match why {
                 CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                    words(Self::Authority, "the authority in tls.ca did not make its certificate")
+                    words(Self::UnknownCa, "the authority in tls.ca did not make its certificate")
                 }
                 CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                    words(Self::Ended, "its certificate has ended")
+                    words(Self::Expired, "its certificate has expired")
                 }
                 CertificateError::Revoked => words(Self::Revoked, "its certificate was revoked"),
                 other => (Self::Certificate, format!("its certificate does not hold: {other}")),
@@ -195,7 +195,7 @@ mod tests {
         assert_eq!(refusals.is_news(what(1, Reason::Tls), begin), None);
         assert_eq!(refusals.is_news(what(1, Reason::Tls), begin + QUIET / 2), None);
         assert_eq!(refusals.is_news(what(2, Reason::Tls), begin), Some(0), "another peer");
-        assert_eq!(refusals.is_news(what(1, Reason::Ended), begin), Some(0), "another reason");
+        assert_eq!(refusals.is_news(what(1, Reason::Expired), begin), Some(0), "another reason");
         assert_eq!(refusals.is_news(what(1, Reason::Tls), begin + QUIET), Some(2), "with how many were not said");
     }
 

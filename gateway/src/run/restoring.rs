@@ -45,14 +45,14 @@ pub(super) fn restore(
     ];
     let [aged, other_buckets, future, no_room, unreadable] = counts.map(|(_, count)| count);
     tracing::info!(
-        networks = networks.len(),
-        aged,
         other_buckets,
         future,
         no_room,
         unreadable,
         store = %config.store.directory.display(),
-        "restored"
+        "restored {} networks ({aged} expired, {} incompatible)",
+        networks.len(),
+        other_buckets + future + unreadable
     );
     published.restore(networks);
     trends.retain(|trend| published.network(trend.network).is_some());

@@ -52,7 +52,7 @@ fn dry_run() -> Result<()> {
     is_confined(agent.daemon.pid(), 0, 0)?;
     let kept: Vec<_> = agent.status.confined.iter().filter(|(_, given_up)| !**given_up).collect();
     ensure!(kept == [(&"user".to_owned(), &false)], "{:?}", agent.status.confined);
-    ensure!(agent.daemon.log().matches("it runs as root; set process.user").count() == 1, "{}", agent.daemon.log());
+    ensure!(agent.daemon.log().matches("running as root; set process.user").count() == 1, "{}", agent.daemon.log());
     Ok(())
 }
 

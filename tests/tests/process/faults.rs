@@ -188,7 +188,7 @@ fn full_disk() -> Result<()> {
     let mut gateway = site.gateway()?;
     wait_ready(&mut gateway, &site.api, true)?;
     let log = gateway.log();
-    ensure!(log.contains("restored networks=1") && log.contains("unreadable=0"), "{log}");
+    ensure!(log.contains("restored 1 networks (0 expired, 0 incompatible)"), "{log}");
     drop(gateway);
     umount2(&disk, MntFlags::MNT_DETACH)?;
     Ok(())

@@ -133,7 +133,7 @@ fn stays_root() -> Result<()> {
         metric(&api, "spand_confined{part=\"user\"}")? < 0.5 && metric(&api, "spand_confined{part=\"files\"}")? > 0.5
     );
     let log = gateway.log();
-    ensure!(log.matches("it runs as root; set process.user").count() == 1, "{log}");
+    ensure!(log.matches("running as root; set process.user").count() == 1, "{log}");
     Ok(())
 }
 

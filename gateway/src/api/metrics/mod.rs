@@ -181,7 +181,7 @@ impl Register {
         self.add("api_connections_displaced", help, measures.connections_displaced);
         self.add("api_accept_failures", "Connections that could not be accepted", measures.accept_failures);
         self.add("api_live_streams_refused", "Live streams refused at the limit", measures.live_refused);
-        let help = "Messages of live streams that began anew because their reader was too slow";
+        let help = "Times a live stream was restarted because its reader was too slow";
         self.add("api_live_resyncs", help, measures.live_resyncs);
     }
 
