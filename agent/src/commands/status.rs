@@ -137,12 +137,14 @@ fn sandbox(parts: &BTreeMap<String, bool>) -> String {
     format!("{dropped}; {user}")
 }
 
+/// Counters of `bpf` that the line of connections has.
+const SHOWN: [&str; 5] = ["started", "clipped_peer_window", "clipped_budget", "control", "no_estimate"];
+
 /// What the method did: with `bpf` connections by what became of them, else its counters.
 fn applied(status: &Status) -> Vec<String> {
     if status.apply != Way::Bpf {
         return vec![format!("applied: {}", counted(&status.applied))];
     }
-    const SHOWN: [&str; 5] = ["started", "clipped_peer_window", "clipped_budget", "control", "no_estimate"];
     let count = |name: &str| status.applied.get(name).copied().unwrap_or(0);
     let [started, peer_window, budget, control, no_estimate] = SHOWN.map(count);
     let limited: Vec<String> = [(peer_window, "by the peer's window"), (budget, "by this host's lease")]

@@ -69,11 +69,10 @@ impl GatewayWatch {
             return;
         }
         let gateway = &self.status.url;
-        match self.outage.end(now) {
-            Some(Lasting { attempts, time }) => {
-                info!(gateway, addresses, networks, "subscribed again after {attempts} failures in {}", seconds(time));
-            }
-            None => info!(gateway, addresses, networks, "subscribed"),
+        if let Some(Lasting { attempts, time }) = self.outage.end(now) {
+            info!(gateway, addresses, networks, "subscribed again after {attempts} failures in {}", seconds(time));
+        } else {
+            info!(gateway, addresses, networks, "subscribed");
         }
     }
 
