@@ -36,6 +36,13 @@ impl Buckets {
         self.take_at(key(peer), f64::from(count), Instant::now())
     }
 
+    /// What it did costs so much more, as is known now: it may not again before that is made up for.
+    pub(super) fn charge(&self, peer: IpAddr, count: u32) {
+        if let Some(bucket) = self.peers.lock().get_mut(&key(peer)) {
+            bucket.tokens -= f64::from(count);
+        }
+    }
+
     /// It did not, after all.
     pub(super) fn give_back(&self, peer: IpAddr) {
         if let Some(bucket) = self.peers.lock().get_mut(&key(peer)) {
@@ -115,6 +122,18 @@ mod tests {
         buckets.give_back(one);
         assert!(buckets.take_at(one, 1.0, begin));
         assert!(buckets.take_at(one, 60.0, begin + Duration::from_secs(6)));
+    }
+
+    #[test]
+    fn what_turns_out_to_cost_more_is_made_up_for() {
+        let buckets = Buckets::new(10.0, NonZeroU32::new(10).unwrap());
+        let (one, begin) = (IpAddr::from([192, 0, 2, 1]), Instant::now());
+        assert!(buckets.take_at(one, 1.0, begin));
+        buckets.charge(one, 30);
+        assert!(!buckets.take_at(one, 1.0, begin + Duration::from_secs(2)));
+        assert!(buckets.take_at(one, 1.0, begin + Duration::from_millis(2_300)));
+        buckets.charge(IpAddr::from([192, 0, 2, 2]), 30);
+        assert_eq!(buckets.peers.lock().len(), 1, "nothing is kept of who asked nothing");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::time::Instant;
 use hyper::body::{Body, Frame, SizeHint};
 use parking_lot::Mutex;
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::sleep;
 use tonic::Status;
 use tonic::body::Body as TonicBody;
 use tonic::codegen::{BoxFuture, Bytes, Service, http};
@@ -20,10 +21,12 @@ use super::access::Expected;
 use super::connection::Peer;
 use super::places::{Mark, Request};
 use super::refusals::Reason;
-use super::{Api, TOO_OFTEN};
+use super::{Api, REFUSED, TOO_OFTEN};
 
 /// What a message has before its bytes: whether they are compressed, and how many they are.
 const MESSAGE_HEAD_BYTES: usize = 5;
+/// Bytes of a call for which it counts as one request more: reading them may take as long as a short one takes in all.
+const COUNTED_BYTES: usize = 8 << 10;
 
 /// A service behind the gate.
 #[derive(Clone)]
@@ -63,7 +66,10 @@ where
         if !api.may_ask(Expected::Agents, &peer) {
             let endpoint = endpoint(request.uri().path());
             api.shared.measures.answered("grpc", endpoint, "resource_exhausted", Instant::now().elapsed());
-            return Box::pin(async { Ok(Status::resource_exhausted(TOO_OFTEN).into_http()) });
+            return Box::pin(async {
+                sleep(REFUSED).await;
+                Ok(Status::resource_exhausted(TOO_OFTEN).into_http())
+            });
         }
         let mut service = self.service.clone();
         Box::pin(async move {
@@ -71,8 +77,8 @@ where
             let call = Arc::new(Call { mark: peer.mark.clone(), works: Mutex::new(None) });
             let most = api.shared.config.request_bytes.get() + MESSAGE_HEAD_BYTES;
             let also = Arc::clone(&call);
-            let request =
-                request.map(|body| TonicBody::new(Incoming { body, left: most, turn, call: also, api, peer }));
+            let incoming = |body| Incoming { body, most, left: most, turn, call: also, api, peer };
+            let request = request.map(|body| TonicBody::new(incoming(body)));
             let response = service.call(request).await?;
             Ok(response.map(|body| TonicBody::new(Outgoing::new(body, call))))
         })
@@ -88,6 +94,8 @@ struct Call {
 /// What a request sends, no more than it may, until its end.
 struct Incoming {
     body: TonicBody,
+    /// Bytes that it may send, in all and still.
+    most: usize,
     left: usize,
     /// While it is read.
     turn: Option<OwnedSemaphorePermit>,
@@ -135,6 +143,7 @@ impl Body for Incoming {
 
 impl Drop for Incoming {
     fn drop(&mut self) {
+        self.api.charge(Expected::Agents, &self.peer, (self.most - self.left) / COUNTED_BYTES);
         if self.turn.is_some() {
             let why = "it began a request and did not send all of it, or more than api.request_kib allows";
             self.api.shared.refusals.refuse(Expected::Agents.name(), Reason::Body, self.peer.address, why);

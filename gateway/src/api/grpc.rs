@@ -16,14 +16,17 @@ use tokio::sync::watch;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status};
 
+use super::access::Expected;
 use super::connection::{Connection, Peer};
 use super::gate::Gate;
 use super::holdings::Held;
 use super::listener::Listener;
 use super::refusals::Reason;
 use super::{Api, REPORTS_TOO_MUCH, SUBSCRIBES_TOO_OFTEN, advice, stopped};
-use crate::publisher::{SubscribeError, Subscription};
+use crate::publisher::{Client, SubscribeError, Subscription};
 
+/// Questions of a query for which it counts as one request more.
+const QUESTIONS: usize = 16;
 /// Calls at a time on one connection: an agent has one stream and seldom more than one call beside it.
 const STREAMS_PER_CONNECTION: u32 = 16;
 /// What a call and a connection may send before it is read: all calls together, so that one that waits to be read holds up none. With
@@ -76,7 +79,8 @@ impl Spand for Service {
     type SubscribeStream = Updates;
 
     async fn query(&self, request: Request<v1::QueryRequest>) -> Result<Response<v1::QueryResponse>, Status> {
-        self.counted("query", || self.answer(request.into_inner()))
+        let peer = peer(&request);
+        self.counted("query", || self.answer(&peer, request.into_inner()))
     }
 
     async fn subscribe(&self, request: Request<v1::SubscribeRequest>) -> Result<Response<Updates>, Status> {
@@ -104,22 +108,37 @@ impl Spand for Service {
     }
 
     async fn report(&self, request: Request<v1::ReportRequest>) -> Result<Response<v1::ReportResponse>, Status> {
+        let began = Instant::now();
         let peer = peer(&request);
-        self.counted("report", || {
-            let request = request.into_inner();
-            if !self.api.may_report(&peer, request.connections.len().min(MAX_CONNECTIONS)) {
-                return Err(Status::resource_exhausted(REPORTS_TOO_MUCH));
-            }
-            let mut report = Report::try_from(request).map_err(|error| refused(&error))?;
-            let others = self.take_out_others(&peer, &mut report)?;
-            let mut receipt = self.api.shared.reports.take(&peer.client(), &report, &self.api.shared.published);
-            receipt.ignored += others;
-            Ok(receipt.into())
-        })
+        let taken = match self.reported(&peer, request.into_inner()) {
+            // It goes on where the client does not wait for it: a batch is taken once, and then as a whole.
+            Ok((report, others)) => tokio::spawn(take(self.api.clone(), peer.client(), report, others))
+                .await
+                .map_err(|error| Status::internal(format!("the report was not taken: {error}"))),
+            Err(refused) => Err(refused),
+        };
+        self.count("report", began, taken)
     }
 }
 
+/// Takes a report of a client, of which so many connections were others'.
+async fn take(api: Api, client: Client, report: Report, others: u32) -> v1::ReportResponse {
+    let mut receipt = api.shared.reports.take(&client, &report, &api.shared.published).await;
+    receipt.ignored += others;
+    receipt.into()
+}
+
 impl Service {
+    /// What a peer may report, and how many connections of it were others'.
+    fn reported(&self, peer: &Peer, request: v1::ReportRequest) -> Result<(Report, u32), Status> {
+        if !self.api.may_report(peer, request.connections.len().min(MAX_CONNECTIONS)) {
+            return Err(Status::resource_exhausted(REPORTS_TOO_MUCH));
+        }
+        let mut report = Report::try_from(request).map_err(|error| refused(&error))?;
+        let others = self.take_out_others(peer, &mut report)?;
+        Ok((report, others))
+    }
+
     /// Refuses a peer that speaks for an address which is not its own.
     fn check_owner(&self, peer: &Peer, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), Status> {
         let owners = self.api.shared.access.owners();
@@ -148,7 +167,8 @@ impl Service {
         Ok(u32::try_from(others).unwrap_or(u32::MAX))
     }
 
-    fn answer(&self, request: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
+    fn answer(&self, peer: &Peer, request: v1::QueryRequest) -> Result<v1::QueryResponse, Status> {
+        self.api.charge(Expected::Agents, peer, request.questions.len() / QUESTIONS);
         let query = Query::try_from(request).map_err(|error| refused(&error))?;
         let published = &self.api.shared.published;
         let mode = query.mode.unwrap_or(self.api.shared.config.mode);
@@ -167,7 +187,15 @@ impl Service {
         handle: impl FnOnce() -> Result<T, Status>,
     ) -> Result<Response<T>, Status> {
         let began = Instant::now();
-        let handled = handle();
+        self.count(endpoint, began, handle())
+    }
+
+    fn count<T>(
+        &self,
+        endpoint: &'static str,
+        began: Instant,
+        handled: Result<T, Status>,
+    ) -> Result<Response<T>, Status> {
         let code = handled.as_ref().err().map_or(Code::Ok, Status::code);
         self.api.shared.measures.answered("grpc", endpoint, code_name(code), began.elapsed());
         handled.map(Response::new)

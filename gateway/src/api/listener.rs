@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio_rustls::TlsAcceptor;
 
 use super::Api;
@@ -45,6 +45,8 @@ impl Listener {
     /// The next connection, proven where that is asked for. Cancelling this loses nothing.
     pub(super) async fn accept(&mut self) -> Connection {
         loop {
+            // Others run between any two: a hundred that come at once would keep a thread for milliseconds.
+            yield_now().await;
             tokio::select! {
                 accepted = self.tcp.accept() => match accepted {
                     Ok((tcp, from)) => {

@@ -11,6 +11,7 @@ mod advice;
 mod benefit;
 mod buckets;
 mod connection;
+mod costly;
 mod gate;
 mod grpc;
 mod holdings;
@@ -34,7 +35,7 @@ use spand_confine::Confined;
 use spand_proto::report::MAX_CONNECTIONS;
 use spand_proto::start::Mode;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::publisher::{Client, Published};
 use crate::store::StoreMeasures;
@@ -43,6 +44,7 @@ use self::access::Expected;
 pub use self::access::{Access, AccessError};
 use self::buckets::Buckets;
 use self::connection::Peer;
+use self::costly::Costly;
 use self::holdings::Holdings;
 #[cfg(fuzzing)]
 pub use self::http::fuzzing;
@@ -67,7 +69,8 @@ pub struct ApiConfig {
     pub connections_per_peer: NonZeroUsize,
     /// Subscriptions of one peer at a time. Default 128.
     pub streams_per_peer: NonZeroUsize,
-    /// Requests of one peer in a second, on each listener; as many more at once after a pause. Default 1,000.
+    /// Requests of one peer in a second, on each listener; as many more at once after a pause. A call counts once more for each
+    /// 8 KiB that it sends, and for each 16 questions. Default 1,000.
     pub requests_per_s: NonZeroU32,
     /// New subscriptions of one client in a second, by its certificate or else its address; as many at once after a pause as
     /// [`ApiConfig::streams_per_peer`]. Default 10. The next one is refused, counted.
@@ -142,8 +145,8 @@ struct Shared {
     reports: Reports,
     measures: ApiMeasures,
     metrics: Metrics,
-    /// Lists of networks that may be made at a time: each holds a reference to every network while it sorts.
-    lists: Arc<Semaphore>,
+    /// Answers that cost much to make.
+    costly: Costly,
     /// Places for live streams.
     live: Places,
 }
@@ -156,10 +159,10 @@ const REPORTS_TOO_MUCH: &str =
 /// Connections of a full report.
 const FULL_REPORT: NonZeroU32 = const { NonZeroU32::new(1_024).unwrap() };
 const _: () = assert!(FULL_REPORT.get() as usize == MAX_CONNECTIONS);
+/// Who asks too often waits this long for its refusal: without a pause the refusals alone would take a processor.
+const REFUSED: Duration = Duration::from_millis(200);
 /// How often files that may change are looked at.
 const LOOK: Duration = Duration::from_secs(5);
-/// Further lists wait for a place, at most as long as a request may take.
-const LISTS: usize = 4;
 
 impl Api {
     /// An API on the published state that anyone may ask. `store` where there is one.
@@ -187,7 +190,6 @@ impl Api {
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts, published.now());
         let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, (&access, confined));
-        let lists = Arc::new(Semaphore::new(LISTS));
         let live = Places::new(config.live_streams, config.live_streams_per_peer, 0);
         Self {
             shared: Arc::new(Shared {
@@ -202,7 +204,7 @@ impl Api {
                 reports,
                 measures,
                 metrics,
-                lists,
+                costly: Costly::default(),
                 live,
             }),
         }
@@ -219,17 +221,26 @@ impl Api {
         }
     }
 
-    /// Whether a peer may ask once more now; where not, it is counted.
+    /// Whether a peer may ask once more now; where not, it is counted. Whoever is refused waits for [`REFUSED`] first.
     fn may_ask(&self, expected: Expected, peer: &Peer) -> bool {
-        let of = match expected {
-            Expected::Agents => 0,
-            Expected::People => 1,
-        };
-        let may = self.shared.rates[of].take(peer.address);
+        let may = self.rate(expected).take(peer.address);
         if !may {
             self.shared.refusals.refuse(expected.name(), Reason::Rate, peer.address, TOO_OFTEN);
         }
         may
+    }
+
+    /// What a peer asked counts as so many requests more.
+    fn charge(&self, expected: Expected, peer: &Peer, requests: usize) {
+        self.rate(expected).charge(peer.address, u32::try_from(requests).unwrap_or(u32::MAX));
+    }
+
+    fn rate(&self, expected: Expected) -> &Buckets {
+        let [agents, people] = &self.shared.rates;
+        match expected {
+            Expected::Agents => agents,
+            Expected::People => people,
+        }
     }
 
     /// Whether a peer may begin one more subscription now; where not, it is counted.

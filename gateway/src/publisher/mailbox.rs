@@ -63,6 +63,17 @@ impl Mailbox {
         gone.map(|(start, _)| start.network)
     }
 
+    /// The subscriber as people see it.
+    pub(super) fn view(&self) -> SubscriberView {
+        SubscriberView {
+            subscriber: self.subscriber.clone(),
+            addresses: self.addresses.clone(),
+            since: self.since,
+            holder: self.holder,
+            waiting_starts: self.starts.lock().len(),
+        }
+    }
+
     /// The subscriber's addresses, sorted.
     pub(super) fn addresses(&self) -> &[IpAddr] {
         &self.addresses
@@ -235,15 +246,8 @@ impl Subscribers {
     }
 
     /// All of them, in the order in which they came.
-    pub(super) fn views(&self) -> Vec<SubscriberView> {
-        let view = |mailbox: &Arc<Mailbox>| SubscriberView {
-            subscriber: mailbox.subscriber.clone(),
-            addresses: mailbox.addresses.clone(),
-            since: mailbox.since,
-            holder: mailbox.holder,
-            waiting_starts: mailbox.starts.lock().len(),
-        };
-        self.mailboxes.values().map(view).collect()
+    pub(super) fn all(&self) -> Vec<Arc<Mailbox>> {
+        self.mailboxes.values().cloned().collect()
     }
 
     pub(super) fn remove(&mut self, id: u64) {

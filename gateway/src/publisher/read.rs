@@ -20,6 +20,12 @@ impl Published {
         self.shared.networks.read().longest_match(address).cloned()
     }
 
+    /// The networks as [`Published::lookup`] finds them, under one hold of the lock: for a few addresses.
+    pub(crate) fn networks_of(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Option<Network>> {
+        let networks = self.shared.networks.read();
+        addresses.into_iter().map(|address| Some(networks.longest_match(address)?.network)).collect()
+    }
+
     /// One network.
     pub fn network(&self, network: Network) -> Option<Arc<NetworkView>> {
         self.shared.networks.read().get(network).cloned()

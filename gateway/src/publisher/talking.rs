@@ -40,34 +40,41 @@ impl Published {
         if !self.shared.is_talking() {
             return estimate;
         }
-        self.note_talk(holders, network, estimate.is_some());
+        let talks: Vec<_> = holders.iter().map(|holder| (*holder, network)).collect();
+        self.note_talks(&talks, estimate.is_some());
         if estimate.is_some() {
             return estimate;
         }
         // It may have come before these hosts were known to want it: then nobody else tells them.
         let late = self.estimate(network)?;
-        self.note_talk(holders, network, true);
+        self.note_talks(&talks, true);
         Some(late)
     }
 
-    /// A host says itself that it talked with an address of a network.
-    pub(crate) fn talked(&self, host: IpAddr, network: Network) {
-        if !self.shared.is_talking() {
+    /// Hosts say themselves that they talked with addresses of networks: a few, since each lock is held for all of them.
+    pub(crate) fn talked(&self, talks: &[(IpAddr, Network)]) {
+        if !self.shared.is_talking() || talks.is_empty() {
             return;
         }
-        let holders = self.shared.subscribers.lock().holders(host);
-        let new = self.note_talk(&holders, network, false);
-        self.mark_now(new.into_iter().map(|holder| (holder, network)));
+        let subscribers = self.shared.subscribers.lock();
+        let of_host = |(host, network): &(IpAddr, Network)| {
+            let holders = subscribers.holders(*host);
+            holders.into_iter().map(|holder| (holder, *network)).collect::<Vec<_>>()
+        };
+        let talks: Vec<_> = talks.iter().flat_map(of_host).collect();
+        drop(subscribers);
+        let new = self.note_talks(&talks, false);
+        self.mark_now(new);
     }
 
-    /// Notes a talk of hosts, has them told of what had to go, and gives those for whom the network is new.
-    fn note_talk(&self, holders: &[u64], network: Network, told: bool) -> Vec<u64> {
+    /// Notes talks of hosts, has them told of what had to go, and gives those of which the network is new for the host.
+    fn note_talks(&self, talking: &[(u64, Network)], told: bool) -> Vec<(u64, Network)> {
         let now = self.now();
         let (mut new, mut gone) = (Vec::new(), Vec::new());
         let mut talks = self.shared.talks.lock();
-        for holder in holders {
-            let noted = talks.note(*holder, network, told, now);
-            new.extend(noted.new.then_some(*holder));
+        for (holder, network) in talking {
+            let noted = talks.note(*holder, *network, told, now);
+            new.extend(noted.new.then_some((*holder, *network)));
             if let Some((displaced, held)) = noted.displaced {
                 self.measures().talks_displaced.inc();
                 gone.extend(held.then_some((*holder, displaced)));
@@ -134,8 +141,12 @@ impl Published {
     /// Has holders look at networks at once, before their next turns: others wait for it.
     pub(super) fn mark_now(&self, marks: impl IntoIterator<Item = (u64, Network)>) {
         let limit = self.shared.config.marks();
+        let mut marks = marks.into_iter().peekable();
+        if marks.peek().is_none() {
+            return;
+        }
         let subscribers = self.shared.subscribers.lock();
-        let marks = marks.into_iter().map(|(holder, network)| subscribers.mark_now(holder, network, limit));
+        let marks = marks.map(|(holder, network)| subscribers.mark_now(holder, network, limit));
         let overflowed = marks.sum();
         drop(subscribers);
         self.measures().marks_overflowed.inc_by(overflowed);

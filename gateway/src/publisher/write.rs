@@ -151,19 +151,28 @@ impl Published {
         self.shared.gather.replaced();
     }
 
-    /// Takes a host's report of an advised first flight; what it leads to is told at once.
-    pub(crate) fn first_flight(&self, network: Network, flight: &FirstFlight) {
+    /// Takes hosts' reports of advised first flights; what they lead to is told at once. A few, since each lock is held for all of
+    /// them.
+    pub(crate) fn first_flights(&self, flights: &[(Network, FirstFlight)]) {
+        if flights.is_empty() {
+            return;
+        }
         let now = self.now();
-        let reported = {
-            let mut networks = self.shared.networks.write();
-            let reported = networks.first_flight(network, flight, now, &self.shared.config);
-            reported.map(|(verdict, put)| (verdict, self.shared.tell(network, put, WithdrawalReason::Retreat)))
+        let mut networks = self.shared.networks.write();
+        let report = |(network, flight): &(Network, FirstFlight)| {
+            let (verdict, put) = networks.first_flight(*network, flight, now, &self.shared.config)?;
+            Some((*network, verdict, self.shared.tell(*network, put, WithdrawalReason::Retreat)))
         };
-        let Some((verdict, told)) = reported else { return };
-        self.shared.insight.first_flight(now, network, verdict);
-        self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
-        if told.is_some() {
-            self.shared.leases.lock().moved(network, now);
+        let reported: Vec<_> = flights.iter().filter_map(report).collect();
+        drop(networks);
+        for (network, verdict, _) in &reported {
+            self.shared.insight.first_flight(now, *network, *verdict);
+            self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
+        }
+        let mut told = reported.into_iter().filter_map(|(.., told)| told).peekable();
+        if told.peek().is_some() {
+            let mut leases = self.shared.leases.lock();
+            told.for_each(|network| leases.moved(network, now));
         }
     }
 

@@ -33,6 +33,7 @@ async fn one_peer_asks_so_often_and_no_oftener() {
     }
     assert_eq!(statuses[..5], [200; 5], "{statuses:?}");
     assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(stage.get("/healthz", "Host: localhost\r\n").await.unwrap().0, 200, "late, but answered");
     // Another peer is not asked for what this one took.
     let from_elsewhere = async {
         let socket = tokio::net::TcpSocket::new_v4()?;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
+use axum::{Extension, Json};
 use serde::Serialize;
 use spand_proto::push::Way;
 use spand_proto::start::Mode;
@@ -14,6 +14,7 @@ use super::documents::{rfc3339, unix_ms};
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
+use crate::api::connection::Peer;
 use crate::api::reports::{HostTally, NameHeard};
 use crate::publisher::SubscriberView;
 
@@ -25,23 +26,32 @@ const MAX_LIMIT: usize = 1_000;
 /// Addresses shown of one agent; it may have a thousand.
 const SHOWN_ADDRESSES: usize = 8;
 
-pub(super) async fn agents(State(api): State<Api>, uri: Uri) -> Result<Json<AgentsDocument>, Problem> {
+pub(super) async fn agents(
+    State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
+    uri: Uri,
+) -> Result<Json<AgentsDocument>, Problem> {
     let parameters = Parameters::parse(&uri, &PARAMETERS)?;
     let limit = parameters.number("limit", &(1..=MAX_LIMIT))?.unwrap_or(DEFAULT_LIMIT);
     let offset = parameters.number("offset", &(0..=usize::MAX))?.unwrap_or(0);
-    let subscribers = api.shared.published.subscribers();
-    let total = subscribers.len();
-    let page = subscribers.into_iter().skip(offset).take(limit);
-    let agents: Vec<_> = page
-        .map(|view| {
-            let who = view.subscriber.client.as_ref().zip(view.subscriber.host_name.as_ref());
-            let heard = who.and_then(|(client, name)| api.shared.reports.heard(client, name)).unwrap_or_default();
-            AgentDocument::new(&view, heard)
-        })
-        .collect();
-    let next = offset.saturating_add(agents.len());
-    let next_offset = (next < total && !agents.is_empty()).then_some(next);
-    Ok(Json(AgentsDocument { agents, total, next_offset }))
+    let also = api.clone();
+    let list = move || {
+        let subscribers = also.shared.published.subscribers();
+        let total = subscribers.len();
+        let page = subscribers.into_iter().skip(offset).take(limit);
+        let agents: Vec<_> = page
+            .map(|view| {
+                let who = view.subscriber.client.as_ref().zip(view.subscriber.host_name.as_ref());
+                let heard = who.and_then(|(client, name)| also.shared.reports.heard(client, name)).unwrap_or_default();
+                AgentDocument::new(&view, heard)
+            })
+            .collect();
+        let next = offset.saturating_add(agents.len());
+        let next_offset = (next < total && !agents.is_empty()).then_some(next);
+        AgentsDocument { agents, total, next_offset }
+    };
+    let list = api.shared.costly.lists.make(peer.address, list).await;
+    list.map(Json).map_err(|error| Problem::not_made(&error))
 }
 
 /// Subscribed agents, in the order in which they came.

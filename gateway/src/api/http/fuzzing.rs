@@ -55,7 +55,7 @@ impl Pages {
             let (published, agents) = seen();
             let api = Api::with_access(config, access, published.clone(), None, &Confined::default());
             for report in reports {
-                api.shared.reports.take(&REPORTER, report, &published);
+                api.shared.reports.take(&REPORTER, report, &published).await;
             }
             (super::router(api), agents)
         });

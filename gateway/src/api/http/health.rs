@@ -5,6 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderName};
 use serde::Serialize;
+use tonic::codegen::Bytes;
 
 use super::problem::Problem;
 use crate::api::Api;
@@ -46,8 +47,10 @@ pub(super) fn ready(published: &Published) -> ReadyDocument {
     ReadyDocument { ready: not_ready.is_empty(), not_ready }
 }
 
-pub(super) async fn metrics(State(api): State<Api>) -> Result<([(HeaderName, &'static str); 1], String), Problem> {
-    let text = api.shared.metrics.text().map_err(|_| {
+pub(super) async fn metrics(State(api): State<Api>) -> Result<([(HeaderName, &'static str); 1], Bytes), Problem> {
+    let also = api.clone();
+    let text = api.shared.costly.metrics.get(move || also.shared.metrics.text()).await;
+    let text = text.map_err(|error| Problem::not_made(&error))?.map_err(|_| {
         Problem::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "the metrics could not be written down; this is a fault of ours",

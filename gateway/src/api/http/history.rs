@@ -2,11 +2,12 @@
 
 use std::net::IpAddr;
 
-use axum::Json;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::Uri;
+use axum::{Extension, Json};
 use serde::Serialize;
+use spand_core::window::view::NetworkView;
 use spand_proto::units::Micros;
 
 use super::documents::{TrendDocument, unix_ms};
@@ -14,19 +15,26 @@ use super::networks::find;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
-use crate::publisher::{NetworkHistory, PushedStart, Sample};
+use crate::api::connection::Peer;
+use crate::publisher::{NetworkHistory, Published, PushedStart, Sample};
 
 /// Leases of one answer: the largest.
 const MAX_LEASES: usize = 50;
 
 pub(super) async fn history(
     State(api): State<Api>,
+    Extension(peer): Extension<Peer>,
     path: Result<Path<String>, PathRejection>,
     uri: Uri,
 ) -> Result<Json<HistoryDocument>, Problem> {
     Parameters::parse(&uri, &[])?;
-    let published = &api.shared.published;
-    let view = find(published, path, "/v1/history/")?;
+    let published = api.shared.published.clone();
+    let view = find(&published, path, "/v1/history/")?;
+    let document = api.shared.costly.lists.make(peer.address, move || document(&published, &view)).await;
+    document.map(Json).map_err(|error| Problem::not_made(&error))
+}
+
+fn document(published: &Published, view: &NetworkView) -> HistoryDocument {
     let subscribers = published.subscribers();
     let holders: Vec<u64> = subscribers.iter().map(|subscriber| subscriber.holder).collect();
     let granted = published.leases_of(view.network, &holders);
@@ -48,7 +56,7 @@ pub(super) async fn history(
         (Some(_), None) => subscribers.len(),
         (Some(_), Some(told)) => holders.iter().filter(|holder| told.contains(*holder)).count(),
     };
-    Ok(Json(HistoryDocument::new(view.network.to_string(), &history, told, leases)))
+    HistoryDocument::new(view.network.to_string(), &history, told, leases)
 }
 
 /// What is remembered of a network.

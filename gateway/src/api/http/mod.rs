@@ -18,6 +18,7 @@ mod networks;
 mod parameters;
 mod problem;
 mod services;
+mod shared;
 mod sort;
 mod traffic;
 
@@ -45,13 +46,14 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use self::problem::Problem;
 use super::access::Expected;
 use super::connection::{Connection, Peer};
 use super::gate::Outgoing;
 use super::listener::Listener;
-use super::{Api, TOO_OFTEN, stopped};
+use super::{Api, REFUSED, TOO_OFTEN, stopped};
 
 /// Largest body that is read and thrown away, so that the connection can go on. A larger one is refused.
 const MAX_BODY_BYTES: usize = 4 << 10;
@@ -140,9 +142,12 @@ async fn around(State(api): State<Api>, request: Request, next: Next) -> Respons
     // A request may not be held while a password is checked: its body is not for two threads.
     let (uri, headers) = (request.uri().clone(), request.headers().clone());
     let answer = async {
-        // A supervisor must hear that all is well also where another program of its machine asks without pause.
-        if !guard::OPEN.contains(&uri.path()) && !api.may_ask(Expected::People, &peer) {
-            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, TOO_OFTEN));
+        if !api.may_ask(Expected::People, &peer) {
+            sleep(REFUSED).await;
+            // A supervisor must hear that all is well also where another program of its machine asks without pause.
+            if !guard::OPEN.contains(&uri.path()) {
+                return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, TOO_OFTEN));
+            }
         }
         if let Some(refusal) = guard::refusal(&api, peer.address, uri.path(), &headers).await {
             return Ok(refusal);

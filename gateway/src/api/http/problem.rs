@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::http::header::{CONTENT_TYPE, HeaderValue};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
+use tokio::task::JoinError;
 
 /// An error for a client: its status and one sentence.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,6 +27,11 @@ const QUOTED_CHARS: usize = 64;
 impl Problem {
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         Self { status, detail: detail.into() }
+    }
+
+    /// The answer could not be made.
+    pub(super) fn not_made(error: &JoinError) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the answer could not be made ({error}): ask again"))
     }
 
     /// The request cannot be understood.

@@ -1,6 +1,5 @@
 //! `/v1/traffic`: whether the gateway sees traffic, and what becomes of it.
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
@@ -9,19 +8,23 @@ use super::documents::unix_ms;
 use super::health::{ReadyDocument, ready};
 use super::parameters::Parameters;
 use super::problem::Problem;
+use super::shared::SharedJson;
 use crate::api::Api;
 use crate::publisher::{CaptureStatus, Published, TrafficPoint};
 
-pub(super) async fn traffic(State(api): State<Api>, uri: Uri) -> Result<Json<WholeDocument>, Problem> {
+pub(super) async fn traffic(State(api): State<Api>, uri: Uri) -> Result<SharedJson, Problem> {
     Parameters::parse(&uri, &[])?;
-    let published = &api.shared.published;
-    let points = published.traffic_points().into_iter().map(PointDocument::from).collect();
-    Ok(Json(WholeDocument { now: TrafficDocument::new(published), points }))
+    let published = api.shared.published.clone();
+    let whole = move || {
+        let points = published.traffic_points().into_iter().map(PointDocument::from).collect();
+        WholeDocument { now: TrafficDocument::new(&published), points }
+    };
+    SharedJson::of(&api.shared.costly.traffic, whole).await
 }
 
 /// The present and the last ten minutes.
 #[derive(Debug, Serialize)]
-pub(super) struct WholeDocument {
+struct WholeDocument {
     #[serde(flatten)]
     now: TrafficDocument,
     points: Vec<PointDocument>,

@@ -13,6 +13,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use spand_confine::Confined;
+use tonic::codegen::Bytes;
 
 pub(super) use self::own::{ApiLabel, ApiMeasures};
 use self::state::{AccessState, EngineState, ProcessState, PublishedState, StoreState};
@@ -59,10 +60,10 @@ impl Metrics {
     }
 
     /// The exposition.
-    pub(super) fn text(&self) -> Result<String, fmt::Error> {
+    pub(super) fn text(&self) -> Result<Bytes, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;
-        Ok(text)
+        Ok(text.into())
     }
 }
 

@@ -1,5 +1,6 @@
 //! The API over real sockets: what it answers, and that nothing a client sends harms it.
 
+mod floods;
 mod grpc;
 mod http;
 mod insight;

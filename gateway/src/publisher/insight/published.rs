@@ -14,6 +14,8 @@ use crate::publisher::{Client, Published, SubscribeError, Subscription};
 
 /// Time between two looks at what has reached a limit.
 const LOOK: Duration = Duration::from_secs(1);
+/// Leases looked up under one hold of the lock.
+const LEASES_CHUNK: usize = 64;
 
 impl Published {
     /// Subscribes the host of a wish, which proved a certificate of these names, for a client with which its streams share
@@ -95,15 +97,21 @@ impl Published {
 
     /// Who is subscribed: name, agent, addresses, and since when.
     pub fn subscribers(&self) -> Vec<SubscriberView> {
-        self.shared.subscribers.lock().views()
+        // Starts wait for the lock: what costs time is done without it.
+        let all = self.shared.subscribers.lock().all();
+        all.iter().map(|mailbox| mailbox.view()).collect()
     }
 
     /// The leases of a network: by subscriber's number in [`SubscriberView::holder`], in segments.
     pub fn leases_of(&self, network: Network, holders: &[u64]) -> Vec<Segments> {
         let estimate = self.estimate(network);
         let share = estimate.map_or(Segments(0), |estimate| estimate.share_segments(estimate.mss));
-        let (mut leases, now) = (self.shared.leases.lock(), self.now());
-        holders.iter().map(|holder| leases.lease(*holder, network, share, now)).collect()
+        // Starts wait for the lock.
+        let some = holders.chunks(LEASES_CHUNK).flat_map(|some| {
+            let (mut leases, now) = (self.shared.leases.lock(), self.now());
+            some.iter().map(|holder| leases.lease(*holder, network, share, now)).collect::<Vec<_>>()
+        });
+        some.collect()
     }
 
     /// Looks again and again at what has reached a limit and which parts work.

@@ -55,7 +55,7 @@ fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimat
                     }
                 }
                 Step::Start(n) => drop(published.push_start(start(HOST, n))),
-                Step::Talk(n) => published.talked(HOST.into(), network(n)),
+                Step::Talk(n) => published.talked(&[(HOST.into(), network(n))]),
                 Step::Pass(s) => drop(clock.0.fetch_add(u64::from(s) * 1_000_000_000, Ordering::Relaxed)),
             }
         }

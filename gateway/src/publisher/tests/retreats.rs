@@ -16,7 +16,7 @@ fn lose(published: &Published) {
         let ends: [SocketAddr; 2] = [(HOST, 443).into(), ([198, 51, 1, 9], port).into()];
         let began = Some(Timestamp(0));
         let flight = FirstFlight { ends, lost: true, began, advised: Segments(40), acknowledged: Bytes(0) };
-        published.first_flight(network(1), &flight);
+        published.first_flights(&[(network(1), flight)]);
     }
 }
 

@@ -76,8 +76,8 @@ async fn what_a_host_reports_is_a_talk_and_its_estimate_comes_at_once() {
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
-    published.talked(OTHER.into(), network(1));
-    published.talked(HOST.into(), network(2));
+    published.talked(&[(OTHER.into(), network(1))]);
+    published.talked(&[(HOST.into(), network(2))]);
     twin.read(&mut subscription).await;
     assert_eq!(held(&twin), [network(2)]);
 }
@@ -218,7 +218,7 @@ async fn a_page_holds_networks_with_an_estimate_alone_and_as_many_as_it_may() {
     told(&published, (200..=250).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     let _subscription = published.subscribe(&[HOST.into()]).unwrap();
     let holder = published.subscribers()[0].holder;
-    (0..=220).for_each(|n| published.talked(HOST.into(), network(n)));
+    (0..=220).for_each(|n| published.talked(&[(HOST.into(), network(n))]));
     assert_eq!(published.told_page(holder, None, 20), (200..220).map(network).collect::<Vec<_>>());
     assert_eq!(published.told_page(holder, Some(network(219)), 20), [network(220)]);
     assert_eq!(published.told_page(holder, Some(network(220)), 20), []);
