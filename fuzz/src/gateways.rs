@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spand_core::counters::Ignored;
 use spand_core::event::{Event, StartImminent, Trigger, Withdrawal};
-use spand_core::flow::kept::Kept;
+use spand_core::flow::sample_rate::SampleRate;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::service::ServiceSize;
 use spand_core::estimate::NoEstimate;
@@ -150,7 +150,7 @@ fn poor() -> NetworkView {
         limits: LimitCounts { window: 3, receiver: 0, application: 1 },
         parallel: 0,
         parallel_at_samples: 0,
-        followed: Kept::ALL,
+        followed: SampleRate::ALL,
         newest: None,
     }
 }

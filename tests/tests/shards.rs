@@ -11,7 +11,7 @@ use spand_core::config::{EngineConfig, Limits, Shard, Tunnels};
 use spand_core::counters::{Counters, Ignored};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::kept::Kept;
+use spand_core::flow::sample_rate::SampleRate;
 use spand_core::service::ServiceSize;
 use spand_core::shard::{Partition, Takers};
 use spand_core::window::view::NetworkView;
@@ -217,7 +217,7 @@ fn several_engines_know_the_networks_that_one_knows_of_the_corpus() {
 fn what_is_followed_under_overload_is_known_as_if_nothing_else_had_been_there() {
     let packets = trace();
     let config = config(&["10.0.0.0/8"]);
-    let kept = Kept::of_256(100);
+    let kept = SampleRate::of_256(100);
     let (mut shedding, mut spared) = (Engine::new(config.clone()), Engine::new(config.clone()));
     shedding.keep(kept);
     spared.keep(kept);
@@ -252,7 +252,7 @@ fn connections_let_go_under_overload_leave_nothing_open() {
     let half = packets.len() / 2;
     for (n, packet) in packets.iter().enumerate() {
         if n == half {
-            engine.keep(Kept::LEAST);
+            engine.keep(SampleRate::LEAST);
         }
         engine.handle_frame(packet.at, &packet.frame());
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ipnet::IpNet;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Withdrawal;
-use spand_core::flow::kept::Kept;
+use spand_core::flow::sample_rate::SampleRate;
 use spand_core::memory::{boxed, treed};
 use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
@@ -223,7 +223,7 @@ impl Networks {
                 limits: LimitCounts::default(),
                 parallel: 0,
                 parallel_at_samples: 0,
-                followed: Kept::ALL,
+                followed: SampleRate::ALL,
                 newest: Some(estimate.refreshed),
                 estimate: Some(estimate),
             },

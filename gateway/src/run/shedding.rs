@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use spand_core::flow::kept::Kept;
+use spand_core::flow::sample_rate::SampleRate;
 
 /// A queue filled by one part in this many is full enough to do something about it.
 const FULL_PART: usize = 2;
@@ -20,7 +20,7 @@ const BEFORE_MORE_MOST: Duration = Duration::from_secs(320);
 /// Decides from how full the queue is.
 #[derive(Debug)]
 pub(super) struct Shedding {
-    kept: Kept,
+    kept: SampleRate,
     changed: Instant,
     /// The last change was to follow more.
     rose: bool,
@@ -31,12 +31,12 @@ pub(super) struct Shedding {
 
 impl Shedding {
     pub(super) fn new(now: Instant) -> Self {
-        Self { kept: Kept::ALL, changed: now, rose: false, full: None, patience: BEFORE_MORE }
+        Self { kept: SampleRate::ALL, changed: now, rose: false, full: None, patience: BEFORE_MORE }
     }
 
     /// Looks at a queue in which `waiting` of at most `limit` packets waited; gives what to follow from now on, where that
     /// changes.
-    pub(super) fn look(&mut self, waiting: usize, limit: usize, now: Instant) -> Option<Kept> {
+    pub(super) fn look(&mut self, waiting: usize, limit: usize, now: Instant) -> Option<SampleRate> {
         if waiting >= limit / FULL_PART {
             let (since, looks) = self.full.map_or((now, 1), |(since, looks)| (since, looks + 1));
             self.full = Some((since, looks));
@@ -49,16 +49,16 @@ impl Shedding {
             return self.change(self.kept.parts() * 3 / 4, false, now);
         }
         self.full = None;
-        if self.kept < Kept::ALL && now.duration_since(self.changed) >= self.patience {
+        if self.kept < SampleRate::ALL && now.duration_since(self.changed) >= self.patience {
             return self.change(self.kept.parts() * 5 / 4 + 1, true, now);
         }
         None
     }
 
-    fn change(&mut self, parts: u16, rose: bool, now: Instant) -> Option<Kept> {
-        let before = std::mem::replace(&mut self.kept, Kept::of_256(parts));
+    fn change(&mut self, parts: u16, rose: bool, now: Instant) -> Option<SampleRate> {
+        let before = std::mem::replace(&mut self.kept, SampleRate::of_256(parts));
         (self.changed, self.rose, self.full) = (now, rose, None);
-        if self.kept == Kept::ALL {
+        if self.kept == SampleRate::ALL {
             self.patience = BEFORE_MORE;
         }
         (before != self.kept).then_some(self.kept)
@@ -112,13 +112,13 @@ mod tests {
         let start = Instant::now();
         let mut shedding = Shedding::new(start);
         looks(&mut shedding, start, 1_000, 0, 60_000);
-        assert_eq!(shedding.kept, Kept::LEAST);
+        assert_eq!(shedding.kept, SampleRate::LEAST);
         let mut now = start + Duration::from_secs(60);
         for _ in 0..100 {
             now += BEFORE_MORE_MOST;
             shedding.look(0, 1_000, now);
         }
-        assert_eq!((shedding.kept, shedding.patience), (Kept::ALL, BEFORE_MORE));
+        assert_eq!((shedding.kept, shedding.patience), (SampleRate::ALL, BEFORE_MORE));
         assert_eq!(shedding.look(0, 1_000, now + BEFORE_MORE_MOST), None);
     }
 }

@@ -7,10 +7,10 @@ use super::{EVENTS_PER_STEP, Engine};
 use crate::counters::Ignored;
 use crate::event::{Established, Event, StartImminent, Trigger};
 use crate::flow::connection::{Connection, Place, Role, Stage};
-use crate::flow::findings::Context;
-use crate::flow::kept::Kept;
 use crate::flow::openings::Opening;
 use crate::flow::sample::ConnectionId;
+use crate::flow::sample_rate::SampleRate;
+use crate::flow::sink::FlowContext;
 use crate::flow::table::{FlowTable, Key, Room};
 use crate::flow::tuple::{Side, Tuple};
 use crate::shard::Claim;
@@ -43,7 +43,7 @@ impl Engine {
         }
         self.counters.segments += u64::from(claim == Claim::Home);
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
-        if self.kept < Kept::ALL && !self.kept.has(tuple.hash(self.config.hash_seed)) {
+        if self.kept < SampleRate::ALL && !self.kept.has(tuple.hash(self.config.hash_seed)) {
             self.counters.ignore(Ignored::Shed);
             if let Some(key) = self.flows.find(&tuple) {
                 self.end(key);
@@ -223,9 +223,9 @@ impl Engine {
 
     /// The connections, and what one of them works with.
     #[inline]
-    fn apart(&mut self) -> (&mut FlowTable, Context<'_>) {
+    fn apart(&mut self) -> (&mut FlowTable, FlowContext<'_>) {
         let Self { config, prefixes, flows, networks, ledger, hosts, services, counters, now, .. } = self;
-        let context = Context {
+        let context = FlowContext {
             limits: &config.limits,
             read_window_option: config.read_window_option,
             prefixes,

@@ -18,11 +18,11 @@ use crate::counters::{Counters, Ignored};
 use crate::event::{Event, TransferEnded};
 use crate::flow::connection::Connection;
 use crate::flow::hosts::Hosts;
-use crate::flow::kept::Kept;
 use crate::flow::openings::Openings;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::report::DirectionReport;
+use crate::flow::sample_rate::SampleRate;
 use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, TICK_BITS, Turning};
 use crate::flow::tuple::Tuple;
@@ -52,7 +52,7 @@ pub struct Engine {
     /// Time of the last frame, where it lay too far ahead to be believed without another.
     leap: Option<Timestamp>,
     /// Connections that are followed.
-    kept: Kept,
+    kept: SampleRate,
     next_connection: u64,
     /// The input is over, and connections are still to be ended.
     finishing: bool,
@@ -100,7 +100,7 @@ impl Engine {
             events: VecDeque::new(),
             now: Timestamp(0),
             leap: None,
-            kept: Kept::ALL,
+            kept: SampleRate::ALL,
             next_connection: 0,
             finishing: false,
             config,
@@ -255,13 +255,13 @@ impl Engine {
 
     /// Under overload: follows so many of the connections from now on, each of them whole. The others are let go at their next
     /// segment, which is counted and no more looked at.
-    pub fn keep(&mut self, kept: Kept) {
+    pub fn keep(&mut self, kept: SampleRate) {
         self.kept = kept;
         self.networks.keep(kept, self.now);
     }
 
     /// What share of the connections it follows.
-    pub fn kept(&self) -> Kept {
+    pub fn kept(&self) -> SampleRate {
         self.kept
     }
 

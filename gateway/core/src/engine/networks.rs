@@ -8,14 +8,14 @@ use spand_proto::units::Timestamp;
 
 use super::Engine;
 use crate::counters::Ignored;
-use crate::flow::findings::Findings;
 use crate::flow::sample::{ConnectionId, WindowSample};
+use crate::flow::sink::FlowSink;
 use crate::window::bucket::{LimitCounts, RttSum};
 use crate::window::record::NetworkRecord;
 use crate::window::table::{ChangedNetwork, NetworkTable};
 use crate::window::view::NetworkView;
 
-impl Findings for NetworkTable {
+impl FlowSink for NetworkTable {
     fn sample(&mut self, sample: &WindowSample) {
         self.add(sample);
     }
@@ -109,7 +109,7 @@ impl Engine {
     /// Passes on what the tables of networks and services have to tell.
     #[inline]
     pub(super) fn take_network_events(&mut self) {
-        if self.networks.take_stirred() || self.services.has_events() {
+        if self.networks.take_dirty() || self.services.has_events() {
             self.pass_events();
         }
     }

@@ -10,7 +10,7 @@ use super::bucket::LimitCounts;
 use super::record::NetworkRecord;
 use crate::config::WindowConfig;
 use crate::estimate::{self, Counts, NoEstimate, Rule};
-use crate::flow::kept::Kept;
+use crate::flow::sample_rate::SampleRate;
 
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub struct NetworkView {
     pub parallel_at_samples: u32,
     /// The smallest share of all connections that was followed at any time in the window: less than all under overload, and
     /// then the counts above are of a sample. Those in parallel are what all would have been.
-    pub followed: Kept,
+    pub followed: SampleRate,
     /// When the newest sample, lower bound or round-trip time came.
     pub newest: Option<Timestamp>,
 }
@@ -52,7 +52,7 @@ pub struct NetworkView {
 pub(super) struct Crowd {
     pub(super) parallel: u32,
     pub(super) at_samples: u32,
-    pub(super) followed: Kept,
+    pub(super) followed: SampleRate,
 }
 
 impl NetworkView {

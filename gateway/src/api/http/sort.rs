@@ -96,7 +96,7 @@ type Key = (Option<f64>, usize);
 mod tests {
     use proptest::prelude::*;
     use spand_core::estimate::NoEstimate;
-    use spand_core::flow::kept::Kept;
+    use spand_core::flow::sample_rate::SampleRate;
     use spand_core::window::bucket::LimitCounts;
     use spand_proto::estimate::{Confidence, Estimate};
     use spand_proto::made_up;
@@ -133,7 +133,7 @@ mod tests {
             limits: LimitCounts::default(),
             parallel: 1,
             parallel_at_samples: 1,
-            followed: Kept::ALL,
+            followed: SampleRate::ALL,
             newest,
         }
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Event;
-use spand_core::flow::kept::Kept;
+use spand_core::flow::sample_rate::SampleRate;
 use spand_core::service::ServiceSize;
 use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
@@ -140,7 +140,7 @@ fn poor() -> NetworkView {
         limits: LimitCounts { window: 3, receiver: 0, application: 1 },
         parallel: 0,
         parallel_at_samples: 0,
-        followed: Kept::ALL,
+        followed: SampleRate::ALL,
         newest: Some(Timestamp(8_000_000_000)),
     }
 }

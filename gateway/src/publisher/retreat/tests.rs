@@ -1,6 +1,6 @@
 //! When advice is taken back, when not, and how it returns.
 
-use spand_core::flow::kept::Kept;
+use spand_core::flow::sample_rate::SampleRate;
 use spand_core::window::bucket::LimitCounts;
 use spand_proto::estimate::{Confidence, RuleKind};
 
@@ -42,7 +42,7 @@ fn view(share_segments: f64) -> NetworkView {
         limits: LimitCounts::default(),
         parallel: 1,
         parallel_at_samples: 1,
-        followed: Kept::ALL,
+        followed: SampleRate::ALL,
         newest: None,
     }
 }

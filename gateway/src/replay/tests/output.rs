@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use spand_core::estimate::NoEstimate;
-use spand_core::flow::kept::Kept;
 use spand_core::flow::report::{DirectionReport, RttSummary, TransferSummary};
 use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
+use spand_core::flow::sample_rate::SampleRate;
 use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::window::bucket::LimitCounts;
 use spand_core::wire::segment::Endpoint;
@@ -55,7 +55,7 @@ pub(super) fn known() -> NetworkView {
         limits: LimitCounts { window: 9, receiver: 0, application: 2 },
         parallel: 0,
         parallel_at_samples: 0,
-        followed: Kept::ALL,
+        followed: SampleRate::ALL,
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
         why_not: None,
@@ -76,7 +76,7 @@ pub(super) fn unknown() -> NetworkView {
         limits: LimitCounts::default(),
         parallel: 0,
         parallel_at_samples: 0,
-        followed: Kept::ALL,
+        followed: SampleRate::ALL,
         newest: None,
     }
 }

@@ -1,10 +1,10 @@
 //! Which segments a connection takes: what blind packets cannot change in it (RFC 5961).
 
-use super::{Connection, Party, Stage};
+use super::{Connection, ConnectionEnd, Stage};
 use crate::counters::Ignored;
 use crate::flow::acceptance::{Reset, STRAYS};
-use crate::flow::findings::Context;
 use crate::flow::maybe::MaybeTime;
+use crate::flow::sink::FlowContext;
 use crate::flow::tuple::Side;
 use crate::wire::segment::{Flags, Segment};
 
@@ -41,7 +41,7 @@ impl Connection {
 
     /// Whether it goes on as far as both its sides say: nothing that one packet says ends it.
     pub(crate) fn is_live(&self) -> bool {
-        let acknowledged = self.parties.iter().all(|party| party.as_ref().is_none_or(Party::is_closed));
+        let acknowledged = self.parties.iter().all(|party| party.as_ref().is_none_or(ConnectionEnd::is_closed));
         // A reset that may have ended it has not: a SYN then waits for its answer, too.
         let over = self.stage == Stage::Closed && (acknowledged || self.doubts.reset_at != MaybeTime::NONE);
         !over && self.sides_that_sent() == 2
@@ -49,7 +49,7 @@ impl Connection {
 
     /// Whether `segment`, sent by `side`, is an answer to a SYN that this connection, which goes on, never had.
     pub(crate) fn has_no_use_for(&self, side: Side, segment: &Segment) -> bool {
-        let isn = self.party(side).and_then(Party::syn).map(|syn| syn.isn);
+        let isn = self.party(side).and_then(ConnectionEnd::syn).map(|syn| syn.isn);
         let answer = segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
         answer && self.doubts.agreed && self.is_live() && isn != Some(segment.seq)
     }
@@ -57,7 +57,7 @@ impl Connection {
     /// Whether the numbers of `segment`, sent by `side`, lie far from everything that both sides sent and acknowledged.
     #[inline]
     pub(crate) fn is_stray(&self, side: Side, segment: &Segment) -> bool {
-        let is_far = |party: Option<&Party>, number| party.is_some_and(|party| !party.space().is_near(number));
+        let is_far = |party: Option<&ConnectionEnd>, number| party.is_some_and(|party| !party.space().is_near(number));
         self.doubts.agreed
             && (is_far(self.party(side), segment.seq)
                 || segment.ack.is_some_and(|ack| is_far(self.party(side.other()), ack)))
@@ -65,7 +65,7 @@ impl Connection {
 
     /// Whether `segment`, sent by `side`, changes nothing here: it is counted then.
     #[inline]
-    pub(super) fn ignores(&mut self, side: Side, segment: &Segment, context: &mut Context<'_>) -> bool {
+    pub(super) fn ignores(&mut self, side: Side, segment: &Segment, context: &mut FlowContext<'_>) -> bool {
         let reason = if segment.flags.has(Flags::RST) {
             self.ignores_reset(side, segment)
         } else if self.is_stray(side, segment) {

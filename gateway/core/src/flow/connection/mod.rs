@@ -7,15 +7,15 @@ use spand_proto::units::Timestamp;
 use self::judge::Doubts;
 use crate::counters::Ignored;
 use crate::event::Trigger;
-use crate::flow::findings::Context;
+use crate::flow::connection_end::ConnectionEnd;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
-use crate::flow::party::Party;
-use crate::flow::passing::Passing;
 use crate::flow::report::DirectionReport;
 use crate::flow::sample::ConnectionId;
 use crate::flow::sender::Sender;
+use crate::flow::seq_state::SeqState;
 use crate::flow::shadow::Shadow;
+use crate::flow::sink::FlowContext;
 use crate::flow::table::Idleness;
 use crate::flow::tuple::Side;
 use crate::memory::Held;
@@ -55,7 +55,7 @@ pub(crate) struct Place {
 pub(crate) struct Connection {
     id: ConnectionId,
     roles: [Role; 2],
-    parties: [Option<Party>; 2],
+    parties: [Option<ConnectionEnd>; 2],
     /// The shifts of the windows that they announce, where known.
     shifts: [Option<u8>; 2],
     stage: Stage,
@@ -146,7 +146,13 @@ impl Connection {
 
     /// Takes a segment sent by `side`.
     #[inline(never)]
-    pub(crate) fn take(&mut self, side: Side, segment: &Segment, place: Place, context: &mut Context<'_>) -> Reaction {
+    pub(crate) fn take(
+        &mut self,
+        side: Side,
+        segment: &Segment,
+        place: Place,
+        context: &mut FlowContext<'_>,
+    ) -> Reaction {
         if self.is_over() {
             // Its last words, once more.
             return Reaction::default();
@@ -162,7 +168,7 @@ impl Connection {
             Side::High => (high.as_mut(), low.as_mut(), self.shifts[1]),
         };
         let Some(sender) = sender else { return Reaction::default() };
-        for silent in [&mut *sender].into_iter().chain(peer.as_deref_mut()).filter_map(Party::sender_mut) {
+        for silent in [&mut *sender].into_iter().chain(peer.as_deref_mut()).filter_map(ConnectionEnd::sender_mut) {
             silent.end_by_silence(context.now, context);
         }
         let copy = sender.is_copy(segment);
@@ -188,7 +194,8 @@ impl Connection {
             sender.agree(&own, &other, reaction, segment.at);
             peer.agree(&other, &own, peer_reaction, segment.at);
         }
-        let look_at = peer.and_then(Party::sender_mut).and_then(|peer| peer.end_or_await_silence(segment.at, context));
+        let look_at =
+            peer.and_then(ConnectionEnd::sender_mut).and_then(|peer| peer.end_or_await_silence(segment.at, context));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) || self.stage != Stage::Established {
             if syn {
                 self.settle_shifts();
@@ -201,7 +208,7 @@ impl Connection {
 
     /// What it takes in memory beside its place in the table.
     pub(crate) fn held(&self) -> Held {
-        let of = |party: &Option<Party>| party.as_ref().map_or_else(Held::default, Party::held);
+        let of = |party: &Option<ConnectionEnd>| party.as_ref().map_or_else(Held::default, ConnectionEnd::held);
         let [low, high] = &self.parties;
         of(low).and(of(high))
     }
@@ -213,13 +220,13 @@ impl Connection {
 
     /// Gives up the room that its senders' segments take.
     pub(crate) fn give_room(&mut self) {
-        self.parties.iter_mut().flatten().filter_map(Party::sender_mut).for_each(Sender::give_room);
+        self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut).for_each(Sender::give_room);
     }
 
     /// Looks whether a transfer has ended by silence; returns when to look next.
-    pub(crate) fn look(&mut self, now: Timestamp, context: &mut Context<'_>) -> Option<Timestamp> {
+    pub(crate) fn look(&mut self, now: Timestamp, context: &mut FlowContext<'_>) -> Option<Timestamp> {
         let mut next = None;
-        for sender in self.parties.iter_mut().flatten().filter_map(Party::sender_mut) {
+        for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
             match sender.silence_ends_at() {
                 Some(deadline) if deadline <= now => sender.end_transfer(deadline, context),
                 Some(deadline) => next = Some(next.map_or(deadline, |next: Timestamp| next.min(deadline))),
@@ -230,10 +237,10 @@ impl Connection {
     }
 
     /// Ends the connection; gives the accounts of its directions, the side first seen first.
-    pub(crate) fn finish(mut self, at: Timestamp, context: &mut Context<'_>) -> [Option<Box<DirectionReport>>; 2] {
+    pub(crate) fn finish(mut self, at: Timestamp, context: &mut FlowContext<'_>) -> [Option<Box<DirectionReport>>; 2] {
         if let Some(reset_at) = self.doubts.reset_at.get().filter(|_| self.stage != Stage::Closed) {
             // Nothing contradicted the reset.
-            for sender in self.parties.iter_mut().flatten().filter_map(Party::sender_mut) {
+            for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
                 sender.end_transfer(reset_at, context);
             }
         }
@@ -252,7 +259,7 @@ impl Connection {
         self.stage == Stage::Closed && self.parties.iter().all(Option::is_none)
     }
 
-    fn party(&self, side: Side) -> Option<&Party> {
+    fn party(&self, side: Side) -> Option<&ConnectionEnd> {
         let [low, high] = &self.parties;
         match side {
             Side::Low => low.as_ref(),
@@ -260,7 +267,7 @@ impl Connection {
         }
     }
 
-    fn party_mut(&mut self, side: Side) -> &mut Option<Party> {
+    fn party_mut(&mut self, side: Side) -> &mut Option<ConnectionEnd> {
         let [low, high] = &mut self.parties;
         match side {
             Side::Low => low,
@@ -286,13 +293,13 @@ impl Connection {
         }
     }
 
-    fn new_party(&self, side: Side, number: u32, [own, peer]: [Endpoint; 2], segment: &Segment) -> Party {
+    fn new_party(&self, side: Side, number: u32, [own, peer]: [Endpoint; 2], segment: &Segment) -> ConnectionEnd {
         let follow = self.role(side).follow.then_some(self.id);
         let report = self.reports.then(|| Box::new(DirectionReport::new(self.id, own, peer, segment.at)));
         if follow.is_none() && report.is_none() {
-            return Party::Passing(Box::new(Passing::new(number)));
+            return ConnectionEnd::SeqState(Box::new(SeqState::new(number)));
         }
-        Party::Rebuilt(Box::new(Sender::new(number, follow, !segment.flags.has(Flags::SYN), report)))
+        ConnectionEnd::Rebuilt(Box::new(Sender::new(number, follow, !segment.flags.has(Flags::SYN), report)))
     }
 
     fn role(&self, side: Side) -> Role {
@@ -305,30 +312,30 @@ impl Connection {
 
     /// A SYN came: what both ends said of their windows holds from here on.
     fn settle_shifts(&mut self) {
-        let [low, high] = [Side::Low, Side::High].map(|side| self.party(side).and_then(Party::syn));
+        let [low, high] = [Side::Low, Side::High].map(|side| self.party(side).and_then(ConnectionEnd::syn));
         self.shifts = [window_shift(low, high), window_shift(high, low)];
     }
 
     /// Follows opening and closing; what is over ends its transfers and gives its memory back.
-    fn advance_stage(&mut self, segment: &Segment, context: &mut Context<'_>) {
-        let count = |is: fn(&Party) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
+    fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
+        let count = |is: fn(&ConnectionEnd) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
         let reset = segment.flags.has(Flags::RST);
-        self.doubts.agreed |= !segment.flags.has(Flags::SYN) && count(Party::is_agreed) == 2;
+        self.doubts.agreed |= !segment.flags.has(Flags::SYN) && count(ConnectionEnd::is_agreed) == 2;
         self.stage = match self.stage {
-            _ if reset || count(Party::has_finished) == 2 => Stage::Closed,
+            _ if reset || count(ConnectionEnd::has_finished) == 2 => Stage::Closed,
             // Both were heard, and agree: what one side alone says, anybody may have made up. And something that one sent has
             // arrived: until then a flood of data costs nobody else a place.
             Stage::Opening
                 if !segment.flags.has(Flags::SYN)
-                    && count(Party::is_agreed) == 2
-                    && count(Party::has_delivered) > 0 =>
+                    && count(ConnectionEnd::is_agreed) == 2
+                    && count(ConnectionEnd::has_delivered) > 0 =>
             {
                 Stage::Established
             }
             stage => stage,
         };
-        if reset || (self.stage == Stage::Closed && count(Party::is_closed) == 2) {
-            for sender in self.parties.iter_mut().flatten().filter_map(Party::sender_mut) {
+        if reset || (self.stage == Stage::Closed && count(ConnectionEnd::is_closed) == 2) {
+            for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
                 sender.end_transfer(segment.at, context);
                 sender.release(context);
                 // After a reset, which may be forged, data is taken in mid-stream; nothing comes after both ends have closed.
@@ -344,11 +351,12 @@ impl Connection {
     }
 
     /// Whether `segment` announces that its sender (a SYN) or its receiver is about to start sending.
-    fn trigger(segment: &Segment, now: Timestamp, peer: Option<&Party>) -> Option<Trigger> {
+    fn trigger(segment: &Segment, now: Timestamp, peer: Option<&ConnectionEnd>) -> Option<Trigger> {
         if segment.flags.has(Flags::SYN) {
             return segment.ack.is_none().then_some(Trigger::ActiveOpen);
         }
-        let wakes = segment.payload_len > 0 && peer.and_then(Party::sender).is_some_and(|peer| peer.is_idle(now));
+        let wakes =
+            segment.payload_len > 0 && peer.and_then(ConnectionEnd::sender).is_some_and(|peer| peer.is_idle(now));
         wakes.then_some(Trigger::Idle)
     }
 

@@ -7,9 +7,9 @@ use super::Sender;
 use super::round_trips::senders_rtts;
 use crate::counters::Ignored;
 use crate::flow::announced::Announced;
-use crate::flow::findings::Context;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::recovery::{AckKind, Counted, Progress};
+use crate::flow::sink::FlowContext;
 
 use crate::flow::scoreboard::{Arrived, CumulativeAck};
 use crate::flow::shadow::observation::{Acked, LossKind, Newest};
@@ -17,7 +17,7 @@ use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
     /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
-    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut Context<'_>) {
+    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut FlowContext<'_>) {
         let Some(number) = segment.ack else { return };
         let at = segment.at;
         if !self.has_sent() && !self.acknowledged.any() {
@@ -157,7 +157,7 @@ impl Sender {
         segment: &Segment,
         ack: u64,
         arrived: &mut Option<Arrived>,
-        context: &mut Context<'_>,
+        context: &mut FlowContext<'_>,
     ) -> (u64, bool) {
         let blocks = &segment.options.sack;
         let Some(first) = blocks.first() else { return (0, false) };
@@ -182,14 +182,14 @@ impl Sender {
     }
 
     /// Counts what the scoreboard had no room to tell apart.
-    pub(super) fn count_unsplit(&mut self, context: &mut Context<'_>) {
+    pub(super) fn count_unsplit(&mut self, context: &mut FlowContext<'_>) {
         for _ in 0..self.board.take_unsplit() {
             context.counters.ignore(Ignored::Inexact);
         }
     }
 
     /// Lets recovery take the acknowledgement and follows its turn.
-    fn turn(&mut self, progress: &Progress, pipe_before: u64, at: Timestamp, context: &mut Context<'_>) {
+    fn turn(&mut self, progress: &Progress, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
         let turn = self.recovery.acknowledged(progress);
         if turn.probe_loss {
             self.lose(LossKind::TailLossProbe, pipe_before, at, context);
@@ -217,7 +217,7 @@ impl Sender {
         [acked_bytes, lost_bytes]: [u64; 2],
         [rtt, smoothed_rtt]: [Option<Micros>; 2],
         at: Timestamp,
-        context: &mut Context<'_>,
+        context: &mut FlowContext<'_>,
     ) {
         if self.coverage.is_none() {
             // The handshake's acknowledgement opens no window.

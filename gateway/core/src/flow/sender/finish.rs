@@ -6,10 +6,10 @@ use spand_proto::units::{Bytes, Timestamp};
 
 use super::Sender;
 use crate::counters::Ignored;
-use crate::flow::findings::Context;
-use crate::flow::followed::{Followed, Transfer};
 use crate::flow::maybe::MaybeCount;
 use crate::flow::report::DirectionReport;
+use crate::flow::sink::FlowContext;
+use crate::flow::tracked::{TrackedSender, Transfer};
 
 impl Sender {
     /// When the transfer under way ends if nothing more comes: one timeout after everything was acknowledged. `None` where
@@ -23,7 +23,7 @@ impl Sender {
     }
 
     /// Ends the transfer under way where silence has ended it by `now`, which the table's timer may not have told yet.
-    pub(crate) fn end_by_silence(&mut self, now: Timestamp, context: &mut Context<'_>) {
+    pub(crate) fn end_by_silence(&mut self, now: Timestamp, context: &mut FlowContext<'_>) {
         if self.silence_ends_at().is_some_and(|deadline| deadline <= now) {
             self.end_transfer(now, context);
         }
@@ -31,7 +31,7 @@ impl Sender {
 
     /// After an acknowledgement: ends the transfer under way where its FIN is acknowledged; else says when silence would
     /// end it.
-    pub(crate) fn end_or_await_silence(&mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Timestamp> {
+    pub(crate) fn end_or_await_silence(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Timestamp> {
         let deadline = self.silence_ends_at()?;
         if self.is_closed() {
             self.end_transfer(at, context);
@@ -41,7 +41,7 @@ impl Sender {
     }
 
     /// Ends the transfer under way, where there is one.
-    pub(crate) fn end_transfer(&mut self, at: Timestamp, context: &mut Context<'_>) {
+    pub(crate) fn end_transfer(&mut self, at: Timestamp, context: &mut FlowContext<'_>) {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let Some(transfer) = followed.transfer else { return };
         if transfer.bytes > 0 {
@@ -60,7 +60,7 @@ impl Sender {
         self.board.settle();
     }
 
-    fn forget_transfer(&mut self, context: &mut Context<'_>) {
+    fn forget_transfer(&mut self, context: &mut FlowContext<'_>) {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let ended = followed.transfer.take();
         if ended.is_some_and(|transfer| transfer.counted) {
@@ -73,9 +73,9 @@ impl Sender {
     }
 
     /// Tells a service how large its transfer was: what was acknowledged of it, which the mirror cannot miss as it can a packet.
-    fn tell_size(&self, transfer: &Transfer, context: &mut Context<'_>) {
+    fn tell_size(&self, transfer: &Transfer, context: &mut FlowContext<'_>) {
         let service =
-            |followed: &Followed| Some((SocketAddr::new(followed.host, followed.service_port?), followed.remote));
+            |followed: &TrackedSender| Some((SocketAddr::new(followed.host, followed.service_port?), followed.remote));
         let Some((service, remote)) = self.followed.as_deref().and_then(service) else { return };
         let size = self.board.una().saturating_sub(transfer.start).saturating_sub(u64::from(self.is_closed()));
         if self.board.flight() > 0 || size == 0 {
@@ -86,7 +86,7 @@ impl Sender {
     }
 
     /// Gives back the memory of a closed connection's sender. What comes after all starts anew, in mid-stream.
-    pub(crate) fn release(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn release(&mut self, context: &mut FlowContext<'_>) {
         self.tell_last_round(context);
         self.note_verdicts();
         self.followed = None;
@@ -100,7 +100,7 @@ impl Sender {
     }
 
     /// Tells what is not told yet of a sender that goes.
-    fn tell_last_round(&mut self, context: &mut Context<'_>) {
+    fn tell_last_round(&mut self, context: &mut FlowContext<'_>) {
         if let Some(followed) = self.followed.as_deref_mut() {
             followed.tell_rounds(context);
         }
@@ -117,7 +117,7 @@ impl Sender {
     }
 
     /// Ends the sender: its last transfer, and the account of it where it sent anything.
-    pub(crate) fn finish(&mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
+    pub(crate) fn finish(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
         if in_transfer && self.acknowledged.any() && self.board.flight() > 0 {
             context.counters.ignore(Ignored::Unfinished);

@@ -18,8 +18,6 @@ use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::connection::Place;
 use crate::flow::copies::LastPacket;
 use crate::flow::coverage::Coverage;
-use crate::flow::findings::Context;
-use crate::flow::followed::Followed;
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::recovery::Seldom;
@@ -31,7 +29,9 @@ use crate::flow::segment_size::SegmentSize;
 use crate::flow::sequence::{first_position, position_near};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::{LossKind, ShadowSample};
+use crate::flow::sink::FlowContext;
 use crate::flow::timestamps::EchoTimer;
+use crate::flow::tracked::TrackedSender;
 use crate::memory::{FEW_SEGMENTS, Held, allocated_for, boxed, bytes};
 use crate::wire::segment::Segment;
 
@@ -108,7 +108,7 @@ pub(crate) struct Sender {
     /// Its start was not seen.
     midstream: bool,
     /// From its first data on, where its window is wanted.
-    followed: Option<Box<Followed>>,
+    followed: Option<Box<TrackedSender>>,
     report: Option<Box<DirectionReport>>,
 }
 
@@ -189,7 +189,7 @@ impl Sender {
         let [segments, repairs] = self.board.held_bytes();
         let [ranges, gaps] = self.coverage.as_ref().map_or([0; 2], Coverage::held_bytes);
         let followed = self.followed.as_deref();
-        let followed = followed.map_or(0, |own| const { boxed::<Followed>() } + own.shadow.held_bytes());
+        let followed = followed.map_or(0, |own| const { boxed::<TrackedSender>() } + own.shadow.held_bytes());
         let segments = segments + ranges;
         Held {
             segments: bytes(segments),
@@ -198,7 +198,7 @@ impl Sender {
         }
     }
 
-    /// Whether some of its data was acknowledged, seen or not: as for a [`crate::flow::passing::Passing`].
+    /// Whether some of its data was acknowledged, seen or not: as for a [`crate::flow::seq_state::SeqState`].
     pub(crate) fn has_delivered(&self) -> bool {
         self.acknowledged == Acknowledged::Data
     }
@@ -294,7 +294,7 @@ impl Sender {
     }
 
     /// Takes a loss event, with the scoreboard as it was just before the first retransmission.
-    fn lose(&mut self, kind: LossKind, pipe_before: u64, at: Timestamp, context: &mut Context<'_>) {
+    fn lose(&mut self, kind: LossKind, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
         context.counters.loss_events += 1;
         context.counters.timeouts += u64::from(kind == LossKind::Timeout);
         if let Some(report) = &mut self.report {
@@ -310,7 +310,7 @@ impl Sender {
     }
 
     /// Passes a sample on, or counts why there is none.
-    fn give_sample(&mut self, said: Result<ShadowSample, Ignored>, context: &mut Context<'_>) {
+    fn give_sample(&mut self, said: Result<ShadowSample, Ignored>, context: &mut FlowContext<'_>) {
         let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample: it should know these.

@@ -3,10 +3,10 @@
 use spand_proto::units::Micros;
 
 use super::Sender;
-use crate::flow::findings::Context;
 use crate::flow::maybe::MaybeMicros;
 use crate::flow::rtt::round_trip;
 use crate::flow::scoreboard::{Arrived, CumulativeAck};
+use crate::flow::sink::FlowContext;
 use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
@@ -17,7 +17,7 @@ impl Sender {
         segment: &Segment,
         by_sequence: Option<Micros>,
         advanced: bool,
-        context: &mut Context<'_>,
+        context: &mut FlowContext<'_>,
     ) -> Option<Micros> {
         let at = segment.at;
         let by_timestamp = segment.options.timestamps.and_then(|timestamps| self.echo.echoed(timestamps.echo, at));

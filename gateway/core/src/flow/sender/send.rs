@@ -6,14 +6,14 @@ use super::{Acknowledged, Sender};
 use crate::counters::Ignored;
 use crate::flow::copies::{LastPacket, is_copy_of};
 use crate::flow::coverage::{Coverage, Inserted};
-use crate::flow::findings::Context;
-use crate::flow::followed::{Followed, Transfer};
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
-use crate::flow::said::Said;
+use crate::flow::reported_window::ReportedWindow;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::Sent;
+use crate::flow::sink::FlowContext;
+use crate::flow::tracked::{TrackedSender, Transfer};
 use crate::wire::segment::{Ecn, Flags, Segment};
 
 /// Transmissions of a SYN from which on its sender begins with a window of one segment: RFC 5681 section 3.1 says from the
@@ -49,7 +49,7 @@ impl Sender {
     }
 
     /// Takes a segment of this sender. `copy` where it is a second copy, which only counts.
-    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut Context<'_>) {
+    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) {
         let extent = self.extent(segment);
         self.note_packet(segment, copy);
         let inserted = self.cover(&extent, context);
@@ -74,7 +74,7 @@ impl Sender {
     }
 
     /// Counts a packet that is ignored: it was on the wire, and changes nothing else.
-    pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut Context<'_>) {
+    pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
         if !self.has_sent() {
             return;
         }
@@ -106,7 +106,7 @@ impl Sender {
         Extent { start, data, data_end, end }
     }
 
-    fn cover(&mut self, extent: &Extent, context: &mut Context<'_>) -> Inserted {
+    fn cover(&mut self, extent: &Extent, context: &mut FlowContext<'_>) -> Inserted {
         if extent.data_end == extent.data {
             return Inserted::default();
         }
@@ -152,7 +152,7 @@ impl Sender {
     }
 
     /// Puts a segment with sequence space on the scoreboard and tells recovery and the replica.
-    fn place(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, context: &mut Context<'_>) {
+    fn place(&mut self, segment: &Segment, extent: &Extent, inserted: &Inserted, context: &mut FlowContext<'_>) {
         let at = segment.at;
         let timestamps = segment.options.timestamps;
         let stamp = Stamp {
@@ -206,7 +206,7 @@ impl Sender {
         segment: &Segment,
         inserted: &Inserted,
         since_ack: Option<Micros>,
-        context: &mut Context<'_>,
+        context: &mut FlowContext<'_>,
     ) {
         let at = segment.at;
         let pushed = segment.flags.has(Flags::PSH);
@@ -258,7 +258,7 @@ impl Sender {
             transfer.pipe_most = transfer.pipe_most.max(u32::try_from(pipe).unwrap_or(u32::MAX));
             if context.read_window_option {
                 // One that stops saying it has said nothing: what it said before is old.
-                followed.said = segment.options.window.map(|option| Said::new(option, pipe));
+                followed.said = segment.options.window.map(|option| ReportedWindow::new(option, pipe));
                 context.counters.window_options += u64::from(followed.said.is_some());
             }
         }
@@ -266,7 +266,7 @@ impl Sender {
     }
 
     /// Starts to follow the sender with its first data, where its window is wanted.
-    fn follow(&mut self, segment: &Segment, context: &mut Context<'_>) {
+    fn follow(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
         if !self.follow.is_some() || self.followed.is_some() {
             return;
         }
@@ -274,7 +274,7 @@ impl Sender {
         let network = context.prefixes.network_of(remote);
         let ends = [segment.source.address, remote];
         let shadow = Shadow::new(self.delivered, self.midstream);
-        let mut followed = Box::new(Followed::new(ends, network, segment.at, shadow));
+        let mut followed = Box::new(TrackedSender::new(ends, network, segment.at, shadow));
         if !self.midstream && self.syn.is_some_and(|syn| syn.is_answer) {
             followed.service_port = Some(segment.source.port);
         }

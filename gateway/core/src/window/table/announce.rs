@@ -55,7 +55,7 @@ impl Values {
 
 impl NetworkTable {
     /// Evaluates a network and tells what there is to tell.
-    pub(super) fn consider(&mut self, slot: Slot, now: Timestamp) {
+    pub(super) fn evaluate(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get(slot) else { return };
         let estimate = estimate::estimate(entry.network, &entry.record, now, &self.config, self.rule);
         self.consider_estimate(slot, estimate, now);
@@ -87,18 +87,18 @@ impl NetworkTable {
         match entry.considered.map(|at| at.after(entry.sample_look())) {
             Some(later) if entry.told.is_some() && later > sample.at => self.slots.due_by(slot, later),
             Some(_) if entry.told.is_none() && sample.reason.is_lower_bound() => {}
-            _ => self.consider(slot, sample.at),
+            _ => self.evaluate(slot, sample.at),
         }
     }
 
     /// Evaluates a network of which something else than a sample was added: at first, to know when it is due, and then
     /// now and again for its round-trip time.
-    pub(super) fn look_after(&mut self, slot: Slot, now: Timestamp) {
+    pub(super) fn schedule_evaluation(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get(slot) else { return };
         match entry.considered.map(|at| at.after(RTT_LOOK)) {
             Some(_) if entry.told.is_none() => {}
             Some(later) if later > now => self.slots.due_by(slot, later),
-            _ => self.consider(slot, now),
+            _ => self.evaluate(slot, now),
         }
     }
 
@@ -116,7 +116,7 @@ impl NetworkTable {
             // It waited for a look at its samples, and was evaluated meanwhile.
             self.slots.due_by(slot, due.min(look));
         } else {
-            self.consider(slot, now);
+            self.evaluate(slot, now);
         }
     }
 

@@ -57,7 +57,7 @@ impl NetworkTable {
             let view = slot.and_then(|slot| self.view_of(self.slots.get(slot)?, now));
             if let (Some(slot), Some(view)) = (slot, &view) {
                 let estimate = view.estimate.clone().ok_or(view.why_not.unwrap_or(NoEstimate::Expired));
-                self.stirred = true;
+                self.dirty = true;
                 self.consider_estimate(slot, estimate, now);
             }
             ChangedNetwork { network, record, view }
@@ -77,7 +77,7 @@ impl NetworkTable {
             if let Some(entry) = self.slots.get_mut(slot) {
                 entry.record = record;
             }
-            self.consider(slot, now);
+            self.evaluate(slot, now);
             self.account(slot);
         }
         above.map(ConnectionId)

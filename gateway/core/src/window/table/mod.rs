@@ -30,8 +30,8 @@ use super::view::{Crowd, NetworkView};
 use crate::config::WindowConfig;
 use crate::estimate::{self, Known, Rule};
 use crate::event::{Event, Withdrawal};
-use crate::flow::kept::{Kept, KeptLately};
 use crate::flow::sample::WindowSample;
+use crate::flow::sample_rate::{RecentSampleRate, SampleRate};
 use crate::memory::{Account, bytes, treed};
 
 /// Windows of all networks.
@@ -50,9 +50,9 @@ pub struct NetworkTable {
     evicted: u64,
     shared: u64,
     rtts_shared: u64,
-    /// Something was added or went since [`Self::take_stirred`] last asked.
-    stirred: bool,
-    kept: KeptLately,
+    /// Something was added or went since [`Self::take_dirty`] last asked.
+    dirty: bool,
+    kept: RecentSampleRate,
     memory: Account,
 }
 
@@ -93,8 +93,8 @@ impl NetworkTable {
             evicted: 0,
             shared: 0,
             rtts_shared: 0,
-            stirred: false,
-            kept: KeptLately::new(),
+            dirty: false,
+            kept: RecentSampleRate::new(),
             memory: Account::up_to(usize::MAX),
         }
     }
@@ -178,7 +178,7 @@ impl NetworkTable {
             let Some(slot) = self.slots.take_due(now) else { return true };
             let contributions = self.slots.get(slot).map_or(0, |entry| entry.record.contributions.len());
             left = left.saturating_sub(1 + contributions / 32);
-            self.stirred = true;
+            self.dirty = true;
             self.age(slot, now);
         }
         self.slots.next_due().is_none_or(|due| due > now)
@@ -190,8 +190,8 @@ impl NetworkTable {
     }
 
     /// Whether, since this was last asked, anything came or went that has events or counters to tell.
-    pub(crate) fn take_stirred(&mut self) -> bool {
-        std::mem::take(&mut self.stirred)
+    pub(crate) fn take_dirty(&mut self) -> bool {
+        std::mem::take(&mut self.dirty)
     }
 
     /// The oldest event not taken yet. Each call above adds at most as many as networks it touched: take them after it.
@@ -239,7 +239,7 @@ impl NetworkTable {
     }
 
     /// From `at` on so many connections are followed.
-    pub(crate) fn keep(&mut self, kept: Kept, at: Timestamp) {
+    pub(crate) fn keep(&mut self, kept: SampleRate, at: Timestamp) {
         self.kept.set(kept, at, self.window());
     }
 
@@ -250,7 +250,7 @@ impl NetworkTable {
         for slot in gone.iter().filter_map(|network| self.slots.find(*network)).collect::<Vec<_>>() {
             self.remove(slot, Withdrawal::Administrator);
         }
-        self.stirred = true;
+        self.dirty = true;
         gone.len()
     }
 
@@ -285,7 +285,7 @@ impl NetworkTable {
 
     /// The place of a network, new where it has to be; the network refreshed longest ago makes room for it.
     fn slot(&mut self, network: Network, at: Timestamp) -> Option<Slot> {
-        self.stirred = true;
+        self.dirty = true;
         let Some(slot) = self.slots.find(network) else {
             if let Some(oldest) = self.slots.oldest_if_full() {
                 self.evicted += 1;
@@ -320,7 +320,7 @@ impl NetworkTable {
         let entry = self.slots.get_mut(slot)?;
         let added = add(&mut entry.record, &self.config);
         self.note_change(slot);
-        self.look_after(slot, at);
+        self.schedule_evaluation(slot, at);
         self.account(slot);
         Some(added)
     }

@@ -9,8 +9,8 @@ use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
 use crate::estimate::NoEstimate;
+use crate::flow::pending::PendingStats;
 use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason};
-use crate::flow::untold::Untold;
 
 /// A start in the middle of a bucket.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
@@ -241,7 +241,7 @@ pub(super) fn tell(table: &mut NetworkTable, at: Timestamp, n: u8, told: Told) {
         }
         Told::Loss => table.add_loss(network(n), at),
         Told::Limiter(limiter) => {
-            let mut untold = Untold::default();
+            let mut untold = PendingStats::default();
             untold.count(limiter);
             table.add_rounds(network(n), at, [198, 51, n, 1].into(), RttSum::default(), untold.limits());
         }

@@ -11,11 +11,11 @@ use spand_proto::units::Window;
 use super::*;
 use crate::config::Limits;
 use crate::counters::Counters;
-use crate::flow::findings::Findings;
 use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
 use crate::flow::sample::WindowSample;
+use crate::flow::sink::FlowSink;
 use crate::service::ServiceTable;
 use crate::window::bucket::{LimitCounts, RttSum};
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
@@ -28,7 +28,7 @@ struct Heard {
     rtts: RttSum,
 }
 
-impl Findings for Heard {
+impl FlowSink for Heard {
     fn sample(&mut self, _: &WindowSample) {}
     fn rounds(&mut self, _: Network, _: Timestamp, _: IpAddr, rtts: RttSum, _: LimitCounts) {
         self.rtts = self.rtts.with(rtts);
@@ -111,7 +111,7 @@ impl Script {
         sender.send(
             segment,
             copy,
-            &mut Context {
+            &mut FlowContext {
                 limits,
                 read_window_option: true,
                 prefixes,
@@ -162,7 +162,7 @@ impl Script {
         sender.acknowledge(
             ack,
             Some(0),
-            &mut Context {
+            &mut FlowContext {
                 limits,
                 read_window_option: true,
                 prefixes,

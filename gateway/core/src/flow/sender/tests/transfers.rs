@@ -149,7 +149,7 @@ fn data_after_silence_is_a_new_transfer_though_no_timer_told() {
     let mut end_at = |now| {
         sender.end_by_silence(
             now,
-            &mut Context {
+            &mut FlowContext {
                 limits,
                 read_window_option: true,
                 prefixes,
@@ -199,6 +199,6 @@ fn the_round_trip_is_smoothed_as_its_sender_does() {
 /// What every connection holds is what the cache misses are made of. What few connections need is made when it is needed.
 #[test]
 fn a_sender_takes_no_more_room_than_was_settled() {
-    let sizes = [size_of::<Sender>(), size_of::<Followed>()];
+    let sizes = [size_of::<Sender>(), size_of::<TrackedSender>()];
     assert!(sizes <= [400, 664] && sizes.iter().sum::<usize>() <= 1_064, "{sizes:?}");
 }

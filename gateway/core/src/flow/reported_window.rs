@@ -12,13 +12,13 @@ use crate::wire::segment::WindowOption;
 
 /// What the last segment with new data said, and what was seen with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said {
+pub(crate) struct ReportedWindow {
     option: WindowOption,
     /// Bytes in the network with that segment.
     pipe: u32,
 }
 
-impl Said {
+impl ReportedWindow {
     pub(crate) fn new(option: WindowOption, pipe: u64) -> Self {
         Self { option, pipe: u32::try_from(pipe).unwrap_or(u32::MAX) }
     }
@@ -55,8 +55,8 @@ mod tests {
 
     const MSS: Bytes = Bytes(1_000);
 
-    fn said(window_bytes: u32, pipe: u64) -> Said {
-        Said::new(WindowOption { window_bytes, srtt_us: 50_000 }, pipe)
+    fn said(window_bytes: u32, pipe: u64) -> ReportedWindow {
+        ReportedWindow::new(WindowOption { window_bytes, srtt_us: 50_000 }, pipe)
     }
 
     #[test]
@@ -79,6 +79,6 @@ mod tests {
         assert!(!of(0, 0, 0) && !of(999, 1, 1_000) && !of(u32::MAX, 10_000, 10_000));
         let rtt = |measured| said(1, 1).rtt(Micros(measured)).is_some();
         assert!(rtt(25_000) && rtt(100_001) && !rtt(24_999) && !rtt(100_002));
-        assert_eq!(Said::new(WindowOption { window_bytes: 1, srtt_us: 0 }, 1).rtt(Micros(0)), None);
+        assert_eq!(ReportedWindow::new(WindowOption { window_bytes: 1, srtt_us: 0 }, 1).rtt(Micros(0)), None);
     }
 }

@@ -8,9 +8,9 @@ use spand_proto::units::{Micros, Timestamp};
 
 /// A share of all connections, in 256ths; never none.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub struct Kept(u16);
+pub struct SampleRate(u16);
 
-impl Kept {
+impl SampleRate {
     /// Every connection.
     pub const ALL: Self = Self(256);
     /// One in 256.
@@ -45,33 +45,33 @@ impl Kept {
 
 /// What share was followed lately.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KeptLately {
-    now: Kept,
+pub(crate) struct RecentSampleRate {
+    now: SampleRate,
     /// The smallest share since `until`'s window began, and until when it was less than all.
-    least: Kept,
+    least: SampleRate,
     until: Timestamp,
 }
 
-impl KeptLately {
+impl RecentSampleRate {
     pub(crate) fn new() -> Self {
-        Self { now: Kept::ALL, least: Kept::ALL, until: Timestamp(0) }
+        Self { now: SampleRate::ALL, least: SampleRate::ALL, until: Timestamp(0) }
     }
 
-    pub(crate) fn now(&self) -> Kept {
+    pub(crate) fn now(&self) -> SampleRate {
         self.now
     }
 
     /// From `at` on `kept` are followed.
-    pub(crate) fn set(&mut self, kept: Kept, at: Timestamp, window: Micros) {
+    pub(crate) fn set(&mut self, kept: SampleRate, at: Timestamp, window: Micros) {
         self.least = self.within(at, window).min(kept);
         self.now = kept;
         self.until = at;
     }
 
     /// The smallest share followed at any time in the `window` before `now`.
-    pub(crate) fn within(&self, now: Timestamp, window: Micros) -> Kept {
-        let over = self.now == Kept::ALL && now.since(self.until) > window;
-        if over { Kept::ALL } else { self.least }
+    pub(crate) fn within(&self, now: Timestamp, window: Micros) -> SampleRate {
+        let over = self.now == SampleRate::ALL && now.since(self.until) > window;
+        if over { SampleRate::ALL } else { self.least }
     }
 }
 
@@ -83,16 +83,16 @@ mod tests {
     fn a_share_is_remembered_for_the_window() {
         let at = |s: u64| Timestamp(s * 1_000_000_000);
         let window = Micros::from_secs(300);
-        let mut lately = KeptLately::new();
-        assert_eq!(lately.within(at(0), window), Kept::ALL);
-        lately.set(Kept::of_256(64), at(100), window);
-        lately.set(Kept::of_256(128), at(110), window);
-        assert_eq!((lately.now(), lately.within(at(9_000), window)), (Kept::of_256(128), Kept::of_256(64)));
-        lately.set(Kept::ALL, at(9_000), window);
-        assert_eq!(lately.within(at(9_300), window), Kept::of_256(64));
-        assert_eq!(lately.within(at(9_301), window), Kept::ALL);
-        lately.set(Kept::of_256(200), at(9_400), window);
-        assert_eq!(lately.within(at(9_400), window), Kept::of_256(200), "what was before is forgotten");
+        let mut lately = RecentSampleRate::new();
+        assert_eq!(lately.within(at(0), window), SampleRate::ALL);
+        lately.set(SampleRate::of_256(64), at(100), window);
+        lately.set(SampleRate::of_256(128), at(110), window);
+        assert_eq!((lately.now(), lately.within(at(9_000), window)), (SampleRate::of_256(128), SampleRate::of_256(64)));
+        lately.set(SampleRate::ALL, at(9_000), window);
+        assert_eq!(lately.within(at(9_300), window), SampleRate::of_256(64));
+        assert_eq!(lately.within(at(9_301), window), SampleRate::ALL);
+        lately.set(SampleRate::of_256(200), at(9_400), window);
+        assert_eq!(lately.within(at(9_400), window), SampleRate::of_256(200), "what was before is forgotten");
     }
 
     #[test]
@@ -100,12 +100,15 @@ mod tests {
         let hashes = (0..10_000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let mut had = 0;
         for hash in hashes {
-            assert!(Kept::ALL.has(hash));
-            assert!(!Kept::of_256(64).has(hash) || Kept::of_256(65).has(hash));
-            had += u32::from(Kept::of_256(64).has(hash));
+            assert!(SampleRate::ALL.has(hash));
+            assert!(!SampleRate::of_256(64).has(hash) || SampleRate::of_256(65).has(hash));
+            had += u32::from(SampleRate::of_256(64).has(hash));
         }
         assert!((2_200..2_800).contains(&had), "{had} of 10,000");
-        assert_eq!((Kept::of_256(100).scale(3), Kept::LEAST.scale(u32::MAX), Kept::ALL.scale(7)), (8, u32::MAX, 7));
-        assert_eq!((Kept::of_256(0), Kept::of_256(1_000)), (Kept::LEAST, Kept::ALL));
+        assert_eq!(
+            (SampleRate::of_256(100).scale(3), SampleRate::LEAST.scale(u32::MAX), SampleRate::ALL.scale(7)),
+            (8, u32::MAX, 7)
+        );
+        assert_eq!((SampleRate::of_256(0), SampleRate::of_256(1_000)), (SampleRate::LEAST, SampleRate::ALL));
     }
 }

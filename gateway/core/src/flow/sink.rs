@@ -15,7 +15,7 @@ use crate::service::ServiceTable;
 use crate::window::bucket::{LimitCounts, RttSum};
 
 /// Takes findings: the window per network in the engine.
-pub(crate) trait Findings {
+pub(crate) trait FlowSink {
     /// A window sample or lower bound.
     fn sample(&mut self, sample: &WindowSample);
     /// Valid round-trip times to an address of the network, and round trips of its sender by what limited them.
@@ -29,7 +29,7 @@ pub(crate) trait Findings {
 }
 
 /// What a connection works with while it takes a segment.
-pub(crate) struct Context<'a> {
+pub(crate) struct FlowContext<'a> {
     /// Limits of its tables.
     pub(crate) limits: &'a Limits,
     /// Whether senders are heard on their own windows.
@@ -47,10 +47,10 @@ pub(crate) struct Context<'a> {
     /// The engine's time, which never runs backwards: findings carry it.
     pub(crate) now: Timestamp,
     /// Where findings go.
-    pub(crate) findings: &'a mut dyn Findings,
+    pub(crate) findings: &'a mut dyn FlowSink,
 }
 
-impl Context<'_> {
+impl FlowContext<'_> {
     /// Disjoint gaps kept per sender.
     pub(crate) fn gap_limit(&self) -> usize {
         usize::try_from(self.limits.sequence_ranges.get()).unwrap_or(usize::MAX)

@@ -6,13 +6,13 @@ use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use crate::counters::Ignored;
-use crate::flow::findings::Context;
-use crate::flow::said::Said;
+use crate::flow::pending::PendingStats;
+use crate::flow::reported_window::ReportedWindow;
 use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::flavour::{Flavour, Vote};
 use crate::flow::shadow::observation::ShadowSample;
-use crate::flow::untold::Untold;
+use crate::flow::sink::FlowContext;
 use crate::window::bucket::LimitCounts;
 
 /// Shortest time between two occasions at which a sender tells its network of round trips alone: as often as an estimate
@@ -21,7 +21,7 @@ const TELL: Micros = Micros::from_secs(1);
 
 /// A followed sender.
 #[derive(Clone, Debug)]
-pub(crate) struct Followed {
+pub(crate) struct TrackedSender {
     /// The replica of its window.
     pub(crate) shadow: Shadow,
     /// Its own address.
@@ -37,11 +37,11 @@ pub(crate) struct Followed {
     /// The transfer under way.
     pub(crate) transfer: Option<Transfer>,
     /// What it said of its own window last, where that is read.
-    pub(crate) said: Option<Said>,
+    pub(crate) said: Option<ReportedWindow>,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
     pub(crate) rounds: [u32; 4],
     /// What its network has not been told.
-    pub(crate) untold: Untold,
+    pub(crate) untold: PendingStats,
     /// When the network was told last.
     told_at: Timestamp,
     /// The round trip under way ends when this position is acknowledged.
@@ -63,7 +63,7 @@ pub(crate) struct Transfer {
     pub(crate) counted: bool,
 }
 
-impl Followed {
+impl TrackedSender {
     /// A sender first seen at `at`.
     pub(crate) fn new([host, remote]: [IpAddr; 2], network: Network, at: Timestamp, shadow: Shadow) -> Self {
         Self {
@@ -76,14 +76,14 @@ impl Followed {
             transfer: None,
             said: None,
             rounds: [0; 4],
-            untold: Untold::default(),
+            untold: PendingStats::default(),
             told_at: at,
             round_end: 0,
         }
     }
 
     /// Tells its host what its own packets speak for, and asks what the others of the host told.
-    pub(crate) fn compare_notes(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn compare_notes(&mut self, context: &mut FlowContext<'_>) {
         let vote = self.shadow.leaning().vote();
         if vote != self.vote {
             for _ in 0..context.hosts.vote(self.host, self.vote, vote) {
@@ -109,14 +109,14 @@ impl Followed {
     }
 
     /// Tells its network of its round trips, where the last time is a while ago.
-    pub(crate) fn tell_rounds_now_and_again(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn tell_rounds_now_and_again(&mut self, context: &mut FlowContext<'_>) {
         if context.now.since(self.told_at) >= TELL {
             self.tell_rounds(context);
         }
     }
 
     /// Tells its network of the round trips that came together.
-    pub(crate) fn tell_rounds(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn tell_rounds(&mut self, context: &mut FlowContext<'_>) {
         let untold = std::mem::take(&mut self.untold);
         let (rtts, limits) = (untold.rtts(), untold.limits());
         self.told_at = context.now;

@@ -8,7 +8,7 @@ use crate::window::bucket::{LimitCounts, RttSum};
 
 /// Round-trip times, and round trips by what limited them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Untold {
+pub(crate) struct PendingStats {
     sum_us: u64,
     count: u32,
     min: MaybeMicros,
@@ -17,7 +17,7 @@ pub(crate) struct Untold {
     application: u32,
 }
 
-impl Untold {
+impl PendingStats {
     /// A round-trip time: `measured` on the wire, `taken` for the mean.
     pub(crate) fn add(&mut self, measured: Micros, taken: Micros) {
         self.count = self.count.saturating_add(1);

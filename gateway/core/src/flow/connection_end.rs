@@ -4,12 +4,12 @@ use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::acceptance::Space;
 use crate::flow::connection::Place;
-use crate::flow::findings::Context;
 use crate::flow::handshake::Syn;
-use crate::flow::passing::Passing;
 use crate::flow::report::DirectionReport;
 use crate::flow::sender::Sender;
+use crate::flow::seq_state::SeqState;
 use crate::flow::sequence::first_position;
+use crate::flow::sink::FlowContext;
 use crate::memory::{Held, boxed, bytes};
 use crate::wire::segment::Segment;
 
@@ -18,19 +18,19 @@ const NEAR: u64 = 1 << 20;
 
 /// An end of a connection. Boxed: what a connection that is over leaves in the table is small.
 #[derive(Clone, Debug)]
-pub(crate) enum Party {
+pub(crate) enum ConnectionEnd {
     /// Its window or its account is wanted.
     Rebuilt(Box<Sender>),
     /// Nothing is wanted of it.
-    Passing(Box<Passing>),
+    SeqState(Box<SeqState>),
 }
 
-impl Party {
+impl ConnectionEnd {
     /// The rebuilt sender.
     pub(crate) fn sender(&self) -> Option<&Sender> {
         match self {
             Self::Rebuilt(sender) => Some(sender),
-            Self::Passing(_) => None,
+            Self::SeqState(_) => None,
         }
     }
 
@@ -38,7 +38,7 @@ impl Party {
     pub(crate) fn sender_mut(&mut self) -> Option<&mut Sender> {
         match self {
             Self::Rebuilt(sender) => Some(sender),
-            Self::Passing(_) => None,
+            Self::SeqState(_) => None,
         }
     }
 
@@ -46,7 +46,7 @@ impl Party {
     pub(crate) fn syn(&self) -> Option<Syn> {
         match self {
             Self::Rebuilt(sender) => sender.syn,
-            Self::Passing(passing) => passing.syn,
+            Self::SeqState(passing) => passing.syn,
         }
     }
 
@@ -54,7 +54,7 @@ impl Party {
     pub(crate) fn held(&self) -> Held {
         match self {
             Self::Rebuilt(sender) => sender.held(),
-            Self::Passing(_) => Held { senders: bytes(const { boxed::<Passing>() }), ..Held::default() },
+            Self::SeqState(_) => Held { senders: bytes(const { boxed::<SeqState>() }), ..Held::default() },
         }
     }
 
@@ -62,7 +62,7 @@ impl Party {
     pub(crate) fn una(&self) -> u64 {
         match self {
             Self::Rebuilt(sender) => sender.una(),
-            Self::Passing(passing) => passing.una(),
+            Self::SeqState(passing) => passing.una(),
         }
     }
 
@@ -70,7 +70,7 @@ impl Party {
     pub(crate) fn has_sent(&self) -> bool {
         match self {
             Self::Rebuilt(sender) => sender.has_sent(),
-            Self::Passing(passing) => passing.has_sent(),
+            Self::SeqState(passing) => passing.has_sent(),
         }
     }
 
@@ -79,12 +79,12 @@ impl Party {
     pub(crate) fn space(&self) -> Space {
         match self {
             Self::Rebuilt(sender) => sender.space(),
-            Self::Passing(passing) => passing.space(),
+            Self::SeqState(passing) => passing.space(),
         }
     }
 
     /// Counts a packet that is ignored, where something counts.
-    pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut Context<'_>) {
+    pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
         if let Self::Rebuilt(sender) = self {
             sender.note_ignored(segment, context);
         }
@@ -101,7 +101,7 @@ impl Party {
     pub(crate) fn has_delivered(&self) -> bool {
         match self {
             Self::Rebuilt(sender) => sender.has_delivered(),
-            Self::Passing(passing) => passing.has_delivered(),
+            Self::SeqState(passing) => passing.has_delivered(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Party {
     pub(crate) fn has_finished(&self) -> bool {
         match self {
             Self::Rebuilt(sender) => sender.has_finished(),
-            Self::Passing(passing) => passing.has_finished(),
+            Self::SeqState(passing) => passing.has_finished(),
         }
     }
 
@@ -117,7 +117,7 @@ impl Party {
     pub(crate) fn is_closed(&self) -> bool {
         match self {
             Self::Rebuilt(sender) => sender.is_closed(),
-            Self::Passing(passing) => passing.is_closed(),
+            Self::SeqState(passing) => passing.is_closed(),
         }
     }
 
@@ -130,7 +130,7 @@ impl Party {
     pub(crate) fn place_first(&mut self, segment: &Segment, place: Place) {
         match self {
             Self::Rebuilt(sender) => sender.place_first(segment, place),
-            Self::Passing(passing) => passing.place_first(segment),
+            Self::SeqState(passing) => passing.place_first(segment),
         }
     }
 
@@ -138,24 +138,24 @@ impl Party {
     pub(crate) fn is_copy(&self, segment: &Segment) -> bool {
         match self {
             Self::Rebuilt(sender) => sender.is_copy(segment),
-            Self::Passing(passing) => passing.is_copy(segment),
+            Self::SeqState(passing) => passing.is_copy(segment),
         }
     }
 
     /// Takes a segment of this sender; a second copy only counts, where something does.
-    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut Context<'_>) {
+    pub(crate) fn send(&mut self, segment: &Segment, copy: bool, context: &mut FlowContext<'_>) {
         match self {
             Self::Rebuilt(sender) => sender.send(segment, copy, context),
-            Self::Passing(_) if copy => {}
-            Self::Passing(passing) => passing.send(segment, context),
+            Self::SeqState(_) if copy => {}
+            Self::SeqState(passing) => passing.send(segment, context),
         }
     }
 
     /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
-    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut Context<'_>) {
+    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut FlowContext<'_>) {
         match self {
             Self::Rebuilt(sender) => sender.acknowledge(segment, scale, context),
-            Self::Passing(passing) => passing.acknowledge(segment, scale, context),
+            Self::SeqState(passing) => passing.acknowledge(segment, scale, context),
         }
     }
 
@@ -167,7 +167,7 @@ impl Party {
     }
 
     /// Ends it; gives the account of it where it sent anything.
-    pub(crate) fn finish(&mut self, at: Timestamp, context: &mut Context<'_>) -> Option<Box<DirectionReport>> {
+    pub(crate) fn finish(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
         self.sender_mut()?.finish(at, context)
     }
 }

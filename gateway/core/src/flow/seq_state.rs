@@ -7,15 +7,15 @@ use crate::counters::Ignored;
 use crate::flow::acceptance::Space;
 use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::copies::LastPacket;
-use crate::flow::findings::Context;
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::MaybeCount;
 use crate::flow::sequence::{first_position, position_near};
+use crate::flow::sink::FlowContext;
 use crate::wire::segment::{Flags, Segment};
 
 /// A sender that is only kept up with.
 #[derive(Clone, Debug)]
-pub(crate) struct Passing {
+pub(crate) struct SeqState {
     /// Highest position sent, exclusive.
     nxt: u64,
     /// Highest position acknowledged.
@@ -33,7 +33,7 @@ pub(crate) struct Passing {
     acknowledged: bool,
 }
 
-impl Passing {
+impl SeqState {
     /// A sender of which `number` is the first sequence number known.
     pub(crate) fn new(number: u32) -> Self {
         let position = first_position(number);
@@ -93,7 +93,7 @@ impl Passing {
     }
 
     /// Takes a segment of this sender, which is no copy: how far it came, and its SYN and FIN.
-    pub(crate) fn send(&mut self, segment: &Segment, context: &mut Context<'_>) {
+    pub(crate) fn send(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
         let start = position_near(self.nxt, segment.seq);
         let end = start + u64::from(segment.seq_len());
         self.last_packet = Some(LastPacket::of(segment));
@@ -119,7 +119,7 @@ impl Passing {
     }
 
     /// Takes an acknowledgement that the peer sent; `scale` is the shift of its window, where known.
-    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut Context<'_>) {
+    pub(crate) fn acknowledge(&mut self, segment: &Segment, scale: Option<u8>, context: &mut FlowContext<'_>) {
         let Some(number) = segment.ack else { return };
         if !self.has_sent() && !self.acknowledged {
             // Known by this acknowledgement alone: the space starts here.
