@@ -125,10 +125,15 @@ impl Connection {
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<io::Error> {
         if self.end.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready()) {
             self.end = None;
-            return Some(io::Error::new(io::ErrorKind::ConnectionAborted, "its certificate holds no more"));
+            return Some(self.abort("its certificate holds no more"));
         }
         let displaced = self.place.poll_displaced(cx).is_ready();
-        displaced.then(|| io::Error::new(io::ErrorKind::ConnectionAborted, "another got its place"))
+        displaced.then(|| self.abort("another got its place"))
+    }
+
+    fn abort(&self, why: &'static str) -> io::Error {
+        self.peer.mark.ended(why);
+        io::Error::new(io::ErrorKind::ConnectionAborted, why)
     }
 
     /// Ends a connection whose peer takes nothing of what it asked for.
@@ -151,6 +156,7 @@ impl Connection {
     }
 
     fn refuse<T>(&self, reason: Reason, why: &'static str) -> Poll<io::Result<T>> {
+        self.peer.mark.ended(why);
         self.api.shared.refusals.refuse(self.expected.name(), reason, self.peer.address, why);
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, why)))
     }
@@ -211,6 +217,11 @@ impl AsyncRead for Connection {
             Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
         };
         let came = buf.filled().len() - before;
+        match &read {
+            Poll::Ready(Ok(())) if came == 0 && buf.remaining() > 0 => self.peer.mark.ended("it closed the connection"),
+            Poll::Ready(Err(_)) => self.peer.mark.ended("its connection broke off"),
+            _ => {}
+        }
         self.opening = self.opening.take().filter(|opening| opening.missing > came).map(|opening| {
             let missing = opening.missing - came;
             Opening { missing, ..opening }
@@ -269,6 +280,13 @@ impl AsyncWrite for Connection {
             Stream::Plain(tcp) => tcp.is_write_vectored(),
             Stream::Tls(tls) => tls.is_write_vectored(),
         }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // What ended it otherwise has said so before.
+        self.peer.mark.ended("it answered no ping, or not as HTTP/2 has it");
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use futures::Stream;
 use futures::stream::{once, unfold};
+use spand_proto::contract::HostName;
 use spand_proto::convert::{WireError, answers_to_wire};
 use spand_proto::push::Subscription as Wish;
 use spand_proto::query::Query;
@@ -103,7 +104,8 @@ impl Spand for Service {
             self.api.shared.reports.on_subscription(&peer.client(), &wish.host_name, pause, published.now());
             let addresses = wish.addresses.len();
             tracing::info!(host_name = %wish.host_name, addresses, peer = peer.to_string(), "subscribed");
-            Ok(updates(self.api.clone(), subscription, held))
+            let visit = Visit { host_name: wish.host_name, peer, began: Instant::now(), stopped: false };
+            Ok(updates(self.api.clone(), subscription, held, visit))
         })
     }
 
@@ -208,16 +210,47 @@ fn peer<T>(request: &Request<T>) -> Peer {
 }
 
 /// The stream of one subscriber; dropped when it goes.
-fn updates(api: Api, subscription: Subscription, held: Held) -> Updates {
-    let updates = unfold((subscription, held), move |(mut subscription, held)| {
+fn updates(api: Api, subscription: Subscription, held: Held, visit: Visit) -> Updates {
+    let updates = unfold((subscription, held, visit), move |(mut subscription, held, mut visit)| {
         let published = api.shared.published.clone();
         async move {
-            let update = subscription.next().await?;
-            Some((Ok(update.to_wire(published.now())), (subscription, held)))
+            let Some(update) = subscription.next().await else {
+                visit.stop();
+                return None;
+            };
+            Some((Ok(update.to_wire(published.now())), (subscription, held, visit)))
         }
     });
     let end = once(async { Err(Status::unavailable("the gateway stops: advice ends with its lifetime")) });
     Box::pin(futures::StreamExt::chain(updates, end))
+}
+
+/// A subscription from its beginning; says in the log when it ends, for how long it was and why.
+struct Visit {
+    host_name: HostName,
+    peer: Peer,
+    began: Instant,
+    /// It ended with the gateway.
+    stopped: bool,
+}
+
+impl Visit {
+    /// It ends with the gateway.
+    const fn stop(&mut self) {
+        self.stopped = true;
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        let why = match self.peer.mark.why_ended() {
+            _ if self.stopped => "the gateway stops",
+            Some(why) => why,
+            None => "it ended the stream",
+        };
+        let (host_name, peer) = (&self.host_name, self.peer.to_string());
+        tracing::info!(%host_name, peer, after_s = self.began.elapsed().as_secs(), "unsubscribed: {why}");
+    }
 }
 
 fn refused(error: &WireError) -> Status {

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -58,6 +58,8 @@ struct Work {
     completed: AtomicBool,
     unread_since: Mutex<Option<Instant>>,
     bodies: Arc<Semaphore>,
+    /// Why the connection ended, where it has.
+    ended: OnceLock<&'static str>,
 }
 
 /// A place; given back when dropped.
@@ -137,6 +139,7 @@ impl Places {
             completed: AtomicBool::new(false),
             unread_since: Mutex::new(None),
             bodies: Arc::new(Semaphore::new(BODIES)),
+            ended: OnceLock::new(),
         });
         table.places.insert(id, Entry { peer, work: Arc::clone(&work), displace });
         drop(table);
@@ -227,6 +230,18 @@ impl Mark {
             let mut since = work.unread_since.lock();
             *since = unread.then(|| since.unwrap_or_else(Instant::now));
         }
+    }
+
+    /// The connection ended. What is said first stays.
+    pub(super) fn ended(&self, why: &'static str) {
+        if let Some(work) = &self.0 {
+            work.ended.get_or_init(|| why);
+        }
+    }
+
+    /// Why the connection ended, where it has.
+    pub(super) fn why_ended(&self) -> Option<&'static str> {
+        self.0.as_ref()?.ended.get().copied()
     }
 
     /// Whose turn it is among the bodies of a connection.

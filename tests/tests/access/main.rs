@@ -8,3 +8,4 @@ mod limits;
 mod people;
 mod python;
 mod tls;
+mod visits;

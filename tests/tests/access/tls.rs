@@ -17,10 +17,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, watch};
 
-const SOON: Duration = Duration::from_secs(10);
-const HOUR: Duration = Duration::from_secs(3_600);
+pub(super) const SOON: Duration = Duration::from_secs(10);
+pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
-fn wish() -> v1::SubscribeRequest {
+pub(super) fn wish() -> v1::SubscribeRequest {
     let addresses = vec!["127.0.0.1".to_owned()];
     v1::SubscribeRequest { contract_version: 1, host_name: "web-1".to_owned(), addresses, agent: None }
 }
@@ -172,14 +172,14 @@ async fn an_agent_refuses_a_gateway_of_another_name_or_authority() {
 }
 
 /// A stream of updates, and its end.
-async fn subscribed(stage: &Stage, made: &Made) -> tonic::Streaming<v1::Update> {
+pub(super) async fn subscribed(stage: &Stage, made: &Made) -> tonic::Streaming<v1::Update> {
     let mut client = stage.client(Some(made)).await.unwrap();
     let mut stream = client.subscribe(wish()).await.unwrap().into_inner();
     stream.message().await.unwrap().unwrap();
     stream
 }
 
-async fn ends(mut stream: tonic::Streaming<v1::Update>) -> bool {
+pub(super) async fn ends(mut stream: tonic::Streaming<v1::Update>) -> bool {
     tokio::time::timeout(SOON, async { while let Ok(Some(_)) = stream.message().await {} }).await.is_ok()
 }
 
