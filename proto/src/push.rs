@@ -214,7 +214,7 @@ pub enum WithdrawalReason {
     Evicted,
     /// Losses in first flights: the gateway retreats.
     Retreat,
-    /// The administrator excluded the network.
+    /// The administrator changed which networks there are, and this one no longer exists.
     Administrator,
     /// The gateway stops.
     Shutdown,

@@ -64,6 +64,11 @@ impl Partition {
         u32::try_from((upper * u64::from(self.count.get())) >> 32).unwrap_or(0)
     }
 
+    /// Whether any address may belong to `network`.
+    pub fn makes(&self, network: Network) -> bool {
+        self.prefixes.makes(network)
+    }
+
     /// The engines that take a frame.
     pub fn takers(&self, frame: &Frame<'_>) -> Takers {
         match wire::addresses(frame) {

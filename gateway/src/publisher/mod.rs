@@ -37,6 +37,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
+use spand_core::shard::Partition;
 
 use self::gather::Gather;
 use self::insight::Insight;
@@ -70,6 +71,8 @@ struct Shared {
     config: PublisherConfig,
     clock: Box<dyn PacketClock>,
     networks: RwLock<Networks>,
+    /// What makes networks since the configuration was read again; `None` before that.
+    made_by: RwLock<Option<Partition>>,
     services: RwLock<Services>,
     subscribers: Mutex<Subscribers>,
     /// Locked after `subscribers` and before `networks`, where two are held.
@@ -101,6 +104,7 @@ impl Published {
             leases: Mutex::new(leases),
             clock: Box::new(clock),
             networks: RwLock::new(Networks::new()),
+            made_by: RwLock::default(),
             services: RwLock::default(),
             subscribers: Mutex::default(),
             gather,

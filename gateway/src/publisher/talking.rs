@@ -197,7 +197,10 @@ impl Published {
     }
 
     fn why_not(&self, network: Network) -> WithdrawalReason {
-        let Some(view) = self.network(network) else { return WithdrawalReason::Evicted };
+        let Some(view) = self.network(network) else {
+            let made = self.shared.made_by.read().as_ref().is_none_or(|partition| partition.makes(network));
+            return if made { WithdrawalReason::Evicted } else { WithdrawalReason::Administrator };
+        };
         match view.why_not {
             None | Some(NoEstimate::Expired) => WithdrawalReason::Expired,
             Some(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections) => WithdrawalReason::TooFew,

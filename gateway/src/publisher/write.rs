@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use spand_core::event::{Event, StartImminent, Withdrawal};
 use spand_core::service::ServiceSize;
+use spand_core::shard::Partition;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
@@ -116,6 +117,11 @@ impl Published {
         measures.config_last_reload_successful.set(in_force.into());
         let name = if in_force { "configuration_reloaded" } else { "configuration_refused" };
         self.shared.insight.note(self.now(), Kind::Part, name, what);
+    }
+
+    /// Other prefixes make networks from now on: hosts read the reason `administrator` for those that they no longer make.
+    pub(crate) fn made_by(&self, partition: Partition) {
+        *self.shared.made_by.write() = Some(partition);
     }
 
     /// Takes what the store held, at the start.

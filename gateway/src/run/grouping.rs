@@ -1,5 +1,7 @@
 //! Which prefixes are in force: what the threads go by, and may be given others while they run.
 
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,6 +16,8 @@ pub(super) struct Groups {
     pub(super) internal: Vec<IpNet>,
     pub(super) networks: Vec<IpNet>,
     pub(super) partition: Partition,
+    /// The gateway's own sockets, whose connections are not followed.
+    pub(super) own_listeners: BTreeSet<SocketAddr>,
     /// Grows with each that came into force.
     generation: u64,
 }
@@ -21,7 +25,13 @@ pub(super) struct Groups {
 impl Groups {
     /// Those of a configuration, divided among N engines.
     pub(super) fn of(config: &EngineConfig, partition: Partition) -> Self {
-        Self { internal: config.internal.clone(), networks: config.prefixes.clone(), partition, generation: 0 }
+        Self {
+            internal: config.internal.clone(),
+            networks: config.prefixes.clone(),
+            partition,
+            own_listeners: config.own_listeners.clone(),
+            generation: 0,
+        }
     }
 }
 

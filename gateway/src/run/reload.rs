@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
-use spand_core::config::Shard;
+use spand_core::config::{EngineConfig, Shard};
 use spand_core::shard::Partition;
 use spand_proto::operator::Failure;
 
 use super::capture::Captures;
 use super::grouping::Groups;
+use super::own;
 use crate::config::{Config, EngineOptions, Traffic};
 use crate::publisher::Published;
 
@@ -75,14 +76,17 @@ impl Reload {
         let count = self.config.engine.threads;
         let options =
             EngineOptions { hash_seed: self.seed, shard: Shard { index: 0, count }, ..EngineOptions::default() };
-        let engine = merged.engine(options)?;
+        // Addresses of this machine may have come or gone since.
+        let engine = EngineConfig { own_listeners: own::listeners(&merged), ..merged.engine(options)? };
         let groups = Groups::of(&engine, Partition::new(&engine, count));
         let before = self.captures.grouping.in_force();
         let mut in_force = different(&self.config, &merged);
         if before.networks != groups.networks {
             in_force.insert("traffic.prefix_list".to_owned());
         }
-        if (&before.internal, &before.networks) != (&groups.internal, &groups.networks) {
+        let same_own = before.own_listeners == groups.own_listeners;
+        if !same_own || (&before.internal, &before.networks) != (&groups.internal, &groups.networks) {
+            self.published.made_by(groups.partition.clone());
             self.captures.grouping.replace(groups);
         }
         let needs_restart = different(&merged, &new).into_iter().collect();

@@ -1,6 +1,7 @@
 //! Other prefixes in force between two frames: what they change goes, what they leave as it was stays.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
@@ -10,6 +11,11 @@ use crate::flow::tuple::Tuple;
 use crate::shard::Part;
 
 impl Engine {
+    /// Other sockets are the gateway's own from here on. A connection that is followed already goes on to be.
+    pub fn set_own_listeners(&mut self, own_listeners: BTreeSet<SocketAddr>) {
+        self.config.own_listeners = own_listeners;
+    }
+
     /// Takes other prefixes inside, and another list of networks, from here on. Networks that the list does not make any more go and
     /// are withdrawn; the others keep what they hold. A connection whose ends or networks are others than before ends here, and its
     /// next segment opens it anew, in the midst of it: of several engines at the one whose it is then. Looks at every connection and

@@ -142,7 +142,8 @@ impl EngineThread {
     /// Takes other prefixes where there are; what they drop is withdrawn before another packet is looked at.
     pub(super) fn regroup(&mut self) {
         if self.captures.grouping.renew(&mut self.groups) {
-            let Groups { internal, networks, .. } = self.groups.as_ref();
+            let Groups { internal, networks, own_listeners, .. } = self.groups.as_ref();
+            self.engine.set_own_listeners(own_listeners.clone());
             let gone = self.engine.set_prefixes(internal.clone(), networks.clone());
             tracing::info!(engine = self.shard, networks_dropped = gone, "other prefixes are in force");
             self.take_events();

@@ -223,6 +223,9 @@ fn the_gateways_own_connections_are_not_followed() {
     let another_port = |segment: &Segment| Segment { destination: endpoint(SERVER, 443), ..segment.clone() };
     feed(&mut engine, &[another_port(&handshake(100)[0])]);
     assert_eq!(engine.connections(), 1, "a service on the same machine is one like any other");
+    engine.set_own_listeners([format!("{SERVER}:8080").parse().unwrap()].into());
+    feed(&mut engine, &handshake(100));
+    assert_eq!(engine.connections(), 2, "that port is another service's now");
 }
 
 /// A transfer of `segments` full ones by the server, from `seq` on and `start` ms, acknowledged 100 ms later.
