@@ -3,6 +3,7 @@
 mod blind;
 mod floods;
 mod hoards;
+mod needs;
 mod tunnels;
 
 #[global_allocator]

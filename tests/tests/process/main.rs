@@ -6,6 +6,7 @@
 mod agent;
 mod faults;
 mod gateway;
+mod names;
 mod partition;
 mod stage;
 
@@ -15,7 +16,7 @@ use spand_tests::product::standing_in::{Case, run_cases, stand_in};
 
 fn main() -> ExitCode {
     stand_in().unwrap_or_else(|| {
-        let cases = [gateway::CASES, agent::CASES, faults::CASES, partition::CASES].concat();
+        let cases = [gateway::CASES, agent::CASES, faults::CASES, partition::CASES, names::CASES].concat();
         run_cases("process", "the programs are started as root, which this is not", cases)
     })
 }

@@ -25,6 +25,7 @@ use super::stage::{Folder, wait};
 pub(super) const CASES: &[Case] = &[("the network swallows everything between agent and gateway", swallowed)];
 
 const GATEWAY: &str = "198.51.100.1";
+const LISTEN: &str = "198.51.100.1:7400";
 const HOST: &str = "198.51.100.2";
 /// Where advice is about.
 const NETWORK: &str = "203.0.113.0/24";
@@ -85,7 +86,7 @@ impl Site {
 }
 
 /// A gateway's listener for agents, which knows one network. Advice lives for four seconds and is renewed every second.
-fn serve(namespace: &Namespace, stop: watch::Receiver<bool>) -> Result<Published> {
+pub(super) fn serve(namespace: &Namespace, listen: &'static str, stop: watch::Receiver<bool>) -> Result<Published> {
     let (tell, told) = mpsc::channel();
     // It ends with the test: the runtime's thread is not waited for.
     drop(namespace.spawn("gateway", move || {
@@ -100,7 +101,7 @@ fn serve(namespace: &Namespace, stop: watch::Receiver<bool>) -> Result<Published
             let share = Window::from_bytes(28_960.0).context("a window")?;
             let estimate = Event::Estimate(made_up::estimate(network, share, clock.now()));
             published.apply(Batch { events: vec![estimate], ..Batch::new() });
-            let listener = TcpListener::bind(format!("{GATEWAY}:7400")).await?;
+            let listener = TcpListener::bind(listen).await?;
             let api = Api::new(config.api(), published.clone(), None);
             tell.send(published).ok().context("nobody waits")?;
             api.serve_grpc(listener, stop).await;
@@ -113,7 +114,7 @@ fn serve(namespace: &Namespace, stop: watch::Receiver<bool>) -> Result<Published
 fn swallowed() -> Result<()> {
     let site = Site::build()?;
     let (_stop, stopped) = watch::channel(false);
-    let published = serve(&site.gateway, stopped)?;
+    let published = serve(&site.gateway, LISTEN, stopped)?;
     let mut agent = site.agent()?;
     let in_force = |site: &Site, connected: bool, count: usize| {
         let there = site.status().filter(|s| s.gateway.connected == connected && s.in_force.len() == count);
