@@ -43,7 +43,13 @@ export function age(seconds) {
 }
 
 export const time = (unixMs) => clock.format(unixMs);
-export const moment = (unixMs) => (Math.abs(Date.now() - unixMs) < 43_200_000 ? clock : day).format(unixMs);
+export const moment = (at) => {
+  const unixMs = Date.parse(at);
+  return (Math.abs(Date.now() - unixMs) < 43_200_000 ? clock : day).format(unixMs);
+};
+
+/** A moment in seconds since 1970, for charts. */
+export const unixS = (at) => Date.parse(at) / 1000;
 
 /** A signed difference in percent. */
 export const change = (value) => (known(value) ? `${value > 0 ? "+" : value < 0 ? "−" : ""}${three.format(Math.abs(value))}${NB}%` : "–");

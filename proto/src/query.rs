@@ -2,8 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::Serialize;
-
 use crate::estimate::Estimate;
 use crate::start::{Mode, Refusal, RefusalReason, Start, TransferSize};
 use crate::units::{Bytes, Micros, Segments};
@@ -40,7 +38,7 @@ pub struct Question {
 }
 
 /// What the gateway knows and advises for one question.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// The address that was asked about.
     pub address: IpAddr,
@@ -53,8 +51,7 @@ pub struct Answer {
 }
 
 /// A start, or why there is none.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Advice {
     /// How to start.
     Start(Start),

@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     (
         "spand-proto",
         &[
+            "humantime",
             "ipnet",
             "prost",
             "rustls-pki-types",

@@ -151,7 +151,8 @@ fn minima_decide(capture: &OsString) {
 fn reasons_add_up(object: &Value) {
     let summary = &object["summary"];
     let count = |name: &str| summary[name].as_u64().expect("a count");
-    let reasons: u64 = summary["no_estimate"].as_object().expect("reasons").values().filter_map(Value::as_u64).sum();
+    let reasons: u64 =
+        summary["no_estimate_by_reason"].as_object().expect("reasons").values().filter_map(Value::as_u64).sum();
     assert_eq!(reasons, count("networks_without_estimate"), "{summary}");
     assert!(reasons > 100, "{summary}");
     let networks = rows(object, "networks");
@@ -159,7 +160,7 @@ fn reasons_add_up(object: &Value) {
     assert_eq!(with, count("networks_with_estimate"), "{summary}");
     assert!(networks.len() as u64 - with <= count("networks_without_estimate"), "{summary}");
     let (in_flows, largest) = (rows(object, "flows"), &summary["largest_senders"][0]);
-    let sent = in_flows.iter().filter(|row| row["src"] == largest["address"]);
+    let sent = in_flows.iter().filter(|row| row["src"] == largest["src"]);
     let bytes: u64 = sent.filter_map(|row| row["unique_bytes"].as_u64()).sum();
     assert_eq!(bytes, largest["unique_bytes"].as_u64().expect("bytes"), "{largest}");
 }

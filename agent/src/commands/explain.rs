@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use spand_proto::operator::Failure;
 
-use super::{addresses, print_answers};
+use super::{addresses, print_answers, print_json_answers};
 use crate::args::Explain;
 use crate::config::Config;
 use crate::control::{Explained, Reply, Request, ask};
@@ -13,7 +13,11 @@ pub(crate) fn explain(config: &Config, question: &Explain) -> Result<(), Failure
     let addresses = addresses(&question.destination)?;
     let explained: Result<Vec<_>, _> =
         addresses.into_iter().map(|address| explain_one(config, question, address)).collect();
-    print_answers(&question.destination, &explained?, question.format, for_people)
+    if question.format.json {
+        print_json_answers(&question.destination, &explained?)
+    } else {
+        print_answers(&explained?, for_people)
+    }
 }
 
 fn explain_one(config: &Config, question: &Explain, destination: IpAddr) -> Result<Explained, Failure> {

@@ -52,22 +52,21 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     let about = vec![
         ("version", status.version.clone()),
         ("mode", status.mode.to_string()),
-        ("apply", status.apply.name().to_owned()),
+        ("apply", status.method.name().to_owned()),
     ];
     registry.register("build", "The agent's release and how it is configured", Info::new(about));
     gauge(&mut registry, "uptime_seconds", "Time since it started", status.uptime_s);
     let help = "Lines of its log that were left out because they repeated";
     counter(&mut registry, "log_lines_left_out", help, status.log_lines_left_out);
     let confined = Family::<Labels, Gauge>::default();
-    for (part, given_up) in &status.confined {
+    for (part, given_up) in &status.sandbox {
         confined.get_or_create(&vec![("part", part.clone())]).set(i64::from(*given_up));
     }
     registry.register("confined", "1 where the process gave up what it does not need", confined);
     gauge(&mut registry, "paused", "1 while advice is paused on this host", u64::from(status.paused));
     // Absent without an end: one of 0 would look long past.
-    let end = status.paused_until.as_deref().and_then(|until| humantime::parse_rfc3339(until).ok());
-    if let Some(end) = end.and_then(|end| end.duration_since(std::time::UNIX_EPOCH).ok()) {
-        gauge(&mut registry, "paused_until_seconds", "Unix time at which the pause ends by itself", end.as_secs());
+    if let Some(end) = status.paused_until.as_deref().and_then(unix_s) {
+        gauge(&mut registry, "paused_until_seconds", "Unix time at which the pause ends by itself", end);
     }
     let reloads = &status.reloads;
     let results = [("success", reloads.succeeded), ("failure", reloads.failed)];
@@ -83,8 +82,8 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     counter(&mut registry, "gateway_unreadable", "Updates that could not be read", gateway.unreadable);
     // Without TLS the family is empty: an end of 0 would look like one long past.
     let ends = Family::<Labels, Gauge>::default();
-    if let Some(end) = gateway.certificate_ends_unix_s {
-        ends.get_or_create(&vec![("file", "certificate".to_owned())]).set(end);
+    if let Some(end) = gateway.certificate_not_after.as_deref().and_then(unix_s) {
+        ends.get_or_create(&vec![("file", "certificate".to_owned())]).set(end.try_into().unwrap_or(i64::MAX));
     }
     registry.register("tls_not_after_seconds", "Unix time at which this host's certificate ends", ends);
     let help = "Times changed TLS files could not be used";
@@ -95,7 +94,7 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
         counts.iter().map(|(name, count)| (vec![(label, name.clone())], *count)).collect()
     };
     counters(&mut registry, "decisions", "Decisions by outcome", named(&status.decisions, "outcome"));
-    counters(&mut registry, "applied", "What the way of applying did or met", named(&status.applied, "event"));
+    counters(&mut registry, "applied", "What the way of applying did or met", named(&status.method_events, "event"));
     let (advice, pushes) = (status.advice, status.pushes);
     let of = |label: &'static str, counts: &[(&str, u64)]| {
         counts.iter().map(|(name, count)| (vec![(label, (*name).to_owned())], *count)).collect()
@@ -123,6 +122,12 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
     encode(&mut text, &registry)?;
     Ok(text)
+}
+
+/// A moment in RFC 3339 in seconds since 1970-01-01 00:00 UTC.
+fn unix_s(text: &str) -> Option<u64> {
+    let at = humantime::parse_rfc3339(text).ok()?;
+    at.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
 /// Announced starts against connections seen; nothing where the way of applying sees none.
@@ -167,9 +172,9 @@ fn compared(registry: &mut Registry, status: &Status) {
         }
         registry.register(name, help, family);
     };
-    means("completion_mean_seconds", "Mean completion time", |of| of.completion_ms_mean.map(|ms| ms / 1e3));
-    means("retransmitted_mean_segments", "Segments sent again in a transfer", |of| of.retransmitted_segments_mean);
-    means("end_window_mean_segments", "Congestion window at the end", |of| of.end_window_segments_mean);
+    means("completion_mean_seconds", "Mean completion time", |of| of.completion_mean_ms.map(|ms| ms / 1e3));
+    means("retransmitted_mean_segments", "Segments sent again in a transfer", |of| of.retransmitted_mean_segments);
+    means("end_window_mean_segments", "Congestion window at the end", |of| of.end_window_mean_segments);
 }
 
 fn gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
@@ -227,10 +232,10 @@ mod tests {
             transfers,
             started_on_advice: 2,
             refused: 1,
-            completion_ms_mean: mean,
-            completion_ms_median: mean,
-            retransmitted_segments_mean: mean,
-            end_window_segments_mean: mean,
+            completion_mean_ms: mean,
+            completion_median_ms: mean,
+            retransmitted_mean_segments: mean,
+            end_window_mean_segments: mean,
         };
         let difference =
             DifferenceSummary { completion_ms: None, retransmitted_segments: None, end_window_segments: None };
@@ -246,11 +251,11 @@ mod tests {
         let seen = serde_json::json!({ "state": "unseen", "unseen_since": "2027-01-15T08:00:00Z", "span_s": 120,
             "accepted": direction(true, 273), "opened": direction(false, 0) });
         let status: Status = serde_json::from_value(serde_json::json!({
-            "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "reloads": {"succeeded": 2, "failed": 1, "last": {"at": "2027-01-15T08:00:00Z", "error": "x", "in_force": [], "needs_restart": []}}, "mode": "careful", "apply": "bpf", "host_name": "a", "addresses": [], "confined": {"files": true},
+            "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "reloads": {"succeeded": 2, "failed": 1, "last": {"at": "2027-01-15T08:00:00Z", "error": "x", "took_effect": [], "needs_restart": []}}, "mode": "careful", "method": "bpf", "host_name": "a", "addresses": [], "sandbox": {"files": true},
             "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,
-                "certificate_ends_unix_s": 1_800_000_000, "tls_failures": 1, "last_error": null},
-            "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "applied": {"started": 7}, "advice": HoldingCounts::default(),
-            "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "lacks": []
+                "certificate_not_after": "2027-01-15T08:00:00Z", "tls_failures": 1, "last_error": null},
+            "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "method_events": {"started": 7}, "advice": HoldingCounts::default(),
+            "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "limitations": []
         }))
         .unwrap();
         let text = exposition(&status).unwrap();

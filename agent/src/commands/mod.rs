@@ -25,7 +25,6 @@ pub(crate) use query::query;
 pub(crate) use status::status;
 pub(crate) use undo::undo;
 
-use crate::args::Format;
 use crate::config::Config;
 use crate::destination::Destination;
 use crate::subscriber::Dialer;
@@ -47,17 +46,16 @@ fn addresses(destination: &Destination) -> Result<Vec<IpAddr>, Failure> {
     resolved.map_err(Failure::Environment)
 }
 
-/// Prints what there is to say of each address of a destination: one object for an address, and for a name one with all of them.
-fn print_answers<T: Serialize>(
-    destination: &Destination,
-    answers: &[T],
-    format: Format,
-    for_people: impl Fn(&T) -> String,
-) -> Result<(), Failure> {
+/// Prints what there is to say of each address of a destination.
+fn print_answers<T>(answers: &[T], for_people: impl Fn(&T) -> String) -> Result<(), Failure> {
+    print(&answers.iter().map(for_people).collect::<Vec<_>>().join("\n\n"))
+}
+
+/// The same in JSON: one object for an address, and for a name one with all of them.
+fn print_json_answers(destination: &Destination, answers: &[impl Serialize]) -> Result<(), Failure> {
     match (destination.name(), answers) {
-        (None, [answer]) if format.json => print_json(answer),
-        (name, answers) if format.json => print_json(&serde_json::json!({ "name": name, "answers": answers })),
-        (_, answers) => print(&answers.iter().map(for_people).collect::<Vec<_>>().join("\n\n")),
+        (None, [answer]) => print_json(answer),
+        (name, answers) => print_json(&serde_json::json!({ "name": name, "answers": answers })),
     }
 }
 

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use spand_proto::convert::answers_from_wire;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{AdviceDocument, Failure};
 use spand_proto::query::{Advice, Answer, Query as Questions, Question};
-use spand_proto::units::{Bytes, Micros, Segments};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 use spand_proto::v1;
 
-use super::{addresses, print_answers};
+use super::{addresses, print_answers, print_json_answers};
 use crate::args::Query;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -39,7 +39,13 @@ pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
     let answers = runtime.block_on(ask(&config, &questions));
     // A resolver that does not answer must not hold up the end of the program.
     runtime.shutdown_background();
-    print_answers(&query.destination, &answers?, query.format, for_people)
+    let (answers, now) = answers?;
+    if query.format.json {
+        let documents: Vec<_> = answers.into_iter().map(|answer| AdviceDocument::new(answer, now)).collect();
+        print_json_answers(&query.destination, &documents)
+    } else {
+        print_answers(&answers, for_people)
+    }
 }
 
 #[expect(
@@ -55,7 +61,8 @@ fn handshake_rtt(ms: Option<f64>) -> Result<Option<Micros>, Failure> {
     }
 }
 
-async fn ask(config: &Config, questions: &Questions) -> Result<Vec<Answer>, Failure> {
+/// The answers, and when they came.
+async fn ask(config: &Config, questions: &Questions) -> Result<(Vec<Answer>, Timestamp), Failure> {
     let url = &config.gateway.url;
     let timeout = Duration::from_millis(config.gateway.timeout_ms.get());
     let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
@@ -70,11 +77,12 @@ async fn ask(config: &Config, questions: &Questions) -> Result<Vec<Answer>, Fail
             .map_err(|status| Failure::Environment(format!("the gateway at {url} refused: {}", words(&status))))
     });
     let response = answered.await.map_err(silent)??;
-    let answers = answers_from_wire(response.into_inner(), Clock::start().now()).map_err(|error| {
+    let now = Clock::start().now();
+    let answers = answers_from_wire(response.into_inner(), now).map_err(|error| {
         Failure::Environment(format!("the gateway at {url} answers in a way not known here: {error}"))
     })?;
     if answers.len() == questions.questions.len() {
-        return Ok(answers);
+        return Ok((answers, now));
     }
     Err(Failure::Environment(format!("the gateway at {url} gave {} answers", answers.len())))
 }

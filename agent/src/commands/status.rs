@@ -30,8 +30,8 @@ fn for_people(status: &Status) -> String {
     let connected = if gateway.connected { "subscribed" } else { "not subscribed" };
     let mut lines = vec![
         format!("spand-agent {}, process {}, up {} s", status.version, status.pid, status.uptime_s),
-        format!("mode {}, apply {}", status.mode, status.apply),
-        format!("sandbox: {}", sandbox(&status.confined)),
+        format!("mode {}, apply {}", status.mode, status.method),
+        format!("sandbox: {}", sandbox(&status.sandbox)),
         format!("gateway {}: {connected} for {} s as {}", gateway.url, gateway.since_s, status.host_name),
     ];
     if !gateway.connected {
@@ -42,7 +42,7 @@ fn for_people(status: &Status) -> String {
     lines.push(format!("addresses: {}", addresses.join(", ")));
     lines.push(format!("advice held for {} networks, in force for {}", status.networks_held, status.in_force.len()));
     for entry in status.in_force.iter().take(LISTED) {
-        lines.push(format!("  {} starts with {} segments", entry.network, entry.window_segments));
+        lines.push(format!("  {} starts with {} segments", entry.prefix, entry.cwnd_segments));
     }
     if status.in_force.len() > LISTED {
         lines.push(format!("  and {} more: see --json", status.in_force.len() - LISTED));
@@ -69,8 +69,8 @@ fn for_people(status: &Status) -> String {
     if status.transfers_paused > 0 {
         lines.push(format!("  left out because advice was paused: {}", status.transfers_paused));
     }
-    lines.push(format!("what apply {} lacks:", status.apply));
-    lines.extend(status.lacks.iter().map(|lack| format!("  {}: {}", lack.name, lack.sentence)));
+    lines.push(format!("what apply {} lacks:", status.method));
+    lines.extend(status.limitations.iter().map(|lack| format!("  {}: {}", lack.name, lack.sentence)));
     lines.join("\n")
 }
 
@@ -84,7 +84,7 @@ fn reloaded(last: &LastReload) -> String {
     } else {
         format!("; changed but needs a restart: {}", last.needs_restart.join(", "))
     };
-    let changed = if last.in_force.is_empty() { "nothing changed".to_owned() } else { last.in_force.join(", ") };
+    let changed = if last.took_effect.is_empty() { "nothing changed".to_owned() } else { last.took_effect.join(", ") };
     format!("configuration read again at {}, in force: {changed}{waits}", last.at)
 }
 
@@ -109,9 +109,9 @@ fn compared(classes: &[ClassSummary]) -> Vec<String> {
         format!(
             "  {size}: {} advised {}, {} controls {}: {difference}{repeated}{left_out}",
             class.advised.transfers,
-            ms(class.advised.completion_ms_mean),
+            ms(class.advised.completion_mean_ms),
             class.control.transfers,
-            ms(class.control.completion_ms_mean)
+            ms(class.control.completion_mean_ms)
         )
     };
     let lines: Vec<String> = seen.map(line).collect();
@@ -142,10 +142,10 @@ const SHOWN: [&str; 5] = ["started", "clipped_peer_window", "clipped_budget", "c
 
 /// What the method did: with `bpf` connections by what became of them, else its counters.
 fn applied(status: &Status) -> Vec<String> {
-    if status.apply != Way::Bpf {
-        return vec![format!("applied: {}", counted(&status.applied))];
+    if status.method != Way::Bpf {
+        return vec![format!("applied: {}", counted(&status.method_events))];
     }
-    let count = |name: &str| status.applied.get(name).copied().unwrap_or(0);
+    let count = |name: &str| status.method_events.get(name).copied().unwrap_or(0);
     let [started, peer_window, budget, control, no_estimate] = SHOWN.map(count);
     let limited: Vec<String> = [(peer_window, "by the peer's window"), (budget, "by this host's lease")]
         .into_iter()
@@ -154,7 +154,7 @@ fn applied(status: &Status) -> Vec<String> {
         .collect();
     let limited = if limited.is_empty() { String::new() } else { format!(" ({})", limited.join(", ")) };
     let rest: BTreeMap<String, u64> = status
-        .applied
+        .method_events
         .iter()
         .filter(|(name, _)| !SHOWN.contains(&name.as_str()))
         .map(|(name, count)| (name.clone(), *count))

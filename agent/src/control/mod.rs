@@ -4,7 +4,7 @@
 //! Advice can be paused and resumed over it, and nothing else can be changed. The socket has mode 0660: root, the agent's user and
 //! its group may connect, and who may connect may ask. Who may not write to the socket by that mode, but connects because somebody
 //! widened it, may look and change nothing. Each change is logged with the user and the process that asked for it.
-//! The shapes here are the contract of `--json`.
+//! The shapes here are the contract of `--json`, in the dialect of docs/api.md.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -108,9 +108,9 @@ pub struct Status {
     /// Lines of its log that were left out because they repeated.
     #[serde(default)]
     pub log_lines_left_out: u64,
-    /// What the process gave up of what it could do, by part.
+    /// By part, whether the process dropped what it does not need.
     #[serde(default)]
-    pub confined: BTreeMap<String, bool>,
+    pub sandbox: BTreeMap<String, bool>,
     /// Whether advice is paused.
     #[serde(default)]
     pub paused: bool,
@@ -123,7 +123,7 @@ pub struct Status {
     /// Its mode.
     pub mode: Mode,
     /// How it applies starts.
-    pub apply: Way,
+    pub method: Way,
     /// The name it gives the gateway.
     pub host_name: String,
     /// The addresses it subscribed for.
@@ -136,8 +136,8 @@ pub struct Status {
     pub in_force: Vec<InForce>,
     /// Decisions by outcome, counted when they change.
     pub decisions: BTreeMap<String, u64>,
-    /// What the applier did, and what stood in its way.
-    pub applied: BTreeMap<String, u64>,
+    /// What the method did or met.
+    pub method_events: BTreeMap<String, u64>,
     /// What became of advice.
     pub advice: HoldingCounts,
     /// What became of announced starts.
@@ -145,13 +145,13 @@ pub struct Status {
     /// Whether the connections of announced starts are seen; `null` from an agent that does not compare them.
     #[serde(default)]
     pub connections_seen: Option<ConnectionsSeen>,
-    /// What became of connections, by size and by arm; all zero where the way cannot see them.
+    /// What became of connections, by size and by arm; all zero where the method cannot see them.
     pub comparison: Vec<ClassSummary>,
     /// Connections that met a pause, and are in neither arm.
     #[serde(default)]
     pub transfers_paused: u64,
-    /// What this way of applying cannot do.
-    pub lacks: Vec<Lacking>,
+    /// What this method cannot do.
+    pub limitations: Vec<Limitation>,
 }
 
 /// Times the configuration was read again.
@@ -173,7 +173,7 @@ pub struct LastReload {
     /// Why it could not be used; `null` where it came into force.
     pub error: Option<String>,
     /// Keys whose new value came into force.
-    pub in_force: Vec<String>,
+    pub took_effect: Vec<String>,
     /// Keys that changed and wait for a restart.
     pub needs_restart: Vec<String>,
 }
@@ -193,9 +193,9 @@ pub struct GatewayStatus {
     pub gaps: u64,
     /// Updates that could not be read.
     pub unreadable: u64,
-    /// When this host's certificate ends, in seconds since 1970-01-01 00:00 UTC; `null` without TLS.
+    /// When this host's certificate ends, in RFC 3339; `null` without TLS.
     #[serde(default)]
-    pub certificate_ends_unix_s: Option<i64>,
+    pub certificate_not_after: Option<String>,
     /// Times changed TLS files could not be used.
     #[serde(default)]
     pub tls_failures: u64,
@@ -229,9 +229,9 @@ impl GatewayStatus {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct InForce {
     /// The network.
-    pub network: Network,
+    pub prefix: Network,
     /// The window in segments.
-    pub window_segments: u32,
+    pub cwnd_segments: u32,
 }
 
 /// What became of announced starts.
@@ -247,9 +247,9 @@ pub struct Pushes {
     pub not_applied: u64,
 }
 
-/// Something that a way of applying cannot do.
+/// Something that a method cannot do.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
-pub struct Lacking {
+pub struct Limitation {
     /// Its stable name.
     pub name: String,
     /// One sentence.
@@ -262,21 +262,21 @@ pub struct Explained {
     /// The destination.
     pub destination: IpAddr,
     /// The network that the gateway counts it to; absent where nothing is held about it.
-    pub network: Option<Network>,
+    pub prefix: Option<Network>,
     /// The mode.
     pub mode: Mode,
-    /// The way of applying.
-    pub apply: Way,
+    /// How it applies starts.
+    pub method: Way,
     /// The decision in one line, for people.
     #[serde(default)]
     pub decision: String,
     /// The window that new connections get now, in segments.
-    pub window_segments: u32,
+    pub cwnd_segments: u32,
     /// The window that was decided, in segments, applied or not; absent where there is no start.
     #[serde(default)]
-    pub start_segments: Option<u32>,
-    /// Whether that is other than the host's default because of the agent.
-    pub applied: bool,
+    pub start_cwnd_segments: Option<u32>,
+    /// Whether new connections start on advice now.
+    pub on_advice: bool,
     /// A stable name of the outcome: `in_force`, `would_be`, or why not.
     pub outcome: String,
     /// The decision step by step.

@@ -31,7 +31,7 @@ pub enum SeenState {
     Unseen,
     /// Too few were announced to say.
     TooFew,
-    /// This way of applying sees no connections.
+    /// This method sees no connections.
     CannotBeSeen,
 }
 
@@ -69,7 +69,7 @@ impl ConnectionsSeen {
         let both = format!("{}; {}", numbers("accepted", self.accepted), numbers("opened", self.opened));
         match self.state {
             SeenState::CannotBeSeen => {
-                "cannot be seen by this way of applying: whether they meet the start is not known".to_owned()
+                "cannot be seen by this apply method: whether they meet the start is not known".to_owned()
             }
             SeenState::TooFew => format!("too few announced in the last {} s to say ({both})", self.span_s),
             SeenState::Ok => format!("seen in the last {} s ({both})", self.span_s),
@@ -90,7 +90,7 @@ impl Status {
         let Some(seen) = self.connections_seen.as_ref().filter(|seen| seen.state == SeenState::Unseen) else {
             return Vec::new();
         };
-        let met = |event: &str| self.applied.get(event).copied().unwrap_or(0);
+        let met = |event: &str| self.method_events.get(event).copied().unwrap_or(0);
         if met("cgroup_gone") > 0 {
             return vec!["the cgroup of the programs was removed: start the agent again"];
         }
@@ -118,7 +118,7 @@ impl Status {
 mod tests {
     use super::*;
 
-    fn status(state: SeenState, accepted: bool, applied: &[(&str, u64)]) -> Status {
+    fn status(state: SeenState, accepted: bool, events: &[(&str, u64)]) -> Status {
         let direction = |unseen| DirectionSeen { unseen, announced: 20, seen: 0, announced_total: 20, seen_total: 0 };
         let seen = ConnectionsSeen {
             state,
@@ -127,7 +127,7 @@ mod tests {
             accepted: direction(accepted),
             opened: direction(!accepted),
         };
-        Status { connections_seen: Some(seen), ..crate::control::made_up("bpf", applied) }
+        Status { connections_seen: Some(seen), ..crate::control::made_up("bpf", events) }
     }
 
     #[test]
@@ -135,8 +135,8 @@ mod tests {
         for state in [SeenState::Ok, SeenState::TooFew, SeenState::CannotBeSeen] {
             assert!(status(state, true, &[]).causes_unseen().is_empty(), "{state:?}");
         }
-        let first = |accepted, applied: &[(&str, u64)]| {
-            status(SeenState::Unseen, accepted, applied).causes_unseen().first().copied().unwrap_or_default()
+        let first = |accepted, events: &[(&str, u64)]| {
+            status(SeenState::Unseen, accepted, events).causes_unseen().first().copied().unwrap_or_default()
         };
         assert!(first(true, &[]).contains("restart the service"), "{}", first(true, &[]));
         assert!(first(false, &[]).contains("another cgroup"), "what it opens has no listening socket");

@@ -8,12 +8,12 @@ use tokio::sync::mpsc;
 use super::*;
 
 /// The status of an agent that applies starts by `apply` and counted `applied`.
-pub(crate) fn made_up(apply: &str, applied: &[(&str, u64)]) -> Status {
-    let applied: BTreeMap<&str, u64> = applied.iter().copied().collect();
+pub(crate) fn made_up(method: &str, events: &[(&str, u64)]) -> Status {
+    let events: BTreeMap<&str, u64> = events.iter().copied().collect();
     serde_json::from_value(serde_json::json!({
-        "version": "", "pid": 1, "uptime_s": 1, "mode": "careful", "apply": apply, "host_name": "a", "addresses": [],
-        "gateway": GatewayStatus::default(), "networks_held": 1, "in_force": [], "decisions": {}, "applied": applied,
-        "advice": HoldingCounts::default(), "pushes": Pushes::default(), "comparison": [], "lacks": []
+        "version": "", "pid": 1, "uptime_s": 1, "mode": "careful", "method": method, "host_name": "a", "addresses": [],
+        "gateway": GatewayStatus::default(), "networks_held": 1, "in_force": [], "decisions": {}, "method_events": events,
+        "advice": HoldingCounts::default(), "pushes": Pushes::default(), "comparison": [], "limitations": []
     }))
     .unwrap()
 }

@@ -60,8 +60,8 @@ fn running(config: &Config, status: Option<&Status>) -> Check {
         let found = format!("no agent answers at {}", config.control_socket().display());
         return Check::warn("agent", found, "start one (`systemctl start spand-agent`), or run this as root");
     };
-    let found = format!("process {} runs with mode {}, apply {}", status.pid, status.mode, status.apply);
-    if (status.mode, status.apply) != (config.mode, config.apply) {
+    let found = format!("process {} runs with mode {}, apply {}", status.pid, status.mode, status.method);
+    if (status.mode, status.method) != (config.mode, config.apply) {
         let to_do = "restart it, if that is what the configuration should be";
         return Check::warn("agent", format!("{found}, but the configuration says otherwise"), to_do);
     }

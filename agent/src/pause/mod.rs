@@ -9,9 +9,10 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
+use spand_proto::operator::rfc3339_unix_s;
 use spand_proto::push::PauseState;
 use spand_proto::units::Timestamp;
 use tracing::{info, warn};
@@ -137,7 +138,7 @@ impl Pause {
 
     /// When it ends by itself, in RFC 3339.
     pub(crate) fn until(&self) -> Option<String> {
-        self.pausing.ends_unix_s(self.clock.now()).map(rfc3339)
+        self.pausing.ends_unix_s(self.clock.now()).map(rfc3339_unix_s)
     }
 
     /// Pauses from now on, for `length` or until it is resumed; it replaces a pause before. In effect also where an error says
@@ -187,7 +188,7 @@ impl Pause {
         let wall_s = clock::wall_unix_s();
         let record = Record {
             format: FORMAT,
-            paused_since: rfc3339(wall_s),
+            paused_since: rfc3339_unix_s(wall_s),
             paused_until: self.until(),
             length_s: left_ns.map(|left_ns| left_ns.div_ceil(NS_PER_S)),
             boot_id: ends.and_then(|_| boot_id()),
@@ -235,13 +236,6 @@ fn remaining(text: &[u8], boot_id: Option<&str>) -> Result<Option<u64>, Damaged>
 /// The kernel's name for this boot.
 fn boot_id() -> Option<String> {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").ok().map(|id| id.trim().to_owned())
-}
-
-/// A time of the wall clock as it is shown.
-pub(crate) fn rfc3339(unix_s: u64) -> String {
-    // Beyond the year 9999 there is no such text.
-    let at = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_s.min(253_402_300_799));
-    humantime::format_rfc3339_seconds(at).to_string()
 }
 
 /// The length of a pause from the command line.

@@ -64,7 +64,7 @@ fn after_a_reboot_the_wall_clock_decides_and_prolongs_nothing() {
     let path = folder.path().join("pause.json");
     opened(&path).pause(Some(HOUR)).unwrap();
     let other_boot = ("boot_id", serde_json::json!("another"));
-    let soon = rfc3339(clock::wall_unix_s() + 60);
+    let soon = rfc3339_unix_s(clock::wall_unix_s() + 60);
     assert!((59..=61).contains(&left_s(&reread(&path, &[other_boot.clone(), ("paused_until", soon.into())])).unwrap()));
     // A host without a clock of its own begins long before the end.
     let far = ("paused_until", serde_json::json!("2199-01-01T00:00:00Z"));

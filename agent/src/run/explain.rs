@@ -57,7 +57,7 @@ impl<A: Applier> Agent<A> {
         steps.push(applied(&decision, outcome.as_ref()));
 
         let initial_window = self.policy.initial_window;
-        let (applied, window, name) = match (&outcome, decision.verdict) {
+        let (on_advice, window, name) = match (&outcome, decision.verdict) {
             (Some(Outcome::InForce { window, .. }), _) => (true, *window, "in_force"),
             (Some(Outcome::NotApplied { reason, .. }), Verdict::Apply(_)) => (false, initial_window, *reason),
             (_, Verdict::Leave(reason)) => (false, initial_window, reason.name()),
@@ -68,13 +68,13 @@ impl<A: Applier> Agent<A> {
         let way = self.applier.way();
         Explained {
             destination,
-            network: held.map(|(network, _)| network),
+            prefix: held.map(|(network, _)| network),
             mode: self.config.mode,
-            apply: way,
+            method: way,
             decision: headline(&decision, outcome.as_ref(), start, way, initial_window),
-            window_segments: window.0,
-            start_segments: start.map(|window| window.0),
-            applied,
+            cwnd_segments: window.0,
+            start_cwnd_segments: start.map(|window| window.0),
+            on_advice,
             outcome: name.to_owned(),
             steps,
         }

@@ -1,8 +1,8 @@
 //! The subscription as `status` shows it and as the log says it.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
 
+use spand_proto::operator::{rfc3339_ms, rfc3339_unix_s};
 use spand_proto::units::{Micros, Timestamp};
 use tracing::{info, warn};
 
@@ -127,13 +127,11 @@ impl GatewayWatch {
     /// As `status` shows it, where the wall clock shows `wall_ns`.
     pub(super) fn shown(&self, tls: TlsStatus, now: Timestamp, wall_ns: u64) -> GatewayStatus {
         let next_retry = self.next_retry.filter(|at| !self.status.connected && *at > now);
-        let next_retry_at = next_retry.map(|at| {
-            let since_epoch = Duration::from_nanos(wall_ns.saturating_add(at.0.saturating_sub(now.0)));
-            humantime::format_rfc3339_millis(SystemTime::UNIX_EPOCH + since_epoch).to_string()
-        });
+        let next_retry_at =
+            next_retry.map(|at| rfc3339_ms(Timestamp(wall_ns.saturating_add(at.0.saturating_sub(now.0)))));
         GatewayStatus {
             since_s: now.since(self.since).0 / 1_000_000,
-            certificate_ends_unix_s: tls.ends_unix_s,
+            certificate_not_after: tls.ends_unix_s.map(|end| rfc3339_unix_s(end.try_into().unwrap_or(0))),
             tls_failures: tls.failures,
             failed_attempts: self.outage.lasting(now).map_or(0, |lasting| lasting.attempts),
             next_retry_at,

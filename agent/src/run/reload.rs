@@ -1,5 +1,6 @@
 //! SIGHUP: the configuration is read again, and what of it decides about starts comes into force.
 
+use spand_proto::operator::rfc3339_unix_s;
 use tracing::{error, info, warn};
 
 use super::agent::Agent;
@@ -7,12 +8,11 @@ use crate::apply::Applier;
 use crate::clock;
 use crate::config::{Config, Reloaded};
 use crate::control::LastReload;
-use crate::pause::rfc3339;
 
 impl<A: Applier> Agent<A> {
     /// Takes over what can change while the agent runs; a file that cannot be used leaves everything as it is.
     pub(super) async fn reload(&mut self) {
-        let mut last = LastReload { at: rfc3339(clock::wall_unix_s()), ..LastReload::default() };
+        let mut last = LastReload { at: rfc3339_unix_s(clock::wall_unix_s()), ..LastReload::default() };
         match Config::load(&self.file) {
             Ok(new) => {
                 let Reloaded { config, in_force, needs_restart } = self.config.reloaded(&new);
@@ -27,7 +27,7 @@ impl<A: Applier> Agent<A> {
                 if !needs_restart.is_empty() {
                     warn!("changed but needs a restart: {}", needs_restart.join(", "));
                 }
-                last.in_force = in_force;
+                last.took_effect = in_force;
                 last.needs_restart = needs_restart;
             }
             Err(fault) => {

@@ -7,13 +7,13 @@
 
 use std::collections::VecDeque;
 
+use spand_proto::operator::rfc3339_unix_s;
 use spand_proto::push::Trigger;
 use spand_proto::units::Timestamp;
 
 use crate::apply::ByDirection;
 use crate::clock;
 use crate::control::{ConnectionsSeen, DirectionSeen, SeenState};
-use crate::pause::rfc3339;
 
 /// How far back is looked, in seconds.
 const SPAN_S: u64 = 120;
@@ -128,7 +128,7 @@ impl SeenWatch {
         };
         ConnectionsSeen {
             state,
-            unseen_since: self.since_unix_s.map(rfc3339),
+            unseen_since: self.since_unix_s.map(rfc3339_unix_s),
             span_s: SPAN_S,
             accepted: direction(accepted, self.unseen.accepted, self.announced.accepted, self.seen.accepted),
             opened: direction(opened, self.unseen.opened, self.announced.opened, self.seen.opened),

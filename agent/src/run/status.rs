@@ -5,7 +5,7 @@ use spand_proto::operator::lines_left_out;
 use super::agent::Agent;
 use crate::apply::Applier;
 use crate::clock;
-use crate::control::{InForce, Lacking, Status};
+use crate::control::{InForce, Limitation, Status};
 
 impl<A: Applier> Agent<A> {
     pub(super) fn status(&self) -> Status {
@@ -18,12 +18,12 @@ impl<A: Applier> Agent<A> {
             pid: std::process::id(),
             uptime_s: self.clock.uptime().0 / 1_000_000,
             log_lines_left_out: lines_left_out(),
-            confined: self.confined.parts().map(|(part, given_up)| (part.to_owned(), given_up)).collect(),
+            sandbox: self.confined.parts().map(|(part, given_up)| (part.to_owned(), given_up)).collect(),
             paused: self.pause.pausing().is_paused(),
             paused_until: self.pause.until(),
             reloads: self.reloads.clone(),
             mode: self.config.mode,
-            apply: self.applier.way(),
+            method: self.applier.way(),
             host_name: self.host_name.to_string(),
             addresses: self.addresses.borrow().clone(),
             gateway: self.gateway.shown(self.dialer.status(), now, clock::wall_ns()),
@@ -32,20 +32,20 @@ impl<A: Applier> Agent<A> {
                 .applier
                 .in_force()
                 .into_iter()
-                .map(|(network, window)| InForce { network, window_segments: window.0 })
+                .map(|(prefix, window)| InForce { prefix, cwnd_segments: window.0 })
                 .collect(),
             decisions: named(&self.decisions),
-            applied: named(&self.applier.counts()),
+            method_events: named(&self.applier.counts()),
             advice: self.holdings.counts(),
             pushes: self.pushes.counts(),
             connections_seen: Some(self.seen.shown()),
             comparison: self.comparison.classes(),
             transfers_paused: self.comparison.paused(),
-            lacks: self
+            limitations: self
                 .applier
                 .lacks()
                 .iter()
-                .map(|lack| Lacking { name: lack.name().to_owned(), sentence: lack.sentence().to_owned() })
+                .map(|lack| Limitation { name: lack.name().to_owned(), sentence: lack.sentence().to_owned() })
                 .collect(),
         }
     }

@@ -102,7 +102,7 @@ async fn churn(seed: u64) {
     eventually(Duration::from_secs(10), "every network follows the new path", || complete() == 10).await;
     assert_eq!(ours().lines().count(), 10, "and nothing else: {}", ours());
     let status = agent.json(&["status", "--json"]);
-    assert!(status["applied"]["stepped_back"].is_null(), "seed {seed}: {status}");
+    assert!(status["method_events"]["stepped_back"].is_null(), "seed {seed}: {status}");
     let before = foreign();
     assert_eq!(agent.stop(), Some(0));
     assert_eq!((ours().as_str(), foreign()), ("", before));

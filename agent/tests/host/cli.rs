@@ -122,8 +122,8 @@ async fn query_asks_the_gateway() {
     // The paper's example of docs/protocol.md: a share of 40, 100 segments, three quarters granted.
     let answer = ask(&["192.0.2.77", "--bytes", "144800", "--mss", "1448", "--handshake-ms", "96", "--json"]);
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
-    assert_eq!(answer["advice"]["start"]["cwnd"], 30, "{answer}");
-    assert_eq!(answer["advice"]["start"]["ssthresh"], 33, "{answer}");
+    assert_eq!(answer["start"]["cwnd_segments"], 30, "{answer}");
+    assert_eq!(answer["start"]["ssthresh_segments"], 33, "{answer}");
 
     let people = String::from_utf8(ask(&["192.0.2.77", "--bytes", "144800"]).stdout).unwrap();
     assert!(
@@ -134,7 +134,7 @@ async fn query_asks_the_gateway() {
     assert!(unknown.contains("plain TCP: nothing is known about this network yet"), "{unknown}");
     let named: Value = serde_json::from_slice(&ask(&["localhost", "--json"]).stdout).unwrap();
     assert_eq!(named["name"], "localhost");
-    let addresses = named["answers"].as_array().unwrap().iter().map(|answer| answer["address"].as_str().unwrap());
+    let addresses = named["answers"].as_array().unwrap().iter().map(|answer| answer["destination"].as_str().unwrap());
     assert!(addresses.clone().any(|address| address == "127.0.0.1"), "{named}");
     let people = String::from_utf8(ask(&["localhost"]).stdout).unwrap();
     assert!(addresses.clone().all(|address| people.contains(&format!("{address}: nothing is known"))), "{people}");
@@ -155,7 +155,7 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
     eventually(std::time::Duration::from_secs(10), "decided", || explain()["outcome"] == "would_be").await;
 
     let explained = explain();
-    assert_eq!((&explained["window_segments"], &explained["applied"]), (&10.into(), &false.into()), "{explained}");
+    assert_eq!((&explained["cwnd_segments"], &explained["on_advice"]), (&10.into(), &false.into()), "{explained}");
     let steps: Vec<&str> = explained["steps"].as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
     let expected = [
         "scope",
@@ -191,7 +191,7 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
         "{unknown}"
     );
     let status = agent.json(&["status", "--json"]);
-    assert_eq!(status["lacks"][0]["name"], "everything");
+    assert_eq!(status["limitations"][0]["name"], "everything");
     assert_eq!(status["decisions"]["apply"], 1);
     let people = String::from_utf8(agent.output(&["status"]).stdout).unwrap();
     assert!(people.contains("mode careful, apply dry_run"), "{people}");

@@ -36,7 +36,7 @@ async fn sighup_brings_what_decides_into_force_and_names_what_needs_a_restart() 
         .replace("state_dir = \"state\"", "state_dir = \"other\"")
         .replace("retry_max_ms = 200", "retry_max_ms = 300");
     let reloads = agent.reload(&format!("{changed}\n[destinations]\nexclude = [\"192.0.2.0/25\"]\n")).await;
-    assert_eq!(reloads["last"]["in_force"], serde_json::json!(["destinations.exclude", "mode"]), "{reloads}");
+    assert_eq!(reloads["last"]["took_effect"], serde_json::json!(["destinations.exclude", "mode"]), "{reloads}");
     assert_eq!(reloads["last"]["needs_restart"], serde_json::json!(["gateway.retry_max_ms", "state_dir"]));
     assert!(reloads["last"]["at"].as_str().unwrap().ends_with('Z') && reloads["last"]["error"].is_null());
     assert_eq!(decided(&agent), ["excluded", "observe"]);

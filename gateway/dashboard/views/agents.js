@@ -14,7 +14,7 @@ const AGAIN = 3_000;
 const paused = (agent) => {
   if (agent.paused === null) return "–";
   if (!agent.paused) return "active";
-  return agent.paused_until === null ? "paused" : `paused until ${moment(Date.parse(agent.paused_until))}`;
+  return agent.paused_until === null ? "paused" : `paused until ${moment(agent.paused_until)}`;
 };
 
 /** Whether the host's programs see the connections whose starts it is told. */
@@ -52,11 +52,11 @@ export function agents(failed) {
     list.show(agents.map((agent) => {
       const told = agent.reported;
       const more = agent.addresses_in_all - agent.addresses.length;
-      const refused = Object.entries(told?.refused ?? {}).map(([reason, times]) => `${words(reason)}: ${count(times)}`);
+      const refused = Object.entries(told?.refused_by_reason ?? {}).map(([reason, times]) => `${words(reason)}: ${count(times)}`);
       return [
-        agent.host_name ?? "unnamed", agent.version ?? "not said", `${words(agent.mode)}, ${words(agent.way)}`, paused(agent),
-        agent.addresses.join(", ") + (more > 0 ? ` and ${count(more)} more` : ""), moment(agent.subscribed_unix_ms),
-        count(told?.transfers), count(told?.applied), count(told?.control), count(told?.first_flight_losses),
+        agent.host_name ?? "unnamed", agent.version ?? "not said", `${words(agent.mode)}, ${words(agent.method)}`, paused(agent),
+        agent.addresses.join(", ") + (more > 0 ? ` and ${count(more)} more` : ""), moment(agent.subscribed_at),
+        count(told?.transfers), count(told?.applied), count(told?.transfers_control), count(told?.first_flight_losses),
         told === null ? "–" : refused.join(", ") || "none", told === null ? "–" : `${count(told.pushes.in_time)} of ${count(told.pushes.received)}`, seen(told),
         told === null ? "none" : `${age(told.last_report_age_s)} ago`,
       ];

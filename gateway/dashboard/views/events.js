@@ -38,8 +38,7 @@ export function events(failed) {
   function line(entry) {
     const subject = ["withdrawal", "retreat"].includes(entry.kind)
       ? h("a", { href: prefixPath("#/networks/", entry.subject) }, entry.subject) : entry.subject || "–";
-    const at = new Date(entry.at_unix_ms).toISOString();
-    return h("tr", { class: entry.kind }, h("td", {}, h("time", { datetime: at }, moment(entry.at_unix_ms))), h("td", {}, sentence(entry)), h("td", {}, subject));
+    return h("tr", { class: entry.kind }, h("td", {}, h("time", { datetime: entry.at }, moment(entry.at))), h("td", {}, sentence(entry)), h("td", {}, subject));
   }
 
   function show() {

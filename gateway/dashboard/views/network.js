@@ -3,7 +3,7 @@
 import { get, latest, prefixPath } from "/dashboard/api.js";
 import { chart, extremes } from "/dashboard/chart.js";
 import { card, h, section, table } from "/dashboard/dom.js";
-import { age, bytes, count, moment, ms, part, segments, words } from "/dashboard/format.js";
+import { age, bytes, count, moment, ms, part, segments, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 
 /** Sizes for which advice is shown, in bytes; the last is not known. */
@@ -50,8 +50,8 @@ export function network(failed, prefix) {
     const step = (past.trend?.step_s ?? 0) / 2;
     // All on one axis of time: a column for each moment, in order.
     const columns = [
-      ...past.samples.map((one) => ({ at: one.at_unix_ms / 1000, [one.lower_bound ? 2 : one.reason === "end" ? 1 : 0]: one.window_bytes })),
-      ...points.map((one) => ({ at: one.at_unix_ms / 1000 + step, 3: one.wc_bytes })),
+      ...past.samples.map((one) => ({ at: unixS(one.at), [one.lower_bound ? 2 : one.reason === "end" ? 1 : 0]: one.window_bytes })),
+      ...points.map((one) => ({ at: unixS(one.at) + step, 3: one.wc_bytes })),
     ].sort((a, b) => a.at - b.at);
     const series = [0, 1, 2, 3].map((place) => columns.map((column) => column[place] ?? null));
     const range = extremes(series.slice(0, 3).flat());
@@ -61,17 +61,17 @@ export function network(failed, prefix) {
       (quartiles ? `; half of those in the window lie between ${bytes(quartiles[0])} and ${bytes(quartiles[1])}.` : "."));
     const trip = points.map((one) => one.rtt_mean_ms);
     const least = extremes(trip);
-    trips.show([points.map((one) => one.at_unix_ms / 1000 + step), trip],
+    trips.show([points.map((one) => unixS(one.at) + step), trip],
       least === null ? "No round trip in the window." : `Between ${ms(least.least)} and ${ms(least.most)}, last ${ms(least.last)}.`);
     samples.show([...past.samples].reverse().map((one) => [
-      moment(one.at_unix_ms), segments(one.window_bytes / one.mss), bytes(one.window_bytes),
-      (one.lower_bound ? "at least: " : "") + words(one.reason), one.remote, ms(one.rtt_min_ms), one.advised ? "yes" : "no",
+      moment(one.at), segments(one.window_bytes / one.mss_bytes), bytes(one.window_bytes),
+      (one.lower_bound ? "at least: " : "") + words(one.reason), one.remote, ms(one.rtt_min_ms), one.on_advice ? "yes" : "no",
     ]));
     const { agents } = past.told;
     told.textContent = agents === 0 ? "No agent holds an estimate of this network." :
       `${count(agents)} subscribed ${agents === 1 ? "agent holds" : "agents hold"} this estimate.`;
     leases.show(past.told.leases.map((one) => [one.host_name, one.addresses.join(", "), segments(one.lease_segments)]));
-    starts.show([...past.told.starts].reverse().map((one) => [moment(one.at_unix_ms), one.host, one.remote, words(one.trigger), count(one.agents)]));
+    starts.show([...past.told.starts].reverse().map((one) => [moment(one.at), one.host, one.remote, words(one.trigger), count(one.agents)]));
   }
 
   const row = (size, { start, refusal }) => {

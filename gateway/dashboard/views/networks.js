@@ -2,7 +2,7 @@
 
 import { get, prefixPath } from "/dashboard/api.js";
 import { h, mark, say, svg } from "/dashboard/dom.js";
-import { age, bytes, count, ms, part, segments, short, words } from "/dashboard/format.js";
+import { age, bytes, count, ms, part, segments, short, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 import { rows } from "/dashboard/rows.js";
 
@@ -119,7 +119,7 @@ function fill(row, one) {
   mark(link, "title", one.prefix);
   mark(link, "href", prefixPath("#/networks/", one.prefix));
   const { trend } = one;
-  const mss = one.mss ?? 1448;
+  const mss = one.mss_bytes ?? 1448;
   say(cells[1], one.wc_segments === null ? words(one.no_estimate) : segments(one.wc_segments));
   mark(cells[1], "class", one.wc_segments === null ? "n none" : "n");
   mark(cells[1], "title", one.wc_bytes === null ? words(one.no_estimate) : bytes(one.wc_bytes));
@@ -144,9 +144,9 @@ function draw(cell, trend, field) {
     mark(line, "points", "");
     return;
   }
-  const [first, last] = [trend.points[0].at_unix_ms, trend.points.at(-1).at_unix_ms];
+  const [first, last] = [unixS(trend.points[0].at), unixS(trend.points.at(-1).at)];
   const most = Math.max(...points.map((point) => point[field])) || 1;
-  const x = (point) => (last > first ? 1 + (58 * (point.at_unix_ms - first)) / (last - first) : 59);
+  const x = (point) => (last > first ? 1 + (58 * (unixS(point.at) - first)) / (last - first) : 59);
   const y = (point) => 17 - (16 * point[field]) / most;
   const path = points.map((point) => `${x(point).toFixed(1)},${y(point).toFixed(1)}`);
   mark(line, "points", path.length === 1 ? `${path[0]} 59,${path[0].split(",")[1]}` : path.join(" "));

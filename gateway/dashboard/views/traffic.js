@@ -3,7 +3,7 @@
 import { get, latest } from "/dashboard/api.js";
 import { chart, extremes } from "/dashboard/chart.js";
 import { card, h, section, table } from "/dashboard/dom.js";
-import { IGNORED, age, bits, count, packets, part, short, words } from "/dashboard/format.js";
+import { IGNORED, age, bits, count, packets, part, short, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 
 /** Points kept: ten minutes. */
@@ -52,7 +52,7 @@ export function traffic(failed) {
   }
 
   function draw() {
-    const at = points.map((point) => point.at_unix_ms / 1000);
+    const at = points.map((point) => unixS(point.at));
     const seen = points.map((point) => point.packets_per_s);
     const dropped = points.map((point) => point.dropped_per_s);
     const onWire = points.map((point) => point.bits_per_s);
@@ -73,7 +73,7 @@ export function traffic(failed) {
   asking.run();
   const stop = listen(({ traffic: now, resync }) => {
     if (resync) asking.run();
-    if (now.last !== null && now.last.at_unix_ms > (points.at(-1)?.at_unix_ms ?? 0)) points = [...points, now.last].slice(-POINTS);
+    if (now.last !== null && now.last.at > (points.at(-1)?.at ?? "")) points = [...points, now.last].slice(-POINTS);
     present(now);
   });
   return {

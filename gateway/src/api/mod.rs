@@ -48,6 +48,7 @@ use self::costly::Costly;
 use self::holdings::Holdings;
 #[cfg(fuzzing)]
 pub use self::http::fuzzing;
+pub use self::http::paths;
 use self::listener::Listener;
 use self::metrics::{ApiMeasures, Metrics};
 pub use self::passwords::{PasswordsError, line as password_line};

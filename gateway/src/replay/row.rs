@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
-use std::time::{Duration, UNIX_EPOCH};
 
 use serde::Serialize;
 use spand_core::estimate::NoEstimate;
@@ -12,6 +11,7 @@ use spand_core::flow::report::{DirectionReport, RttSummary};
 use spand_core::flow::sample::WindowSample;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
+use spand_proto::operator::rfc3339_ns;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::traffic::{percent, retransmitted, throughput_bps};
@@ -91,7 +91,7 @@ impl NetworkRow {
             limited_receiver: view.limits.receiver,
             limited_application: view.limits.application,
             no_estimate: view.why_not.map(NoEstimate::name),
-            time: rfc3339(now),
+            time: rfc3339_ns(now),
             no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(NoSample::name),
             ..traffic.map(Self::of_traffic).unwrap_or_default()
         }
@@ -101,7 +101,7 @@ impl NetworkRow {
     pub fn outside_window(network: Network, traffic: &Traffic, now: Timestamp) -> Self {
         Self {
             prefix: network.to_string(),
-            time: rfc3339(now),
+            time: rfc3339_ns(now),
             no_sample: traffic.no_sample(None).map(NoSample::name),
             ..Self::of_traffic(traffic)
         }
@@ -224,8 +224,8 @@ impl<'a> FlowRow<'a> {
             duplicate_pkts: report.duplicate_packets,
             loss_events: report.loss_events,
             timeouts: report.timeouts,
-            first_time: rfc3339(report.first_at),
-            last_time: rfc3339(report.last_at),
+            first_time: rfc3339_ns(report.first_at),
+            last_time: rfc3339_ns(report.last_at),
             connection: report.connection.0,
             congestion_control: report.congestion_control.name(),
             active_s: thousandths(report.transfers.active.as_secs_f64()),
@@ -236,11 +236,6 @@ impl<'a> FlowRow<'a> {
             ),
         }
     }
-}
-
-/// A moment by RFC 3339, in UTC with all nine places.
-pub(super) fn rfc3339(at: Timestamp) -> String {
-    humantime::format_rfc3339_nanos(UNIX_EPOCH + Duration::from_nanos(at.0)).to_string()
 }
 
 /// A moment as seconds since 1970 with all nine places, which a float could not hold.

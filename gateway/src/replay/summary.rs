@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::Serialize;
+use spand_proto::operator::rfc3339_ns;
 
-use super::row::{rfc3339, thousandths};
+use super::row::thousandths;
 use super::traffic::why_not;
 use super::{Report, SenderTraffic};
 
@@ -38,7 +39,7 @@ pub struct Summary {
     /// Networks that data was sent to, and that have none.
     pub networks_without_estimate: u64,
     /// Those by the reason.
-    pub no_estimate: BTreeMap<&'static str, u64>,
+    pub no_estimate_by_reason: BTreeMap<&'static str, u64>,
     /// Window samples from which on there is an estimate.
     pub min_samples: u32,
     /// Connections that they must come from.
@@ -51,7 +52,7 @@ pub struct Summary {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SenderRow {
     /// Its address.
-    pub address: IpAddr,
+    pub src: IpAddr,
     /// Connections with which it sent data.
     pub connections: u64,
     /// Payload, each byte once.
@@ -83,8 +84,8 @@ impl Summary {
         }
         let (first, last) = report.span.unzip();
         Self {
-            first_time: first.map(rfc3339),
-            last_time: last.map(rfc3339),
+            first_time: first.map(rfc3339_ns),
+            last_time: last.map(rfc3339_ns),
             duration_s: report.span.map_or(0.0, |(first, last)| thousandths(last.since(first).as_secs_f64())),
             packets: report.files.iter().map(|file| file.stats.packets).sum(),
             wire_bytes: counters.wire_bytes,
@@ -95,7 +96,7 @@ impl Summary {
             both_ends_followed: report.both_ends_followed,
             networks_with_estimate: with,
             networks_without_estimate: without,
-            no_estimate: reasons,
+            no_estimate_by_reason: reasons,
             min_samples: report.window.min_samples,
             min_connections: report.window.min_connections,
             largest_senders: report.largest_senders.iter().map(|(address, sender)| row(*address, sender)).collect(),
@@ -106,7 +107,7 @@ impl Summary {
 fn row(address: IpAddr, sender: &SenderTraffic) -> SenderRow {
     let traffic = &sender.traffic;
     SenderRow {
-        address,
+        src: address,
         connections: traffic.connections,
         unique_bytes: traffic.unique.0,
         throughput_bps: traffic.throughput_bps(),

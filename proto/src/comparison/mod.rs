@@ -171,10 +171,10 @@ impl ArmSummary {
             transfers: strata.clone().map(|cell| cell.completion_ms.count).sum(),
             started_on_advice: strata.clone().map(|cell| cell.advised).sum(),
             refused: strata.clone().map(|cell| cell.refused).sum(),
-            completion_ms_mean: mean(|cell| &cell.completion_ms),
-            completion_ms_median: times.median_us().map(|us| rounded(us / 1_000.0)),
-            retransmitted_segments_mean: mean(|cell| &cell.retransmitted),
-            end_window_segments_mean: mean(|cell| &cell.end_window),
+            completion_mean_ms: mean(|cell| &cell.completion_ms),
+            completion_median_ms: times.median_us().map(|us| rounded(us / 1_000.0)),
+            retransmitted_mean_segments: mean(|cell| &cell.retransmitted),
+            end_window_mean_segments: mean(|cell| &cell.end_window),
         }
     }
 }
@@ -206,13 +206,13 @@ pub struct ArmSummary {
     /// Of them, those that were refused.
     pub refused: u64,
     /// Completion time in milliseconds: the mean.
-    pub completion_ms_mean: Option<f64>,
+    pub completion_mean_ms: Option<f64>,
     /// The median, at most 5 % off; null where its 95 % confidence interval reaches more than 20 % away from it.
-    pub completion_ms_median: Option<f64>,
+    pub completion_median_ms: Option<f64>,
     /// Segments sent again in a transfer.
-    pub retransmitted_segments_mean: Option<f64>,
+    pub retransmitted_mean_segments: Option<f64>,
     /// Congestion window at the end, in segments.
-    pub end_window_segments_mean: Option<f64>,
+    pub end_window_mean_segments: Option<f64>,
 }
 
 /// The advised arm less the control group, with 95 % confidence intervals; null where no stratum has five in both arms.

@@ -113,7 +113,7 @@ fn other_sizes_in_each_arm_make_no_benefit() {
         }
         let class = comparison.classes().remove(3);
         assert_eq!(class.size, "300kB");
-        assert!(class.advised.completion_ms_mean < class.control.completion_ms_mean.map(|ms| ms * 0.9));
+        assert!(class.advised.completion_mean_ms < class.control.completion_mean_ms.map(|ms| ms * 0.9));
         let difference = class.difference.completion_ms.unwrap();
         benefits += u32::from(difference.high < 0.0);
         mean += difference.percent.unwrap()[0] / 200.0;
@@ -133,7 +133,7 @@ fn strata_with_too_few_are_counted_and_left_out() {
     assert_eq!((class.not_compared, class.control.transfers), (5, 10));
     let mean = class.difference.completion_ms.unwrap().mean;
     assert!((mean + 100.0).abs() < 0.001, "{mean}");
-    assert_eq!(class.control.completion_ms_mean, Some(2_651.0), "of all");
+    assert_eq!(class.control.completion_mean_ms, Some(2_651.0), "of all");
 }
 
 #[test]

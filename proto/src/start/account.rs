@@ -6,7 +6,7 @@ use strum::{Display, IntoStaticStr, VariantArray};
 use crate::units::Segments;
 
 /// The steps from the share to the window.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Account {
     /// The share `Wc` in whole segments of the asker's size, at least 1.
     pub share: Segments,
@@ -21,7 +21,7 @@ pub struct Account {
 }
 
 /// The start model's steps for a transfer of known size.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TransferSteps {
     /// `F`: the transfer in segments.
     pub size: Segments,
@@ -36,7 +36,7 @@ pub struct TransferSteps {
 }
 
 /// One limit and what it did to the window.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Bound {
     /// Which limit.
     pub limit: Limit,

@@ -3,7 +3,6 @@
 //! One function for everyone (`docs/definitions.md`, "The start"): the gateway answers queries with it, the agent decides with
 //! it. Pure arithmetic: knows no clock, no socket, and not whether or how the start is applied.
 
-use serde::Serialize;
 use strum::VariantArray;
 
 use self::pacing::{RoundTrips, pace};
@@ -69,7 +68,7 @@ impl From<Option<Bytes>> for TransferSize {
 pub const NO_THRESHOLD: Segments = Segments(0x7fff_ffff);
 
 /// How to start.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Start {
     /// Congestion window.
     pub cwnd: Segments,

@@ -1,12 +1,10 @@
 //! How the first window of a start is spread.
 
-use serde::Serialize;
-
 use super::{PacingRule, Refusal, RttPurpose};
 use crate::units::{Bytes, BytesPerSecond, Micros, Segments};
 
 /// The spreading of a first window.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Pacing {
     /// Segments that leave at once, before the rate holds.
     pub after_segments: Segments,

@@ -165,7 +165,7 @@ impl Stage {
         let place = |(site, mss): &(usize, u64)| Ok((self.client(*site)?, Some(*mss)));
         let places: Vec<(IpAddr, Option<u64>)> = sites.iter().map(place).collect::<Result<_>>()?;
         let explained = self.product.wait_for_advice(&places)?;
-        Ok(explained.iter().map(|one| format!("{} segments ({})", one.window_segments, one.outcome)).collect())
+        Ok(explained.iter().map(|one| format!("{} segments ({})", one.cwnd_segments, one.outcome)).collect())
     }
 
     /// Starts recording at every host.

@@ -31,7 +31,7 @@ impl Product {
                 places.iter().map(|(destination, mss)| self.explained(*destination, None, *mss)).collect();
             let is_late = begin.elapsed() > ADVICE_MAX;
             match explained {
-                Ok(explained) if is_late || explained.iter().all(|one| one.applied) => return Ok(explained),
+                Ok(explained) if is_late || explained.iter().all(|one| one.on_advice) => return Ok(explained),
                 Err(error) if is_late => return Err(error),
                 // It has just started, or has not heard of all of them yet.
                 _ => {}

@@ -107,7 +107,7 @@ fn renamed() -> Result<()> {
     let mut agent = site.agent()?;
     wait(&mut agent, "it is subscribed", || Ok(site.status().filter(|status| status.gateway.connected)))?;
     ensure!(first.subscriber_count() == 1);
-    let confined = site.status().map(|status| status.confined).unwrap_or_default();
+    let confined = site.status().map(|status| status.sandbox).unwrap_or_default();
     ensure!(confined.get("files") == Some(&true) && confined.get("system_calls") == Some(&true), "{confined:?}");
 
     // The name leads nowhere for a while: an attempt fails for that reason, which is logged.

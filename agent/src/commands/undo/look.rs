@@ -1,11 +1,12 @@
 //! What is in force, and the commands that take it back. Changes nothing.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::Path;
 
 use serde::Serialize;
 use spand_proto::network::Network;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, rfc3339_unix_s};
 
 use super::super::{print, print_json};
 use super::command;
@@ -43,27 +44,49 @@ struct Found {
 #[derive(Debug, Serialize)]
 struct Running {
     pid: u32,
-    apply: Way,
+    method: Way,
     paused: bool,
     paused_until: Option<String>,
     in_force: Vec<InForce>,
 }
 
-#[derive(Debug, Serialize)]
-struct Change {
-    command: String,
-    #[serde(flatten)]
-    route: Route,
-}
-
 /// A route of the agent.
 #[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Route {
-    /// With what the ledger says of it.
-    Recorded(Entry),
-    /// There is no ledger to say more.
-    Signed { network: Network },
+struct Change {
+    /// What takes it back.
+    command: String,
+    prefix: Network,
+    /// What the ledger says of it; `null` where it cannot be read.
+    recorded: Option<InLedger>,
+}
+
+/// A route in the ledger.
+#[derive(Debug, Serialize)]
+struct InLedger {
+    cwnd_segments: u32,
+    next_hop: IpAddr,
+    interface: String,
+    /// What there was before, for people.
+    before: String,
+    /// Why it was set, for people.
+    reason: String,
+    made_at: String,
+    /// How long the advice behind it holds from then without a refresh.
+    lifetime_s: u64,
+}
+
+impl From<&Entry> for InLedger {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            cwnd_segments: entry.window.0,
+            next_hop: entry.gateway,
+            interface: entry.link.clone(),
+            before: entry.old.clone(),
+            reason: entry.reason.clone(),
+            made_at: rfc3339_unix_s(entry.made_unix_s),
+            lifetime_s: entry.lifetime_s,
+        }
+    }
 }
 
 pub(super) fn look(config: &Config, path: &Path, format: Format) -> Result<(), Failure> {
@@ -98,8 +121,8 @@ fn compare(recorded: &Recorded, routes: &[(Network, u32)]) -> Found {
     let (ours, left): (Vec<Network>, Vec<Network>) =
         windows.keys().copied().partition(|network| recorded.is_ours(*network));
     let changes = ours.into_iter().map(|network| match in_ledger(&network) {
-        Some(entry) => Change { command: undo_command(entry), route: Route::Recorded(entry.clone()) },
-        None => Change { command: undo_signed(network), route: Route::Signed { network } },
+        Some(entry) => Change { command: undo_command(entry), prefix: network, recorded: Some(entry.into()) },
+        None => Change { command: undo_signed(network), prefix: network, recorded: None },
     });
     let gone = entries.into_iter().flat_map(BTreeMap::keys).filter(|network| !windows.contains_key(network));
     Found {
@@ -116,8 +139,8 @@ fn compare(recorded: &Recorded, routes: &[(Network, u32)]) -> Found {
 
 impl From<Status> for Running {
     fn from(status: Status) -> Self {
-        let Status { pid, apply, paused, paused_until, in_force, .. } = status;
-        Self { pid, apply, paused, paused_until, in_force }
+        let Status { pid, method, paused, paused_until, in_force, .. } = status;
+        Self { pid, method, paused, paused_until, in_force }
     }
 }
 
@@ -133,11 +156,11 @@ fn for_people(found: &Found, path: &Path) -> String {
         lines.push("# The ledger is damaged: routes go by their protocol number and metric alone.".to_owned());
     }
     for change in &found.changes {
-        lines.push(match &change.route {
-            Route::Recorded(entry) => {
-                format!("# initcwnd {} ({}); before: {}", entry.window.0, entry.reason, entry.old)
+        lines.push(match &change.recorded {
+            Some(InLedger { cwnd_segments, reason, before, .. }) => {
+                format!("# initcwnd {cwnd_segments} ({reason}); before: {before}")
             }
-            Route::Signed { network } => format!("# {network}: a route with the agent's protocol number and metric"),
+            None => format!("# {}: a route with the agent's protocol number and metric", change.prefix),
         });
         lines.push(change.command.clone());
     }
@@ -147,7 +170,7 @@ fn for_people(found: &Found, path: &Path) -> String {
     }
     about_programs(found, &mut lines);
     let programs = found.programs.as_ref().map_or(0, Vec::len);
-    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.apply == Way::Bpf);
+    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.method == Way::Bpf);
     let advises = found.agent.as_ref().is_some_and(|agent| !agent.in_force.is_empty());
     if advises {
         lines.push("# All of it at once, and the agent paused until `spand-agent resume`:".to_owned());
@@ -161,20 +184,20 @@ fn for_people(found: &Found, path: &Path) -> String {
 }
 
 fn about_agent(agent: &Running, path: &Path, lines: &mut Vec<String>) {
-    let Running { pid, apply, .. } = agent;
+    let Running { pid, method, .. } = agent;
     if agent.paused {
         let resume = command(path, "resume");
         let until = agent.paused_until.as_ref().map_or_else(String::new, |until| format!(" until {until}"));
-        lines.push(format!("# The agent (process {pid}, apply {apply}) is paused{until}; `{resume}` ends that."));
+        lines.push(format!("# The agent (process {pid}, apply {method}) is paused{until}; `{resume}` ends that."));
     }
     if agent.in_force.is_empty() {
         if !agent.paused {
-            lines.push(format!("# The agent (process {pid}, apply {apply}) has no advice in force."));
+            lines.push(format!("# The agent (process {pid}, apply {method}) has no advice in force."));
         }
         return;
     }
-    lines.push(format!("# The agent (process {pid}, apply {apply}) starts connections to these networks on advice:"));
-    let network = |entry: &InForce| format!("#   {} with {} segments", entry.network, entry.window_segments);
+    lines.push(format!("# The agent (process {pid}, apply {method}) starts connections to these networks on advice:"));
+    let network = |entry: &InForce| format!("#   {} with {} segments", entry.prefix, entry.cwnd_segments);
     lines.extend(agent.in_force.iter().take(LISTED).map(network));
     if agent.in_force.len() > LISTED {
         lines.push(format!("#   and {} more: see --json", agent.in_force.len() - LISTED));
@@ -182,7 +205,7 @@ fn about_agent(agent: &Running, path: &Path, lines: &mut Vec<String>) {
 }
 
 fn about_programs(found: &Found, lines: &mut Vec<String>) {
-    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.apply == Way::Bpf);
+    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.method == Way::Bpf);
     let Some(programs) = &found.programs else {
         if runs_bpf || found.agent.is_none() {
             lines.push("# Only root can list programs in the kernel: run this as root to see them.".to_owned());

@@ -22,9 +22,9 @@ struct Undone {
     /// The running agent, paused now.
     agent: Option<Paused>,
     /// Networks whose route an agent left behind and that is gone now.
-    removed: Vec<Network>,
+    routes_removed: Vec<Network>,
     /// Routes with the agent's signature that are not in the ledger: somebody else's.
-    left: Vec<Network>,
+    routes_left: Vec<Network>,
 }
 
 pub(super) fn take_back(config: &Config, path: &Path, format: Format) -> Result<(), Failure> {
@@ -48,7 +48,7 @@ pub(super) fn take_back(config: &Config, path: &Path, format: Format) -> Result<
     let (CleanUp { removed, left }, remaining) = runtime
         .block_on(clean(&recorded))
         .map_err(|error| Failure::Environment(format!("cannot take everything back: {error}")))?;
-    let undone = Undone { agent, removed, left };
+    let undone = Undone { agent, routes_removed: removed, routes_left: left };
     if format.json {
         print_json(&undone)?;
     } else {
@@ -72,8 +72,10 @@ async fn clean(recorded: &Recorded) -> Result<(CleanUp, Vec<Network>), crate::ap
 
 fn for_people(undone: &Undone, whole: bool, path: &Path) -> String {
     let mut lines: Vec<String> =
-        undone.removed.iter().map(|network| format!("removed the route for {network}")).collect();
-    lines.extend(undone.left.iter().map(|network| format!("left the route for {network}: it is not in the ledger")));
+        undone.routes_removed.iter().map(|network| format!("removed the route for {network}")).collect();
+    lines.extend(
+        undone.routes_left.iter().map(|network| format!("left the route for {network}: it is not in the ledger")),
+    );
     if let Some(agent) = &undone.agent {
         lines.push(format!(
             "the running agent (process {}) withdrew its advice and is paused until `{}`",

@@ -76,7 +76,7 @@ impl Peers {
         let agent = &self.agent;
         eventually(SOON, written, || {
             let status = agent.json(&["status", "--json"]);
-            status["in_force"].as_array().unwrap().iter().any(|one| one["network"] == marker)
+            status["in_force"].as_array().unwrap().iter().any(|one| one["prefix"] == marker)
         })
         .await;
     }
@@ -128,7 +128,7 @@ impl Peers {
                 }
                 let mss = if peer == IPV6 { "1428" } else { "1448" };
                 let explained = self.agent.json(&["explain", "--json", peer, "--mss", mss]);
-                let said = (explained["applied"].as_bool(), explained["window_segments"].as_u64());
+                let said = (explained["on_advice"].as_bool(), explained["cwnd_segments"].as_u64());
                 let expected = (Some(start.is_some()), Some(u64::from(start.unwrap_or(10))));
                 assert_eq!(said, expected, "{mode}: explain {peer} with {written}: {explained}");
             }

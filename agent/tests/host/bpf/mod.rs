@@ -98,7 +98,7 @@ impl Host {
         // Counters will not do: a lifetime that is written again counts as a change, too.
         let known = |status: &serde_json::Value, (network, share): &(&str, u32)| {
             let all = status["in_force"].as_array();
-            all.is_some_and(|all| all.iter().any(|one| one["network"] == *network && one["window_segments"] == *share))
+            all.is_some_and(|all| all.iter().any(|one| one["prefix"] == *network && one["cwnd_segments"] == *share))
         };
         let agent = &self.agent;
         eventually(SOON, "the advice is in force", || {
@@ -152,7 +152,7 @@ impl Host {
 }
 
 fn counted(agent: &Agent, name: &str) -> u64 {
-    agent.json(&["status", "--json"])["applied"][name].as_u64().unwrap_or(0)
+    agent.json(&["status", "--json"])["method_events"][name].as_u64().unwrap_or(0)
 }
 
 fn in_force(agent: &Agent) -> usize {

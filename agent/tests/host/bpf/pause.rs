@@ -146,7 +146,7 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
         }
         assert!(!text.contains("Nothing is in force"), "{text}");
         let found = host.agent.json(&["undo", "--json"]);
-        assert_eq!(found["agent"]["in_force"][0]["network"], host.network, "{found}");
+        assert_eq!(found["agent"]["in_force"][0]["prefix"], host.network, "{found}");
 
         let (text, code) = said(&host.agent, &["undo", "--run"]);
         assert_eq!(code, Some(0), "{text}");

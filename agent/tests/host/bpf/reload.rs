@@ -13,7 +13,7 @@ fn an_excluded_network_leaves_the_kernel_with_sighup_and_a_control_share_holds_f
 
         let excluded = format!("{before}\n[destinations]\nexclude = [\"{}\"]\n", host.network);
         let reloads = host.agent.reload(&excluded).await;
-        assert_eq!(reloads["last"]["in_force"], serde_json::json!(["destinations.exclude"]), "{reloads}");
+        assert_eq!(reloads["last"]["took_effect"], serde_json::json!(["destinations.exclude"]), "{reloads}");
         // From the reply of `status` on, and not a second later.
         assert_eq!(in_force(&host.agent), 0);
         assert_eq!(fresh_threshold(&host, &mut open), None);

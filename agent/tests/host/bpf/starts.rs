@@ -132,7 +132,8 @@ fn socket_options_set_the_window_and_no_threshold() {
         assert_eq!((number(&words, "cwnd"), number(&words, "ssthresh")), (Some(40), None), "{words:?}");
         transfer(&mut server, &mut client, 40 * SEGMENT);
         let status = host.agent.json(&["status", "--json"]);
-        let lacks: Vec<&str> = status["lacks"].as_array().unwrap().iter().filter_map(|l| l["name"].as_str()).collect();
+        let lacks: Vec<&str> =
+            status["limitations"].as_array().unwrap().iter().filter_map(|l| l["name"].as_str()).collect();
         assert_eq!(lacks, ["first_ten", "rate", "later_flights", "restart", "threshold"]);
     });
 }

@@ -44,7 +44,7 @@ async fn hold(mode: &str, destinations: &str, named: Option<u32>) {
                 route.split_once("initcwnd ").map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned());
             assert_eq!(found, window.map(|window| window.to_string()), "{mode}: {destination} with {written}: {route}");
             let explained = agent.json(&["explain", "--json", destination]);
-            let said = (explained["applied"].as_bool(), explained["window_segments"].as_u64());
+            let said = (explained["on_advice"].as_bool(), explained["cwnd_segments"].as_u64());
             let expected = (Some(window.is_some()), Some(u64::from(window.unwrap_or(10))));
             assert_eq!(said, expected, "{mode}: explain {destination} with {written}: {explained}");
         }

@@ -105,7 +105,7 @@ fn a_route_with_our_marks_that_is_not_in_the_ledger_is_left_alone() {
         agent.run();
         let _stream = gateway.snapshot(&[estimate("203.0.113.0/24", 40, 60)]).await;
         eventually(SOON, "ours is removed", || !ours().contains("192.0.2.0/24")).await;
-        eventually(SOON, "refused", || agent.json(&["status", "--json"])["applied"]["administrator"] == 1).await;
+        eventually(SOON, "refused", || agent.json(&["status", "--json"])["method_events"]["administrator"] == 1).await;
         assert!(ours().contains("203.0.113.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 7"));
     });
 }
@@ -125,7 +125,7 @@ fn undo_prints_commands_that_work_and_runs_them() {
         ip(commands[0]);
         assert_eq!(ours().lines().count(), 1);
         let done = agent.json(&["undo", "--run", "--json"]);
-        assert_eq!(done["removed"].as_array().unwrap().len(), 1, "{done}");
+        assert_eq!(done["routes_removed"].as_array().unwrap().len(), 1, "{done}");
         assert_eq!(ours(), "");
     });
 }
@@ -138,7 +138,8 @@ fn a_guard_that_ends_is_started_again() {
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
         let first = agent.guard();
         kill(first, Signal::SIGKILL).unwrap();
-        eventually(SOON, "a new guard", || agent.json(&["status", "--json"])["applied"]["guard_restarts"] == 1).await;
+        eventually(SOON, "a new guard", || agent.json(&["status", "--json"])["method_events"]["guard_restarts"] == 1)
+            .await;
         assert_ne!(agent.guard(), first);
         agent.kill();
         eventually(Duration::from_secs(5), "the new guard removes the route", || ours().is_empty()).await;

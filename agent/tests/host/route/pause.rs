@@ -85,7 +85,7 @@ fn undo_beside_a_running_agent_pauses_it_and_without_one_pauses_nothing() {
         kill_both(&mut agent);
         let done = agent.json(&["undo", "--run", "--json"]);
         assert_eq!(done["agent"], serde_json::Value::Null, "{done}");
-        assert_eq!((done["removed"].as_array().unwrap().len(), ours().as_str()), (2, ""), "{done}");
+        assert_eq!((done["routes_removed"].as_array().unwrap().len(), ours().as_str()), (2, ""), "{done}");
         agent.run();
         let _stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 60)]).await;
         eventually(SOON, "the next start advises", || ours().contains("192.0.2.0/24")).await;

@@ -12,7 +12,7 @@ fn a_new_next_hop_removes_ours_first_and_brings_it_back_by_the_new_one() {
         eventually(SOON, "the stale copy goes", || !ours().contains("192.0.2.0/24 via 10.1.0.1")).await;
         eventually(SOON, "it comes back", || ours().contains("192.0.2.0/24 via 10.2.0.1 dev up1")).await;
         assert!(ours().contains("2001:db8:77::/48 via 2001:db8:1::1"), "the other family did not change");
-        let applied = agent.json(&["status", "--json"])["applied"].clone();
+        let applied = agent.json(&["status", "--json"])["method_events"].clone();
         assert_eq!(applied["removed_for_change"], 1, "{applied}");
         assert!(applied["stepped_back"].is_null(), "{applied}");
     });
@@ -29,7 +29,7 @@ fn a_link_that_goes_down_and_up_is_not_taken_for_an_administrator() {
         ip("link set up0 up");
         ip("route replace default via 10.1.0.1");
         eventually(SOON, "it comes back", || ours().contains("192.0.2.0/24 via 10.1.0.1")).await;
-        let applied = agent.json(&["status", "--json"])["applied"].clone();
+        let applied = agent.json(&["status", "--json"])["method_events"].clone();
         assert!(applied["stepped_back"].is_null(), "{applied}");
     });
 }
@@ -95,8 +95,10 @@ fn the_agent_steps_back_where_an_administrator_acts() {
         eventually(SOON, "ours gives way", || !ours().contains("192.0.2.0/24")).await;
         ip("route del 198.51.100.0/24");
         ip("route change 203.0.113.0/24 via 10.1.0.1 proto 83 metric 21328 initcwnd 7");
-        eventually(SOON, "both are noticed", || agent.json(&["status", "--json"])["applied"]["stepped_back"] == 2)
-            .await;
+        eventually(SOON, "both are noticed", || {
+            agent.json(&["status", "--json"])["method_events"]["stepped_back"] == 2
+        })
+        .await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(ours().trim(), "203.0.113.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 7");
         assert_eq!(agent.json(&["explain", "198.51.100.1", "--json"])["outcome"], "stepped_back");

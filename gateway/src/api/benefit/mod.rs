@@ -9,11 +9,11 @@ mod measures;
 use parking_lot::Mutex;
 use serde::Serialize;
 use spand_proto::comparison::{ArmSummary, ClassSummary, Comparison, DifferenceSummary, Place};
+use spand_proto::operator::rfc3339;
 use spand_proto::report::ConnectionReport;
 use spand_proto::units::Timestamp;
 
 pub(super) use self::measures::BenefitMeasures;
-use super::http::rfc3339;
 use super::reports::ByHost;
 
 /// The comparison, and since when it counts.
@@ -60,6 +60,7 @@ impl Benefit {
             hosts: by_host.hosts,
             transfers_beyond_hosts: by_host.beyond,
             unmeasured,
+            transfers_paused: paused,
             paused,
         }
     }
@@ -69,7 +70,7 @@ impl ArmDocument {
     fn new(summary: ArmSummary, (hosts, most): (usize, u32)) -> Self {
         let part = (summary.transfers > 0 && hosts > 0).then(|| f64::from(most) / summary.transfers as f64);
         let largest_host_part = part.map(|part| (part.min(1.0) * 1_000.0).round() / 1_000.0);
-        Self { hosts, largest_host_part, summary }
+        Self { hosts, largest_host_part, deprecated: (&summary).into(), summary }
     }
 }
 
@@ -83,6 +84,8 @@ pub(super) struct BenefitDocument {
     transfers_beyond_hosts: u64,
     unmeasured: u64,
     /// Transfers that met a pause of advice on their host, and are in neither arm.
+    transfers_paused: u64,
+    /// Deprecated: elsewhere whether advice is paused.
     paused: u64,
 }
 
@@ -102,6 +105,28 @@ struct ArmDocument {
     largest_host_part: Option<f64>,
     #[serde(flatten)]
     summary: ArmSummary,
+    #[serde(flatten)]
+    deprecated: DeprecatedMeans,
+}
+
+/// Names from before, with the unit in the middle.
+#[derive(Debug, Serialize)]
+struct DeprecatedMeans {
+    completion_ms_mean: Option<f64>,
+    completion_ms_median: Option<f64>,
+    retransmitted_segments_mean: Option<f64>,
+    end_window_segments_mean: Option<f64>,
+}
+
+impl From<&ArmSummary> for DeprecatedMeans {
+    fn from(summary: &ArmSummary) -> Self {
+        Self {
+            completion_ms_mean: summary.completion_mean_ms,
+            completion_ms_median: summary.completion_median_ms,
+            retransmitted_segments_mean: summary.retransmitted_mean_segments,
+            end_window_segments_mean: summary.end_window_mean_segments,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -169,7 +194,7 @@ mod tests {
         assert_eq!((&advised["transfers"], &advised["hosts"]), (&12.into(), &2.into()));
         assert_eq!(advised["largest_host_part"].as_f64(), Some(0.833));
         assert_eq!((&control["transfers"], &control["hosts"]), (&11.into(), &1.into()));
-        assert_eq!(control["end_window_segments_mean"], 20.0);
+        assert_eq!(control["end_window_mean_segments"], 20.0);
         let difference = &class["difference"]["completion_ms"];
         let field = |name: &str| difference[name].as_f64().unwrap();
         assert!(field("low") < -99.0 && field("high") > -101.0 && field("high") < -97.0, "{difference}");
@@ -181,6 +206,6 @@ mod tests {
         let none = &document["classes"][6];
         assert_eq!((&none["control"]["transfers"], &none["up_to_bytes"]), (&1.into(), &serde_json::Value::Null));
         assert_eq!(none["difference"]["completion_ms"], serde_json::Value::Null, "one transfer says nothing");
-        assert_eq!(none["advised"]["completion_ms_mean"], serde_json::Value::Null);
+        assert_eq!(none["advised"]["completion_mean_ms"], serde_json::Value::Null);
     }
 }

@@ -7,10 +7,11 @@ use axum::extract::State;
 use axum::http::Uri;
 use axum::{Extension, Json};
 use serde::Serialize;
+use spand_proto::operator::{rfc3339, rfc3339_ms};
 use spand_proto::push::Way;
 use spand_proto::start::Mode;
 
-use super::documents::{rfc3339, unix_ms};
+use super::documents::unix_ms;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
@@ -69,6 +70,8 @@ struct AgentDocument {
     certificate: Option<String>,
     version: Option<String>,
     mode: Option<&'static str>,
+    method: Option<&'static str>,
+    /// Deprecated.
     way: Option<&'static str>,
     /// `null` where the agent does not say.
     paused: Option<bool>,
@@ -76,6 +79,8 @@ struct AgentDocument {
     paused_until: Option<String>,
     addresses: Vec<IpAddr>,
     addresses_in_all: usize,
+    subscribed_at: String,
+    /// Deprecated.
     subscribed_unix_ms: u64,
     waiting_starts: usize,
     /// `null` where it reported nothing.
@@ -87,9 +92,15 @@ struct ReportedDocument {
     last_report_age_s: f64,
     transfers: u64,
     applied: u64,
+    transfers_control: u64,
+    /// Deprecated: elsewhere an arm of the comparison.
     control: u64,
+    transfers_paused: u64,
+    /// Deprecated: elsewhere whether advice is paused.
     paused: u64,
     first_flight_losses: u64,
+    refused_by_reason: BTreeMap<&'static str, u64>,
+    /// Deprecated: elsewhere their number.
     refused: BTreeMap<&'static str, u64>,
     pushes: PushesDocument,
     /// `null` where the way of applying sees no connections.
@@ -112,11 +123,13 @@ impl AgentDocument {
             certificate: view.subscriber.certificate.clone(),
             version: agent.map(|agent| agent.version.clone()),
             mode: agent.and_then(|agent| agent.mode).map(Mode::name),
+            method: agent.and_then(|agent| agent.way).map(Way::name),
             way: agent.and_then(|agent| agent.way).map(Way::name),
             paused: paused.map(|pause| pause.paused),
             paused_until: paused.and_then(|pause| pause.until).map(rfc3339),
             addresses: view.addresses.iter().take(SHOWN_ADDRESSES).copied().collect(),
             addresses_in_all: view.addresses.len(),
+            subscribed_at: rfc3339_ms(view.since),
             subscribed_unix_ms: unix_ms(view.since),
             waiting_starts: view.waiting_starts,
             reported: tally.map(|tally| {
@@ -131,14 +144,18 @@ impl ReportedDocument {
     fn new(tally: HostTally, sees_connections: bool) -> Self {
         let starts_unseen = sees_connections.then(|| tally.starts_unseen());
         let refused = tally.refused.into_iter().filter(|(_, count)| *count > 0);
+        let refused: BTreeMap<_, _> = refused.map(|(reason, count)| (reason.name(), count)).collect();
         Self {
             last_report_age_s: tally.heard.elapsed().as_secs_f64(),
             transfers: tally.transfers,
             applied: tally.applied,
+            transfers_control: tally.control,
             control: tally.control,
+            transfers_paused: tally.paused,
             paused: tally.paused,
             first_flight_losses: tally.first_flight_losses,
-            refused: refused.map(|(reason, count)| (reason.name(), count)).collect(),
+            refused_by_reason: refused.clone(),
+            refused,
             pushes: PushesDocument {
                 received: tally.pushes.received,
                 in_time: tally.pushes.in_time,

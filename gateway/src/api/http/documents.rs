@@ -1,23 +1,30 @@
 //! Networks and estimates in JSON. What is not known is null.
 //!
-//! The fields have the names that `replay --format json` gives them.
+//! The fields have the names that `replay --format json` gives them. Deprecated ones stay beside those of the dialect (docs/api.md).
 
 use serde::Serialize;
 use spand_core::estimate::NoEstimate;
 use spand_core::window::view::NetworkView;
-use spand_proto::estimate::Estimate;
-use spand_proto::units::{Micros, Timestamp, Window};
+use spand_proto::operator::rfc3339_ms;
+use spand_proto::units::{Micros, Timestamp};
 
 use crate::publisher::Trend;
 
-/// A moment in RFC 3339, to the nearest second.
-pub(in crate::api) fn rfc3339(at: Timestamp) -> String {
-    // No such text goes beyond the year 9999.
-    let unix_s = (at.0.saturating_add(500_000_000) / 1_000_000_000).min(253_402_300_799);
-    humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s)).to_string()
+/// When something was, under the name of the dialect and the deprecated one. Flattened into what it is of.
+#[derive(Debug, Serialize)]
+pub(super) struct AtDocument {
+    at: String,
+    /// Deprecated: milliseconds since 1970-01-01 00:00 UTC.
+    at_unix_ms: u64,
 }
 
-/// A moment for people: milliseconds since 1970-01-01 00:00 UTC.
+impl From<Timestamp> for AtDocument {
+    fn from(at: Timestamp) -> Self {
+        Self { at: rfc3339_ms(at), at_unix_ms: unix_ms(at) }
+    }
+}
+
+/// Milliseconds since 1970-01-01 00:00 UTC.
 pub(super) const fn unix_ms(at: Timestamp) -> u64 {
     at.0 / 1_000_000
 }
@@ -38,6 +45,8 @@ pub(super) struct NetworkDocument {
     prefix: String,
     wc_segments: Option<u32>,
     wc_bytes: Option<f64>,
+    mss_bytes: Option<u64>,
+    /// Deprecated.
     mss: Option<u64>,
     rtt_min_ms: Option<f64>,
     rtt_mean_ms: Option<f64>,
@@ -75,6 +84,7 @@ impl NetworkDocument {
             prefix: view.network.to_string(),
             wc_segments: estimate.map(|estimate| estimate.share_segments(estimate.mss).0),
             wc_bytes: estimate.map(|estimate| estimate.share.bytes()),
+            mss_bytes: estimate.map(|estimate| estimate.mss.0),
             mss: estimate.map(|estimate| estimate.mss.0),
             rtt_min_ms: view.rtt_min.map(Micros::as_millis_f64),
             rtt_mean_ms: view.rtt_mean.map(Micros::as_millis_f64),
@@ -106,46 +116,6 @@ impl NetworkDocument {
     }
 }
 
-/// An estimate in JSON.
-#[derive(Debug, Serialize)]
-pub(super) struct EstimateDocument {
-    prefix: String,
-    wc_segments: u32,
-    wc_bytes: f64,
-    mss: u64,
-    rtt_min_ms: Option<f64>,
-    rtt_mean_ms: Option<f64>,
-    samples: u32,
-    connections: u32,
-    loss_connections: u32,
-    losses: u64,
-    loss_window_bytes: Option<f64>,
-    age_s: f64,
-    confidence: f64,
-    rule: &'static str,
-}
-
-impl EstimateDocument {
-    pub(super) fn new(estimate: &Estimate, now: Timestamp) -> Self {
-        Self {
-            prefix: estimate.network.to_string(),
-            wc_segments: estimate.share_segments(estimate.mss).0,
-            wc_bytes: estimate.share.bytes(),
-            mss: estimate.mss.0,
-            rtt_min_ms: estimate.rtt_min.map(Micros::as_millis_f64),
-            rtt_mean_ms: estimate.rtt_mean.map(Micros::as_millis_f64),
-            samples: estimate.samples,
-            connections: estimate.connections,
-            loss_connections: estimate.loss_connections,
-            losses: estimate.losses,
-            loss_window_bytes: estimate.loss_window.map(Window::bytes),
-            age_s: estimate.age(now).as_secs_f64(),
-            confidence: estimate.confidence.value(),
-            rule: estimate.rule.name(),
-        }
-    }
-}
-
 /// The window in steps.
 #[derive(Debug, Serialize)]
 pub(super) struct TrendDocument {
@@ -159,7 +129,8 @@ pub(super) struct TrendDocument {
 
 #[derive(Debug, Serialize)]
 struct StepDocument {
-    at_unix_ms: u64,
+    #[serde(flatten)]
+    at: AtDocument,
     wc_bytes: Option<f32>,
     rtt_mean_ms: Option<f64>,
     samples: u32,
@@ -179,7 +150,7 @@ impl TrendDocument {
                 .points
                 .iter()
                 .map(|point| StepDocument {
-                    at_unix_ms: unix_ms(Timestamp(point.index.saturating_mul(nanos))),
+                    at: Timestamp(point.index.saturating_mul(nanos)).into(),
                     wc_bytes: point.share,
                     rtt_mean_ms: point.rtt_mean.map(Micros::as_millis_f64),
                     samples: point.samples,

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 
-use super::documents::unix_ms;
+use super::documents::AtDocument;
 use super::parameters::Parameters;
 use super::problem::Problem;
 use crate::api::Api;
@@ -37,7 +37,8 @@ pub(super) struct EventsDocument {
 #[derive(Debug, Serialize)]
 pub(super) struct EntryDocument {
     sequence: u64,
-    at_unix_ms: u64,
+    #[serde(flatten)]
+    at: AtDocument,
     kind: &'static str,
     what: &'static str,
     subject: String,
@@ -54,6 +55,6 @@ impl EventsDocument {
 impl From<Entry> for EntryDocument {
     fn from(entry: Entry) -> Self {
         let Entry { sequence, at, kind, what, subject, count, by: _ } = entry;
-        Self { sequence, at_unix_ms: unix_ms(at), kind: kind.name(), what, subject, count }
+        Self { sequence, at: at.into(), kind: kind.name(), what, subject, count }
     }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use spand_core::window::view::NetworkView;
 use spand_proto::units::Micros;
 
-use super::documents::{TrendDocument, unix_ms};
+use super::documents::{AtDocument, TrendDocument};
 use super::networks::find;
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -70,12 +70,17 @@ pub(super) struct HistoryDocument {
 
 #[derive(Debug, Serialize)]
 struct SampleDocument {
-    at_unix_ms: u64,
+    #[serde(flatten)]
+    at: AtDocument,
     remote: IpAddr,
     window_bytes: f64,
+    mss_bytes: u64,
+    /// Deprecated.
     mss: u64,
     reason: &'static str,
     lower_bound: bool,
+    on_advice: bool,
+    /// Deprecated: elsewhere an arm of the comparison.
     advised: bool,
     rtt_min_ms: Option<f64>,
 }
@@ -97,7 +102,8 @@ struct LeaseDocument {
 
 #[derive(Debug, Serialize)]
 struct StartDocument {
-    at_unix_ms: u64,
+    #[serde(flatten)]
+    at: AtDocument,
     host: IpAddr,
     remote: IpAddr,
     trigger: &'static str,
@@ -118,12 +124,14 @@ impl HistoryDocument {
 impl SampleDocument {
     fn new(sample: &Sample) -> Self {
         Self {
-            at_unix_ms: unix_ms(sample.at),
+            at: sample.at.into(),
             remote: sample.remote,
             window_bytes: sample.window,
+            mss_bytes: sample.mss.0,
             mss: sample.mss.0,
             reason: sample.reason.name(),
             lower_bound: sample.reason.is_lower_bound(),
+            on_advice: sample.advised,
             advised: sample.advised,
             rtt_min_ms: sample.rtt_min.map(Micros::as_millis_f64),
         }
@@ -133,7 +141,7 @@ impl SampleDocument {
 impl StartDocument {
     fn new(start: &PushedStart) -> Self {
         Self {
-            at_unix_ms: unix_ms(start.at),
+            at: start.at.into(),
             host: start.host,
             remote: start.remote,
             trigger: start.trigger.name(),

@@ -26,8 +26,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-pub(super) use self::documents::rfc3339;
-
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
@@ -38,7 +36,7 @@ use axum::http::header::{
 };
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -109,23 +107,36 @@ async fn converse(connection: Connection, router: Router, head_timeout: Duration
     drop(tokio::time::timeout(CONNECTION_AGE, conversation).await);
 }
 
+/// What answers, by path.
+fn routes() -> [(&'static str, MethodRouter<Api>); 15] {
+    [
+        ("/v1/traffic", get(traffic::traffic)),
+        ("/v1/live", get(live::live)),
+        ("/v1/networks", get(networks::list)),
+        ("/v1/networks/{*prefix}", get(networks::one)),
+        ("/v1/history/{*prefix}", get(history::history)),
+        ("/v1/agents", get(agents::agents)),
+        ("/v1/events", get(events::events)),
+        ("/v1/services", get(services::list)),
+        ("/v1/advice", get(advice::advice)),
+        ("/v1/benefit", get(benefit::benefit)),
+        ("/metrics", get(health::metrics)),
+        ("/healthz", get(health::healthz)),
+        ("/readyz", get(health::readyz)),
+        ("/", get(dashboard::page)),
+        ("/dashboard/{*file}", get(dashboard::file)),
+    ]
+}
+
+/// The paths that are answered; `{*name}` stands for the rest of a path.
+pub fn paths() -> [&'static str; 15] {
+    routes().map(|(path, _)| path)
+}
+
 fn router(api: Api) -> Router {
-    Router::new()
-        .route("/v1/traffic", get(traffic::traffic))
-        .route("/v1/live", get(live::live))
-        .route("/v1/networks", get(networks::list))
-        .route("/v1/networks/{*prefix}", get(networks::one))
-        .route("/v1/history/{*prefix}", get(history::history))
-        .route("/v1/agents", get(agents::agents))
-        .route("/v1/events", get(events::events))
-        .route("/v1/services", get(services::list))
-        .route("/v1/advice", get(advice::advice))
-        .route("/v1/benefit", get(benefit::benefit))
-        .route("/metrics", get(health::metrics))
-        .route("/healthz", get(health::healthz))
-        .route("/readyz", get(health::readyz))
-        .route("/", get(dashboard::page))
-        .route("/dashboard/{*file}", get(dashboard::file))
+    routes()
+        .into_iter()
+        .fold(Router::new(), |router, (path, answer)| router.route(path, answer))
         .fallback(no_such_page)
         .method_not_allowed_fallback(no_such_method)
         .layer(from_fn_with_state(api.clone(), around))

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::Uri;
 use serde::Serialize;
 
-use super::documents::unix_ms;
+use super::documents::AtDocument;
 use super::health::{ReadyDocument, ready};
 use super::parameters::Parameters;
 use super::problem::Problem;
@@ -34,7 +34,8 @@ struct WholeDocument {
 #[derive(Debug, Serialize)]
 pub(super) struct TrafficDocument {
     version: &'static str,
-    at_unix_ms: u64,
+    #[serde(flatten)]
+    at: AtDocument,
     #[serde(flatten)]
     ready: ReadyDocument,
     newest_packet_age_s: Option<f64>,
@@ -59,7 +60,8 @@ pub(super) struct TrafficDocument {
 
 #[derive(Debug, Serialize)]
 struct PointDocument {
-    at_unix_ms: u64,
+    #[serde(flatten)]
+    at: AtDocument,
     packets_per_s: f64,
     bits_per_s: f64,
     dropped_per_s: f64,
@@ -95,7 +97,7 @@ impl TrafficDocument {
         let ignored = traffic.ignored.into_iter();
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            at_unix_ms: unix_ms(now),
+            at: now.into(),
             ready: ready(published),
             newest_packet_age_s: engine.newest.map(|newest| now.since(newest).as_secs_f64()),
             last: traffic.last.map(PointDocument::from),
@@ -125,7 +127,7 @@ impl From<TrafficPoint> for PointDocument {
     fn from(point: TrafficPoint) -> Self {
         let tenth = |value: f64| (value * 10.0).round() / 10.0;
         Self {
-            at_unix_ms: unix_ms(point.at),
+            at: point.at.into(),
             packets_per_s: tenth(point.packets_per_s),
             bits_per_s: point.bits_per_s.round(),
             dropped_per_s: tenth(point.dropped_per_s),

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use spand_proto::operator::rfc3339_ns;
 
 use super::{Show, ignored};
-use crate::replay::row::rfc3339;
 use crate::replay::{FileReport, Report, State, Summary};
 
 /// What has been written so far.
@@ -20,7 +20,7 @@ impl Json {
     pub(super) fn state(&mut self, writer: &mut dyn Write, state: &State, show: &Show) -> io::Result<()> {
         writer.write_all(if self.states == 0 { b"{\"states\":[\n" } else { b",\n" })?;
         self.states += 1;
-        write!(writer, "{{\"time\":\"{}\",\"networks\":", rfc3339(state.at))?;
+        write!(writer, "{{\"time\":\"{}\",\"networks\":", rfc3339_ns(state.at))?;
         array(writer, show.networks(state))?;
         writer.write_all(b"}")
     }
@@ -39,7 +39,7 @@ impl Json {
             writer.write_all(b",\n\"flows\":")?;
             array(writer, show.flows(report))?;
         }
-        writer.write_all(b",\n\"ignored\":")?;
+        writer.write_all(b",\n\"ignored_by_reason\":")?;
         serde_json::to_writer(&mut *writer, &object(&ignored(report)))?;
         writer.write_all(b",\n\"counters\":")?;
         serde_json::to_writer(&mut *writer, &object(&report.counters.named()))?;

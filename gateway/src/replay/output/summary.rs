@@ -72,7 +72,7 @@ fn connections(summary: &Summary) -> String {
 fn networks(report: &Report, summary: &Summary) -> String {
     let (with, without) = (summary.networks_with_estimate, summary.networks_without_estimate);
     let mut lines = vec![format!("{with} with an estimate, {without} without{}", if without > 0 { ":" } else { "" })];
-    let mut reasons: Vec<_> = summary.no_estimate.iter().collect();
+    let mut reasons: Vec<_> = summary.no_estimate_by_reason.iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     lines.extend(reasons.iter().map(|(reason, count)| format!("{count} {}", meaning(reason, summary))));
     if report.expired > 0 {
@@ -105,7 +105,7 @@ fn meaning(reason: &str, summary: &Summary) -> String {
 
 fn sender(row: &SenderRow) -> [String; 6] {
     [
-        row.address.to_string(),
+        row.src.to_string(),
         bytes(row.unique_bytes),
         megabits(row.throughput_bps),
         percent(row.retransmitted_pct),

@@ -213,7 +213,7 @@ fn json_has_the_same_columns_in_the_same_order() {
         assert_eq!(keys, columns, "{rows}");
     }
     assert_eq!(value["files"][0]["file"], "a.pcap");
-    assert_eq!(value["ignored"]["not_tcp"], 0);
+    assert_eq!(value["ignored_by_reason"]["not_tcp"], 0);
 }
 
 #[test]

@@ -69,8 +69,8 @@ fn the_summary_comes_first_and_its_reasons_add_up() {
     assert!(place("1 with only one direction in the capture") < place("Networks at"), "{text}");
     assert!(place("Networks at") < place("Connections, one row"), "{text}");
     let summary = Summary::new(&report());
-    assert_eq!(summary.no_estimate.values().sum::<u64>(), summary.networks_without_estimate);
-    assert_eq!(summary.no_estimate.get("one_sided"), Some(&1));
+    assert_eq!(summary.no_estimate_by_reason.values().sum::<u64>(), summary.networks_without_estimate);
+    assert_eq!(summary.no_estimate_by_reason.get("one_sided"), Some(&1));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn a_network_outside_the_window_has_a_row_and_a_reason() {
     report.end.traffic.insert(network("2001:db8::/48"), traffic);
     let text = at(120, false, &report);
     assert!(text.contains("2001:db8::/48") && text.contains("outside window"), "{text}");
-    assert_eq!(Summary::new(&report).no_estimate.get("outside_window"), Some(&1));
+    assert_eq!(Summary::new(&report).no_estimate_by_reason.get("outside_window"), Some(&1));
 }
 
 #[test]

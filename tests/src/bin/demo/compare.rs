@@ -97,7 +97,7 @@ fn estimated(entry: &Value) -> Option<Estimated> {
     let number = |name: &str| entry.get(name).and_then(Value::as_f64);
     Some(Estimated {
         // The kernel's windows count segments of the same size: the quotient of bytes keeps the fraction.
-        segments: number("wc_bytes")? / number("mss").filter(|mss| *mss > 0.0)?,
+        segments: number("wc_bytes")? / number("mss_bytes").filter(|mss| *mss > 0.0)?,
         samples: entry.get("samples").and_then(Value::as_u64)?,
         rtt_min_ms: number("rtt_min_ms"),
     })
@@ -223,8 +223,7 @@ mod tests {
     #[test]
     fn the_list_is_found_and_read() {
         let network: IpNet = "198.51.100.0/24".parse().unwrap();
-        let listed =
-            json!({"networks": [{"prefix": "198.51.100.0/24", "wc_bytes": 14_480.0, "mss": 1_448, "samples": 9}]});
+        let listed = json!({"networks": [{"prefix": "198.51.100.0/24", "wc_bytes": 14_480.0, "mss_bytes": 1_448, "samples": 9}]});
         let compared = compare(&[network], &listed, &[]).unwrap();
         assert_eq!(compared.first().and_then(|c| c.gateway).map(|e| e.segments), Some(10.0));
         assert!(compare(&[network], &json!({}), &[]).is_err());

@@ -201,11 +201,11 @@ fn start_agent(
     // An agent that could not begin has said why.
     product.check()?;
     let explained = explained?;
-    if let Some(one) = explained.iter().find(|one| !one.applied) {
+    if let Some(one) = explained.iter().find(|one| !one.on_advice) {
         bail!("the agent applies nothing to {}: {}", one.destination, one.outcome);
     }
     let prefixes = lab.networks.iter().map(|network| network.plan.prefix);
-    Ok(prefixes.zip(explained.iter().map(|one| one.window_segments)).collect())
+    Ok(prefixes.zip(explained.iter().map(|one| one.cwnd_segments)).collect())
 }
 
 /// Estimates and truth at this moment, once the last connections have ended and the gateway has told.

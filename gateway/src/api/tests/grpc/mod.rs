@@ -167,7 +167,7 @@ async fn a_report_counts_once() {
     assert_eq!(send(compared).await, (1, 1));
     let (status, benefit) = rig.get("/v1/benefit").await;
     let control = &benefit["classes"][1]["control"];
-    assert_eq!((status, &control["transfers"], &control["completion_ms_mean"]), (200, &1.into(), &300.0.into()));
+    assert_eq!((status, &control["transfers"], &control["completion_mean_ms"]), (200, &1.into(), &300.0.into()));
     let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     assert!(text.contains("spand_report_batches_repeated_total 2"), "{text}");
     let compared = r#"spand_report_completion_seconds_count{arm="control",size="30kB"} 1"#;
