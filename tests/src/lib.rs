@@ -6,6 +6,7 @@ pub mod benefit;
 pub mod cases;
 pub mod corpus;
 pub mod dashboard;
+pub mod dialect;
 pub mod hostile;
 pub mod lab;
 pub mod memory;

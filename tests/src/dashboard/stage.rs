@@ -121,6 +121,11 @@ impl Stage {
         self.http
     }
 
+    /// Where agents subscribe.
+    pub fn grpc(&self) -> &str {
+        &self.grpc
+    }
+
     /// What it publishes, to let something happen.
     pub fn published(&self) -> &Published {
         &self.published

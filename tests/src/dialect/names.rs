@@ -1,0 +1,163 @@
+//! The names of the dialect.
+
+/// Ends of names that say a unit.
+pub(super) const UNITS: &[&str] =
+    &["_ms", "_s", "_bytes", "_segments", "_bytes_per_s", "_bits_per_s", "_per_s", "_bps", "_percent", "_pct"];
+
+/// Names of times, and ends of such names.
+pub(super) const TIMES: &[&str] = &["at", "since", "until", "expires", "time", "first_time", "last_time"];
+pub(super) const TIME_ENDS: &[&str] = &["_at", "_since", "_until", "_not_after", "_expires"];
+
+/// Names that are not used, and those that are.
+pub(super) const BANNED: &[(&str, &str)] = &[
+    ("way", "method"),
+    ("apply", "method"),
+    ("lacks", "limitations"),
+    ("network", "prefix"),
+    ("at_unix_ms", "at"),
+    ("subscribed_unix_ms", "subscribed_at"),
+    ("made_unix_s", "made_at"),
+    ("share", "wc_segments` or `wc_bytes"),
+    ("lifetime", "lifetime_ms"),
+    ("refreshed", "age_s"),
+];
+
+/// Lists of networks, and what names a network among other things.
+pub(super) const NETWORKS: &[&str] = &["prefix", "routes_gone", "routes_left", "routes_removed", "subject"];
+
+/// Names of addresses that are not where a connection goes to, and of that one.
+pub(super) const ADDRESSES: &[&str] =
+    &["destination", "addresses", "host", "remote", "next_hop", "src", "dst", "subject"];
+
+/// A list in the document about it, and elsewhere how many there are.
+pub(super) const LIST_OR_COUNT: &[&str] = &["agents", "networks", "samples", "services"];
+
+/// Names with two types that stay.
+pub(super) const TWO_TYPES: &[(&str, &str)] = &[
+    ("status", "a word at /healthz, HTTP's code in an error (RFC 9457)"),
+    ("window_samples", "how many in /v1/traffic, a column of replay"),
+    ("limited_by", "counts in /v1/networks, a word in a column of replay"),
+];
+
+/// Objects whose names are reasons and events, and whose values are counts. Those of `…_by_reason` are too.
+pub(super) const COUNTS_BY_NAME: &[&str] = &["counters", "decisions", "method_events", "sandbox"];
+
+/// Numbers that name something.
+pub(super) const IDENTIFIERS: &[&str] = &[
+    "pid",
+    "port",
+    "sequence",
+    "next",
+    "next_event",
+    "next_offset",
+    "networks_revision",
+    "link_id",
+    "cgroup_id",
+    "status",
+    "connection",
+];
+
+/// Parts from 0 to 1.
+pub(super) const RATIOS: &[&str] = &["confidence", "followed", "largest_host_part"];
+
+/// Counts.
+pub(super) const COUNTS: &[&str] = &[
+    "addresses_in_all",
+    "agents",
+    "all",
+    "announced",
+    "announced_total",
+    "application",
+    "applied",
+    "connections",
+    "connections_ended",
+    "connections_midstream",
+    "connections_one_sided",
+    "count",
+    "dropped_backlog",
+    "dropped_by_snapshot",
+    "dropped_interface",
+    "dropped_kernel",
+    "dropped_queue",
+    "estimates",
+    "expired",
+    "failed_attempts",
+    "failed",
+    "first_flight_losses",
+    "gaps",
+    "hosts",
+    "in_time",
+    "late",
+    "lately",
+    "log_lines_left_out",
+    "loss_connections",
+    "losses",
+    "lower_bounds",
+    "min_connections",
+    "min_samples",
+    "missing",
+    "networks",
+    "networks_held",
+    "networks_in_force",
+    "networks_with_estimate",
+    "networks_without_estimate",
+    "no_room",
+    "not_applied",
+    "not_compared",
+    "packets",
+    "parallel",
+    "parallel_at_samples",
+    "received",
+    "receiver",
+    "refused",
+    "renewals",
+    "resyncs",
+    "retreats",
+    "ring_freezes",
+    "rounds",
+    "rx_dropped",
+    "rx_fifo",
+    "rx_missed",
+    "samples",
+    "seen",
+    "seen_total",
+    "service_sizes",
+    "services",
+    "snapshots",
+    "started_on_advice",
+    "succeeded",
+    "tls_failures",
+    "total",
+    "transfers",
+    "transfers_beyond_hosts",
+    "transfers_control",
+    "transfers_paused",
+    "unmatched",
+    "unmeasured",
+    "unreadable",
+    "waiting_starts",
+    "window",
+    "window_samples",
+    "withdrawn",
+];
+
+/// Columns of `replay` without a unit.
+pub(super) const REPLAY_COLUMNS: &[&str] = &[
+    "data_connections",
+    "data_pkts",
+    "dport",
+    "duplicate_pkts",
+    "holefill_pkts",
+    "limited_application",
+    "limited_receiver",
+    "limited_window",
+    "loss_events",
+    "mss",
+    "pkts",
+    "retx_pkts",
+    "rtt_seqack_n",
+    "rtt_ts_n",
+    "sport",
+    "synfin_retx_pkts",
+    "timeouts",
+];
