@@ -52,6 +52,9 @@ pub struct Advice {
 pub struct Question<'a> {
     /// The network.
     pub network: Network,
+    /// The network around it, where it is one remote address that has advice of its own: without a start of its own it has that
+    /// network's, and it is held out with it.
+    pub within: Option<Network>,
     /// What the gateway said about it.
     pub advice: Option<&'a Advice>,
     /// Now, by the agent's clock.
@@ -107,7 +110,9 @@ pub fn decide(question: &Question<'_>, policy: &Policy) -> Decision {
         ScopeVerdict::Excluded => (Some(Reason::Excluded), None),
         ScopeVerdict::NotIncluded => (Some(Reason::NotIncluded), None),
     };
-    let arm = allowed.is_none().then(|| policy.holdout.arm(question.network, question.wall_unix_s));
+    let arm = allowed
+        .is_none()
+        .then(|| policy.holdout.arm(question.within.unwrap_or(question.network), question.wall_unix_s));
     let start = bounded_start(question, policy, cap);
     let leave = |reason| Decision { scope, arm, start: start.clone(), verdict: Verdict::Leave(reason) };
 
@@ -130,7 +135,7 @@ pub fn decide(question: &Question<'_>, policy: &Policy) -> Decision {
     if policy.start.mode == Mode::Observe {
         return leave(Reason::Observe);
     }
-    if window == policy.initial_window && !policy.sets_threshold {
+    if window == policy.initial_window && !policy.sets_threshold && question.within.is_none() {
         return leave(Reason::SameAsDefault);
     }
     Decision { scope, arm, start, verdict: Verdict::Apply(window) }

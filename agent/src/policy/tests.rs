@@ -39,7 +39,8 @@ fn policy(text: &str) -> Policy {
 
 fn ask(advice: Option<&Advice>, connection: Connection, policy: &Policy) -> Decision {
     let network = "192.0.2.0/24".parse().unwrap();
-    decide(&Question { network, advice, now: NOW, wall_unix_s: 0, paused: false, connection }, policy)
+    let within = None;
+    decide(&Question { network, within, advice, now: NOW, wall_unix_s: 0, paused: false, connection }, policy)
 }
 
 fn verdict(advice: &Advice, policy: &Policy) -> Verdict {
@@ -188,7 +189,8 @@ fn a_pause_leaves_everything_inside_the_scope_alone_and_keeps_the_arm() {
     let ask = |text: &str| {
         let network = "192.0.2.0/24".parse().unwrap();
         let connection = Connection::default();
-        let question = Question { network, advice: Some(&advice), now: NOW, wall_unix_s: 0, paused: true, connection };
+        let (within, advice) = (None, Some(&advice));
+        let question = Question { network, within, advice, now: NOW, wall_unix_s: 0, paused: true, connection };
         decide(&question, &policy(text))
     };
     for text in ["", "mode = \"observe\"", "mode = \"paper\"", "apply = \"route\""] {
@@ -197,4 +199,24 @@ fn a_pause_leaves_everything_inside_the_scope_alone_and_keeps_the_arm() {
     }
     let excluded = ask("[destinations]\nexclude = [\"192.0.2.0/24\"]");
     assert_eq!(excluded.verdict, Verdict::Leave(Reason::Excluded));
+}
+
+#[test]
+fn one_address_with_advice_of_its_own_gets_no_start_of_the_network_around_it() {
+    let around: Network = "192.0.2.0/24".parse().unwrap();
+    let network = "192.0.2.9/32".parse().unwrap();
+    let mut route = policy("apply = \"route\"");
+    let advice = advice(10);
+    let decided = |within, wall_unix_s, route: &Policy| {
+        let (advice, connection) = (Some(&advice), Connection::default());
+        decide(&Question { network, within, advice, now: NOW, wall_unix_s, paused: false, connection }, route)
+    };
+    assert_eq!(decided(None, 0, &route).verdict, Verdict::Leave(Reason::SameAsDefault));
+    assert_eq!(decided(Some(around), 0, &route).verdict, Verdict::Apply(Segments(10)));
+    route.holdout.share = 0.5;
+    for slot in 0..64 {
+        let wall_unix_s = slot * route.holdout.slot_s.get();
+        let arm = Some(route.holdout.arm(around, wall_unix_s));
+        assert_eq!(decided(Some(around), wall_unix_s, &route).arm, arm, "they are compared as one");
+    }
 }

@@ -241,7 +241,7 @@ impl<A: Applier> Agent<A> {
 
     /// Decides for one network; where nothing is held about it any more, nothing is wished.
     fn decide_one(&mut self, network: Network, now: Timestamp) {
-        let Some(advice) = self.holdings.get(network) else {
+        let Some(held) = self.holdings.get(network) else {
             self.verdicts.remove(&network);
             self.wishes.remove(&network);
             self.left.remove(&network);
@@ -251,7 +251,8 @@ impl<A: Applier> Agent<A> {
         let connection = Connection::default();
         let wall_unix_s = clock::wall_unix_s();
         let paused = self.pause.pausing().is_paused();
-        let question = Question { network, advice: Some(advice), now, wall_unix_s, paused, connection };
+        let (within, advice) = (self.holdings.around_client(network), Some(held));
+        let question = Question { network, within, advice, now, wall_unix_s, paused, connection };
         let decision = decide(&question, &self.policy);
         self.wishes.remove(&network);
         self.left.remove(&network);
@@ -259,11 +260,11 @@ impl<A: Applier> Agent<A> {
             (Verdict::Apply(window), Ok(start)) => {
                 let reason = Grounds { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
                 let announced = self.announced.get(&network).copied();
-                let basis = basis(advice, decision.scope, &self.policy);
-                self.wishes.insert(network, Wish { window, reason, expires: advice.expires, announced, basis });
+                let basis = basis(held, decision.scope, &self.policy);
+                self.wishes.insert(network, Wish { window, reason, expires: held.expires, announced, basis });
             }
             (Verdict::Leave(reason), _) if counts_as_left(reason) => {
-                self.left.insert(network, (reason, advice.expires));
+                self.left.insert(network, (reason, held.expires));
             }
             _ => {}
         }

@@ -32,7 +32,8 @@ impl<A: Applier> Agent<A> {
             Connection::default()
         };
         let (wall_unix_s, paused) = (clock::wall_unix_s(), self.pause.pausing().is_paused());
-        let question = Question { network, advice, now, wall_unix_s, paused, connection };
+        let within = self.holdings.around_client(network);
+        let question = Question { network, within, advice, now, wall_unix_s, paused, connection };
         let decision = decide(&question, &self.policy);
         let mut outcome = self.applier.outcome(network);
         if let (true, Some(Outcome::InForce { window, .. }), Verdict::Apply(own)) =
@@ -42,7 +43,7 @@ impl<A: Applier> Agent<A> {
             *window = own;
         }
 
-        let mut steps = vec![scope(&decision), estimate(advice, now), arm(&decision)];
+        let mut steps = vec![scope(&decision), estimate(advice, within, now), arm(&decision)];
         if asked && !sees_transfers {
             let text = format!("ignored: apply {} sets one window for all transfers of a network", self.applier.way());
             steps.push(Step::new("size", text));
@@ -131,14 +132,15 @@ fn scope(decision: &Decision) -> Step {
     }
 }
 
-fn estimate(advice: Option<&Advice>, now: Timestamp) -> Step {
+fn estimate(advice: Option<&Advice>, within: Option<Network>, now: Timestamp) -> Step {
     let Some(advice) = advice else { return Step::stop("estimate", Refusal::NoEstimate.to_string()) };
     let Estimate { network, samples, connections, loss_connections, rule, mss, .. } = &advice.estimate;
     let rtt = advice.estimate.rtt_mean.map_or_else(|| "RTT unknown".to_owned(), |rtt| format!("mean RTT {rtt}"));
     let lease = advice.lease.map_or_else(String::new, |lease| format!("; lease of {} above the default", lease.0));
     let (share, age) = (advice.estimate.share.segments_f64(*mss), advice.estimate.age(now).as_secs_f64());
+    let own = within.map_or_else(String::new, |within| format!(" (advice of its own in {within})"));
     let about = format!(
-        "{network}: share {share:.1} segments (MSS {}), {rtt}; {samples} samples from {connections} connections, \
+        "{network}{own}: share {share:.1} segments (MSS {}), {rtt}; {samples} samples from {connections} connections, \
          {loss_connections} with packet loss; newest sample {age:.1} s ago; rule {rule}",
         mss.0
     );

@@ -172,6 +172,18 @@ impl Holdings {
         })
     }
 
+    /// The longest network held around one that is no more than one client: an IPv4 address, an IPv6 /64.
+    pub fn around_client(&self, client: Network) -> Option<Network> {
+        let prefix = client.prefix();
+        if prefix.prefix_len() < if prefix.addr().is_ipv4() { 32 } else { 64 } {
+            return None;
+        }
+        (0..prefix.prefix_len()).rev().find_map(|len| {
+            let around = Network::new(IpNet::new(prefix.network(), len).ok()?);
+            self.held.contains_key(&around).then_some(around)
+        })
+    }
+
     /// All of it, by network.
     pub fn iter(&self) -> impl Iterator<Item = (Network, &Advice)> {
         self.held.iter().map(|(network, held)| (*network, &held.advice))

@@ -62,6 +62,7 @@ impl Memory {
             ("frame queues", queues, "capture.queue_packets, capture.snap_length_bytes"),
             ("prefix list", engine.prefixes.len().saturating_mul(PREFIX_BYTES), "traffic.prefix_list"),
             ("published networks and services", publisher.published, "limits.networks, limits.services"),
+            ("remote addresses that lost first flights", publisher.losers, "fixed"),
             ("networks remembered to be shown", publisher.remembered, "publish.remembered_networks"),
             ("changes to be told", publisher.changes, "publish.backlog_batches"),
             ("subscribers and their starts", publisher.subscribers, "publish.subscribers, .addresses, .waiting_starts"),

@@ -40,6 +40,8 @@ pub struct Measures {
     pub pace_given_back: Counter,
     /// Advised first flights that hosts reported, by what they led to.
     pub first_flights: Family<FlightLabels, Counter>,
+    /// Remote addresses whose losses were forgotten while they counted, because there are too many.
+    pub addresses_displaced: Counter,
     /// Times the configuration was read again, by result.
     pub config_reloads: Family<ReloadLabels, Counter>,
     /// 0 where the configuration could not be used when it was read again last.
@@ -105,6 +107,7 @@ impl Default for Measures {
             marks_overflowed: counter(),
             pace_given_back: counter(),
             first_flights: Family::default(),
+            addresses_displaced: counter(),
             config_reloads: Family::default(),
             config_last_reload_successful: Gauge::default(),
             subscriptions: counter(),

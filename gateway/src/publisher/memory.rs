@@ -24,6 +24,8 @@ use super::{PublisherConfig, ToHosts};
 pub(crate) struct PublisherNeed {
     /// Published networks and services.
     pub(crate) published: usize,
+    /// Remote addresses that lost first flights.
+    pub(crate) losers: usize,
     /// What is remembered to be shown.
     pub(crate) remembered: usize,
     /// Changes on their way to subscribers.
@@ -50,6 +52,7 @@ impl PublisherNeed {
             + addresses * (2 * size_of::<IpAddr>() + 2 * size_of::<(IpAddr, Vec<Arc<Mailbox>>)>() + boxed::<[usize; 4]>());
         Self {
             published: Networks::bytes(networks) + Services::bytes(services),
+            losers: Networks::bytes_of_clients(),
             remembered: Histories::bytes(config.remembered_networks.get(), buckets),
             changes: Gather::bytes(config.backlog_batches.get().saturating_mul(BATCH_CHANGES)),
             subscribers: subscribers.saturating_mul(one),

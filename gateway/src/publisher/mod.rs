@@ -33,6 +33,7 @@ mod talks;
 mod tests;
 mod write;
 
+use std::hash::RandomState;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -73,6 +74,8 @@ struct Shared {
     networks: RwLock<Networks>,
     /// What makes networks since the configuration was read again; `None` before that.
     made_by: RwLock<Option<Partition>>,
+    /// Tells those who report apart.
+    hosts: RandomState,
     services: RwLock<Services>,
     subscribers: Mutex<Subscribers>,
     /// Locked after `subscribers` and before `networks`, where two are held.
@@ -105,6 +108,7 @@ impl Published {
             clock: Box::new(clock),
             networks: RwLock::new(Networks::new()),
             made_by: RwLock::default(),
+            hosts: RandomState::new(),
             services: RwLock::default(),
             subscribers: Mutex::default(),
             gather,

@@ -20,10 +20,15 @@ impl Published {
         self.shared.networks.read().longest_match(address).cloned()
     }
 
-    /// The networks as [`Published::lookup`] finds them, under one hold of the lock: for a few addresses.
+    /// The networks that addresses are in, also where they have advice of their own, under one hold of the lock: for a few.
     pub(crate) fn networks_of(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Option<Network>> {
         let networks = self.shared.networks.read();
-        addresses.into_iter().map(|address| Some(networks.longest_match(address)?.network)).collect()
+        addresses.into_iter().map(|address| networks.network_of(address)).collect()
+    }
+
+    /// What a connection to `remote` in `network` is advised by: the network, or the address' own prefix.
+    pub(super) fn narrowed(&self, network: Network, remote: IpAddr) -> Network {
+        self.shared.networks.read().narrowed(network, remote)
     }
 
     /// One network.
@@ -63,7 +68,7 @@ impl Published {
         self.shared.networks.read().len()
     }
 
-    /// Networks with an estimate.
+    /// Networks with an estimate, and remote addresses with one of their own.
     pub fn estimate_count(&self) -> usize {
         self.shared.networks.read().estimates()
     }
@@ -81,6 +86,11 @@ impl Published {
     /// Networks whose advice is held back because hosts reported losses in first flights.
     pub fn retreats(&self) -> usize {
         self.shared.networks.read().retreats()
+    }
+
+    /// Remote addresses whose own advice is held back.
+    pub fn address_retreats(&self) -> usize {
+        self.shared.networks.read().client_retreats()
     }
 
     /// Subscribers now.

@@ -16,6 +16,7 @@ use spand_proto::push::WithdrawalReason;
 use super::change::Change;
 use super::config::{BATCH_CHANGES, ToHosts};
 use super::marks::Haste;
+use super::retreat::client_network;
 use super::{Published, Shared};
 
 /// Networks that lapse at one look, all hosts together: 40,960 a second, each under a millisecond of the lock.
@@ -198,6 +199,11 @@ impl Published {
 
     fn why_not(&self, network: Network) -> WithdrawalReason {
         let Some(view) = self.network(network) else {
+            // A remote address is no network of its own any more when its retreat is over.
+            let address = network.prefix().addr();
+            if network == client_network(address) && self.shared.networks.read().network_of(address).is_some() {
+                return WithdrawalReason::Expired;
+            }
             let made = self.shared.made_by.read().as_ref().is_none_or(|partition| partition.makes(network));
             return if made { WithdrawalReason::Evicted } else { WithdrawalReason::Administrator };
         };

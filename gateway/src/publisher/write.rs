@@ -1,6 +1,7 @@
 //! How the state is written: batches of an engine, starts, reports of hosts.
 
 use std::collections::HashSet;
+use std::hash::BuildHasher;
 
 use spand_core::event::{Event, StartImminent, Withdrawal};
 use spand_core::service::ServiceSize;
@@ -12,11 +13,11 @@ use spand_proto::push::WithdrawalReason;
 
 use super::insight::Kind;
 use super::measure::{FAILURE, FlightLabels, ReloadLabels, SUCCESS};
-use super::networks::{Networks, Put};
+use super::networks::{Judged, Networks, Put};
 use super::retreat::FirstFlight;
 use super::services::Services;
 use super::status::EngineStatus;
-use super::{Batch, Published, Shared, change};
+use super::{Batch, Client, Published, Shared, change};
 
 /// Networks changed under one hold of the lock, so that readers wait well under a millisecond.
 const APPLY_CHUNK: usize = 256;
@@ -47,7 +48,7 @@ impl Published {
             let mut networks = self.shared.networks.write();
             let mut told = Vec::new();
             for change in changes.by_ref().take(APPLY_CHUNK) {
-                told.extend(self.shared.change(&mut networks, change));
+                self.shared.change(&mut networks, change, &mut told);
             }
             drop(networks);
             let (mut leases, now) = (self.shared.leases.lock(), self.now());
@@ -80,6 +81,7 @@ impl Published {
             measures.starts_unwatched.inc();
             return false;
         }
+        let start = StartImminent { network: self.narrowed(start.network, start.remote), ..start };
         let Some(estimate) = self.estimate_for(&holders, start.network) else {
             measures.starts_no_estimate.inc();
             return false;
@@ -145,6 +147,8 @@ impl Published {
             for network in gone {
                 networks.remove(*network);
             }
+            // All of it is told anew.
+            networks.take_of_clients();
         }
         let mut views = views.into_iter().peekable();
         while views.peek().is_some() {
@@ -152,34 +156,49 @@ impl Published {
             for view in views.by_ref().take(APPLY_CHUNK) {
                 networks.put(view, &self.shared.config);
             }
+            networks.take_of_clients();
         }
         self.shared.insight.changed();
         self.shared.gather.replaced();
     }
 
-    /// Takes hosts' reports of advised first flights; what they lead to is told at once. A few, since each lock is held for all of
+    /// Takes a client's reports of advised first flights; what they lead to is told at once. A few, since each lock is held for all of
     /// them.
-    pub(crate) fn first_flights(&self, flights: &[(Network, FirstFlight)]) {
+    pub(crate) fn first_flights(&self, client: &Client, flights: &[(Network, FirstFlight)]) {
         if flights.is_empty() {
             return;
         }
         let now = self.now();
+        // Names have no length: what they come to is enough to tell clients apart.
+        let reporter = self.shared.hosts.hash_one(client);
+        let (mut verdicts, mut told, mut talks) = (Vec::new(), Vec::new(), Vec::new());
         let mut networks = self.shared.networks.write();
-        let report = |(network, flight): &(Network, FirstFlight)| {
-            let (verdict, put) = networks.first_flight(*network, flight, now, &self.shared.config)?;
-            Some((*network, verdict, self.shared.tell(*network, put, WithdrawalReason::Retreat)))
-        };
-        let reported: Vec<_> = flights.iter().filter_map(report).collect();
+        for (network, flight) in flights {
+            let judged = networks.first_flight((*network, reporter), flight, now, &self.shared.config);
+            let Some(Judged { verdict, about, changes, has_displaced }) = judged else { continue };
+            let tell = |(network, put)| self.shared.tell(network, put, WithdrawalReason::Retreat);
+            told.extend(changes.into_iter().filter_map(tell));
+            verdicts.push((about, verdict, has_displaced));
+            let [host, remote] = flight.ends.map(|end| end.ip());
+            let own = networks.narrowed(*network, remote);
+            talks.extend((own != *network).then_some((host, own)));
+        }
         drop(networks);
-        for (network, verdict, _) in &reported {
-            self.shared.insight.first_flight(now, *network, *verdict);
+        for (about, verdict, has_displaced) in verdicts {
+            self.shared.insight.first_flight(now, about, verdict);
             self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
+            self.measures().addresses_displaced.inc_by(has_displaced.into());
         }
-        let mut told = reported.into_iter().filter_map(|(.., told)| told).peekable();
-        if told.peek().is_some() {
+        if !told.is_empty() {
             let mut leases = self.shared.leases.lock();
-            told.for_each(|network| leases.moved(network, now));
+            for network in told {
+                leases.moved(network, now);
+            }
         }
+        // Others hear of an address' own advice with their next starts there.
+        talks.sort_unstable();
+        talks.dedup();
+        self.talked(&talks);
     }
 
     /// Lets retreats end that time alone ends.
@@ -210,8 +229,8 @@ enum State {
 }
 
 impl Shared {
-    /// Takes a change; gives its network where it is told.
-    fn change(&self, networks: &mut Networks, change: State) -> Option<Network> {
+    /// Takes a change; adds what is told to `told`.
+    fn change(&self, networks: &mut Networks, change: State, told: &mut Vec<Network>) {
         let (network, put, reason) = match change {
             State::Estimate(estimate) => {
                 (estimate.network, networks.put_estimate(estimate, &self.config), Withdrawal::Expired)
@@ -221,9 +240,12 @@ impl Shared {
                 self.insight.forget(network);
                 (network, networks.remove(network), reason)
             }
-            State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason), reason),
+            State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason, &self.config), reason),
         };
-        self.tell(network, put, change::withdrawal_reason(reason))
+        let reason = change::withdrawal_reason(reason);
+        told.extend(self.tell(network, put, reason));
+        let of_clients = networks.take_of_clients().into_iter();
+        told.extend(of_clients.filter_map(|(client, put)| self.tell(client, put, reason)));
     }
 
     /// Tells what became of a network, if it is worth it; gives it then.
@@ -237,6 +259,10 @@ impl Shared {
             Put::Withdraw => {
                 self.measures.withdrawals.inc();
                 self.insight.withdrawn(self.clock.now(), network, reason);
+                self.gather.withdrawn(network);
+            }
+            Put::Rejoin => {
+                self.measures.withdrawals.inc();
                 self.gather.withdrawn(network);
             }
         }

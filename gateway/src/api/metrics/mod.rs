@@ -127,6 +127,11 @@ impl Register {
             "Advised first flights that hosts reported, by what they led to",
             measures.first_flights,
         );
+        self.add(
+            "publisher_addresses_displaced",
+            "Remote addresses whose lost first flights were forgotten because those of too many were reported",
+            measures.addresses_displaced,
+        );
         self.add("config_reloads", "Times SIGHUP had the configuration read again", measures.config_reloads);
         self.add(
             "config_last_reload_successful",

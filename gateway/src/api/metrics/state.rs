@@ -136,6 +136,8 @@ impl Collector for PublishedState {
         scrape.gauge("publisher_leased_networks", help, self.0.leased_networks() as u64)?;
         let help = "Networks whose advice is held back after losses in first flights";
         scrape.gauge("publisher_retreats", help, self.0.retreats() as u64)?;
+        let help = "Remote addresses whose own advice is held back after losses in first flights";
+        scrape.gauge("publisher_address_retreats", help, self.0.address_retreats() as u64)?;
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
         let help = "Hosts that are subscribed or were within the lifetime of advice";
         scrape.gauge("publisher_holders", help, self.0.holder_count() as u64)?;

@@ -115,7 +115,7 @@ impl Reports {
         let mut accepted = 0;
         let mut places = Vec::new();
         for connections in report.connections.chunks(CHUNK) {
-            accepted += self.take_some(connections, published, &mut places);
+            accepted += self.take_some(client, connections, published, &mut places);
             yield_now().await;
         }
         self.hosts.lock().count(client, &places);
@@ -123,7 +123,13 @@ impl Reports {
     }
 
     /// Takes a few connections; gives how many. Those that are compared are added to `places`.
-    fn take_some(&self, connections: &[ConnectionReport], published: &Published, places: &mut Vec<Place>) -> u32 {
+    fn take_some(
+        &self,
+        client: &Client,
+        connections: &[ConnectionReport],
+        published: &Published,
+        places: &mut Vec<Place>,
+    ) -> u32 {
         let networks = published.networks_of(connections.iter().map(|connection| connection.remote.ip()));
         let now = published.now();
         let (mut talks, mut flights, mut accepted) = (Vec::new(), Vec::new(), 0);
@@ -142,7 +148,7 @@ impl Reports {
         talks.sort_unstable();
         talks.dedup();
         published.talked(&talks);
-        published.first_flights(&flights);
+        published.first_flights(client, &flights);
         accepted
     }
 

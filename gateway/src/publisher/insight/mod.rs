@@ -113,9 +113,12 @@ impl Insight {
     }
 
     pub(super) fn first_flight(&self, at: Timestamp, network: Network, verdict: Verdict) {
-        if matches!(verdict, Verdict::Halved | Verdict::Withdrawn) {
-            self.note(at, Kind::Retreat, verdict.name(), network.to_string());
-        }
+        let what = match verdict {
+            Verdict::Halved | Verdict::AddressHalved => Verdict::Halved,
+            Verdict::Withdrawn | Verdict::AddressWithdrawn => Verdict::Withdrawn,
+            Verdict::Clean | Verdict::Random | Verdict::OneAddress | Verdict::Known => return,
+        };
+        self.note(at, Kind::Retreat, what.name(), network.to_string());
     }
 
     /// Something happened once.

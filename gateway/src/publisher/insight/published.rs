@@ -126,6 +126,7 @@ impl Published {
                 ("starts_overflowed", measures.starts_overflowed.get()),
                 ("leases_no_room", measures.leases_no_room.get()),
                 ("talks_no_room", measures.talks_displaced.get()),
+                ("addresses_no_room", measures.addresses_displaced.get()),
                 ("slow_subscriber", measures.resyncs_slow_reader.get()),
                 ("histories_no_room", self.histories_dropped()),
             ]);

@@ -2,18 +2,26 @@
 //!
 //! Six advised first flights in a row that lose halve the network's share; six more within a minute take it away for a
 //! minute. No more than three of six are of one address, where another address had advised starts of late. The share grows back
-//! by a segment with each advised transfer that filled its window and lost nothing, at most one a round trip. Other losses are taken for random ones, or for ones of a neighbour's making. Pure: takes the time.
+//! by a segment with each advised transfer that filled its window and lost nothing, at most one a round trip. Other losses are taken for random ones, or for ones of a neighbour's making. Six in a row of one address, among neighbours that lose nothing, are held
+//! against that address' advice alone ([`clients`]). Pure: takes the time.
+
+mod clients;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use ipnet::IpNet;
 
 use spand_core::estimate::NoEstimate;
 use spand_core::memory::{allocated_for, boxed};
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
+use spand_proto::network::Network;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
+
+pub(super) use self::clients::{Clients, Displaced};
 
 /// Advised starts in a row that must have lost: where many senders share a narrow path, half of all first flights lose
 /// something, plain TCP's too.
@@ -67,6 +75,10 @@ pub(crate) enum Verdict {
     Halved,
     /// The advice was withdrawn.
     Withdrawn,
+    /// The share was halved for one address.
+    AddressHalved,
+    /// One address starts as plain TCP.
+    AddressWithdrawn,
 }
 
 impl Verdict {
@@ -76,9 +88,11 @@ impl Verdict {
     }
 }
 
-/// What hosts reported of a network, and how far its advice is held back.
+/// What hosts reported of a network, or of one client in it, and how far its advice is held back.
 #[derive(Debug, Default)]
 pub(super) struct Retreat {
+    /// Of one client: without advice of its own it would have its network's.
+    of_client: bool,
     /// The engine's own estimate, or why there is none.
     own: Option<Estimate>,
     own_why_not: Option<NoEstimate>,
@@ -110,7 +124,12 @@ impl Retreat {
     /// Of one network.
     pub(super) const BYTES: usize = boxed::<Self>() + allocated_for::<([SocketAddr; 2], Timestamp)>(LOSSES);
 
-    /// Takes the engine's state of the network; gives it as it is to be published.
+    /// Of one client.
+    fn of_client() -> Self {
+        Self { of_client: true, ..Self::default() }
+    }
+
+    /// Takes the engine's state of the network, of a client what is published of its network; gives it as it is to be published.
     pub(super) fn hold(&mut self, view: NetworkView) -> NetworkView {
         self.own.clone_from(&view.estimate);
         self.own_why_not = view.why_not;
@@ -123,24 +142,23 @@ impl Retreat {
     }
 
     fn held_back(&self, view: NetworkView) -> NetworkView {
-        match (&self.held, view.estimate) {
-            (Some(Held { withdrawn: Some(_), .. }), Some(_)) => {
+        let Some(Held { cap, withdrawn, .. }) = self.held else { return view };
+        match view.estimate {
+            Some(_) if withdrawn.is_some() && !self.of_client => {
                 NetworkView { estimate: None, why_not: Some(NoEstimate::Retreat), ..view }
             }
-            // No loss was measured at what is a precaution: it may not bring starts below plain TCP's, nor end their slow start. But hosts know
-            // of losses, whether or not the tap saw them: it is no share without any, which would leave faster.
-            (Some(Held { cap, .. }), Some(own)) if *cap < own.share => NetworkView {
-                estimate: Some(Estimate {
-                    share: *cap,
-                    loss_connections: 0,
-                    loss_window: None,
-                    losses: own.losses.max(1),
-                    ..own
-                }),
-                ..view
-            },
-            (_, estimate) => NetworkView { estimate, ..view },
+            Some(own) => {
+                // A client that has none is one with the window of plain TCP, which hosts start with in any case.
+                let cap = if withdrawn.is_some() { default_share(&own) } else { cap };
+                NetworkView { estimate: Some(capped(own, cap)), ..view }
+            }
+            None => NetworkView { estimate: None, ..view },
         }
+    }
+
+    /// Whether advice is held back.
+    fn is_held(&self) -> bool {
+        self.held.is_some()
     }
 
     /// Takes a report.
@@ -264,6 +282,27 @@ impl Retreat {
             self.held = None;
         }
     }
+}
+
+/// An estimate with no more than this share. No loss was measured at what is a precaution: it may not bring starts below plain
+/// TCP's, nor end their slow start. But hosts know of losses, whether or not the tap saw them: it is no share without any, which
+/// would leave faster.
+fn capped(own: Estimate, cap: Window) -> Estimate {
+    if cap >= own.share {
+        return own;
+    }
+    Estimate { share: cap, loss_connections: 0, loss_window: None, losses: own.losses.max(1), ..own }
+}
+
+/// The window of a host that has no advice.
+fn default_share(own: &Estimate) -> Window {
+    Window::from_segments(DEFAULT_INITIAL_WINDOW, own.mss)
+}
+
+/// The prefix of a client.
+pub(super) fn client_network(address: IpAddr) -> Network {
+    let client = client_of(address);
+    Network::new(IpNet::new_assert(client, if client.is_ipv4() { 32 } else { 64 }))
 }
 
 /// What counts as one client: an IPv4 address, an IPv6 /64.

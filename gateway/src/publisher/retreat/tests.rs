@@ -8,11 +8,11 @@ use super::*;
 
 const MSS: f64 = 1_000.0;
 
-fn at(ms: u64) -> Timestamp {
+pub(super) fn at(ms: u64) -> Timestamp {
     Timestamp::default().after(Micros::from_millis(1_000_000 + ms))
 }
 
-fn view(share_segments: f64) -> NetworkView {
+pub(super) fn view(share_segments: f64) -> NetworkView {
     let network = "192.0.2.0/24".parse().unwrap();
     let estimate = Estimate {
         network,

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use super::retreats::{flight, lose};
 use super::*;
 
 #[derive(Clone, Debug)]
@@ -13,6 +14,7 @@ enum Step {
     Start(u8),
     Talk(u8),
     Pass(u8),
+    Lose(u8),
 }
 
 /// What happens where hosts are told of networks that they talk with.
@@ -22,6 +24,7 @@ fn step_or_talk() -> impl Strategy<Value = Step> {
         2 => (0u8..6).prop_map(Step::Start),
         1 => (0u8..6).prop_map(Step::Talk),
         1 => (1u8..100).prop_map(Step::Pass),
+        1 => (7u8..10).prop_map(Step::Lose),
     ]
 }
 
@@ -31,6 +34,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u8..6).prop_map(Step::Withdraw),
         2 => Just(Step::Settle),
         2 => (1u8..8).prop_map(Step::Read),
+        1 => (7u8..10).prop_map(Step::Lose),
     ]
 }
 
@@ -42,7 +46,7 @@ fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimat
         let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
         let holder = published.subscribers()[0].holder;
         let mut twin = Twin::default();
-        for step in steps {
+        for (number, step) in (0..).zip(steps) {
             match step {
                 Step::Tell(n, share) => told(&published, [Event::Estimate(estimate(n, share, 1_000_000))]),
                 Step::Withdraw(n) => {
@@ -56,6 +60,13 @@ fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimat
                 }
                 Step::Start(n) => drop(published.push_start(start(HOST, n))),
                 Step::Talk(n) => published.talked(&[(HOST.into(), network(n))]),
+                // A row of one address beside a start that arrives whole, or of several.
+                Step::Lose(address) => {
+                    if address != 7 {
+                        flight(&published, 7, number * 8, false);
+                    }
+                    lose(&published, address, number * 8 + 1..=number * 8 + 6);
+                }
                 Step::Pass(s) => drop(clock.0.fetch_add(u64::from(s) * 1_000_000_000, Ordering::Relaxed)),
             }
         }
@@ -72,6 +83,10 @@ proptest! {
         let two = NonZeroUsize::new(2).unwrap();
         let config = PublisherConfig { backlog_batches: two, ..PublisherConfig::default() };
         let (held, published, _) = held_and_published(steps, config);
+        for own in published.iter().filter(|own| own.network.prefix().prefix_len() == 32) {
+            let around = published.iter().find(|around| around.network == network(1));
+            prop_assert!(around.is_some_and(|around| own.share <= around.share), "{:?} in {:?}", own, around);
+        }
         prop_assert_eq!(held, published);
     }
 

@@ -1,22 +1,208 @@
-//! What the end of a retreat leads to.
+//! What retreats lead to, of networks and of single addresses, and their ends.
 
-use std::net::SocketAddr;
+use std::net::IpAddr;
 
 use spand_proto::units::Segments;
 
 use super::*;
 
+const SHARE: f64 = 1_448.0 * 40.0;
+
 fn pass(clock: &SetClock, ms: u64) {
     clock.0.store(ms * 1_000_000, Ordering::Relaxed);
 }
 
-/// Six advised starts that lose: the network's share is halved.
-fn lose(published: &Published) {
-    for port in 1..=6 {
-        let ends: [SocketAddr; 2] = [(HOST, 443).into(), ([198, 51, 1, 9], port).into()];
-        let began = Some(Timestamp(0));
-        let flight = FirstFlight { ends, lost: true, began, advised: Segments(40), acknowledged: Bytes(0) };
-        published.first_flights(&[(network(1), flight)]);
+/// So many advised starts towards an address of the first network that lose, one after another.
+pub(super) fn lose(published: &Published, address: u8, ports: std::ops::RangeInclusive<u16>) {
+    for port in ports {
+        flight(published, address, port, true);
+    }
+}
+
+pub(super) fn flight(published: &Published, address: u8, port: u16, lost: bool) {
+    let ends: [SocketAddr; 2] = [(HOST, 443).into(), ([198, 51, 1, address], port).into()];
+    let (began, acknowledged) = (Some(published.now()), Bytes(if lost { 0 } else { 100_000 }));
+    let flight = FirstFlight { ends, lost, began, advised: Segments(40), acknowledged };
+    published.first_flights(&Client::Address(HOST.into()), &[(network(1), flight)]);
+}
+
+fn remote(address: u8) -> IpAddr {
+    [198, 51, 1, address].into()
+}
+
+/// The prefix of an address of the first network.
+fn own(address: u8) -> Network {
+    format!("198.51.1.{address}/32").parse().unwrap()
+}
+
+/// What a connection to an address is advised by, and the share in segments.
+fn advised(published: &Published, address: u8) -> (Network, Option<u32>) {
+    let view = published.lookup(remote(address)).unwrap();
+    (view.network, view.estimate.as_ref().map(|estimate| estimate.share_segments(estimate.mss).0))
+}
+
+/// The first network has a neighbour with advised starts beside the address 9, which loses six first flights.
+fn one_loses(published: &Published) {
+    told(published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    flight(published, 8, 1, false);
+    lose(published, 9, 1..=6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn losses_of_one_address_hold_back_its_own_advice_and_return_it() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    let mut subscription = published.subscribe(&[OTHER.into()]).unwrap();
+    let mut twin = Twin::default();
+    one_loses(&published);
+    assert_eq!((advised(&published, 9), advised(&published, 8)), ((own(9), Some(20)), (network(1), Some(40))));
+    assert_eq!((published.retreats(), published.address_retreats(), published.network_count()), (0, 1, 1));
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.held.keys().copied().collect::<Vec<_>>(), [network(1), own(9)]);
+    assert_eq!((twin.held[&own(9)].loss_connections, twin.held[&network(1)].loss_connections), (0, 3));
+    let entries = published.log(0, 10).0;
+    let retreat = entries.iter().find(|entry| entry.kind == Kind::Retreat).unwrap();
+    assert_eq!((retreat.what, retreat.subject.as_str()), ("halved", "198.51.1.9/32"));
+
+    pass(&clock, 10_000);
+    lose(&published, 9, 11..=16);
+    assert_eq!((advised(&published, 9), advised(&published, 8)), ((own(9), Some(10)), (network(1), Some(40))));
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.held[&own(9)].share_segments(Bytes(1_448)), Segments(10), "the window of plain TCP");
+    assert_eq!(published.measures().withdrawals.get(), 0, "else it would have its network's advice");
+
+    // What is halved once more counts from the end of the minute on, and is forgotten with the samples.
+    pass(&clock, 70_000);
+    settle().await;
+    told(&published, [Event::Estimate(estimate(1, SHARE, 70))]);
+    flight(&published, 9, 21, false);
+    assert_eq!(advised(&published, 9), (own(9), Some(11)), "it grows by a segment with what arrives whole");
+    pass(&clock, 369_999);
+    settle().await;
+    assert_eq!(published.address_retreats(), 1);
+    pass(&clock, 370_000);
+    settle().await;
+    assert_eq!(advised(&published, 9), (network(1), Some(40)));
+    assert_eq!((published.address_retreats(), published.estimate_count()), (0, 1));
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.held.keys().copied().collect::<Vec<_>>(), [network(1)]);
+    assert_eq!(twin.withdrawn, [(own(9), WithdrawalReason::Expired)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_with_advice_of_its_own_follows_its_network() {
+    let (published, _) = publisher(PublisherConfig::default());
+    let mut subscription = published.subscribe(&[OTHER.into()]).unwrap();
+    let mut twin = Twin::default();
+    one_loses(&published);
+    for (share, own_share) in [(30, 20), (12, 12), (60, 20)] {
+        told(&published, [Event::Estimate(estimate(1, f64::from(share) * 1_448.0, 0))]);
+        assert_eq!((advised(&published, 9).1, advised(&published, 8).1), (Some(own_share), Some(share)));
+    }
+    let view = NetworkView::clone(&published.network(network(1)).unwrap());
+    let crowded = NetworkView { parallel: 5, parallel_at_samples: 5, ..view };
+    published.apply(Batch { views: vec![crowded], ..Batch::new() });
+    let budgets = [network(1), own(9)].map(|network| published.budget(network).unwrap().0);
+    assert_eq!(budgets, [300, 20], "of five connections, and of one");
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.held.len(), 2);
+    told(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
+    twin.read(&mut subscription).await;
+    assert_eq!((advised(&published, 9), twin.held.len()), ((own(9), None), 0), "there is nothing to start on");
+    told(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.held[&own(9)].share_segments(Bytes(1_448)), Segments(20));
+    told(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::Evicted }]);
+    twin.read(&mut subscription).await;
+    assert_eq!((published.network_count(), published.address_retreats(), twin.held.len()), (0, 0, 0));
+    told(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    assert_eq!(advised(&published, 9), (network(1), Some(40)), "forgotten with its network");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_addresses_hold_back_their_networks_advice_and_the_losses_of_each_so_far() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    told(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    flight(&published, 8, 1, false);
+    lose(&published, 9, 1..=5);
+    lose(&published, 7, 1..=3);
+    assert_eq!((advised(&published, 9), published.retreats()), ((network(1), Some(20)), 1));
+    pass(&clock, 2_000);
+    lose(&published, 9, 11..=15);
+    assert_eq!(published.address_retreats(), 0, "those before the network's retreat were answered by it");
+    lose(&published, 9, 16..=16);
+    assert_eq!((advised(&published, 9), advised(&published, 8)), ((own(9), Some(10)), (network(1), Some(20))));
+    lose(&published, 7, 11..=13);
+    assert_eq!(published.retreats(), 1);
+    assert_eq!(advised(&published, 7), (network(1), None), "three of each, on the network's advice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_clean_start_of_an_address_ends_its_row_and_one_of_a_neighbour_does_not() {
+    let (published, _) = publisher(PublisherConfig::default());
+    told(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    flight(&published, 8, 1, false);
+    lose(&published, 9, 1..=5);
+    flight(&published, 9, 6, false);
+    lose(&published, 9, 7..=11);
+    assert_eq!(published.address_retreats(), 0);
+    flight(&published, 8, 2, false);
+    lose(&published, 9, 12..=12);
+    assert_eq!(published.address_retreats(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_starts_on_advice_of_its_own_says_nothing_of_its_networks() {
+    let (published, clock) = publisher(PublisherConfig::default());
+    one_loses(&published);
+    flight(&published, 8, 2, false);
+    lose(&published, 7, 1..=2);
+    pass(&clock, 2_000);
+    flight(&published, 9, 21, false);
+    lose(&published, 9, 22..=22);
+    lose(&published, 6, 1..=3);
+    assert_eq!(published.retreats(), 0, "its loss is none of the six");
+    lose(&published, 7, 3..=3);
+    assert_eq!(published.retreats(), 1, "its clean start ends no row");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_address_that_the_prefix_list_makes_a_network_is_one() {
+    let (published, _) = publisher(PublisherConfig::default());
+    one_loses(&published);
+    told(&published, [Event::Estimate(Estimate { network: own(9), ..estimate(1, SHARE, 0) })]);
+    assert_eq!(advised(&published, 9), (own(9), Some(40)));
+    assert_eq!((published.network_count(), published.address_retreats(), published.retreats()), (2, 0, 0));
+    lose(&published, 9, 11..=16);
+    assert_eq!(advised(&published, 9), (own(9), Some(40)), "it is judged as a network");
+}
+
+#[tokio::test(start_paused = true)]
+async fn hosts_that_talk_with_an_address_are_told_of_its_own_advice() {
+    let config = PublisherConfig { to_hosts: ToHosts::Talking, ..PublisherConfig::default() };
+    let (published, clock) = publisher(config);
+    let mut streams = [HOST, OTHER].map(|host| published.subscribe(&[host.into()]).unwrap());
+    let mut twins = [Twin::default(), Twin::default()];
+    told(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    for host in [HOST, OTHER] {
+        assert!(published.push_start(start(host, 1)));
+    }
+    one_loses(&published);
+    for (twin, stream) in twins.iter_mut().zip(&mut streams) {
+        twin.read(stream).await;
+    }
+    let held = |twin: &Twin| twin.held.keys().copied().collect::<Vec<_>>();
+    assert_eq!(held(&twins[0]), [network(1), own(9)], "at once, since it reported the losses");
+    assert_eq!(held(&twins[1]), [network(1)]);
+    assert!(published.push_start(start(OTHER, 1)), "towards the address");
+    twins[1].read(&mut streams[1]).await;
+    assert_eq!((held(&twins[1]), twins[1].starts), (vec![network(1), own(9)], 2));
+    assert_eq!(twins[1].held[&own(9)].share_segments(Bytes(1_448)), Segments(20));
+
+    pass(&clock, 300_000);
+    settle().await;
+    for (twin, stream) in twins.iter_mut().zip(&mut streams) {
+        twin.read(stream).await;
+        assert_eq!(twin.withdrawn, [(own(9), WithdrawalReason::Expired)]);
     }
 }
 
@@ -24,9 +210,9 @@ fn lose(published: &Published) {
 async fn leases_rise_with_the_share_at_the_end_of_a_retreat() {
     let (published, clock) = publisher(PublisherConfig::default());
     let hosts = [HOST, OTHER].map(|host| published.subscribe(&[host.into()]).unwrap());
-    let share = 1_448.0 * 40.0;
+    let share = SHARE;
     told(&published, [Event::Estimate(estimate(1, share, 0))]);
-    lose(&published);
+    lose(&published, 9, 1..=6);
     let holders: Vec<u64> = published.subscribers().iter().map(|subscriber| subscriber.holder).collect();
     let leased = || published.leases_of(network(1), &holders).iter().map(|lease| lease.0).sum::<u32>();
     // The news that the first is not the only one any more is old.

@@ -257,3 +257,47 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     }
     rig.end().await;
 }
+
+#[tokio::test]
+async fn losses_of_one_address_are_told_as_a_network_of_its_own() {
+    let rig = Rig::new(ApiConfig::default()).await;
+    let mut client = client(&rig).await;
+    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 60.0))], ..Batch::new() });
+    let mut updates = client.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
+    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::SnapshotEnd(_)) {}
+    for batch in 1..=7 {
+        let mut report = report(batch, &[if batch == 1 { "192.0.2.8" } else { "192.0.2.7" }]);
+        let connection = &mut report.connections[0];
+        (connection.first_flight_loss, connection.advised_segments) = (Some(batch > 1), Some(60));
+        (connection.remote_port, connection.acknowledged_bytes) = (u32::try_from(batch).unwrap(), 100_000);
+        assert_eq!(client.report(report).await.unwrap().into_inner().accepted, 1);
+    }
+    let network = async |name: &str| {
+        let document = rig.get(&format!("/v1/networks/{name}")).await.1;
+        (document["prefix"].as_str().unwrap().to_owned(), document["wc_segments"].as_u64())
+    };
+    let own = ("192.0.2.7/32".to_owned(), Some(30));
+    assert_eq!([network("192.0.2.7").await, network("192.0.2.7/32").await], [own.clone(), own]);
+    let around = ("192.0.2.0/24".to_owned(), Some(60));
+    assert_eq!([network("192.0.2.8").await, network("192.0.2.0/24").await], [around.clone(), around]);
+    let listed = rig.get("/v1/networks?within=192.0.2.0/24").await.1;
+    assert_eq!(listed["total"], 2);
+    let (_, advice) = rig.get("/v1/advice?destination=192.0.2.7").await;
+    assert_eq!(advice["estimate"]["prefix"], "192.0.2.7/32", "{advice}");
+    let answers = client.query(query(vec![question("192.0.2.7"), question("192.0.2.8")])).await.unwrap().into_inner();
+    let networks = answers.answers.iter().map(|answer| answer.estimate.as_ref().unwrap().network.as_str());
+    assert_eq!(networks.collect::<Vec<_>>(), ["192.0.2.7/32", "192.0.2.0/24"]);
+    let is_own =
+        |told: &Told| matches!(told, Told::Estimate(e) if e.estimate.as_ref().unwrap().network == "192.0.2.7/32");
+    while !is_own(&updates.message().await.unwrap().unwrap().event.unwrap()) {}
+    let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
+    for line in [
+        r#"spand_publisher_first_flights_total{verdict="address_halved"} 1"#,
+        "spand_publisher_address_retreats 1",
+        "spand_publisher_retreats 0",
+        "spand_publisher_addresses_displaced_total 0",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    rig.end().await;
+}

@@ -1,6 +1,9 @@
 //! The published networks: in order for lists, by longest match for addresses.
 //!
-//! Remembers per network what subscribers were told last, so that only what moved is told again.
+//! Remembers per network what subscribers were told last, so that only what moved is told again. Clients whose own advice is held
+//! back are among them ([`retreats`]).
+
+mod retreats;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -18,8 +21,9 @@ use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp, Window};
 
+pub(super) use self::retreats::Judged;
 use super::config::PublisherConfig;
-use super::retreat::{FirstFlight, Retreat, Verdict};
+use super::retreat::{Clients, Retreat};
 
 /// Networks by prefix. Each is written by one engine's thread; holds as many as the engine's own table.
 #[derive(Debug)]
@@ -30,8 +34,11 @@ pub(super) struct Networks {
     ipv6_lengths: [usize; 129],
     /// Those with an estimate: pages of these alone do not pass over the others, of which a scan leaves many.
     estimates: BTreeSet<Network>,
-    /// Networks whose advice is held back, by when that changes with time alone.
+    /// Networks whose advice is held back, and clients, by when that changes with time alone.
     retreats: BTreeSet<(Timestamp, Network)>,
+    clients: Clients,
+    /// What became of clients with the last change of their network.
+    of_clients: Vec<(Network, Put)>,
 }
 
 #[derive(Debug)]
@@ -40,6 +47,8 @@ struct Entry {
     /// The view's estimate, to be shared.
     estimate: Option<Arc<Estimate>>,
     told: Option<Arc<Estimate>>,
+    /// Of a client, whose network is another one.
+    is_client: bool,
     /// Where hosts reported first flights.
     retreat: Option<Box<Retreat>>,
 }
@@ -55,6 +64,11 @@ impl Networks {
             + treed::<(Timestamp, Network), ()>(networks)
     }
 
+    /// Bytes taken by clients with losses, all of them with advice of their own.
+    pub(super) const fn bytes_of_clients() -> usize {
+        Self::bytes(Clients::MOST) + Clients::bytes()
+    }
+
     pub(super) fn new() -> Self {
         Self {
             entries: BTreeMap::new(),
@@ -62,14 +76,17 @@ impl Networks {
             ipv6_lengths: [0; 129],
             estimates: BTreeSet::new(),
             retreats: BTreeSet::new(),
+            clients: Clients::default(),
+            of_clients: Vec::new(),
         }
     }
 
+    /// Networks, without clients.
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.entries.len() - self.clients.held()
     }
 
-    /// How many of them have an estimate.
+    /// How many estimates there are, those of clients included.
     pub(super) fn estimates(&self) -> usize {
         self.estimates.len()
     }
@@ -85,23 +102,33 @@ impl Networks {
         self.estimates.range((from, Bound::Unbounded)).take(limit).copied().collect()
     }
 
-    /// Every network.
+    /// Every network, without clients.
     pub(super) fn all(&self) -> Vec<Network> {
-        self.entries.keys().copied().collect()
+        let networks = self.entries.iter().filter(|(_, entry)| !entry.is_client);
+        networks.map(|(network, _)| *network).collect()
     }
 
     pub(super) fn get(&self, network: Network) -> Option<&Arc<NetworkView>> {
         self.entries.get(&network).map(|entry| &entry.view)
     }
 
-    /// The longest published network that contains `address`.
+    /// The longest published network that contains `address`, clients included.
     pub(super) fn longest_match(&self, address: IpAddr) -> Option<&Arc<NetworkView>> {
+        self.longest(address, |_| true).map(|entry| &entry.view)
+    }
+
+    /// The network that `address` is in, whatever is published of it by itself.
+    pub(super) fn network_of(&self, address: IpAddr) -> Option<Network> {
+        self.longest(address, |entry| !entry.is_client).map(|entry| entry.view.network)
+    }
+
+    fn longest(&self, address: IpAddr, is_meant: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         let address = address.to_canonical();
         let lengths: &[usize] = if address.is_ipv4() { &self.ipv4_lengths } else { &self.ipv6_lengths };
         let longest_first = lengths.iter().enumerate().rev().filter(|(_, count)| **count > 0);
         longest_first.map(|(len, _)| len).find_map(|len| {
             let prefix = IpNet::new(address, u8::try_from(len).ok()?).ok()?;
-            self.get(Network::new(prefix))
+            self.entries.get(&Network::new(prefix)).filter(|entry| is_meant(entry))
         })
     }
 
@@ -117,6 +144,10 @@ impl Networks {
 
     /// Takes a network's new state.
     pub(super) fn put(&mut self, view: NetworkView, config: &PublisherConfig) -> Put {
+        // A prefix list can make a network of what was a client.
+        if self.entries.get(&view.network).is_some_and(|entry| entry.is_client) {
+            self.forget_client(view.network);
+        }
         let retreat = self.entries.get_mut(&view.network).and_then(|entry| entry.retreat.as_mut());
         let view = match retreat {
             Some(retreat) => retreat.hold(view),
@@ -125,61 +156,15 @@ impl Networks {
         self.publish(view, config)
     }
 
-    /// Takes a report of an advised first flight to a network.
-    pub(super) fn first_flight(
-        &mut self,
-        network: Network,
-        flight: &FirstFlight,
-        now: Timestamp,
-        config: &PublisherConfig,
-    ) -> Option<(Verdict, Put)> {
-        let entry = self.entries.get_mut(&network)?;
-        let view = NetworkView::clone(&entry.view);
-        let retreat = entry.retreat.get_or_insert_with(|| {
-            let mut retreat = Box::<Retreat>::default();
-            retreat.hold(view);
-            retreat
-        });
-        let before = retreat.due();
-        let verdict = retreat.report(flight, now);
-        Some((verdict, self.renew(network, before, config)))
-    }
-
-    /// Lets at most so many retreats that time alone ends or eases be so; gives what becomes of the networks.
-    pub(super) fn pass(&mut self, now: Timestamp, at_most: usize, config: &PublisherConfig) -> Vec<(Network, Put)> {
-        let mut passed = Vec::new();
-        for _ in 0..at_most {
-            let Some((due, network)) = self.retreats.first().copied().filter(|(due, _)| *due <= now) else { break };
-            self.retreats.pop_first();
-            let retreat = self.entries.get_mut(&network).and_then(|entry| entry.retreat.as_mut());
-            if retreat.is_some_and(|retreat| retreat.pass(now)) {
-                passed.push((network, self.renew(network, Some(due), config)));
-            }
-        }
-        passed
-    }
-
-    /// Whether [`Networks::pass`] has something to do.
-    pub(super) fn is_due(&self, now: Timestamp) -> bool {
-        self.retreats.first().is_some_and(|(due, _)| *due <= now)
-    }
-
-    /// Networks whose advice is held back.
-    pub(super) fn retreats(&self) -> usize {
-        self.retreats.len()
-    }
-
-    /// Publishes a network anew after its retreat changed, which was due at `before`.
-    fn renew(&mut self, network: Network, before: Option<Timestamp>, config: &PublisherConfig) -> Put {
-        let Some(entry) = self.entries.get(&network) else { return Put::Silent };
-        let Some(retreat) = &entry.retreat else { return Put::Silent };
-        let (view, due) = (retreat.renew(&entry.view), retreat.due());
-        before.map(|before| self.retreats.remove(&(before, network)));
-        due.map(|due| self.retreats.insert((due, network)));
-        self.publish(view, config)
-    }
-
+    /// Publishes a network, and what follows for the clients in it.
     fn publish(&mut self, view: NetworkView, config: &PublisherConfig) -> Put {
+        let network = view.network;
+        let put = self.publish_one(view, false, config);
+        self.renew_clients_of(network, config);
+        put
+    }
+
+    fn publish_one(&mut self, view: NetworkView, is_client: bool, config: &PublisherConfig) -> Put {
         let network = view.network;
         let estimate = view.estimate.clone().map(Arc::new);
         if estimate.is_some() {
@@ -187,7 +172,7 @@ impl Networks {
         } else {
             self.estimates.remove(&network);
         }
-        let entry = Entry { view: Arc::new(view), estimate: estimate.clone(), told: None, retreat: None };
+        let entry = Entry { view: Arc::new(view), estimate: estimate.clone(), told: None, is_client, retreat: None };
         let (told, retreat) = if let Some(old) = self.entries.insert(network, entry) {
             (old.told, old.retreat)
         } else {
@@ -195,6 +180,7 @@ impl Networks {
             (None, None)
         };
         let (told, put) = match (told, estimate) {
+            (Some(_), None) if is_client => (None, Put::Rejoin),
             (Some(_), None) => (None, Put::Withdraw),
             (None, None) => (None, Put::Silent),
             (Some(told), Some(new)) if !worth_telling(&told, &new, config) => (Some(told), Put::Silent),
@@ -232,7 +218,7 @@ impl Networks {
     }
 
     /// Takes away a network's estimate.
-    pub(super) fn withdraw(&mut self, network: Network, reason: Withdrawal) -> Put {
+    pub(super) fn withdraw(&mut self, network: Network, reason: Withdrawal, config: &PublisherConfig) -> Put {
         let Some(entry) = self.entries.get_mut(&network) else {
             return Put::Silent;
         };
@@ -246,12 +232,19 @@ impl Networks {
             None => view,
         });
         entry.estimate = None;
+        let put = entry.told.take().map_or(Put::Silent, |_| Put::Withdraw);
         self.estimates.remove(&network);
-        entry.told.take().map_or(Put::Silent, |_| Put::Withdraw)
+        self.renew_clients_of(network, config);
+        put
     }
 
-    /// Forgets a network.
+    /// Forgets a network, and what was held against clients in it.
     pub(super) fn remove(&mut self, network: Network) -> Put {
+        for client in self.clients.held_in(network) {
+            let put = self.unpublish_client(client, self.clients.due(client));
+            self.clients.remove(client);
+            self.of_clients.push((client, put));
+        }
         let Some(entry) = self.entries.remove(&network) else {
             return Put::Silent;
         };
@@ -281,6 +274,8 @@ pub(super) enum Put {
     Tell,
     /// There was an estimate and there is none now.
     Withdraw,
+    /// A client has no estimate of its own any more: what its network has holds for it.
+    Rejoin,
     /// Nothing a subscriber has to know.
     Silent,
 }

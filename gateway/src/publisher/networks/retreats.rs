@@ -1,0 +1,216 @@
+//! Advice that is held back after losses in first flights: of networks, and of single clients in them.
+//!
+//! A client's own is published as a network of its own for as long as it is held back, and follows its network's.
+
+use std::net::IpAddr;
+
+use spand_core::window::view::NetworkView;
+use spand_proto::network::Network;
+use spand_proto::start::DEFAULT_INITIAL_WINDOW;
+use spand_proto::units::Timestamp;
+
+use super::{Networks, Put};
+use crate::publisher::config::PublisherConfig;
+use crate::publisher::retreat::{Displaced, FirstFlight, Retreat, Verdict, client_network};
+
+/// What a report of a first flight led to.
+#[derive(Debug)]
+pub(in crate::publisher) struct Judged {
+    pub(in crate::publisher) verdict: Verdict,
+    /// Of the client, if that is whose advice the verdict is about.
+    pub(in crate::publisher) about: Network,
+    /// What is to be told.
+    pub(in crate::publisher) changes: Vec<(Network, Put)>,
+    /// Losses of another client that still counted were forgotten for it.
+    pub(in crate::publisher) has_displaced: bool,
+}
+
+impl Networks {
+    /// Takes a host's report of an advised first flight to a network.
+    pub(in crate::publisher) fn first_flight(
+        &mut self,
+        (network, host): (Network, u64),
+        flight: &FirstFlight,
+        now: Timestamp,
+        config: &PublisherConfig,
+    ) -> Option<Judged> {
+        let client = client_network(flight.ends[1].ip());
+        // What starts on advice of its own says nothing of its network's.
+        if self.clients.is_held(client) && self.clients.network_of(client) == Some(network) {
+            return self.client_flight((client, network, host), flight, now, config);
+        }
+        let entry = self.entries.get_mut(&network)?;
+        let view = NetworkView::clone(&entry.view);
+        let retreat = entry.retreat.get_or_insert_with(|| {
+            let mut retreat = Box::<Retreat>::default();
+            retreat.hold(view);
+            retreat
+        });
+        let before = retreat.due();
+        let verdict = retreat.report(flight, now);
+        let put = self.renew(network, before, config);
+        let mut judged = Judged { verdict, about: network, changes: vec![(network, put)], has_displaced: false };
+        // One that is a network of its own anyway, and where a network is no more than one client, is judged as a network.
+        let is_network = self.entries.get(&client).is_some_and(|entry| !entry.is_client);
+        let counts_for_client = match verdict {
+            Verdict::Halved | Verdict::Withdrawn => {
+                self.clients.begin_anew(network);
+                false
+            }
+            Verdict::Random | Verdict::OneAddress => {
+                flight.lost && flight.advised > DEFAULT_INITIAL_WINDOW && !is_network && network.covers(client)
+            }
+            Verdict::Clean => self.clients.knows(client),
+            Verdict::Known | Verdict::AddressHalved | Verdict::AddressWithdrawn => false,
+        };
+        judged.changes.append(&mut self.of_clients);
+        if counts_for_client && let Some(of_client) = self.client_flight((client, network, host), flight, now, config) {
+            judged.changes.extend(of_client.changes);
+            judged.has_displaced = of_client.has_displaced;
+            if of_client.verdict == Verdict::AddressHalved {
+                (judged.verdict, judged.about) = (of_client.verdict, client);
+            }
+        }
+        Some(judged)
+    }
+
+    fn client_flight(
+        &mut self,
+        (client, network, host): (Network, Network, u64),
+        flight: &FirstFlight,
+        now: Timestamp,
+        config: &PublisherConfig,
+    ) -> Option<Judged> {
+        let view = NetworkView::clone(&self.entries.get(&network)?.view);
+        let before = self.clients.due(client);
+        let reported = self.clients.report((client, &view), host, flight, now);
+        let mut changes = Vec::new();
+        if let Some(Displaced { client, due }) = reported.displaced
+            && due.is_some()
+        {
+            changes.push((client, self.unpublish_client(client, due)));
+        }
+        changes.push((client, self.renew_client((client, &view), before, config)));
+        Some(Judged { verdict: reported.verdict, about: client, changes, has_displaced: reported.displaced.is_some() })
+    }
+
+    /// Lets at most so many retreats that time alone ends or eases be so; gives what becomes of the networks.
+    pub(in crate::publisher) fn pass(
+        &mut self,
+        now: Timestamp,
+        at_most: usize,
+        config: &PublisherConfig,
+    ) -> Vec<(Network, Put)> {
+        let mut passed = Vec::new();
+        for _ in 0..at_most {
+            let Some((due, network)) = self.retreats.first().copied().filter(|(due, _)| *due <= now) else { break };
+            self.retreats.pop_first();
+            if self.entries.get(&network).is_some_and(|entry| entry.is_client) {
+                let around = self.clients.network_of(network).and_then(|around| self.entries.get(&around));
+                let view = around.map(|entry| NetworkView::clone(&entry.view));
+                if self.clients.pass(network, now)
+                    && let Some(view) = view
+                {
+                    passed.push((network, self.renew_client((network, &view), Some(due), config)));
+                }
+                continue;
+            }
+            let retreat = self.entries.get_mut(&network).and_then(|entry| entry.retreat.as_mut());
+            if retreat.is_some_and(|retreat| retreat.pass(now)) {
+                passed.push((network, self.renew(network, Some(due), config)));
+                passed.append(&mut self.of_clients);
+            }
+        }
+        passed
+    }
+
+    /// Whether [`Networks::pass`] has something to do.
+    pub(in crate::publisher) fn is_due(&self, now: Timestamp) -> bool {
+        self.retreats.first().is_some_and(|(due, _)| *due <= now)
+    }
+
+    /// Networks whose advice is held back.
+    pub(in crate::publisher) fn retreats(&self) -> usize {
+        self.retreats.len() - self.clients.held()
+    }
+
+    /// Clients whose own advice is.
+    pub(in crate::publisher) fn client_retreats(&self) -> usize {
+        self.clients.held()
+    }
+
+    /// What became of clients with changes of their networks since this was asked last.
+    pub(in crate::publisher) fn take_of_clients(&mut self) -> Vec<(Network, Put)> {
+        std::mem::take(&mut self.of_clients)
+    }
+
+    /// What a start towards `remote` in `network` is on: advice of its own, where there is some.
+    pub(in crate::publisher) fn narrowed(&self, network: Network, remote: IpAddr) -> Network {
+        if self.clients.held() == 0 {
+            return network;
+        }
+        let client = client_network(remote);
+        let is_published = self.entries.get(&client).is_some_and(|entry| entry.is_client);
+        if is_published && self.clients.network_of(client) == Some(network) { client } else { network }
+    }
+
+    /// Publishes a network anew after its retreat changed, which was due at `before`.
+    fn renew(&mut self, network: Network, before: Option<Timestamp>, config: &PublisherConfig) -> Put {
+        let Some(entry) = self.entries.get(&network) else { return Put::Silent };
+        let Some(retreat) = &entry.retreat else { return Put::Silent };
+        let (view, due) = (retreat.renew(&entry.view), retreat.due());
+        self.set_due(network, before, due);
+        self.publish(view, config)
+    }
+
+    /// Publishes what holds for a client in the network of this state after its own retreat changed, which was due at `before`.
+    fn renew_client(
+        &mut self,
+        (client, view): (Network, &NetworkView),
+        before: Option<Timestamp>,
+        config: &PublisherConfig,
+    ) -> Put {
+        match self.clients.hold(client, view) {
+            Some(own) => {
+                self.set_due(client, before, self.clients.due(client));
+                self.publish_one(own, true, config)
+            }
+            None => self.unpublish_client(client, before),
+        }
+    }
+
+    /// Has the clients of a network follow it.
+    pub(super) fn renew_clients_of(&mut self, network: Network, config: &PublisherConfig) {
+        if self.clients.held() == 0 {
+            return;
+        }
+        let Some(view) = self.entries.get(&network).map(|entry| NetworkView::clone(&entry.view)) else { return };
+        for client in self.clients.held_in(network) {
+            if let Some(own) = self.clients.hold(client, &view) {
+                let put = self.publish_one(own, true, config);
+                self.of_clients.push((client, put));
+            }
+        }
+    }
+
+    /// A client has its network's advice again, from its retreat that was due at `before` on.
+    pub(super) fn unpublish_client(&mut self, client: Network, before: Option<Timestamp>) -> Put {
+        self.set_due(client, before, None);
+        let is_client = self.entries.get(&client).is_some_and(|entry| entry.is_client);
+        let Some(entry) = is_client.then(|| self.entries.remove(&client)).flatten() else { return Put::Silent };
+        self.count(client, false);
+        self.estimates.remove(&client);
+        entry.told.map_or(Put::Silent, |_| Put::Rejoin)
+    }
+
+    /// Forgets what was held against a client whose entry is its network's from here on.
+    pub(super) fn forget_client(&mut self, client: Network) {
+        self.set_due(client, self.clients.due(client), None);
+        self.clients.remove(client);
+    }
+
+    fn set_due(&mut self, network: Network, before: Option<Timestamp>, due: Option<Timestamp>) {
+        before.map(|before| self.retreats.remove(&(before, network)));
+        due.map(|due| self.retreats.insert((due, network)));
+    }
+}
