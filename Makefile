@@ -172,8 +172,9 @@ fuzz-coverage: packages ## What the kept fuzzing corpus reaches, line by line: d
 	./fuzz/run coverage
 
 .PHONY: hostile
-hostile: packages ## Floods of a million tuples in ten seconds beside real flows: docs/results/hostile.md
+hostile: packages ## Floods of a million tuples in ten seconds beside real flows, and one peer's attacks on the listeners: docs/results/hostile.md
 	$(CARGO) test --release -p spand-tests --test hostile -- --ignored --nocapture
+	SPAND_ATTACK_SECONDS=10 $(CARGO) test --release -p spand-tests --test attacks
 
 .PHONY: store-kills
 store-kills: packages ## 100 kills of a gateway's store at random moments, held against a twin and the clock

@@ -298,20 +298,21 @@ mod tests {
     fn a_peer_with_none_gets_the_place_of_one_with_many_even_where_all_work() {
         let places = places(6, 5);
         let mut held: Vec<(Place, Request)> = Vec::new();
-        for n in [1, 1, 1, 1, 2, 2] {
+        for n in [2, 2, 1, 1, 1, 1] {
             let (place, _) = places.take(peer(n)).unwrap();
             let request = place.mark().request();
             held.push((place, request));
         }
         assert_eq!(places.take(peer(1)).unwrap_err(), NoPlace::AtAll);
         let (third, displaced) = places.take(peer(3)).unwrap();
-        assert!(displaced && is_displaced(&mut held[0].0), "of the peer with most");
+        assert!(displaced && is_displaced(&mut held[2].0), "the oldest of the peer with most");
+        assert!(!is_displaced(&mut held[0].0), "and not the oldest of all");
         let _works = third.mark().request();
         // Who reads nothing loses its place before who works does.
-        held[5].0.mark().unread(true);
-        *held[5].0.mark().0.unwrap().unread_since.lock() = Instant::now().checked_sub(STALLED);
+        held[1].0.mark().unread(true);
+        *held[1].0.mark().0.unwrap().unread_since.lock() = Instant::now().checked_sub(STALLED);
         let (_fourth, _) = places.take(peer(4)).unwrap();
-        assert!(is_displaced(&mut held[5].0) && !is_displaced(&mut held[1].0));
+        assert!(is_displaced(&mut held[1].0) && !is_displaced(&mut held[3].0));
     }
 
     #[test]
