@@ -5,9 +5,12 @@
 
 #include "tables.h"
 
-// First flights in a row that must have lost a segment for a network's advice to be halved here, and for how long; withheld
-// after twice as many. By then the gateway has said what holds for all hosts.
+// First flights in a row that must have lost a segment for advice to be halved here, and for how long; withheld after twice as
+// many. By then the gateway has said what holds for all hosts. One client's losses hold back its own advice; for its network no
+// more than half of those that halve it count, so that it takes two clients.
 #define LOSSES_TO_HALVE 6
+#define LOSSES_OF_ONE (LOSSES_TO_HALVE / 2)
+#define LOSSES_TO_WITHHOLD (2 * LOSSES_TO_HALVE)
 #define PENALTY_NS 5000000000ull
 
 // Halves of a budget that are over. They are two round trips long: a first flight is over by then, whatever became of it.
@@ -17,13 +20,24 @@ INLINE u32 halves_over(const struct budget *budget, u64 now, u64 half_ns)
 	return passed < half_ns ? 0 : passed < 2 * half_ns ? 1 : 2;
 }
 
-// What is left of a network's lease, and how far its advice is to be trusted after losses here. Changes nothing: who asks may yet
-// be refused. Of a network that was removed meanwhile, nothing is left.
-INLINE u32 budget_left(struct budget *budget, const struct network *network, u64 now, u64 half_ns, u32 *halvings)
+// How often a client's advice is halved after losses here: those of its network, or its own.
+INLINE u32 halvings_of(const struct budget *budget, u64 client, u64 now)
+{
+	u32 losses = budget->losses;
+	if (now - budget->lost_ns >= PENALTY_NS)
+		return 0;
+	if (budget->lost_by == client && budget->losses_of_one > losses)
+		losses = budget->losses_of_one;
+	return losses / LOSSES_TO_HALVE;
+}
+
+// What is left of a network's lease, and how far a client's advice is to be trusted after losses here. Changes nothing: who asks may
+// yet be refused. Of a network that was removed meanwhile, nothing is left.
+INLINE u32 budget_left(struct budget *budget, const struct network *network, u64 client, u64 now, u64 half_ns, u32 *halvings)
 {
 	u32 left = network->lease;
 	bpf_spin_lock(&budget->lock);
-	*halvings = now - budget->lost_ns < PENALTY_NS ? budget->losses / LOSSES_TO_HALVE : 0;
+	*halvings = halvings_of(budget, client, now);
 	if (budget->era != network->era) {
 		*halvings = 0;
 		left = 0;
@@ -54,15 +68,18 @@ INLINE void take(struct budget *budget, struct connection *connection, u64 now, 
 	bpf_spin_unlock(&budget->lock);
 }
 
-// A first flight arrived whole.
-INLINE void forgive(struct connection *connection)
+// A client's first flight arrived whole.
+INLINE void clear_losses(struct connection *connection, u64 client)
 {
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
-	if (!budget || !budget->losses)
+	if (!budget || !(budget->losses || (budget->losses_of_one && budget->lost_by == client)))
 		return;
 	bpf_spin_lock(&budget->lock);
-	if (budget->era == connection->era)
+	if (budget->era == connection->era) {
 		budget->losses = 0;
+		if (budget->lost_by == client)
+			budget->losses_of_one = 0;
+	}
 	bpf_spin_unlock(&budget->lock);
 }
 
@@ -85,8 +102,8 @@ INLINE void give_back(struct connection *connection)
 	bpf_spin_unlock(&budget->lock);
 }
 
-// A segment of an advised first flight was sent again.
-INLINE void punish(struct connection *connection)
+// A segment of a client's advised first flight was retransmitted.
+INLINE void record_loss(struct connection *connection, u64 client)
 {
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
 	if (!budget)
@@ -94,7 +111,16 @@ INLINE void punish(struct connection *connection)
 	u64 now = bpf_ktime_get_boot_ns();
 	bpf_spin_lock(&budget->lock);
 	if (budget->era == connection->era) {
-		budget->losses = now - budget->lost_ns < PENALTY_NS ? budget->losses + 1 : 1;
+		u32 is_late = now - budget->lost_ns >= PENALTY_NS;
+		u32 losses = is_late ? 0 : budget->losses;
+		u32 of_one = is_late || budget->lost_by != client ? 0 : budget->losses_of_one;
+		if (of_one < LOSSES_OF_ONE && losses < LOSSES_TO_WITHHOLD)
+			losses++;
+		if (of_one < LOSSES_TO_WITHHOLD)
+			of_one++;
+		budget->losses = losses;
+		budget->losses_of_one = of_one;
+		budget->lost_by = client;
 		budget->lost_ns = now;
 	}
 	bpf_spin_unlock(&budget->lock);

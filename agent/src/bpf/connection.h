@@ -36,6 +36,18 @@ INLINE void put_local(u8 *to, const struct tcp_sock *tp)
 	put_address(to, common->skc_family, common->skc_rcv_saddr, &common->skc_v6_rcv_saddr);
 }
 
+// What counts as one client: an IPv4 address, an IPv6 /64.
+INLINE u64 client_of(const struct tcp_sock *tp)
+{
+	const struct sock_common *common = common_of(tp);
+	if (common->skc_family == AF_INET)
+		return common->skc_daddr;
+	const struct in6_addr *address = &common->skc_v6_daddr;
+	u64 prefix = (u64)address->in6_u.u6_addr32[0] << 32 | address->in6_u.u6_addr32[1];
+	// Of an IPv4-mapped address the first 64 bits are zero.
+	return prefix ? prefix : address->in6_u.u6_addr32[3];
+}
+
 INLINE struct network *network_of(const struct tcp_sock *tp)
 {
 	struct prefix prefix = {};
@@ -100,7 +112,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	// As the rate is computed (decide).
 	u64 rtt_us = transfer.rtt_us > network.rtt_us ? transfer.rtt_us : network.rtt_us;
 	u32 halvings = 0;
-	transfer.budget_left = budget_left(budget, &network, now, rtt_us * 2000, &halvings);
+	transfer.budget_left = budget_left(budget, &network, client_of(tp), now, rtt_us * 2000, &halvings);
 	if (halvings > 1) {
 		count(COUNT_RETREATED);
 		return 0;
@@ -175,7 +187,7 @@ INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connectio
 	if (filled || all) {
 		int told = arrived > default_bytes(tp, connection);
 		if (told && !connection->first_loss)
-			forgive(connection);
+			clear_losses(connection, client_of(tp));
 		if (told || arrived >= connection->stated_bytes)
 			connection->stated_bytes = 0;
 	}
@@ -205,7 +217,7 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 	u32 halvings = 0, left = 0, why_less = COUNT_EXPIRED;
 	// What it was granted on may have ended since.
 	if (network && budget && !network->refusal && network->expires_ns > now && network->era == connection->era) {
-		left = budget_left(budget, network, now, 2 * connection->flight_rtt_ns, &halvings);
+		left = budget_left(budget, network, client_of(tp), now, 2 * connection->flight_rtt_ns, &halvings);
 		why_less = COUNT_CLIPPED_BUDGET;
 	}
 	if (halvings > 1) {

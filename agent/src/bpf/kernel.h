@@ -59,6 +59,7 @@ enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1 };
 struct in6_addr {
 	union {
 		u8 u6_addr8[16];
+		u32 u6_addr32[4];
 	} in6_u;
 } READ_THROUGH;
 

@@ -238,7 +238,7 @@ INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 	if (connection->first_granted <= connection->initial_window)
 		return;
 	count(COUNT_FIRST_FLIGHT_LOSS);
-	punish(connection);
+	record_loss(connection, client_of(tp));
 	tell(tp, connection, EVENT_FIRST_FLIGHT_LOSS);
 }
 

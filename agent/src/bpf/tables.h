@@ -53,9 +53,11 @@ struct budget {
 	struct bpf_spin_lock lock;
 	u32 now;	 // granted since `turned_ns`
 	u32 before;	 // granted in the half before
-	u32 losses;	 // advised first flights in a row that lost a segment
+	u16 losses;	 // advised first flights in a row that lost a segment, as far as they count for the whole network
+	u16 losses_of_one; // those in a row of the client that lost last
 	u64 turned_ns;
-	u64 lost_ns;	 // when the last of them did
+	u64 lost_ns;	 // when the last loss was
+	u64 lost_by;	 // and which client's (client_of)
 	u32 turns;	 // halves that have gone by
 	u32 era;	 // of the network that has the place: places are given again, eras are not
 };

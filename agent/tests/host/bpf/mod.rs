@@ -5,6 +5,7 @@
 mod families;
 mod flights;
 mod lifetime;
+mod losses;
 mod pause;
 mod places;
 mod refusals;

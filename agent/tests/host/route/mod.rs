@@ -5,6 +5,7 @@ mod announced;
 mod families;
 mod figures;
 mod lifetime;
+mod own_advice;
 mod pause;
 mod surroundings;
 
