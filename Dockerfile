@@ -41,7 +41,7 @@ RUN apt-get update \
  && setcap cap_net_raw=p /usr/bin/spand-gateway
 USER spand
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s CMD ["bash", "-c", \
-    "exec 3<>/dev/tcp/127.0.0.1/7480 && printf 'GET /readyz HTTP/1.1\\r\\nHost: a\\r\\nConnection: close\\r\\n\\r\\n' >&3 && head -n 1 <&3 | grep -q ' 200 '"]
+    "exec 3<>/dev/tcp/127.0.0.1/7480 && printf 'GET /readyz HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n' >&3 && head -n 1 <&3 | grep -q ' 200 '"]
 ENTRYPOINT ["/usr/bin/spand-gateway"]
 CMD ["run", "--config", "/etc/spand/gateway.toml"]
 

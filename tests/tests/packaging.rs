@@ -168,6 +168,14 @@ fn the_unit_of_the_gateway_lets_it_open_what_the_default_configuration_needs() {
     assert!(limit.parse::<u64>().unwrap() >= 2 * needed, "{limit} of {needed}");
 }
 
+/// The listener answers to the machine's own names and addresses alone, so a check under another name is refused for ever.
+#[test]
+fn the_health_check_of_the_image_asks_under_a_name_that_is_answered() {
+    let dockerfile = read(&packaging("..").join("Dockerfile"));
+    let hosts: Vec<&str> = dockerfile.split("Host: ").skip(1).filter_map(|rest| rest.split('\\').next()).collect();
+    assert_eq!(hosts, ["localhost"], "of the gateway's HEALTHCHECK");
+}
+
 fn names(value: &serde_yaml_ng::Value) -> BTreeSet<String> {
     value.as_sequence().expect("a list").iter().map(|one| one.as_str().expect("a word").to_owned()).collect()
 }
