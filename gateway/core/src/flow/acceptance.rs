@@ -41,14 +41,8 @@ pub(crate) enum Reset {
 impl Space {
     /// Whether `number` lies near what was sent and acknowledged: within the window that the peer announced, twice over since a mirror
     /// port may have missed something.
-    #[inline]
     pub(crate) fn is_near(self, number: u32) -> bool {
-        let [una, nxt] = [self.una, self.nxt].map(low);
-        let within = |reach: u32| {
-            number.wrapping_sub(una.wrapping_sub(reach)) <= nxt.wrapping_sub(una).saturating_add(2 * reach)
-        };
-        // Nearly every segment is, whatever the window.
-        within(LEAST) || within(self.reach())
+        is_within(LEAST, [self.una, self.nxt], number) || is_within(self.reach(), [self.una, self.nxt], number)
     }
 
     /// How far from what was sent and acknowledged a number is believed.
@@ -74,6 +68,18 @@ impl Space {
         let position = position_near(self.nxt, number);
         self.una < position && position <= self.nxt
     }
+}
+
+/// Whether `number` lies near what was sent and acknowledged whatever window the peer announced, as nearly every one does.
+#[inline]
+pub(crate) fn is_close([una, nxt]: [u64; 2], number: u32) -> bool {
+    is_within(LEAST, [una, nxt], number)
+}
+
+#[inline]
+fn is_within(reach: u32, [una, nxt]: [u64; 2], number: u32) -> bool {
+    let [una, nxt] = [una, nxt].map(low);
+    number.wrapping_sub(una.wrapping_sub(reach)) <= nxt.wrapping_sub(una).saturating_add(2 * reach)
 }
 
 /// The number on the wire.

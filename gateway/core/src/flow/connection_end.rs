@@ -2,7 +2,7 @@
 
 use spand_proto::units::{Micros, Timestamp};
 
-use crate::flow::acceptance::Space;
+use crate::flow::acceptance::{Space, is_close};
 use crate::flow::connection::Place;
 use crate::flow::handshake::Syn;
 use crate::flow::report::DirectionReport;
@@ -50,6 +50,15 @@ impl ConnectionEnd {
         }
     }
 
+    /// See [`Sender::size_mark`].
+    #[inline]
+    pub(crate) fn size_mark(&self) -> u32 {
+        match self {
+            Self::Rebuilt(sender) => sender.size_mark(),
+            Self::SeqState(_) => 1,
+        }
+    }
+
     /// What it takes in memory.
     pub(crate) fn held(&self) -> Held {
         match self {
@@ -81,6 +90,16 @@ impl ConnectionEnd {
             Self::Rebuilt(sender) => sender.space(),
             Self::SeqState(passing) => passing.space(),
         }
+    }
+
+    /// Whether `number` lies near what it sent and had acknowledged.
+    #[inline]
+    pub(crate) fn is_near(&self, number: u32) -> bool {
+        let ends = match self {
+            Self::Rebuilt(sender) => [sender.una(), sender.nxt()],
+            Self::SeqState(state) => [state.una(), state.nxt()],
+        };
+        is_close(ends, number) || self.space().is_near(number)
     }
 
     /// Counts a packet that is ignored, where something counts.

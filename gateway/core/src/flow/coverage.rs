@@ -108,6 +108,12 @@ impl Coverage {
         self.gaps = None;
     }
 
+    /// Whether there are gaps, and for how many there is room: what [`Self::held_bytes`] depends on.
+    #[inline]
+    pub(crate) fn gap_room(&self) -> usize {
+        self.gaps.as_deref().map_or(0, |Gaps(gaps)| 1 + gaps.capacity())
+    }
+
     /// Memory of its gaps, and of what holds them.
     pub(crate) fn held_bytes(&self) -> [usize; 2] {
         self.gaps.as_deref().map_or([0; 2], |Gaps(gaps)| [allocated_for::<Gap>(gaps.capacity()), boxed::<Gaps>()])

@@ -75,6 +75,11 @@ impl SeqState {
         self.una
     }
 
+    /// The highest position sent, exclusive.
+    pub(crate) fn nxt(&self) -> u64 {
+        self.nxt
+    }
+
     /// Whether its FIN was acknowledged.
     pub(crate) fn is_closed(&self) -> bool {
         self.fin_end.get().is_some_and(|end| self.una >= end)

@@ -57,7 +57,7 @@ impl Connection {
     /// Whether the numbers of `segment`, sent by `side`, lie far from everything that both sides sent and acknowledged.
     #[inline]
     pub(crate) fn is_stray(&self, side: Side, segment: &Segment) -> bool {
-        let is_far = |party: Option<&ConnectionEnd>, number| party.is_some_and(|party| !party.space().is_near(number));
+        let is_far = |party: Option<&ConnectionEnd>, number| party.is_some_and(|party| !party.is_near(number));
         self.doubts.agreed
             && (is_far(self.party(side), segment.seq)
                 || segment.ack.is_some_and(|ack| is_far(self.party(side.other()), ack)))

@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     id: ConnectionId,
     roles: [Role; 2],
     parties: [Option<ConnectionEnd>; 2],
+    /// What [`Self::take_resized`] found last.
+    marks: [u32; 2],
     /// The shifts of the windows that they announce, where known.
     shifts: [Option<u8>; 2],
     stage: Stage,
@@ -86,6 +88,7 @@ impl Connection {
             id,
             roles,
             parties,
+            marks: [0; 2],
             shifts,
             stage: Stage::Opening,
             doubts: Doubts::NONE,
@@ -211,6 +214,13 @@ impl Connection {
         let of = |party: &Option<ConnectionEnd>| party.as_ref().map_or_else(Held::default, ConnectionEnd::held);
         let [low, high] = &self.parties;
         of(low).and(of(high))
+    }
+
+    /// Whether [`Self::held`] may be another than when this was last asked: cheaper than that, and asked after every packet.
+    #[inline]
+    pub(crate) fn take_resized(&mut self) -> bool {
+        let marks = self.parties.each_ref().map(|end| end.as_ref().map_or(0, ConnectionEnd::size_mark));
+        std::mem::replace(&mut self.marks, marks) != marks
     }
 
     /// Whether something of it was acknowledged for the first time since this was last asked.

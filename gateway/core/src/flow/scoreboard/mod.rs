@@ -159,6 +159,12 @@ impl Scoreboard {
         }
     }
 
+    /// For how many segments there is room, and whether anything is to be repaired: what [`Self::held_bytes`] depends on.
+    #[inline]
+    pub(crate) fn room(&self) -> (usize, bool) {
+        (self.segments.capacity(), self.repairs.is_some())
+    }
+
     /// Memory of its segments, and of what is to be repaired.
     pub(crate) fn held_bytes(&self) -> [usize; 2] {
         let repairs = if self.repairs.is_some() { const { boxed::<Repairs>() } } else { 0 };

@@ -198,6 +198,16 @@ impl Sender {
         }
     }
 
+    /// Another number wherever [`Self::held`] is another, but for what the replica of its window keeps elsewhere; never 0.
+    #[inline]
+    pub(crate) fn size_mark(&self) -> u32 {
+        let (segments, repairs) = self.board.room();
+        let gaps = self.coverage.as_ref().map_or(0, Coverage::gap_room);
+        let flags = [self.recovery.held_bytes() > 0, self.followed.is_some(), self.delivered <= 1, repairs];
+        let flags = flags.into_iter().fold(1, |flags, flag| flags << 1 | u32::from(flag));
+        bytes(segments) ^ bytes(gaps) << 16 ^ flags << 27
+    }
+
     /// Whether some of its data was acknowledged, seen or not: as for a [`crate::flow::seq_state::SeqState`].
     pub(crate) fn has_delivered(&self) -> bool {
         self.acknowledged == Acknowledged::Data
@@ -220,6 +230,11 @@ impl Sender {
     /// The lowest position not acknowledged.
     pub(crate) fn una(&self) -> u64 {
         self.board.una()
+    }
+
+    /// The highest position sent, exclusive.
+    pub(crate) fn nxt(&self) -> u64 {
+        self.board.nxt()
     }
 
     /// Whether its FIN was acknowledged.

@@ -74,6 +74,7 @@ impl Sender {
     }
 
     /// Counts a packet that is ignored: it was on the wire, and changes nothing else.
+    #[cold]
     pub(crate) fn note_ignored(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
         if !self.has_sent() {
             return;
@@ -106,6 +107,7 @@ impl Sender {
         Extent { start, data, data_end, end }
     }
 
+    #[inline]
     fn cover(&mut self, extent: &Extent, context: &mut FlowContext<'_>) -> Inserted {
         if extent.data_end == extent.data {
             return Inserted::default();

@@ -40,7 +40,7 @@ impl FlowTable {
     }
 
     /// Takes down what the connection under `key` holds after something changed it, at `at`.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn account(&mut self, key: Key, at: Timestamp) {
         let Some(entry) = self.entries.get_mut(key.0) else { return };
         let held = entry.connection.held();

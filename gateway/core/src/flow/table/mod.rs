@@ -169,12 +169,18 @@ impl FlowTable {
         let entry = self.entries.get_mut(key.0)?;
         let (taken, idleness) = take(&mut entry.connection);
         entry.last_at = at;
-        if entry.idleness != idleness || at.since(entry.queued_at) >= REQUEUE {
+        let resized = entry.connection.take_resized();
+        debug_assert!(resized || entry.held.segments == entry.connection.held().segments, "segments without a mark");
+        let due = entry.idleness != idleness || at.since(entry.queued_at) >= REQUEUE;
+        if due {
             entry.queued_at = at;
             let before = std::mem::replace(&mut entry.idleness, idleness);
             self.requeue(key, before, idleness);
         }
-        self.account(key, at);
+        // What the replica of a window keeps elsewhere changes seldom, and little: that is taken down once a second.
+        if resized || due {
+            self.account(key, at);
+        }
         Some(taken)
     }
 
