@@ -8,7 +8,7 @@ use spand_proto::operator::Failure;
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
-use crate::{doctor, password, replay};
+use crate::{doctor, password, replay, reset_experiment};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
 ///
@@ -45,6 +45,12 @@ pub enum Command {
         #[arg(value_name = "FILE", default_value = DEFAULT_PATH)]
         config: PathBuf,
     },
+    /// Begin the comparison of advised and held-out transfers (/v1/benefit) anew; the gateway must be stopped
+    ResetExperiment {
+        /// The configuration
+        #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
+        config: PathBuf,
+    },
     /// Look for the usual faults of gateway, host and mirror port, and say what to do; changes nothing
     Doctor(doctor::Arguments),
 }
@@ -57,6 +63,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Run { config } => crate::run::run(&runnable(&config)?, &config),
         Command::Password { name } => password_of(&name),
         Command::CheckConfig { config } => check(&config),
+        Command::ResetExperiment { config } => reset_experiment(&config),
         Command::Doctor(arguments) => doctor::run(&arguments),
     }
 }
@@ -66,6 +73,13 @@ fn runnable(path: &Path) -> Result<Config, Failure> {
     let config = Config::load(path)?;
     config.check_runnable().map_err(|message| Failure::Usage(format!("{}: {message}", path.display())))?;
     Ok(config)
+}
+
+fn reset_experiment(path: &Path) -> Result<(), Failure> {
+    let said = reset_experiment::reset(&Config::load(path)?, path)?;
+    // It is done: where nobody reads that, it still is.
+    _ = writeln!(io::stdout().lock(), "{said}");
+    Ok(())
 }
 
 /// Reads a password and prints its line.

@@ -10,6 +10,7 @@ pub mod doctor;
 mod password;
 pub mod publisher;
 pub mod replay;
+mod reset_experiment;
 pub mod run;
 pub mod store;
 pub mod tls;

@@ -25,7 +25,7 @@ export function benefit(failed) {
     h("p", { class: "hint" }, "The interval takes transfers for independent of each other; those of one host, or of one moment, are not. Below zero is faster. A median is not shown where it might as well be another by more than 20 %."));
 
   const asking = latest(async (signal) => {
-    const { since, classes, hosts, unmeasured, transfers_paused: paused } = await get("/v1/benefit", signal);
+    const { since, survives_restart: survives, classes, hosts, unmeasured, transfers_paused: paused } = await get("/v1/benefit", signal);
     const sizes = classes.map(({ up_to_bytes: most }, place) => {
       const before = place === 0 ? null : classes[place - 1].up_to_bytes;
       return most === null ? `more than ${bytes(before)}` : `up to ${bytes(most)}`;
@@ -33,7 +33,7 @@ export function benefit(failed) {
     const all = classes.reduce((sum, one) => sum + one.advised.transfers + one.control.transfers, 0);
     const leftOut = classes.reduce((sum, one) => sum + one.not_compared, 0);
     summary.textContent = all === 0 ? "No host has reported a transfer yet." :
-      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since ${moment(since)}${leftOut > 0 ? `; the differences leave out ${count(leftOut)} of sizes with fewer than five in a group` : ""}${unmeasured > 0 ? `; ${count(unmeasured)} more could not be compared` : ""}${paused > 0 ? `; ${count(paused)} left out because advice was paused` : ""}.`;
+      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since ${moment(since)}${survives ? ", restarts of the gateway included" : ""}${leftOut > 0 ? `; the differences leave out ${count(leftOut)} of sizes with fewer than five in a group` : ""}${unmeasured > 0 ? `; ${count(unmeasured)} more could not be compared` : ""}${paused > 0 ? `; ${count(paused)} left out because advice was paused` : ""}.`;
     list.show(classes.map(({ advised, control, difference }, place) => {
       const time = difference.completion_ms;
       const resent = difference.retransmitted_segments;

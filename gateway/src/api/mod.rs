@@ -12,6 +12,7 @@ mod benefit;
 mod buckets;
 mod connection;
 mod costly;
+mod experiment;
 mod gate;
 mod grpc;
 mod holdings;
@@ -146,6 +147,7 @@ struct Shared {
     reports: Reports,
     measures: ApiMeasures,
     metrics: Metrics,
+    store: Option<StoreMeasures>,
     /// Answers that cost much to make.
     costly: Costly,
     /// Places for live streams.
@@ -190,7 +192,7 @@ impl Api {
         let reported = Buckets::new(f64::from(reported.get()), reported.max(FULL_REPORT));
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts, published.now());
-        let metrics = Metrics::new(&published, store, (&measures, &refusals), &reports, (&access, confined));
+        let metrics = Metrics::new(&published, store.clone(), (&measures, &refusals), &reports, (&access, confined));
         let live = Places::new(config.live_streams, config.live_streams_per_peer, 0);
         Self {
             shared: Arc::new(Shared {
@@ -205,6 +207,7 @@ impl Api {
                 reports,
                 measures,
                 metrics,
+                store,
                 costly: Costly::default(),
                 live,
             }),

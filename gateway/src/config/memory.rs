@@ -45,7 +45,8 @@ impl Memory {
         let readers = capture.interfaces.len().max(1) * usize::from(capture.readers.get());
         let snap = usize::try_from(capture.snap_length_bytes.get()).unwrap_or(usize::MAX);
         let queues = queue_bytes(capture.queue_packets.get(), snap).saturating_mul(threads);
-        let store = if config.store.enabled { StoreWriter::most_bytes(mib(config.store.waiting_mib)) } else { 0 };
+        let store = StoreWriter::most_bytes(mib(config.store.waiting_mib)).saturating_add(api.experiment_bytes());
+        let store = if config.store.enabled { store } else { 0 };
         let items = [
             ("connections", need.connections, "limits.connections"),
             ("outstanding segments", need.segments, "limits.segment_memory_mib"),
@@ -72,7 +73,7 @@ impl Memory {
             ("gRPC connections", api.grpc_bytes(), "api.grpc_connections, api.request_kib"),
             ("HTTP connections", api.http_bytes(), "api.http_connections"),
             ("reports", api.reports_bytes(), "api.reporting_hosts"),
-            ("store", store, "store.waiting_mib"),
+            ("store", store, "store.waiting_mib, api.reporting_hosts"),
             ("the program itself", BASE_BYTES, "fixed"),
         ];
         Self(items.map(|(name, bytes, options)| Item { name, bytes, options }).into())

@@ -52,7 +52,7 @@ use self::grouping::{Grouping, Groups};
 use self::queue::FrameQueue;
 pub(crate) use self::queue::{BATCH_PACKETS, queue_bytes};
 use self::reload::Reload;
-use self::restoring::restore;
+use self::restoring::{Restored, restore};
 use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions};
@@ -98,17 +98,24 @@ pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     let access = Access::open(config)?;
     let published = Published::new(config.publisher(), clock);
     let servers = Servers::start(ports, workers)?;
-    let (engines, store) = restore(config, engines, &partition, &published)?;
+    let Restored { engines, store, experiment } = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
     let api = Api::with_access(config.api(), access, published.clone(), stored, &confined);
+    if let Some(experiment) = experiment {
+        api.continue_experiment(experiment);
+    }
     let reload = Reload::new(config, file, seed, &captures, &published);
-    let workers = EngineThread::each(engines, &published, &captures, store.map(Arc::new).as_ref());
+    let workers = EngineThread::each(engines, &published, &captures, store.as_ref());
     let thread_ended = Arc::clone(&captures.thread_ended);
     let threads = Threads::start(workers, captured, captures)?;
     published.readiness().ready(Part::Engine);
     confined.say();
 
-    let ended = servers.run(api, &published, reload, &thread_ended);
+    let ended = servers.run(api.clone(), &published, reload, &thread_ended, store.as_ref());
+    if let Some(store) = store {
+        // Nobody reports any more. The last engine's thread ends the store.
+        api.save_experiment(&store);
+    }
     threads.stop();
     ended
 }

@@ -1,18 +1,26 @@
-//! What the store held, given back to the engines.
+//! What the store held, given back to the engines and to the API.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use spand_core::engine::Engine;
 use spand_core::shard::Partition;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, rfc3339};
 use spand_proto::units::{Micros, Timestamp};
 
 use super::cannot_start_a_thread;
 use crate::config::{Config, mib};
 use crate::publisher::{Batch, Part, Published, Trend};
-use crate::store::{Refused, SledStore, StoreWriter};
+use crate::store::{NotContinued, Refused, SavedExperiment, SledStore, StoreWriter};
+
+/// What the store gave, and what goes on to write to it.
+pub(super) struct Restored {
+    pub(super) engines: Vec<Engine>,
+    pub(super) store: Option<Arc<StoreWriter>>,
+    pub(super) experiment: Option<SavedExperiment>,
+}
 
 /// Opens the store and fills the engines with what it holds; what they do not take leaves it, and is counted by reason.
 pub(super) fn restore(
@@ -20,10 +28,10 @@ pub(super) fn restore(
     mut engines: Vec<Engine>,
     partition: &Partition,
     published: &Published,
-) -> Result<(Vec<Engine>, Option<StoreWriter>), Failure> {
+) -> Result<Restored, Failure> {
     if !config.store.enabled {
         published.readiness().ready(Part::Store);
-        return Ok((engines, None));
+        return Ok(Restored { engines, store: None, experiment: None });
     }
     let opened = SledStore::open(&config.store.directory).map_err(|error| Failure::Environment(error.to_string()))?;
     if let Some(set_aside) = &opened.set_aside {
@@ -65,7 +73,20 @@ pub(super) fn restore(
     }
     writer.submit(refused.into_iter().map(|(network, _)| (network, None)));
     published.readiness().ready(Part::Store);
-    Ok((engines, Some(writer)))
+    Ok(Restored { engines, store: Some(Arc::new(writer)), experiment: continued(opened.experiment) })
+}
+
+/// The experiment, where it is continued; one line says how it goes on.
+fn continued(found: Result<Option<SavedExperiment>, NotContinued>) -> Option<SavedExperiment> {
+    let found = found.unwrap_or_else(|why| {
+        tracing::warn!("the experiment (/v1/benefit) begins anew: what the store has of it {why}");
+        None
+    });
+    if let Some(SavedExperiment { experiment, hosts, unreadable }) = &found {
+        let (since, transfers) = (rfc3339(experiment.since), experiment.comparison.transfers());
+        tracing::info!(since, transfers, hosts = hosts.len(), unreadable, "the experiment (/v1/benefit) goes on");
+    }
+    found
 }
 
 /// Gives each engine what the store holds of its networks. Returns what they did not take, to be removed from the store.

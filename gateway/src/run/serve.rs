@@ -16,6 +16,7 @@ use super::reload::Reload;
 use crate::api::Api;
 use crate::config::{Config, Listen};
 use crate::publisher::Published;
+use crate::store::StoreWriter;
 
 /// Requests that are being answered at a stop may take this long.
 const LAST_ANSWERS: Duration = Duration::from_secs(3);
@@ -64,21 +65,22 @@ impl Servers {
         published: &Published,
         reload: Reload,
         thread_ended: &Notify,
+        store: Option<&Arc<StoreWriter>>,
     ) -> Result<(), Failure> {
         let Self { runtime, ports: Ports { grpc, http } } = self;
-        let ended = runtime.block_on(serve(grpc, http, api, published, reload, thread_ended));
+        let ended = runtime.block_on(serve((grpc, http), api, published, reload, thread_ended, store));
         runtime.shutdown_timeout(LAST_ANSWERS);
         ended
     }
 }
 
 async fn serve(
-    grpc: TcpListener,
-    http: TcpListener,
+    (grpc, http): (TcpListener, TcpListener),
     api: Api,
     published: &Published,
     mut configuration: Reload,
     thread_ended: &Notify,
+    store: Option<&Arc<StoreWriter>>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| failed("catch signals", &error))?;
     let grpc = tokio::net::TcpListener::from_std(grpc).map_err(|error| failed("serve gRPC", &error))?;
@@ -97,6 +99,16 @@ async fn serve(
     let http_api = api.clone();
     let (mut end, stopped_too) = (stopped.clone(), stopped.clone());
     tasks.spawn(async move { http_api.serve_http(http, stopped).await });
+
+    if let Some(store) = store.map(Arc::downgrade) {
+        let (api, mut over) = (api.clone(), stopped_too.clone());
+        tasks.spawn(async move {
+            tokio::select! {
+                () = api.keep_experiment(store) => {}
+                ended = over.wait_for(|end| *end) => drop(ended),
+            }
+        });
+    }
 
     let reload = Arc::new(Notify::new());
     let (files, configured) = (Arc::clone(&reload), Arc::new(Notify::new()));

@@ -19,7 +19,7 @@ use super::record;
 
 /// Format of what follows.
 const FORMAT: u8 = 3;
-const CHECKSUM_LEN: usize = 4;
+pub(super) const CHECKSUM_LEN: usize = 4;
 
 /// The key of a network.
 pub(super) fn key(network: Network) -> Vec<u8> {
@@ -77,7 +77,8 @@ pub(super) fn record_of(key: &[u8], value: &[u8]) -> Result<NetworkRecord, Recor
     record::read(&mut Reader { rest: payload })
 }
 
-fn checksum(key: &[u8], checked: &[u8]) -> [u8; CHECKSUM_LEN] {
+/// CRC-32 of a key and what is kept under it.
+pub(super) fn checksum(key: &[u8], checked: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(key);
     hasher.update(checked);

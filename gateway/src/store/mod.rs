@@ -4,12 +4,14 @@
 //! aside with one clear line and never repaired. The database is sled 0.34 behind [`EstimateStore`]; the bytes inside
 //! are ours, with a version and a checksum (`codec`).
 //!
-//! Knows nothing about samples or estimates: records go in and come out as the engine gives them.
+//! Knows nothing about samples, estimates or reports: records go in and come out as the engine gives them, and the experiment as
+//! the API does.
 
 mod cause;
 mod codec;
 mod contain;
 mod directory;
+mod experiment;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod octets;
@@ -28,6 +30,7 @@ use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
 pub use self::directory::{Damage, SetAside};
+pub use self::experiment::{Experiment, ExperimentChange, NewestBatch, NotContinued, ReportingHost, SavedExperiment};
 pub use self::refused::{Refused, RefusedLabels};
 pub use self::sled_store::{Opened, SledStore};
 pub use self::writer::{StoreMeasures, StoreWriter};
@@ -39,6 +42,13 @@ pub type Change = (Network, Option<NetworkRecord>);
 pub trait EstimateStore: Send + 'static {
     /// Saves changes. They are there after [`EstimateStore::flush`]; before that, a crash may lose any of them.
     fn save(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+
+    /// Saves a change of the experiment: hosts are on the disk before the comparison that counts their transfers. Gives whether
+    /// the store has all its hosts then; where not, the next change should hold all of them. A store that outlives nothing
+    /// need not keep it.
+    fn save_experiment(&mut self, _change: &ExperimentChange) -> Result<bool, StoreError> {
+        Ok(true)
+    }
 
     /// Returns once everything saved is on the disk.
     fn flush(&mut self) -> Result<(), StoreError>;

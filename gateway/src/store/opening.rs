@@ -16,6 +16,7 @@ use super::cause::{is_environment, is_lock_held};
 use super::codec;
 use super::contain::{Failed, contained, discard};
 use super::directory::Directory;
+use super::experiment;
 
 /// Memory that the database may use for its page cache. The gateway reads everything once, at its start, and only
 /// writes after that.
@@ -27,6 +28,7 @@ pub(super) struct Contents {
     pub(super) records: Vec<(Network, NetworkRecord)>,
     /// Entries that could not be read.
     pub(super) unreadable: usize,
+    pub(super) experiment: experiment::Held,
 }
 
 /// Opens the database, has it show that it keeps what is written, and reads all of it. The inner error says what is damaged, the
@@ -42,14 +44,15 @@ pub(super) fn read(directory: &Directory) -> Result<Result<Contents, String>, Op
     };
     Ok(using(directory, |database| {
         let found = mark(database)?;
-        entries(database).map(|(records, unreadable)| (found, records, unreadable))
+        let (records, unreadable) = entries(database)?;
+        Ok((found, records, unreadable, experiment::read(database)?))
     })?
-    .and_then(|(database, (found, records, unreadable))| {
+    .and_then(|(database, (found, records, unreadable, experiment))| {
         if written.is_some() && found != written {
             discard(database);
             return Err("it does not keep what is written to it".to_owned());
         }
-        Ok(Contents { database, records, unreadable })
+        Ok(Contents { database, records, unreadable, experiment })
     }))
 }
 

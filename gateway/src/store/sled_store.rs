@@ -12,8 +12,9 @@ use spand_proto::network::Network;
 use super::codec;
 use super::contain::{Failed, contained, discard};
 use super::directory::{Damage, Directory, Found, SetAside};
+use super::experiment::{self, Held};
 use super::opening::{Contents, no_thread, read};
-use super::{Change, EstimateStore, OpenError, StoreError};
+use super::{Change, EstimateStore, ExperimentChange, NotContinued, OpenError, SavedExperiment, StoreError};
 
 /// A store on disk.
 #[derive(Debug)]
@@ -22,6 +23,10 @@ pub struct SledStore {
     read: Read,
     /// Times it was set aside since it was opened.
     set_aside: u32,
+    /// It holds entries of an experiment that is not continued.
+    stale_experiment: bool,
+    /// It lost hosts of the experiment that were saved to it.
+    lacks_hosts: bool,
     /// Dropped last: the lock is held until the database is closed.
     directory: Directory,
 }
@@ -48,6 +53,8 @@ pub struct Opened {
     pub unreadable: usize,
     /// The store found before, where it had to be set aside.
     pub set_aside: Option<SetAside>,
+    /// The experiment that it holds, where it holds one, or why that is not continued.
+    pub experiment: Result<Option<SavedExperiment>, NotContinued>,
 }
 
 /// Changes written together. Small enough that a batch stays far below the database's 512 KiB segment.
@@ -75,19 +82,25 @@ impl SledStore {
                 read(&directory)?.map_err(|why| OpenError::New { path: path.to_owned(), why })?
             }
         };
-        let Contents { database, records, unreadable } = opened;
-        let store = Self { database: Database::Open(database), read, set_aside: 0, directory };
-        Ok(Opened { store, records, unreadable, set_aside })
+        let Contents { database, records, unreadable, experiment: Held { experiment, stale } } = opened;
+        let database = Database::Open(database);
+        let store = Self { database, read, set_aside: 0, stale_experiment: stale, lacks_hosts: false, directory };
+        Ok(Opened { store, records, unreadable, set_aside, experiment })
     }
 
-    fn run(
+    /// Removes the experiment: the next one begins anew.
+    pub fn remove_experiment(&mut self) -> Result<(), StoreError> {
+        self.run("remove the experiment", experiment::clear)?;
+        self.stale_experiment = false;
+        Ok(())
+    }
+
+    pub(super) fn run(
         &mut self,
         action: &'static str,
         work: impl FnOnce(&Db) -> sled::Result<()> + Send,
     ) -> Result<(), StoreError> {
-        if matches!(self.database, Database::Closed) {
-            self.reopen(action)?;
-        }
+        self.reopen_closed(action)?;
         let Database::Open(database) = &self.database else {
             return Err(StoreError::Broken { action, why: "it failed before".to_owned() });
         };
@@ -105,6 +118,10 @@ impl SledStore {
                 Err(StoreError::Broken { action, why })
             }
         }
+    }
+
+    fn reopen_closed(&mut self, action: &'static str) -> Result<(), StoreError> {
+        if matches!(self.database, Database::Closed) { self.reopen(action) } else { Ok(()) }
     }
 
     /// Opens the database once more after an error. Where what the disk was too small for cannot be read either, it is set
@@ -130,10 +147,12 @@ impl SledStore {
             }
         };
         self.database = Database::Open(opened.database);
+        self.stale_experiment = opened.experiment.stale;
+        self.lacks_hosts |= !matches!(opened.experiment.experiment, Ok(Some(_)));
         Ok(())
     }
 
-    fn close(&mut self) {
+    pub(super) fn close(&mut self) {
         if let Database::Open(database) = std::mem::replace(&mut self.database, Database::Closed) {
             discard(database);
         }
@@ -156,6 +175,17 @@ impl EstimateStore for SledStore {
             }
             Ok(())
         })
+    }
+
+    fn save_experiment(&mut self, change: &ExperimentChange) -> Result<bool, StoreError> {
+        const SAVE: &str = "save the experiment";
+        self.reopen_closed(SAVE)?;
+        if self.stale_experiment {
+            self.remove_experiment()?;
+        }
+        self.run(SAVE, |database| experiment::write(database, change, || {}))?;
+        self.lacks_hosts &= !change.all_hosts;
+        Ok(!self.lacks_hosts)
     }
 
     fn flush(&mut self) -> Result<(), StoreError> {

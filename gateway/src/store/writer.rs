@@ -1,4 +1,4 @@
-//! Saves changes once a second, on a thread of its own.
+//! Saves changes of networks and of the experiment once a second, on a thread of its own.
 //!
 //! The engine's thread hands over changed networks and goes on; a network that changes again before it was written is
 //! written once. What waits has a limit. A crash loses what was not flushed: a network that changes all the time is handed
@@ -16,7 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 
 use super::opening::CACHE_BYTES;
 use super::waiting::Waiting;
-use super::{Change, EstimateStore, Refused, RefusedLabels, StoreError};
+use super::{Change, EstimateStore, ExperimentChange, Refused, RefusedLabels, StoreError};
 
 /// Writes to a store until stopped.
 #[derive(Debug)]
@@ -34,6 +34,8 @@ pub struct StoreMeasures {
     pub failures: Counter,
     /// Changes let go: too many waited, or the store is broken.
     pub dropped: Counter,
+    /// Times the experiment was saved.
+    pub experiments: Counter,
     /// Networks that did not come back at the start, by reason.
     pub refused: Family<RefusedLabels, Counter>,
     /// Time of one write with its flush, in seconds.
@@ -44,6 +46,10 @@ pub struct StoreMeasures {
 #[derive(Debug, Default)]
 struct Pending {
     waiting: Waiting,
+    experiment: Option<ExperimentChange>,
+    writing_experiment: bool,
+    /// The store lacks hosts of the experiment.
+    lacks_hosts: bool,
     /// When the oldest change was handed over that is not on the disk yet, being written ones included.
     oldest: Option<Instant>,
     writing_oldest: Option<Instant>,
@@ -114,6 +120,33 @@ impl StoreWriter {
         }
     }
 
+    /// Hands over what changed of the experiment; with what waits of it already, it is written once. Wait until nothing of it
+    /// [waits](Self::experiment_waits), but at the end.
+    pub fn submit_experiment(&self, change: ExperimentChange) {
+        let measures = &self.shared.measures;
+        let mut pending = measures.state.lock();
+        if pending.is_broken() {
+            measures.dropped.inc();
+            return;
+        }
+        pending.experiment = Some(match pending.experiment.take() {
+            Some(waiting) => waiting.followed_by(change),
+            None => change,
+        });
+        pending.oldest.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether something of the experiment is not on the disk yet.
+    pub fn experiment_waits(&self) -> bool {
+        let pending = self.shared.measures.state.lock();
+        pending.experiment.is_some() || pending.writing_experiment
+    }
+
+    /// Whether the next change of the experiment should hold all hosts, since the store lost some.
+    pub fn lacks_hosts(&self) -> bool {
+        self.shared.measures.state.lock().lacks_hosts
+    }
+
     /// Counters and histograms.
     pub fn measures(&self) -> &StoreMeasures {
         &self.shared.measures
@@ -152,6 +185,7 @@ impl Default for StoreMeasures {
             saved: Counter::default(),
             failures: Counter::default(),
             dropped: Counter::default(),
+            experiments: Counter::default(),
             refused: Refused::counts(),
             write_seconds: Histogram::new(SECONDS),
             state: Arc::default(),
@@ -187,11 +221,11 @@ impl Shared {
     fn run(&self, mut store: impl EstimateStore) {
         let mut next_write = Instant::now() + self.interval;
         loop {
-            let (changes, stop) = self.next(next_write);
+            let (changes, experiment, stop) = self.next(next_write);
             // From the beginning of one write to that of the next, so that the time of a write does not add to the lag.
             next_write = Instant::now() + self.interval;
-            if !changes.is_empty() {
-                self.write(&mut store, changes);
+            if !changes.is_empty() || experiment.is_some() {
+                self.write(&mut store, changes, experiment);
             }
             if stop {
                 return;
@@ -200,40 +234,67 @@ impl Shared {
     }
 
     /// Waits for the next write's time, or the end, and takes what waits.
-    fn next(&self, until: Instant) -> (Vec<Change>, bool) {
+    fn next(&self, until: Instant) -> (Vec<Change>, Option<ExperimentChange>, bool) {
         let mut pending = self.measures.state.lock();
         while !pending.stop && !self.wake.wait_until(&mut pending, until).timed_out() {}
         pending.writing_oldest = pending.oldest.take();
-        (pending.waiting.take(), pending.stop)
+        let experiment = pending.experiment.take();
+        pending.writing_experiment = experiment.is_some();
+        (pending.waiting.take(), experiment, pending.stop)
     }
 
-    fn write(&self, store: &mut impl EstimateStore, changes: Vec<Change>) {
+    fn write(&self, store: &mut impl EstimateStore, changes: Vec<Change>, experiment: Option<ExperimentChange>) {
         let began = Instant::now();
-        let written = store.save(&changes).and_then(|()| store.flush());
+        let written = save(store, &changes, experiment.as_ref());
         self.measures.write_seconds.observe(began.elapsed().as_secs_f64());
         let mut pending = self.measures.state.lock();
         let oldest = pending.writing_oldest.take();
+        pending.writing_experiment = false;
         match written {
-            Ok(()) => {
+            Ok(has_all_hosts) => {
                 self.measures.saved.inc_by(changes.len() as u64);
+                if experiment.is_some() {
+                    self.measures.experiments.inc();
+                    pending.lacks_hosts = !has_all_hosts;
+                }
                 pending.last_error = None;
             }
             Err(error) => {
                 self.measures.failures.inc();
                 let broken = matches!(error, StoreError::Broken { .. });
+                let networks = changes.len();
+                let what = if networks > 0 { "estimates" } else { "experiment" };
                 if broken {
-                    tracing::error!(%error, networks = changes.len(), "estimates not saved");
+                    tracing::error!(%error, networks, "{what} not saved");
                 } else if pending.last_error.is_none() {
-                    tracing::error!(%error, networks = changes.len(), "estimates not saved; trying again");
+                    tracing::error!(%error, networks, "{what} not saved; trying again");
                 }
                 if broken {
-                    self.measures.dropped.inc_by((changes.len() + pending.waiting.take().len()) as u64);
+                    let experiments =
+                        usize::from(experiment.is_some()) + usize::from(pending.experiment.take().is_some());
+                    self.measures.dropped.inc_by((networks + pending.waiting.take().len() + experiments) as u64);
                 } else {
                     pending.oldest = oldest.or(pending.oldest);
                     self.measures.dropped.inc_by(pending.waiting.put_back(changes, self.limit_bytes));
+                    pending.experiment = match (experiment, pending.experiment.take()) {
+                        (Some(older), Some(newer)) => Some(older.followed_by(newer)),
+                        (older, newer) => older.or(newer),
+                    };
                 }
                 pending.last_error = Some(error);
             }
         }
     }
+}
+
+/// Saves and flushes. Gives whether the store has all hosts of the experiment.
+fn save(
+    store: &mut impl EstimateStore,
+    changes: &[Change],
+    experiment: Option<&ExperimentChange>,
+) -> Result<bool, StoreError> {
+    store.save(changes)?;
+    let has_all_hosts = experiment.map_or(Ok(true), |change| store.save_experiment(change))?;
+    store.flush()?;
+    Ok(has_all_hosts)
 }

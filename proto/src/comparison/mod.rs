@@ -25,6 +25,23 @@ pub use tally::Difference;
 /// The arms, in the order in which they are kept, and their names.
 pub const ARMS: [(Arm, &str); 2] = [(Arm::Advised, "advised"), (Arm::Control, "control")];
 
+/// Tells saved comparisons apart by what they counted in: another number for other arms, classes, strata or steps of times.
+/// One of another layout cannot be continued.
+pub const LAYOUT: u64 = times::layout(sizes::layout(checksum(FNV_OFFSET, ARMS.len() as u64)));
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
+
+/// Adds a number to a checksum (FNV-1a; Fowler, Noll and Vo).
+const fn checksum(mut sum: u64, number: u64) -> u64 {
+    let bytes = number.to_le_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        sum = (sum ^ bytes[at] as u64).wrapping_mul(0x0100_0000_01b3);
+        at += 1;
+    }
+    sum
+}
+
 /// Both arms, by size.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(try_from = "Saved")]
@@ -76,6 +93,11 @@ impl Comparison {
         self.strata.get_mut(stratum)?.get_mut(arm)?.take(report, duration);
         self.times.get_mut(class)?.get_mut(arm)?.add(duration.0);
         Some(Place { class, arm, duration })
+    }
+
+    /// Transfers of both arms.
+    pub fn transfers(&self) -> u64 {
+        self.strata.iter().flatten().map(|cell| cell.completion_ms.count).sum()
     }
 
     /// Transfers that were not measured to their end.

@@ -2,10 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::checksum;
+
 /// Steps of an octave.
 const STEPS: usize = 8;
 /// From 1 µs to 2^36 µs, 19 hours.
 const BINS: usize = 36 * STEPS;
+
+/// Adds the steps to a checksum.
+pub(super) const fn layout(sum: u64) -> u64 {
+    checksum(checksum(sum, STEPS as u64), BINS as u64)
+}
+
 /// The 97.5 % point of the normal distribution.
 const NORMAL: f64 = 1.959_964;
 /// How far an end of its interval may lie from a median that is shown.

@@ -4,6 +4,7 @@
 //! network namespaces, and all run side by side. What is refused to a confined process is tried in `confine/tests/refused`.
 
 mod agent;
+mod experiment;
 mod faults;
 mod gateway;
 mod names;
@@ -16,7 +17,8 @@ use spand_tests::product::standing_in::{Case, run_cases, stand_in};
 
 fn main() -> ExitCode {
     stand_in().unwrap_or_else(|| {
-        let cases = [gateway::CASES, agent::CASES, faults::CASES, partition::CASES, names::CASES].concat();
+        let cases =
+            [gateway::CASES, agent::CASES, faults::CASES, partition::CASES, experiment::CASES, names::CASES].concat();
         run_cases("process", "the programs are started as root, which this is not", cases)
     })
 }

@@ -15,18 +15,40 @@ use spand_proto::units::Timestamp;
 
 pub(super) use self::measures::BenefitMeasures;
 use super::reports::ByHost;
+use crate::store::Experiment;
 
-/// The comparison, and since when it counts.
+/// The experiment: the comparison, and since when it counts.
 #[derive(Debug)]
 pub(super) struct Benefit {
-    comparison: Mutex<Comparison>,
-    since: Timestamp,
+    state: Mutex<State>,
     measures: BenefitMeasures,
+}
+
+#[derive(Debug)]
+struct State {
+    comparison: Comparison,
+    since: Timestamp,
+    /// Something was counted since it was copied to be saved.
+    is_changed: bool,
 }
 
 impl Benefit {
     pub(super) fn new(now: Timestamp) -> Self {
-        Self { comparison: Mutex::default(), since: now, measures: BenefitMeasures::default() }
+        let state = State { comparison: Comparison::default(), since: now, is_changed: false };
+        Self { state: Mutex::new(state), measures: BenefitMeasures::default() }
+    }
+
+    /// Continues an experiment that was saved.
+    pub(super) fn continue_with(&self, experiment: Experiment) {
+        let Experiment { since, comparison, beyond: _ } = experiment;
+        *self.state.lock() = State { comparison, since, is_changed: false };
+    }
+
+    /// A copy to be saved: when it began, the comparison, and whether it changed since the last copy.
+    pub(super) fn to_save(&self) -> (Timestamp, Comparison, bool) {
+        let mut state = self.state.lock();
+        let is_changed = std::mem::take(&mut state.is_changed);
+        (state.since, state.comparison.clone(), is_changed)
     }
 
     pub(super) fn measures(&self) -> &BenefitMeasures {
@@ -35,16 +57,20 @@ impl Benefit {
 
     /// Takes a transfer. Gives where it counts, if it does.
     pub(super) fn take(&self, report: &ConnectionReport) -> Option<Place> {
-        let place = self.comparison.lock().take(report)?;
+        let place = {
+            let mut state = self.state.lock();
+            state.is_changed = true;
+            state.comparison.take(report)?
+        };
         self.measures.observe(place, report);
         Some(place)
     }
 
     /// The comparison as it stands, with the hosts behind it.
-    pub(super) fn document(&self, by_host: &ByHost) -> BenefitDocument {
-        let (classes, unmeasured, paused) = {
-            let comparison = self.comparison.lock();
-            (comparison.classes(), comparison.unmeasured(), comparison.paused())
+    pub(super) fn document(&self, by_host: &ByHost, survives_restart: bool) -> BenefitDocument {
+        let (since, classes, unmeasured, paused) = {
+            let State { since, comparison, .. } = &*self.state.lock();
+            (*since, comparison.classes(), comparison.unmeasured(), comparison.paused())
         };
         let with_hosts = |(class, [advised, control]): (ClassSummary, [(usize, u32); 2])| ClassDocument {
             size: class.size,
@@ -55,7 +81,8 @@ impl Benefit {
             difference: class.difference,
         };
         BenefitDocument {
-            since: rfc3339(self.since),
+            since: rfc3339(since),
+            survives_restart,
             classes: classes.into_iter().zip(by_host.cells).map(with_hosts).collect(),
             hosts: by_host.hosts,
             transfers_beyond_hosts: by_host.beyond,
@@ -79,6 +106,8 @@ impl ArmDocument {
 pub(super) struct BenefitDocument {
     /// RFC 3339.
     since: String,
+    /// Whether a store keeps it.
+    survives_restart: bool,
     classes: Vec<ClassDocument>,
     hosts: usize,
     transfers_beyond_hosts: u64,
@@ -178,7 +207,7 @@ mod tests {
         benefit.take(&ConnectionReport { paused: true, ..report(None, 30_000, 1) });
         benefit.take(&ConnectionReport { duration: None, paused: true, ..at_once });
         benefit.take(&report(Some(Arm::Control), 12_000_001, 90_000));
-        let document = serde_json::to_value(benefit.document(&by_host)).unwrap();
+        let document = serde_json::to_value(benefit.document(&by_host, false)).unwrap();
         assert_eq!(
             (&document["hosts"], &document["transfers_beyond_hosts"], &document["unmeasured"]),
             (&2.into(), &1.into(), &1.into())

@@ -1,5 +1,6 @@
 //! The API over real sockets: what it answers, and that nothing a client sends harms it.
 
+mod experiment;
 mod floods;
 mod grpc;
 mod http;

@@ -38,9 +38,10 @@ fn what_there_is_no_room_for_is_counted_as_that() {
 
     let limits = Limits { networks: NonZeroUsize::new(2).unwrap(), ..Limits::default() };
     let engine = Engine::new(EngineConfig { limits, ..EngineConfig::default() });
-    let (engines, writer) = restore(&config, vec![engine], &whole(), &published).unwrap();
-    assert_eq!(engines[0].network_count(), 2);
-    let writer = writer.unwrap();
+    let restored = restore(&config, vec![engine], &whole(), &published).unwrap();
+    assert_eq!(restored.engines[0].network_count(), 2);
+    assert!(restored.experiment.is_none());
+    let writer = restored.store.and_then(Arc::into_inner).unwrap();
     let counts = |reason: &Refused| writer.measures().refused.get_or_create(&reason.labels()).get();
     let counts: Vec<_> =
         Refused::VARIANTS.iter().map(|reason| (*reason, counts(reason))).filter(|(_, n)| *n > 0).collect();

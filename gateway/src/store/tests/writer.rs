@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use super::super::waiting::Waiting;
+use super::experiment::{change, host, hosts};
 use super::*;
 
 #[test]
@@ -125,4 +126,81 @@ fn a_store_that_failed_for_good_is_told_apart_from_one_that_is_tried_again() {
     assert!(!broken_in_passing && measures.is_broken());
     writer.submit([(network(2), None)]);
     assert_eq!((measures.waiting(), measures.dropped.get()), (0, 2));
+}
+
+/// A store that refuses a few times, and says what of the experiment it was given in the end.
+struct Hesitant {
+    failures: u32,
+    saved: Arc<parking_lot::Mutex<Vec<ExperimentChange>>>,
+}
+
+impl EstimateStore for Hesitant {
+    fn save(&mut self, _: &[Change]) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn save_experiment(&mut self, change: &ExperimentChange) -> Result<bool, StoreError> {
+        if self.failures > 0 {
+            self.failures -= 1;
+            return Err(StoreError::Database { action: "save the experiment", why: "no space left".to_owned() });
+        }
+        self.saved.lock().push(change.clone());
+        Ok(change.all_hosts)
+    }
+
+    fn flush(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_experiment_that_could_not_be_saved_is_saved_later_with_what_changed_since() {
+    let saved = Arc::default();
+    let store = Hesitant { failures: 2, saved: Arc::clone(&saved) };
+    let writer = StoreWriter::start(store, Duration::from_millis(1)).unwrap();
+    let measures = writer.measures().clone();
+    let [first, second, third] = hosts();
+    let both = [(first.clone(), Some(host(1))), (second.clone(), Some(host(1)))];
+    writer.submit_experiment(change(10, both));
+    assert!(writer.experiment_waits() || !saved.lock().is_empty());
+    while measures.failures.get() < 1 {
+        std::thread::yield_now();
+    }
+    assert!(matches!(writer.last_error(), Some(StoreError::Database { .. })), "it is said at /readyz");
+    writer.submit_experiment(change(20, [(first.clone(), Some(host(2))), (third.clone(), None)]));
+    while writer.experiment_waits() {
+        std::thread::yield_now();
+    }
+    assert!(writer.lacks_hosts() && measures.lag().is_zero() && measures.dropped.get() == 0);
+    let all = [(first.clone(), Some(host(2))), (second.clone(), Some(host(1)))];
+    writer.submit_experiment(ExperimentChange { all_hosts: true, ..change(20, all) });
+    while writer.experiment_waits() {
+        std::thread::yield_now();
+    }
+    assert!(!writer.lacks_hosts());
+    writer.stop().unwrap();
+    let saved = saved.lock();
+    assert_eq!(measures.experiments.get(), saved.len() as u64);
+    // What of the first change had not been written goes with the second.
+    let mut hosts = BTreeMap::new();
+    for change in saved.iter().take(saved.len() - 1) {
+        hosts.extend(change.hosts.clone());
+    }
+    assert_eq!(hosts, BTreeMap::from([(first, Some(host(2))), (second, Some(host(1))), (third, None)]));
+    assert_eq!(saved.last().unwrap().experiment.beyond, 20);
+}
+
+#[test]
+fn the_end_writes_what_waits_of_the_experiment() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("estimates");
+    let writer = StoreWriter::start(open(&path).store, Duration::from_secs(3_600)).unwrap();
+    writer.submit_experiment(change(10, []));
+    assert!(writer.experiment_waits() && writer.measures().lag() > Duration::ZERO);
+    writer.submit_experiment(change(11, hosts().map(|client| (client, Some(host(1))))));
+    let measures = writer.measures().clone();
+    writer.stop().unwrap();
+    assert_eq!((measures.experiments.get(), measures.saved.get(), measures.lag()), (1, 0, Duration::ZERO));
+    let found = open(&path).experiment.unwrap().unwrap();
+    assert_eq!((found.experiment.beyond, found.hosts.len()), (11, 3));
 }
