@@ -78,3 +78,30 @@ fn an_address_with_advice_of_its_own_starts_on_it_and_its_neighbours_on_their_ne
         assert_eq!(host.threshold(), Some(40));
     });
 }
+
+#[test]
+fn a_64_of_ipv6_is_one_client() {
+    in_namespace("bpf_losses_of_ipv6", || async {
+        let mut host = Host::new(81, "paper", "cubic", "").await;
+        let [server, one, same, other] =
+            ["2001:db8:83::81", "2001:db8:84:1::1", "2001:db8:84:1::2", "2001:db8:84:2::1"];
+        for address in [server, one, same, other] {
+            ip(&format!("addr add {address}/128 dev lo nodad"));
+            // The kernel's own comes a moment after its address.
+            let remove = format!("-6 route del local {address} dev lo table local");
+            eventually(SOON, "the kernel's own route", || try_ip(&remove).is_ok()).await;
+            ip(&format!("-6 route add local {address} dev lo table local congctl cubic"));
+        }
+        let update = estimate("2001:db8:84::/48", 40, 60);
+        host.stream.send(UpdateEvent::Estimate(update)).await;
+        eventually(SOON, "the network is known", || host.counts("networks_added") == 2).await;
+        (host.server, host.client) = (SocketAddr::new(server.parse().unwrap(), 8_000), one.parse().unwrap());
+        let granted = host.granted_to_losers(6).await;
+        // Segments are smaller than those of the estimate.
+        assert!(granted.iter().all(|segments| *segments == granted[0] && *segments >= 40), "{granted:?}");
+        for (client, divisor) in [(other, 1), (same, 2)] {
+            host.client = client.parse().unwrap();
+            assert_eq!(host.threshold(), Some(u64::from(granted[0] / divisor)), "{client}");
+        }
+    });
+}
