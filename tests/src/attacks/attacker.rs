@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use spand_proto::v1;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{Attack, HOSTILE, HOSTS, NAMES, Target};
 
+/// How much nicer than the gateway it is: about a tenth of its part of a processor where both want one.
+const NICER: i32 = 10;
 /// Connections on which it works side by side.
 const CONNECTIONS: usize = 4;
 /// Calls that go on side by side on each.
@@ -22,9 +24,8 @@ const LISTING: usize = 64;
 
 /// Attacks until it is killed.
 pub(super) fn run(attack: Attack, target: &Target) -> Result<()> {
-    // SAFETY: it sets how this process is scheduled, from a structure that outlives the call.
-    let set = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &libc::sched_param { sched_priority: 0 }) };
-    ensure!(set == 0, "cannot get the idle priority: {}", std::io::Error::last_os_error());
+    // SAFETY: it changes how this process is scheduled, and touches no memory.
+    unsafe { libc::nice(NICER) };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let mut tasks = tokio::task::JoinSet::new();

@@ -162,7 +162,7 @@ pub(super) async fn until_more(target: &Target, before: &Counts) -> Result<()> {
         if now.connections + now.requests >= before.connections + before.requests + MORE + 2 * own {
             return Ok(());
         }
-        if began.elapsed() > PATIENCE {
+        if began.elapsed() > 6 * PATIENCE {
             bail!("nothing of the attack came");
         }
         sleep(Duration::from_millis(20)).await;

@@ -1,8 +1,8 @@
 //! One peer that attacks a gateway's listeners, and what honest agents and a supervisor get meanwhile.
 //!
 //! Three processes: the gateway's listeners with a thread that announces starts as an engine does, the attacker, and whoever
-//! measures. The attacker runs at the scheduler's idle priority: elsewhere it would have a processor of its own, and here it
-//! takes what gateway and honest agents leave. So a rise is what the gateway does for it, and not a processor that it lacks.
+//! measures. The attacker is nicer than the others: elsewhere it would have a processor of its own, and here it takes what gateway
+//! and honest agents leave. So a rise is what the gateway does for it, and not a processor that it lacks.
 
 mod attacker;
 mod gateway;
