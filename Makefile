@@ -168,11 +168,11 @@ fuzz: packages ## Fuzz every target, resumable, until each had HOURS=1 of CPU: T
 	./fuzz/run long $(or $(HOURS),1)
 
 .PHONY: fuzz-coverage
-fuzz-coverage: packages ## What the kept fuzzing corpus reaches, line by line: docs/results/fuzz.md
+fuzz-coverage: packages ## What the kept fuzzing corpus reaches, line by line: docs/results/robustness.md
 	./fuzz/run coverage
 
 .PHONY: hostile
-hostile: packages ## Floods of a million tuples in ten seconds beside real flows, and one peer's attacks on the listeners: docs/results/hostile.md
+hostile: packages ## Floods of a million tuples in ten seconds beside real flows, and one peer's attacks on the listeners: docs/results/robustness.md
 	$(CARGO) test --release -p spand-tests --test hostile -- --ignored --nocapture
 	SPAND_ATTACK_SECONDS=10 $(CARGO) test --release -p spand-tests --test attacks
 

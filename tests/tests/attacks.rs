@@ -5,7 +5,7 @@
 //! ```
 //!
 //! plays each attack for as long, in turns with as long without it, and holds what it prints against the targets of
-//! docs/results/hostile.md. In the suite, where it shares the machine with other tests, each takes a second and no time is judged.
+//! docs/results/robustness.md. In the suite, where it shares the machine with other tests, each takes a second and no time is judged.
 //! A program of its own: it starts itself as the gateway and as the attacker.
 
 use std::process::ExitCode;

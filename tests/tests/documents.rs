@@ -160,6 +160,30 @@ fn sources(workspace: &Path) -> String {
     text
 }
 
+/// Results and decisions are read where they are short; git has what was before, and says which commit did it.
+#[test]
+fn results_and_decisions_stay_short_and_name_no_commit() {
+    let mut words = 0;
+    for document in documents() {
+        let place = document.path.display();
+        let folder = document.path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        if matches!(folder, Some("results" | "decisions")) {
+            words += document.text.split_whitespace().count();
+        }
+        let lines = document.text.lines().count();
+        assert!(folder != Some("results") || lines <= 60, "{place} has {lines} lines, 60 at most");
+        let is_commit = |word: &&str| {
+            (7..=40).contains(&word.len())
+                && word.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+                && word.contains(|c: char| c.is_ascii_digit())
+                && word.contains(|c: char| c.is_ascii_lowercase())
+        };
+        let commit = document.text.split(|c: char| !c.is_alphanumeric()).find(is_commit);
+        assert!(commit.is_none(), "{place} names a commit: {}", commit.unwrap_or_default());
+    }
+    assert!((1_000..=15_000).contains(&words), "{words} words of results and decisions, 15,000 at most");
+}
+
 #[test]
 fn no_container_is_promised_before_there_is_one() {
     let there = workspace().join("Dockerfile").exists();

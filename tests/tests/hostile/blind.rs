@@ -13,7 +13,7 @@ const SCENE: Scene = Scene {
     segment_memory_bytes: NonZeroUsize::new(320 << 20).unwrap(),
 };
 
-/// One packet of each kind on every connection, with numbers made up; each line is one of docs/results/hostile.md.
+/// One packet of each kind on every connection, with numbers made up; each line is one of docs/results/robustness.md.
 #[test]
 fn blind_packets_cost_no_connection_its_samples() {
     let without = SCENE.play(None, held_bytes);

@@ -35,7 +35,7 @@ fn a_million_tuples_in_ten_seconds_move_no_estimate_by_more_than_a_fiftieth() {
     stands(FULL);
 }
 
-/// Plays every flood; each line is one of docs/results/hostile.md.
+/// Plays every flood; each line is one of docs/results/robustness.md.
 fn stands(scene: Scene) {
     let without = scene.play(None, held_bytes);
     let estimates = without.shares.last().map_or(0, std::collections::BTreeMap::len);

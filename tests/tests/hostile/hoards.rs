@@ -40,7 +40,7 @@ fn a_hundred_million_unacknowledged_segments_stay_within_their_memory_and_move_n
     stands(FULL, 100, 40);
 }
 
-/// Plays every hoard; each line is one of docs/results/hostile.md.
+/// Plays every hoard; each line is one of docs/results/robustness.md.
 fn stands(scene: Scene, times: u32, seconds: u64) {
     let without = scene.play(None, held_bytes);
     let estimates = without.shares.last().map_or(0, std::collections::BTreeMap::len);
