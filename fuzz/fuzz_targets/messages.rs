@@ -75,6 +75,7 @@ fn pushes(mut bytes: &[u8]) {
             assert!(holdings.lookup(network.prefix().addr()).is_some());
             let question = Question {
                 network,
+                within: holdings.around_client(network),
                 advice: Some(advice),
                 now,
                 wall_unix_s: 1_700_000_000,
