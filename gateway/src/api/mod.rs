@@ -234,7 +234,7 @@ impl Api {
         may
     }
 
-    /// What a peer asked counts as so many requests more.
+    /// What a peer asked counts as N requests more.
     fn charge(&self, expected: Expected, peer: &Peer, requests: usize) {
         self.rate(expected).charge(peer.address, u32::try_from(requests).unwrap_or(u32::MAX));
     }

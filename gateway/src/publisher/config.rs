@@ -126,9 +126,9 @@ impl PublisherConfig {
 pub(super) struct MarkLimits {
     /// In any case.
     pub(super) own: usize,
-    /// From so many of all subscribers on …
+    /// Beyond this many of all subscribers together …
     pub(super) all: usize,
-    /// … only so many.
+    /// … only this many of each.
     pub(super) part: usize,
 }
 

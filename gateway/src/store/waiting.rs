@@ -31,7 +31,7 @@ struct Place {
 const PLACE_BYTES: usize = 3 * (size_of::<(Network, Place)>() + size_of::<(i64, Network)>()) / 2 + size_of::<Change>();
 
 impl Waiting {
-    /// Bytes in which so many changes without records wait.
+    /// Bytes in which N changes without records wait.
     #[cfg(test)]
     pub(super) fn room_for(changes: usize) -> NonZeroUsize {
         NonZeroUsize::new(changes * PLACE_BYTES).expect("some")

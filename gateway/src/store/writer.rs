@@ -89,7 +89,7 @@ impl StoreWriter {
         Self::start_within(store, interval, Self::WAITING_BYTES)
     }
 
-    /// The same with so many bytes of changes that may wait; beyond, the oldest goes, counted, and is saved with its network's next
+    /// The same with a limit in bytes for changes that wait; beyond, the oldest goes, counted, and is saved with its network's next
     /// change.
     pub fn start_within(
         store: impl EstimateStore,

@@ -58,7 +58,7 @@ impl Look {
         self.snapshots.iter().copied().max().unwrap_or_default()
     }
 
-    /// What so many of a thousand pushes took no longer than.
+    /// What N of a thousand pushes took no longer than.
     pub fn push(&self, per_mille: usize) -> Duration {
         let mut pushes = self.pushes.clone();
         pushes.sort_unstable();

@@ -94,7 +94,7 @@ impl Networks {
         Some(Judged { verdict: reported.verdict, about: client, changes, has_displaced: reported.displaced.is_some() })
     }
 
-    /// Lets at most so many retreats that time alone ends or eases be so; gives what becomes of the networks.
+    /// Ends or eases at most N retreats whose time has come; gives what becomes of the networks.
     pub(in crate::publisher) fn pass(
         &mut self,
         now: Timestamp,

@@ -12,7 +12,7 @@ fn pass(clock: &SetClock, ms: u64) {
     clock.0.store(ms * 1_000_000, Ordering::Relaxed);
 }
 
-/// So many advised starts towards an address of the first network that lose, one after another.
+/// N advised starts towards an address of the first network that lose, one after another.
 pub(super) fn lose(published: &Published, address: u8, ports: std::ops::RangeInclusive<u16>) {
     for port in ports {
         flight(published, address, port, true);
@@ -160,7 +160,7 @@ async fn what_starts_on_advice_of_its_own_says_nothing_of_its_networks() {
     flight(&published, 9, 21, false);
     lose(&published, 9, 22..=22);
     lose(&published, 6, 1..=3);
-    assert_eq!(published.retreats(), 0, "its loss is none of the six");
+    assert_eq!(published.retreats(), 0, "its loss does not count among the six");
     lose(&published, 7, 3..=3);
     assert_eq!(published.retreats(), 1, "its clean start ends no row");
 }

@@ -35,7 +35,7 @@ fn transfer(n: u64) -> ConnectionReport {
     }
 }
 
-/// An experiment of so many reported transfers.
+/// An experiment of N reported transfers.
 fn experiment_of(transfers: u64) -> Experiment {
     let mut comparison = Comparison::default();
     for n in 0..transfers {

@@ -17,7 +17,7 @@ use super::{FirstFlight, Retreat, SERIES_SPAN, Verdict};
 
 /// Clients that are known at a time.
 const CLIENTS: usize = 4_096;
-/// Those of them that one host reported: so many hosts have to lie before others' are displaced.
+/// Those of them that one host reported: only several lying hosts together displace those of others.
 const CLIENTS_OF_HOST: usize = CLIENTS / 8;
 
 /// Known clients, by their prefixes.
