@@ -160,11 +160,11 @@ impl Directory {
     pub(super) fn set_aside(&self, damage: Damage) -> Result<SetAside, OpenError> {
         let kind = if matches!(damage, Damage::Newer(_)) { "newer" } else { "damaged" };
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        // Two within one second take the next free second.
-        let free = (now_s..now_s.saturating_add(3_600))
-            .map(|s| beside(&self.path, &format!("{kind}-{s}")))
-            .find(|to| !to.exists());
-        let to = free.unwrap_or_else(|| beside(&self.path, kind));
+        // After the newest there is: a free second before it would be the oldest, and the first to be removed.
+        let newest_s = self.aside(kind).ok().and_then(|aside| Some(aside.last()?.0));
+        let first_s = newest_s.map_or(now_s, |newest_s| now_s.max(newest_s.saturating_add(1)));
+        let mut free = (first_s..first_s.saturating_add(3_600)).map(|s| beside(&self.path, &format!("{kind}-{s}")));
+        let to = free.find(|to| !to.exists()).unwrap_or_else(|| beside(&self.path, kind));
         fs::rename(&self.path, &to).map_err(self.failed("moving it aside"))?;
         self.remove_oldest(kind);
         Ok(SetAside { from: self.path.clone(), to, damage })

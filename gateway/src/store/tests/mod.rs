@@ -151,6 +151,17 @@ fn of_what_is_set_aside_the_newest_three_are_kept() {
 }
 
 #[test]
+fn of_many_set_aside_within_a_second_the_newest_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = written(&dir);
+    for _ in 0..6 {
+        fs::remove_file(path.join("VERSION")).unwrap();
+        let aside = open(&path).set_aside.unwrap().to;
+        assert!(aside.join("sled").is_dir(), "{}", aside.display());
+    }
+}
+
+#[test]
 fn a_half_made_store_is_finished() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("estimates");
