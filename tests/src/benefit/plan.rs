@@ -23,7 +23,7 @@ pub struct Campaign {
     pub first_seed: u64,
     /// ... so many.
     pub seeds: u64,
-    /// Scenarios by name; empty: all but the quick one.
+    /// Scenarios by name, or all of a family by its name; empty: all but the quick one.
     pub scenarios: Vec<String>,
 }
 
@@ -43,8 +43,8 @@ impl Campaign {
         for seed in (self.first_seed..).take(usize::try_from(self.seeds).unwrap_or(usize::MAX)) {
             for scenario in scenarios::all() {
                 let wanted = match self.scenarios.as_slice() {
-                    [] => scenario.name != "quick",
-                    names => names.iter().any(|name| name == scenario.name),
+                    [] => scenario.family != "quick",
+                    names => names.iter().any(|name| scenario.is_named(name)),
                 };
                 // Without an agent nobody says how a first flight should be.
                 if !wanted || (scenario.question == Question::FirstFlight && self.way == Way::None) {
@@ -52,7 +52,7 @@ impl Campaign {
                 }
                 for mode in &self.modes {
                     let run = Run {
-                        scenario: scenario.name.to_owned(),
+                        scenario: scenario.name(),
                         way: self.way,
                         mode: *mode,
                         stated: self.stated,

@@ -9,14 +9,19 @@ use anyhow::{Context, Result};
 use super::flight;
 use super::learn::learn;
 use super::result::{Learning, Learnt, Measured, Run, RunResult};
-use super::scenario::{Scenario, Work};
+use super::scenario::{Arm, Scenario, Senders, Work};
 use super::stage::{Programs, Recorded, Stage};
+use super::statistics::quantile;
 use super::work::{self, Asked, Done, Progress};
 use crate::accuracy::result::Health;
 use crate::product::Way;
 
 /// Time between two words about how far it is.
 const SAY_PERIOD: Duration = Duration::from_secs(10);
+/// Initial window of Linux as it ships, in segments.
+const KERNEL_WINDOW: u32 = 10;
+/// Segments that fit into every receiver's first window of 64 KB, headers of its buffers left out.
+const RECEIVER_SEGMENTS: u32 = 40;
 /// Time for the last acknowledgements and ends of connections.
 const SETTLE: Duration = Duration::from_millis(1_500);
 
@@ -70,7 +75,7 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     }
     let flights = flights.map(|planned| flight::judge(&planned, &recorded));
     let (transfers, unseen) = if flights.is_some() { (Vec::new(), 0) } else { measured(scenario, &done, &recorded)? };
-    let fault = fault(&health, &learnt, &done, unseen);
+    let fault = fault(&health, &learnt, &done, unseen).or_else(|| wrong_window(scenario, &transfers));
     for line in stage.product.stop(&stage.lab) {
         say(&line);
     }
@@ -89,6 +94,28 @@ fn fault(health: &Health, learnt: &[Learnt], done: &Done, unseen: usize) -> Opti
     }
     if done.failed > 0 || unseen > 0 {
         return Some(format!("{} transfers broke, {unseen} were not seen whole", done.failed));
+    }
+    None
+}
+
+/// Which host did not start with the window that it was given, by the median of its first flights.
+fn wrong_window(scenario: &Scenario, transfers: &[Measured]) -> Option<String> {
+    let whole = |arm: Arm| match arm {
+        Arm::Fixed(segments) => Some(segments),
+        Arm::Cubic => Some(KERNEL_WINDOW),
+        Arm::Product | Arm::Bbr | Arm::Reno => None,
+    };
+    for site in &scenario.sites {
+        let Senders::All(arm) = site.senders else { continue };
+        let Some(window) = whole(arm) else { continue };
+        // Only what the window holds back; a receiver may hold it back before.
+        let of_it = transfers.iter().filter(|one| one.case == site.case && one.arm == arm.name());
+        let long = of_it.filter(|one| one.bytes.div_ceil(site.path.mss) >= u64::from(window));
+        let Some(flight) = quantile(long.map(|one| f64::from(one.first_flight)), 0.5) else { continue };
+        let least = window.min(RECEIVER_SEGMENTS);
+        if flight < f64::from(least) || flight > f64::from(window) {
+            return Some(format!("{} starts with {flight} segments on {}, not {window}", arm.name(), site.case));
+        }
     }
     None
 }
@@ -143,4 +170,35 @@ fn watched<T: Send>(
         }
         worker.join().map_err(|panic| std::panic::resume_unwind(panic))?
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::benefit::scenarios;
+
+    #[test]
+    fn a_host_that_does_not_start_with_its_window_is_found() {
+        let scenario = scenarios::all().into_iter().find(|scenario| scenario.name() == "alone-48-64-bbr").unwrap();
+        let transfer = |arm: Arm, first_flight: u32| Measured {
+            case: "S1".to_owned(),
+            arm: arm.name(),
+            bytes: 100_000,
+            client: 0,
+            round: 0,
+            completion_ms: 1.0,
+            bound_ms: 1.0,
+            packets: 100,
+            again: 0,
+            first_flight,
+            first_flight_ms: 0.0,
+        };
+        let sound = [transfer(Arm::Cubic, 10), transfer(Arm::Fixed(48), 48), transfer(Arm::Fixed(64), 44)];
+        assert_eq!(wrong_window(&scenario, &sound), None);
+        assert!(wrong_window(&scenario, &[transfer(Arm::Fixed(48), 10)]).is_some());
+        assert!(wrong_window(&scenario, &[transfer(Arm::Cubic, 11)]).is_some());
+        // Ten kilobytes say nothing of a window of 48 segments.
+        let short = Measured { bytes: 10_000, ..transfer(Arm::Fixed(48), 10) };
+        assert_eq!(wrong_window(&scenario, &[short]), None);
+    }
 }

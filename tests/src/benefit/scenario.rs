@@ -1,12 +1,9 @@
 //! What a scenario is: paths, who sends on each, and what the gateway may learn from before.
 
-use strum::IntoStaticStr;
-
 use super::path::Way;
 
 /// Who sends.
-#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd)]
-#[strum(serialize_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Arm {
     /// A host with the agent.
     Product,
@@ -14,22 +11,33 @@ pub enum Arm {
     Cubic,
     /// BBR, ten segments.
     Bbr,
-    /// CUBIC with an initial window of 24 segments everywhere.
-    Static24,
+    /// CUBIC with one initial window everywhere, in segments, set at the host's default route.
+    Fixed(u32),
     /// Reno that restarts after idle times, one connection for all transfers.
     Reno,
 }
 
 impl Arm {
     /// In results.
-    pub fn name(self) -> &'static str {
-        self.into()
+    pub fn name(self) -> String {
+        match self {
+            Self::Product => "product".to_owned(),
+            Self::Cubic => "cubic".to_owned(),
+            Self::Bbr => "bbr".to_owned(),
+            Self::Reno => "reno".to_owned(),
+            Self::Fixed(segments) => format!("fixed{segments}"),
+        }
+    }
+
+    /// The fixed window, in segments, of the arm that results name so.
+    pub fn fixed_of(name: &str) -> Option<u32> {
+        name.strip_prefix("fixed")?.parse().ok()
     }
 
     /// Its host's congestion control.
     pub const fn congestion_control(self) -> &'static str {
         match self {
-            Self::Product | Self::Cubic | Self::Static24 => "cubic",
+            Self::Product | Self::Cubic | Self::Fixed(_) => "cubic",
             Self::Bbr => "bbr",
             Self::Reno => "reno",
         }
@@ -37,7 +45,7 @@ impl Arm {
 
     /// Initial window of its host's default route, where it is not the kernel's.
     pub const fn initial_window(self) -> Option<u32> {
-        if matches!(self, Self::Static24) { Some(24) } else { None }
+        if let Self::Fixed(segments) = self { Some(segments) } else { None }
     }
 
     /// Whether a client keeps its connection from transfer to transfer.
@@ -51,8 +59,8 @@ impl Arm {
 pub enum Senders {
     /// One kind.
     All(Arm),
-    /// The product to every second client from the first on, this kind to the others.
-    Half(Arm),
+    /// The first kind to every second client from the first on, the second to the others.
+    Half(Arm, Arm),
 }
 
 impl Senders {
@@ -60,11 +68,11 @@ impl Senders {
     pub const fn to(self, client: u8) -> Arm {
         match self {
             Self::All(arm) => arm,
-            Self::Half(arm) => {
+            Self::Half(arm, other) => {
                 if client.is_multiple_of(2) {
-                    Arm::Product
-                } else {
                     arm
+                } else {
+                    other
                 }
             }
         }
@@ -72,10 +80,10 @@ impl Senders {
 
     /// The word for a client's transfers in the results.
     pub fn label(self, client: u8) -> String {
-        match (self, self.to(client)) {
-            (Self::All(arm), _) => arm.name().to_owned(),
-            (Self::Half(_), Arm::Product) => "product beside others".to_owned(),
-            (Self::Half(_), arm) => format!("{} beside product", arm.name()),
+        match self {
+            Self::All(arm) => arm.name(),
+            Self::Half(arm, other) if self.to(client) == arm => beside(&arm.name(), &other.name()),
+            Self::Half(arm, other) => beside(&other.name(), &arm.name()),
         }
     }
 
@@ -83,6 +91,11 @@ impl Senders {
     pub fn learners(self, clients: u8) -> impl Iterator<Item = u8> {
         (0..clients).filter(move |client| self.to(*client) == Arm::Product)
     }
+}
+
+/// The word for transfers of one kind on a path that it shares with another.
+pub fn beside(arm: &str, other: &str) -> String {
+    format!("{arm} beside {other}")
 }
 
 /// A path with its clients.
@@ -163,8 +176,10 @@ pub enum Question {
 /// A run of real transfers.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Short and unique.
-    pub name: &'static str,
+    /// Scenarios of one family differ in the arms beside the product and CUBIC only.
+    pub family: &'static str,
+    /// What the family's name needs to be unique: the arms, where several scenarios share them.
+    pub part: &'static str,
     /// What it is for.
     pub question: Question,
     /// Its paths.
@@ -177,15 +192,35 @@ pub struct Scenario {
     pub work: Work,
 }
 
+impl Scenario {
+    /// Short and unique.
+    pub fn name(&self) -> String {
+        if self.part.is_empty() { self.family.to_owned() } else { format!("{}-{}", self.family, self.part) }
+    }
+
+    /// Whether this is the scenario, or of the family, that someone names.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.family == name || self.name() == name
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn every_second_client_is_left_alone() {
-        let half = Senders::Half(Arm::Reno);
+        let half = Senders::Half(Arm::Product, Arm::Reno);
         assert_eq!(half.learners(5).collect::<Vec<_>>(), [0, 2, 4]);
         assert_eq!((half.to(1), half.label(1).as_str()), (Arm::Reno, "reno beside product"));
         assert_eq!(Senders::All(Arm::Cubic).learners(9).count(), 0);
+        let fixed = Senders::Half(Arm::Fixed(16), Arm::Cubic);
+        assert_eq!((fixed.learners(5).count(), fixed.label(0).as_str()), (0, "fixed16 beside cubic"));
+    }
+
+    #[test]
+    fn a_fixed_window_is_read_from_its_name() {
+        assert_eq!(Arm::fixed_of(&Arm::Fixed(48).name()), Some(48));
+        assert_eq!((Arm::fixed_of("cubic"), Arm::fixed_of("fixed16 beside cubic")), (None, None));
     }
 }

@@ -15,23 +15,46 @@ const GRID_RTT_MS: [u32; 4] = [20, 50, 100, 200];
 const FLIGHT_BYTES: [u64; 3] = [18_000, 30_000, 60_000];
 /// Senders that share a path.
 const TOGETHER: [u8; 4] = [1, 6, 15, 30];
-/// The same where half of them is left alone.
-const FAIRNESS: [u8; 6] = [2, 6, 10, 14, 20, 30];
+/// The same where half of them are of another kind: with five groups of senders each, as many as the emulator carries.
+const FAIRNESS: [u8; 3] = [6, 14, 30];
 
-/// Every scenario.
+/// The arms of one scenario beside the product and CUBIC, which are in every one, with the name of this part of its family.
+type Part = (&'static str, &'static [Arm]);
+
+/// One flow on the reference paths: as many arms as the emulator carries on three paths.
+const ALONE_PARTS: [Part; 2] = [
+    ("16-24-32", &[Arm::Fixed(16), Arm::Fixed(24), Arm::Fixed(32)]),
+    ("48-64-bbr", &[Arm::Fixed(48), Arm::Fixed(64), Arm::Bbr]),
+];
+/// The grid: on four paths.
+const GRID_PARTS: [Part; 3] = [
+    ("16-24", &[Arm::Fixed(16), Arm::Fixed(24)]),
+    ("32-48", &[Arm::Fixed(32), Arm::Fixed(48)]),
+    ("64-bbr", &[Arm::Fixed(64), Arm::Bbr]),
+];
+/// Several senders on one path.
+const TOGETHER_PARTS: [Part; 2] = [("16-32", &[Arm::Fixed(16), Arm::Fixed(32)]), ("bbr", &[Arm::Bbr])];
+/// Many starts at once: all paths are full at the same time.
+const BURST_PARTS: [Part; 3] = [("16", &[Arm::Fixed(16)]), ("32", &[Arm::Fixed(32)]), ("bbr", &[Arm::Bbr])];
+/// Who takes the product's place beside others.
+const FAIRNESS_ARMS: [Arm; 4] = [Arm::Product, Arm::Fixed(16), Arm::Fixed(32), Arm::Bbr];
+
+/// Every scenario, in the order in which a campaign runs them.
 pub(super) fn all() -> Vec<Scenario> {
-    vec![
-        alone(),
-        together(),
-        grid("grid-20", 20),
-        grid("grid-100", 100),
+    let mut all = Vec::new();
+    all.extend(ALONE_PARTS.map(alone));
+    all.extend(GRID_PARTS.map(|part| grid("grid-20", part, 20)));
+    all.extend(GRID_PARTS.map(|part| grid("grid-100", part, 100)));
+    all.extend(TOGETHER_PARTS.map(together));
+    all.extend(BURST_PARTS.map(burst));
+    all.extend([
         fairness("fairness-cubic", Arm::Cubic),
         fairness("fairness-reno", Arm::Reno),
-        burst(),
         flights("flight-passive", false),
         flights("flight-active", true),
         quick(),
-    ]
+    ]);
+    all
 }
 
 fn site(case: &str, arm: Arm, path: Way, lane: usize) -> Site {
@@ -39,76 +62,114 @@ fn site(case: &str, arm: Arm, path: Way, lane: usize) -> Site {
     Site { case: case.to_owned(), senders: Senders::All(arm), clients: 1, path, lane, learners: 1 }
 }
 
-fn alone() -> Scenario {
+/// The arms of a part.
+fn arms((_, others): Part) -> impl Iterator<Item = Arm> {
+    [Arm::Product, Arm::Cubic].into_iter().chain(others.iter().copied())
+}
+
+fn alone(part: Part) -> Scenario {
     let paths = [("S1", 1_600, 52), ("S2", 1_600, 202), ("S3", 45_000, 202)];
     let mut sites = Vec::new();
     for (case, kbit, one_way_ms) in paths {
-        for arm in [Arm::Product, Arm::Cubic] {
+        for arm in arms(part) {
             sites.push(site(case, arm, Way::reference(kbit, one_way_ms), sites.len()));
         }
     }
-    let work = Work::Sizes { bytes: &ALONE_BYTES, rounds: 4 };
-    Scenario { name: "alone", question: Question::Alone, sites, learn_bytes: (30_000, 4_000_000), learn: LEARN, work }
+    Scenario {
+        family: "alone",
+        part: part.0,
+        question: Question::Alone,
+        sites,
+        learn_bytes: (30_000, 2_000_000),
+        learn: LEARN,
+        work: Work::Sizes { bytes: &ALONE_BYTES, rounds: 3 },
+    }
 }
 
-fn together() -> Scenario {
+fn together(part: Part) -> Scenario {
     let mut sites = Vec::new();
     for senders in TOGETHER {
-        for arm in [Arm::Product, Arm::Cubic, Arm::Bbr] {
+        for arm in arms(part) {
             let case = format!("{senders} senders");
             let site = site(&case, arm, Way::reference(1_600, 52), sites.len());
             // Thirty transfers of 0.4 s in ten seconds are a little more than one at a time.
             sites.push(Site { clients: senders, learners: 1 + senders / 30, ..site });
         }
     }
-    let work = Work::Rounds { bytes: 30_000, rounds: 10, warm: 2, within_ms: 10_000, every_ms: 13_000 };
-    let learn_bytes = (30_000, 2_000_000);
-    Scenario { name: "together", question: Question::Together, sites, learn_bytes, learn: LEARN, work }
+    Scenario {
+        family: "together",
+        part: part.0,
+        question: Question::Together,
+        sites,
+        learn_bytes: (30_000, 2_000_000),
+        learn: LEARN,
+        work: Work::Rounds { bytes: 30_000, rounds: 8, warm: 2, within_ms: 10_000, every_ms: 13_000 },
+    }
 }
 
-fn grid(name: &'static str, mbit: u32) -> Scenario {
+fn grid(family: &'static str, part: Part, mbit: u32) -> Scenario {
     let mut sites = Vec::new();
     for (lane, rtt_ms) in GRID_RTT_MS.into_iter().enumerate() {
-        for arm in [Arm::Product, Arm::Cubic, Arm::Static24] {
-            // Paths of 100 Mbit/s take turns: the emulator carries about 160 in all.
-            let lane = if mbit > 40 { 0 } else { lane };
+        for (turn, arm) in arms(part).enumerate() {
+            // Paths of 100 Mbit/s take turns, and of 20 two of a round trip: the emulator carries about 160 in all.
+            let lane = if mbit > 40 { 0 } else { 2 * lane + turn % 2 };
             let case = format!("{mbit} Mbit/s, {rtt_ms} ms");
             sites.push(site(&case, arm, Way::deep(mbit, rtt_ms), lane));
         }
     }
-    let work = Work::Sizes { bytes: &GRID_BYTES, rounds: 2 };
-    Scenario { name, question: Question::Grid, sites, learn_bytes: (30_000, 10_000_000), learn: LEARN, work }
+    Scenario {
+        family,
+        part: part.0,
+        question: Question::Grid,
+        sites,
+        learn_bytes: (30_000, 10_000_000),
+        learn: LEARN,
+        work: Work::Sizes { bytes: &GRID_BYTES, rounds: 2 },
+    }
 }
 
-fn fairness(name: &'static str, other: Arm) -> Scenario {
+fn fairness(family: &'static str, other: Arm) -> Scenario {
     let mut sites = Vec::new();
     for senders in FAIRNESS {
-        for group in [Senders::Half(other), Senders::All(other)] {
+        let halves = FAIRNESS_ARMS.map(|arm| Senders::Half(arm, other));
+        for group in halves.into_iter().chain([Senders::All(other)]) {
             let case = format!("{senders} senders");
             let site = site(&case, other, Way::reference(1_600, 52), sites.len());
             sites.push(Site { clients: senders, senders: group, learners: senders / 2, ..site });
         }
     }
-    let work = Work::Rounds { bytes: 30_000, rounds: 10, warm: 4, within_ms: 100, every_ms: 13_000 };
-    let learn_bytes = (30_000, 1_000_000);
-    Scenario { name, question: Question::Fairness, sites, learn_bytes, learn: LEARN, work }
+    Scenario {
+        family,
+        part: "",
+        question: Question::Fairness,
+        sites,
+        learn_bytes: (30_000, 1_000_000),
+        learn: LEARN,
+        work: Work::Rounds { bytes: 30_000, rounds: 8, warm: 4, within_ms: 100, every_ms: 13_000 },
+    }
 }
 
-fn burst() -> Scenario {
+fn burst(part: Part) -> Scenario {
     let mut sites = Vec::new();
     for rtt_ms in [40, 100] {
-        for arm in [Arm::Product, Arm::Cubic] {
+        for arm in arms(part) {
             let case = format!("200 starts, 20 Mbit/s, {rtt_ms} ms");
             let site = site(&case, arm, Way::deep(20, rtt_ms), sites.len());
             sites.push(Site { clients: 200, learners: 2, ..site });
         }
     }
-    let work = Work::Rounds { bytes: 30_000, rounds: 3, warm: 0, within_ms: 1, every_ms: 15_000 };
-    let learn_bytes = (30_000, 4_000_000);
-    Scenario { name: "burst", question: Question::Burst, sites, learn_bytes, learn: LEARN, work }
+    Scenario {
+        family: "burst",
+        part: part.0,
+        question: Question::Burst,
+        sites,
+        learn_bytes: (30_000, 4_000_000),
+        learn: LEARN,
+        work: Work::Rounds { bytes: 30_000, rounds: 3, warm: 0, within_ms: 1, every_ms: 15_000 },
+    }
 }
 
-fn flights(name: &'static str, active: bool) -> Scenario {
+fn flights(family: &'static str, active: bool) -> Scenario {
     // Shares from some ten to a hundred segments, so that starts fill a part of a round trip, all of it, or several.
     let paths = [
         ("S1", Way::reference(1_600, 52)),
@@ -119,9 +180,9 @@ fn flights(name: &'static str, active: bool) -> Scenario {
         ("20 Mbit/s, 60 ms", Way::deep(20, 60)),
     ];
     let sites = paths.iter().enumerate().map(|(n, (case, path))| site(case, Arm::Product, *path, n)).collect();
-    let work = Work::Flights { bytes: &FLIGHT_BYTES, connections: 1_000, active };
+    let work = Work::Flights { bytes: &FLIGHT_BYTES, connections: 400, active };
     let learn_bytes = (30_000, 2_000_000);
-    Scenario { name, question: Question::FirstFlight, sites, learn_bytes, learn: LEARN, work }
+    Scenario { family, part: "", question: Question::FirstFlight, sites, learn_bytes, learn: LEARN, work }
 }
 
 /// A few seconds of the whole: whether the harness works.
@@ -129,7 +190,8 @@ fn quick() -> Scenario {
     let path = Way { kbit: 20_000, one_way_ms: 10, queue_packets: 40, access_kbit: None, mss: 1_448 };
     let sites = vec![site("quick", Arm::Product, path, 0), site("quick", Arm::Cubic, path, 1)];
     let work = Work::Sizes { bytes: &[10_000, 100_000], rounds: 3 };
-    Scenario { name: "quick", question: Question::Alone, sites, learn_bytes: (30_000, 1_000_000), learn: LEARN, work }
+    let learn_bytes = (30_000, 1_000_000);
+    Scenario { family: "quick", part: "", question: Question::Alone, sites, learn_bytes, learn: LEARN, work }
 }
 
 #[cfg(test)]
@@ -143,10 +205,49 @@ mod tests {
             for site in &scenario.sites {
                 let kbit = site.path.access_kbit.unwrap_or(site.path.kbit).min(site.path.kbit);
                 let widest: &mut u64 = lanes.entry(site.lane).or_default();
-                *widest = (*widest).max(kbit);
+                // Transfers of rounds do not take turns.
+                let at_once = matches!(scenario.work, Work::Rounds { .. });
+                *widest = if at_once { *widest + kbit } else { (*widest).max(kbit) };
             }
             let sum: u64 = lanes.values().sum();
-            assert!(sum <= 160_000 && scenario.sites.len() <= 16, "{}: {sum} kbit/s", scenario.name);
+            assert!(sum <= 160_000 && scenario.sites.len() <= 16, "{}: {sum} kbit/s", scenario.name());
         }
+    }
+
+    #[test]
+    fn the_product_and_cubic_are_in_every_comparison_and_each_arm_is_once() {
+        let mut families: std::collections::BTreeMap<&str, Vec<Arm>> = std::collections::BTreeMap::new();
+        let mut names = Vec::new();
+        for scenario in all() {
+            names.push(scenario.name());
+            if matches!(scenario.question, Question::Fairness | Question::FirstFlight) {
+                continue;
+            }
+            for case in scenario.sites.iter().map(|site| &site.case) {
+                let mut here = scenario.sites.iter().filter(|site| site.case == *case).map(|site| site.senders);
+                let has = |arm| here.clone().filter(|senders| *senders == Senders::All(arm)).count() == 1;
+                assert!(has(Arm::Product) && has(Arm::Cubic) && here.next().is_some(), "{}: {case}", scenario.name());
+            }
+            let others = families.entry(scenario.family).or_default();
+            let first = scenario.sites.first().unwrap();
+            let here = scenario.sites.iter().filter(|site| site.case == first.case);
+            others.extend(here.map(|site| site.senders.to(0)).filter(|arm| !matches!(arm, Arm::Product | Arm::Cubic)));
+        }
+        let fixed = [16, 24, 32, 48, 64].map(Arm::Fixed);
+        for family in ["alone", "grid-20", "grid-100"] {
+            let mut arms = families[family].clone();
+            arms.sort_unstable();
+            let mut wanted = fixed.to_vec();
+            wanted.push(Arm::Bbr);
+            wanted.sort_unstable();
+            assert_eq!(arms, wanted, "{family}");
+        }
+        for family in ["together", "burst"] {
+            assert_eq!(families[family], [Arm::Fixed(16), Arm::Fixed(32), Arm::Bbr], "{family}");
+        }
+        let count = names.len();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), count, "names are unique: {names:?}");
     }
 }

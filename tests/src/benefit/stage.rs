@@ -100,7 +100,7 @@ impl Stage {
             let host = match arm {
                 Arm::Product => lab.server_host(),
                 // Senders of somebody else: the gateway's organisation does not see them.
-                other => lab.add_host(n, other.name(), Mirrored::No)?,
+                other => lab.add_host(n, &other.name(), Mirrored::No)?,
             };
             configure(&host.namespace, arm)?;
             let conduct = Conduct { states_sizes: run.stated && arm == Arm::Product, ..Conduct::default() };
@@ -183,7 +183,8 @@ impl Stage {
         let mut recorded = Recorded::default();
         for ((site, before), after) in sites.iter().zip(recording.carried).zip(self.carried()) {
             let (delivered, dropped) = (after.0 - before.0, after.1 - before.1);
-            let arm = site.senders.label(site.clients.saturating_sub(1));
+            // A path of two kinds is named after the first.
+            let arm = site.senders.label(0);
             recorded.carried.push(Carried { case: site.case.clone(), arm, delivered, dropped });
         }
         for (address, file, tap) in recording.taps {

@@ -44,6 +44,12 @@ fn student(degrees: usize) -> f64 {
     degrees.checked_sub(1).and_then(|row| TABLE.get(row).copied()).unwrap_or_else(further)
 }
 
+/// Of values above zero; `None` without any.
+pub fn geometric_mean(values: &[f64]) -> Option<f64> {
+    let logarithms: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (logarithms / values.len() as f64).exp())
+}
+
 /// The value below which this part of the values lies (nearest rank); `None` without any.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank among values in memory")]
 pub fn quantile(values: impl IntoIterator<Item = f64>, part: f64) -> Option<f64> {
@@ -68,6 +74,12 @@ mod tests {
         assert_eq!(Mean::of(&[7.0]).unwrap().half_width, None);
         assert_eq!(Mean::of(&[]), None);
         assert!((student(60) - 2.000).abs() < 0.001, "{}", student(60));
+    }
+
+    #[test]
+    fn a_geometric_mean_is_of_factors() {
+        assert!((geometric_mean(&[0.5, 2.0, 8.0]).unwrap() - 2.0).abs() < 1e-12);
+        assert_eq!(geometric_mean(&[]), None);
     }
 
     #[test]

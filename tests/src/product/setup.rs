@@ -33,8 +33,6 @@ pub enum Mode {
     Paper,
     /// The default.
     Careful,
-    /// The default with the whole share for a start: `policy.fraction = 1.0`.
-    Tuned,
 }
 
 impl Way {
@@ -48,15 +46,6 @@ impl Mode {
     /// As configurations and files name it.
     pub fn name(self) -> &'static str {
         self.into()
-    }
-
-    /// As the agent's configuration names it, and what else stands there.
-    const fn configured(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Paper => ("paper", ""),
-            Self::Careful => ("careful", ""),
-            Self::Tuned => ("careful", "\n[policy]\nfraction = 1.0\n"),
-        }
     }
 }
 
@@ -108,10 +97,9 @@ impl AgentSetup {
         let mut text = format!(
             "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\nurl = \
              \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nplain_text = true\n\n[holdout]\nshare = 0.0\n",
-            self.mode.configured().0,
+            self.mode.name(),
             self.way.name()
         );
-        text += self.mode.configured().1;
         if !self.include.is_empty() {
             write!(text, "\n[destinations]\ninclude = {}\n", list(&self.include)).ok();
         }

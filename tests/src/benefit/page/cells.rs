@@ -1,9 +1,9 @@
 //! Results put together: one arm of one case, and two of them compared seed by seed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::benefit::result::{Measured, RunResult};
-use crate::benefit::statistics::{Mean, quantile};
+use crate::benefit::statistics::{Mean, geometric_mean, quantile};
 
 /// A cell of a table.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -57,6 +57,17 @@ pub(super) fn cases(results: &[&RunResult], arm: &str) -> Vec<Case> {
     cases
 }
 
+/// The runs in which two arms are: what is compared was measured in the same minutes.
+pub(super) fn runs_of<'a>(results: &[&'a RunResult], ours: &str, other: &str) -> Vec<&'a RunResult> {
+    let has = |result: &RunResult, arm: &str| result.transfers.iter().any(|transfer| transfer.arm == arm);
+    results.iter().copied().filter(|result| has(result, ours) && has(result, other)).collect()
+}
+
+/// Every arm that a result has, by name.
+pub(super) fn arms(results: &[&RunResult]) -> BTreeSet<String> {
+    results.iter().flat_map(|result| &result.transfers).map(|transfer| transfer.arm.clone()).collect()
+}
+
 /// Transfers of a case and arm by seed.
 fn by_seed<'a>(results: &[&'a RunResult], case: &Case, which: Which<'_>) -> BTreeMap<u64, Vec<&'a Measured>> {
     let mut seeds: BTreeMap<u64, Vec<&Measured>> = BTreeMap::new();
@@ -90,13 +101,26 @@ pub(super) fn side(results: &[&RunResult], case: &Case, which: Which<'_>) -> Opt
     })
 }
 
-/// Relative change of the mean completion time from `other` to `ours`, seed by seed.
+/// Relative change of the mean completion time from `other` to `ours`: of each run that has both, and where a seed has
+/// several such runs their geometric mean.
 pub(super) fn change(results: &[&RunResult], case: &Case, ours: Which<'_>, other: Which<'_>) -> Option<Mean> {
-    let (ours, other) = (by_seed(results, case, ours), by_seed(results, case, other));
-    let time = |transfers: &[&Measured]| mean(transfers, |transfer| transfer.completion_ms);
-    let changes: Vec<f64> =
-        ours.iter().filter_map(|(seed, transfers)| Some(time(transfers) / time(other.get(seed)?) - 1.0)).collect();
+    let changes: Vec<f64> = ratios(results, case, ours, other).into_values().map(|ratio| ratio - 1.0).collect();
     Mean::of(&changes)
+}
+
+/// Ratio of the mean completion times by seed.
+fn ratios(results: &[&RunResult], case: &Case, ours: Which<'_>, other: Which<'_>) -> BTreeMap<u64, f64> {
+    let mut seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    for result in results {
+        let time = |which: Which<'_>| {
+            let of_it: Vec<&Measured> = result.transfers.iter().filter(|transfer| which.is(transfer, case)).collect();
+            (!of_it.is_empty()).then(|| mean(&of_it, |transfer| transfer.completion_ms))
+        };
+        if let (Some(ours), Some(other)) = (time(ours), time(other)) {
+            seeds.entry(result.run.seed).or_default().push(ours / other);
+        }
+    }
+    seeds.into_iter().filter_map(|(seed, ratios)| Some((seed, geometric_mean(&ratios)?))).collect()
 }
 
 /// Median over all cases with these bytes of both arms: relative change, and the two medians.

@@ -13,7 +13,7 @@ use self::cells::{Which, cases, side};
 use self::tables::{Told, percent};
 use self::targets::Finding;
 use super::result::{Learning, Run, RunResult};
-use super::scenario::Question;
+use super::scenario::{Question, Scenario};
 use super::scenarios;
 use crate::accuracy::svg;
 use crate::product::{Mode, Way};
@@ -36,12 +36,11 @@ pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
     kinds.sort_unstable();
     kinds.dedup();
     let mut body = String::new();
-    let mut findings: Vec<(Kind, Option<Question>, Finding)> = Vec::new();
+    let mut findings: Vec<(Kind, Finding)> = Vec::new();
     for kind in kinds {
         let of_kind = results.iter().filter(|result| self::kind(&result.run) == kind && result.fault.is_none());
         let section = Section { kind, results: of_kind.collect() };
-        findings
-            .extend(section.write(&mut body, page)?.into_iter().map(|(question, finding)| (kind, question, finding)));
+        findings.extend(section.write(&mut body, page)?.into_iter().map(|finding| (kind, finding)));
     }
     let mut text = header(results);
     verdicts(&mut text, findings);
@@ -85,39 +84,13 @@ fn header(results: &[RunResult]) -> String {
     )
 }
 
-fn verdicts(text: &mut String, mut findings: Vec<(Kind, Option<Question>, Finding)>) {
-    findings.retain(|(kind, ..)| kind.0 != Way::None);
-    // One flow alone has to meet its targets in one of these modes.
-    let either = |mode| matches!(mode, Mode::Paper | Mode::Tuned);
-    let met_there = |(kind, question, finding): &(Kind, Option<Question>, Finding)| {
-        let (way, mode, stated, learning) = *kind;
-        *question == Some(Question::Alone)
-            && either(mode)
-            && findings.iter().any(|(other, _, met)| {
-                (other.0, other.2, other.3) == (way, stated, learning)
-                    && either(other.1)
-                    && other.1 != mode
-                    && met.what == finding.what
-                    && !met.is_missed()
-            })
-    };
-    let mut missed: Vec<_> = findings.iter().filter(|(.., finding)| finding.is_missed()).collect();
-    missed.sort_by(|a, b| b.2.beyond.total_cmp(&a.2.beyond));
-    let (elsewhere, missed): (Vec<_>, Vec<_>) = missed.into_iter().partition(|one| met_there(one));
-    let all = findings.len() - elsewhere.len();
-    writeln!(text, "\n## Short of its target: {} of {all} figures\n", missed.len()).ok();
-    rows(text, &missed);
-    if !elsewhere.is_empty() {
-        text.push_str(
-            "\nShort in one of the modes `paper` and `tuned`, of which one has to meet it, and met in the other:\n\n",
-        );
-        rows(text, &elsewhere);
-    }
-}
-
-fn rows(text: &mut String, missed: &[&(Kind, Option<Question>, Finding)]) {
+fn verdicts(text: &mut String, mut findings: Vec<(Kind, Finding)>) {
+    findings.retain(|(kind, _)| kind.0 != Way::None);
+    let mut missed: Vec<_> = findings.iter().filter(|(_, finding)| finding.is_missed()).collect();
+    missed.sort_by(|a, b| b.1.beyond.total_cmp(&a.1.beyond));
+    writeln!(text, "\n## Short of its target: {} of {} figures\n", missed.len(), findings.len()).ok();
     text.push_str("| figure | section | found | target |\n| --- | --- | --- | --- |\n");
-    for (kind, _, Finding { what, found, target, .. }) in missed {
+    for (kind, Finding { what, found, target, .. }) in missed {
         writeln!(text, "| {what} | {} | {found} | {target} |", words(*kind)).ok();
     }
 }
@@ -138,41 +111,44 @@ fn faults(results: &[RunResult]) -> String {
 
 impl Section<'_> {
     /// Writes its tables and plots; returns what was held against targets.
-    fn write(&self, text: &mut String, page: &Path) -> Result<Vec<(Option<Question>, Finding)>> {
+    fn write(&self, text: &mut String, page: &Path) -> Result<Vec<Finding>> {
         writeln!(text, "\n## {}", words(self.kind))?;
         let mut findings = Vec::new();
-        for scenario in scenarios::all() {
+        let all = scenarios::all();
+        let mut families: Vec<&Scenario> = all.iter().collect();
+        families.dedup_by_key(|scenario| scenario.family);
+        for Scenario { family, question, .. } in families {
+            let parts: Vec<String> =
+                all.iter().filter(|scenario| scenario.family == *family).map(Scenario::name).collect();
             let results: Vec<&RunResult> =
-                self.results.iter().copied().filter(|result| result.run.scenario == scenario.name).collect();
+                self.results.iter().copied().filter(|result| parts.contains(&result.run.scenario)).collect();
             if results.is_empty() {
                 continue;
             }
-            let seeds: Vec<String> = results.iter().map(|result| result.run.seed.to_string()).collect();
+            let mut seeds: Vec<u64> = results.iter().map(|result| result.run.seed).collect();
+            seeds.sort_unstable();
+            seeds.dedup();
+            let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
             let many = if seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", seeds.len()) };
-            writeln!(text, "\n### {} ({}; {many}: {})", scenario.name, words(self.kind), seeds.join(", "))?;
-            let told = match scenario.question {
-                Question::Alone => tables::against(text, &results, scenario.question, &["cubic"]),
-                Question::Together => tables::against(text, &results, scenario.question, &["cubic", "bbr"]),
-                Question::Grid => tables::against(text, &results, scenario.question, &["cubic", "static24"]),
-                Question::Fairness => {
-                    let other = scenario.name.trim_start_matches("fairness-");
-                    tables::fairness(text, &results, other)
-                }
+            writeln!(text, "\n### {family} ({}; {many}: {})", words(self.kind), seeds.join(", "))?;
+            let told = match question {
+                Question::Alone | Question::Together | Question::Grid => tables::against(text, &results, *question),
+                Question::Fairness => tables::fairness(text, &results, family.trim_start_matches("fairness-")),
                 Question::Burst => {
-                    let mut told = tables::against(text, &results, scenario.question, &["cubic"]);
+                    let mut told = tables::against(text, &results, *question);
                     told.findings.extend(tables::burst(text, &results).findings);
                     told
                 }
                 Question::FirstFlight => {
-                    let which = if scenario.name == "flight-active" { "server" } else { "client" };
+                    let which = if *family == "flight-active" { "server" } else { "client" };
                     tables::flights(text, &results, which)
                 }
             };
-            self.plot(text, page, scenario.name, &told)?;
+            self.plot(text, page, family, &told)?;
             shares(text, &results)?;
-            findings.extend(told.findings.into_iter().map(|finding| (Some(scenario.question), finding)));
+            findings.extend(told.findings);
         }
-        findings.extend(self.repeats(text)?.map(|finding| (None, finding)));
+        findings.extend(self.repeats(text)?);
         Ok(findings)
     }
 

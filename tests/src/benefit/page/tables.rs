@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::cells::{Case, Side, Which, cases, change, pooled_median, side};
+use super::cells::{Case, Side, Which, arms, cases, change, pooled_median, runs_of, side};
 use super::targets::{self, Finding};
 use crate::accuracy::svg::Bar;
 use crate::benefit::flight::Flights;
 use crate::benefit::result::RunResult;
-use crate::benefit::scenario::Question;
+use crate::benefit::scenario::{Arm, Question, beside};
 use crate::benefit::statistics::Mean;
 
 /// What a question's table gives besides its text.
@@ -57,10 +57,19 @@ fn print(text: &mut String, mut rows: Vec<Row>) {
     }
 }
 
-/// The product against every other arm of a question, by completion time.
-pub(super) fn against(text: &mut String, results: &[&RunResult], question: Question, others: &[&str]) -> Told {
+/// The arms that the product is compared with, CUBIC first, then fixed windows in order.
+pub(super) fn others(results: &[&RunResult]) -> Vec<String> {
+    let mut others: Vec<String> = arms(results).into_iter().filter(|arm| arm != "product").collect();
+    others.sort_by_key(|arm| (arm != "cubic", Arm::fixed_of(arm), arm.clone()));
+    others
+}
+
+/// The product against every other arm of a question, by completion time, each in the runs that have both.
+pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question) -> Told {
     let mut told = Told::default();
-    for other in others {
+    for other in &others(all) {
+        let other = other.as_str();
+        let results = &runs_of(all, "product", other);
         writeln!(
             text,
             "\nAgainst `{other}` (times in ms, mean of seeds with its 95 % interval; median and p95 over all \
@@ -74,9 +83,9 @@ pub(super) fn against(text: &mut String, results: &[&RunResult], question: Quest
             let (ours, theirs) = (Which::of("product"), Which::of(other));
             let (Some(is), Some(was)) = (side(results, &case, ours), side(results, &case, theirs)) else { continue };
             let Some(by) = change(results, &case, ours, theirs) else { continue };
-            let target = match *other {
-                "cubic" => targets::change(question, &case.case, case.bytes),
-                "bbr" => Some(targets::WORSE_MOST),
+            let target = match (other, question) {
+                ("cubic", _) => targets::change(question, &case.case, case.bytes),
+                ("bbr", Question::Together) => Some(targets::WORSE_MOST),
                 _ => None,
             };
             rows.push(Row {
@@ -111,7 +120,7 @@ pub(super) fn against(text: &mut String, results: &[&RunResult], question: Quest
                 });
             }
             further(&mut told, question, other, (&what, &case), (&is, &was, by));
-            if *other == "cubic" {
+            if other == "cubic" {
                 let label = name(&case);
                 told.bars.push(Bar { label, value: by.value, half: by.half_width.unwrap_or(0.0), mark: target });
             }
@@ -119,7 +128,7 @@ pub(super) fn against(text: &mut String, results: &[&RunResult], question: Quest
         print(text, rows);
     }
     if question == Question::Grid {
-        pooled(text, results, &mut told);
+        pooled(text, all, &mut told);
     }
     told
 }
@@ -132,7 +141,7 @@ fn further(
     (what, case): (&str, &Case),
     (is, was, by): (&Side, &Side, Mean),
 ) {
-    let tail = matches!((question, other), (Question::Together, "cubic") | (Question::Grid, "static24"));
+    let tail = matches!((question, other), (Question::Together, "cubic") | (Question::Grid, "fixed24"));
     if tail {
         told.findings.push(Finding {
             what: format!("{what}: p95"),
@@ -163,8 +172,9 @@ fn further(
 fn pooled(text: &mut String, results: &[&RunResult], told: &mut Told) {
     const BYTES: u64 = 200_000;
     const TARGET: f64 = -0.25;
-    for other in ["cubic", "static24"] {
-        let Some((by, ours, theirs)) = pooled_median(results, BYTES, "product", other) else { continue };
+    for other in others(results) {
+        let results = runs_of(results, "product", &other);
+        let Some((by, ours, theirs)) = pooled_median(&results, BYTES, "product", &other) else { continue };
         writeln!(
             text,
             "\n{} over all paths of this table, median: {other} {theirs:.0} ms, product {ours:.0} ms, {}.",
@@ -183,61 +193,64 @@ fn pooled(text: &mut String, results: &[&RunResult], told: &mut Told) {
     }
 }
 
-/// What senders notice of neighbours on advice.
+/// What senders notice of neighbours on advice, and of neighbours that start with a fixed window or BBR.
 pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -> Told {
     let mut told = Told::default();
-    let beside = format!("{other} beside product");
-    let Some(_) = cases(results, &beside).first() else { return told };
-    writeln!(
-        text,
-        "\nEvery second sender is `{other}` without advice; the same senders where all are `{other}` (times in ms):\n\n| \
-         senders, size | all {other} | half {other} | change | the product beside them | repeats a transfer |\n| --- | \
-         --- | --- | --- | --- | --- |"
-    )
-    .ok();
-    let mut rows = Vec::new();
-    let mut changes = Vec::new();
-    for case in cases(results, &beside) {
-        let (mixed, alone) = (Which { arm: &beside, odd: true }, Which { arm: other, odd: true });
-        let (Some(is), Some(was)) = (side(results, &case, mixed), side(results, &case, alone)) else { continue };
-        let Some(by) = change(results, &case, mixed, alone) else { continue };
-        let product = side(results, &case, Which::of("product beside others"));
-        rows.push(Row {
-            order: by.value,
-            text: format!(
-                "| {} | {} | {} | {} | {} | {:.2} → {:.2} |\n",
-                name(&case),
-                time(&was),
-                time(&is),
-                with_interval(by),
-                product.as_ref().map_or("-".to_owned(), time),
-                was.again,
-                is.again
-            ),
-        });
-        told.bars.push(Bar {
-            label: name(&case),
-            value: by.value,
-            half: by.half_width.unwrap_or(0.0),
-            mark: Some(0.12),
-        });
-        told.findings.push(Finding {
-            what: format!("fairness, {} beside {other}", case.case),
-            found: with_interval(by),
-            target: "+12.0 % or less".to_owned(),
-            beyond: by.value - 0.12,
-        });
-        changes.push(by.value);
-    }
-    print(text, rows);
-    if let Some(mean) = Mean::of(&changes) {
-        told.findings.push(Finding {
-            what: format!("fairness beside {other}, average over the counts of senders"),
-            found: percent(mean.value),
-            target: "within 5 %".to_owned(),
-            beyond: mean.value.abs() - 0.05,
-        });
+    let places: Vec<String> =
+        arms(results).into_iter().filter_map(|arm| Some(arm.strip_suffix(&beside("", other))?.to_owned())).collect();
+    for place in places {
+        let neighbours = beside(other, &place);
+        writeln!(
+            text,
+            "\nEvery second sender is `{other}` without advice beside `{place}`; the same senders where all are `{other}` \
+             (times in ms):\n\n| senders, size | all {other} | half {other} | change | {place} beside them | repeats a \
+             transfer |\n| --- | --- | --- | --- | --- | --- |"
+        )
+        .ok();
+        let mut rows = Vec::new();
+        let mut changes = Vec::new();
+        for case in cases(results, &neighbours) {
+            let (mixed, alone) = (Which { arm: &neighbours, odd: true }, Which { arm: other, odd: true });
+            let (Some(is), Some(was)) = (side(results, &case, mixed), side(results, &case, alone)) else { continue };
+            let Some(by) = change(results, &case, mixed, alone) else { continue };
+            let there = side(results, &case, Which::of(&beside(&place, other)));
+            rows.push(Row {
+                order: by.value,
+                text: format!(
+                    "| {} | {} | {} | {} | {} | {:.2} → {:.2} |\n",
+                    name(&case),
+                    time(&was),
+                    time(&is),
+                    with_interval(by),
+                    there.as_ref().map_or("-".to_owned(), time),
+                    was.again,
+                    is.again
+                ),
+            });
+            changes.push(by.value);
+            if place != "product" {
+                continue;
+            }
+            let (label, half) = (name(&case), by.half_width.unwrap_or(0.0));
+            told.bars.push(Bar { label, value: by.value, half, mark: Some(targets::NEIGHBOUR_WORSE_MOST) });
+            told.findings.push(Finding {
+                what: format!("fairness, {} beside {other}", case.case),
+                found: with_interval(by),
+                target: format!("{} or less", percent(targets::NEIGHBOUR_WORSE_MOST)),
+                beyond: by.value - targets::NEIGHBOUR_WORSE_MOST,
+            });
+        }
+        print(text, rows);
+        let Some(mean) = Mean::of(&changes) else { continue };
         writeln!(text, "\nAverage over the counts: {}.", percent(mean.value)).ok();
+        if place == "product" {
+            told.findings.push(Finding {
+                what: format!("fairness beside {other}, average over the counts of senders"),
+                found: percent(mean.value),
+                target: "within 5 %".to_owned(),
+                beyond: mean.value.abs() - 0.05,
+            });
+        }
     }
     told
 }
@@ -250,27 +263,33 @@ pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Told {
     all.sort_unstable();
     all.dedup();
     text.push_str(
-        "\nPackets lost at the full queue:\n\n| burst | cubic | product | ratio |\n| --- | --- | --- | --- |\n",
+        "\nPackets lost at the full queue:\n\n| burst | arm | cubic | arm's | ratio |\n| --- | --- | --- | --- | --- |\n",
     );
-    for case in all {
+    let mut others: Vec<String> = others(results).into_iter().filter(|arm| arm != "cubic").collect();
+    others.insert(0, "product".to_owned());
+    for (case, arm) in all.iter().flat_map(|case| others.iter().map(move |arm| (case, arm))) {
+        let runs = runs_of(results, "cubic", arm);
         let loss = |arm: &str| {
-            let per_seed = results.iter().flat_map(|result| &result.carried);
-            let of_it: Vec<f64> = per_seed
-                .filter(|carried| carried.case == case && carried.arm == arm)
+            let of_it: Vec<f64> = runs
+                .iter()
+                .flat_map(|result| &result.carried)
+                .filter(|carried| carried.case == **case && carried.arm == arm)
                 .map(|carried| carried.dropped as f64 / (carried.dropped + carried.delivered).max(1) as f64)
                 .collect();
             Mean::of(&of_it)
         };
-        let (Some(was), Some(is)) = (loss("cubic"), loss("product")) else { continue };
+        let (Some(was), Some(is)) = (loss("cubic"), loss(arm)) else { continue };
         let loss = |mean| with_interval(mean).trim_start_matches('+').to_owned();
         let (was_text, is_text) = (loss(was), loss(is));
-        writeln!(text, "| {case} | {was_text} | {is_text} | {:.2} |", is.value / was.value).ok();
-        told.findings.push(Finding {
-            what: format!("{case}: packets lost"),
-            found: is_text,
-            target: format!("{was_text} or less"),
-            beyond: is.value - was.value,
-        });
+        writeln!(text, "| {case} | {arm} | {was_text} | {is_text} | {:.2} |", is.value / was.value).ok();
+        if arm == "product" {
+            told.findings.push(Finding {
+                what: format!("{case}: packets lost"),
+                found: is_text,
+                target: format!("{was_text} or less"),
+                beyond: is.value - was.value,
+            });
+        }
     }
     told
 }

@@ -20,6 +20,8 @@ impl Finding {
 
 /// How much longer what shall not be worse may take.
 pub(super) const WORSE_MOST: f64 = 0.02;
+/// How much longer transfers beside advised ones may take than among their own kind.
+pub(super) const NEIGHBOUR_WORSE_MOST: f64 = 0.12;
 /// How far one flow alone may be from its target.
 const ALONE_OFF: f64 = 0.02;
 

@@ -24,7 +24,7 @@ struct Arguments {
     #[arg(long, value_enum, default_value = "bpf")]
     way: Way,
     /// Modes of the agent
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["paper", "careful"])]
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "careful")]
     modes: Vec<Mode>,
     /// The server does not state sizes: what the gateway learnt of the service must do
     #[arg(long)]
@@ -36,9 +36,9 @@ struct Arguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Seeds
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 3)]
     seeds: u64,
-    /// Only these scenarios
+    /// Only these scenarios; a family's name, such as alone, stands for all of its parts
     #[arg(long, value_delimiter = ',')]
     scenarios: Vec<String>,
     /// Begin no run that would end later than this
