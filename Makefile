@@ -3,7 +3,7 @@
 
 # What the programs link and what the lab runs.
 BUILD_PACKAGES := clang gcc libc6-dev libelf-dev libpcap-dev linux-libc-dev make pkg-config zlib1g-dev
-LAB_PACKAGES   := iproute2 openssl protobuf-compiler python3-grpcio
+LAB_PACKAGES   := iproute2 protobuf-compiler python3-grpcio
 # promtool, for the alerts.
 ALERT_PACKAGES := prometheus
 # What packs, judges and tries Debian packages.

@@ -8,7 +8,7 @@ use spand_proto::operator::Failure;
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
-use crate::{doctor, password, replay, reset_experiment};
+use crate::{cert, doctor, password, replay, reset_experiment};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
 ///
@@ -39,6 +39,12 @@ pub enum Command {
         #[arg(value_name = "NAME")]
         name: String,
     },
+    /// Make certificates for gateway and agents with a certificate authority of your own, and revoke them
+    Cert {
+        /// What to make
+        #[command(subcommand)]
+        command: cert::Command,
+    },
     /// Check a configuration and print what is in force, defaults included
     CheckConfig {
         /// The configuration
@@ -62,6 +68,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Replay(arguments) => replay::run(arguments),
         Command::Run { config } => crate::run::run(&runnable(&config)?, &config),
         Command::Password { name } => password_of(&name),
+        Command::Cert { command } => cert::run(&command),
         Command::CheckConfig { config } => check(&config),
         Command::ResetExperiment { config } => reset_experiment(&config),
         Command::Doctor(arguments) => doctor::run(&arguments),

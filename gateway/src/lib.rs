@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod cert;
 pub mod cli;
 pub mod config;
 mod descriptors;

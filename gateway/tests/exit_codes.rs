@@ -203,6 +203,36 @@ fn an_experiment_is_reset_in_the_store_of_a_stopped_gateway_by_its_own_user_alon
 }
 
 #[test]
+fn certificates_are_made_once_and_what_cannot_be_made_is_said_in_a_sentence() {
+    let folder = Folder::new();
+    let dir = folder.0.path().join("ca");
+    let cert = |arguments: &[&str]| {
+        let all = [&["cert"], arguments, &["--dir", dir.to_str().unwrap()]].concat();
+        Command::new(PROGRAM).args(all).output().expect("the program")
+    };
+    failed(&cert(&["issue", "web-1"]), 1, &["there is no ", "ca.key", "cert init --dir"]);
+    for arguments in [&["init"][..], &["issue", "web-1"], &["revoke", dir.join("web-1.pem").to_str().unwrap()]] {
+        let output = cert(arguments);
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    }
+    let key = fs::metadata(dir.join("web-1.key")).unwrap();
+    assert_eq!(key.permissions().mode() & 0o7777, 0o600);
+    failed(&cert(&["init"]), 1, &["ca.key is there already", "another folder"]);
+    failed(&cert(&["issue", "web-1"]), 1, &["web-1.key is there already"]);
+    failed(&cert(&["issue", "gateway", "--server"]), 64, &["--address", "gateway.url"]);
+    failed(&cert(&["issue", "web-2", "--days", "4000"]), 64, &["before the certificate would", "at most --days 3650"]);
+    for arguments in [&["issue", "../web-3"][..], &["issue", "web-3", "--days", "0"], &["revoke"], &[]] {
+        assert_eq!(cert(arguments).status.code(), Some(64), "{arguments:?}");
+    }
+    if !is_root() {
+        return skip("only root can be somebody else");
+    }
+    let others =
+        Command::new(PROGRAM).args(["cert", "issue", "web-3", "--dir"]).arg(&dir).uid(NOBODY).output().unwrap();
+    failed(&others, 1, &["cannot read", "ca.key", "Permission denied", "as root"]);
+}
+
+#[test]
 fn an_interface_that_cannot_be_read_ends_with_1() {
     if !is_root() {
         return skip("only root gets as far as the interface");

@@ -22,8 +22,7 @@ fn the_page_has_every_command_option_and_default() {
         let name = program.get_name().to_owned();
         let own = documented.remove(&name).unwrap_or_default();
         assert_eq!(own, options(&program), "options of {name} itself");
-        for command in program.get_subcommands().filter(|command| !command.is_hide_set()) {
-            let name = format!("{name} {}", command.get_name());
+        for (name, command) in commands(&program) {
             let rows = documented.remove(&name).unwrap_or_else(|| panic!("docs/cli.md lacks `{name}`"));
             assert_eq!(rows, options(command), "options of {name}, documented and real");
         }
@@ -36,9 +35,9 @@ fn a_value_from_a_list_stands_on_the_page_with_all_others() {
     let page = page();
     let mut checked = 0;
     for program in [spand_gateway::cli::Cli::command(), spand_agent::cli::Cli::command()] {
-        for command in program.get_subcommands() {
+        for (name, command) in commands(&program) {
             for option in command.get_arguments().filter(|option| option.get_action().takes_values()) {
-                let rows = page.get(&format!("{} {}", program.get_name(), command.get_name()));
+                let rows = page.get(&name);
                 let row =
                     rows.iter().flat_map(|rows| rows.iter()).find(|row| row[0] == format!("`{}`", written(option)));
                 for value in option.get_possible_values() {
@@ -81,6 +80,21 @@ fn page() -> BTreeMap<String, Vec<[String; 3]>> {
 
 fn first(rows: &[[String; 3]]) -> Rows {
     rows.iter().map(|[option, default, _]| (option.clone(), default.clone())).collect()
+}
+
+/// Every command that is run by its name, with those above it: `spand-gateway cert init`.
+fn commands(program: &Command) -> Vec<(String, &Command)> {
+    let mut open = vec![(program.get_name().to_owned(), program)];
+    let mut all = Vec::new();
+    while let Some((name, command)) = open.pop() {
+        if command.has_subcommands() {
+            let own = command.get_subcommands().filter(|command| !command.is_hide_set());
+            open.extend(own.map(|own| (format!("{name} {}", own.get_name()), own)));
+        } else {
+            all.push((name, command));
+        }
+    }
+    all
 }
 
 /// What a command takes itself.

@@ -47,7 +47,7 @@ pub enum PemError {
         path: PathBuf,
     },
     /// No list.
-    #[error("{} ({key}) holds no list of revoked certificates: make one with `openssl ca -gencrl`", path.display())]
+    #[error("{} ({key}) holds no list of revoked certificates: make one with `spand-gateway cert revoke`", path.display())]
     NoList {
         /// The key of the configuration.
         key: &'static str,

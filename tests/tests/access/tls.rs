@@ -27,11 +27,34 @@ pub(super) fn wish() -> v1::SubscribeRequest {
 
 /// The configuration of an agent of `stage` that shows this.
 fn agent(stage: &Stage, made: &Made) -> AgentConfig {
-    let (certificate, key) = made.write(stage.path(), "agent").unwrap();
-    let tls =
-        AgentTls { certificate: Some(certificate), key: Some(key), ca: Some(stage.path().join("ca.pem")), name: None };
+    made.write(stage.path(), "agent").unwrap();
+    agent_of(stage)
+}
+
+/// The configuration of an agent of `stage` that shows what is in `agent.pem`.
+pub(super) fn agent_of(stage: &Stage) -> AgentConfig {
+    let file = |name: &str| Some(stage.path().join(name));
+    let tls = AgentTls { certificate: file("agent.pem"), key: file("agent.key"), ca: file("ca.pem"), name: None };
     let gateway = Gateway { url: format!("https://{}", stage.grpc), ..Gateway::default() };
     AgentConfig { gateway, tls, ..AgentConfig::default() }
+}
+
+/// Subscribes as an agent with this configuration does, until it was sent an estimate.
+pub(super) async fn is_told(config: &AgentConfig) {
+    let dialer = Arc::new(Dialer::new(config).unwrap());
+    assert!(dialer.status().ends_unix_s.is_some());
+    let (signals, mut heard) = mpsc::channel(QUEUE);
+    let (_tell, own) = watch::channel(vec!["127.0.0.1".parse().unwrap()]);
+    let name = HostName::try_from("web-1".to_owned()).unwrap();
+    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None, pause: None };
+    tokio::spawn(Subscriber::new(dialer, Clock::start(), (name, description), signals).run(own));
+    loop {
+        match tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap() {
+            Signal::Event(event, _) if matches!(*event, UpdateEvent::Estimate(_)) => return,
+            Signal::Lost { why, .. } => panic!("{why}"),
+            _ => {}
+        }
+    }
 }
 
 #[tokio::test]
@@ -39,22 +62,7 @@ async fn an_agent_that_is_proven_is_answered_and_told() {
     let stage = Setup::new().unwrap().start().await.unwrap();
     let made = stage.authority.make(&["web-1.example.org", "127.0.0.1"]).unwrap();
     stage.answers(Some(&made)).await.unwrap();
-    let dialer = Arc::new(Dialer::new(&agent(&stage, &made)).unwrap());
-    assert!(dialer.status().ends_unix_s.is_some());
-    let (signals, mut heard) = mpsc::channel(QUEUE);
-    let (_tell, own) = watch::channel(vec!["127.0.0.1".parse().unwrap()]);
-    let name = HostName::try_from("web-1".to_owned()).unwrap();
-    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None, pause: None };
-    tokio::spawn(Subscriber::new(dialer, Clock::start(), (name, description), signals).run(own));
-    let mut told = 0;
-    while told == 0 {
-        let signal = tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap();
-        match signal {
-            Signal::Event(event, _) => told += u32::from(matches!(*event, UpdateEvent::Estimate(_))),
-            Signal::Lost { why, .. } => panic!("{why}"),
-            _ => {}
-        }
-    }
+    is_told(&agent(&stage, &made)).await;
     let (ends, ca_ends) = (
         stage.metric("spand_tls_not_after_seconds{file=\"certificate\"}").await.unwrap(),
         stage.metric("spand_tls_not_after_seconds{file=\"ca\"}").await.unwrap(),
