@@ -71,6 +71,7 @@ const OWNED: &[(&str, &str)] = &[
     ("caps", "spand-confine"),
     ("landlock", "spand-confine"),
     ("seccompiler", "spand-confine"),
+    ("plotters", "spand-tests"),
 ];
 
 #[test]

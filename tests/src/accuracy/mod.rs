@@ -14,6 +14,5 @@ mod names;
 pub mod plan;
 pub mod report;
 pub mod result;
-pub mod svg;
 pub mod telling;
 pub mod truth;

@@ -11,7 +11,7 @@ use super::kept::Kept;
 use super::scenario::{CHANGES_S, Question};
 use super::series::Series;
 use super::variants::{self, Variant};
-use crate::accuracy::svg;
+use crate::plot::{Axis, Mark, Plot, Series as Line};
 
 /// Networks of the accuracy campaign that the page lists.
 const NETWORKS_LISTED: usize = 15;
@@ -213,8 +213,17 @@ fn plots(text: &mut String, page: &Path, all: &[Series]) -> Result<()> {
             _ => name.to_owned(),
         };
         let file = page.with_file_name(format!("rules-{name}.svg"));
-        std::fs::write(&file, svg::lines(&title, ("seconds", "segments"), &lines))
-            .with_context(|| format!("cannot write {}", file.display()))?;
+        let plot = Plot {
+            title: title.clone(),
+            x: Axis::new("time", "s"),
+            y: Axis::new("share of the path", "segments"),
+            series: lines
+                .into_iter()
+                .enumerate()
+                .map(|(colour, (name, points))| Line { name, mark: Mark::Line, colour, points })
+                .collect(),
+        };
+        std::fs::write(&file, plot.svg()?).with_context(|| format!("cannot write {}", file.display()))?;
         writeln!(text, "![{title}](rules-{name}.svg)\n")?;
     }
     while text.ends_with("\n\n") {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use super::figures::TARGETS;
 use super::{LOSS_BASED, cc, pooled, title};
 use crate::accuracy::result::CellResult;
-use crate::accuracy::svg;
+use crate::plot::{self, Axis, Mark, Plot, Series};
 
 /// Part of the truth within which an estimate has to be.
 const WITHIN: f64 = 0.05;
@@ -90,21 +90,42 @@ pub(super) fn plots(text: &mut String, directory: &Path, results: &[&CellResult]
     };
     write(
         "accuracy-loss-based.svg",
-        svg::distribution("Errors of reno and cubic: share of samples at or below", &series(LOSS_BASED)),
+        plot::distribution("Errors against the kernel, Reno and CUBIC", "error", &series(LOSS_BASED))?,
     )?;
-    write("accuracy-bbr.svg", svg::distribution("Errors of bbr: share of samples at or below", &series(&["bbr"])))?;
-    let points: Vec<(f64, f64, usize)> = results
-        .iter()
-        .filter_map(|r| {
-            let series = LOSS_BASED.iter().position(|name| *name == cc(r))?;
-            Some((r.network.same_instants?, r.network.estimate?, series))
-        })
-        .collect();
-    let axes = ("mean of the kernel's windows at the same instants (segments)", "the estimate (segments)");
-    write("accuracy-networks.svg", svg::scatter("Each network's estimate", axes, &points, LOSS_BASED))?;
+    write("accuracy-bbr.svg", plot::distribution("Errors against the kernel, BBR", "error", &series(&["bbr"]))?)?;
+    write("accuracy-networks.svg", scatter(results).svg()?)?;
     writeln!(
         text,
         "\n## Plots\n\n![errors of reno and cubic](accuracy-loss-based.svg)\n\n![errors of bbr](accuracy-bbr.svg)\n\n![networks](accuracy-networks.svg)"
     )?;
     Ok(())
+}
+
+/// Each network's estimate against the kernel's windows.
+fn scatter(results: &[&CellResult]) -> Plot {
+    /// Segments that both axes show.
+    const SHOWN: (f64, f64) = (1.0, 10_000.0);
+    let points = |name: &str| {
+        let of = results.iter().filter(|result| cc(result) == name);
+        of.filter_map(|result| Some((result.network.same_instants?, result.network.estimate?))).collect()
+    };
+    let equal = Series {
+        name: "equal".to_owned(),
+        mark: Mark::Line,
+        colour: 5,
+        points: vec![(SHOWN.0, SHOWN.0), (SHOWN.1, SHOWN.1)],
+    };
+    let dots = LOSS_BASED.iter().enumerate().map(|(colour, name)| Series {
+        name: (*name).to_owned(),
+        mark: Mark::Dots,
+        colour,
+        points: points(name),
+    });
+    let axis = |what: &str| Axis::new(what, "segments").log().within(SHOWN.0, SHOWN.1);
+    Plot {
+        title: "Each network's estimate against the kernel".to_owned(),
+        x: axis("mean of the kernel's windows at the same instants"),
+        y: axis("estimate"),
+        series: std::iter::once(equal).chain(dots).collect(),
+    }
 }

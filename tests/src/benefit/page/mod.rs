@@ -15,7 +15,7 @@ use self::targets::Finding;
 use super::result::{Learning, Run, RunResult};
 use super::scenario::{Question, Scenario};
 use super::scenarios;
-use crate::accuracy::svg;
+use crate::plot::{Axis, Bars};
 use crate::product::{Mode, Way};
 
 /// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated, what was learnt from.
@@ -159,10 +159,14 @@ impl Section<'_> {
         let run = self.results.first().context("a section has results")?.run.name();
         let folder = run.split('/').next().unwrap_or_default();
         let file = format!("benefit-{folder}-{name}.svg");
-        let title = format!("{name}: change of completion time, {}", words(self.kind).replace('`', ""));
+        let plot = Bars {
+            title: format!("{name}: change of completion time, {}", words(self.kind).replace('`', "")),
+            what: "change of the mean completion time".to_owned(),
+            rows: Axis::new("path", "size"),
+            bars: told.bars.clone(),
+        };
         let place = page.with_file_name(&file);
-        std::fs::write(&place, svg::changes(&title, &told.bars))
-            .with_context(|| format!("cannot write {}", place.display()))?;
+        std::fs::write(&place, plot.svg()?).with_context(|| format!("cannot write {}", place.display()))?;
         Ok(writeln!(text, "\n![change of completion time with its interval, and the target]({file})")?)
     }
 

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 
 use super::cells::{Case, Side, Which, arms, cases, change, pooled_median, runs_of, side};
 use super::targets::{self, Finding};
-use crate::accuracy::svg::Bar;
 use crate::benefit::flight::Flights;
 use crate::benefit::result::RunResult;
 use crate::benefit::scenario::{Arm, Question, beside};
 use crate::benefit::statistics::Mean;
+use crate::plot::Bar;
 
 /// What a question's table gives besides its text.
 #[derive(Debug, Default)]

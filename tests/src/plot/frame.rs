@@ -1,0 +1,154 @@
+//! What every plot has around its data: title, legend, axes.
+
+use anyhow::Result;
+use plotters::chart::{ChartBuilder, ChartContext};
+use plotters::coord::Shift;
+use plotters::drawing::{DrawingArea, IntoDrawingArea};
+use plotters::prelude::{
+    BLACK, Cartesian2d, Circle, PathElement, RGBColor, Rectangle, SVGBackend, TRANSPARENT, Text, WHITE,
+};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{Color as _, IntoTextStyle, TextStyle};
+
+use super::scale::Coord;
+
+/// Width of every plot.
+pub(super) const WIDTH: u32 = 1_200;
+/// Strength of lines.
+pub(super) const LINE_WIDTH: u32 = 2;
+const TITLE_PX: f64 = 24.0;
+const TEXT_PX: f64 = 18.0;
+const MARGIN: u32 = 20;
+/// So that the last number of the horizontal axis is whole.
+const MARGIN_RIGHT: u32 = 44;
+const TITLE_HEIGHT: i32 = 48;
+const KEY_HEIGHT: i32 = 28;
+const SWATCH_WIDTH: i32 = 32;
+/// Between a swatch, its name, and the next swatch.
+const KEY_GAPS: (i32, i32) = (8, 30);
+const X_LABELS: u32 = 66;
+const GRID: RGBColor = RGBColor(221, 221, 221);
+
+/// What draws data.
+pub(super) type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Coord, Coord>>;
+
+/// How the legend shows a series.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Swatch {
+    Line,
+    Dashed,
+    Dot,
+    Box,
+    /// An upright stroke.
+    Stroke,
+}
+
+/// One entry of the legend.
+#[derive(Clone, Debug)]
+pub(super) struct Key {
+    pub(super) name: String,
+    pub(super) colour: RGBColor,
+    pub(super) swatch: Swatch,
+}
+
+/// A plot without its data.
+#[derive(Debug)]
+pub(super) struct Frame<'a> {
+    pub(super) title: &'a str,
+    pub(super) height: u32,
+    /// Room for the vertical axis' numbers and its title.
+    pub(super) left: u32,
+    /// Titles of both axes.
+    pub(super) axes: (&'a str, &'a str),
+    pub(super) keys: Vec<Key>,
+}
+
+impl Frame<'_> {
+    /// The SVG file; `draw` puts the data in.
+    pub(super) fn svg(
+        &self,
+        x: Coord,
+        y: Coord,
+        y_label: &dyn Fn(&f64) -> String,
+        draw: &mut dyn FnMut(&mut Chart<'_, '_>, Coord, Coord) -> Result<()>,
+    ) -> Result<String> {
+        let mut svg = String::new();
+        {
+            let root = SVGBackend::with_string(&mut svg, (WIDTH, self.height)).into_drawing_area();
+            root.fill(&WHITE)?;
+            let left = MARGIN.cast_signed();
+            let title = text(TITLE_PX).pos(Pos::new(HPos::Left, VPos::Top));
+            root.draw(&Text::new(self.title.to_owned(), (left, MARGIN.cast_signed()), title))?;
+            let top = self.legend(&root, (left, TITLE_HEIGHT))?;
+            let (_, area) = root.split_vertically(top);
+            let mut chart = ChartBuilder::on(&area)
+                .margin(MARGIN)
+                .margin_right(MARGIN_RIGHT)
+                .x_label_area_size(X_LABELS)
+                .y_label_area_size(self.left)
+                .build_cartesian_2d(x, y)?;
+            chart
+                .configure_mesh()
+                .light_line_style(TRANSPARENT)
+                .bold_line_style(GRID)
+                .axis_style(BLACK)
+                .x_labels(10)
+                .y_labels(8)
+                .x_label_formatter(&|value| super::scale::number(*value))
+                .y_label_formatter(&|value| y_label(value))
+                .label_style(text(TEXT_PX))
+                .axis_desc_style(text(TEXT_PX))
+                .x_desc(self.axes.0)
+                .y_desc(self.axes.1)
+                .draw()?;
+            draw(&mut chart, x, y)?;
+            root.present()?;
+        }
+        Ok(svg)
+    }
+
+    /// Draws the legend from `at` on, in as many rows as it needs; returns where it ends.
+    fn legend(&self, root: &DrawingArea<SVGBackend<'_>, Shift>, at: (i32, i32)) -> Result<i32> {
+        let style = text(TEXT_PX).pos(Pos::new(HPos::Left, VPos::Center));
+        let (mut left, mut middle) = (at.0, at.1 + KEY_HEIGHT / 2);
+        for key in &self.keys {
+            let (width, _) = root.estimate_text_size(&key.name, &style)?;
+            let width = SWATCH_WIDTH + KEY_GAPS.0 + width.cast_signed();
+            if left > at.0 && left + width > WIDTH.cast_signed() - MARGIN.cast_signed() {
+                (left, middle) = (at.0, middle + KEY_HEIGHT);
+            }
+            key.draw(root, (left, middle))?;
+            root.draw(&Text::new(key.name.clone(), (left + SWATCH_WIDTH + KEY_GAPS.0, middle), style.clone()))?;
+            left += width + KEY_GAPS.1;
+        }
+        Ok(middle + KEY_HEIGHT / 2)
+    }
+}
+
+impl Key {
+    fn draw(&self, root: &DrawingArea<SVGBackend<'_>, Shift>, (x, y): (i32, i32)) -> Result<()> {
+        let right = x + SWATCH_WIDTH;
+        let line = |from: (i32, i32), to: (i32, i32)| {
+            PathElement::new(vec![from, to], self.colour.stroke_width(LINE_WIDTH + 1))
+        };
+        match self.swatch {
+            Swatch::Line => root.draw(&line((x, y), (right, y)))?,
+            Swatch::Dashed => {
+                root.draw(&line((x, y), (x + 12, y)))?;
+                root.draw(&line((x + 20, y), (right, y)))?;
+            }
+            Swatch::Dot => root.draw(&Circle::new((i32::midpoint(x, right), y), 5, self.colour.filled()))?,
+            Swatch::Box => root.draw(&Rectangle::new([(x + 8, y - 8), (right - 8, y + 8)], self.colour.filled()))?,
+            Swatch::Stroke => {
+                let middle = i32::midpoint(x, right);
+                root.draw(&line((middle, y - 9), (middle, y + 9)))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Text of a size on the page: the backend divides what it gets by 1.24.
+fn text<'a>(px: f64) -> TextStyle<'a> {
+    ("sans-serif", px * 1.24, &BLACK).into_text_style(&(WIDTH, WIDTH))
+}
