@@ -85,7 +85,7 @@ fn the_index_names_every_page() {
 
 #[test]
 fn paths_of_this_repository_exist() {
-    let roots = ["gateway/", "agent/", "proto/", "confine/", "tests/", "docs/", "scripts/"];
+    let roots = ["gateway/", "agent/", "proto/", "confine/", "tests/", "docs/", "scripts/", "packaging/"];
     let mut checked = 0;
     for document in documents() {
         for code in document.text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
@@ -192,6 +192,29 @@ fn no_container_is_promised_before_there_is_one() {
         let promised = ["dockerfile", "docker run", "docker build"].iter().any(|word| words.contains(word));
         assert!(there || !promised, "{} names a container image", document.path.display());
     }
+}
+
+/// A block of TOML on a page is a configuration of the program that its first line names, else of either.
+#[test]
+fn configurations_on_pages_are_taken() {
+    let gateway = |text: &str| spand_gateway::config::Config::parse(text, Path::new("/etc/spand/gateway.toml"));
+    let agent = |text: &str| spand_agent::config::Config::parse(text, Path::new("/etc/spand/agent.toml"));
+    let mut checked = 0;
+    for document in documents() {
+        let place = document.path.display();
+        let blocks = document.text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+        for block in blocks {
+            let (gateway, agent) = (gateway(block).map(drop), agent(block).map(drop));
+            let taken = match block.lines().next() {
+                Some("# /etc/spand/gateway.toml") => gateway,
+                Some("# /etc/spand/agent.toml") => agent,
+                _ => gateway.or(agent),
+            };
+            taken.unwrap_or_else(|why| panic!("{place}: {why}\n{block}"));
+            checked += 1;
+        }
+    }
+    assert!(checked >= 9, "only {checked} configurations found");
 }
 
 struct Document {
