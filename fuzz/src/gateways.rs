@@ -20,7 +20,7 @@ use spand_gateway::publisher::{
 use spand_proto::estimate::Estimate;
 use spand_proto::made_up;
 use spand_proto::network::Network;
-use spand_proto::push::{AgentDescription, Subscription as Wish, Way};
+use spand_proto::push::{AgentDescription, Subscription as Wish, ApplyMethod};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
 use spand_proto::start::{Mode, RefusalReason};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
@@ -127,7 +127,7 @@ fn host_name() -> spand_proto::contract::HostName {
 }
 
 fn agent() -> AgentDescription {
-    AgentDescription { version: "0.1.0".to_owned(), mode: Some(Mode::Careful), way: Some(Way::Bpf), pause: None }
+    AgentDescription { version: "0.1.0".to_owned(), mode: Some(Mode::Careful), method: Some(ApplyMethod::Bpf), pause: None }
 }
 
 fn estimate(n: u8) -> Estimate {

@@ -40,7 +40,7 @@ pub struct AgentDescription {
     /// Its mode.
     pub mode: Option<Mode>,
     /// How it applies starts.
-    pub way: Option<Way>,
+    pub method: Option<ApplyMethod>,
     /// Whether advice is paused there; `None` from an agent that cannot be paused.
     pub pause: Option<PauseState>,
 }
@@ -60,7 +60,7 @@ pub enum PauseState {
 /// How an agent applies starts.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
 #[strum(serialize_all = "snake_case")]
-pub enum Way {
+pub enum ApplyMethod {
     /// It only says what it would do.
     DryRun,
     /// It sets the initial window of routes.
@@ -69,7 +69,7 @@ pub enum Way {
     Bpf,
 }
 
-impl Way {
+impl ApplyMethod {
     /// Its name in configuration and output.
     pub fn name(self) -> &'static str {
         self.into()

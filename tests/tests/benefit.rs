@@ -15,7 +15,7 @@ use spand_tests::benefit::result::{self, Learning, RunResult};
 use spand_tests::benefit::run::run;
 use spand_tests::benefit::stage::Programs;
 use spand_tests::product::standing_in::{link_programs, stand_in};
-use spand_tests::product::{Mode, Way};
+use spand_tests::product::{ApplyMethod, Mode};
 
 fn main() -> ExitCode {
     stand_in().unwrap_or_else(|| match test() {
@@ -40,14 +40,14 @@ fn test() -> Result<()> {
         agent_more: String::new(),
         keep: None,
     };
-    for way in [Way::Route, Way::Bpf] {
+    for way in [ApplyMethod::Route, ApplyMethod::Bpf] {
         test_way(way, &programs, folder.path())?;
     }
     println!("benefit: passed");
     Ok(())
 }
 
-fn test_way(way: Way, programs: &Programs, folder: &Path) -> Result<()> {
+fn test_way(way: ApplyMethod, programs: &Programs, folder: &Path) -> Result<()> {
     let campaign = Campaign {
         way,
         modes: vec![Mode::Careful],
@@ -74,7 +74,7 @@ fn test_way(way: Way, programs: &Programs, folder: &Path) -> Result<()> {
 }
 
 /// What must hold however busy the machine is.
-fn check(result: &RunResult, way: Way) -> Result<()> {
+fn check(result: &RunResult, way: ApplyMethod) -> Result<()> {
     // A busy machine may make the path late, which is no fault of the harness; anything else is.
     let sound = result.fault.as_ref().is_none_or(|fault| fault.starts_with("the path was off"));
     ensure!(sound, "the run counts for nothing: {:?}", result.fault);
@@ -97,7 +97,7 @@ fn check(result: &RunResult, way: Way) -> Result<()> {
         let of_it = result.transfers.iter().filter(|one| one.arm == arm && one.bytes == 100_000);
         of_it.map(|one| one.first_flight_ms).fold(f64::INFINITY, f64::min)
     };
-    let paced = if way == Way::Bpf { shortest("product") > 4.0 } else { longest("product") < 4.0 };
+    let paced = if way == ApplyMethod::Bpf { shortest("product") > 4.0 } else { longest("product") < 4.0 };
     ensure!(paced && longest("cubic") < 4.0, "first flights take {} to {} ms", shortest("product"), longest("product"));
     // Seven segments, and nothing to gain.
     ensure!(flights("product", 10_000) == BTreeSet::from([7]), "10 KB: {:?}", flights("product", 10_000));

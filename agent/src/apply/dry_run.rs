@@ -6,8 +6,8 @@ use spand_proto::network::Network;
 use spand_proto::units::{Segments, Timestamp};
 use tracing::info;
 
-use super::{Applier, ApplyCounts, Decided, Lack, News, Outcome};
-use crate::config::Way;
+use super::{Applier, ApplyCounts, Decided, Limitation, News, Outcome};
+use crate::config::ApplyMethod;
 
 /// The applier that changes nothing.
 #[derive(Debug, Default)]
@@ -17,32 +17,32 @@ pub struct DryRun {
 }
 
 impl Applier for DryRun {
-    fn way(&self) -> Way {
-        Way::DryRun
+    fn method(&self) -> ApplyMethod {
+        ApplyMethod::DryRun
     }
 
-    fn lacks(&self) -> &'static [Lack] {
-        &[Lack::Everything]
+    fn limitations(&self) -> &'static [Limitation] {
+        &[Limitation::Everything]
     }
 
     async fn reconcile(&mut self, decided: &Decided<'_>, _now: Timestamp) -> bool {
-        let wishes = decided.wishes;
-        let gone: Vec<Network> = self.would.keys().filter(|network| !wishes.contains_key(network)).copied().collect();
+        let desired = decided.desired;
+        let gone: Vec<Network> = self.would.keys().filter(|network| !desired.contains_key(network)).copied().collect();
         let mut changed = !gone.is_empty();
         for network in gone {
             self.would.remove(&network);
             *self.counts.entry("would_remove").or_default() += 1;
             info!(%network, "dry run: would go back to the host's default");
         }
-        for (network, wish) in wishes {
-            let before = self.would.insert(*network, wish.window);
-            if before == Some(wish.window) {
+        for (network, wanted) in desired {
+            let before = self.would.insert(*network, wanted.window);
+            if before == Some(wanted.window) {
                 continue;
             }
             changed = true;
             let name = if before.is_some() { "would_change" } else { "would_add" };
             *self.counts.entry(name).or_default() += 1;
-            info!(%network, window_segments = wish.window.0, reason = %wish.reason, "dry run: would start like this");
+            info!(%network, window_segments = wanted.window.0, reason = %wanted.reason, "dry run: would start like this");
         }
         changed
     }

@@ -11,36 +11,36 @@ use spand_proto::network::Network;
 use spand_proto::start::{Limit, Mode};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
-use crate::config::{Config, Way};
+use crate::config::{ApplyMethod, Config};
 use crate::policy::{Policy, Reason};
 
 pub mod bpf;
 mod dry_run;
-mod lack;
+mod limitation;
 pub mod route;
 
 pub use bpf::Ended;
 pub use dry_run::DryRun;
-pub use lack::Lack;
+pub use limitation::Limitation;
 
 /// A start that shall be in force for all connections to a network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Wish {
+pub struct Desired {
     /// The window.
     pub window: Segments,
     /// Why, for the ledger and the log.
-    pub reason: Grounds,
+    pub reason: StartReason,
     /// End of the advice behind it.
     pub expires: Timestamp,
     /// When a start to this network was last announced; those go first where room is short.
     pub announced: Option<Timestamp>,
     /// What was decided from, for a way that decides again for each connection.
-    pub basis: Basis,
+    pub inputs: Inputs,
 }
 
 /// What is known of a network, for decisions about its connections.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Basis {
+pub struct Inputs {
     /// The share in half bytes, rounded down: exact for every segment size, since a share is rounded at half a segment.
     pub share_half_bytes: u64,
     /// The part of it that keeps the path busy, alike.
@@ -72,7 +72,7 @@ pub enum News {
 
 /// What a wish rests on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Grounds {
+pub struct StartReason {
     /// The mode.
     pub mode: Mode,
     /// The share `Wc`.
@@ -82,18 +82,18 @@ pub struct Grounds {
 }
 
 /// Starts that shall be in force.
-pub type Wishes = BTreeMap<Network, Wish>;
+pub type DesiredStarts = BTreeMap<Network, Desired>;
 
 /// Networks in scope with advice that nothing is applied for, with the reason and the end of the advice.
-pub type Left = BTreeMap<Network, (Reason, Timestamp)>;
+pub type Skipped = BTreeMap<Network, (Reason, Timestamp)>;
 
 /// All that is decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
     /// Starts that shall be in force.
-    pub wishes: &'a Wishes,
+    pub desired: &'a DesiredStarts,
     /// What is left alone and why; only a way that sees connections counts them.
-    pub left: &'a Left,
+    pub skipped: &'a Skipped,
     /// Networks whose decision may be another than at the last call; `None` for all.
     pub touched: Option<&'a BTreeSet<Network>>,
 }
@@ -138,10 +138,10 @@ pub type ApplyCounts = BTreeMap<&'static str, u64>;
 /// A way to start connections differently.
 pub trait Applier: Send {
     /// Which way it is.
-    fn way(&self) -> Way;
+    fn method(&self) -> ApplyMethod;
 
     /// What this way cannot do.
-    fn lacks(&self) -> &'static [Lack];
+    fn limitations(&self) -> &'static [Limitation];
 
     /// Brings what is in force in line with what is decided; what is no longer wished is undone first. Whether anything
     /// changed that makes the next change costly.
@@ -181,7 +181,7 @@ pub trait Applier: Send {
     fn counts(&self) -> ApplyCounts;
 }
 
-impl fmt::Display for Grounds {
+impl fmt::Display for StartReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: share {}", self.mode, self.share.0)?;
         self.clipped_by.map_or(Ok(()), |limit| write!(f, ", clipped by {limit}"))

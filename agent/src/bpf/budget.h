@@ -51,7 +51,7 @@ INLINE u32 budget_left(struct budget *budget, const struct network *network, u64
 }
 
 // Takes a connection's extra segments.
-INLINE void take(struct budget *budget, struct connection *connection, u64 now, u64 half_ns)
+INLINE void reserve(struct budget *budget, struct connection *connection, u64 now, u64 half_ns)
 {
 	bpf_spin_lock(&budget->lock);
 	if (budget->era == connection->era) {
@@ -83,7 +83,7 @@ INLINE void clear_losses(struct connection *connection, u64 client)
 	bpf_spin_unlock(&budget->lock);
 }
 
-INLINE void give_back(struct connection *connection)
+INLINE void release(struct connection *connection)
 {
 	u32 segments = connection->extra;
 	if (!segments)

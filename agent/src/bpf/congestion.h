@@ -95,7 +95,7 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 			go_on(tp, connection);
 			return 0;
 		}
-		give_back(connection);
+		release(connection);
 	}
 	connection->phase = PHASE_OPEN;
 	struct start start;

@@ -142,7 +142,7 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	if (transfer.budget_left != NO_LIMIT && start->cwnd > transfer.initial_window)
 		connection->extra = start->cwnd - transfer.initial_window;
 	if (connection->extra)
-		take(budget, connection, now, rtt_us * 2000);
+		reserve(budget, connection, now, rtt_us * 2000);
 	connection->flight_ns = now;
 	connection->flight_rtt_ns = rtt_us * 1000;
 	connection->flight_start = tp->snd_nxt;
@@ -181,7 +181,7 @@ INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connectio
 	if (BITS(&tp->inet_conn, icsk_ca_state) >= CA_RECOVERY)
 		connection->cut = 1;
 	if (filled || late || (all && resumes))
-		give_back(connection);
+		release(connection);
 	if (all)
 		connection->drained = 1;
 	if (filled || all) {
@@ -206,7 +206,7 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 	// It may have grown by what arrived, or have been cut by the kernel for lack of use.
 	if (window < granted)
 		granted = window;
-	give_back(connection);
+	release(connection);
 	connection->phase = PHASE_OPEN;
 	if (connection->cut || granted <= proven)
 		return 0;
@@ -238,7 +238,7 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 		return window;
 	if (left != NO_LIMIT) {
 		connection->extra = extra;
-		take(budget, connection, now, 2 * connection->flight_rtt_ns);
+		reserve(budget, connection, now, 2 * connection->flight_rtt_ns);
 	}
 	// Where more than the default arrived, the first flight has said what it had to say.
 	int first = connection->first_end == connection->flight_start + connection->flight_bytes &&

@@ -26,7 +26,7 @@ int on_setsockopt(struct bpf_sockopt *option)
 	// -1: another agent of this machine took it before.
 	if (option->optname != SPAND_TRANSFER_BYTES || (option->optlen != sizeof(u64) && option->optlen != -1) ||
 	    value + 1 > end || !sk)
-		return 0; // EPERM: no such option, or not eight octets
+		return 0; // EPERM: no such option, or not eight bytes
 	struct stated *stated = bpf_sk_storage_get(&sizes, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!stated) {
 		count(COUNT_NO_ROOM);

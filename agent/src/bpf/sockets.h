@@ -149,7 +149,7 @@ INLINE void established(struct bpf_sock_ops *skops)
 		// The socket was connected before (connect(2) to AF_UNSPEC ends that), and its record speaks of that connection. Left
 		// alone in both groups: an advised one still has a congestion control that we chose, which says nothing of whether the
 		// application would choose one.
-		give_back(connection);
+		release(connection);
 		__builtin_memset(connection, 0, sizeof(*connection));
 		count(COUNT_RECONNECTED);
 		return;
@@ -210,7 +210,7 @@ INLINE void state_changed(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 	if (!closing && state != BPF_TCP_FIN_WAIT2 && state != BPF_TCP_CLOSING && state != BPF_TCP_CLOSE)
 		return;
 	if (state == BPF_TCP_CLOSE && connection->phase == PHASE_FLIGHT) {
-		give_back(connection);
+		release(connection);
 		connection->phase = PHASE_OPEN;
 	}
 	if (!connection->compared || connection->told)
@@ -227,7 +227,7 @@ INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 	// Sequences come round, and no first flight is as long as this.
 	if (tp->bytes_acked >> 30)
 		return;
-	// args[0]: sequence of the first octet that is sent again.
+	// args[0]: sequence of the first byte retransmitted.
 	if (connection->first_loss || (int)(skops->args[0] - connection->first_end) >= 0)
 		return;
 	// The few first words of a server say nothing of its window, lost or not.

@@ -110,7 +110,7 @@ INLINE void clip(struct start *start, u32 value, u32 limit)
 	}
 }
 
-// Octets a second where so many segments leave in this time.
+// Bytes a second at which N segments leave in this time.
 INLINE u64 rate_of(u64 segments, u64 mss, u64 time_us)
 {
 	time_us |= !time_us;

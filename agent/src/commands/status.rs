@@ -8,7 +8,7 @@ use spand_proto::operator::Failure;
 
 use super::{print, print_json};
 use crate::args::Format;
-use crate::config::{Config, Way};
+use crate::config::{ApplyMethod, Config};
 use crate::control::{LastReload, Reply, Request, Status, ask};
 
 /// Networks listed one by one for people.
@@ -70,7 +70,7 @@ fn for_people(status: &Status) -> String {
         lines.push(format!("  left out because advice was paused: {}", status.transfers_paused));
     }
     lines.push(format!("what apply {} lacks:", status.method));
-    lines.extend(status.limitations.iter().map(|lack| format!("  {}: {}", lack.name, lack.sentence)));
+    lines.extend(status.limitations.iter().map(|limitation| format!("  {}: {}", limitation.name, limitation.sentence)));
     lines.join("\n")
 }
 
@@ -142,7 +142,7 @@ const SHOWN: [&str; 5] = ["started", "clipped_peer_window", "clipped_budget", "c
 
 /// What the method did: with `bpf` connections by what became of them, else its counters.
 fn applied(status: &Status) -> Vec<String> {
-    if status.method != Way::Bpf {
+    if status.method != ApplyMethod::Bpf {
         return vec![format!("applied: {}", counted(&status.method_events))];
     }
     let count = |name: &str| status.method_events.get(name).copied().unwrap_or(0);

@@ -7,7 +7,7 @@ use spand_proto::push::MAX_ADDRESSES;
 use spand_proto::start::{DEFAULT_INITIAL_WINDOW, Floor, Mode, PacingRule, RttBounds, StartPolicy, TransferSize};
 use spand_proto::units::{Bytes, Micros, Segments};
 
-use super::{Config, Way};
+use super::{ApplyMethod, Config};
 use crate::policy::{Holdout, Policy, Scope};
 
 /// Largest window in segments that any key may ask for: the most that TCP's scaled window can have in flight at the
@@ -90,13 +90,13 @@ impl Config {
                 loss_connections: policy.floor_loss_connections.get(),
             });
             start.rtt_bounds = Some(RttBounds { low: policy.rtt_ratio_min, high: policy.rtt_ratio_max });
-            if self.apply == Way::Route {
+            if self.apply == ApplyMethod::Route {
                 let burst = self.route.burst_fraction;
                 start.fraction = start.fraction.map(|part| if burst < part { burst } else { part });
                 start.cap = start.cap.map(|cap| cap.min(Segments(self.route.burst_cap_segments.get())));
             }
         }
-        if self.apply == Way::Bpf {
+        if self.apply == ApplyMethod::Bpf {
             // Linux paces no connection's first ten segments, whatever the mode asks for (docs/decisions/bpf-start.md).
             if let PacingRule::TokenBucket { .. } = start.pacing {
                 start.pacing = PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW };
@@ -108,7 +108,7 @@ impl Config {
             holdout: Holdout { share: self.holdout.share, slot_s: self.holdout.slot_s, seed: self.holdout.seed },
             initial_window: Segments(policy.initial_window_segments.get()),
             service_size: policy.service_bytes.map_or(TransferSize::Unknown, |b| TransferSize::Known(Bytes(b.get()))),
-            sets_threshold: self.apply == Way::Bpf,
+            sets_threshold: self.apply == ApplyMethod::Bpf,
         }
     }
 }

@@ -21,7 +21,7 @@ use spand_proto::operator::{self, ConfigError, Log};
 use spand_proto::start::Mode;
 
 pub(crate) use reload::Reloaded;
-pub use sections::{Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant, Way};
+pub use sections::{ApplyMethod, Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant};
 pub use tls::Tls;
 
 /// Where every command looks unless told otherwise.
@@ -34,7 +34,7 @@ pub struct Config {
     /// How far starts may go: `observe`, `careful` or `paper`. Default `careful`.
     pub mode: Mode,
     /// How a start is applied. Default `dry_run`: nothing on a host changes until its administrator says so.
-    pub apply: Way,
+    pub apply: ApplyMethod,
     /// The host's own addresses. Default none: those of the machine's interfaces, followed as they change.
     pub addresses: Vec<IpAddr>,
     /// Name of this host for the gateway's logs. Default empty: the machine's own name.
@@ -67,7 +67,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             mode: Mode::default(),
-            apply: Way::default(),
+            apply: ApplyMethod::default(),
             addresses: Vec::new(),
             host_name: String::new(),
             state_dir: PathBuf::from("/var/lib/spand/agent"),

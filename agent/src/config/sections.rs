@@ -17,7 +17,7 @@ use strum::{Display, IntoStaticStr};
 #[derive(Clone, Copy, Debug, Default, Deserialize, Display, Eq, IntoStaticStr, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Way {
+pub enum ApplyMethod {
     /// Says what it would do.
     #[default]
     DryRun,
@@ -27,7 +27,7 @@ pub enum Way {
     Bpf,
 }
 
-impl Way {
+impl ApplyMethod {
     /// Its name in configuration and output.
     pub fn name(self) -> &'static str {
         self.into()

@@ -148,7 +148,7 @@ fn the_defaults_are_those_of_the_contract() {
 
 #[test]
 fn an_unpaced_way_is_bounded_more_narrowly_except_in_paper_mode() {
-    let of = |mode| Config { mode, apply: Way::Route, ..Config::default() }.policy().start;
+    let of = |mode| Config { mode, apply: ApplyMethod::Route, ..Config::default() }.policy().start;
     assert_eq!(of(Mode::Careful).fraction.map(f64::from), Some(0.5));
     assert_eq!(of(Mode::Careful).cap.map(|cap| cap.0), Some(32));
     assert_eq!(of(Mode::Paper), StartPolicy::PAPER);

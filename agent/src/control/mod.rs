@@ -28,7 +28,7 @@ pub use server::{Peer, Pending, Server};
 #[cfg(test)]
 pub(crate) use tests::made_up;
 
-use crate::config::Way;
+use crate::config::ApplyMethod;
 use crate::subscriber::HoldingCounts;
 
 /// Longest request line in bytes.
@@ -123,7 +123,7 @@ pub struct Status {
     /// Its mode.
     pub mode: Mode,
     /// How it applies starts.
-    pub method: Way,
+    pub method: ApplyMethod,
     /// The name it gives the gateway.
     pub host_name: String,
     /// The addresses it subscribed for.
@@ -266,7 +266,7 @@ pub struct Explained {
     /// The mode.
     pub mode: Mode,
     /// How it applies starts.
-    pub method: Way,
+    pub method: ApplyMethod,
     /// The decision in one line, for people.
     #[serde(default)]
     pub decision: String,

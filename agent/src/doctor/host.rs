@@ -8,24 +8,24 @@ use nix::sys::statvfs::statvfs;
 use nix::unistd::{AccessFlags, faccessat};
 use spand_proto::operator::{Check, Verdict, judge_directory, judge_kernel};
 
-use super::lack;
+use super::verdict_if_missing;
 use crate::apply::route::Netlink;
 use crate::capabilities::Capabilities;
-use crate::config::{Config, Variant, Way};
+use crate::config::{ApplyMethod, Config, Variant};
 use crate::probe::{self, BTF, Jit, cgroup2_mount, read, takes_congestion_controls};
 use crate::run::is_reachable;
 
 /// Congestion controls that are registered by links, which is how ours go with the agent.
 const LEAST_KERNEL: (u32, u32) = (6, 4);
 
-pub(super) fn kernel(way: Way) -> Check {
+pub(super) fn kernel(method: ApplyMethod) -> Check {
     let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let means = "it takes no congestion control of ours, so that apply = \"bpf\" sets starts by socket options only";
-    judge_kernel(&release, LEAST_KERNEL, means, if way == Way::Bpf { Verdict::Warn } else { Verdict::Ok })
+    judge_kernel(&release, LEAST_KERNEL, means, if method == ApplyMethod::Bpf { Verdict::Warn } else { Verdict::Ok })
 }
 
 /// Of the agent where one runs, else of this process.
-pub(super) fn capabilities(way: Way, agent: Option<u32>) -> Check {
+pub(super) fn capabilities(method: ApplyMethod, agent: Option<u32>) -> Check {
     const NAME: &str = "capabilities";
     let (whose, capabilities) = match agent.and_then(Capabilities::of) {
         Some(capabilities) => ("the agent", Some(capabilities)),
@@ -34,34 +34,34 @@ pub(super) fn capabilities(way: Way, agent: Option<u32>) -> Check {
     let Some(capabilities) = capabilities else {
         return Check::unknown(NAME, "/proc does not say what this process may do", "mount /proc");
     };
-    let (may, needed) = match way {
-        Way::DryRun => return Check::ok(NAME, "apply = \"dry_run\" needs none"),
-        Way::Route => (capabilities.may_change_routes(), "CAP_NET_ADMIN"),
-        Way::Bpf => (capabilities.may_load(), "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"),
+    let (may, needed) = match method {
+        ApplyMethod::DryRun => return Check::ok(NAME, "apply = \"dry_run\" needs none"),
+        ApplyMethod::Route => (capabilities.may_change_routes(), "CAP_NET_ADMIN"),
+        ApplyMethod::Bpf => (capabilities.may_load(), "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"),
     };
     if may {
         return Check::ok(NAME, format!("{whose} has {needed}"));
     }
-    let found = format!("{whose} lacks {needed}, which apply = \"{way}\" needs");
+    let found = format!("{whose} lacks {needed}, which apply = \"{method}\" needs");
     match agent {
         Some(_) => Check::fail(NAME, found, "give them to the service (AmbientCapabilities= in its unit)"),
         None => Check::unknown(NAME, found, "run this as root, or start the agent and ask again"),
     }
 }
 
-pub(super) fn btf(way: Way) -> Check {
+pub(super) fn btf(method: ApplyMethod) -> Check {
     if Path::new(BTF).exists() {
         return Check::ok("btf", "the kernel has its type information");
     }
     let found =
         format!("{BTF} is not there: programs cannot be fitted to this kernel, and apply = \"bpf\" does not work");
     let to_do = "use a kernel built with CONFIG_DEBUG_INFO_BTF (Debian's are), or apply = \"route\"";
-    Check::to_do("btf", lack(way, Way::Bpf), found, to_do)
+    Check::to_do("btf", verdict_if_missing(method, ApplyMethod::Bpf), found, to_do)
 }
 
-pub(super) fn jit(way: Way) -> Check {
+pub(super) fn jit(method: ApplyMethod) -> Check {
     const NAME: &str = "bpf_jit";
-    let verdict = if way == Way::Bpf { Verdict::Warn } else { Verdict::Ok };
+    let verdict = if method == ApplyMethod::Bpf { Verdict::Warn } else { Verdict::Ok };
     let lack = |found, to_do| {
         let found = format!("{found}: no congestion control of ours can be registered");
         Check::to_do(NAME, verdict, found, to_do)
@@ -79,7 +79,7 @@ pub(super) fn jit(way: Way) -> Check {
 
 pub(super) fn cgroup(config: &Config) -> Check {
     const NAME: &str = "cgroup_v2";
-    let verdict = lack(config.apply, Way::Bpf);
+    let verdict = verdict_if_missing(config.apply, ApplyMethod::Bpf);
     let configured = &config.bpf.cgroup;
     if configured.as_os_str().is_empty() {
         if let Some(mount) = cgroup2_mount() {
@@ -105,14 +105,14 @@ pub(super) fn struct_ops(config: &Config) -> Check {
         Some(false) => {
             let found = "the kernel cannot register them: starts are set by socket options only, without a threshold and \
                          after idle times not at all";
-            let verdict = if config.apply == Way::Bpf { Verdict::Warn } else { Verdict::Ok };
+            let verdict = if config.apply == ApplyMethod::Bpf { Verdict::Warn } else { Verdict::Ok };
             Check::to_do(NAME, verdict, found, "use a kernel with CONFIG_BPF_JIT and CONFIG_DEBUG_INFO_BTF")
         }
         None => Check::unknown(NAME, "the kernel shows no symbols to this process", "run this as root"),
     }
 }
 
-pub(super) fn congestion_control(way: Way) -> Check {
+pub(super) fn congestion_control(method: ApplyMethod) -> Check {
     const NAME: &str = "congestion_control";
     let Some(default) = read("/proc/sys/net/ipv4/tcp_congestion_control") else {
         return Check::unknown(NAME, "the kernel does not say which one is the default", "mount /proc");
@@ -120,9 +120,9 @@ pub(super) fn congestion_control(way: Way) -> Check {
     if ["cubic", "reno"].contains(&default.as_str()) {
         return Check::ok(NAME, format!("the default is {default}"));
     }
-    let lost = match way {
-        Way::Bpf => "apply = \"bpf\" sets its starts by socket options only, without a threshold",
-        Way::Route | Way::DryRun => {
+    let lost = match method {
+        ApplyMethod::Bpf => "apply = \"bpf\" sets its starts by socket options only, without a threshold",
+        ApplyMethod::Route | ApplyMethod::DryRun => {
             "it paces by its own guess and keeps no threshold, so that less of the advice has an effect"
         }
     };
@@ -130,10 +130,10 @@ pub(super) fn congestion_control(way: Way) -> Check {
     Check::warn(NAME, format!("the default is {default}: {lost}"), to_do)
 }
 
-pub(super) fn idle_restart(way: Way) -> Check {
+pub(super) fn idle_restart(method: ApplyMethod) -> Check {
     const NAME: &str = "slow_start_after_idle";
     match read("/proc/sys/net/ipv4/tcp_slow_start_after_idle").as_deref() {
-        Some("0") if way == Way::Bpf => Check::warn(
+        Some("0") if method == ApplyMethod::Bpf => Check::warn(
             NAME,
             "connections keep their window over idle times: a later transfer on them is not started by advice",
             "sysctl -w net.ipv4.tcp_slow_start_after_idle=1, unless that is meant",

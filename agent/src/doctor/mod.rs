@@ -14,7 +14,7 @@ use spand_proto::operator::{Check, Diagnosis, Failure, Verdict, judge_configurat
 use crate::apply::route;
 use crate::args::Format;
 use crate::commands::{print, print_json};
-use crate::config::{Config, Way};
+use crate::config::{ApplyMethod, Config};
 use crate::control::{Reply, Request, Status, ask};
 
 /// Looks, prints what was found, and fails where something is at fault.
@@ -34,14 +34,14 @@ async fn look(config: &Config, configuration: Check) -> Vec<Check> {
         Ok(Reply::Status(status)) => Some(status),
         _ => None,
     };
-    let way = config.apply;
+    let method = config.apply;
     let mut checks = vec![configuration, running(config, status.as_deref())];
-    checks.extend([host::kernel(way), host::capabilities(way, status.as_deref().map(|status| status.pid))]);
-    checks.extend([host::btf(way), host::jit(way), host::cgroup(config), host::struct_ops(config)]);
-    checks.push(host::congestion_control(way));
-    checks.extend([host::idle_restart(way), host::window_scaling(), host::state(config)]);
+    checks.extend([host::kernel(method), host::capabilities(method, status.as_deref().map(|status| status.pid))]);
+    checks.extend([host::btf(method), host::jit(method), host::cgroup(config), host::struct_ops(config)]);
+    checks.push(host::congestion_control(method));
+    checks.extend([host::idle_restart(method), host::window_scaling(), host::state(config)]);
     match route::survey().await {
-        Ok(survey) => checks.extend(routes::judge(&survey, way, status.is_some())),
+        Ok(survey) => checks.extend(routes::judge(&survey, method, status.is_some())),
         Err(error) => checks.push(Check::unknown("routes", error.to_string(), "run this as root")),
     }
     checks.push(host::addresses(config).await);
@@ -51,8 +51,8 @@ async fn look(config: &Config, configuration: Check) -> Vec<Check> {
 }
 
 /// How bad the lack of something is that only `needs` needs.
-fn lack(way: Way, needs: Way) -> Verdict {
-    if way == needs { Verdict::Fail } else { Verdict::Warn }
+fn verdict_if_missing(method: ApplyMethod, needs: ApplyMethod) -> Verdict {
+    if method == needs { Verdict::Fail } else { Verdict::Warn }
 }
 
 fn running(config: &Config, status: Option<&Status>) -> Check {

@@ -3,18 +3,18 @@
 use spand_proto::operator::{Check, Verdict};
 
 use crate::apply::route::Survey;
-use crate::config::Way;
+use crate::config::ApplyMethod;
 
 /// Judges what was found; `running` is whether an agent answers.
-pub(super) fn judge(survey: &Survey, way: Way, running: bool) -> Vec<Check> {
-    let mut checks = vec![others(survey, way), left(survey, running)];
-    if way == Way::Route {
+pub(super) fn judge(survey: &Survey, method: ApplyMethod, running: bool) -> Vec<Check> {
+    let mut checks = vec![others(survey, method), left(survey, running)];
+    if method == ApplyMethod::Route {
         checks.push(rules(survey));
     }
     checks
 }
 
-fn others(survey: &Survey, way: Way) -> Check {
+fn others(survey: &Survey, method: ApplyMethod) -> Check {
     const NAME: &str = "routes_of_others";
     let Some((prefix, window)) = survey.others.first() else {
         return Check::ok(NAME, "nobody else sets initial windows by routes");
@@ -24,12 +24,12 @@ fn others(survey: &Survey, way: Way) -> Check {
         count => format!(" and {} more", count - 1),
     };
     let found = format!("someone else's route to {prefix} has initcwnd {window}{more}");
-    match way {
-        Way::Route => {
+    match method {
+        ApplyMethod::Route => {
             let to_do = "remove initcwnd from it (`ip route change`): below such a route ours stay away";
             Check::warn(NAME, found, to_do)
         }
-        Way::Bpf | Way::DryRun => {
+        ApplyMethod::Bpf | ApplyMethod::DryRun => {
             let to_do = "remove initcwnd from it: it is what connections without advice, and those after an idle time, start with";
             Check::warn(NAME, found, to_do)
         }
@@ -64,17 +64,17 @@ mod tests {
     #[test]
     fn each_fault_of_the_routes_has_its_check() {
         let calm = Survey { others: Vec::new(), ours: 3, plain_rules: (true, true) };
-        let verdict = |survey: &Survey, way, running, name| {
-            judge(survey, way, running).into_iter().find(|check| check.name == name).map(|check| check.verdict)
+        let verdict = |survey: &Survey, method, running, name| {
+            judge(survey, method, running).into_iter().find(|check| check.name == name).map(|check| check.verdict)
         };
-        assert!(judge(&calm, Way::Route, true).iter().all(|check| check.verdict == Verdict::Ok));
-        assert_eq!(verdict(&calm, Way::Route, false, "routes_of_ours"), Some(Verdict::Fail));
+        assert!(judge(&calm, ApplyMethod::Route, true).iter().all(|check| check.verdict == Verdict::Ok));
+        assert_eq!(verdict(&calm, ApplyMethod::Route, false, "routes_of_ours"), Some(Verdict::Fail));
         let theirs = Survey { others: vec![("0.0.0.0/0".parse().unwrap(), 40)], ..calm.clone() };
-        for way in [Way::Route, Way::Bpf, Way::DryRun] {
-            assert_eq!(verdict(&theirs, way, true, "routes_of_others"), Some(Verdict::Warn));
+        for method in [ApplyMethod::Route, ApplyMethod::Bpf, ApplyMethod::DryRun] {
+            assert_eq!(verdict(&theirs, method, true, "routes_of_others"), Some(Verdict::Warn));
         }
         let ruled = Survey { plain_rules: (true, false), ..calm };
-        assert_eq!(verdict(&ruled, Way::Route, true, "policy_routing"), Some(Verdict::Warn));
-        assert_eq!(verdict(&ruled, Way::Bpf, true, "policy_routing"), None);
+        assert_eq!(verdict(&ruled, ApplyMethod::Route, true, "policy_routing"), Some(Verdict::Warn));
+        assert_eq!(verdict(&ruled, ApplyMethod::Bpf, true, "policy_routing"), None);
     }
 }

@@ -8,7 +8,7 @@ use spand_proto::start::{Limit, RefusalReason};
 use spand_proto::units::Window;
 
 use super::*;
-use crate::config::{Config, Way};
+use crate::config::{ApplyMethod, Config};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_000_000);
 const MSS: Bytes = Bytes(1_448);
@@ -176,7 +176,7 @@ proptest! {
         advice.estimate.rtt_mean = rtt_us.map(Micros);
         advice.estimate.refreshed = NOW.before(Micros(age_us));
         advice.lease = lease.map(Segments);
-        let config = Config { apply: Way::Route, ..Config::default() };
+        let config = Config { apply: ApplyMethod::Route, ..Config::default() };
         if let Verdict::Apply(window) = verdict(&advice, &config.policy()) {
             prop_assert!((2..=32).contains(&window.0), "{window}");
         }

@@ -22,7 +22,7 @@ use super::Own;
 use super::gateway::GatewayWatch;
 use super::pushes::PushWatch;
 use super::seen::SeenWatch;
-use crate::apply::{Applier, Basis, Decided, Ended, Grounds, Left, Outcome, Wish, Wishes};
+use crate::apply::{Applier, Decided, Desired, DesiredStarts, Ended, Inputs, Outcome, Skipped, StartReason};
 use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::control::{Pending, Reloads, Reply, Request};
@@ -54,8 +54,8 @@ pub(super) struct Agent<A> {
     pub(super) pause: Pause,
     pausing: watch::Sender<Pausing>,
     verdicts: BTreeMap<Network, Verdict>,
-    wishes: Wishes,
-    left: Left,
+    desired: DesiredStarts,
+    skipped: Skipped,
     announced: BTreeMap<Network, Timestamp>,
     stale: Stale,
 }
@@ -100,8 +100,8 @@ impl<A: Applier> Agent<A> {
             pause,
             pausing,
             verdicts: BTreeMap::new(),
-            wishes: Wishes::new(),
-            left: Left::new(),
+            desired: DesiredStarts::new(),
+            skipped: Skipped::new(),
             announced: BTreeMap::new(),
             stale: Stale::default(),
         }
@@ -144,7 +144,7 @@ impl<A: Applier> Agent<A> {
                 let network = start.estimate.estimate.network;
                 self.announced.insert(network, arrived);
                 // Else the programs may not know the network yet when the connection is established.
-                if self.wishes.contains_key(&network) || self.left.contains_key(&network) {
+                if self.desired.contains_key(&network) || self.skipped.contains_key(&network) {
                     self.seen.on_announced(start.trigger, arrived);
                 }
                 let in_force = self.is_in_force(network) && !self.stale.networks.contains(&network);
@@ -218,7 +218,7 @@ impl<A: Applier> Agent<A> {
             }
         }
         let touched = (!stale.everything).then_some(&stale.networks);
-        let decided = Decided { wishes: &self.wishes, left: &self.left, touched };
+        let decided = Decided { desired: &self.desired, skipped: &self.skipped, touched };
         let changed = self.applier.reconcile(&decided, now).await;
         if !pausing.is_paused() {
             self.applier.set_paused(false).await;
@@ -231,8 +231,8 @@ impl<A: Applier> Agent<A> {
     fn decide_all(&mut self, now: Timestamp) {
         let held: BTreeSet<Network> = self.holdings.iter().map(|(network, _)| network).collect();
         self.verdicts.retain(|network, _| held.contains(network));
-        self.wishes.retain(|network, _| held.contains(network));
-        self.left.retain(|network, _| held.contains(network));
+        self.desired.retain(|network, _| held.contains(network));
+        self.skipped.retain(|network, _| held.contains(network));
         self.announced.retain(|network, _| held.contains(network));
         for network in held {
             self.decide_one(network, now);
@@ -243,8 +243,8 @@ impl<A: Applier> Agent<A> {
     fn decide_one(&mut self, network: Network, now: Timestamp) {
         let Some(held) = self.holdings.get(network) else {
             self.verdicts.remove(&network);
-            self.wishes.remove(&network);
-            self.left.remove(&network);
+            self.desired.remove(&network);
+            self.skipped.remove(&network);
             self.announced.remove(&network);
             return;
         };
@@ -254,17 +254,17 @@ impl<A: Applier> Agent<A> {
         let (within, advice) = (self.holdings.around_client(network), Some(held));
         let question = Question { network, within, advice, now, wall_unix_s, paused, connection };
         let decision = decide(&question, &self.policy);
-        self.wishes.remove(&network);
-        self.left.remove(&network);
+        self.desired.remove(&network);
+        self.skipped.remove(&network);
         match (decision.verdict, &decision.start) {
             (Verdict::Apply(window), Ok(start)) => {
-                let reason = Grounds { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
+                let reason = StartReason { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
                 let announced = self.announced.get(&network).copied();
-                let basis = basis(held, decision.scope, &self.policy);
-                self.wishes.insert(network, Wish { window, reason, expires: held.expires, announced, basis });
+                let inputs = inputs(held, decision.scope, &self.policy);
+                self.desired.insert(network, Desired { window, reason, expires: held.expires, announced, inputs });
             }
             (Verdict::Leave(reason), _) if counts_as_left(reason) => {
-                self.left.insert(network, (reason, held.expires));
+                self.skipped.insert(network, (reason, held.expires));
             }
             _ => {}
         }
@@ -318,9 +318,9 @@ fn counts_as_left(reason: Reason) -> bool {
     }
 }
 
-fn basis(advice: &Advice, scope: ScopeVerdict, policy: &Policy) -> Basis {
+fn inputs(advice: &Advice, scope: ScopeVerdict, policy: &Policy) -> Inputs {
     let estimate = &advice.estimate;
-    Basis {
+    Inputs {
         share_half_bytes: estimate.share.half_bytes(),
         pipe_half_bytes: estimate.pipe_half_bytes(),
         threshold_bytes: estimate.threshold_bytes(),

@@ -9,9 +9,9 @@ use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Start};
 use spand_proto::units::{Bytes, Segments, Timestamp};
 
 use super::agent::Agent;
-use crate::apply::{Applier, Lack, Outcome};
+use crate::apply::{Applier, Limitation, Outcome};
 use crate::clock;
-use crate::config::Way;
+use crate::config::ApplyMethod;
 use crate::control::{Explained, Step};
 use crate::policy::{Advice, Connection, Decision, Question, Reason, ScopeVerdict, Verdict, decide};
 
@@ -22,9 +22,9 @@ impl<A: Applier> Agent<A> {
         let held = self.holdings.lookup(destination);
         let network = held.map_or_else(|| Network::of(destination), |(network, _)| network);
         let advice = held.map(|(_, advice)| advice);
-        let lacks = self.applier.lacks();
+        let limitations = self.applier.limitations();
         // What a way cannot see does not decide, so that there is one number: the one that connections get.
-        let sees_transfers = !lacks.contains(&Lack::TransferSize);
+        let sees_transfers = !limitations.contains(&Limitation::TransferSize);
         let asked = bytes.is_some() || mss.is_some();
         let connection = if sees_transfers {
             Connection { size: bytes.map(Bytes), mss: mss.map(Bytes), ..Connection::default() }
@@ -45,10 +45,11 @@ impl<A: Applier> Agent<A> {
 
         let mut steps = vec![scope(&decision), estimate(advice, within, now), arm(&decision)];
         if asked && !sees_transfers {
-            let text = format!("ignored: apply {} sets one window for all transfers of a network", self.applier.way());
+            let text =
+                format!("ignored: apply {} sets one window for all transfers of a network", self.applier.method());
             steps.push(Step::new("size", text));
         }
-        let mut start = start_steps(&decision.start, lacks);
+        let mut start = start_steps(&decision.start, limitations);
         if !is_start(&decision) {
             // Computed, and not what decides.
             start.iter_mut().filter(|step| !step.stopped).for_each(|step| step.no_effect = true);
@@ -66,13 +67,13 @@ impl<A: Applier> Agent<A> {
             (None, Verdict::Apply(_)) => (false, initial_window, "pending"),
         };
         let start = decision.start.as_ref().ok().filter(|_| is_start(&decision)).map(|start| start.cwnd);
-        let way = self.applier.way();
+        let method = self.applier.method();
         Explained {
             destination,
             prefix: held.map(|(network, _)| network),
             mode: self.config.mode,
-            method: way,
-            decision: headline(&decision, outcome.as_ref(), start, way, initial_window),
+            method,
+            decision: headline(&decision, outcome.as_ref(), start, method, initial_window),
             cwnd_segments: window.0,
             start_cwnd_segments: start.map(|window| window.0),
             on_advice,
@@ -95,7 +96,7 @@ fn headline(
     decision: &Decision,
     outcome: Option<&Outcome>,
     start: Option<Segments>,
-    way: Way,
+    method: ApplyMethod,
     initial_window: Segments,
 ) -> String {
     let why = match (outcome, decision.verdict) {
@@ -109,7 +110,7 @@ fn headline(
             return format!("starts with {initial_window}, standard TCP: {}", why_not(decision, reason));
         }
         (Some(Outcome::NotApplied { sentence, .. }), Verdict::Apply(_)) => format!("not applied: {sentence}"),
-        (Some(Outcome::WouldBe { .. }), _) => format!("apply {way} applies nothing"),
+        (Some(Outcome::WouldBe { .. }), _) => format!("apply {method} applies nothing"),
         (None, Verdict::Apply(_)) => "not applied yet".to_owned(),
     };
     let start = start.unwrap_or(initial_window);
@@ -158,7 +159,7 @@ fn arm(decision: &Decision) -> Step {
     }
 }
 
-fn start_steps(start: &Result<Start, Refusal>, lacks: &[Lack]) -> Vec<Step> {
+fn start_steps(start: &Result<Start, Refusal>, limitations: &[Limitation]) -> Vec<Step> {
     let start = match start {
         Ok(start) => start,
         // Said by the estimate's step.
@@ -168,7 +169,7 @@ fn start_steps(start: &Result<Start, Refusal>, lacks: &[Lack]) -> Vec<Step> {
     let account = &start.account;
     let mut steps = vec![match account.rtt_check {
         RttCheck::Off => Step::new("rtt_check", "off in this mode").without_effect(),
-        RttCheck::NoHandshake if lacks.contains(&Lack::HandshakeRtt) => {
+        RttCheck::NoHandshake if limitations.contains(&Limitation::HandshakeRtt) => {
             Step::new("rtt_check", "not possible with this apply method").without_effect()
         }
         RttCheck::NoHandshake => Step::new("rtt_check", "skipped (needs a connection)"),
@@ -192,7 +193,7 @@ fn start_steps(start: &Result<Start, Refusal>, lacks: &[Lack]) -> Vec<Step> {
     }
     steps.push(match start.pacing {
         None => Step::new("pacing", "not needed").without_effect(),
-        Some(_) if lacks.contains(&Lack::Pacing) => {
+        Some(_) if limitations.contains(&Limitation::Pacing) => {
             Step::new("pacing", "not possible with this apply method: the window leaves as one burst")
         }
         Some(pacing) => {
@@ -201,7 +202,7 @@ fn start_steps(start: &Result<Start, Refusal>, lacks: &[Lack]) -> Vec<Step> {
         }
     });
     let ssthresh = match start.ssthresh {
-        _ if lacks.contains(&Lack::Threshold) => "ssthresh not set by this apply method".to_owned(),
+        _ if limitations.contains(&Limitation::Threshold) => "ssthresh not set by this apply method".to_owned(),
         NO_THRESHOLD => "ssthresh not set (no packet loss measured)".to_owned(),
         Segments(ssthresh) => format!("ssthresh {ssthresh}"),
     };

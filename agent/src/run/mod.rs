@@ -34,7 +34,7 @@ use crate::apply::route::{RouteApplier, only_agent_here};
 use crate::apply::{Applier, DryRun, News};
 use crate::capabilities::Capabilities;
 use crate::clock::Clock;
-use crate::config::{Config, Way};
+use crate::config::{ApplyMethod, Config};
 use crate::control::{Pending, Server};
 use crate::pause::Pause;
 use crate::subscriber::{Dialer, QUEUE, Reporter, Subscriber, TlsError};
@@ -75,8 +75,8 @@ async fn serve(config: &Config, confined: Confined, file: &Path) -> Result<(), F
     make_state_dir(&config.state_dir)?;
     let own = Own { clock, dialer, confined, file: file.to_owned(), hangup };
     match config.apply {
-        Way::DryRun => run_with(config, own, DryRun::default()).await,
-        Way::Route => {
+        ApplyMethod::DryRun => run_with(config, own, DryRun::default()).await,
+        ApplyMethod::Route => {
             if Capabilities::own().is_some_and(|own| !own.may_change_routes()) {
                 return Err(Failure::Environment(
                     "apply = \"route\" needs the capability CAP_NET_ADMIN: run as root or give it to the service, or \
@@ -88,7 +88,7 @@ async fn serve(config: &Config, confined: Confined, file: &Path) -> Result<(), F
             let applier = RouteApplier::start(config, clock.now()).await?;
             run_with(config, own, applier).await
         }
-        Way::Bpf => {
+        ApplyMethod::Bpf => {
             if Capabilities::own().is_some_and(|own| !own.may_load()) {
                 return Err(Failure::Environment(
                     "apply = \"bpf\" needs the capabilities CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN: run as root or give \
@@ -186,15 +186,15 @@ impl From<TlsError> for Failure {
 
 /// What the gateway shows of this agent.
 fn description(config: &Config) -> AgentDescription {
-    let way = match config.apply {
-        Way::DryRun => push::Way::DryRun,
-        Way::Route => push::Way::Route,
-        Way::Bpf => push::Way::Bpf,
+    let method = match config.apply {
+        ApplyMethod::DryRun => push::ApplyMethod::DryRun,
+        ApplyMethod::Route => push::ApplyMethod::Route,
+        ApplyMethod::Bpf => push::ApplyMethod::Bpf,
     };
     AgentDescription {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         mode: Some(config.mode),
-        way: Some(way),
+        method: Some(method),
         pause: None,
     }
 }

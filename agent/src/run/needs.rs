@@ -7,7 +7,7 @@ use spand_confine::{Capability, Plan};
 use tonic::transport::Uri;
 
 use crate::capabilities::Capabilities;
-use crate::config::{Config, Way};
+use crate::config::{ApplyMethod, Config};
 
 /// Settings and tables of the kernel. Landlock keeps the memory and the environment of other processes closed all the same.
 const KERNEL: [&str; 2] = ["/proc", "/sys"];
@@ -34,13 +34,13 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     let tls = &config.tls;
     [&tls.certificate, &tls.key, &tls.ca].into_iter().flatten().for_each(|file| plan.read_as_replaced(file));
     match config.apply {
-        Way::DryRun => {}
-        Way::Route => {
+        ApplyMethod::DryRun => {}
+        ApplyMethod::Route => {
             plan.keep.push(Capability::CAP_NET_ADMIN);
             // The guard, which is this program once more.
             plan.start = std::env::current_exe().into_iter().chain(paths(&LIBRARIES)).collect();
         }
-        Way::Bpf => {
+        ApplyMethod::Bpf => {
             plan.keep.push(Capability::CAP_NET_ADMIN);
             plan.keep.extend(of_kernel_programs());
             plan.kernel_programs = true;
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn each_way_keeps_what_it_uses_and_an_address_needs_no_names() {
-        let mut config = Config { apply: Way::DryRun, ..Config::default() };
+        let mut config = Config { apply: ApplyMethod::DryRun, ..Config::default() };
         config.gateway.url = "https://[2001:db8::1]:7400".to_owned();
         config.tls.ca = Some("/srv/tls/ca.pem".into());
         let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
@@ -92,14 +92,14 @@ mod tests {
         );
         assert_eq!(plan.write, [Path::new("/var/lib/spand/agent")]);
 
-        config.apply = Way::Route;
+        config.apply = ApplyMethod::Route;
         config.gateway.url = "https://gateway.example".to_owned();
         let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
         assert_eq!(plan.keep, [Capability::CAP_NET_ADMIN]);
         assert_eq!(plan.connect, [443, 53]);
         assert!(has(&plan.read, "/etc") && has(&plan.start, "/lib") && !has(&plan.write, "/etc"));
 
-        config.apply = Way::Bpf;
+        config.apply = ApplyMethod::Bpf;
         config.bpf.cgroup = "/srv/groups/web".into();
         let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
         assert!(plan.kernel_programs && plan.start.is_empty() && has(&plan.read, "/srv/groups/web"));

@@ -23,7 +23,7 @@ impl<A: Applier> Agent<A> {
             paused_until: self.pause.until(),
             reloads: self.reloads.clone(),
             mode: self.config.mode,
-            method: self.applier.way(),
+            method: self.applier.method(),
             host_name: self.host_name.to_string(),
             addresses: self.addresses.borrow().clone(),
             gateway: self.gateway.shown(self.dialer.status(), now, clock::wall_ns()),
@@ -43,9 +43,12 @@ impl<A: Applier> Agent<A> {
             transfers_paused: self.comparison.paused(),
             limitations: self
                 .applier
-                .lacks()
+                .limitations()
                 .iter()
-                .map(|lack| Limitation { name: lack.name().to_owned(), sentence: lack.sentence().to_owned() })
+                .map(|limitation| Limitation {
+                    name: limitation.name().to_owned(),
+                    sentence: limitation.sentence().to_owned(),
+                })
                 .collect(),
         }
     }

@@ -8,7 +8,7 @@ use spand_agent::Clock;
 use spand_agent::config;
 use spand_agent::subscriber::{Dialer, Holdings, QUEUE, Signal, Subscriber};
 use spand_proto::contract::HostName;
-use spand_proto::push::{AgentDescription, ResyncReason, UpdateEvent, Way};
+use spand_proto::push::{AgentDescription, ApplyMethod, ResyncReason, UpdateEvent};
 use spand_proto::start::Mode;
 use spand_proto::units::Micros;
 use tokio::sync::{mpsc, watch};
@@ -32,7 +32,7 @@ fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<Ip
     let description = AgentDescription {
         version: "1.2.3".to_owned(),
         mode: Some(Mode::Observe),
-        way: Some(Way::DryRun),
+        method: Some(ApplyMethod::DryRun),
         pause: None,
     };
     let dialer = Dialer::new(&config::Config { gateway, ..config::Config::default() }).unwrap();

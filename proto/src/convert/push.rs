@@ -3,8 +3,8 @@
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::push::{
-    AgentDescription, Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, MAX_VERSION_BYTES, PauseState,
-    ResyncReason, ServiceSize, Subscription, Trigger, Update, UpdateEvent, Way, WithdrawalReason,
+    AgentDescription, ApplyMethod, Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, MAX_VERSION_BYTES,
+    PauseState, ResyncReason, ServiceSize, Subscription, Trigger, Update, UpdateEvent, WithdrawalReason,
 };
 use crate::start::Mode;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
@@ -14,7 +14,7 @@ use crate::v1::update::Event;
 use super::estimate::network;
 use super::{WireError, address, counted, entries, millis, out_of_range, port, required, same_names, socket};
 
-same_names!(Way, v1::Way, DryRun, Route, Bpf);
+same_names!(ApplyMethod, v1::Way, DryRun, Route, Bpf);
 same_names!(Trigger, v1::Trigger, PassiveOpen, ActiveOpen, Idle);
 same_names!(WithdrawalReason, v1::WithdrawalReason, Expired, TooFew, Evicted, Retreat, Administrator, Shutdown, Quiet);
 same_names!(ResyncReason, v1::ResyncReason, SlowReader, StateReplaced);
@@ -50,7 +50,7 @@ impl From<&AgentDescription> for v1::AgentDescription {
         Self {
             version: agent.version.clone(),
             mode: agent.mode.map_or(v1::Mode::Unspecified as i32, Mode::to_wire),
-            way: agent.way.map_or(v1::Way::Unspecified as i32, Way::to_wire),
+            way: agent.method.map_or(v1::Way::Unspecified as i32, ApplyMethod::to_wire),
             pause: agent.pause.map(v1::PauseState::from),
         }
     }
@@ -64,7 +64,7 @@ impl AgentDescription {
         fits.then(|| Self {
             version,
             mode: Mode::from_wire(message.mode, "mode").ok().flatten(),
-            way: Way::from_wire(message.way, "way").ok().flatten(),
+            method: ApplyMethod::from_wire(message.way, "way").ok().flatten(),
             pause: message.pause.map(PauseState::from),
         })
     }

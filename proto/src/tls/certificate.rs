@@ -35,7 +35,7 @@ impl Certificate {
             for name in &extension.value.general_names {
                 match name {
                     GeneralName::DNSName(host) => names.hosts.push(host.to_ascii_lowercase()),
-                    GeneralName::IPAddress(octets) => names.addresses.extend(address(octets)),
+                    GeneralName::IPAddress(bytes) => names.addresses.extend(address(bytes)),
                     _ => {}
                 }
             }
@@ -65,11 +65,11 @@ impl Names {
     }
 }
 
-/// 4 octets are IPv4, 16 are IPv6; anything else is no address.
-fn address(octets: &[u8]) -> Option<IpAddr> {
-    match octets.len() {
-        4 => <[u8; 4]>::try_from(octets).ok().map(IpAddr::from),
-        16 => <[u8; 16]>::try_from(octets).ok().map(IpAddr::from),
+/// 4 bytes are IPv4, 16 are IPv6; anything else is refused.
+fn address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from),
+        16 => <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from),
         _ => None,
     }
 }

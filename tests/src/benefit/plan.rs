@@ -3,7 +3,7 @@
 use super::result::{Learning, Run};
 use super::scenario::{Question, Scenario, Work};
 use super::scenarios;
-use crate::product::{Mode, Way};
+use crate::product::{ApplyMethod, Mode};
 
 /// Seconds that a run takes besides its transfers.
 const AROUND_S: f64 = 12.0;
@@ -12,7 +12,7 @@ const AROUND_S: f64 = 12.0;
 #[derive(Clone, Debug)]
 pub struct Campaign {
     /// How starts are applied.
-    pub way: Way,
+    pub way: ApplyMethod,
     /// Modes of the agent.
     pub modes: Vec<Mode>,
     /// Whether sizes are stated.
@@ -47,7 +47,7 @@ impl Campaign {
                     names => names.iter().any(|name| scenario.is_named(name)),
                 };
                 // Without an agent nobody says how a first flight should be.
-                if !wanted || (scenario.question == Question::FirstFlight && self.way == Way::None) {
+                if !wanted || (scenario.question == Question::FirstFlight && self.way == ApplyMethod::None) {
                     continue;
                 }
                 for mode in &self.modes {

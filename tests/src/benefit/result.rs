@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flight::Flights;
 use crate::accuracy::result::Health;
-use crate::product::{Mode, Way};
+use crate::product::{ApplyMethod, Mode};
 
 /// What the transfers are like from which the gateway learns.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
@@ -26,7 +26,7 @@ pub struct Run {
     /// The scenario's name.
     pub scenario: String,
     /// How starts were applied.
-    pub way: Way,
+    pub way: ApplyMethod,
     /// The agent's mode.
     pub mode: Mode,
     /// Whether the server stated each transfer's size.

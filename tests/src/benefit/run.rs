@@ -14,7 +14,7 @@ use super::stage::{Programs, Recorded, Stage};
 use super::statistics::quantile;
 use super::work::{self, Asked, Done, Progress};
 use crate::accuracy::result::Health;
-use crate::product::Way;
+use crate::product::ApplyMethod;
 
 /// Time between two words about how far it is.
 const SAY_PERIOD: Duration = Duration::from_secs(10);
@@ -40,7 +40,7 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     thread::sleep(SETTLE);
     let advised: Vec<(usize, u64)> =
         (0..).zip(&scenario.sites).filter(|(_, site)| site.is_product()).map(|(n, site)| (n, site.path.mss)).collect();
-    let said = if run.way == Way::None { Vec::new() } else { stage.wait_for_advice(&advised)? };
+    let said = if run.way == ApplyMethod::None { Vec::new() } else { stage.wait_for_advice(&advised)? };
     let shares = |stage: &Stage| (0..scenario.sites.len()).map(|n| stage.share(n)).collect::<Result<Vec<_>>>();
     let before = shares(&stage)?;
     let recording = stage.record()?;

@@ -21,7 +21,7 @@ use crate::lab::tap::Tap;
 use crate::lab::topology::{NetworkPlan, SERVER_DEVICE, Topology};
 use crate::lab::traffic::{Conduct, Server};
 use crate::lab::truth::FlowId;
-use crate::product::{AgentSetup, GatewaySetup, Product, Way};
+use crate::product::{AgentSetup, ApplyMethod, GatewaySetup, Product};
 
 /// The product's programs.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Stage {
             scenario.sites.iter().flat_map(|site| (0..site.clients).map(|n| site.senders.to(n))).collect();
         arms.sort_unstable();
         arms.dedup();
-        let cgroup = if run.way == Way::Bpf { Some(Cgroup::make("spand-benefit")?) } else { None };
+        let cgroup = if run.way == ApplyMethod::Bpf { Some(Cgroup::make("spand-benefit")?) } else { None };
         let mut hosts = BTreeMap::new();
         let mut servers = Vec::new();
         for (n, arm) in arms.into_iter().enumerate() {
@@ -118,12 +118,12 @@ impl Stage {
 
     /// Starts the agent on the product's host, where the way has one.
     pub fn start_agent(&mut self, scenario: &Scenario, run: &Run, programs: &Programs) -> Result<()> {
-        if run.way == Way::None {
+        if run.way == ApplyMethod::None {
             return Ok(());
         }
         let include = (0..).zip(&scenario.sites).filter(|(_, site)| site.is_product());
         let setup = AgentSetup {
-            way: run.way,
+            method: run.way,
             mode: run.mode,
             include: include.map(|(n, _)| prefix(n)).collect::<Result<_>>()?,
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),

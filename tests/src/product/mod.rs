@@ -16,7 +16,7 @@ pub use asking::{Asking, Waits};
 pub use daemon::Daemon;
 pub use measured::MeasuredGateway;
 pub use running::Product;
-pub use setup::{AgentSetup, GatewaySetup, Mode, Way};
+pub use setup::{AgentSetup, ApplyMethod, GatewaySetup, Mode};
 
 use std::path::{Path, PathBuf};
 

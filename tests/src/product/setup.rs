@@ -15,7 +15,7 @@ use crate::lab::topology::{GATEWAY_MANAGEMENT, MIRROR_DEVICE, SERVER_V4, SERVER_
 #[derive(Clone, Copy, Debug, Deserialize, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Way {
+pub enum ApplyMethod {
     /// No agent at all: what is measured is then the lab itself.
     None,
     /// Routes with an initial window.
@@ -29,13 +29,13 @@ pub enum Way {
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Mode {
-    /// TCP/SPAND to the letter.
+    /// TCP/SPAND as published.
     Paper,
     /// The default.
     Careful,
 }
 
-impl Way {
+impl ApplyMethod {
     /// As configurations and files name it.
     pub fn name(self) -> &'static str {
         self.into()
@@ -80,12 +80,12 @@ impl GatewaySetup {
 #[derive(Clone, Debug)]
 pub struct AgentSetup {
     /// How it applies starts.
-    pub way: Way,
+    pub method: ApplyMethod,
     /// Its mode.
     pub mode: Mode,
     /// Networks that it may advise; empty: all.
     pub include: Vec<IpNet>,
-    /// Version 2 cgroup whose sockets it takes, where its way can tell them.
+    /// Version 2 cgroup whose sockets it takes, where its method can tell them apart.
     pub cgroup: Option<PathBuf>,
     /// Lines added to its configuration as they are.
     pub more: String,
@@ -98,12 +98,12 @@ impl AgentSetup {
             "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\nurl = \
              \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nplain_text = true\n\n[holdout]\nshare = 0.0\n",
             self.mode.name(),
-            self.way.name()
+            self.method.name()
         );
         if !self.include.is_empty() {
             write!(text, "\n[destinations]\ninclude = {}\n", list(&self.include)).ok();
         }
-        if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.way == Way::Bpf) {
+        if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.method == ApplyMethod::Bpf) {
             // Names of congestion controls are the whole machine's.
             let (name, cgroup) = (format!("b{}", std::process::id()), cgroup.display());
             write!(text, "\n[bpf]\ncgroup = \"{cgroup}\"\nname = \"{name}\"\ncontrol_share = 0.0\n").ok();

@@ -46,7 +46,7 @@ pub(super) async fn is_told(config: &AgentConfig) {
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let (_tell, own) = watch::channel(vec!["127.0.0.1".parse().unwrap()]);
     let name = HostName::try_from("web-1".to_owned()).unwrap();
-    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None, pause: None };
+    let description = AgentDescription { version: "1".to_owned(), mode: None, method: None, pause: None };
     tokio::spawn(Subscriber::new(dialer, Clock::start(), (name, description), signals).run(own));
     loop {
         match tokio::time::timeout(SOON, heard.recv()).await.unwrap().unwrap() {
@@ -159,7 +159,7 @@ async fn an_agent_refuses_a_gateway_of_another_name_or_authority() {
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let (_tell, own) = watch::channel(vec!["127.0.0.1".parse().unwrap()]);
     let name = HostName::try_from("web-1".to_owned()).unwrap();
-    let description = AgentDescription { version: "1".to_owned(), mode: None, way: None, pause: None };
+    let description = AgentDescription { version: "1".to_owned(), mode: None, method: None, pause: None };
     let refused = Arc::new(Dialer::new(&agent(&stage, &other)).unwrap());
     tokio::spawn(Subscriber::new(refused, Clock::start(), (name, description), signals).run(own));
     let why = loop {

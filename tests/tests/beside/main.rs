@@ -10,8 +10,8 @@ use std::time::Duration;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
-use spand_agent::apply::{Applier, Basis, Decided, Grounds, Left, Wish, Wishes};
-use spand_agent::config::{Config, Variant, Way};
+use spand_agent::apply::{Applier, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
+use spand_agent::config::{ApplyMethod, Config, Variant};
 use spand_proto::start::Mode;
 use spand_proto::units::{Micros, Segments};
 use spand_tests::lab::cgroup::Cgroup;
@@ -69,7 +69,7 @@ fn callbacks_that_another_program_asked_for_go_on_after_the_first_flight_and_the
 
 /// An agent that starts connections to the clients by socket options, which see acknowledgements by callbacks.
 async fn advised(cgroup: &Cgroup) -> BpfApplier {
-    let mut config = Config { apply: Way::Bpf, mode: Mode::Paper, ..Config::default() };
+    let mut config = Config { apply: ApplyMethod::Bpf, mode: Mode::Paper, ..Config::default() };
     "beside".clone_into(&mut config.bpf.name);
     config.bpf.variant = Variant::Sockops;
     config.bpf.control_share = 0.0;
@@ -78,7 +78,7 @@ async fn advised(cgroup: &Cgroup) -> BpfApplier {
     let mut applier = BpfApplier::start(&config, &config.policy(), clock).unwrap();
     let now = clock.now();
     let half_bytes = 2 * 40 * SEGMENT_BYTES as u64;
-    let basis = Basis {
+    let inputs = Inputs {
         share_half_bytes: half_bytes,
         pipe_half_bytes: half_bytes,
         threshold_bytes: 0,
@@ -89,11 +89,11 @@ async fn advised(cgroup: &Cgroup) -> BpfApplier {
         cap: None,
         lease: None,
     };
-    let reason = Grounds { mode: Mode::Paper, share: Segments(40), clipped_by: None };
+    let reason = StartReason { mode: Mode::Paper, share: Segments(40), clipped_by: None };
     let expires = now.after(Micros::from_secs(600));
-    let wish = Wish { window: Segments(40), reason, expires, announced: None, basis };
-    let wishes = Wishes::from([("127.1.0.0/24".parse().unwrap(), wish)]);
-    applier.reconcile(&Decided { wishes: &wishes, left: &Left::new(), touched: None }, now).await;
+    let wanted = Desired { window: Segments(40), reason, expires, announced: None, inputs };
+    let desired = DesiredStarts::from([("127.1.0.0/24".parse().unwrap(), wanted)]);
+    applier.reconcile(&Decided { desired: &desired, skipped: &Skipped::new(), touched: None }, now).await;
     applier
 }
 

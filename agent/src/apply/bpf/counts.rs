@@ -37,7 +37,7 @@ pub(super) const NAMES: [&str; 25] = [
 pub(super) fn add(table: &MapHandle, counts: &mut ApplyCounts) {
     for (place, name) in (0_u32..).zip(NAMES) {
         let Ok(Some(per_cpu)) = table.lookup_percpu(&place.to_ne_bytes(), MapFlags::ANY) else { continue };
-        let number = |octets: &Vec<u8>| octets.first_chunk().map_or(0, |n| u64::from_ne_bytes(*n));
+        let number = |bytes: &Vec<u8>| bytes.first_chunk().map_or(0, |n| u64::from_ne_bytes(*n));
         let sum: u64 = per_cpu.iter().map(number).sum();
         if sum > 0 {
             *counts.entry(name).or_default() += sum;

@@ -52,8 +52,8 @@ impl Events {
             .name("bpf-events".to_owned())
             .spawn(move || {
                 let mut builder = RingBufferBuilder::new();
-                let take = |octets: &[u8]| {
-                    let told = Event::read(octets).map(ended_of);
+                let take = |bytes: &[u8]| {
+                    let told = Event::read(bytes).map(ended_of);
                     if told.is_none_or(|ended| tell.try_send(ended).is_err()) {
                         counted.fetch_add(1, Ordering::Relaxed);
                     }

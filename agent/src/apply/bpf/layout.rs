@@ -1,4 +1,4 @@
-//! The shapes that agent and programs share, octet by octet: `bpf/tables.h` and `bpf/start.h` on this side.
+//! The shapes that agent and programs share, byte by byte: `bpf/tables.h` and `bpf/start.h` on this side.
 //!
 //! Written out by hand in the order of the C structures, which hold no padding; the loader compares every size with the
 //! kernel's, so that a drift between the two is an error and never a wrong window.
@@ -11,7 +11,7 @@ use spand_proto::network::Network;
 use spand_proto::start::{Fraction, PacingRule, RttBounds, StartPolicy, TransferSize};
 use spand_proto::units::Micros;
 
-use crate::apply::Basis;
+use crate::apply::Inputs;
 
 /// "Not set" of a limit: `NO_LIMIT`.
 const NONE: u32 = u32::MAX;
@@ -37,9 +37,9 @@ pub(super) const EVENT_BYTES: usize = 88;
 
 /// Appends numbers in the machine's order.
 #[derive(Default)]
-pub(super) struct Octets(Vec<u8>);
+pub(super) struct Encoder(Vec<u8>);
 
-impl Octets {
+impl Encoder {
     pub(super) fn u32(mut self, value: u32) -> Self {
         self.0.extend(value.to_ne_bytes());
         self
@@ -50,7 +50,7 @@ impl Octets {
         self
     }
 
-    pub(super) fn octets(mut self, value: &[u8]) -> Self {
+    pub(super) fn bytes(mut self, value: &[u8]) -> Self {
         self.0.extend(value);
         self
     }
@@ -72,7 +72,7 @@ pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
         PacingRule::ShareAfterBurst { burst } => (burst, true),
     };
     let flags = u32::from(of_share) | u32::from(policy.fills_pipe) << 1 | u32::from(policy.threshold_needs_loss) << 2;
-    Octets::default()
+    Encoder::default()
         .u64(bytes)
         .u32(policy.fraction.map_or(NONE, Fraction::millionths))
         .u32(policy.cap.map_or(NONE, |cap| cap.0))
@@ -105,15 +105,15 @@ pub(super) struct Settings {
 /// `struct settings`.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of 2^32, checked to be 0 to 1")]
 pub(super) fn settings(policy: &[u8], settings: &Settings) -> Vec<u8> {
-    Octets::default()
-        .octets(policy)
+    Encoder::default()
+        .bytes(policy)
         .u64(settings.arm_seed)
         .u64(settings.ticks_per_s)
         .u32((settings.control_share * f64::from(u32::MAX)) as u32)
         .u32(settings.variant)
         .u32(u32::from(settings.write_option))
         .u32(u32::from(settings.initial_timeout))
-        .octets(settings.names.as_flattened())
+        .bytes(settings.names.as_flattened())
         .u32(settings.pauses)
         .u32(0)
         .done()
@@ -128,17 +128,17 @@ pub(super) struct Place {
 }
 
 /// `struct network` of a network whose connections are started.
-pub(super) fn network(basis: &Basis, expires_ns: u64, place: Place) -> Vec<u8> {
-    let rtt_us = basis.rtt.map_or(0, |Micros(rtt)| u32::try_from(rtt).unwrap_or(u32::MAX));
-    Octets::default()
-        .u64(basis.share_half_bytes)
-        .u64(basis.pipe_half_bytes)
-        .u64(basis.threshold_bytes)
+pub(super) fn network(inputs: &Inputs, expires_ns: u64, place: Place) -> Vec<u8> {
+    let rtt_us = inputs.rtt.map_or(0, |Micros(rtt)| u32::try_from(rtt).unwrap_or(u32::MAX));
+    Encoder::default()
+        .u64(inputs.share_half_bytes)
+        .u64(inputs.pipe_half_bytes)
+        .u64(inputs.threshold_bytes)
         .u64(expires_ns)
         .u32(rtt_us)
-        .u32(basis.cap.map_or(NONE, |cap| cap.0))
-        .u32(u32::from(basis.proven) | u32::from(basis.backed) << 1 | u32::from(basis.lossless) << 2)
-        .u32(basis.lease.map_or(NONE, |lease| lease.0))
+        .u32(inputs.cap.map_or(NONE, |cap| cap.0))
+        .u32(u32::from(inputs.proven) | u32::from(inputs.backed) << 1 | u32::from(inputs.lossless) << 2)
+        .u32(inputs.lease.map_or(NONE, |lease| lease.0))
         .u32(place.slot)
         .u32(0)
         .u32(place.era)
@@ -148,23 +148,23 @@ pub(super) fn network(basis: &Basis, expires_ns: u64, place: Place) -> Vec<u8> {
 
 /// `struct network` of one that is left alone, for this reason.
 pub(super) fn left_alone(refusal: u8, expires_ns: u64) -> Vec<u8> {
-    let nothing = Octets::default().u64(0).u64(0).u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
+    let nothing = Encoder::default().u64(0).u64(0).u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
     nothing.u32(u32::from(refusal)).u64(0).done()
 }
 
 /// `struct budget` of which nothing is granted yet.
 pub(super) fn budget(era: u32) -> Vec<u8> {
-    Octets::default().octets(&[0; BUDGET_BYTES - 4]).u32(era).done()
+    Encoder::default().bytes(&[0; BUDGET_BYTES - 4]).u32(era).done()
 }
 
 /// `struct prefix`.
 pub(super) fn prefix(network: Network) -> Vec<u8> {
-    let (family, octets, bits) = match network.prefix() {
+    let (family, address, bits) = match network.prefix() {
         IpNet::V4(net) => (AF_INET, net.network().to_ipv6_mapped().octets(), 96 + u32::from(net.prefix_len())),
         IpNet::V6(net) => (AF_INET6, net.network().octets(), u32::from(net.prefix_len())),
     };
     // The family is the first part of what is matched, and matched whole: no prefix of IPv6 covers IPv4, not `::/0` either.
-    Octets::default().u32(32 + bits).u32(family.cast_unsigned()).octets(&octets).done()
+    Encoder::default().u32(32 + bits).u32(family.cast_unsigned()).bytes(&address).done()
 }
 
 /// `struct service`.
@@ -173,7 +173,7 @@ pub(super) fn service(service: SocketAddr) -> Vec<u8> {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
     };
-    Octets::default().octets(&address.octets()).octets(&service.port().to_ne_bytes()).octets(&[0; 2]).done()
+    Encoder::default().bytes(&address.octets()).bytes(&service.port().to_ne_bytes()).bytes(&[0; 2]).done()
 }
 
 /// `struct event`.
@@ -203,16 +203,16 @@ pub(super) struct Event {
 
 impl Event {
     /// Reads one; `None` where the length or the kind is another's.
-    pub(super) fn read(octets: &[u8]) -> Option<Self> {
-        if octets.len() != EVENT_BYTES {
+    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != EVENT_BYTES {
             return None;
         }
-        let u64_at = |at: usize| Some(u64::from_ne_bytes(*octets.get(at..)?.first_chunk()?));
-        let u32_at = |at: usize| Some(u32::from_ne_bytes(*octets.get(at..)?.first_chunk()?));
-        let u16_at = |at: usize| Some(u16::from_ne_bytes(*octets.get(at..)?.first_chunk()?));
-        let flag_at = |at: usize| Some(*octets.get(at)? != 0);
+        let u64_at = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let u32_at = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let u16_at = |at: usize| Some(u16::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+        let flag_at = |at: usize| Some(*bytes.get(at)? != 0);
         let address_at = |at: usize| {
-            let address: [u8; 16] = *octets.get(at..)?.first_chunk()?;
+            let address: [u8; 16] = *bytes.get(at..)?.first_chunk()?;
             Some(Ipv6Addr::from(address).to_canonical())
         };
         Some(Self {
@@ -229,8 +229,8 @@ impl Event {
             rtt_min_us: u32_at(32)?,
             retransmitted: u32_at(36)?,
             granted: u32_at(40)?,
-            arm: *octets.get(48)?,
-            refusal: *octets.get(49)?,
+            arm: *bytes.get(48)?,
+            refusal: *bytes.get(49)?,
             lost_first: flag_at(50)?,
             window_limited: flag_at(51)?,
             paused: flag_at(52)?,

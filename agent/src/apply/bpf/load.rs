@@ -186,7 +186,7 @@ fn check_sizes(object: &Object) -> Result<(), Failure> {
         let map = object.maps().find(|map| map.name() == name).ok_or_else(|| incomplete(name))?;
         if (map.key_size() as usize, map.value_size() as usize) != (key, value) {
             return Err(Failure::Environment(format!(
-                "the table {name} of the kernel programs has {} and {} octets instead of {key} and {value}: this program \
+                "the table {name} of the kernel programs has {} and {} bytes instead of {key} and {value}: this program \
                  was built wrongly",
                 map.key_size(),
                 map.value_size()

@@ -2,7 +2,7 @@
 //! transfer's size, the peer's window and the connection's own round trip.
 //!
 //! Nothing is left behind: the programs go with this process, however it ends, and what they read carries the end of the
-//! advice's lifetime. Knows nothing about estimates beyond [`Basis`](super::Basis), and decides for no network.
+//! advice's lifetime. Knows nothing about estimates beyond [`Inputs`](super::Inputs), and decides for no network.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,9 +25,9 @@ mod refusal;
 #[cfg(test)]
 mod tests;
 
-use super::{Applier, ApplyCounts, ByDirection, Decided, Lack, News, Outcome};
+use super::{Applier, ApplyCounts, ByDirection, Decided, Limitation, News, Outcome};
 use crate::clock::Clock;
-use crate::config::{Config, Variant, Way};
+use crate::config::{ApplyMethod, Config, Variant};
 use crate::policy::Policy;
 
 pub(crate) use attached::{Attached, attached};
@@ -136,15 +136,15 @@ impl BpfApplier {
 }
 
 impl Applier for BpfApplier {
-    fn way(&self) -> Way {
-        Way::Bpf
+    fn method(&self) -> ApplyMethod {
+        ApplyMethod::Bpf
     }
 
-    fn lacks(&self) -> &'static [Lack] {
+    fn limitations(&self) -> &'static [Limitation] {
         match self.programs.variant {
-            Variant::Stay => &Lack::BPF_STAY,
-            Variant::HandOver => &Lack::BPF_HAND_OVER,
-            Variant::Sockops => &Lack::BPF_SOCKOPS,
+            Variant::Stay => &Limitation::BPF_STAY,
+            Variant::HandOver => &Limitation::BPF_HAND_OVER,
+            Variant::Sockops => &Limitation::BPF_SOCKOPS,
         }
     }
 
@@ -209,13 +209,13 @@ impl Applier for BpfApplier {
         if self.paused_in_kernel {
             return None;
         }
-        let (window, basis) = self.networks.started(network)?;
+        let (window, inputs) = self.networks.started(network)?;
         if self.detached {
             let sentence = format!("the cgroup {} is gone: start the agent again", self.cgroup.display());
             return Some(Outcome::NotApplied { reason: "cgroup_gone", sentence });
         }
         let variant = self.programs.variant;
-        let lease = basis.lease.map_or_else(String::new, |lease| {
+        let lease = inputs.lease.map_or_else(String::new, |lease| {
             let under_way = self.networks.under_way(network).unwrap_or(0);
             format!("; {under_way} of the lease of {} are under way", lease.0)
         });

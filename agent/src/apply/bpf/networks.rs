@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::layout::{self, Place};
 use super::refusal;
-use crate::apply::{Basis, Decided};
+use crate::apply::{Decided, Inputs};
 
 /// A lifetime that grew by less is not written again, nor one that grew by less than a quarter of what is left: advice is
 /// renewed every few seconds, for all networks at once.
@@ -37,7 +37,7 @@ struct Written {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum What {
     /// With the window of a connection of which nothing is known.
-    Start(Segments, Basis),
+    Start(Segments, Inputs),
     Alone(u8),
 }
 
@@ -91,13 +91,13 @@ impl Networks {
         let mut changes = Changes::default();
         let touched: Vec<Network> = match decided.touched {
             Some(touched) => touched.iter().copied().collect(),
-            None => self.written.keys().chain(decided.wishes.keys()).chain(decided.left.keys()).copied().collect(),
+            None => self.written.keys().chain(decided.desired.keys()).chain(decided.skipped.keys()).copied().collect(),
         };
         for network in touched {
-            if let Some(wish) = decided.wishes.get(&network) {
-                let start = What::Start(wish.window, wish.basis);
-                self.put(network, start, wish.expires, now, &mut changes);
-            } else if let Some((reason, expires)) = decided.left.get(&network) {
+            if let Some(wanted) = decided.desired.get(&network) {
+                let start = What::Start(wanted.window, wanted.inputs);
+                self.put(network, start, wanted.expires, now, &mut changes);
+            } else if let Some((reason, expires)) = decided.skipped.get(&network) {
                 let alone = What::Alone(refusal::of(*reason));
                 self.put(network, alone, *expires, now, &mut changes);
             } else {
@@ -118,9 +118,9 @@ impl Networks {
     }
 
     /// What is known of a network whose connections are started.
-    pub(super) fn started(&self, network: Network) -> Option<(Segments, Basis)> {
+    pub(super) fn started(&self, network: Network) -> Option<(Segments, Inputs)> {
         match self.written.get(&network)?.what {
-            What::Start(window, basis) => Some((window, basis)),
+            What::Start(window, inputs) => Some((window, inputs)),
             What::Alone(_) => None,
         }
     }
@@ -141,10 +141,10 @@ impl Networks {
         }
         let mut place = before.and_then(|before| before.place);
         let value = match what {
-            What::Start(_, basis) => {
+            What::Start(_, inputs) => {
                 let Some(own) = place.or_else(|| self.give_place(network, changes)) else { return };
                 place = Some(own);
-                layout::network(&basis, expires_ns, own)
+                layout::network(&inputs, expires_ns, own)
             }
             What::Alone(refusal) => layout::left_alone(refusal, expires_ns),
         };

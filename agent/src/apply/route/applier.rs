@@ -8,8 +8,8 @@ use spand_proto::operator::Failure;
 use spand_proto::units::{Micros, Segments, Timestamp};
 use tracing::{debug, info, warn};
 
-use crate::apply::{Applier, ApplyCounts, Decided, Lack, News, Outcome, Wishes};
-use crate::config::{Config, Way};
+use crate::apply::{Applier, ApplyCounts, Decided, DesiredStarts, Limitation, News, Outcome};
+use crate::config::{ApplyMethod, Config};
 use crate::ledger::{self, Ledger};
 
 use super::cleanup::clean_up;
@@ -181,41 +181,41 @@ impl RouteApplier {
     }
 
     /// Removes all and notes why nothing comes back.
-    async fn give_up(&mut self, wishes: &Wishes, obstacle: Obstacle) -> bool {
+    async fn give_up(&mut self, desired: &DesiredStarts, obstacle: Obstacle) -> bool {
         let all: Vec<Network> = self.in_force.keys().copied().collect();
         self.remove(&all, obstacle.name()).await;
-        self.obstacles = wishes.keys().map(|network| (*network, obstacle)).collect();
+        self.obstacles = desired.keys().map(|network| (*network, obstacle)).collect();
         true
     }
 }
 
 impl Applier for RouteApplier {
-    fn way(&self) -> Way {
-        Way::Route
+    fn method(&self) -> ApplyMethod {
+        ApplyMethod::Route
     }
 
-    fn lacks(&self) -> &'static [Lack] {
-        &Lack::ROUTE
+    fn limitations(&self) -> &'static [Limitation] {
+        &Limitation::ROUTE
     }
 
     async fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> bool {
-        let wishes = decided.wishes;
+        let desired = decided.desired;
         if let Err(error) = self.reconnect() {
             warn!(%error, "cannot reach the kernel's routing: routes are removed");
-            return self.give_up(wishes, Obstacle::Kernel).await;
+            return self.give_up(desired, Obstacle::Kernel).await;
         }
         self.retreat_from(now).await;
         self.unsettled.retain(|(until, _)| *until > now);
-        self.refused.retain(|network, until| *until > now && wishes.contains_key(network));
+        self.refused.retain(|network, until| *until > now && desired.contains_key(network));
         if !self.guarded() {
-            return self.give_up(wishes, Obstacle::Unguarded).await;
+            return self.give_up(desired, Obstacle::Unguarded).await;
         }
         if !self.look(now).await {
-            return self.give_up(wishes, Obstacle::Kernel).await;
+            return self.give_up(desired, Obstacle::Kernel).await;
         }
         let Some(view) = &self.view else { return true };
         let plan = Plan::new(&plan::Situation {
-            wishes,
+            desired,
             view,
             in_force: &self.in_force,
             stepped_back: &self.stepped_back,
@@ -239,7 +239,7 @@ impl Applier for RouteApplier {
         for (reason, networks) in plan.removals {
             self.remove(&networks, reason).await;
         }
-        self.put(plan.steps, wishes, now).await;
+        self.put(plan.steps, desired, now).await;
         if changes {
             // What was seen is no longer so.
             self.view = None;

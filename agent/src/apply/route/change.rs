@@ -10,7 +10,7 @@ use super::netlink::{Change, NetlinkError};
 use super::obstacle::Obstacle;
 use super::plan::{InForce, MOST_STEPPED_BACK, Step};
 use super::undo::undo_line;
-use crate::apply::Wishes;
+use crate::apply::DesiredStarts;
 use crate::clock;
 use crate::ledger::Entry;
 
@@ -70,11 +70,11 @@ impl RouteApplier {
     }
 
     /// Records, then makes, the additions and changes of a plan.
-    pub(super) async fn put(&mut self, steps: Vec<Step>, wishes: &Wishes, now: Timestamp) {
+    pub(super) async fn put(&mut self, steps: Vec<Step>, desired: &DesiredStarts, now: Timestamp) {
         if steps.is_empty() {
             return;
         }
-        let entries = steps.iter().map(|step| entry(step, wishes, now)).collect();
+        let entries = steps.iter().map(|step| entry(step, desired, now)).collect();
         if let Err(error) = self.ledger.record(entries) {
             warn!(%error, "routes stay as they are");
             self.count("ledger_failures", 1);
@@ -107,8 +107,8 @@ impl RouteApplier {
 }
 
 /// The ledger's entry for a step.
-fn entry(step: &Step, wishes: &Wishes, now: Timestamp) -> Entry {
-    let wish = wishes.get(&step.network);
+fn entry(step: &Step, desired: &DesiredStarts, now: Timestamp) -> Entry {
+    let wanted = desired.get(&step.network);
     Entry {
         network: step.network,
         window: step.window,
@@ -119,8 +119,8 @@ fn entry(step: &Step, wishes: &Wishes, now: Timestamp) -> Entry {
             None => format!("no route of its own: covered by one via {} dev {}", step.hop.gateway, step.link),
         },
         undo: undo_line(step.network, step.hop.gateway, &step.link),
-        reason: wish.map_or_else(String::new, |wish| wish.reason.to_string()),
-        lifetime_s: wish.map_or(0, |wish| wish.expires.since(now).0 / 1_000_000),
+        reason: wanted.map_or_else(String::new, |wanted| wanted.reason.to_string()),
+        lifetime_s: wanted.map_or(0, |wanted| wanted.expires.since(now).0 / 1_000_000),
         made_unix_s: clock::wall_unix_s(),
     }
 }

@@ -9,7 +9,7 @@ use super::disturbance::Disturbance;
 use super::netlink::Change;
 use super::obstacle::Obstacle;
 use super::view::{Hop, View};
-use crate::apply::{Wish, Wishes};
+use crate::apply::{Desired, DesiredStarts};
 
 /// Networks that are remembered as stepped back from; beyond, nothing new is applied.
 pub(super) const MOST_STEPPED_BACK: usize = 65_536;
@@ -24,7 +24,7 @@ pub(super) struct InForce {
 
 /// Everything that a plan depends on.
 pub(super) struct Situation<'a> {
-    pub(super) wishes: &'a Wishes,
+    pub(super) desired: &'a DesiredStarts,
     pub(super) view: &'a View,
     pub(super) in_force: &'a BTreeMap<Network, InForce>,
     pub(super) stepped_back: &'a BTreeSet<Network>,
@@ -65,12 +65,12 @@ impl Plan {
         let mut unwished = Vec::new();
         let mut blocked = Vec::new();
         for network in situation.in_force.keys() {
-            if !situation.wishes.contains_key(network) {
+            if !situation.desired.contains_key(network) {
                 unwished.push(*network);
             }
         }
         let mut room = situation.limit;
-        for (network, wish) in by_urgency(situation) {
+        for (network, wanted) in by_urgency(situation) {
             let now = situation.in_force.get(&network);
             // Looked at in this order because a look at the routes costs most, and there may be many more wishes than room.
             let hop = if room == 0 { Err(Obstacle::NoRoom) } else { situation.hop(network) };
@@ -86,12 +86,12 @@ impl Plan {
                 }
                 Ok(hop) => {
                     room -= 1;
-                    if now.is_some_and(|route| route.window == wish.window) {
+                    if now.is_some_and(|route| route.window == wanted.window) {
                         continue;
                     }
                     let link = situation.view.link_name(hop.link);
                     let before = now.map(|route| route.window);
-                    plan.steps.push(Step { network, window: wish.window, hop, link, before });
+                    plan.steps.push(Step { network, window: wanted.window, hop, link, before });
                 }
             }
         }
@@ -122,11 +122,12 @@ impl Situation<'_> {
 }
 
 /// Newly announced starts first, then what is in force already, then the rest; the same input gives the same order.
-fn by_urgency<'a>(situation: &Situation<'a>) -> Vec<(Network, &'a Wish)> {
-    let mut order: Vec<(Network, &Wish)> = situation.wishes.iter().map(|(network, wish)| (*network, wish)).collect();
+fn by_urgency<'a>(situation: &Situation<'a>) -> Vec<(Network, &'a Desired)> {
+    let mut order: Vec<(Network, &Desired)> =
+        situation.desired.iter().map(|(network, wanted)| (*network, wanted)).collect();
     if order.len() > situation.limit {
-        order.sort_by_key(|(network, wish)| {
-            (std::cmp::Reverse(wish.announced), !situation.in_force.contains_key(network), *network)
+        order.sort_by_key(|(network, wanted)| {
+            (std::cmp::Reverse(wanted.announced), !situation.in_force.contains_key(network), *network)
         });
     }
     order

@@ -15,7 +15,7 @@ use super::disturbance::Disturbance;
 use super::plan::{InForce, Plan, Situation, lost};
 use super::view::{Link, View};
 use super::*;
-use crate::apply::{Basis, Grounds, Wish};
+use crate::apply::{Desired, Inputs, StartReason};
 
 fn network(text: &str) -> Network {
     text.parse().unwrap()
@@ -165,13 +165,13 @@ impl Case {
     }
 
     /// Steps as `network window`, removals, obstacles.
-    fn plan(&self, wishes: &[(&str, u32)], limit: usize) -> (Vec<String>, Vec<String>, Vec<(String, Obstacle)>) {
-        let wish = |window: u32| Wish {
+    fn plan(&self, desired: &[(&str, u32)], limit: usize) -> (Vec<String>, Vec<String>, Vec<(String, Obstacle)>) {
+        let wanted = |window: u32| Desired {
             window: Segments(window),
-            reason: Grounds { mode: spand_proto::start::Mode::Careful, share: Segments(40), clipped_by: None },
+            reason: StartReason { mode: spand_proto::start::Mode::Careful, share: Segments(40), clipped_by: None },
             expires: Timestamp(0),
             announced: None,
-            basis: Basis {
+            inputs: Inputs {
                 share_half_bytes: 0,
                 pipe_half_bytes: 0,
                 threshold_bytes: 0,
@@ -183,9 +183,9 @@ impl Case {
                 lease: None,
             },
         };
-        let wishes = wishes.iter().map(|(text, window)| (network(text), wish(*window))).collect();
+        let desired = desired.iter().map(|(text, window)| (network(text), wanted(*window))).collect();
         let plan = Plan::new(&Situation {
-            wishes: &wishes,
+            desired: &desired,
             view: &self.view,
             in_force: &self.in_force,
             stepped_back: &self.stepped_back,
@@ -215,8 +215,8 @@ fn a_plan_is_what_differs() {
 #[test]
 fn what_is_in_force_keeps_its_room() {
     let case = Case::new(&[("198.51.100.0/24", 20)]);
-    let wishes = [("192.0.2.0/24", 20), ("198.51.100.0/24", 20), ("203.0.113.0/24", 20)];
-    let (steps, removals, obstacles) = case.plan(&wishes, 2);
+    let desired = [("192.0.2.0/24", 20), ("198.51.100.0/24", 20), ("203.0.113.0/24", 20)];
+    let (steps, removals, obstacles) = case.plan(&desired, 2);
     assert_eq!((steps, removals.len()), (vec!["192.0.2.0/24 20".to_owned()], 0));
     assert_eq!(obstacles, [("203.0.113.0/24".to_owned(), Obstacle::NoRoom)]);
 }
@@ -229,8 +229,8 @@ fn a_network_that_is_unsettled_refused_or_stepped_back_from_goes_and_stays_away(
     disturbance.prefix("192.0.0.0/16".parse().unwrap());
     case.unsettled.push((Timestamp(1), disturbance));
     case.stepped_back.insert(network("198.51.100.0/24"));
-    let wishes = [("192.0.2.0/24", 20), ("198.51.100.0/24", 20), ("203.0.113.0/24", 20)];
-    let (steps, removals, obstacles) = case.plan(&wishes, 10);
+    let desired = [("192.0.2.0/24", 20), ("198.51.100.0/24", 20), ("203.0.113.0/24", 20)];
+    let (steps, removals, obstacles) = case.plan(&desired, 10);
     assert_eq!((steps.len(), removals.len()), (0, 2));
     assert_eq!(
         obstacles.iter().map(|(_, o)| *o).collect::<Vec<_>>(),

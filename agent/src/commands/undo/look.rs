@@ -13,7 +13,7 @@ use super::command;
 use crate::apply::bpf::{Attached, attached, cgroup2_or};
 use crate::apply::route::{Netlink, signed_routes, undo_command, undo_signed};
 use crate::args::Format;
-use crate::config::{Config, Way};
+use crate::config::{ApplyMethod, Config};
 use crate::control::{AskError, InForce, Reply, Request, Status, try_ask};
 use crate::ledger::{self, Entry, Recorded};
 
@@ -44,7 +44,7 @@ struct Found {
 #[derive(Debug, Serialize)]
 struct Running {
     pid: u32,
-    method: Way,
+    method: ApplyMethod,
     paused: bool,
     paused_until: Option<String>,
     in_force: Vec<InForce>,
@@ -170,7 +170,7 @@ fn for_people(found: &Found, path: &Path) -> String {
     }
     about_programs(found, &mut lines);
     let programs = found.programs.as_ref().map_or(0, Vec::len);
-    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.method == Way::Bpf);
+    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.method == ApplyMethod::Bpf);
     let advises = found.agent.as_ref().is_some_and(|agent| !agent.in_force.is_empty());
     if advises {
         lines.push("# All of it at once, and the agent paused until `spand-agent resume`:".to_owned());
@@ -205,7 +205,7 @@ fn about_agent(agent: &Running, path: &Path, lines: &mut Vec<String>) {
 }
 
 fn about_programs(found: &Found, lines: &mut Vec<String>) {
-    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.method == Way::Bpf);
+    let runs_bpf = found.agent.as_ref().is_some_and(|agent| agent.method == ApplyMethod::Bpf);
     let Some(programs) = &found.programs else {
         if runs_bpf || found.agent.is_none() {
             lines.push("# Only root can list programs in the kernel: run this as root to see them.".to_owned());

@@ -177,11 +177,11 @@ fn a_loss_after_two_gibibytes_is_none_of_the_first_flight() {
     });
 }
 
-/// Reads so many octets, without looking at them.
-fn drain(from: &TcpStream, mut octets: usize) {
-    while octets > 0 {
+/// Reads and discards N bytes.
+fn drain(from: &TcpStream, mut bytes: usize) {
+    while bytes > 0 {
         // SAFETY: with MSG_TRUNC the kernel of a TCP socket writes nothing.
-        let read = unsafe { libc::recv(from.as_raw_fd(), std::ptr::null_mut(), octets.min(1 << 20), libc::MSG_TRUNC) };
-        octets -= usize::try_from(read).ok().filter(|read| *read > 0).expect("the stream goes on");
+        let read = unsafe { libc::recv(from.as_raw_fd(), std::ptr::null_mut(), bytes.min(1 << 20), libc::MSG_TRUNC) };
+        bytes -= usize::try_from(read).ok().filter(|read| *read > 0).expect("the stream goes on");
     }
 }

@@ -31,7 +31,7 @@ use crate::support::namespace::{in_namespace, ip, try_ip};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Ethernet's 1500 octets less headers and timestamps.
+/// Ethernet's 1500 bytes less headers and timestamps.
 const SEGMENT: usize = 1_448;
 
 /// Each agent sees every socket of the machine, so there is one at a time.
@@ -250,7 +250,7 @@ const SO_MAX_PACING_RATE: i32 = 47;
 /// Limits what a socket sends, in bytes per second.
 fn limit_rate(socket: &impl AsRawFd, rate: u32) {
     let (value, length) = ((&raw const rate).cast(), 4);
-    // SAFETY: the value lives as long as the call and is four octets long.
+    // SAFETY: the value lives as long as the call and is four bytes long.
     let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MAX_PACING_RATE, value, length) };
     assert_eq!(done, 0);
 }
@@ -259,7 +259,7 @@ fn limit_rate(socket: &impl AsRawFd, rate: u32) {
 fn rate_limit(socket: &impl AsRawFd) -> u32 {
     let (mut rate, mut length) = (0_u32, 4);
     let value = (&raw mut rate).cast();
-    // SAFETY: value and length live as long as the call, and the value has room for four octets.
+    // SAFETY: value and length live as long as the call, and the value has room for four bytes.
     let done =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_MAX_PACING_RATE, value, &raw mut length) };
     assert_eq!(done, 0);

@@ -35,7 +35,7 @@ fn a_connection_that_this_host_opens_stays_inside_the_peers_first_window() {
         transfer(&mut ours, &mut peer, 4 * SEGMENT);
         let words = said_of(&ours);
         let cwnd = number(&words, "cwnd").unwrap();
-        // A SYN-ACK's window is never scaled: at most 65,535 octets.
+        // A SYN-ACK's window is never scaled: at most 65,535 bytes.
         assert!((44..=50).contains(&cwnd), "{words:?}");
         assert_eq!(number(&words, "ssthresh"), Some(60), "a clipped start keeps its threshold: {words:?}");
         assert_eq!(host.counts("clipped_peer_window"), 1);
@@ -103,7 +103,7 @@ fn a_size_without_an_agent_or_in_another_form_is_refused_and_nothing_breaks() {
     in_namespace("bpf_no_agent", || async {
         let mut host = Host::new(6, "paper", "cubic", "").await;
         let (mut server, mut client) = host.accepted();
-        assert_eq!(option(&server, 1, &[1, 2, 3]), Err(libc::EPERM), "three octets are no size");
+        assert_eq!(option(&server, 1, &[1, 2, 3]), Err(libc::EPERM), "three bytes are no size");
         assert_eq!(option(&server, 9, &[0; 8]), Err(libc::EPERM), "no such option");
         assert_eq!(host.agent.stop(), Some(0));
         assert_eq!(state_size(&server, 1), Err(libc::ENOPROTOOPT));
@@ -269,7 +269,7 @@ fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
         let told: Vec<(u32, u32)> = seen.iter().filter_map(|frame| told_in(frame, host.server.port())).collect();
         assert!(!told.is_empty(), "{} frames and no option", seen.len());
         let largest = told.iter().map(|(window, _)| *window).max().unwrap();
-        // The first segment was built before its window was set. Options make each segment twelve octets smaller.
+        // The first segment was built before its window was set. Options make each segment twelve bytes smaller.
         let segment = u32::try_from(SEGMENT).unwrap() - 12;
         assert!((40 * segment..60 * segment).contains(&largest), "{told:?}");
         assert!(told.iter().all(|(_, rtt_us)| *rtt_us < 100_000), "{told:?}");

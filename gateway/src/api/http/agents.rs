@@ -8,7 +8,7 @@ use axum::http::Uri;
 use axum::{Extension, Json};
 use serde::Serialize;
 use spand_proto::operator::{rfc3339, rfc3339_ms};
-use spand_proto::push::Way;
+use spand_proto::push::ApplyMethod;
 use spand_proto::start::Mode;
 
 use super::documents::unix_ms;
@@ -123,8 +123,8 @@ impl AgentDocument {
             certificate: view.subscriber.certificate.clone(),
             version: agent.map(|agent| agent.version.clone()),
             mode: agent.and_then(|agent| agent.mode).map(Mode::name),
-            method: agent.and_then(|agent| agent.way).map(Way::name),
-            way: agent.and_then(|agent| agent.way).map(Way::name),
+            method: agent.and_then(|agent| agent.method).map(ApplyMethod::name),
+            way: agent.and_then(|agent| agent.method).map(ApplyMethod::name),
             paused: paused.map(|pause| pause.paused),
             paused_until: paused.and_then(|pause| pause.until).map(rfc3339),
             addresses: view.addresses.iter().take(SHOWN_ADDRESSES).copied().collect(),
@@ -133,7 +133,7 @@ impl AgentDocument {
             subscribed_unix_ms: unix_ms(view.since),
             waiting_starts: view.waiting_starts,
             reported: tally.map(|tally| {
-                let sees = agent.and_then(|agent| agent.way) == Some(Way::Bpf);
+                let sees = agent.and_then(|agent| agent.method) == Some(ApplyMethod::Bpf);
                 ReportedDocument::new(tally, sees)
             }),
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use spand_core::event::{StartImminent, Trigger, Withdrawal};
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
-use spand_proto::push::{AgentDescription, Subscription as Wish, Way};
+use spand_proto::push::{AgentDescription, ApplyMethod, Subscription as Wish};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
 use spand_proto::start::{Mode, RefusalReason};
 use spand_proto::units::{Micros, Segments};
@@ -16,8 +16,12 @@ use crate::publisher::{CaptureStatus, Client, EngineStatus, Trend, TrendPoint};
 const HOST: [u8; 4] = [10, 0, 0, 1];
 
 fn wish() -> Wish {
-    let agent =
-        AgentDescription { version: "0.1.0".to_owned(), mode: Some(Mode::Careful), way: Some(Way::Bpf), pause: None };
+    let agent = AgentDescription {
+        version: "0.1.0".to_owned(),
+        mode: Some(Mode::Careful),
+        method: Some(ApplyMethod::Bpf),
+        pause: None,
+    };
     let host_name = "web-1".to_owned().try_into().unwrap();
     Wish { host_name, addresses: vec![HOST.into()], agent: Some(agent) }
 }

@@ -38,11 +38,13 @@ fn some_rtt() -> impl Strategy<Value = Option<Micros>> {
 
 fn agent() -> impl Strategy<Value = AgentDescription> {
     let mode = proptest::option::of(proptest::sample::select(Mode::VARIANTS));
-    let way = proptest::option::of(proptest::sample::select(&[Way::DryRun, Way::Route, Way::Bpf][..]));
-    ("[0-9a-z.-]{1,64}", mode, way, pause()).prop_map(|(version, mode, way, pause)| AgentDescription {
+    let method = proptest::option::of(proptest::sample::select(
+        &[ApplyMethod::DryRun, ApplyMethod::Route, ApplyMethod::Bpf][..],
+    ));
+    ("[0-9a-z.-]{1,64}", mode, method, pause()).prop_map(|(version, mode, method, pause)| AgentDescription {
         version,
         mode,
-        way,
+        method,
         pause,
     })
 }

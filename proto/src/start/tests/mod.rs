@@ -215,8 +215,8 @@ fn a_share_that_no_loss_bounds_leaves_as_fast_as_the_queue_allows_that_it_has_sh
         let policy = StartPolicy { fraction: None, cap: Some(Segments(window)), ..StartPolicy::CAREFUL };
         let start = start(&asked, &policy).unwrap();
         assert_eq!(start.cwnd, Segments(30));
-        let octets = u64::from(share - 10) * MSS.0;
-        assert_eq!(start.pacing.unwrap().rate.0, (octets * 1_000_000).div_ceil(us));
+        let bytes = u64::from(share - 10) * MSS.0;
+        assert_eq!(start.pacing.unwrap().rate.0, (bytes * 1_000_000).div_ceil(us));
     };
     leaves_in(200, 60, (1, 0), 100_000);
     leaves_in(200, 60, (0, 1), 100_000);

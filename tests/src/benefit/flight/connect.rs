@@ -75,7 +75,7 @@ pub(in crate::benefit) fn connect(
 fn window(explained: &Explained) -> (u32, Option<u32>) {
     let said = |name: &str| explained.steps.iter().find(|step| step.name == name).map(|step| step.text.as_str());
     // A route's window is the same for all sizes; programs compute it for each, as these steps say.
-    if explained.method == spand_agent::config::Way::Route || !explained.on_advice {
+    if explained.method == spand_agent::config::ApplyMethod::Route || !explained.on_advice {
         return (explained.cwnd_segments, None);
     }
     let window = said("start").and_then(number_in).unwrap_or(explained.cwnd_segments);

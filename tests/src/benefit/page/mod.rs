@@ -16,10 +16,10 @@ use super::result::{Learning, Run, RunResult};
 use super::scenario::{Question, Scenario};
 use super::scenarios;
 use crate::plot::{Axis, Bars};
-use crate::product::{Mode, Way};
+use crate::product::{ApplyMethod, Mode};
 
 /// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated, what was learnt from.
-type Kind = (Way, Mode, bool, Learning);
+type Kind = (ApplyMethod, Mode, bool, Learning);
 
 /// One section of the page.
 struct Section<'a> {
@@ -57,7 +57,7 @@ fn words((way, mode, stated, learning): Kind) -> String {
     let sizes = if stated { "sizes stated" } else { "sizes not stated" };
     let learnt = if learning == Learning::Plain { "" } else { ", learnt on advice" };
     match way {
-        Way::None => "no agent".to_owned(),
+        ApplyMethod::None => "no agent".to_owned(),
         way => format!("way `{}`, mode `{}`, {sizes}{learnt}", way.name(), mode.name()),
     }
 }
@@ -85,7 +85,7 @@ fn header(results: &[RunResult]) -> String {
 }
 
 fn verdicts(text: &mut String, mut findings: Vec<(Kind, Finding)>) {
-    findings.retain(|(kind, _)| kind.0 != Way::None);
+    findings.retain(|(kind, _)| kind.0 != ApplyMethod::None);
     let mut missed: Vec<_> = findings.iter().filter(|(_, finding)| finding.is_missed()).collect();
     missed.sort_by(|a, b| b.1.beyond.total_cmp(&a.1.beyond));
     writeln!(text, "\n## Short of its target: {} of {} figures\n", missed.len(), findings.len()).ok();

@@ -15,14 +15,14 @@ use spand_tests::benefit::plan::{Campaign, Planned};
 use spand_tests::benefit::result::Learning;
 use spand_tests::benefit::stage::Programs;
 use spand_tests::benefit::{page, result, run};
-use spand_tests::product::{Mode, Way, interrupt, program};
+use spand_tests::product::{ApplyMethod, Mode, interrupt, program};
 
 #[derive(Debug, Parser)]
 #[command(about = "Times real transfers with and without the product (needs root)")]
 struct Arguments {
     /// How the agent applies starts; none: no agent, which shows what the lab itself adds
     #[arg(long, value_enum, default_value = "bpf")]
-    way: Way,
+    way: ApplyMethod,
     /// Modes of the agent
     #[arg(long, value_enum, value_delimiter = ',', default_value = "careful")]
     modes: Vec<Mode>,

@@ -17,8 +17,8 @@ use libbpf_rs::{MapCore, MapType, ObjectBuilder, Program};
 use nix::sys::socket::{setsockopt, sockopt};
 use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
-use spand_agent::apply::{Applier, Basis, Decided, Grounds, Left, Wish, Wishes};
-use spand_agent::config::{Config, Way};
+use spand_agent::apply::{Applier, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
+use spand_agent::config::{ApplyMethod, Config};
 use spand_proto::start::Mode;
 use spand_proto::units::{Micros, Segments};
 use spand_tests::lab::cgroup::Cgroup;
@@ -122,7 +122,7 @@ fn pass_through(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
 }
 
 fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
-    let mut config = Config { apply: Way::Bpf, mode: Mode::Paper, ..Config::default() };
+    let mut config = Config { apply: ApplyMethod::Bpf, mode: Mode::Paper, ..Config::default() };
     "cost".clone_into(&mut config.bpf.name);
     config.bpf.control_share = 0.0;
     config.bpf.window_option = arguments.window_option;
@@ -134,7 +134,7 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
         let mut applier =
             BpfApplier::start(&config, &config.policy(), clock).map_err(|error| anyhow::anyhow!("{error}"))?;
         let now = clock.now();
-        let basis = Basis {
+        let inputs = Inputs {
             share_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
             pipe_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
             threshold_bytes: 0,
@@ -145,11 +145,16 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
             cap: None,
             lease: Some(Segments(1 << 20)),
         };
-        let reason = Grounds { mode: Mode::Paper, share: Segments(40), clipped_by: None };
-        let wish =
-            Wish { window: Segments(40), reason, expires: now.after(Micros::from_secs(600)), announced: None, basis };
-        let wishes = Wishes::from([("127.1.0.0/24".parse()?, wish)]);
-        applier.reconcile(&Decided { wishes: &wishes, left: &Left::new(), touched: None }, now).await;
+        let reason = StartReason { mode: Mode::Paper, share: Segments(40), clipped_by: None };
+        let wanted = Desired {
+            window: Segments(40),
+            reason,
+            expires: now.after(Micros::from_secs(600)),
+            announced: None,
+            inputs,
+        };
+        let desired = DesiredStarts::from([("127.1.0.0/24".parse()?, wanted)]);
+        applier.reconcile(&Decided { desired: &desired, skipped: &Skipped::new(), touched: None }, now).await;
         let ids = loaded_since(before)?;
         let cost = run(arguments, servers, None, &ids);
         let started = applier.counts().get("started").copied().unwrap_or(0);

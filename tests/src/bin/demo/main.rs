@@ -25,7 +25,7 @@ use spand_tests::lab::topology::{ClientNetwork, MIRROR_DEVICE, NetworkPlan, Topo
 use spand_tests::lab::traffic::{Conduct, Server};
 use spand_tests::lab::truth::{Poller, Record};
 use spand_tests::lab::wire;
-use spand_tests::product::{AgentSetup, GatewaySetup, Mode, Product, Way, interrupt, program};
+use spand_tests::product::{AgentSetup, ApplyMethod, GatewaySetup, Mode, Product, interrupt, program};
 
 use crate::compare::Compared;
 use crate::load::Timed;
@@ -136,21 +136,21 @@ fn run(arguments: &Arguments) -> Result<()> {
     advice::print(product.api(), &lab)?;
     println!();
     let agent = program(arguments.agent.as_deref(), "spand-agent")?;
-    let (way, granted) = match start_agent(&agent, &mut product, &lab, cgroup.as_ref()) {
+    let (method, granted) = match start_agent(&agent, &mut product, &lab, cgroup.as_ref()) {
         Err(error) if cgroup.is_some() && arguments.way.is_none() => {
             say(&format!("no programs in this kernel ({error:#}); the agent sets routes instead"));
-            (Way::Route, start_agent(&agent, &mut product, &lab, None)?)
+            (ApplyMethod::Route, start_agent(&agent, &mut product, &lab, None)?)
         }
-        granted => (if cgroup.is_some() { Way::Bpf } else { Way::Route }, granted?),
+        granted => (if cgroup.is_some() { ApplyMethod::Bpf } else { ApplyMethod::Route }, granted?),
     };
-    say(&format!("spand-agent runs (careful, apply = {}, nothing held out)", way.name()));
+    say(&format!("spand-agent runs (careful, apply = {}, nothing held out)", method.name()));
     let after = timed_set(&lab, &folder.join("after.pcap"), "timed, started on advice", &say)?;
 
     println!("\nInitial window really used, counted on the wire (1 MB transfers: segments before the first ACK)\n");
     outcome::print_first_flights(&networks, &before, &after, &granted);
     println!("\nCompletion time, median of {} connections, worst change first\n", load::REPEATS);
     outcome::print_times(&networks, &before, &after);
-    if way == Way::Route {
+    if method == ApplyMethod::Route {
         println!("\n  (a route sets no slow-start threshold and no pacing: growth goes on as in plain TCP)");
     }
     let advised = compared(&product, &networks, &record)?;
@@ -191,9 +191,9 @@ fn start_agent(
     lab: &Topology,
     cgroup: Option<&Cgroup>,
 ) -> Result<BTreeMap<IpNet, u32>> {
-    let way = if cgroup.is_some() { Way::Bpf } else { Way::Route };
+    let method = if cgroup.is_some() { ApplyMethod::Bpf } else { ApplyMethod::Route };
     let cgroup = cgroup.map(|cgroup| cgroup.folder().to_owned());
-    let setup = AgentSetup { way, mode: Mode::Careful, include: Vec::new(), cgroup, more: String::new() };
+    let setup = AgentSetup { method, mode: Mode::Careful, include: Vec::new(), cgroup, more: String::new() };
     product.start_agent(lab, agent, &setup)?;
     let client = |network: &ClientNetwork| network.addresses.first().map(|client| (*client, None));
     let places: Vec<_> = lab.networks.iter().map(client).collect::<Option<_>>().context("a network without clients")?;

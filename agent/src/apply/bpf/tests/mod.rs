@@ -12,8 +12,8 @@ use spand_proto::start::{
 };
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
-use super::layout::{self, Octets, Place};
-use crate::apply::Basis;
+use super::layout::{self, Encoder, Place};
+use crate::apply::Inputs;
 
 /// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
 const TRIAL_BYTES: usize = ANSWER_AT + 24;
@@ -49,16 +49,16 @@ fn programs_with_room(networks: u32) -> Option<Object> {
 /// What the kernel's function said: window, threshold, rate and the limit that clipped, or the refusal's number.
 type Answer = Result<(u32, u32, u64, u32), u32>;
 
-fn in_kernel(programs: &Object, basis: &Basis, request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
+fn in_kernel(programs: &Object, inputs: &Inputs, request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
     let (bytes, usual) = match request.size {
         TransferSize::Known(bytes) => (bytes.0, 0),
         TransferSize::Usual(bytes) => (bytes.0, 1),
         TransferSize::Unknown => (0, 0),
     };
-    let mut trial = layout::network(basis, u64::MAX, Place { slot: 0, era: 0 });
+    let mut trial = layout::network(inputs, u64::MAX, Place { slot: 0, era: 0 });
     let small = |number: u64| u32::try_from(number).unwrap();
     trial.extend(
-        Octets::default()
+        Encoder::default()
             .u64(bytes)
             .u64(request.snd_wnd.unwrap().0)
             .u32(small(request.mss.0))
@@ -125,8 +125,8 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
     }
 }
 
-fn basis(estimate: &Estimate, policy: &StartPolicy) -> Basis {
-    Basis {
+fn inputs(estimate: &Estimate, policy: &StartPolicy) -> Inputs {
+    Inputs {
         share_half_bytes: estimate.share.half_bytes(),
         pipe_half_bytes: estimate.pipe_half_bytes(),
         threshold_bytes: estimate.threshold_bytes(),
@@ -162,7 +162,7 @@ fn the_kernels_model_is_the_contracts() {
                 initial_window: DEFAULT_INITIAL_WINDOW,
                 budget: None,
             };
-            let kernels = in_kernel(&programs, &basis(&estimate, &policy), &request, &policy);
+            let kernels = in_kernel(&programs, &inputs(&estimate, &policy), &request, &policy);
             assert_eq!(kernels, in_contract(&request, &policy), "share {share}, {size} segments");
             tried += 1;
         }
@@ -225,7 +225,7 @@ fn the_kernels_start_is_the_contracts() {
                 initial_window: Segments(first),
                 budget: budget.map(Segments),
             };
-            let kernels = in_kernel(&programs, &basis(&estimate, &policy), &request, &policy);
+            let kernels = in_kernel(&programs, &inputs(&estimate, &policy), &request, &policy);
             prop_assert_eq!(kernels, in_contract(&request, &policy));
             Ok(())
         },

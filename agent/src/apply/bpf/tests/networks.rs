@@ -8,7 +8,7 @@ use spand_proto::start::Mode;
 
 use super::super::networks::{Moment, Networks};
 use super::*;
-use crate::apply::{Decided, Grounds, Left, Wish, Wishes};
+use crate::apply::{Decided, Desired, DesiredStarts, Skipped, StartReason};
 use crate::policy::Reason;
 
 /// When the tables of these tests begin.
@@ -19,14 +19,14 @@ fn table(programs: &Object, name: &str) -> MapHandle {
     MapHandle::try_from(&map).unwrap()
 }
 
-fn wish() -> Wish {
+fn wanted() -> Desired {
     let estimate = estimate(Window::from_segments(Segments(40), Bytes(1_448)), None, 0);
-    Wish {
+    Desired {
         window: Segments(40),
-        reason: Grounds { mode: Mode::Paper, share: Segments(40), clipped_by: None },
+        reason: StartReason { mode: Mode::Paper, share: Segments(40), clipped_by: None },
         expires: Timestamp(2),
         announced: None,
-        basis: basis(&estimate, &StartPolicy::PAPER),
+        inputs: inputs(&estimate, &StartPolicy::PAPER),
     }
 }
 
@@ -37,15 +37,16 @@ fn a_network_that_the_kernel_does_not_take_keeps_no_place() {
     let mut written = Networks::new(table(&programs, "networks"), table(&programs, "budgets"), START);
     let network = "192.0.2.0/24".parse().unwrap();
     let touched = BTreeSet::from([network]);
-    let left = Left::from([(network, (Reason::HeldOut, Timestamp(1)))]);
-    let changes = written.write(&Decided { wishes: &Wishes::new(), left: &left, touched: Some(&touched) }, START.agent);
+    let skipped = Skipped::from([(network, (Reason::HeldOut, Timestamp(1)))]);
+    let changes = written
+        .write(&Decided { desired: &DesiredStarts::new(), skipped: &skipped, touched: Some(&touched) }, START.agent);
     assert_eq!(changes.added, 1);
     // Another takes its room.
     let (own, other) = (layout::prefix(network), layout::prefix("198.51.100.0/24".parse().unwrap()));
     networks.delete(&own).unwrap();
     networks.update(&other, &layout::left_alone(1, 0), MapFlags::ANY).unwrap();
-    let wishes = Wishes::from([(network, wish())]);
-    let decided = Decided { wishes: &wishes, left: &Left::new(), touched: Some(&touched) };
+    let desired = DesiredStarts::from([(network, wanted())]);
+    let decided = Decided { desired: &desired, skipped: &Skipped::new(), touched: Some(&touched) };
     assert_eq!(written.write(&decided, START.agent).failed, 1);
     networks.delete(&other).unwrap();
     let changes = written.write(&decided, START.agent);
@@ -57,9 +58,10 @@ fn a_network_that_the_kernel_does_not_give_up_keeps_its_place_and_is_tried_again
     let Some(programs) = programs_with_room(1) else { return };
     let mut written = Networks::new(table(&programs, "networks"), table(&programs, "budgets"), START);
     let (network, other) = ("192.0.2.0/24".parse().unwrap(), "198.51.100.0/24".parse().unwrap());
-    let mut write = |wishes: &[Network]| {
-        let wishes: Wishes = wishes.iter().map(|network| (*network, wish())).collect();
-        let changes = written.write(&Decided { wishes: &wishes, left: &Left::new(), touched: None }, START.agent);
+    let mut write = |desired: &[Network]| {
+        let desired: DesiredStarts = desired.iter().map(|network| (*network, wanted())).collect();
+        let changes =
+            written.write(&Decided { desired: &desired, skipped: &Skipped::new(), touched: None }, START.agent);
         (changes, written.started(network).is_some())
     };
     assert_eq!(write(&[network]).0.added, 1);
@@ -77,10 +79,11 @@ fn a_network_that_is_not_in_the_table_any_more_needs_no_removal() {
     let Some(programs) = programs_with_room(1) else { return };
     let mut written = Networks::new(table(&programs, "networks"), table(&programs, "budgets"), START);
     let network = "192.0.2.0/24".parse().unwrap();
-    let wishes = Wishes::from([(network, wish())]);
-    let left = Left::new();
-    written.write(&Decided { wishes: &wishes, left: &left, touched: None }, START.agent);
+    let desired = DesiredStarts::from([(network, wanted())]);
+    let skipped = Skipped::new();
+    written.write(&Decided { desired: &desired, skipped: &skipped, touched: None }, START.agent);
     table(&programs, "networks").delete(&layout::prefix(network)).unwrap();
-    let changes = written.write(&Decided { wishes: &Wishes::new(), left: &left, touched: None }, START.agent);
+    let changes =
+        written.write(&Decided { desired: &DesiredStarts::new(), skipped: &skipped, touched: None }, START.agent);
     assert_eq!((changes.removed, changes.failed), (1, 0));
 }

@@ -7,7 +7,7 @@ use strum::IntoStaticStr;
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
-pub enum Lack {
+pub enum Limitation {
     /// Nothing is applied at all.
     Everything,
     /// No check of the connection's own round trip.
@@ -36,7 +36,7 @@ pub enum Lack {
     LaterFlights,
 }
 
-impl Lack {
+impl Limitation {
     /// All that route metrics lack.
     pub const ROUTE: [Self; 8] = [
         Self::HandshakeRtt,
