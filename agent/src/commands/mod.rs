@@ -32,6 +32,10 @@ use crate::subscriber::Dialer;
 pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
     let config = Config::load(path)?;
     Dialer::new(&config)?;
+    for warning in &config.renamed {
+        // Standard output is the configuration.
+        writeln!(io::stderr().lock(), "warning: {warning}").map_err(Failure::environment)?;
+    }
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     print(&format!("# In force with {}.\n{text}", path.display()))

@@ -36,21 +36,21 @@ impl Config {
                  above 0"
             ));
         }
-        if !(0.0..=1.0).contains(&self.holdout.share) {
-            return Err(format!("holdout.share is {}: give 0 to 1, such as 0.05", self.holdout.share));
+        if !(0.0..=1.0).contains(&self.holdout.fraction) {
+            return Err(format!("holdout.fraction is {}: give 0 to 1, such as 0.05", self.holdout.fraction));
         }
         let name = &self.bpf.name;
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_';
         if !(1..=9).contains(&name.len()) || !name.bytes().all(plain) {
             return Err(format!("bpf.name `{name}` is no name: give 1 to 9 of a-z, 0-9 and _"));
         }
-        if !(0.0..=1.0).contains(&self.bpf.control_share) {
-            return Err(format!("bpf.control_share is {}: give 0 to 1, such as 0.05", self.bpf.control_share));
+        if !(0.0..=1.0).contains(&self.bpf.control_fraction) {
+            return Err(format!("bpf.control_fraction is {}: give 0 to 1, such as 0.05", self.bpf.control_fraction));
         }
         let day_ms = 24 * 3_600 * 1_000;
         let times_ms = [
             ("gateway.timeout_ms", self.gateway.timeout_ms.get()),
-            ("gateway.silence_s", self.gateway.silence_s.get().saturating_mul(1_000)),
+            ("gateway.idle_timeout_s", self.gateway.idle_timeout_s.get().saturating_mul(1_000)),
             ("gateway.retry_max_ms", self.gateway.retry_max_ms.get()),
             ("policy.lifetime_s", self.policy.lifetime_s.get().saturating_mul(1_000)),
             ("policy.max_age_s", self.policy.max_age_s.get().saturating_mul(1_000)),
@@ -105,7 +105,7 @@ impl Config {
         Policy {
             start,
             scope: Scope::new(&self.destinations.include, &self.destinations.exclude, &caps(&self.destinations.caps)),
-            holdout: Holdout { share: self.holdout.share, slot_s: self.holdout.slot_s, seed: self.holdout.seed },
+            holdout: Holdout { fraction: self.holdout.fraction, slot_s: self.holdout.slot_s, seed: self.holdout.seed },
             initial_window: Segments(policy.initial_window_segments.get()),
             service_size: policy.service_bytes.map_or(TransferSize::Unknown, |b| TransferSize::Known(Bytes(b.get()))),
             sets_threshold: self.apply == ApplyMethod::Bpf,

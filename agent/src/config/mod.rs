@@ -17,17 +17,27 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use spand_confine::Process;
-use spand_proto::operator::{self, ConfigError, Log};
+use spand_proto::operator::{self, ConfigError, Log, Renamed};
 use spand_proto::start::Mode;
 
 pub(crate) use reload::Reloaded;
 pub use sections::{ApplyMethod, Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant};
 pub use tls::Tls;
 
-/// Where every command looks unless told otherwise.
+/// Default of `--config`.
 pub const DEFAULT_PATH: &str = "/etc/spand/agent.toml";
 
-/// Everything an agent is told.
+/// Names of the release before.
+const RENAMED: Renamed<'_> = Renamed {
+    keys: &[
+        ("gateway", "silence_s", "idle_timeout_s"),
+        ("holdout", "share", "fraction"),
+        ("bpf", "control_share", "control_fraction"),
+    ],
+    values: &[],
+};
+
+/// The configuration of an agent.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -61,6 +71,9 @@ pub struct Config {
     pub process: Process,
     /// What is logged.
     pub log: Log,
+    /// A warning for each old name in the file.
+    #[serde(skip)]
+    pub renamed: Vec<String>,
 }
 
 impl Default for Config {
@@ -81,6 +94,7 @@ impl Default for Config {
             limits: Limits::default(),
             process: Process::default(),
             log: Log::default(),
+            renamed: Vec::new(),
         }
     }
 }
@@ -104,7 +118,8 @@ impl Config {
 
     /// Reads and checks the text of a configuration; `path` only names it in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let config: Self = operator::parse(text, path)?;
+        let mut config: Self = operator::parse(text, path)?;
+        config.renamed = RENAMED.warnings(text);
         config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
         Ok(config)
     }

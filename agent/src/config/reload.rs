@@ -30,8 +30,8 @@ impl Config {
             },
             ..self.clone()
         };
-        config.holdout.share = new.holdout.share;
-        config.bpf.control_share = new.bpf.control_share;
+        config.holdout.fraction = new.holdout.fraction;
+        config.bpf.control_fraction = new.bpf.control_fraction;
         let in_force = different(self, &config);
         let needs_restart = different(&config, new);
         Reloaded { config, in_force, needs_restart }
@@ -77,15 +77,15 @@ mod tests {
         let new = config(
             "apply = \"route\"\nmode = \"observe\"\nstate_dir = \"/srv/a\"\n[gateway]\nurl = \"http://[::1]:1\"\n\
              [policy]\ncap_segments = 20\nlifetime_s = 30\n[destinations]\nexclude = [\"192.0.2.0/24\"]\n\
-             caps = { \"10.0.0.0/8\" = 9 }\n[holdout]\nshare = 0.5\nseed = 3\n[bpf]\ncontrol_share = 0.5\n\
+             caps = { \"10.0.0.0/8\" = 9 }\n[holdout]\nfraction = 0.5\nseed = 3\n[bpf]\ncontrol_fraction = 0.5\n\
              cgroup = \"/srv/c\"\n[tls]\nkey = \"k\"\n[process]\nuser = \"u\"\n[log]\nfilter = \"debug\"",
         );
         let Reloaded { config: after, in_force, needs_restart } = old.reloaded(&new);
         let decides = [
-            "bpf.control_share",
+            "bpf.control_fraction",
             "destinations.caps",
             "destinations.exclude",
-            "holdout.share",
+            "holdout.fraction",
             "mode",
             "policy.cap_segments",
         ];

@@ -45,7 +45,8 @@ pub struct Gateway {
     /// Longest wait for a connection or an answer, in milliseconds. Default 5000.
     pub timeout_ms: NonZeroU64,
     /// A stream that said nothing for this long is taken for dead, in seconds. Default 45: two refreshes missed.
-    pub silence_s: NonZeroU64,
+    #[serde(alias = "silence_s")]
+    pub idle_timeout_s: NonZeroU64,
     /// First pause before a new attempt, in milliseconds; each failure doubles it. Default 200.
     pub retry_min_ms: NonZeroU64,
     /// Longest pause, in milliseconds. Default 30,000.
@@ -126,7 +127,8 @@ fn caps<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<Network, NonZeroU
 #[serde(default, deny_unknown_fields)]
 pub struct Holdout {
     /// Part of all networks and time slots, 0 to 1. Default 0.05.
-    pub share: f64,
+    #[serde(alias = "share")]
+    pub fraction: f64,
     /// Length of a time slot in seconds. Default 3600.
     pub slot_s: NonZeroU64,
     /// Seed of the draw. Default 0. Hosts with the same seed leave the same networks alone at the same time: keep it so.
@@ -161,7 +163,8 @@ pub struct Bpf {
     /// on one machine need one each.
     pub name: String,
     /// Part of the connections that is left alone and compared with, 0 to 1. Default 0.05.
-    pub control_share: f64,
+    #[serde(alias = "control_share")]
+    pub control_fraction: f64,
     /// Seed of that draw. Default 0.
     pub control_seed: u64,
     /// Whether a connection's first timeout comes from the estimate. Default true.
@@ -207,7 +210,7 @@ impl Default for Gateway {
             url: "http://127.0.0.1:7400".to_owned(),
             plain_text: false,
             timeout_ms: const { NonZeroU64::new(5_000).unwrap() },
-            silence_s: const { NonZeroU64::new(45).unwrap() },
+            idle_timeout_s: const { NonZeroU64::new(45).unwrap() },
             retry_min_ms: const { NonZeroU64::new(200).unwrap() },
             retry_max_ms: const { NonZeroU64::new(30_000).unwrap() },
         }
@@ -236,7 +239,7 @@ impl Default for Policy {
 
 impl Default for Holdout {
     fn default() -> Self {
-        Self { share: 0.05, slot_s: const { NonZeroU64::new(3_600).unwrap() }, seed: 0 }
+        Self { fraction: 0.05, slot_s: const { NonZeroU64::new(3_600).unwrap() }, seed: 0 }
     }
 }
 
@@ -258,7 +261,7 @@ impl Default for Bpf {
             cgroup: PathBuf::new(),
             variant: Variant::default(),
             name: "spand".to_owned(),
-            control_share: 0.05,
+            control_fraction: 0.05,
             control_seed: 0,
             initial_timeout: true,
             window_option: false,

@@ -111,8 +111,8 @@ fn values_that_do_not_go_together_are_named() {
         ),
         ("[gateway]\nurl = \"http://web-1:7400\"", "is another machine without TLS"),
         ("[gateway]\nretry_min_ms = 2000\nretry_max_ms = 1000", "swap them"),
-        ("[holdout]\nshare = 1.5", "holdout.share is 1.5"),
-        ("[holdout]\nshare = nan", "holdout.share is NaN"),
+        ("[holdout]\nfraction = 1.5", "holdout.fraction is 1.5"),
+        ("[holdout]\nfraction = nan", "holdout.fraction is NaN"),
         ("[policy]\nrtt_ratio_min = 1.5", "must hold 1 between them"),
         ("[policy]\nrtt_ratio_max = inf", "must hold 1 between them"),
         ("[route]\nbatch_ms = 9223372036854775807", "route.batch_ms is longer than a day"),
@@ -163,4 +163,18 @@ fn paths_are_relative_to_the_file() {
     assert_eq!(config.state_dir, folder.path().join("state"));
     assert_eq!(config.tls.key, Some(folder.path().join("tls/agent.key")));
     assert!(matches!(Config::load(&folder.path().join("none")), Err(ConfigError::Unreadable { .. })));
+}
+
+#[test]
+fn old_names_work_and_each_is_one_warning_that_names_the_new_one() {
+    let old = "[gateway]\nsilence_s = 7\n[holdout]\nshare = 0.2\n[bpf]\ncontrol_share = 0.3\n";
+    let new = "[gateway]\nidle_timeout_s = 7\n[holdout]\nfraction = 0.2\n[bpf]\ncontrol_fraction = 0.3\n";
+    let [with_old, with_new] = [old, new].map(|text| Config::parse(text, Path::new("x")).unwrap());
+    assert_eq!(Config { renamed: Vec::new(), ..with_old.clone() }, with_new);
+    assert_ne!(with_new, Config::default());
+    assert_eq!(with_old.renamed.len(), RENAMED.keys.len());
+    for ((section, old, new), warning) in RENAMED.keys.iter().zip(&with_old.renamed) {
+        assert!(warning.contains(&format!("{section}.{old} is now {section}.{new}")), "{warning}");
+    }
+    assert!(fault("[gateway]\nsilence_s = 7\nidle_timeout_s = 7\n").contains("duplicate field"));
 }

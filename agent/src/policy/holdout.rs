@@ -14,7 +14,7 @@ use spand_proto::report::Arm;
 #[derive(Clone, Copy, Debug)]
 pub struct Holdout {
     /// Part of all networks and slots that is held out, 0 to 1.
-    pub share: f64,
+    pub fraction: f64,
     /// Length of a slot in seconds.
     pub slot_s: NonZeroU64,
     /// Seed.
@@ -27,7 +27,7 @@ impl Holdout {
         let drawn = hash(self.seed, network, wall_unix_s / self.slot_s);
         // The upper 53 bits as a number from 0 to below 1.
         let number = (drawn >> 11) as f64 / (1u64 << 53) as f64;
-        if number < self.share { Arm::Control } else { Arm::Advised }
+        if number < self.fraction { Arm::Control } else { Arm::Advised }
     }
 }
 

@@ -33,7 +33,7 @@ fn advice(share: u32) -> Advice {
 }
 
 fn policy(text: &str) -> Policy {
-    let text = format!("{text}\n[holdout]\nshare = 0.0");
+    let text = format!("{text}\n[holdout]\nfraction = 0.0");
     Config::parse(&text, std::path::Path::new("test")).unwrap().policy()
 }
 
@@ -126,7 +126,7 @@ fn destinations_are_left_alone_in_doubt() {
 #[test]
 fn the_arm_is_drawn_before_anything_is_refused() {
     let mut policy = policy("");
-    policy.holdout.share = 1.0;
+    policy.holdout.fraction = 1.0;
     let decision = ask(Some(&advice(40)), Connection::default(), &policy);
     assert_eq!((decision.arm, decision.verdict), (Some(Arm::Control), Verdict::Leave(Reason::HeldOut)));
     assert!(decision.start.is_ok(), "what it would have been is known");
@@ -135,7 +135,7 @@ fn the_arm_is_drawn_before_anything_is_refused() {
 
 #[test]
 fn slots_change_sides_at_random_with_the_share_that_was_asked_for() {
-    let holdout = Holdout { share: 0.05, slot_s: 3_600.try_into().unwrap(), seed: 0 };
+    let holdout = Holdout { fraction: 0.05, slot_s: 3_600.try_into().unwrap(), seed: 0 };
     let arm = |network: u32, hour: u64| {
         let network = Network::new(IpAddr::from((0x0a00_0000 + network * 256).to_be_bytes()).into());
         holdout.arm(network, hour * 3_600)
@@ -154,7 +154,7 @@ fn slots_change_sides_at_random_with_the_share_that_was_asked_for() {
 #[test]
 fn the_draw_never_changes() {
     // Hosts of different releases must agree. Written down from another implementation of the same hash.
-    let holdout = Holdout { share: 0.5, slot_s: 3_600.try_into().unwrap(), seed: 7 };
+    let holdout = Holdout { fraction: 0.5, slot_s: 3_600.try_into().unwrap(), seed: 7 };
     let networks = (0..12).map(|n| format!("192.0.{n}.0/24")).chain((0..12).map(|n| format!("2001:db8:{n}::/48")));
     let drawn: String = networks
         .map(|network| if holdout.arm(network.parse().unwrap(), 1_767_225_600) == Arm::Control { '1' } else { '0' })
@@ -213,7 +213,7 @@ fn one_address_with_advice_of_its_own_gets_no_start_of_the_network_around_it() {
     };
     assert_eq!(decided(None, 0, &route).verdict, Verdict::Leave(Reason::SameAsDefault));
     assert_eq!(decided(Some(around), 0, &route).verdict, Verdict::Apply(Segments(10)));
-    route.holdout.share = 0.5;
+    route.holdout.fraction = 0.5;
     for slot in 0..64 {
         let wall_unix_s = slot * route.holdout.slot_s.get();
         let arm = Some(route.holdout.arm(around, wall_unix_s));

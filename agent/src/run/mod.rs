@@ -14,7 +14,7 @@ use spand_proto::report::PushCount;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
-use tracing::info;
+use tracing::{info, warn};
 
 mod addresses;
 mod agent;
@@ -62,6 +62,9 @@ struct Own {
 /// Runs until SIGTERM or SIGINT with the configuration of `file`, which SIGHUP has it read again.
 pub(crate) fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     config.log.start();
+    for warning in &config.renamed {
+        warn!("{}: {warning}", file.display());
+    }
     let confined = spand_confine::confine(&config.process, &needs::needs(config, file))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
     runtime.block_on(serve(config, confined, file))

@@ -15,6 +15,9 @@ impl<A: Applier> Agent<A> {
         let mut last = LastReload { at: rfc3339_unix_s(clock::wall_unix_s()), ..LastReload::default() };
         match Config::load(&self.file) {
             Ok(new) => {
+                for warning in &new.renamed {
+                    warn!("{}: {warning}", self.file.display());
+                }
                 let Reloaded { config, in_force, needs_restart } = self.config.reloaded(&new);
                 self.policy = config.policy();
                 self.config = config;

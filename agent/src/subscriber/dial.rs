@@ -116,7 +116,7 @@ impl Dialer {
         endpoint = endpoint
             .connect_timeout(timeout)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(Duration::from_secs(self.gateway.silence_s.get()) / 3)
+            .http2_keep_alive_interval(Duration::from_secs(self.gateway.idle_timeout_s.get()) / 3)
             .keep_alive_timeout(timeout);
         if let Some(proof) = self.kept(|kept| kept.look(&self.gateway)) {
             endpoint = endpoint.tls_config(proof).map_err(|error| innermost(&error))?;

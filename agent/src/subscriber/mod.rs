@@ -177,7 +177,7 @@ impl Subscriber {
         let dialer = Arc::clone(&self.dialer);
         let gateway = dialer.gateway();
         self.signals.send(Signal::Connected).await.ok()?;
-        let silence = Duration::from_secs(gateway.silence_s.get());
+        let silence = Duration::from_secs(gateway.idle_timeout_s.get());
         let mut sequence = 0;
         loop {
             let message = tokio::select! {

@@ -59,7 +59,7 @@ async fn a_file_that_cannot_be_used_leaves_everything_as_it_was_and_is_counted()
             "running.toml, line 3: destinations.exclude: `10.0.0.0/40`",
         ),
         ("mode = \"observe\"\nmood = 1\n", "running.toml, line 2: unknown field `mood`"),
-        ("mode = \"observe\"\n[holdout]\nshare = 2.0\n", "running.toml: holdout.share is 2"),
+        ("mode = \"observe\"\n[holdout]\nfraction = 2.0\n", "running.toml: holdout.fraction is 2"),
     ] {
         let reloads = agent.reload(broken).await;
         let error = reloads["last"]["error"].as_str().unwrap_or_default();

@@ -23,7 +23,7 @@ fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<Ip
     let (tell, addresses) = watch::channel(vec!["203.0.113.10".parse().unwrap()]);
     let gateway = config::Gateway {
         url: gateway.url(),
-        silence_s: 2.try_into().unwrap(),
+        idle_timeout_s: 2.try_into().unwrap(),
         retry_min_ms: 20.try_into().unwrap(),
         retry_max_ms: 100.try_into().unwrap(),
         ..config::Gateway::default()

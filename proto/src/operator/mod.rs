@@ -10,6 +10,7 @@ mod failure;
 mod log;
 mod logging;
 mod moment;
+mod renamed;
 
 pub use advice::AdviceDocument;
 pub use config::{ConfigError, or_default, parse};
@@ -18,3 +19,4 @@ pub use failure::{ENVIRONMENT, FINDINGS, Failure, USAGE};
 pub use log::{Log, LogFormat};
 pub use logging::{LINES, WINDOW, lines_left_out};
 pub use moment::{rfc3339, rfc3339_ms, rfc3339_ns, rfc3339_unix_s};
+pub use renamed::Renamed;

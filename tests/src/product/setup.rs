@@ -96,7 +96,7 @@ impl AgentSetup {
     pub(super) fn toml(&self) -> String {
         let mut text = format!(
             "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\nurl = \
-             \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nplain_text = true\n\n[holdout]\nshare = 0.0\n",
+             \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nplain_text = true\n\n[holdout]\nfraction = 0.0\n",
             self.mode.name(),
             self.method.name()
         );
@@ -106,7 +106,7 @@ impl AgentSetup {
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.method == ApplyMethod::Bpf) {
             // Names of congestion controls are the whole machine's.
             let (name, cgroup) = (format!("b{}", std::process::id()), cgroup.display());
-            write!(text, "\n[bpf]\ncgroup = \"{cgroup}\"\nname = \"{name}\"\ncontrol_share = 0.0\n").ok();
+            write!(text, "\n[bpf]\ncgroup = \"{cgroup}\"\nname = \"{name}\"\ncontrol_fraction = 0.0\n").ok();
         }
         text + "\n" + &self.more
     }

@@ -72,7 +72,7 @@ async fn advised(cgroup: &Cgroup) -> BpfApplier {
     let mut config = Config { apply: ApplyMethod::Bpf, mode: Mode::Paper, ..Config::default() };
     "beside".clone_into(&mut config.bpf.name);
     config.bpf.variant = Variant::Sockops;
-    config.bpf.control_share = 0.0;
+    config.bpf.control_fraction = 0.0;
     cgroup.folder().clone_into(&mut config.bpf.cgroup);
     let clock = Clock::start();
     let mut applier = BpfApplier::start(&config, &config.policy(), clock).unwrap();

@@ -30,7 +30,7 @@ impl Agent {
     fn start(walk: &Walk, stage: &Stage, name: &'static str, more: &str) -> Result<Self> {
         let config = walk.path(&format!("{name}.toml"));
         let text = format!(
-            "mode = \"paper\"\napply = \"{name}\"\nstate_dir = \"{name}\"\nhost_name = \"{name}\"\n\n[gateway]\nurl = \"{}\"\n\n[holdout]\nshare = \
+            "mode = \"paper\"\napply = \"{name}\"\nstate_dir = \"{name}\"\nhost_name = \"{name}\"\n\n[gateway]\nurl = \"{}\"\n\n[holdout]\nfraction = \
              0.0\n\n[destinations]\ninclude = [\"{NETWORK}\"]\n{more}",
             stage.grpc()
         );

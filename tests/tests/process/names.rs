@@ -46,7 +46,7 @@ impl Site {
     fn agent(&self) -> Result<Daemon> {
         let config = format!(
             "mode = \"observe\"\napply = \"dry_run\"\nstate_dir = \"state\"\n\n[gateway]\nurl = \"http://{NAME}:7400\"\nplain_text = true\n\
-             retry_max_ms = 500\n\n[holdout]\nshare = 0.0\n"
+             retry_max_ms = 500\n\n[holdout]\nfraction = 0.0\n"
         );
         let config = self.folder.write("spand-agent.toml", &config)?;
         let (etc, program) = (self.folder.path("etc"), self.folder.path("spand-agent"));

@@ -65,8 +65,8 @@ impl Site {
     fn agent(&self) -> Result<Daemon> {
         let config = format!(
             "mode = \"paper\"\napply = \"route\"\nstate_dir = \"state\"\n\n[gateway]\nurl = \"http://{GATEWAY}:7400\"\nplain_text = \
-             true\nsilence_s = 3\ntimeout_ms = 500\nretry_max_ms = 500\n\n[destinations]\ninclude = [\"{NETWORK}\"]\n\n\
-             [holdout]\nshare = 0.0\n"
+             true\nidle_timeout_s = 3\ntimeout_ms = 500\nretry_max_ms = 500\n\n[destinations]\ninclude = [\"{NETWORK}\"]\n\n\
+             [holdout]\nfraction = 0.0\n"
         );
         self.folder.start("spand-agent", &config, &self.host)
     }

@@ -91,7 +91,7 @@ pub(super) struct Settings {
     pub(super) arm_seed: u64,
     pub(super) ticks_per_s: u64,
     /// Part of the connections that is left alone, 0 to 1.
-    pub(super) control_share: f64,
+    pub(super) control_fraction: f64,
     /// `enum variant`.
     pub(super) variant: u32,
     pub(super) write_option: bool,
@@ -109,7 +109,7 @@ pub(super) fn settings(policy: &[u8], settings: &Settings) -> Vec<u8> {
         .bytes(policy)
         .u64(settings.arm_seed)
         .u64(settings.ticks_per_s)
-        .u32((settings.control_share * f64::from(u32::MAX)) as u32)
+        .u32((settings.control_fraction * f64::from(u32::MAX)) as u32)
         .u32(settings.variant)
         .u32(u32::from(settings.write_option))
         .u32(u32::from(settings.initial_timeout))

@@ -74,7 +74,7 @@ impl BpfApplier {
         let settings = Settings {
             arm_seed: config.bpf.control_seed,
             ticks_per_s: programs.ticks_per_s,
-            control_share: config.bpf.control_share,
+            control_fraction: config.bpf.control_fraction,
             variant: match programs.variant {
                 Variant::Stay => 0,
                 Variant::HandOver => 1,
@@ -166,7 +166,7 @@ impl Applier for BpfApplier {
 
     fn set_policy(&mut self, config: &Config, policy: &Policy) {
         self.policy = layout::policy(&policy.start, policy.service_size);
-        self.settings.control_share = config.bpf.control_share;
+        self.settings.control_fraction = config.bpf.control_fraction;
         self.write_settings();
     }
 

@@ -60,7 +60,7 @@ impl Peers {
         }
         let mut gateway = Gateway::start().await;
         let sections = format!(
-            "[bpf]\nname = \"t90\"\ncontrol_share = 0.0\n\n[policy]\nrtt_ratio_min = 0.000002\n\n[destinations]\n{destinations}"
+            "[bpf]\nname = \"t90\"\ncontrol_fraction = 0.0\n\n[policy]\nrtt_ratio_min = 0.000002\n\n[destinations]\n{destinations}"
         );
         let agent = Agent::start(&gateway, &format!("mode = \"{mode}\"\napply = \"bpf\""), &sections);
         let stream = gateway.snapshot(&[]).await;

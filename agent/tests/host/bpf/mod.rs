@@ -53,7 +53,7 @@ struct Host {
 impl Host {
     /// An agent that has advice of 40 segments for the peer's network. `number` makes names and networks unique.
     async fn new(number: u8, mode: &str, base: &str, bpf: &str) -> Self {
-        Self::with(number, mode, base, &format!("control_share = 0.0\n{bpf}")).await
+        Self::with(number, mode, base, &format!("control_fraction = 0.0\n{bpf}")).await
     }
 
     /// The same, with the whole section `[bpf]` but the name.

@@ -86,9 +86,9 @@ fn a_pause_for_a_time_ends_by_itself() {
 #[test]
 fn connections_that_meet_a_pause_are_in_no_arm() {
     in_namespace("bpf_paused_arms", || async {
-        for (number, control_share) in [(73, "0.0"), (74, "1.0")] {
-            let share = format!("control_share = {control_share}");
-            let mut host = Host::with(number, "paper", "cubic", &share).await;
+        for (number, control_fraction) in [(73, "0.0"), (74, "1.0")] {
+            let fraction = format!("control_fraction = {control_fraction}");
+            let mut host = Host::with(number, "paper", "cubic", &fraction).await;
             let mut before = host.accepted();
             transfer(&mut before.0, &mut before.1, 5 * SEGMENT);
             host.agent.json(&["pause", "--json"]);

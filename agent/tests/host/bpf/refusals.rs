@@ -28,8 +28,8 @@ fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
 #[test]
 fn a_socket_that_is_connected_again_is_left_alone_and_its_first_connection_forgotten() {
     in_namespace("bpf_again", || async {
-        for (number, share) in [(67, "0.0"), (68, "1.0")] {
-            let mut host = Host::with(number, "paper", "cubic", &format!("control_share = {share}")).await;
+        for (number, fraction) in [(67, "0.0"), (68, "1.0")] {
+            let mut host = Host::with(number, "paper", "cubic", &format!("control_fraction = {fraction}")).await;
             let listener = TcpListener::bind(SocketAddr::new(host.client, 8_000)).unwrap();
             let to = listener.local_addr().unwrap();
             let mut ours = connect(bound(host.server.ip()), to);
@@ -91,7 +91,7 @@ fn a_round_trip_far_from_the_estimates_is_refused() {
 #[test]
 fn controls_are_plain_and_told() {
     in_namespace("bpf_control", || async {
-        let mut host = Host::with(23, "paper", "cubic", "control_share = 1.0").await;
+        let mut host = Host::with(23, "paper", "cubic", "control_fraction = 1.0").await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         assert_plain(&said_of(&server), "cubic");

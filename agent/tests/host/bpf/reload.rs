@@ -4,7 +4,7 @@ use super::lifetime::fresh_threshold;
 use super::*;
 
 #[test]
-fn an_excluded_network_leaves_the_kernel_with_sighup_and_a_control_share_holds_from_then_on() {
+fn an_excluded_network_leaves_the_kernel_with_sighup_and_a_control_fraction_holds_from_then_on() {
     in_namespace("bpf_reload", || async {
         let host = Host::new(80, "paper", "cubic", "").await;
         let mut open = host.accepted();
@@ -27,7 +27,7 @@ fn an_excluded_network_leaves_the_kernel_with_sighup_and_a_control_share_holds_f
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
 
         let started = host.counts("started");
-        let controls = before.replace("control_share = 0.0", "control_share = 1.0");
+        let controls = before.replace("control_fraction = 0.0", "control_fraction = 1.0");
         host.agent.reload(&controls).await;
         let thresholds: Vec<_> = (0..5).map(|_| fresh_threshold(&host, &mut open)).collect();
         assert_eq!(thresholds, [None; 5], "each is a control");

@@ -34,7 +34,7 @@ impl Agent {
     pub(crate) fn configure(&self, gateway: &Gateway, top: &str, sections: &str) {
         let text = format!(
             "state_dir = \"state\"\n{top}\n\n[gateway]\nurl = \"{}\"\nretry_min_ms = 50\nretry_max_ms = 200\n\n\
-             [holdout]\nshare = 0.0\n\n[route]\nbatch_ms = 20\nsettle_ms = 300\nverify_s = 1\n\n{sections}",
+             [holdout]\nfraction = 0.0\n\n[route]\nbatch_ms = 20\nsettle_ms = 300\nverify_s = 1\n\n{sections}",
             gateway.url()
         );
         std::fs::write(self.config(), text).unwrap();

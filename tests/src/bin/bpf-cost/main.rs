@@ -124,7 +124,7 @@ fn pass_through(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
 fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
     let mut config = Config { apply: ApplyMethod::Bpf, mode: Mode::Paper, ..Config::default() };
     "cost".clone_into(&mut config.bpf.name);
-    config.bpf.control_share = 0.0;
+    config.bpf.control_fraction = 0.0;
     config.bpf.window_option = arguments.window_option;
     servers.folder().clone_into(&mut config.bpf.cgroup);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
