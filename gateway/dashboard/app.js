@@ -44,7 +44,7 @@ function show() {
   first = false;
 }
 
-/** What the header says: only what a person has to know now, so that a reader is not told of every packet. */
+/** The status line of the header: only what matters now, so that a screen reader is not interrupted for every packet. */
 function tell() {
   const { message, state: stream } = present();
   const [text, level] = (() => {

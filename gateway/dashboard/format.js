@@ -1,4 +1,4 @@
-// Numbers and names as people read them, always with their unit.
+// Formats numbers and names, always with their unit.
 
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
@@ -12,7 +12,7 @@ const known = (value) => value !== null && value !== undefined && Number.isFinit
 
 export const count = (value) => (known(value) ? whole.format(value) : "–");
 
-/** With the letter of the power of a thousand. */
+/** With an SI prefix. */
 function scaled(value, units) {
   let step = 0;
   while (Math.abs(value) >= 1000 && step < units.length - 1) {
@@ -56,39 +56,39 @@ export const change = (value) => (known(value) ? `${value > 0 ? "+" : value < 0 
 
 const WORDS = {
   // why a network has no estimate, and why there is no start
-  too_few_samples: "too few samples", too_few_connections: "too few connections", expired: "nothing new for too long",
-  retreat: "held back after losses", no_estimate: "nothing known yet", stale: "samples too old", no_rtt: "no round-trip time",
-  rtt_mismatch: "round trip differs too much", mss_zero: "no segment size", empty_transfer: "no bytes",
-  // what gave a sample
-  loss: "loss", ecn: "ECN mark", end: "end of transfer", end_app_limited: "end, limited by application",
-  end_receiver_limited: "end, limited by receiver",
-  // what announced a start
-  passive_open: "SYN from outside", active_open: "SYN of the host", idle: "packet after a pause",
+  too_few_samples: "too few samples", too_few_connections: "too few connections", expired: "no new samples for too long",
+  retreat: "retreat after packet loss", no_estimate: "no estimate yet", stale: "samples too old", no_rtt: "no round-trip time",
+  rtt_mismatch: "RTT differs too much", mss_zero: "no MSS", empty_transfer: "no bytes",
+  // origins of a sample
+  loss: "packet loss", ecn: "ECN mark", end: "end of transfer", end_app_limited: "end, application-limited",
+  end_receiver_limited: "end, receiver-limited",
+  // triggers of a start
+  passive_open: "SYN from outside", active_open: "SYN of the host", idle: "packet after an idle time",
   // limits of a start
   fraction: "fraction of the share", cap: "cap", peer_window: "peer's window", budget: "budget", floor: "floor",
-  // ways
+  // apply methods
   dry_run: "dry run", route: "routes", bpf: "eBPF",
 };
 
-/** A name of the interface in words; unknown ones as they are. */
+/** An identifier of the API in words; unknown ones unchanged. */
 export const words = (name) => (name === null || name === undefined ? "–" : WORDS[name] ?? name.replaceAll("_", " "));
 
-/** What an entry of the log says. */
+/** The text of an entry of the log. */
 export function sentence({ kind, what, count: times }) {
-  const told = {
+  const fixed = {
     "withdrawal expired": "Advice withdrawn: no new samples",
     "withdrawal too_few": "Advice withdrawn: too few samples left",
     "withdrawal evicted": "Advice withdrawn: the table of networks was full",
-    "withdrawal retreat": "Advice withdrawn after lost first flights",
-    "retreat halved": "Lost first flights: share halved",
-    "retreat withdrawn": "Lost again: no advice for a minute",
+    "withdrawal retreat": "Advice withdrawn after packet loss in first flights",
+    "retreat halved": "Packet loss in first flights: share halved",
+    "retreat withdrawn": "Packet loss again: no advice for a minute",
     "retreat over": "Retreat over",
     "part not_ready": "Not ready",
-    "part ready": "Works again",
-    "part state_replaced": "State published anew",
+    "part ready": "Ready again",
+    "part state_replaced": "State republished",
     "withdrawal administrator": "Network no longer in the prefix list",
-    "part configuration_reloaded": "Configuration read again",
-    "part configuration_refused": "Configuration at fault, not in force",
+    "part configuration_reloaded": "Configuration reloaded",
+    "part configuration_refused": "Configuration invalid, not in force",
     "agent subscribed": "Agent subscribed",
     "agent left": "Agent left",
     "agent refused": "Agent refused",
@@ -97,13 +97,13 @@ export function sentence({ kind, what, count: times }) {
     "limit capture_dropped_interface": "Packets dropped by the interface",
     "limit capture_dropped_queue": "Packets dropped: the engine did not keep up",
   }[`${kind} ${what}`];
-  const text = told ?? (kind === "limit" ? `Limit reached: ${words(what)}` : `${kind}: ${words(what)}`);
+  const text = fixed ?? (kind === "limit" ? `Limit reached: ${words(what)}` : `${kind}: ${words(what)}`);
   return times > 1 ? `${text} (${count(times)} times)` : text;
 }
 
-/** What a reason for ignoring something is about; the rest is in docs/metrics.md. */
+/** Short texts of the reasons in docs/metrics.md. */
 export const IGNORED = {
-  link_type: "frames of a link type that is not understood", not_ip: "frames that are not IP", not_tcp: "IP packets that are not TCP",
+  link_type: "frames of an unknown link type", not_ip: "frames that are not IP", not_tcp: "IP packets that are not TCP",
   tunnel_gre_not_configured: "GRE or MPLS in IP: no such tunnel is configured",
   tunnel_gre_unknown_endpoint: "GRE or MPLS in IP: not between configured endpoints",
   tunnel_vxlan_not_configured: "VXLAN: no such tunnel is configured",
@@ -114,13 +114,13 @@ export const IGNORED = {
   tunnel_gtp_unknown_endpoint: "GTP-U: not between configured endpoints",
   tunnel_ip_in_ip_not_configured: "IP in IP, Teredo or AYIYA: no such tunnel is configured",
   tunnel_ip_in_ip_unknown_endpoint: "IP in IP, Teredo or AYIYA: not between configured endpoints",
-  fragment: "fragments without a TCP header", truncated: "frames whose headers were cut", malformed: "headers that contradict themselves",
+  fragment: "fragments without a TCP header", truncated: "frames whose headers were cut", malformed: "inconsistent headers",
   not_internal: "segments with neither end inside", own_traffic: "segments of the gateway's own connections",
   duplicate_copy: "second copies from the mirror port", no_room: "segments: flow table full",
-  beyond_window: "data beyond the announced window", one_sided: "samples: one direction only", midstream: "samples: begin not seen",
+  beyond_window: "data beyond the announced window", one_sided: "samples: one direction only", midstream: "samples: start of the connection not seen",
   app_limited: "samples: application-limited, kept as lower bounds", receiver_limited: "samples: receiver-limited, kept as lower bounds",
-  slow_start_loss: "samples: loss in slow start", timeout: "samples: retransmission timeout", end_after_loss: "samples: ended after a loss",
-  unfinished: "samples: ended with data outstanding", no_mss: "samples: segment size not known", loss_in_recovery: "losses within a recovery",
+  slow_start_loss: "samples: packet loss in slow start", timeout: "samples: retransmission timeout", end_after_loss: "samples: ended after a loss",
+  unfinished: "samples: ended with data outstanding", no_mss: "samples: segment size not known", loss_in_recovery: "losses during recovery",
   karn: "round trips of retransmitted segments", inexact: "sequence ranges that did not fit", no_room_network: "networks: table full",
-  time_backwards: "segments out of time", cut_transfer: "transfers cut off",
+  time_backwards: "segments with an earlier time", cut_transfer: "incomplete transfers",
 };

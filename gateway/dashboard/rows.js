@@ -84,7 +84,7 @@ export function rows({ caption, head, load, key, make, renew, failed, loaded }) 
 
   return {
     element,
-    /** Asks anew for what is in sight. */
+    /** Requests the visible rows again. */
     renew: () => asking.run(),
     /** The same from the beginning, in another order or for another search. */
     restart() {

@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use spand_proto::operator::Failure;
 
 use crate::api::{Access, password_line};
-use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
+use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory, renamed_warnings};
 use crate::{cert, doctor, password, replay, reset_experiment};
 
 /// The performance gateway: watches mirrored traffic and advises hosts how to start TCP connections.
@@ -27,7 +27,7 @@ pub struct Cli {
 pub enum Command {
     /// Read capture files and print what a gateway would have known
     Replay(replay::Arguments),
-    /// Capture live, estimate, answer and push until told to stop
+    /// Capture live, estimate, answer queries and push until stopped
     Run {
         /// The configuration
         #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
@@ -51,7 +51,7 @@ pub enum Command {
         #[arg(value_name = "FILE", default_value = DEFAULT_PATH)]
         config: PathBuf,
     },
-    /// Begin the comparison of advised and held-out transfers (/v1/benefit) anew; the gateway must be stopped
+    /// Restart the comparison of advised and control transfers (/v1/benefit) from zero; the gateway must be stopped
     ResetExperiment {
         /// The configuration
         #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
@@ -100,7 +100,7 @@ fn check(path: &Path) -> Result<(), Failure> {
     let config = runnable(path)?;
     let engine = config.engine(EngineOptions::default())?;
     Access::open(&config)?;
-    for warning in config.traffic.wide_tunnels() {
+    for warning in renamed_warnings(path).into_iter().chain(config.traffic.wide_tunnels()) {
         eprintln!("warning: {warning}");
     }
     let text = toml::to_string(&config)
@@ -109,7 +109,7 @@ fn check(path: &Path) -> Result<(), Failure> {
     let text =
         format!("# In force with {}; the prefix list holds {prefixes} prefixes.\n{memory}\n{text}", path.display());
     match writeln!(io::stdout().lock(), "{text}") {
-        // Whoever reads the output has seen enough, as in `check-config | head`.
+        // The reader closed the pipe, as in `check-config | head`.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Environment(format!("cannot print the configuration: {error}")))
         }

@@ -1,4 +1,4 @@
-//! `reset-experiment`: the comparison of `/v1/benefit` begins anew, by a gateway that is stopped. Nothing else is removed from its
+//! `reset-experiment`: restarts the comparison of `/v1/benefit` from zero, for a stopped gateway. Nothing else is removed from its
 //! store.
 
 use std::fs;
@@ -15,7 +15,8 @@ use crate::store::{NotContinued, OpenError, Opened, SavedExperiment, SledStore};
 /// Removes the experiment of the configuration in `file`. Says what was removed.
 pub(crate) fn reset(config: &Config, file: &Path) -> Result<String, Failure> {
     if !config.store.enabled {
-        let why = "store.enabled is false: without a store the experiment begins anew with each start of the gateway";
+        let why =
+            "store.enabled is false: without a store the experiment starts from zero with each start of the gateway";
         return Err(Failure::Usage(format!("{}: {why}; restart it", file.display())));
     }
     let path = &config.store.directory;

@@ -271,7 +271,7 @@ fn a_missing_privilege_ends_with_1() {
     );
 }
 
-/// A capture of so many frames that are no TCP.
+/// A capture of this many frames that are not TCP.
 fn capture_of(packets: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = PcapWriter::new(&mut bytes, LinkType::ETHERNET, 65_535).expect("a header");

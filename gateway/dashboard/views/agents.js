@@ -17,26 +17,26 @@ const paused = (agent) => {
   return agent.paused_until === null ? "paused" : `paused until ${moment(agent.paused_until)}`;
 };
 
-/** Whether the host's programs see the connections whose starts it is told. */
-const seen = (told) => {
-  if (told === null) return "–";
-  if (told.starts_unseen === null) return "cannot be seen";
-  return told.starts_unseen ? "no" : "yes, as far as reported";
+/** Whether the host's programs see the connections whose starts are pushed to it. */
+const seen = (reported) => {
+  if (reported === null) return "–";
+  if (reported.starts_unseen === null) return "cannot be seen";
+  return reported.starts_unseen ? "no" : "yes, as reported";
 };
 
 /** What is wrong on such hosts, and the likely causes. */
-const UNSEEN = (hosts) => `Starts are announced to ${hosts.slice(0, 5).join(", ")}${hosts.length > 5 ? ` and ${count(hosts.length - 5)} more` : ""}, but the programs there see next to none of the connections: ` +
-  "the service's listening sockets were made before it was moved into bpf.cgroup (restart it), it runs in another cgroup, its connections end elsewhere (a virtual machine, address translation, a load balancer), or handshakes do not complete. spand-agent doctor on the host says more.";
+const UNSEEN = (hosts) => `Starts are announced to ${hosts.slice(0, 5).join(", ")}${hosts.length > 5 ? ` and ${count(hosts.length - 5)} more` : ""}, but the programs there see almost none of the connections: ` +
+  "the service's listening sockets were made before it was moved into bpf.cgroup (restart it), it runs in another cgroup, its connections terminate elsewhere (a virtual machine, NAT, a load balancer), or handshakes do not complete. See spand-agent doctor on the host.";
 
 export function agents(failed) {
   const summary = h("p", {}, "");
   const list = table("Agents", [
-    ["host", "whole"], "version", ["mode, applied by", "whole"], ["advice", "whole"], "addresses", "since", ["transfers", "n"], ["applied", "n"], ["control", "n"],
-    ["first flights lost", "n"], ["refused, why", "roomy"], ["in force in time", "n"], ["connections seen", "whole"], ["last report", "n"],
+    ["host", "whole"], "version", ["mode, apply method", "whole"], ["advice", "whole"], "addresses", "since", ["transfers", "n"], ["applied", "n"], ["control", "n"],
+    ["first flights with loss", "n"], ["not advised, reason", "roomy"], ["in force in time", "n"], ["connections seen", "whole"], ["last report", "n"],
   ], [], "No agent is subscribed.");
   const unseen = h("p", { class: "problem", role: "alert", hidden: true }, "");
   const element = h("div", { class: "view" }, summary, unseen, list.element,
-    h("p", { class: "hint" }, "Only agents that start connections by eBPF see their transfers and report them. Mode “observe” applies nothing. “In force in time” are announced starts that were in force before the handshake could end; whether their connections met them, the next column says."));
+    h("p", { class: "hint" }, "Only agents that start connections by eBPF see their transfers and report them. Mode “observe” applies nothing. “In force in time” counts announced starts that were in force before the handshake could complete; the next column shows whether the programs saw their connections."));
 
   const asking = latest(async (signal) => {
     const { agents, total } = await get(`/v1/agents?limit=${SHOWN}`, signal);
@@ -44,21 +44,21 @@ export function agents(failed) {
     const others = agents.filter(({ version }) => version !== null && own !== undefined && version !== own).length;
     const off = agents.filter((agent) => agent.paused).length;
     summary.textContent = `${count(total)} subscribed${total > agents.length ? `, the first ${count(agents.length)} shown` : ""}` +
-      `${others > 0 ? `; ${count(others)} of another version than this gateway (${own})` : ""}` +
+      `${others > 0 ? `; ${count(others)} with another version than this gateway (${own})` : ""}` +
       `${off > 0 ? `; advice is paused on ${count(off)}` : ""}.`;
     const blind = agents.filter((agent) => agent.reported?.starts_unseen);
     unseen.hidden = blind.length === 0;
     unseen.textContent = blind.length === 0 ? "" : UNSEEN(blind.map((agent) => agent.host_name ?? "unnamed"));
     list.show(agents.map((agent) => {
-      const told = agent.reported;
+      const reported = agent.reported;
       const more = agent.addresses_in_all - agent.addresses.length;
-      const refused = Object.entries(told?.refused_by_reason ?? {}).map(([reason, times]) => `${words(reason)}: ${count(times)}`);
+      const refused = Object.entries(reported?.refused_by_reason ?? {}).map(([reason, times]) => `${words(reason)}: ${count(times)}`);
       return [
-        agent.host_name ?? "unnamed", agent.version ?? "not said", `${words(agent.mode)}, ${words(agent.method)}`, paused(agent),
+        agent.host_name ?? "unnamed", agent.version ?? "unknown", `${words(agent.mode)}, ${words(agent.method)}`, paused(agent),
         agent.addresses.join(", ") + (more > 0 ? ` and ${count(more)} more` : ""), moment(agent.subscribed_at),
-        count(told?.transfers), count(told?.applied), count(told?.transfers_control), count(told?.first_flight_losses),
-        told === null ? "–" : refused.join(", ") || "none", told === null ? "–" : `${count(told.pushes.in_time)} of ${count(told.pushes.received)}`, seen(told),
-        told === null ? "none" : `${age(told.last_report_age_s)} ago`,
+        count(reported?.transfers), count(reported?.applied), count(reported?.transfers_control), count(reported?.first_flight_losses),
+        reported === null ? "–" : refused.join(", ") || "none", reported === null ? "–" : `${count(reported.pushes.in_time)} of ${count(reported.pushes.received)}`, seen(reported),
+        reported === null ? "none" : `${age(reported.last_report_age_s)} ago`,
       ];
     }));
   }, failed);

@@ -18,11 +18,11 @@ export function benefit(failed) {
   const summary = h("p", {}, "");
   const drawing = h("div", { class: "forest" });
   const list = table("Completion times by size of the transfer", [
-    "transfers of", ["advised", "n"], ["control", "n"], ["median, advised", "n"], ["median, control", "n"], ["difference, like sizes compared", "n"], ["95 % interval", "n"], ["resent segments", "n"], "largest host",
+    "transfers of", ["advised", "n"], ["control", "n"], ["median, advised", "n"], ["median, control", "n"], ["difference, stratified by size", "n"], ["95 % interval", "n"], ["retransmitted segments", "n"], "largest host",
   ]);
   const element = h("div", { class: "view" }, summary,
-    section("Difference of the mean completion time, advised less control", drawing), section("By size", list.element),
-    h("p", { class: "hint" }, "The interval takes transfers for independent of each other; those of one host, or of one moment, are not. Below zero is faster. A median is not shown where it might as well be another by more than 20 %."));
+    section("Completion time, advised against control (negative = faster)", drawing), section("By size", list.element),
+    h("p", { class: "hint" }, "The interval assumes independent transfers; those of one host, or at one time, are not. If it includes zero, there is not enough data yet. A median with an uncertainty above 20 % is not shown."));
 
   const asking = latest(async (signal) => {
     const { since, survives_restart: survives, classes, hosts, unmeasured, transfers_paused: paused } = await get("/v1/benefit", signal);
@@ -33,7 +33,7 @@ export function benefit(failed) {
     const all = classes.reduce((sum, one) => sum + one.advised.transfers + one.control.transfers, 0);
     const leftOut = classes.reduce((sum, one) => sum + one.not_compared, 0);
     summary.textContent = all === 0 ? "No host has reported a transfer yet." :
-      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since ${moment(since)}${survives ? ", restarts of the gateway included" : ""}${leftOut > 0 ? `; the differences leave out ${count(leftOut)} of sizes with fewer than five in a group` : ""}${unmeasured > 0 ? `; ${count(unmeasured)} more could not be compared` : ""}${paused > 0 ? `; ${count(paused)} left out because advice was paused` : ""}.`;
+      `${count(all)} transfers of ${count(hosts)} ${hosts === 1 ? "host" : "hosts"} since ${moment(since)}${survives ? ", restarts of the gateway included" : ""}${leftOut > 0 ? `; ${count(leftOut)} in strata with fewer than five in an arm are not compared` : ""}${unmeasured > 0 ? `; ${count(unmeasured)} could not be measured` : ""}${paused > 0 ? `; ${count(paused)} excluded because advice was paused` : ""}.`;
     list.show(classes.map(({ advised, control, difference }, place) => {
       const time = difference.completion_ms;
       const resent = difference.retransmitted_segments;
@@ -51,7 +51,7 @@ export function benefit(failed) {
   function draw(classes, sizes) {
     const shown = classes.map((one, place) => ({ size: sizes[place], percent: one.difference.completion_ms?.percent ?? null })).filter(({ percent }) => percent !== null);
     if (shown.length === 0) {
-      drawing.replaceChildren(h("p", { class: "none" }, "No size has five like transfers in both groups yet."));
+      drawing.replaceChildren(h("p", { class: "none" }, "No size class has five comparable transfers in both arms yet."));
       return;
     }
     const most = round(Math.max(...shown.flatMap(({ percent }) => percent.map(Math.abs))));

@@ -15,9 +15,9 @@ const KINDS = [
 const hidden = new Set();
 
 export function events(failed) {
-  const body = h("tbody", { role: "log", "aria-label": "Events, the newest first" });
+  const body = h("tbody", { role: "log", "aria-label": "Events, newest first" });
   const number = h("p", { class: "found", role: "status" }, "");
-  const table = h("table", {}, h("caption", { class: "unseen" }, "Events, the newest first"),
+  const table = h("table", {}, h("caption", { class: "unseen" }, "Events, newest first"),
     h("thead", {}, h("tr", {}, ["time", "what", "about"].map((name) => h("th", { scope: "col" }, name)))), body);
   const choices = KINDS.map(([kind, name]) => {
     const box = h("input", { type: "checkbox", checked: !hidden.has(kind), change() {
@@ -31,7 +31,7 @@ export function events(failed) {
     h("fieldset", { class: "tools" }, h("legend", {}, "Show"), choices, number),
     h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Events" }, table));
   let entries = [];
-  /** What the stream told since the last question: its answer may be older. */
+  /** Changes from the stream since the last request: the answer may be older. */
   let heard = [];
   const made = new Map();
 
@@ -46,7 +46,7 @@ export function events(failed) {
     for (const entry of wanted) if (!made.has(entry.sequence)) made.set(entry.sequence, line(entry));
     for (const known of [...made.keys()]) if (entries.length > 0 && known < entries[0].sequence) made.delete(known);
     body.replaceChildren(...wanted.map(({ sequence }) => made.get(sequence)));
-    if (wanted.length === 0) body.append(h("tr", {}, h("td", { colspan: 3, class: "none" }, "Nothing happened yet.")));
+    if (wanted.length === 0) body.append(h("tr", {}, h("td", { colspan: 3, class: "none" }, "No events yet.")));
     say(number, `${count(wanted.length)} shown`);
   }
 

@@ -1,4 +1,4 @@
-// One network: how it came to its share, what is advised, and who was told.
+// One network: history of its share, its advice, and the distribution to agents.
 
 import { get, latest, prefixPath } from "/dashboard/api.js";
 import { chart, extremes } from "/dashboard/chart.js";
@@ -13,25 +13,25 @@ const AGAIN = 2_000;
 
 export function network(failed, prefix) {
   const cards = {
-    share: card("Share of the path"), rtt: card("Round trip"), confidence: card("Confidence"), samples: card("Samples in the window"),
-    losses: card("Losses in the window"), age: card("Newest measurement"),
+    share: card("Share"), rtt: card("Round-trip time"), confidence: card("Confidence"), samples: card("Samples in the window"),
+    losses: card("Loss events in the window"), age: card("Newest sample"),
   };
-  const windows = chart("Window samples and the mean of each step", [
-    { label: "loss or mark", colour: "--bad", points: true }, { label: "end of transfer", colour: "--accent", points: true },
-    { label: "lower bound", colour: "--quiet", points: true }, { label: "mean of a step", colour: "--second", bare: true, dots: true },
+  const windows = chart("Window samples and 10 s mean", [
+    { label: "packet loss or ECN mark", colour: "--bad", points: true }, { label: "end of transfer", colour: "--accent", points: true },
+    { label: "lower bound", colour: "--quiet", points: true }, { label: "10 s mean", colour: "--second", bare: true, dots: true },
   ], bytes, { height: 220 });
-  const trips = chart("Mean round-trip time of each step", [{ label: "round trip", colour: "--second", bare: true, dots: true }], ms, { height: 220 });
-  const advice = table("Advice by size of the transfer", ["transfer", ["window", "n"], ["threshold", "n"], "pacing", "limited by"]);
-  const samples = table("Last samples", ["time", ["window", "n"], ["in bytes", "n"], "reason", "to", ["round trip", "n wide"], "on advice"], [], "No sample is remembered.");
-  const leases = table("Leases", ["host", "addresses", ["may start above its default", "n"]], [], "No host has a part of the budget now.");
-  const starts = table("Announced starts", ["time", "host", "towards", "announced by", ["agents told", "n"]], [], "No start was announced.");
-  const told = h("p", {}, "");
+  const trips = chart("Round-trip time, 10 s mean", [{ label: "RTT", colour: "--second", bare: true, dots: true }], ms, { height: 220 });
+  const advice = table("Advice by size of the transfer", ["transfer", ["window", "n"], ["ssthresh", "n"], "pacing", "limited by"]);
+  const samples = table("Last samples", ["time", ["window", "n"], ["in bytes", "n"], "reason", "to", ["RTT", "n wide"], "on advice"], [], "No samples kept.");
+  const leases = table("Leases", ["host", "addresses", ["lease above its default window", "n"]], [], "No host has a lease.");
+  const starts = table("Announced starts", ["time", "host", "towards", "trigger", ["agents", "n"]], [], "No announced starts.");
+  const distribution = h("p", {}, "");
   const element = h("div", { class: "view" },
     h("p", {}, h("a", { href: "#/networks" }, "← all networks")),
     h("dl", { class: "cards" }, Object.values(cards).map(({ element }) => element)),
     h("div", { class: "pair" }, windows.element, trips.element),
     section("Advice for a connection that starts now", advice.element),
-    section("Who was told", told, h("div", { class: "pair" }, leases.element, starts.element)),
+    section("Distribution", distribution, h("div", { class: "pair" }, leases.element, starts.element)),
     section("Last samples", samples.element));
 
   function present(one) {
@@ -41,8 +41,8 @@ export function network(failed, prefix) {
     cards.rtt.show(ms(one.rtt_mean_ms), `smallest ${ms(one.rtt_min_ms)}`);
     cards.confidence.show(part(one.confidence), `${count(one.connections)} connections`);
     cards.samples.show(count(one.samples), `and ${count(one.lower_bounds)} lower bounds`);
-    cards.losses.show(count(one.losses), one.loss_connections === null ? "" : `${count(one.loss_connections)} connections gave a sample by one`);
-    cards.age.show(one.age_s === null ? "–" : `${age(one.age_s)} ago`, `limited by window ${count(one.limited_by.window)}, receiver ${count(one.limited_by.receiver)}, application ${count(one.limited_by.application)} round trips`);
+    cards.losses.show(count(one.losses), one.loss_connections === null ? "" : `${count(one.loss_connections)} connections lost packets`);
+    cards.age.show(one.age_s === null ? "–" : `${age(one.age_s)} ago`, `round trips: ${count(one.limited_by.window)} window-limited, ${count(one.limited_by.receiver)} receiver-limited, ${count(one.limited_by.application)} application-limited`);
   }
 
   function history(past) {
@@ -56,26 +56,26 @@ export function network(failed, prefix) {
     const series = [0, 1, 2, 3].map((place) => columns.map((column) => column[place] ?? null));
     const range = extremes(series.slice(0, 3).flat());
     const quartiles = past.trend?.wc_quartiles_bytes;
-    windows.show([columns.map(({ at }) => at), ...series], range === null ? "No sample is remembered." :
+    windows.show([columns.map(({ at }) => at), ...series], range === null ? "No samples kept." :
       `${count(past.samples.length)} samples between ${bytes(range.least)} and ${bytes(range.most)}` +
       (quartiles ? `; half of those in the window lie between ${bytes(quartiles[0])} and ${bytes(quartiles[1])}.` : "."));
     const trip = points.map((one) => one.rtt_mean_ms);
     const least = extremes(trip);
     trips.show([points.map((one) => unixS(one.at) + step), trip],
-      least === null ? "No round trip in the window." : `Between ${ms(least.least)} and ${ms(least.most)}, last ${ms(least.last)}.`);
+      least === null ? "No RTT in the window." : `Between ${ms(least.least)} and ${ms(least.most)}, last ${ms(least.last)}.`);
     samples.show([...past.samples].reverse().map((one) => [
       moment(one.at), segments(one.window_bytes / one.mss_bytes), bytes(one.window_bytes),
       (one.lower_bound ? "at least: " : "") + words(one.reason), one.remote, ms(one.rtt_min_ms), one.on_advice ? "yes" : "no",
     ]));
-    const { agents } = past.told;
-    told.textContent = agents === 0 ? "No agent holds an estimate of this network." :
-      `${count(agents)} subscribed ${agents === 1 ? "agent holds" : "agents hold"} this estimate.`;
-    leases.show(past.told.leases.map((one) => [one.host_name, one.addresses.join(", "), segments(one.lease_segments)]));
-    starts.show([...past.told.starts].reverse().map((one) => [moment(one.at), one.host, one.remote, words(one.trigger), count(one.agents)]));
+    const { agents } = past.distribution;
+    distribution.textContent = agents === 0 ? "The estimate is advertised to no agent." :
+      `The estimate is advertised to ${count(agents)} subscribed ${agents === 1 ? "agent" : "agents"}.`;
+    leases.show(past.distribution.leases.map((one) => [one.host_name, one.addresses.join(", "), segments(one.lease_segments)]));
+    starts.show([...past.distribution.starts].reverse().map((one) => [moment(one.at), one.host, one.remote, words(one.trigger), count(one.agents)]));
   }
 
   const row = (size, { start, refusal }) => {
-    const name = size === null ? "size not known" : bytes(size);
+    const name = size === null ? "unknown size" : bytes(size);
     if (start === null) return [name, "default", "–", "–", refusal.message];
     const { pacing } = start;
     const spread = pacing === null ? "none" : `after ${segments(pacing.after_segments)} at ${bytes(pacing.rate_bytes_per_second)}/s`;

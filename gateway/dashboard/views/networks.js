@@ -16,7 +16,7 @@ const COLUMNS = [
   { sort: "wc", name: "Share", kind: "n" },
   { name: "spread, seg", kind: "n wide" },
   { name: "5 min", kind: "trend wide" },
-  { sort: "rtt", name: "Round trip", kind: "n" },
+  { sort: "rtt", name: "RTT", kind: "n" },
   { name: "spread, ms", kind: "n wide" },
   { name: "5 min", kind: "trend wide" },
   { sort: "samples", name: "Samples", kind: "n mid" },

@@ -13,38 +13,38 @@ const ONE_SIDED = 0.1;
 
 export function traffic(failed) {
   const cards = {
-    packets: card("Packets"), bits: card("On the wire"), newest: card("Newest packet"), dropped: card("Dropped before the engine"),
+    packets: card("Packets"), bits: card("On the wire"), newest: card("Newest packet"), dropped: card("Dropped"),
     sided: card("One-sided connections"), networks: card("Networks with an estimate"),
   };
   const rate = chart("Packets per second", [
     { label: "seen", colour: "--accent" }, { label: "dropped", colour: "--bad" },
   ], packets);
   const wire = chart("Bits per second on the wire", [{ label: "bits", colour: "--second" }], bits);
-  const interfaces = table("Interfaces", ["interface", ["packets", "n"], ["dropped by the kernel", "n"], ["by the interface", "n"], ["before the engine", "n"], ["at CPU backlogs", "n"], ["ring full", "n"], ["interface lost", "n"]], [],
-    "No interface is captured.");
-  const ignored = table("Not used, by reason", ["reason", ["last minute", "n"], ["since the start", "n"], "what"], [], "Nothing was ignored.");
+  const interfaces = table("Interfaces", ["interface", ["packets", "n"], ["dropped: kernel ring", "n"], ["NIC", "n"], ["capture queue", "n"], ["softnet backlog", "n"], ["ring full", "n"], ["interface down", "n"]], [],
+    "No interfaces.");
+  const ignored = table("Ignored, by reason", ["reason", ["last minute", "n"], ["since startup", "n"], "description"], [], "Nothing was ignored.");
   const element = h("div", { class: "view" },
     h("dl", { class: "cards" }, Object.values(cards).map(({ element }) => element)),
     h("div", { class: "pair" }, rate.element, wire.element),
     section("Interfaces", interfaces.element),
-    section("Not used, by reason", ignored.element));
+    section("Ignored, by reason", ignored.element));
   let points = [];
 
   function present(now) {
     const { last } = now;
-    cards.packets.show(packets(last?.packets_per_s), `${short(now.packets)} since the start`);
-    cards.bits.show(bits(last?.bits_per_s), `${short(now.tcp_segments)} TCP segments since the start`);
+    cards.packets.show(packets(last?.packets_per_s), `${short(now.packets)} since startup`);
+    cards.bits.show(bits(last?.bits_per_s), `${short(now.tcp_segments)} TCP segments since startup`);
     const silent = now.newest_packet_age_s;
     const level = silent === null || silent > 10 ? "bad" : silent > 2 ? "warn" : "good";
     cards.newest.show(silent === null ? "none yet" : `${age(silent)} ago`, silent > 10 ? "Is the mirror port up?" : "", level);
     const lost = now.interfaces.reduce((sum, one) => sum + one.dropped_kernel + one.dropped_interface + one.dropped_queue, 0);
     const dropping = (last?.dropped_per_s ?? 0) > 0;
-    cards.dropped.show(packets(last?.dropped_per_s ?? 0), `${count(lost)} since the start`, dropping ? "bad" : lost > 0 ? "warn" : "good");
+    cards.dropped.show(packets(last?.dropped_per_s ?? 0), `${count(lost)} since startup`, dropping ? "bad" : lost > 0 ? "warn" : "good");
     const ended = now.connections_ended;
     const sided = ended > 0 ? now.connections_one_sided / ended : null;
     cards.sided.show(part(sided), `${count(now.connections_one_sided)} of ${count(ended)} that ended in ${age(now.span_s)}`,
       sided === null ? null : sided > ONE_SIDED ? "warn" : "good");
-    cards.networks.show(count(now.estimates), `of ${count(now.networks)}; ${count(now.retreats)} held back, ${count(now.connections)} connections`);
+    cards.networks.show(count(now.estimates), `of ${count(now.networks)}; ${count(now.retreats)} in retreat, ${count(now.connections)} connections`);
     interfaces.show(now.interfaces.map((one) => [one.interface, ...[one.packets, one.dropped_kernel, one.dropped_interface, one.dropped_queue, one.dropped_backlog, one.ring_freezes, one.losses].map(count)]));
     const most = [...now.ignored].sort((a, b) => b.lately - a.lately || b.all - a.all);
     ignored.show(most.map((one) => [words(one.reason), count(one.lately), count(one.all), IGNORED[one.reason] ?? ""]));
@@ -57,12 +57,12 @@ export function traffic(failed) {
     const dropped = points.map((point) => point.dropped_per_s);
     const onWire = points.map((point) => point.bits_per_s);
     const range = extremes(seen);
-    const told = (values, unit) => {
+    const summary = (values, unit) => {
       const own = extremes(values);
-      return own === null ? "No second has passed yet." : `Now ${unit(own.last)}, between ${unit(own.least)} and ${unit(own.most)} in ${age(points.length)}.`;
+      return own === null ? "No data yet." : `Now ${unit(own.last)}, between ${unit(own.least)} and ${unit(own.most)} in ${age(points.length)}.`;
     };
-    rate.show([at, seen, dropped], range === null ? "No second has passed yet." : `${told(seen, packets)} Dropped at most ${packets(extremes(dropped).most)}.`);
-    wire.show([at, onWire], told(onWire, bits));
+    rate.show([at, seen, dropped], range === null ? "No data yet." : `${summary(seen, packets)} Dropped at most ${packets(extremes(dropped).most)}.`);
+    wire.show([at, onWire], summary(onWire, bits));
   }
 
   const asking = latest(async (signal) => {

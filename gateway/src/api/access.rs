@@ -182,7 +182,7 @@ mod tests {
         let text = password_line("ada", "a word").unwrap();
         fs::write(&path, &text).unwrap();
         let passwords = Some(Arc::new(Passwords::open(&path).unwrap()));
-        // Who opens a pipe waits for whoever writes to it.
+        // Opening a pipe blocks until it has a writer.
         fs::remove_file(&path).unwrap();
         nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
         let (tell, told) = mpsc::channel();

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-/// Token buckets, by address unless something else tells peers apart.
+/// Token buckets, by address unless peers are distinguished otherwise.
 #[derive(Debug)]
 pub(super) struct Buckets<K = IpAddr> {
     per_s: f64,
@@ -22,7 +22,7 @@ struct Bucket {
     at: Instant,
 }
 
-/// Peers that are told apart. Those with a full bucket are forgotten first, which changes nothing for them.
+/// Peers with a bucket. Those with a full bucket are dropped first, which changes nothing for them.
 const MAX_PEERS: usize = 16_384;
 
 impl Buckets {
@@ -52,7 +52,7 @@ impl Buckets {
 }
 
 impl<K: Eq + Hash> Buckets<K> {
-    /// So many a second for each peer, and so many at once after a pause.
+    /// Rate per second for each peer, and burst after a pause.
     pub(super) fn new(per_s: f64, burst: NonZeroU32) -> Self {
         Self { per_s, burst: f64::from(burst.get()), peers: Mutex::default() }
     }
@@ -67,7 +67,7 @@ impl<K: Eq + Hash> Buckets<K> {
         if !peers.contains_key(&peer) && peers.len() >= MAX_PEERS {
             peers.retain(|_, bucket| self.filled(*bucket, now) < self.burst);
             if peers.len() >= MAX_PEERS {
-                // So many that are all busy share what is left: none.
+                // This many busy peers share what is left: none.
                 return false;
             }
         }

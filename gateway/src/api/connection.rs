@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     /// How long a connection lasts by the timers' clock whose certificate holds for an hour, where the wall clock is stepped by
-    /// so many seconds a minute after its beginning.
+    /// this many seconds a minute after its start.
     async fn lasts(step_s: i64) -> Duration {
         let (began, stepped) = (Instant::now(), Arc::new(AtomicU64::new(1_000_000)));
         let also = Arc::clone(&stepped);

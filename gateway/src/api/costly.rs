@@ -56,7 +56,7 @@ impl<T: Clone + Send + 'static> Maker<T> {
         Self { last: Arc::new(Turn::new(Last { rested: Instant::now(), made: None })), part, apart }
     }
 
-    /// What `make` makes, or what was begun for another since this was called. A making goes on where whoever asked is gone, and
+    /// The result of `make`, or of one started for another caller since this was called. It continues when its caller is gone, and
     /// so does its turn.
     async fn shared(&self, make: impl FnOnce() -> T + Send + 'static) -> Result<T, JoinError> {
         let asked = Instant::now();

@@ -141,7 +141,7 @@ impl Service {
         Ok((report, others))
     }
 
-    /// Refuses a peer that speaks for an address which is not its own.
+    /// Refuses a peer that is not authorised for an address.
     fn check_owner(&self, peer: &Peer, addresses: impl IntoIterator<Item = IpAddr>) -> Result<(), Status> {
         let owners = self.api.shared.access.owners();
         let other = addresses.into_iter().find(|address| !owners.may(peer, *address));
@@ -153,7 +153,7 @@ impl Service {
     }
 
     /// Takes connections of other hosts out of a report, and gives how many. A host's containers may have addresses that are
-    /// not its own to speak for; a report of nothing else is refused.
+    /// not authorised; a report of nothing else is refused.
     fn take_out_others(&self, peer: &Peer, report: &mut Report) -> Result<u32, Status> {
         let owners = self.api.shared.access.owners();
         let all = report.connections.len();

@@ -24,7 +24,7 @@ pub(super) struct Held {
 }
 
 impl Holdings {
-    /// At most so many for each peer: an IPv4 address, an IPv6 /64.
+    /// At most this many for each peer: an IPv4 address, an IPv6 /64.
     pub(super) fn new(most: NonZeroUsize) -> Self {
         Self { most, held: Arc::default() }
     }

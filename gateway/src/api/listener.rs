@@ -99,7 +99,7 @@ impl Listener {
         let failures = self.api.shared.measures.accept_failures.get_or_create(&self.label).inc();
         // The first of a series, then one in a thousand: a full descriptor table fails twenty times a second.
         if failures.is_multiple_of(1_000) {
-            tracing::warn!(api = self.label.api, %error, failures, "a connection could not be accepted");
+            tracing::warn!(api = self.label.api, %error, failures, "cannot accept a connection");
         }
         tokio::time::sleep(ACCEPT_PAUSE).await;
     }

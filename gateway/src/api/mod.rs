@@ -83,7 +83,7 @@ pub struct ApiConfig {
     pub request_bytes: NonZeroUsize,
     /// Longest time for a request: to send its head, and to be answered. Default 10 s.
     pub request_timeout: Duration,
-    /// Hosts whose reports are told apart, by certificate or else by address. Default 10,000. At the limit one of those that
+    /// Hosts distinguished in reports, by certificate or else by address. Default 10,000. At the limit one of those that
     /// were silent for a day, else of those with the fewest compared transfers, the one heard longest ago, is forgotten, counted:
     /// a batch that it sends twice would count twice, and its transfers stay in the comparison, but not as a host's.
     pub reporting_hosts: NonZeroUsize,
@@ -173,7 +173,7 @@ impl Api {
         Self::with_access(config, Access::default(), published, store, &Confined::default())
     }
 
-    /// An API that asks those who connect for what `access` says, of a process that gave up what `confined` says.
+    /// An API with the access rules of `access`, of a process with the sandbox of `confined`.
     pub fn with_access(
         config: ApiConfig,
         access: Access,
@@ -214,18 +214,18 @@ impl Api {
         }
     }
 
-    /// Keeps what is asked of those who connect in step with its files: looks every few seconds, and at once when told. Never
+    /// Keeps the access rules in step with their files: checks every few seconds, and at once when notified. Never
     /// ends.
-    pub async fn keep_access(&self, told: &Notify) {
+    pub async fn keep_access(&self, reload: &Notify) {
         loop {
-            drop(tokio::time::timeout(LOOK, told.notified()).await);
+            drop(tokio::time::timeout(LOOK, reload.notified()).await);
             // A disk that does not answer must not hold up those who ask.
             let access = self.shared.access.clone();
             drop(tokio::task::spawn_blocking(move || access.look()).await);
         }
     }
 
-    /// Whether a peer may ask once more now; where not, it is counted. Whoever is refused waits for [`REFUSED`] first.
+    /// Whether a peer may send another request now; if not, it is counted. A refused peer waits for [`REFUSED`] first.
     fn may_ask(&self, expected: Expected, peer: &Peer) -> bool {
         let may = self.rate(expected).take(peer.address);
         if !may {
@@ -256,7 +256,7 @@ impl Api {
         may
     }
 
-    /// Whether a peer may report so many connections now; where not, it is counted.
+    /// Whether a peer may report this many connections now; if not, it is counted.
     fn may_report(&self, peer: &Peer, connections: usize) -> bool {
         let may = u32::try_from(connections).is_ok_and(|count| self.shared.reported.take_many(peer.address, count));
         if !may {

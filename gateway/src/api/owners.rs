@@ -23,7 +23,7 @@ pub(super) enum Owners {
 pub(super) const EVERY_HOST: &str = "*";
 
 impl Owners {
-    /// Whether `peer` may speak for `address`.
+    /// Whether `peer` is authorised for `address`.
     pub(super) fn may(&self, peer: &Peer, address: IpAddr) -> bool {
         let address = address.to_canonical();
         match self {
@@ -38,7 +38,7 @@ impl Owners {
         }
     }
 
-    /// What to do about an address that a peer may not speak for.
+    /// What to do about an address that a peer is not authorised for.
     pub(super) const fn way_out(&self) -> &'static str {
         match self {
             Self::Anyone => "",

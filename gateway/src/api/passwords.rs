@@ -132,13 +132,13 @@ impl Passwords {
         drop(tried);
         match parsed {
             Ok(book) => {
-                tracing::info!(names = book.len(), "new passwords are in force");
+                tracing::info!(names = book.len(), "passwords reloaded");
                 *self.book.lock() = Arc::new(book);
                 self.right.lock().clear();
             }
             Err(why) => {
                 self.failures.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%why, "changed passwords cannot be used: those before stay in force");
+                tracing::error!(%why, "cannot reload passwords; the previous ones stay in force");
             }
         }
     }
@@ -171,13 +171,13 @@ impl Passwords {
         let book = Arc::clone(&self.book.lock());
         let (name, password) = (name.to_owned(), password.to_owned());
         let asked = Arc::clone(&book);
-        // A check goes on where whoever asked is gone, and so does its turn.
+        // A check continues when its requester is gone, and keeps its turn.
         let checked = tokio::task::spawn_blocking(move || (is_in(&asked, &name, &password), drop(alone)).0).await;
         if !checked.unwrap_or(false) {
             return Verdict::Wrong;
         }
         let mut right = self.right.lock();
-        // A file that came into force meanwhile decides anew.
+        // A file that came into force meanwhile is checked again.
         if Arc::ptr_eq(&book, &self.book.lock()) {
             right.retain(|_, shown| shown.elapsed() < RIGHT_FOR);
             if right.len() < MAX_RIGHT {
@@ -210,7 +210,7 @@ pub fn line(name: &str, password: &str) -> Result<String, Failure> {
 }
 
 fn is_in(book: &Book, name: &str, password: &str) -> bool {
-    // A name that is not there takes as long as one that is: how long an answer takes tells nothing.
+    // An unknown name takes as long as a known one: the time of an answer leaks nothing.
     let there = book.get(name);
     let Some(hash) = there.or_else(|| book.values().next()) else { return false };
     let checked = PasswordHash::new(hash).is_ok_and(|hash| {

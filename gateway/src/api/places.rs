@@ -102,7 +102,7 @@ enum Use {
 }
 
 impl Places {
-    /// So many, and at most so many of one peer: an IPv4 address, an IPv6 /64.
+    /// At most `limit` in all and `per_peer` of one peer: an IPv4 address, an IPv6 /64.
     pub(super) fn new(limit: NonZeroUsize, per_peer: NonZeroUsize, reserved: usize) -> Self {
         Self { limit: limit.get(), reserved, per_peer, table: Arc::default() }
     }
@@ -133,7 +133,7 @@ impl Places {
         let id = table.next;
         table.next += 1;
         *table.peers.entry(peer).or_default() += 1;
-        let (displace, told) = oneshot::channel();
+        let (displace, closed) = oneshot::channel();
         let work = Arc::new(Work {
             requests: AtomicUsize::new(0),
             completed: AtomicBool::new(false),
@@ -143,7 +143,7 @@ impl Places {
         });
         table.places.insert(id, Entry { peer, work: Arc::clone(&work), displace });
         drop(table);
-        let place = Place { places: self.clone(), id, work: Mark(Some(work)), displaced: Some(told) };
+        let place = Place { places: self.clone(), id, work: Mark(Some(work)), displaced: Some(closed) };
         Ok((place, displaced.is_some()))
     }
 }
@@ -191,7 +191,7 @@ impl Place {
         self.work.clone()
     }
 
-    /// Whether another got it; whoever asks is woken when one does.
+    /// Whether another got it; the task that polls is woken when one does.
     pub(super) fn poll_displaced(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(displaced) = &mut self.displaced else { return Poll::Pending };
         let ready = Pin::new(displaced).poll(cx).is_ready();

@@ -62,14 +62,14 @@ pub(super) enum Reason {
     Streams,
 }
 
-/// What is told of a peer once.
-type Told = (&'static str, IpAddr, Reason);
+/// What is logged once of a peer.
+type Logged = (&'static str, IpAddr, Reason);
 
 /// Counts and logs refusals.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     counts: Family<RefusedLabels, Counter>,
-    told: Mutex<HashMap<Told, (Instant, u64)>>,
+    logged: Mutex<HashMap<Logged, (Instant, u64)>>,
 }
 
 /// Labels of refusals.
@@ -82,7 +82,7 @@ pub(super) struct RefusedLabels {
 /// Time in which a peer's refusals for one reason are one line.
 const QUIET: Duration = Duration::from_secs(600);
 /// Peers and reasons that are remembered; with that many at once a line each would be no help.
-const MAX_TOLD: usize = 1_024;
+const MAX_LOGGED: usize = 1_024;
 
 impl Refusals {
     pub(super) fn new() -> Self {
@@ -110,28 +110,28 @@ impl Refusals {
     /// Counts a refusal, and says so where it has not been said lately.
     pub(super) fn refuse(&self, api: &'static str, reason: Reason, peer: IpAddr, why: &str) {
         self.counts.get_or_create(&RefusedLabels { api, reason: reason.name() }).inc();
-        if let Some(unsaid) = self.is_news((api, peer.to_canonical(), reason), Instant::now()) {
-            tracing::warn!(api, %peer, reason = reason.name(), unsaid, "refused: {why}");
+        if let Some(suppressed) = self.is_news((api, peer.to_canonical(), reason), Instant::now()) {
+            tracing::warn!(api, %peer, reason = reason.name(), suppressed, "refused: {why}");
         }
     }
 
     /// Whether to say it now, and how many were not said since the last time.
-    fn is_news(&self, what: Told, now: Instant) -> Option<u64> {
-        let mut told = self.told.lock();
-        if let Some((said, unsaid)) = told.get_mut(&what) {
-            if now.duration_since(*said) < QUIET {
-                *unsaid += 1;
+    fn is_news(&self, what: Logged, now: Instant) -> Option<u64> {
+        let mut logged = self.logged.lock();
+        if let Some((at, suppressed)) = logged.get_mut(&what) {
+            if now.duration_since(*at) < QUIET {
+                *suppressed += 1;
                 return None;
             }
-            *said = now;
-            return Some(std::mem::take(unsaid));
+            *at = now;
+            return Some(std::mem::take(suppressed));
         }
-        if told.len() >= MAX_TOLD {
-            told.retain(|_, (said, _)| now.duration_since(*said) < QUIET);
+        if logged.len() >= MAX_LOGGED {
+            logged.retain(|_, (at, _)| now.duration_since(*at) < QUIET);
         }
         // With the table full of fresh ones the counters alone speak.
-        (told.len() < MAX_TOLD).then(|| {
-            told.insert(what, (now, 0));
+        (logged.len() < MAX_LOGGED).then(|| {
+            logged.insert(what, (now, 0));
             0
         })
     }
@@ -169,7 +169,7 @@ impl Reason {
 mod tests {
     use super::*;
 
-    fn what(last: u8, reason: Reason) -> Told {
+    fn what(last: u8, reason: Reason) -> Logged {
         ("grpc", IpAddr::from([192, 0, 2, last]), reason)
     }
 
@@ -204,9 +204,9 @@ mod tests {
         let refusals = Refusals::new();
         let begin = Instant::now();
         let peer = |n: usize| ("http", IpAddr::from((n as u128).to_be_bytes()), Reason::Tls);
-        let news = (0..3 * MAX_TOLD).filter(|&n| refusals.is_news(peer(n), begin).is_some()).count();
-        assert_eq!((news, refusals.told.lock().len()), (MAX_TOLD, MAX_TOLD));
-        assert!(refusals.is_news(peer(3 * MAX_TOLD), begin + QUIET).is_some());
-        assert_eq!(refusals.told.lock().len(), 1);
+        let news = (0..3 * MAX_LOGGED).filter(|&n| refusals.is_news(peer(n), begin).is_some()).count();
+        assert_eq!((news, refusals.logged.lock().len()), (MAX_LOGGED, MAX_LOGGED));
+        assert!(refusals.is_news(peer(3 * MAX_LOGGED), begin + QUIET).is_some());
+        assert_eq!(refusals.logged.lock().len(), 1);
     }
 }

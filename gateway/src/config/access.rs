@@ -35,7 +35,7 @@ pub struct Agents {
     pub plain_text: bool,
     /// Whose word is taken for an address. Default `auto`.
     pub identity: Identity,
-    /// Addresses that hosts may speak for beside those which their certificates name: by host name, `*` for every host.
+    /// Addresses that hosts are authorised for besides those in their certificates: by host name, `*` for every host.
     pub addresses: BTreeMap<String, Vec<Network>>,
 }
 
@@ -48,7 +48,7 @@ pub enum Identity {
     Auto,
     /// That of the agent whose certificate names it.
     Certificate,
-    /// That of whoever connects from it.
+    /// The one that the agent connects from.
     PeerAddress,
     /// Anyone's.
     None,

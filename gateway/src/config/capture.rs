@@ -24,7 +24,7 @@ pub struct Capture {
     pub block_kib: NonZeroU32,
     /// Take packets that are not addressed to this machine. Default on: mirrored packets never are.
     pub promiscuous: bool,
-    /// Hand over each packet as it comes instead of when a block is full. Default on: a start is told in time only so.
+    /// Hand over each packet at once instead of when a block is full. Default on: otherwise starts are pushed too late.
     pub immediate: bool,
     /// PF_RING's library; only `pf_ring`. Default none: `libpfring.so` where the system's libraries lie.
     #[serde(skip_serializing_if = "Option::is_none")]

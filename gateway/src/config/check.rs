@@ -1,4 +1,4 @@
-//! What no single value can tell: values that contradict each other or that nothing can work with.
+//! Checks across values: contradictions, and values that nothing can work with.
 
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -19,7 +19,7 @@ const MIN_SNAP_LENGTH_BYTES: u32 = 118;
 const MAX_BUFFER_MIB: u32 = 2_047;
 /// Blocks of the packet ring, in KiB.
 const BLOCK_KIB: RangeInclusive<u32> = 4..=16_384;
-/// Least room between capture and engine: packets travel in batches of so many, each taken or dropped as a whole.
+/// Smallest queue between capture and engine: packets travel in batches of this many, each taken or dropped as a whole.
 const MIN_QUEUE_PACKETS: usize = run::BATCH_PACKETS;
 /// Most buckets of a window; each network keeps all of them.
 const MAX_BUCKETS: u32 = 1_000;
@@ -167,10 +167,10 @@ impl Config {
                 publish.renewal_s, publish.lifetime_s
             ));
         }
-        if publish.retell_s >= estimate.max_age_s {
+        if publish.readvertise_s >= estimate.max_age_s {
             return Err(format!(
-                "publish.retell_s {} is not shorter than estimate.max_age_s {}: advice that did not move would age out between two tellings",
-                publish.retell_s, estimate.max_age_s
+                "publish.readvertise_s {} is not shorter than estimate.max_age_s {}: an unchanged estimate would expire before it is advertised again",
+                publish.readvertise_s, estimate.max_age_s
             ));
         }
         Ok(())
@@ -186,10 +186,10 @@ impl Config {
             ("limits.idle_other_s", self.limits.idle_other_s.get()),
             ("limits.idle_unacknowledged_s", self.limits.idle_unacknowledged_s.get()),
             ("api.request_timeout_s", self.api.request_timeout_s.get()),
-            ("publish.talked_within_s", self.publish.talked_within_s.get()),
+            ("publish.destination_idle_s", self.publish.destination_idle_s.get()),
             ("publish.lifetime_s", self.publish.lifetime_s.get()),
             ("publish.renewal_s", self.publish.renewal_s.get()),
-            ("publish.retell_s", self.publish.retell_s.get()),
+            ("publish.readvertise_s", self.publish.readvertise_s.get()),
             ("publish.gather_ms", self.publish.gather_ms.get() / 1_000),
             ("store.save_interval_ms", self.store.save_interval_ms.get() / 1_000),
         ];

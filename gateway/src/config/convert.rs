@@ -1,4 +1,4 @@
-//! From the file's sections to what engine, publisher and API are told.
+//! From the file's sections to the configurations of engine, publisher and API.
 
 use std::collections::BTreeSet;
 use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
@@ -80,12 +80,12 @@ impl Config {
         let publish = &self.publish;
         PublisherConfig {
             to_hosts: publish.to_hosts,
-            talked_within: seconds(publish.talked_within_s),
-            talked_networks: publish.talked_networks,
+            destination_idle: seconds(publish.destination_idle_s),
+            destinations_per_host: publish.destinations_per_host,
             lifetime: seconds(publish.lifetime_s),
             renewal: Duration::from_secs(publish.renewal_s.get()),
             change: self.estimate.change,
-            retell: seconds(publish.retell_s),
+            readvertise: seconds(publish.readvertise_s),
             max_age: seconds(self.estimate.max_age_s),
             gather: Duration::from_millis(publish.gather_ms.get()),
             backlog_batches: publish.backlog_batches,
@@ -94,7 +94,7 @@ impl Config {
             subscribers_per_address: publish.subscribers_per_address,
             leased_networks: publish.leased_networks,
             leases: publish.leases,
-            talks: publish.talks,
+            destinations: publish.destinations,
             waiting_networks: publish.waiting_networks,
             remembered_networks: publish.remembered_networks,
             addresses: publish.addresses,

@@ -63,13 +63,13 @@ impl Memory {
             ("frame queues", queues, "capture.queue_packets, capture.snap_length_bytes"),
             ("prefix list", engine.prefixes.len().saturating_mul(PREFIX_BYTES), "traffic.prefix_list"),
             ("published networks and services", publisher.published, "limits.networks, limits.services"),
-            ("remote addresses that lost first flights", publisher.losers, "fixed"),
-            ("networks remembered to be shown", publisher.remembered, "publish.remembered_networks"),
-            ("changes to be told", publisher.changes, "publish.backlog_batches"),
+            ("remote addresses with lost first flights", publisher.losers, "fixed"),
+            ("networks with history", publisher.remembered, "publish.remembered_networks"),
+            ("changes to be sent", publisher.changes, "publish.backlog_batches"),
             ("subscribers and their starts", publisher.subscribers, "publish.subscribers, .addresses, .waiting_starts"),
-            ("networks that wait to be told", publisher.waiting_networks, "publish.waiting_networks"),
+            ("networks that wait to be sent", publisher.waiting_networks, "publish.waiting_networks"),
             ("leases", publisher.leases, "publish.leases, .leased_networks, .subscribers"),
-            ("talks", publisher.talks, "publish.talks"),
+            ("networks in use by hosts", publisher.destinations, "publish.destinations"),
             ("gRPC connections", api.grpc_bytes(), "api.grpc_connections, api.request_kib"),
             ("HTTP connections", api.http_bytes(), "api.http_connections"),
             ("reports", api.reports_bytes(), "api.reporting_hosts"),
@@ -163,8 +163,8 @@ mod tests {
             let after = memory(&format!("[{section}]\n{key} = {value}"));
             assert!(after.total_mib() > before.total_mib(), "{section}.{key}");
         }
-        let talking = memory("[publish]\nto_hosts = \"talking\"");
-        assert!(talking.total_mib() > before.total_mib() + 100, "talks are kept");
+        let in_use = memory("[publish]\nto_hosts = \"in_use\"");
+        assert!(in_use.total_mib() > before.total_mib() + 100, "networks in use are kept");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! error never becomes a silent default. Paths are relative to the file. `docs/gateway.example.toml` holds every option
 //! with its default, `docs/configuration.md` says why each default is what it is.
 //!
-//! Does not: open interfaces, ports or the store. What only the environment can tell is found by `run`.
+//! Does not open interfaces, ports or the store: faults of the environment are found by `run`.
 
 mod access;
 mod capture;
@@ -14,6 +14,7 @@ mod engine;
 mod listen;
 mod memory;
 mod prefix_list;
+mod renamed;
 mod sections;
 mod tunnel;
 
@@ -32,14 +33,15 @@ pub use engine::Engine;
 pub use listen::{Listen, NotAListenAddress};
 pub use memory::{Item, Memory};
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
+pub(crate) use renamed::warnings as renamed_warnings;
 pub use sections::{Api, Estimate, Limits, Publish, Store, Traffic};
 pub use tunnel::{Tunnel, TunnelKind};
 pub(crate) use tunnel::{proposed, proposed_line};
 
-/// Where `run` and `check-config` look unless told otherwise.
+/// Default configuration file of `run` and `check-config`.
 pub const DEFAULT_PATH: &str = "/etc/spand/gateway.toml";
 
-/// Everything a gateway is told.
+/// The configuration of a gateway.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -53,7 +55,7 @@ pub struct Config {
     pub engine: Engine,
     /// How large each table may grow.
     pub limits: Limits,
-    /// How estimates are told to subscribed hosts.
+    /// How estimates are sent to subscribed hosts.
     pub publish: Publish,
     /// Who may ask, and where.
     pub api: Api,

@@ -54,7 +54,7 @@ pub struct Estimate {
     pub max_age_s: NonZeroU64,
     /// Relative change that is pushed. Default 0.1.
     pub change: f64,
-    /// Seconds after which an unchanged estimate with new samples is told again. Default 20.
+    /// Seconds after which an unchanged estimate with new samples is advertised again. Default 20.
     pub refresh_s: NonZeroU64,
 }
 
@@ -90,22 +90,25 @@ pub struct Limits {
     pub events: NonZeroUsize,
 }
 
-/// `[publish]`: how estimates are told to subscribed hosts.
+/// `[publish]`: how estimates are sent to subscribed hosts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Publish {
-    /// Of which networks a host is told. Default `all`.
+    /// The networks whose estimates are advertised to a host. Default `all`.
     pub to_hosts: ToHosts,
-    /// How long a talk counts with `talking`, in seconds. Default 600.
-    pub talked_within_s: NonZeroU64,
-    /// Networks with which one host talks, with `talking`. Default 4,096.
-    pub talked_networks: NonZeroUsize,
+    /// With `in_use`: seconds without use after which a network is withdrawn from a host. Default 600.
+    #[serde(alias = "talked_within_s")]
+    pub destination_idle_s: NonZeroU64,
+    /// With `in_use`: networks in use by one host. Default 4,096.
+    #[serde(alias = "talked_networks")]
+    pub destinations_per_host: NonZeroUsize,
     /// Lifetime of advice at a host, in seconds. Default 60.
     pub lifetime_s: NonZeroU64,
     /// Interval at which it is renewed, in seconds. Default 20.
     pub renewal_s: NonZeroU64,
-    /// Seconds after which an estimate that did not move is told again. Default 100.
-    pub retell_s: NonZeroU64,
+    /// Seconds after which an unchanged estimate is advertised again. Default 100.
+    #[serde(alias = "retell_s")]
+    pub readvertise_s: NonZeroU64,
     /// Milliseconds for which changes are gathered. Default 20.
     pub gather_ms: NonZeroU64,
     /// Batches kept for slow subscribers. Default 256.
@@ -120,9 +123,10 @@ pub struct Publish {
     pub leased_networks: NonZeroUsize,
     /// Parts of hosts in those budgets, of all networks together. Default 1,000,000.
     pub leases: NonZeroUsize,
-    /// Pairs of a host and a network with which it talks, with `talking`. Default 2,000,000.
-    pub talks: NonZeroUsize,
-    /// Networks that wait to be told, of all subscribers together. Default 2,000,000.
+    /// With `in_use`: pairs of a host and a network in use, of all hosts together. Default 2,000,000.
+    #[serde(alias = "talks")]
+    pub destinations: NonZeroUsize,
+    /// Networks that wait to be sent, of all subscribers together. Default 2,000,000.
     pub waiting_networks: NonZeroUsize,
     /// Networks whose samples and window are remembered to be shown. Default 16,384.
     pub remembered_networks: NonZeroUsize,
@@ -158,7 +162,7 @@ pub struct Api {
     pub request_kib: NonZeroU32,
     /// Longest time for a request in seconds. Default 10.
     pub request_timeout_s: NonZeroU64,
-    /// Hosts whose reports are told apart. Default 10,000.
+    /// Hosts distinguished in reports. Default 10,000.
     pub reporting_hosts: NonZeroUsize,
     /// Live streams of dashboards at a time. Default 32.
     pub live_streams: NonZeroUsize,
@@ -224,11 +228,11 @@ impl Default for Publish {
         let publisher = PublisherConfig::default();
         Self {
             to_hosts: publisher.to_hosts,
-            talked_within_s: whole_secs(publisher.talked_within),
-            talked_networks: publisher.talked_networks,
+            destination_idle_s: whole_secs(publisher.destination_idle),
+            destinations_per_host: publisher.destinations_per_host,
             lifetime_s: whole_secs(publisher.lifetime),
             renewal_s: whole_secs(Micros::from(publisher.renewal)),
-            retell_s: whole_secs(publisher.retell),
+            readvertise_s: whole_secs(publisher.readvertise),
             gather_ms: NonZeroU64::new(Micros::from(publisher.gather).0 / 1_000).unwrap_or(NonZeroU64::MIN),
             backlog_batches: publisher.backlog_batches,
             waiting_starts: publisher.waiting_starts,
@@ -236,7 +240,7 @@ impl Default for Publish {
             subscribers_per_address: publisher.subscribers_per_address,
             leased_networks: publisher.leased_networks,
             leases: publisher.leases,
-            talks: publisher.talks,
+            destinations: publisher.destinations,
             waiting_networks: publisher.waiting_networks,
             remembered_networks: publisher.remembered_networks,
             addresses: publisher.addresses,

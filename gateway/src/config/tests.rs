@@ -138,10 +138,10 @@ fn values_that_contradict_each_other_are_refused() {
         ("[[traffic.tunnel]]\nkind = \"gtp\"\nendpoints = []", "traffic.tunnel of kind gtp names no endpoints"),
         ("[publish]\nrenewal_s = 60", "renewal_s 60 is not shorter"),
         (
-            "[publish]\nretell_s = 300",
-            "publish.retell_s 300 is not shorter than estimate.max_age_s 300: advice that did not move would age out",
+            "[publish]\nreadvertise_s = 300",
+            "publish.readvertise_s 300 is not shorter than estimate.max_age_s 300: an unchanged estimate would expire",
         ),
-        ("[estimate]\nmax_age_s = 60", "publish.retell_s 100 is not shorter than estimate.max_age_s 60"),
+        ("[estimate]\nmax_age_s = 60", "publish.readvertise_s 100 is not shorter than estimate.max_age_s 60"),
         (
             "[publish]\nbacklog_batches = 100000000000",
             "publish.backlog_batches is 100000000000: at most 65536 are kept",
@@ -179,7 +179,7 @@ fn values_that_contradict_each_other_are_refused() {
         assert!(message.contains(expected), "{message:?} lacks {expected:?}");
     }
     for text in [
-        "[publish]\nretell_s = 299",
+        "[publish]\nreadvertise_s = 299",
         "[api]\ngrpc_listen = \"192.0.2.1:7400\"\n[agents]\nplain_text = true",
         "[api]\ngrpc_listen = \"[::]:7400\"\n[tls]\nkey = \"a\"\ncertificate = \"b\"\nca = \"c\"",
         "[api]\ngrpc_listen = \"127.9.9.9:7400\"",

@@ -116,7 +116,7 @@ impl Traffic {
             let wide = IpNet::aggregate(&prefixes).into_iter().find(is_wide)?;
             let kind = EngineKind::from(tunnel.kind).name();
             Some(format!(
-                "traffic.tunnel of kind {kind} takes packets between any addresses of {wide}: whoever can send from there past \
+                "traffic.tunnel of kind {kind} takes packets between any addresses of {wide}: anyone who can send from there past \
                  the mirror port can write any connection, and with it estimates"
             ))
         };

@@ -99,7 +99,7 @@ impl ServerCertVerifier for Only {
         if *shown == self.certificate {
             return Ok(ServerCertVerified::assertion());
         }
-        Err(Error::General("it shows another certificate than the one in tls.certificate".to_owned()))
+        Err(Error::General("its certificate is not the one in tls.certificate".to_owned()))
     }
 
     fn verify_tls12_signature(

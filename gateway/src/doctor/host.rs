@@ -34,7 +34,7 @@ pub(super) fn clock() -> Check {
         ),
         None => Check::unknown(
             "clock",
-            "the kernel does not say whether the system clock is synchronised",
+            "the kernel does not report whether the system clock is synchronised",
             "look at timedatectl",
         ),
     }
@@ -42,8 +42,8 @@ pub(super) fn clock() -> Check {
 
 pub(super) fn store(store: &Store) -> Check {
     if !store.enabled {
-        let found = "store.enabled is false: after a restart every network is unknown for minutes";
-        return Check::warn("store", found, "set it to true unless that is meant");
+        let found = "store.enabled is false: after a restart there are no estimates for minutes";
+        return Check::warn("store", found, "set it to true unless that is intended");
     }
     // What is not there yet is made inside the nearest directory that is.
     let there = store.directory.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/"));
@@ -60,7 +60,7 @@ pub(super) fn offloads(interface: &str) -> Vec<Check> {
     let offloads = match spand_capture::offloads(interface) {
         Ok(offloads) => offloads,
         Err(error) => {
-            let found = format!("{interface} does not say: {error}");
+            let found = format!("{interface}: cannot read its offloads: {error}");
             return vec![Check::unknown(NAME, found, "check the name in capture.interfaces (`ip link`)")];
         }
     };
@@ -71,11 +71,11 @@ pub(super) fn offloads(interface: &str) -> Vec<Check> {
     if merging.is_empty() {
         return vec![Check::ok(NAME, format!("{interface} merges no packets"))];
     }
-    let lost = if offloads.lro == Some(true) { "; lro loses TCP options too" } else { "" };
+    let lost = if offloads.lro == Some(true) { "; lro also drops TCP options" } else { "" };
     vec![Check::warn(
         NAME,
         format!(
-            "{interface} merges packets ({}): acknowledgements and losses are seen less finely{lost}",
+            "{interface} merges packets ({}): acknowledgements and packet loss are seen less precisely{lost}",
             merging.join(", ")
         ),
         format!("ethtool -K {interface} {} off", merging.join(" off ")),

@@ -53,7 +53,7 @@ fn comes(seen: &Seen) -> Check {
     if seen.packets == 0 {
         return Check::fail(
             "traffic",
-            format!("no packet came in {span:.0} s"),
+            format!("no packets in {span:.0} s"),
             "check that the mirror port is on and names this port as its target, that the cable is in, and capture.filter",
         );
     }
@@ -62,7 +62,7 @@ fn comes(seen: &Seen) -> Check {
             Ignored::VARIANTS.iter().max_by_key(|reason| seen.ignored(reason.name())).map(|reason| reason.name());
         return Check::fail(
             "traffic",
-            format!("{} packets came in {span:.0} s, none of them TCP (most: {})", seen.packets, reason.unwrap_or("-")),
+            format!("{} packets in {span:.0} s, none of them TCP (mostly: {})", seen.packets, reason.unwrap_or("-")),
             "check which ports or VLANs are mirrored, and traffic.tunnel if the mirror wraps packets",
         );
     }
@@ -75,20 +75,20 @@ fn comes(seen: &Seen) -> Check {
 fn dropped(seen: &Seen) -> Check {
     let share = percent(seen.dropped, seen.packets + seen.dropped);
     if seen.dropped == 0 {
-        return Check::ok("drops", "no packet was lost before it was looked at");
+        return Check::ok("drops", "no packets were dropped");
     }
     let verdict = if share >= 1.0 { Verdict::Fail } else { Verdict::Warn };
-    let found = format!("{} packets ({share:.2} %) were lost before they were looked at", seen.dropped);
+    let found = format!("{} packets ({share:.2} %) were dropped before the engine", seen.dropped);
     Check::to_do("drops", verdict, found, "raise capture.buffer_mib and net.core.netdev_max_backlog, or mirror less")
 }
 
 fn one_sided(seen: &Seen) -> Check {
     if seen.connections < ENOUGH_CONNECTIONS {
-        let found = format!("{} connections are too few to tell whether both directions are seen", seen.connections);
-        return Check::unknown("both_directions", found, "look for longer (--seconds), or at a busier time");
+        let found = format!("too few connections ({}) to determine whether both directions are seen", seen.connections);
+        return Check::unknown("both_directions", found, "run the doctor for longer (--seconds), or at a busier time");
     }
     let share = percent(seen.one_sided, seen.connections);
-    let found = format!("{} of {} connections show one direction only", seen.one_sided, seen.connections);
+    let found = format!("only one direction was seen of {} of {} connections", seen.one_sided, seen.connections);
     let verdict = match share {
         share if share >= 50.0 => Verdict::Fail,
         share if share >= 10.0 => Verdict::Warn,
@@ -102,11 +102,11 @@ fn one_sided(seen: &Seen) -> Check {
 fn twice(seen: &Seen) -> Check {
     let copies = seen.ignored(Ignored::DuplicateCopy.name());
     let share = percent(copies, seen.segments);
-    let found = format!("{share:.1} % of segments came a second time");
+    let found = format!("{share:.1} % of segments were captured twice");
     if share < 5.0 {
         return Check::ok("copies", found);
     }
-    let to_do = "mirror one place on each packet's way: one port, or one direction of every port, not both of all";
+    let to_do = "mirror each packet at one place of its path: one port, or one direction of every port, not both directions of all";
     Check::warn("copies", found, to_do)
 }
 
@@ -123,8 +123,12 @@ fn inside(seen: &Seen, internal: &[Network]) -> Check {
         };
     }
     if seen.segments < ENOUGH_SEGMENTS {
-        let found = format!("{} segments are too few to tell", seen.segments);
-        return Check::unknown("internal_prefixes", found, "look for longer (--seconds), or at a busier time");
+        let found = format!("too few segments ({})", seen.segments);
+        return Check::unknown(
+            "internal_prefixes",
+            found,
+            "run the doctor for longer (--seconds), or at a busier time",
+        );
     }
     let share = percent(seen.outside, seen.segments);
     let found = format!("{share:.1} % of segments have neither end inside traffic.internal");
@@ -165,12 +169,12 @@ fn cut(seen: &Seen, snap_length_bytes: u32) -> Check {
 fn merged_packets(seen: &Seen, merged: u64) -> Check {
     let share = percent(merged, seen.segments);
     if share < 1.0 {
-        return Check::ok("merged_packets", format!("{share:.1} % of packets are longer than the interface's longest"));
+        return Check::ok("merged_packets", format!("{share:.1} % of packets are longer than the interface's MTU"));
     }
     Check::warn(
         "merged_packets",
         format!(
-            "{share:.1} % of packets are longer than the interface's longest: someone merges them before they are captured"
+            "{share:.1} % of packets are longer than the interface's MTU: they are merged before they are captured"
         ),
         "turn the offloads off that merge: on this machine `ethtool -K INTERFACE gro off lro off`, on a mirrored host's \
          virtual interface `tso off gso off`",

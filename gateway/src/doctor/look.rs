@@ -27,7 +27,7 @@ use crate::run;
 const PAUSE: Micros = Micros::from_millis(10);
 /// Packets of one interface before the next one's turn.
 const TURN_PACKETS: usize = 1_024;
-/// Connections that are told apart.
+/// Connections that are tracked.
 const CONNECTIONS: NonZeroUsize = NonZeroUsize::new(65_536).expect("not zero");
 /// Packets of a connection before the lack of an answer says something: a lone SYN has none.
 const TELLING_PACKETS: u64 = 4;
@@ -40,16 +40,18 @@ pub(super) fn look(config: &Config, span: Duration, wait: &mut Wait) -> Result<S
     for (input, options) in (0..).zip(run::live_options(&config.capture)) {
         let options = LiveOptions { read_timeout: PAUSE, ..options };
         let live = LiveCapture::open(&options);
-        let live = live.map_err(|error| Check::fail("interface", error.to_string(), "mend that, then ask again"))?;
+        let live =
+            live.map_err(|error| Check::fail("interface", error.to_string(), "fix it, then run the doctor again"))?;
         let longest = mtu_bytes(&options.interface).map_or(u32::MAX, |mtu| mtu.saturating_add(LINK_BYTES));
         taps.push(Tap { input, live, longest });
     }
-    let mut looking = Looking::new(config)
-        .map_err(|failure| Check::fail("prefix_list", failure.to_string(), "mend the list, then ask again"))?;
+    let mut looking = Looking::new(config).map_err(|failure| {
+        Check::fail("prefix_list", failure.to_string(), "fix the list, then run the doctor again")
+    })?;
     *wait = Wait::new(span);
     while !wait.over() {
         for tap in &mut taps {
-            looking.turn(tap).map_err(|why| Check::fail("interface", why, "mend that, then ask again"))?;
+            looking.turn(tap).map_err(|why| Check::fail("interface", why, "fix it, then run the doctor again"))?;
         }
     }
     for tap in &taps {
@@ -74,7 +76,7 @@ struct Looking {
 }
 
 impl Looking {
-    /// Both ends of every connection are followed here, whatever is configured: it is told afterwards who lies inside.
+    /// Both ends of every connection are followed here, whatever is configured: which ends are inside is determined afterwards.
     fn new(config: &Config) -> Result<Self, Failure> {
         let engine = config.engine(EngineOptions { flow_reports: true, ..EngineOptions::default() })?;
         let mut engine = EngineConfig { internal: Vec::new(), ..engine };

@@ -83,7 +83,7 @@ fn judge(memory: &Memory, machine: Option<Limit>, group: Option<Limit>) -> Check
     let need = memory.total_mib();
     // Version 1 says "no limit" by a very large number.
     let Some(least) = group.into_iter().chain(machine).min_by_key(|limit| limit.mib) else {
-        let found = format!("the limits together are {need} MiB; what there is cannot be read");
+        let found = format!("the limits together are {need} MiB; the available memory cannot be read");
         return Check::unknown(NAME, found, "look at /proc/meminfo and the service's MemoryMax=");
     };
     let Limit { mib, whose } = least;

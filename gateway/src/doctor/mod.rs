@@ -2,7 +2,7 @@
 //!
 //! A gateway that runs is asked twice over its own interface, and what it counted in between is judged; where none runs,
 //! the interfaces are looked at for as long. What is judged is the same either way ([`seen::Seen`]), and so are the
-//! sentences ([`judge`]). One that asks for a password tells who has none whether its parts work, and no more.
+//! sentences ([`judge`]). Without the password of a gateway that requires one, only its readiness is known.
 
 mod conversation;
 mod host;
@@ -27,7 +27,7 @@ use crate::password;
 use self::conversation::Manner;
 use self::running::Answer;
 
-/// What `doctor` is told.
+/// Arguments of `doctor`.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
     /// The configuration
@@ -57,7 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         diagnosis.text()
     };
     match writeln!(io::stdout().lock(), "{text}") {
-        // Whoever reads the output has seen enough; the exit code still says it.
+        // The reader closed the pipe; the exit code still holds.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             Err(Failure::Environment(format!("cannot print: {error}")))
         }
@@ -75,28 +75,28 @@ fn look(config: &Config, configuration: Check, span: Duration, manner: &Manner) 
     checks.push(judge::internal_set(&config.traffic.internal));
     checks.extend(tunnels::endpoints(&config.traffic));
     if let Err(fault) = config.check_runnable() {
-        checks.push(Check::fail("interfaces", fault, "set it, then ask again"));
+        checks.push(Check::fail("interfaces", fault, "set it, then run the doctor again"));
         return checks;
     }
     checks.extend(config.capture.interfaces.iter().flat_map(|interface| host::offloads(interface)));
     let http = config.api.http_listen.0;
     let first = running::ask(http, manner);
     match &first {
-        Answer::Document(_) => checks.push(Check::ok("gateway", format!("one runs and answers on {http}"))),
+        Answer::Document(_) => checks.push(Check::ok("gateway", format!("running, answers on {http}"))),
         Answer::ReadyOnly(ready) => {
-            checks.push(Check::ok("gateway", format!("one runs and answers on {http}")));
+            checks.push(Check::ok("gateway", format!("running, answers on {http}")));
             checks.extend(running::judge_ready(ready));
-            let found = "the gateway tells nobody without a password what it sees";
-            checks.push(Check::unknown("traffic", found, "name one of admin.passwords with --user"));
+            let found = "the gateway asks for a password";
+            checks.push(Check::unknown("traffic", found, "give a name of admin.passwords with --user"));
             return checks;
         }
         Answer::Refused(why) => {
-            let found = format!("one answers on {http}, but not this question: {why}");
-            checks.push(Check::unknown("gateway", found, "look at its dashboard, or stop it and ask again"));
+            let found = format!("running on {http}, but the request failed: {why}");
+            checks.push(Check::unknown("gateway", found, "look at its dashboard, or stop it and run the doctor again"));
             return checks;
         }
         Answer::Nobody => {
-            checks.push(Check::ok("gateway", format!("none runs: nobody answers on {http}")));
+            checks.push(Check::ok("gateway", format!("not running: no answer on {http}")));
             checks.extend(host::ports(&config.api));
         }
     }
@@ -128,7 +128,7 @@ impl Wait {
         let bar = io::stderr().is_terminal().then(|| {
             let length = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
             let bar = ProgressBar::with_draw_target(Some(length), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("looking at the traffic {bar:40} {elapsed}");
+            let style = ProgressStyle::with_template("capturing traffic {bar:40} {elapsed}");
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
         Self { began: Instant::now(), span, bar }

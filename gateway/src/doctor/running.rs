@@ -94,14 +94,14 @@ pub(super) fn ask(listen: SocketAddr, manner: &Manner) -> Answer {
 fn read<T: DeserializeOwned>(body: &str, answer: impl FnOnce(Box<T>) -> Answer) -> Answer {
     match serde_json::from_str(body) {
         Ok(document) => answer(document),
-        Err(error) => Answer::Refused(format!("its answer is not known here ({error})")),
+        Err(error) => Answer::Refused(format!("its answer cannot be read ({error})")),
     }
 }
 
 fn refusal(answer: Result<Option<(u16, String)>, String>) -> Answer {
     match answer {
         Ok(None) => Answer::Nobody,
-        Ok(Some((401, _))) => Answer::Refused("this name and password do not go together".to_owned()),
+        Ok(Some((401, _))) => Answer::Refused("wrong name or password".to_owned()),
         Ok(Some((status, _))) => Answer::Refused(format!("status {status}")),
         Err(why) => Answer::Refused(why),
     }
@@ -112,8 +112,8 @@ fn question(listen: SocketAddr, manner: &Manner, path: &str) -> Result<Option<(u
     let address = reached(listen);
     let Ok(stream) = TcpStream::connect_timeout(&address, PATIENCE) else { return Ok(None) };
     let answer = manner.ask(stream, address, path).map_err(|error| error.to_string())?;
-    let (status, body) = parts(&answer).ok_or("it does not speak HTTP")?;
-    let status = status.parse().map_err(|_| "it does not speak HTTP")?;
+    let (status, body) = parts(&answer).ok_or("it is not an HTTP server")?;
+    let status = status.parse().map_err(|_| "it is not an HTTP server")?;
     Ok(Some((status, body.to_owned())))
 }
 
@@ -128,9 +128,9 @@ fn parts(answer: &str) -> Option<(&str, &str)> {
 pub(super) fn judge_ready(ready: &Ready) -> Vec<Check> {
     let faults = ready.not_ready.iter();
     let mut checks: Vec<Check> =
-        faults.map(|Part { part, why }| Check::fail("ready", format!("{part}: {why}"), "the log says more")).collect();
+        faults.map(|Part { part, why }| Check::fail("ready", format!("{part}: {why}"), "see the log")).collect();
     if ready.ready {
-        checks.push(Check::ok("ready", "it captures, computes and stores"));
+        checks.push(Check::ok("ready", "capture, engine and store work"));
     }
     checks
 }
@@ -143,7 +143,7 @@ pub(super) fn judge(first: &Traffic, second: Answer, span: Duration, config: &Co
         Answer::Refused(why) => {
             return vec![Check::unknown("gateway", format!("it stopped answering: {why}"), "ask again")];
         }
-        Answer::Nobody => return vec![Check::fail("gateway", "it ended a moment ago", "look at its log")],
+        Answer::Nobody => return vec![Check::fail("gateway", "it has just stopped", "look at its log")],
     };
     let mut checks = judge_ready(&second.ready);
     if let Some(age) = second.newest_packet_age_s {

@@ -19,7 +19,7 @@ pub(super) fn endpoints(traffic: &Traffic) -> Vec<Check> {
         let found = format!("traffic.tunnel names the endpoints of every tunnel ({})", traffic.tunnel.len());
         return vec![Check::ok("tunnel_endpoints", found)];
     }
-    let to_do = "name the prefixes of your own mirror's or fabric's endpoints alone";
+    let to_do = "list only the prefixes of your own mirror's or fabric's endpoints";
     wide.into_iter().map(|found| Check::warn("tunnel_endpoints", found, to_do)).collect()
 }
 

@@ -22,7 +22,7 @@ pub struct Batch {
     pub gone: Vec<Network>,
     /// The windows of networks that changed, to be shown.
     pub trends: Vec<Trend>,
-    /// Samples since the last batch that had some, to be shown.
+    /// Samples since the last batch with any, to be shown.
     pub samples: Vec<WindowSample>,
     /// The engine's numbers, where they are renewed with this batch.
     pub engine: Option<EngineStatus>,

@@ -1,4 +1,4 @@
-//! Budgets of networks, divided among the hosts that want a part.
+//! Budgets of networks, divided among the hosts that request a part.
 
 use std::time::Duration;
 
@@ -9,38 +9,38 @@ use tokio::time::MissedTickBehavior;
 
 use super::Published;
 
-/// Time between two looks at budgets, and how many are divided under one hold of their lock, and at one look: 5,120 a second
-/// at most. A start waits for 64, or for fewer where many hosts have parts of them.
+/// Interval at which due budgets are divided; how many under one hold of the lock, and how many times that per interval: at most
+/// 5,120 a second. A start waits for 64, or for fewer where many hosts have parts of them.
 const LEASE_TURN: Duration = Duration::from_millis(100);
 const LEASE_CHUNK: usize = 64;
 const LEASE_CHUNKS: usize = 8;
 
 impl Published {
-    /// A host wants a part of a network's budget: it has it before it is told of the start.
-    pub(super) fn want_lease(&self, start: &StartImminent, holders: &[u64]) {
+    /// Requests a part of a network's budget for hosts, so that they have it before the start is pushed.
+    pub(super) fn request_lease(&self, start: &StartImminent, host_ids: &[u64]) {
         let Some(budget) = self.budget(start.network) else { return };
         let (mut leases, now) = (self.shared.leases.lock(), self.now());
-        for holder in holders {
-            if !leases.start(*holder, start.network, budget, now) {
+        for host_id in host_ids {
+            if !leases.start(*host_id, start.network, budget, now) {
                 self.measures().leases_no_room.inc();
             }
         }
     }
 
-    /// A connection of a host is established: the start was no invention of somebody who sends SYNs with the addresses of others.
+    /// A connection of a host is established, so its start was not a spoofed SYN.
     pub fn established(&self, connection: &Established) {
-        let holders = self.shared.subscribers.lock().holders(connection.host);
-        if holders.is_empty() {
+        let host_ids = self.shared.subscribers.lock().host_ids(connection.host);
+        if host_ids.is_empty() {
             return;
         }
         let (mut leases, now) = (self.shared.leases.lock(), self.now());
-        for holder in holders {
-            leases.confirm(holder, connection.network, now);
+        for host_id in host_ids {
+            leases.confirm(host_id, connection.network, now);
         }
     }
 
     /// What all hosts together may have granted above their defaults in a network and not yet acknowledged: its share for
-    /// each connection that is seen there at once (`docs/definitions.md`, "Budget and retreat"), as far as the share was measured among so many: one that a few had for
+    /// each connection that is seen there at once (`docs/definitions.md`, "Budget and retreat"), limited to the number of parallel connections during which the share was measured: a share that few connections had for
     /// themselves is not what each of a crowd gets.
     pub(super) fn budget(&self, network: Network) -> Option<Segments> {
         let networks = self.shared.networks.read();
@@ -50,33 +50,33 @@ impl Published {
         Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(parallel)))
     }
 
-    /// Divides budgets by demand, and lets retreats and talks end, again and again.
+    /// Divides budgets by demand, and lets retreats and destinations end, again and again.
     pub(super) async fn divide(&self) {
         let mut turns = tokio::time::interval(LEASE_TURN);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             turns.tick().await;
             self.pass_retreats();
-            self.lapse_talks();
+            self.expire_destinations();
             for _ in 0..LEASE_CHUNKS {
                 if !self.divide_some() {
                     break;
                 }
-                // Those who wait for the lock, and other tasks, go first.
+                // Waiters for the lock, and other tasks, run first.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Divides some that are due. Gives whether more are.
+    /// Divides some budgets that are due. Returns whether more are.
     fn divide_some(&self) -> bool {
         let (mut leases, now) = (self.shared.leases.lock(), self.now());
-        let tell = leases.turn(now, LEASE_CHUNK, |network| self.budget(network));
+        let changed = leases.turn(now, LEASE_CHUNK, |network| self.budget(network));
         let more = leases.is_due(now);
         drop(leases);
-        if !tell.is_empty() {
-            self.measures().leases_told.inc_by(tell.len() as u64);
-            self.mark_now(self.those_who_talk(tell));
+        if !changed.is_empty() {
+            self.measures().leases_advertised.inc_by(changed.len() as u64);
+            self.mark_dirty_now(self.only_in_use(changed));
         }
         more
     }

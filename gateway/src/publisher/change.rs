@@ -8,21 +8,21 @@ use spand_proto::network::Network;
 use spand_proto::push;
 use spand_proto::push::WithdrawalReason;
 
-/// A change of the published state, told to every subscriber whom it concerns.
+/// A change of the published state, for every subscriber that it concerns.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    /// An estimate to tell; what it is is read when it is told.
+    /// An estimate changed; it is read when it is sent.
     Estimate(Network),
     /// The end of an estimate.
     Withdrawn(Network),
-    /// Told to the host that it is a service of.
+    /// Of a service, for its host.
     Service(ServiceSize),
 }
 
 /// What the ring of changes carries: shared by all subscribers, never copied.
 #[derive(Clone, Debug)]
 pub(super) enum Broadcast {
-    /// Changes number `first`, `first + 1`, … of all changes ever told.
+    /// Changes number `first`, `first + 1`, … counted from the first one ever sent.
     Changes { first: u64, changes: Arc<[Change]> },
     /// The state was replaced as a whole.
     Replaced,

@@ -1,13 +1,13 @@
 //! The packet clock outside the engine: what a capture would stamp on a packet that arrived now.
 //!
 //! Ages and delays are differences to packet times, so they are taken on the packets' clock. It runs by the monotonic
-//! clock: an administrator who steps the wall clock changes nothing here.
+//! clock: a step of the wall clock changes nothing here.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use spand_proto::units::{Micros, Timestamp};
 
-/// Tells the time of packets.
+/// The packets' clock.
 pub trait PacketClock: Send + Sync + 'static {
     /// The time a packet captured now would carry.
     fn now(&self) -> Timestamp;
@@ -23,7 +23,7 @@ pub struct MonotonicClock {
 impl MonotonicClock {
     /// A clock that agrees with the wall clock now.
     pub fn from_wall_clock() -> Self {
-        // A machine whose clock stands before 1970 gets ages counted from there: still monotonic, still consistent.
+        // A clock before 1970 counts from 1970: still monotonic, still consistent.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         Self { started: Instant::now(), started_at: Timestamp::default().after(Micros::from(since_epoch)) }
     }

@@ -7,46 +7,47 @@ use serde::{Deserialize, Serialize};
 use spand_proto::push::{ADVICE_LIFETIME, MAX_ADDRESSES, REFRESH_INTERVAL};
 use spand_proto::units::Micros;
 
-/// Of which networks a host is told.
+/// The networks whose estimates are advertised to a host.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToHosts {
-    /// Of all that have an estimate.
+    /// All that have an estimate.
     #[default]
     All,
-    /// Of those with which its addresses talked lately. The first word about a network comes with a start.
-    Talking,
+    /// Those that its addresses use. A network is first advertised together with a start.
+    #[serde(alias = "talking")]
+    InUse,
 }
 
-/// How estimates are told, and to how many.
+/// How estimates are advertised, and to how many subscribers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublisherConfig {
-    /// Of which networks a host is told. Default all (`docs/decisions/told-networks.md`).
+    /// The networks whose estimates are advertised to a host. Default all (`docs/decisions/advertised-networks.md`).
     pub to_hosts: ToHosts,
-    /// How long a talk counts. Default 600 s. After it the network is withdrawn from the host.
-    pub talked_within: Micros,
-    /// Networks with which one host talks. Default 4,096: told again every 100 s, 1,000 hosts are 41,000 messages a second. At
-    /// the limit the one that it was never told of goes first, then the one that it talked with longest ago, counted.
-    pub talked_networks: NonZeroUsize,
+    /// Time without a start or report after which a network is withdrawn from a host. Default 600 s.
+    pub destination_idle: Micros,
+    /// Networks in use by one host. Default 4,096: advertised again every 100 s, 1,000 hosts are 41,000 messages a second. At the
+    /// limit the one that was never advertised is evicted first, then the one used longest ago, counted.
+    pub destinations_per_host: NonZeroUsize,
     /// Lifetime of advice from its arrival. Default 60 s: a host whose gateway is gone is back to plain TCP by then.
     pub lifetime: Micros,
     /// Interval of renewals. Default 20 s, so that two may be late before advice runs out.
     pub renewal: Duration,
-    /// Relative change of share or round-trip time that is told. Default 0.1.
+    /// Relative change of share or round-trip time that is advertised. Default 0.1.
     pub change: f64,
-    /// A refreshed estimate that did not move is told again when what was told is this much older. Default 100 s: the
+    /// A refreshed estimate that did not change is advertised again when the advertised one is this much older. Default 100 s: the
     /// age known to a host stays far below the age limit, and 10,000 busy networks cost 100 messages a second each.
-    pub retell: Micros,
-    /// Age limit of an estimate; an older one is not answered even where nobody withdrew it. Default 300 s.
+    pub readvertise: Micros,
+    /// Age limit of an estimate; an older one is not answered even if it was not withdrawn. Default 300 s.
     pub max_age: Micros,
-    /// Changes are gathered this long and told together. Default 20 ms; imminent starts never wait for it.
+    /// Changes are gathered this long and sent together. Default 20 ms; imminent starts never wait for it.
     pub gather: Duration,
     /// Batches of up to 512 changes kept for slow subscribers, shared by all. Default 256. A subscriber that falls
     /// behind more than that is resynchronised, counted.
     pub backlog_batches: NonZeroUsize,
-    /// Imminent starts waiting for one subscriber. Default 1,024. At the limit the oldest goes, counted: it is late anyway.
+    /// Imminent starts waiting for one subscriber. Default 1,024. At the limit the oldest is dropped, counted: it is late anyway.
     pub waiting_starts: NonZeroUsize,
-    /// Subscribers at a time. Default 1,000. The next one is refused. Hosts that are gone and may still use what they were told
+    /// Subscribers at a time. Default 1,000. The next one is refused. Hosts that are gone and may still use their advice
     /// are counted with those that are subscribed up to twice as many; beyond, one with other addresses is refused.
     pub subscribers: NonZeroUsize,
     /// Subscribers that may claim the same address (an agent reconnects before its old stream is known dead). Default 4.
@@ -58,11 +59,11 @@ pub struct PublisherConfig {
     /// Parts that hosts have in budgets, of all networks together. Default 1,000,000. At the limit a host has no lease in a further
     /// network, counted as with networks.
     pub leases: NonZeroUsize,
-    /// With `Talking`: pairs of a host and a network with which it talks, of all hosts together. Default 2,000,000. At the limit a
-    /// host's further network takes the place of one of its own, counted as with networks of one host.
-    pub talks: NonZeroUsize,
-    /// Networks that wait to be told, of all subscribers together. Default 2,000,000. At the limit one that has more than half of
-    /// an equal part is told everything anew, counted.
+    /// With `InUse`: pairs of a host and a network that it uses, of all hosts together. Default 2,000,000. At the limit a
+    /// host's further network evicts one of the same host, counted as with the networks of one host.
+    pub destinations: NonZeroUsize,
+    /// Networks that wait to be sent, of all subscribers together. Default 2,000,000. At the limit a subscriber with more than half
+    /// of an equal part gets a new snapshot instead, counted.
     pub waiting_networks: NonZeroUsize,
     /// Networks whose last samples and window are remembered to be shown. Default 16,384, at most 4.3 KiB each. At the limit
     /// the one that changed longest ago is no longer shown in detail, counted.
@@ -71,19 +72,19 @@ pub struct PublisherConfig {
     pub addresses: NonZeroUsize,
 }
 
-/// Changes told together at most; a larger change is told in several batches.
+/// Changes in one batch; a larger change is sent in several batches.
 pub(super) const BATCH_CHANGES: usize = 512;
 
 impl Default for PublisherConfig {
     fn default() -> Self {
         Self {
             to_hosts: ToHosts::All,
-            talked_within: Micros::from_secs(600),
-            talked_networks: limit(4_096),
+            destination_idle: Micros::from_secs(600),
+            destinations_per_host: limit(4_096),
             lifetime: ADVICE_LIFETIME,
             renewal: REFRESH_INTERVAL.into(),
             change: 0.1,
-            retell: Micros::from_secs(100),
+            readvertise: Micros::from_secs(100),
             max_age: Micros::from_secs(300),
             gather: Duration::from_millis(20),
             backlog_batches: limit(256),
@@ -92,7 +93,7 @@ impl Default for PublisherConfig {
             subscribers_per_address: limit(4),
             leased_networks: limit(65_536),
             leases: limit(1_000_000),
-            talks: limit(2_000_000),
+            destinations: limit(2_000_000),
             waiting_networks: limit(2_000_000),
             remembered_networks: limit(16_384),
             addresses: limit(MAX_ADDRESSES),
@@ -103,28 +104,28 @@ impl Default for PublisherConfig {
 impl PublisherConfig {
     /// Hosts that are subscribed, or were within the lifetime of advice: each time that an agent comes back with other addresses
     /// it is another host, whose leases are held as long.
-    pub(super) const fn holders(&self) -> usize {
+    pub(super) const fn max_hosts(&self) -> usize {
         self.subscribers.get().saturating_mul(2)
     }
 
-    /// Networks that may wait for a subscriber to look at them: as many as leases are divided in, or as it talks with. At the
-    /// limit it is told everything anew, counted.
-    pub(super) const fn marks(&self) -> MarkLimits {
+    /// Networks that may be dirty for a subscriber: as many as there are with leases, or as it may use. At the limit it gets a new
+    /// snapshot, counted.
+    pub(super) const fn dirty_limits(&self) -> DirtyLimits {
         let own = match self.to_hosts {
             ToHosts::All => self.leased_networks.get(),
-            ToHosts::Talking => self.talked_networks.get(),
+            ToHosts::InUse => self.destinations_per_host.get(),
         };
         let all = self.waiting_networks.get();
-        // Each has two sets of marks.
+        // Each subscriber has two sets.
         let part = all / self.subscribers.get() / 2;
-        MarkLimits { own, all, part: if part == 0 { 1 } else { part } }
+        DirtyLimits { own, all, part: if part == 0 { 1 } else { part } }
     }
 }
 
-/// How many networks may be marked in each of a subscriber's two sets.
+/// Sizes of each of a subscriber's two sets of dirty networks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) struct MarkLimits {
-    /// In any case.
+pub(super) struct DirtyLimits {
+    /// Of one subscriber.
     pub(super) own: usize,
     /// Beyond this many of all subscribers together …
     pub(super) all: usize,

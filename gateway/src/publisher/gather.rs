@@ -1,7 +1,7 @@
 //! Changes on their way to subscribers: gathered for a few milliseconds, then put once, for all into a bounded ring, or
-//! marked for those whom they concern ([`super::talking`]).
+//! marked as dirty for the subscribers that they concern ([`super::advertise`]).
 //!
-//! Subscribers look into the ring and at marks at times of their own ([`super::subscription`]); nothing here wakes them.
+//! Subscribers read the ring and their dirty networks on their own timers ([`super::subscription`]); nothing here wakes them.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use tokio::sync::Notify;
 use tokio::sync::broadcast::{Receiver, Sender};
 
 use super::change::{Broadcast, Change};
-use super::mailbox::SubscribeError;
+use super::subscribers::SubscribeError;
 
-/// Changes waiting to be told, and the ring that carries them.
+/// Changes waiting to be sent, and the ring that carries them.
 #[derive(Debug)]
 pub(super) struct Gather {
     pending: Mutex<Pending>,
@@ -35,22 +35,22 @@ struct Pending {
 struct Ring {
     /// `None` once the gateway stops.
     sender: Option<Sender<Broadcast>>,
-    /// Changes ever told.
-    told: u64,
+    /// Changes sent since the start.
+    sent: u64,
 }
 
-/// Changes that may wait to be told. At the limit they are let go and every subscriber is resynchronised instead.
+/// Changes that may wait. At the limit they are dropped and every subscriber is resynchronised instead.
 const PENDING_LIMIT: usize = 65_536;
 
 impl Gather {
     pub(super) fn new(backlog_batches: NonZeroUsize) -> Self {
-        let ring = Ring { sender: Some(Sender::new(backlog_batches.get())), told: 0 };
+        let ring = Ring { sender: Some(Sender::new(backlog_batches.get())), sent: 0 };
         Self { pending: Mutex::default(), changed: Notify::new(), ring: Mutex::new(ring) }
     }
 
     /// Bytes of changes that wait, and of N batches in the ring.
-    pub(super) const fn bytes(told: usize) -> usize {
-        2 * listed::<Change>(PENDING_LIMIT) + told.saturating_mul(size_of::<Change>())
+    pub(super) const fn bytes(ring: usize) -> usize {
+        2 * listed::<Change>(PENDING_LIMIT) + ring.saturating_mul(size_of::<Change>())
     }
 
     pub(super) fn estimate(&self, network: Network) {
@@ -65,7 +65,7 @@ impl Gather {
         self.add(Change::Service(size));
     }
 
-    /// Everything told so far is void; what waits is part of the new state.
+    /// Everything sent so far is void; waiting changes are part of the new state.
     pub(super) fn replaced(&self) {
         *self.pending.lock() = Pending { changes: Vec::new(), replaced: true };
         self.changed.notify_one();
@@ -88,7 +88,7 @@ impl Gather {
     pub(super) fn listen(&self) -> Result<(Receiver<Broadcast>, u64), SubscribeError> {
         let ring = self.ring.lock();
         let sender = ring.sender.as_ref().ok_or(SubscribeError::Closed)?;
-        Ok((sender.subscribe(), ring.told))
+        Ok((sender.subscribe(), ring.sent))
     }
 
     /// Whether the gateway stops.
@@ -96,7 +96,7 @@ impl Gather {
         self.ring.lock().sender.is_none()
     }
 
-    /// Waits for changes and `interval` longer. Gives what came, and whether everything told before is void; `None` once closed.
+    /// Waits for changes and `interval` longer. Returns them, and whether everything sent before is void; `None` once closed.
     pub(super) async fn gathered(&self, interval: Duration) -> Option<(Vec<Change>, bool)> {
         self.changed.notified().await;
         tokio::time::sleep(interval).await;
@@ -104,20 +104,20 @@ impl Gather {
         (!self.is_closed()).then_some((changes, replaced))
     }
 
-    /// Tells all subscribers that the state was replaced.
-    pub(super) fn tell_replaced(&self) {
+    /// Signals to all subscribers that the state was replaced.
+    pub(super) fn send_replaced(&self) {
         if let Some(sender) = &self.ring.lock().sender {
             send(sender, Broadcast::Replaced);
         }
     }
 
-    /// Tells all subscribers of changes.
-    pub(super) fn tell(&self, changes: &[Change]) {
+    /// Sends changes to all subscribers.
+    pub(super) fn send(&self, changes: &[Change]) {
         let mut ring = self.ring.lock();
-        let Ring { sender: Some(sender), told } = &mut *ring else { return };
+        let Ring { sender: Some(sender), sent } = &mut *ring else { return };
         if !changes.is_empty() {
-            send(sender, Broadcast::Changes { first: *told, changes: Arc::from(changes) });
-            *told += changes.len() as u64;
+            send(sender, Broadcast::Changes { first: *sent, changes: Arc::from(changes) });
+            *sent += changes.len() as u64;
         }
     }
 
@@ -128,6 +128,6 @@ impl Gather {
 }
 
 fn send(sender: &Sender<Broadcast>, broadcast: Broadcast) {
-    // An error only says that nobody is subscribed.
+    // An error only means that there is no subscriber.
     drop(sender.send(broadcast));
 }

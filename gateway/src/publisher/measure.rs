@@ -12,51 +12,51 @@ use super::retreat::Verdict;
 /// What the publisher counts and times. Clones share the same numbers.
 #[derive(Clone, Debug)]
 pub struct Measures {
-    /// Estimates told to all subscribers.
+    /// Estimates sent to all subscribers.
     pub estimates: Counter,
-    /// Withdrawals told to all subscribers.
+    /// Withdrawals sent to all subscribers.
     pub withdrawals: Counter,
-    /// Service sizes told to subscribers because they appeared or moved.
+    /// Service sizes sent to subscribers because they appeared or changed.
     pub service_sizes: Counter,
     /// Starts handed to a subscriber's queue.
     pub starts_pushed: Counter,
-    /// Starts of hosts that nobody watches.
-    pub starts_unwatched: Counter,
-    /// Starts of watched hosts towards networks without an estimate.
+    /// Starts of hosts without a subscriber.
+    pub starts_no_subscriber: Counter,
+    /// Starts of subscribed hosts towards networks without an estimate.
     pub starts_no_estimate: Counter,
-    /// Starts that went because a subscriber's queue of starts was full.
+    /// Starts dropped because a subscriber's queue of starts was full.
     pub starts_overflowed: Counter,
-    /// Leases that changed and were told on their own.
-    pub leases_told: Counter,
+    /// Changed leases that were sent on their own.
+    pub leases_advertised: Counter,
     /// Starts in networks whose budget is not divided, because there are too many.
     pub leases_no_room: Counter,
-    /// Networks with which a host did not talk within the window any more.
-    pub talks_lapsed: Counter,
-    /// Networks that went because a host talks with too many.
-    pub talks_displaced: Counter,
-    /// Times a subscriber was told everything anew because more networks waited for it than may.
-    pub marks_overflowed: Counter,
-    /// Messages of turns that were granted and not taken, because the subscription ended or began anew.
-    pub pace_given_back: Counter,
+    /// Networks withdrawn from a host because it did not use them for `destination_idle`.
+    pub destinations_expired: Counter,
+    /// Networks evicted from a host's list because it uses too many.
+    pub destinations_evicted: Counter,
+    /// Snapshots sent because more networks were dirty for a subscriber than the limit.
+    pub dirty_overflows: Counter,
+    /// Messages of granted turns that were not sent, because the subscription ended or restarted.
+    pub pace_unused: Counter,
     /// Advised first flights that hosts reported, by what they led to.
     pub first_flights: Family<FlightLabels, Counter>,
-    /// Remote addresses whose losses were forgotten while they counted, because there are too many.
+    /// Remote addresses whose losses were dropped before they expired, because there are too many.
     pub addresses_displaced: Counter,
-    /// Times the configuration was read again, by result.
+    /// Reloads of the configuration, by result.
     pub config_reloads: Family<ReloadLabels, Counter>,
-    /// 0 where the configuration could not be used when it was read again last.
+    /// 0 if the last reload of the configuration failed.
     pub config_last_reload_successful: Gauge,
-    /// Subscriptions that began.
+    /// Subscriptions started.
     pub subscriptions: Counter,
     /// Subscriptions refused at a limit.
     pub subscriptions_refused: Counter,
-    /// Addresses of subscriptions that were left out, since as many subscribers as may had claimed them already.
+    /// Addresses left out of subscriptions because they had reached the limit of subscribers per address.
     pub addresses_left_out: Counter,
     /// Resynchronisations because a subscriber read too slowly.
     pub resyncs_slow_reader: Counter,
     /// Resynchronisations because the state was replaced.
     pub resyncs_state_replaced: Counter,
-    /// Changes that slow subscribers did not get.
+    /// Changes dropped for slow subscribers.
     pub changes_dropped: Counter,
     /// From a start's packet to the subscriber's queue, by the packet clock, in seconds.
     pub start_queued_seconds: Histogram,
@@ -79,7 +79,7 @@ pub struct FlightLabels {
     pub(super) verdict: &'static str,
 }
 
-/// Label of a configuration that was read again.
+/// Label of a reload of the configuration.
 #[derive(Clone, Copy, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 pub struct ReloadLabels {
     pub(super) result: &'static str,
@@ -97,15 +97,15 @@ impl Default for Measures {
             withdrawals: counter(),
             service_sizes: counter(),
             starts_pushed: counter(),
-            starts_unwatched: counter(),
+            starts_no_subscriber: counter(),
             starts_no_estimate: counter(),
             starts_overflowed: counter(),
-            leases_told: counter(),
+            leases_advertised: counter(),
             leases_no_room: counter(),
-            talks_lapsed: counter(),
-            talks_displaced: counter(),
-            marks_overflowed: counter(),
-            pace_given_back: counter(),
+            destinations_expired: counter(),
+            destinations_evicted: counter(),
+            dirty_overflows: counter(),
+            pace_unused: counter(),
             first_flights: Family::default(),
             addresses_displaced: counter(),
             config_reloads: Family::default(),
@@ -120,7 +120,7 @@ impl Default for Measures {
             start_sent_seconds: histogram(),
             apply_seconds: histogram(),
         };
-        // There from the start at zero, so that the first one is seen as a rise.
+        // Exposed as zero from the start, so that the first event is an increase.
         for verdict in Verdict::VARIANTS.iter().map(|verdict| verdict.name()) {
             drop(measures.first_flights.get_or_create(&FlightLabels { verdict }));
         }

@@ -9,14 +9,14 @@ use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 
 use super::config::BATCH_CHANGES;
+use super::destinations::DestinationsInUse;
 use super::gather::Gather;
 use super::insight::Histories;
 use super::leases::Leases;
-use super::mailbox::Mailbox;
 use super::networks::Networks;
 use super::services::Services;
+use super::subscribers::SubscriberQueue;
 use super::subscription::Subscription;
-use super::talks::Talks;
 use super::{PublisherConfig, ToHosts};
 
 /// Bytes, by what takes them.
@@ -32,24 +32,24 @@ pub(crate) struct PublisherNeed {
     pub(crate) changes: usize,
     /// Subscribers with their addresses and waiting starts.
     pub(crate) subscribers: usize,
-    /// Networks that wait to be told.
+    /// Networks that wait to be sent.
     pub(crate) waiting_networks: usize,
     /// Parts of budgets, and the hosts that may have some.
     pub(crate) leases: usize,
-    /// Who talks with whom.
-    pub(crate) talks: usize,
+    /// Networks in use by each host.
+    pub(crate) destinations: usize,
 }
 
 impl PublisherNeed {
     /// With these limits, those of networks and services of all engines, and the buckets of a window.
     pub(crate) fn of(config: &PublisherConfig, (networks, services, buckets): (usize, usize, usize)) -> Self {
         let (subscribers, addresses) = (config.subscribers.get(), config.addresses.get());
-        let hosts = config.holders();
-        let one = boxed::<Mailbox>()
+        let hosts = config.max_hosts();
+        let one = boxed::<SubscriberQueue>()
             + boxed::<Subscription>()
             + listed::<(StartImminent, Arc<Estimate>)>(config.waiting_starts.get())
-            // Its own list and one of the addresses that it named, and by each address a list of those who watch it.
-            + addresses * (2 * size_of::<IpAddr>() + 2 * size_of::<(IpAddr, Vec<Arc<Mailbox>>)>() + boxed::<[usize; 4]>());
+            // Its own list, one of the addresses that it named, and for each address a list of its subscribers.
+            + addresses * (2 * size_of::<IpAddr>() + 2 * size_of::<(IpAddr, Vec<Arc<SubscriberQueue>>)>() + boxed::<[usize; 4]>());
         Self {
             published: Networks::bytes(networks) + Services::bytes(services),
             losers: Networks::bytes_of_clients(),
@@ -60,9 +60,9 @@ impl PublisherNeed {
             waiting_networks: treed::<Network, ()>(config.waiting_networks.get().saturating_mul(2)),
             leases: Leases::bytes(config.leased_networks.get(), config.leases.get())
                 + hosts.saturating_mul(addresses * size_of::<IpAddr>() + 512),
-            talks: match config.to_hosts {
+            destinations: match config.to_hosts {
                 ToHosts::All => 0,
-                ToHosts::Talking => Talks::bytes(config.talks.get() + hosts),
+                ToHosts::InUse => DestinationsInUse::bytes(config.destinations.get() + hosts),
             },
         }
     }

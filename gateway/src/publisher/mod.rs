@@ -1,23 +1,24 @@
-//! The published state: what the engine knows, as everyone outside it sees it.
+//! The published state: the engine's results as its readers see them.
 //!
 //! The engine's thread writes it in batches ([`Published::apply`]); API tasks read it and subscribe to it. Starts go to
 //! their host's queue at once, on the engine's thread, by a short lock. Changes of estimates are gathered for a few
-//! milliseconds and told to all subscribers through one bounded ring of shared batches, so the engine's cost does not
+//! milliseconds and sent to all subscribers through one bounded ring of shared batches, so the engine's cost does not
 //! grow with the number of subscribers and a slow one costs no memory: it falls out of the ring and is resynchronised.
 //!
-//! Knows nothing about packets, sockets, gRPC or JSON, and never decides an estimate. No lock here is held across IO or
+//! Independent of packets, sockets, gRPC and JSON; never computes an estimate. No lock here is held across IO or
 //! an await.
 
+mod advertise;
 mod batch;
 mod budgets;
 mod change;
 mod clock;
 mod config;
+mod destinations;
+mod dirty_set;
 mod gather;
 mod insight;
 mod leases;
-mod mailbox;
-mod marks;
 mod measure;
 mod memory;
 mod networks;
@@ -26,9 +27,8 @@ mod read;
 mod retreat;
 mod services;
 mod status;
+mod subscribers;
 mod subscription;
-mod talking;
-mod talks;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -40,26 +40,26 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 use spand_core::shard::Partition;
 
+use self::destinations::DestinationsInUse;
 use self::gather::Gather;
 use self::insight::Insight;
 use self::leases::Leases;
-use self::mailbox::Subscribers;
 use self::networks::Networks;
 use self::pace::Pace;
 use self::services::Services;
-use self::talks::Talks;
+use self::subscribers::Subscribers;
 
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
 pub use self::config::{PublisherConfig, ToHosts};
 pub use self::insight::{Entry, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint};
 pub use self::insight::{Trend, TrendPoint};
-pub use self::mailbox::{SubscribeError, Subscriber};
 pub use self::measure::{FlightLabels, Measures, ReloadLabels};
 pub(crate) use self::memory::PublisherNeed;
 pub use self::pace::Client;
 pub(crate) use self::retreat::FirstFlight;
 pub use self::status::{CaptureStatus, EngineStatus, Part, Readiness};
+pub use self::subscribers::{SubscribeError, Subscriber};
 pub use self::subscription::Subscription;
 
 /// A handle to the published state; clones share it.
@@ -74,14 +74,14 @@ struct Shared {
     networks: RwLock<Networks>,
     /// What makes networks since the configuration was read again; `None` before that.
     made_by: RwLock<Option<Partition>>,
-    /// Tells those who report apart.
+    /// Distinguishes the hosts that report.
     hosts: RandomState,
     services: RwLock<Services>,
     subscribers: Mutex<Subscribers>,
     /// Locked after `subscribers` and before `networks`, where two are held.
     leases: Mutex<Leases>,
     /// Locked last, but for those of `insight`.
-    talks: Mutex<Talks>,
+    destinations: Mutex<DestinationsInUse>,
     gather: Gather,
     pace: Pace,
     /// One for each engine.
@@ -94,14 +94,16 @@ struct Shared {
 }
 
 impl Published {
-    /// An empty state. Nothing is told to subscribers before [`Published::tell`] runs.
+    /// An empty state. Nothing is sent to subscribers before [`Published::run`] runs.
     pub fn new(config: PublisherConfig, clock: impl PacketClock) -> Self {
         let gather = Gather::new(config.backlog_batches);
-        let leases = Leases::new(config.lifetime, config.leased_networks.get(), config.leases.get(), config.holders());
-        let talks = Talks::new(config.talked_within, config.talked_networks, config.talks);
+        let leases =
+            Leases::new(config.lifetime, config.leased_networks.get(), config.leases.get(), config.max_hosts());
+        let destinations =
+            DestinationsInUse::new(config.destination_idle, config.destinations_per_host, config.destinations);
         let measures = Measures::default();
         let shared = Shared {
-            talks: Mutex::new(talks),
+            destinations: Mutex::new(destinations),
             insight: Insight::new(&config),
             config,
             leases: Mutex::new(leases),
@@ -112,7 +114,7 @@ impl Published {
             services: RwLock::default(),
             subscribers: Mutex::default(),
             gather,
-            pace: Pace::new(measures.pace_given_back.clone()),
+            pace: Pace::new(measures.pace_unused.clone()),
             engines: RwLock::default(),
             captures: RwLock::default(),
             readiness: Readiness::default(),
@@ -135,10 +137,10 @@ impl Published {
         subscription
     }
 
-    /// Tells gathered changes to subscribers, and divides budgets among them, until [`Published::close`]. Run it once, as a task.
-    pub async fn tell(self) {
+    /// Advertises gathered changes to subscribers, and divides budgets among them, until [`Published::close`]. Run it once, as a task.
+    pub async fn run(self) {
         tokio::select! {
-            () = self.tell_changes() => {}
+            () = self.advertise_changes() => {}
             () = self.divide() => {}
             () = self.watch() => {}
             () = self.shared.pace.run() => {}

@@ -5,8 +5,8 @@
 //! A hundred agents that come back at once (the gateway was restarted) would otherwise have a million messages encoded,
 //! sent and decoded before anything else; a start would wait behind them in every queue there is.
 //!
-//! A page is charged when its turn comes, never before, so that no more than one page is ever owed; what its stream did not
-//! take of it is given back when the stream ends. Clients that wait have turns by round robin, however many streams each has.
+//! A page is charged when its turn comes, never before, so that at most one page is outstanding; what its stream did not
+//! send of it is credited when the stream ends. Waiting clients have turns by round robin, however many streams each has.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::pending;
@@ -26,18 +26,18 @@ const MESSAGE: Duration = Duration::from_micros(20);
 /// A turn that comes late by no more than this (a timer's resolution, a busy runtime) does not delay the next one.
 const LATE: Duration = Duration::from_millis(10);
 
-/// Whose streams share a turn.
+/// The client whose streams share a turn.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Client {
-    /// The names of the certificate that it proved.
+    /// The names in the certificate that it authenticated with.
     Certificate(String),
     /// Where it connected from: an IPv4 address, an IPv6 /64.
     Address(IpAddr),
-    /// A holder of leases, of which nothing else is known.
-    Holder(u64),
+    /// A host, where nothing else is known of the client.
+    Host(u64),
 }
 
-/// Gives subscribers their turns. Clones share them.
+/// Schedules the subscribers' turns. Clones share the schedule.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     inner: Arc<Inner>,
@@ -48,7 +48,7 @@ struct Inner {
     turns: Mutex<Turns>,
     /// A turn is waited for where none was, or may come sooner.
     changed: Notify,
-    given_back: Counter,
+    unused: Counter,
 }
 
 /// Turns that are waited for: at most one for each subscription.
@@ -62,10 +62,10 @@ struct Turns {
     next: u64,
 }
 
-/// The turns for which one client waits, in the order asked.
+/// The turns for which one client waits, in the order requested.
 #[derive(Debug, Default)]
 struct Queue {
-    /// Its place in the round.
+    /// Its position in the round.
     place: u64,
     waiting: BTreeMap<u64, Waiting>,
 }
@@ -83,7 +83,7 @@ struct Granted {
     news: Notify,
 }
 
-/// One subscription's turn, waited for or granted. Dropped, it gives back what was not taken.
+/// One subscription's turn, waited for or granted. When dropped, what was not sent is credited.
 #[derive(Debug)]
 pub(super) struct Turn {
     pace: Pace,
@@ -95,13 +95,13 @@ pub(super) struct Turn {
 }
 
 impl Pace {
-    /// Nobody waits; messages that were charged and not taken are counted in `given_back`.
-    pub(super) fn new(given_back: Counter) -> Self {
-        Self { inner: Arc::new(Inner { turns: Mutex::default(), changed: Notify::new(), given_back }) }
+    /// An empty schedule; messages that were charged and not sent are counted in `unused`.
+    pub(super) fn new(unused: Counter) -> Self {
+        Self { inner: Arc::new(Inner { turns: Mutex::default(), changed: Notify::new(), unused }) }
     }
 
-    /// Asks for a turn of `messages`.
-    pub(super) fn ask(&self, client: &Client, messages: u32) -> Turn {
+    /// Requests a turn of `messages`.
+    pub(super) fn request(&self, client: &Client, messages: u32) -> Turn {
         let now = Instant::now();
         let granted = Arc::new(Granted::default());
         let mut turns = self.inner.turns.lock();
@@ -116,7 +116,7 @@ impl Pace {
         Turn { pace: self.clone(), client: client.clone(), number, granted, left: messages }
     }
 
-    /// Gives turns as they are due. Never ends.
+    /// Grants turns as they are due. Never ends.
     pub(super) async fn run(&self) {
         loop {
             let due = self.inner.turns.lock().grant(Instant::now());
@@ -133,7 +133,7 @@ impl Pace {
         }
     }
 
-    fn give_back(&self, messages: u32, now: Instant) {
+    fn credit(&self, messages: u32, now: Instant) {
         if messages == 0 {
             return;
         }
@@ -141,7 +141,7 @@ impl Pace {
         let free = turns.free.and_then(|free| free.checked_sub(MESSAGE * messages));
         turns.free = Some(free.map_or(now, |free| free.max(now)));
         drop(turns);
-        self.inner.given_back.inc_by(messages.into());
+        self.inner.unused.inc_by(messages.into());
         self.inner.changed.notify_one();
     }
 }
@@ -160,7 +160,7 @@ impl Turns {
         number
     }
 
-    /// Takes a turn back. `false`: it was granted.
+    /// Cancels a turn. `false`: it was granted already.
     fn remove(&mut self, client: &Client, number: u64) -> bool {
         let Some(queue) = self.clients.get_mut(client) else { return false };
         let waited = queue.waiting.remove(&number).is_some();
@@ -171,7 +171,7 @@ impl Turns {
         waited
     }
 
-    /// Grants what is due; gives when the next one is.
+    /// Grants what is due; returns when the next one is due.
     fn grant(&mut self, now: Instant) -> Option<Instant> {
         loop {
             self.round.first_key_value()?;
@@ -188,7 +188,7 @@ impl Turns {
         }
     }
 
-    /// The next turn of the next client, which goes to the end of the round where it waits for another.
+    /// The next turn of the next client, which moves to the end of the round if it waits for another.
     fn take_next(&mut self) -> Option<Waiting> {
         let (_, client) = self.round.pop_first()?;
         let queue = self.clients.get_mut(&client)?;
@@ -228,6 +228,6 @@ impl Drop for Turn {
         if !self.is_granted() && self.pace.inner.turns.lock().remove(&self.client, self.number) {
             return;
         }
-        self.pace.give_back(self.left, Instant::now());
+        self.pace.credit(self.left, Instant::now());
     }
 }

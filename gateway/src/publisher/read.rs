@@ -1,4 +1,4 @@
-//! What is asked of the published state.
+//! Queries of the published state.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ impl Published {
         self.shared.networks.read().longest_match(address).cloned()
     }
 
-    /// The networks that addresses are in, also where they have advice of their own, under one hold of the lock: for a few.
+    /// The networks of addresses, also of those with their own advice, under one hold of the lock: for a few.
     pub(crate) fn networks_of(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Option<Network>> {
         let networks = self.shared.networks.read();
         addresses.into_iter().map(|address| networks.network_of(address)).collect()
@@ -68,7 +68,7 @@ impl Published {
         self.shared.networks.read().len()
     }
 
-    /// Networks with an estimate, and remote addresses with one of their own.
+    /// Networks with an estimate, and remote addresses with their own.
     pub fn estimate_count(&self) -> usize {
         self.shared.networks.read().estimates()
     }
@@ -79,8 +79,8 @@ impl Published {
     }
 
     /// Hosts that are subscribed, or were within the lifetime of advice.
-    pub fn holder_count(&self) -> usize {
-        self.shared.leases.lock().holder_count()
+    pub fn host_count(&self) -> usize {
+        self.shared.leases.lock().host_count()
     }
 
     /// Networks whose advice is held back because hosts reported losses in first flights.
@@ -118,7 +118,7 @@ impl Published {
         &self.shared.readiness
     }
 
-    /// The engines' numbers, as of the last batches that brought them.
+    /// The engines' numbers, as of their last batches.
     pub fn engine(&self) -> EngineStatus {
         EngineStatus::total(&self.shared.engines.read())
     }

@@ -8,7 +8,7 @@ use spand_core::memory::treed;
 use spand_core::service::ServiceSize;
 use spand_proto::units::Bytes;
 
-/// Services by address and port. Holds as many as the engine's own table, which says what is forgotten.
+/// Services by address and port. Holds as many as the engine's own table, which evicts them.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     entries: BTreeMap<SocketAddr, Entry>,
@@ -17,8 +17,8 @@ pub(super) struct Services {
 #[derive(Debug)]
 struct Entry {
     size: ServiceSize,
-    /// What subscribers were told last.
-    told: Bytes,
+    /// The size that was sent last.
+    sent: Bytes,
 }
 
 impl Services {
@@ -35,13 +35,13 @@ impl Services {
         self.entries.get(&service).map(|entry| entry.size)
     }
 
-    /// Takes a service's new size; whether its host is to be told at once: it appeared or moved by `change`.
+    /// Takes a service's new size; returns whether to send it to the host at once: it appeared or changed by `change`.
     pub(super) fn put(&mut self, size: ServiceSize, change: f64) -> bool {
-        let entry = self.entries.entry(size.service).or_insert(Entry { size, told: Bytes(0) });
+        let entry = self.entries.entry(size.service).or_insert(Entry { size, sent: Bytes(0) });
         entry.size = size;
-        let moved = size.quantile.0.abs_diff(entry.told.0) as f64 > change * entry.told.0 as f64;
+        let moved = size.quantile.0.abs_diff(entry.sent.0) as f64 > change * entry.sent.0 as f64;
         if moved {
-            entry.told = size.quantile;
+            entry.sent = size.quantile;
         }
         moved
     }

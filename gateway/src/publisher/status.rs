@@ -12,13 +12,13 @@ use strum::{IntoStaticStr, VariantArray};
 /// The engine's own numbers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EngineStatus {
-    /// Which of several engines these are of; in what [`super::Published::engine`] gives, of all together.
+    /// The engine's index; 0 in the total that [`super::Published::engine`] returns.
     pub shard: usize,
     /// Everything counted since the start.
     pub counters: Counters,
     /// Connections in the flow table.
     pub connections: usize,
-    /// Networks in the table of networks, aged ones that nobody looked at since included.
+    /// Networks in the table, including aged ones that were not evaluated since.
     pub networks: usize,
     /// When the newest packet was captured.
     pub newest: Option<Timestamp>,
@@ -98,7 +98,7 @@ impl Part {
     }
 }
 
-/// Which parts work, and why not. Every part begins as starting.
+/// Which parts work, and why not. Initially every part is starting.
 #[derive(Debug)]
 pub struct Readiness {
     not_ready: Mutex<BTreeMap<Part, String>>,

@@ -23,7 +23,7 @@ use super::{Batch, Client, Published, Shared, change};
 const APPLY_CHUNK: usize = 256;
 
 impl Published {
-    /// Takes a batch from the engine. Gives the starts that reached a subscriber, for the engine's push ledger
+    /// Takes a batch from the engine. Returns the starts that reached a subscriber, for the engine's push ledger
     /// (`Engine::note_advised`). A network's and a service's batches come from one thread each.
     pub fn apply(&self, batch: Batch) -> Vec<StartImminent> {
         let Batch { polled, events, views, gone, trends, samples, engine } = batch;
@@ -46,13 +46,13 @@ impl Published {
         while changes.peek().is_some() {
             self.shared.insight.changed();
             let mut networks = self.shared.networks.write();
-            let mut told = Vec::new();
+            let mut advertised = Vec::new();
             for change in changes.by_ref().take(APPLY_CHUNK) {
-                self.shared.change(&mut networks, change, &mut told);
+                self.shared.change(&mut networks, change, &mut advertised);
             }
             drop(networks);
             let (mut leases, now) = (self.shared.leases.lock(), self.now());
-            for network in told {
+            for network in advertised {
                 leases.moved(network, now);
             }
         }
@@ -76,17 +76,17 @@ impl Published {
     /// Hands one start to the host it is for, now. Whether a subscriber got it: only then is the connection advised.
     pub fn push_start(&self, start: StartImminent) -> bool {
         let measures = self.measures();
-        let holders = self.shared.subscribers.lock().holders(start.host);
-        if holders.is_empty() {
-            measures.starts_unwatched.inc();
+        let host_ids = self.shared.subscribers.lock().host_ids(start.host);
+        if host_ids.is_empty() {
+            measures.starts_no_subscriber.inc();
             return false;
         }
         let start = StartImminent { network: self.narrowed(start.network, start.remote), ..start };
-        let Some(estimate) = self.estimate_for(&holders, start.network) else {
+        let Some(estimate) = self.estimate_for(&host_ids, start.network) else {
             measures.starts_no_estimate.inc();
             return false;
         };
-        self.want_lease(&start, &holders);
+        self.request_lease(&start, &host_ids);
         let pushed = self.shared.subscribers.lock().push(start, &estimate, &self.shared.config);
         if pushed.subscribers > 0 {
             self.shared.insight.pushed(&start, pushed.subscribers);
@@ -147,7 +147,7 @@ impl Published {
             for network in gone {
                 networks.remove(*network);
             }
-            // All of it is told anew.
+            // A snapshot follows.
             networks.take_of_clients();
         }
         let mut views = views.into_iter().peekable();
@@ -162,26 +162,26 @@ impl Published {
         self.shared.gather.replaced();
     }
 
-    /// Takes a client's reports of advised first flights; what they lead to is told at once. A few, since each lock is held for all of
+    /// Takes a client's reports of advised first flights; the consequences are advertised at once. A few, since each lock is held for all of
     /// them.
     pub(crate) fn first_flights(&self, client: &Client, flights: &[(Network, FirstFlight)]) {
         if flights.is_empty() {
             return;
         }
         let now = self.now();
-        // Names have no length: what they come to is enough to tell clients apart.
+        // Names are of any length: their hash is enough to distinguish clients.
         let reporter = self.shared.hosts.hash_one(client);
-        let (mut verdicts, mut told, mut talks) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut verdicts, mut advertised, mut uses) = (Vec::new(), Vec::new(), Vec::new());
         let mut networks = self.shared.networks.write();
         for (network, flight) in flights {
             let judged = networks.first_flight((*network, reporter), flight, now, &self.shared.config);
             let Some(Judged { verdict, about, changes, has_displaced }) = judged else { continue };
-            let tell = |(network, put)| self.shared.tell(network, put, WithdrawalReason::Retreat);
-            told.extend(changes.into_iter().filter_map(tell));
+            let gather = |(network, put)| self.shared.gather_change(network, put, WithdrawalReason::Retreat);
+            advertised.extend(changes.into_iter().filter_map(gather));
             verdicts.push((about, verdict, has_displaced));
             let [host, remote] = flight.ends.map(|end| end.ip());
             let own = networks.narrowed(*network, remote);
-            talks.extend((own != *network).then_some((host, own)));
+            uses.extend((own != *network).then_some((host, own)));
         }
         drop(networks);
         for (about, verdict, has_displaced) in verdicts {
@@ -189,16 +189,16 @@ impl Published {
             self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
             self.measures().addresses_displaced.inc_by(has_displaced.into());
         }
-        if !told.is_empty() {
+        if !advertised.is_empty() {
             let mut leases = self.shared.leases.lock();
-            for network in told {
+            for network in advertised {
                 leases.moved(network, now);
             }
         }
-        // Others hear of an address' own advice with their next starts there.
-        talks.sort_unstable();
-        talks.dedup();
-        self.talked(&talks);
+        // Other hosts get an address' own advice with their next starts there.
+        uses.sort_unstable();
+        uses.dedup();
+        self.used_destinations(&uses);
     }
 
     /// Lets retreats end that time alone ends.
@@ -207,21 +207,21 @@ impl Published {
         while self.shared.networks.read().is_due(now) {
             let mut networks = self.shared.networks.write();
             let passed = networks.pass(now, APPLY_CHUNK, &self.shared.config);
-            let told = passed.into_iter().filter_map(|(network, put)| {
+            let advertised = passed.into_iter().filter_map(|(network, put)| {
                 self.shared.insight.note(now, Kind::Retreat, "over", network.to_string());
-                self.shared.tell(network, put, WithdrawalReason::Retreat)
+                self.shared.gather_change(network, put, WithdrawalReason::Retreat)
             });
-            let told: Vec<_> = told.collect();
+            let advertised: Vec<_> = advertised.collect();
             drop(networks);
             let mut leases = self.shared.leases.lock();
-            for network in told {
+            for network in advertised {
                 leases.moved(network, now);
             }
         }
     }
 }
 
-/// One change as the engine gives it.
+/// One change from the engine.
 enum State {
     Estimate(Estimate),
     Withdrawn(Network, Withdrawal),
@@ -229,8 +229,8 @@ enum State {
 }
 
 impl Shared {
-    /// Takes a change; adds what is told to `told`.
-    fn change(&self, networks: &mut Networks, change: State, told: &mut Vec<Network>) {
+    /// Applies a change; adds what is advertised to `advertised`.
+    fn change(&self, networks: &mut Networks, change: State, advertised: &mut Vec<Network>) {
         let (network, put, reason) = match change {
             State::Estimate(estimate) => {
                 (estimate.network, networks.put_estimate(estimate, &self.config), Withdrawal::Expired)
@@ -243,16 +243,16 @@ impl Shared {
             State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason, &self.config), reason),
         };
         let reason = change::withdrawal_reason(reason);
-        told.extend(self.tell(network, put, reason));
+        advertised.extend(self.gather_change(network, put, reason));
         let of_clients = networks.take_of_clients().into_iter();
-        told.extend(of_clients.filter_map(|(client, put)| self.tell(client, put, reason)));
+        advertised.extend(of_clients.filter_map(|(client, put)| self.gather_change(client, put, reason)));
     }
 
-    /// Tells what became of a network, if it is worth it; gives it then.
-    fn tell(&self, network: Network, put: Put, reason: WithdrawalReason) -> Option<Network> {
+    /// Queues the change of a network for subscribers; returns the network if there is one.
+    fn gather_change(&self, network: Network, put: Put, reason: WithdrawalReason) -> Option<Network> {
         match put {
             Put::Silent => return None,
-            Put::Tell => {
+            Put::Advertise => {
                 self.measures.estimates.inc();
                 self.gather.estimate(network);
             }

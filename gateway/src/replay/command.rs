@@ -62,7 +62,7 @@ pub struct Arguments {
     /// Count shares in segments of this many bytes instead of the size of the samples
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=65_535))]
     pub mss: Option<u64>,
-    /// Tunnels to look into, whoever sent them: `gre`, `vxlan`, `geneve`, `gtp` and `ip_in_ip` with commas between, or
+    /// Tunnels to decapsulate, between any endpoints: `gre`, `vxlan`, `geneve`, `gtp` and `ip_in_ip` with commas between, or
     /// `all`, or `none`; the configuration's, else all
     #[arg(long, value_name = "KINDS")]
     pub tunnels: Option<TunnelKinds>,
@@ -109,7 +109,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     });
     let report = match report {
         Ok(report) => report,
-        // Whoever reads the output has seen enough, as in `replay … | head`.
+        // The reader closed the pipe, as in `replay … | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
         Err(error) => return Err(Failure::Environment(format!("cannot write the result: {error}"))),
     };
@@ -167,7 +167,7 @@ impl Arguments {
     }
 }
 
-/// Kinds of tunnels that are looked into, whoever sent them.
+/// Kinds of tunnels that are decapsulated, between any endpoints.
 #[derive(Clone, Debug)]
 pub struct TunnelKinds(Vec<TunnelKind>);
 

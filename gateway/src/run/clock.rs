@@ -93,7 +93,7 @@ mod tests {
             let now = Timestamp(10_000 * SECOND);
             assert!(clock.compare(now, Timestamp(wall)), "{name}");
             assert_eq!(clock.map(Timestamp(wall - 7), now), Timestamp(now.0 - 7), "{name}");
-            assert!(!clock.compare(now, Timestamp(wall)), "{name}: one step is told once");
+            assert!(!clock.compare(now, Timestamp(wall)), "{name}: one step is reported once");
         }
     }
 

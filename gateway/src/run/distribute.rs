@@ -16,7 +16,7 @@ pub(super) struct Distributor {
 }
 
 impl Distributor {
-    /// Empty batches of a reader for so many engines.
+    /// Empty batches of a reader for `engines` engines.
     pub(super) fn new(reader: u32, engines: usize) -> Self {
         Self { batches: (0..engines).map(|_| FrameBatch::default()).collect(), reader, waiting: 0 }
     }

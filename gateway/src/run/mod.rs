@@ -10,7 +10,7 @@
 //! ends the program with one sentence. After that nothing does but the signals: an interface that vanishes is retried, a
 //! store that fails is counted, and both make `/readyz` say so.
 //!
-//! What needs privilege comes first, on the only thread there is: interfaces and ports are opened, then the process gives up
+//! What needs privileges comes first, on the only thread there is: interfaces and ports are opened, then the process drops
 //! the rest ([`needs`]). The capture threads start next, since they alone keep what opens an interface again; every other
 //! thread is started by one that has nothing left to pass on.
 
@@ -55,7 +55,7 @@ use self::reload::Reload;
 use self::restoring::{Restored, restore};
 use self::serve::{Ports, Servers};
 use crate::api::{Access, Api};
-use crate::config::{Capture, Config, EngineOptions};
+use crate::config::{Capture, Config, EngineOptions, renamed_warnings};
 use crate::descriptors;
 use crate::publisher::{MonotonicClock, Part, Published};
 
@@ -70,7 +70,7 @@ pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
-    for warning in config.traffic.wide_tunnels() {
+    for warning in renamed_warnings(file).into_iter().chain(config.traffic.wide_tunnels()) {
         tracing::warn!("{warning}");
     }
     if let Some(warning) = descriptors::too_few(config, descriptors::allow_many()) {
@@ -133,8 +133,8 @@ fn divided(config: &Config) -> Result<(Groups, u64, Vec<Engine>), Failure> {
     Ok((groups, first.hash_seed, engines.map(Engine::new).collect()))
 }
 
-/// What each engine is told; the first of them is given twice. All are told the same list of prefixes, which is read once: one that
-/// is replaced meanwhile would have them disagree about who has a network.
+/// The configuration of each engine; that of the first is returned twice. All have the same list of prefixes, which is read once: one that
+/// is replaced meanwhile would make them disagree about the owner of a network.
 fn parts(config: &Config) -> Result<(EngineConfig, impl Iterator<Item = EngineConfig>), Failure> {
     let count = config.engine.threads;
     let shard = Shard { index: 0, count };

@@ -1,4 +1,4 @@
-//! What the gateway goes on to need once its interfaces and ports are open; the rest is given up.
+//! What the gateway still needs once its interfaces and ports are open; the rest is dropped.
 
 use std::path::{Path, PathBuf};
 

@@ -19,7 +19,7 @@ fn addresses() -> Vec<IpAddr> {
     let interfaces = match getifaddrs() {
         Ok(interfaces) => interfaces,
         Err(error) => {
-            tracing::warn!(%error, "cannot list this machine's addresses: the gateway's own connections are followed, too");
+            tracing::warn!(%error, "cannot list this machine's addresses: the gateway's own connections are followed too");
             return Vec::new();
         }
     };

@@ -2,7 +2,7 @@
 //!
 //! They travel in batches: what the kernel had ready, copied into one buffer. Buffers go back and forth, so that a
 //! running gateway does not allocate for packets. The queue is bounded in packets; a batch that does not fit is dropped
-//! and counted by whoever brought it.
+//! and counted for its reader.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;

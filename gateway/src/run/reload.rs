@@ -12,7 +12,7 @@ use spand_proto::operator::Failure;
 use super::capture::Captures;
 use super::grouping::Groups;
 use super::own;
-use crate::config::{Config, EngineOptions, Traffic};
+use crate::config::{Config, EngineOptions, Traffic, renamed_warnings};
 use crate::publisher::Published;
 
 /// What reads the configuration again, and brings it into force.
@@ -45,8 +45,11 @@ impl Reload {
         Self { file: file.to_owned(), config: config.clone(), seed, captures, published }
     }
 
-    /// Reads the files and says what came of it; those that cannot be used leave everything as it is.
+    /// Reads the files and logs the result; files that cannot be used leave everything as it is.
     pub(super) fn reload(&mut self) {
+        for warning in renamed_warnings(&self.file) {
+            tracing::warn!("{warning}");
+        }
         match self.take() {
             Ok(Reloaded { in_force, needs_restart }) => {
                 let changed = in_force.join(", ");
@@ -57,7 +60,7 @@ impl Reload {
                 self.published.configuration_read(true, changed);
             }
             Err(fault) => {
-                tracing::error!("{fault}; what was in force stays in force");
+                tracing::error!("{fault}; the previous configuration stays in force");
                 self.published.configuration_read(false, fault.to_string());
             }
         }

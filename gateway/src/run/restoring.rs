@@ -47,7 +47,7 @@ pub(super) fn restore(
         (Refused::Aged, count(Refused::Aged)),
         (Refused::OtherBuckets, count(Refused::OtherBuckets)),
         (Refused::Future, count(Refused::Future)),
-        // Those went again as others came, which the engines' account tells the store.
+        // Those were evicted as others were restored; the engines report that to the store.
         (Refused::NoRoom, engines.iter().map(|engine| engine.counters().networks_evicted).sum()),
         (Refused::Unreadable, opened.unreadable as u64),
     ];
@@ -79,12 +79,12 @@ pub(super) fn restore(
 /// The experiment, where it is continued; one line says how it goes on.
 fn continued(found: Result<Option<SavedExperiment>, NotContinued>) -> Option<SavedExperiment> {
     let found = found.unwrap_or_else(|why| {
-        tracing::warn!("the experiment (/v1/benefit) begins anew: what the store has of it {why}");
+        tracing::warn!("the experiment (/v1/benefit) starts from zero: its stored state {why}");
         None
     });
     if let Some(SavedExperiment { experiment, hosts, unreadable }) = &found {
         let (since, transfers) = (rfc3339(experiment.since), experiment.comparison.transfers());
-        tracing::info!(since, transfers, hosts = hosts.len(), unreadable, "the experiment (/v1/benefit) goes on");
+        tracing::info!(since, transfers, hosts = hosts.len(), unreadable, "the experiment (/v1/benefit) continues");
     }
     found
 }

@@ -38,7 +38,7 @@ impl Ports {
     }
 }
 
-/// Threads that answer: as many as there are processors for this process. Asked before files are given up, since a limit of a
+/// Threads that answer: as many as there are processors for this process. Determined before file access is dropped, since a limit of a
 /// cgroup is one.
 pub(super) fn workers() -> usize {
     std::thread::available_parallelism().map_or(1, NonZeroUsize::get)
@@ -92,7 +92,7 @@ async fn serve(
 
     let (stop, stopped) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    tasks.spawn(published.clone().tell());
+    tasks.spawn(published.clone().run());
     let grpc_api = api.clone();
     let grpc_stopped = stopped.clone();
     tasks.spawn(async move { grpc_api.serve_grpc(grpc, grpc_stopped).await });
@@ -152,9 +152,9 @@ async fn serve(
     stop.send_replace(true);
     let answered = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(LAST_ANSWERS, answered).await.is_err() {
-        tracing::warn!("requests were still being answered and are cut off");
+        tracing::warn!("aborting requests still being answered");
     }
-    ended.map_err(|what| Failure::Environment(format!("{what}; the lines above say why")))
+    ended.map_err(|what| Failure::Environment(format!("{what}; see the log lines above")))
 }
 
 fn bind(key: &str, Listen(address): Listen) -> Result<TcpListener, Failure> {

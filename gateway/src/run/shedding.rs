@@ -1,7 +1,7 @@
 //! How many connections an engine follows that does not keep up.
 //!
 //! Left to itself, a queue that overflows loses packets of every connection, and every window rebuilt from the rest would be
-//! wrong. So before it overflows the engine is told to follow fewer connections, each of them whole.
+//! wrong. So before it overflows the engine follows fewer connections, each of them completely.
 
 use std::time::{Duration, Instant};
 

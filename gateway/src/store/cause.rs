@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-/// Whether an error is about the machine. So is all that the system says but what tells of files that are not as they were
+/// Whether an error is about the machine. So is every system error except those of files that are not as they were
 /// written: then, and where sled says it itself, the store is damaged.
 pub(super) fn is_environment(error: &io::Error) -> bool {
     // What sled makes up itself of torn files is `Other`.

@@ -14,7 +14,7 @@ use ipnet::IpNet;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
-use super::octets::{Reader, RecordError, Writer};
+use super::bytes::{Reader, RecordError, Writer};
 use super::record;
 
 /// Format of what follows.

@@ -156,7 +156,7 @@ impl Directory {
         make().map_err(self.failed("making it"))
     }
 
-    /// Moves the store out of the way. Whoever does so has to [make](Self::make_where_missing) an empty one.
+    /// Moves the store out of the way. The caller has to [make](Self::make_where_missing) an empty one.
     pub(super) fn set_aside(&self, damage: Damage) -> Result<SetAside, OpenError> {
         let kind = if matches!(damage, Damage::Newer(_)) { "newer" } else { "damaged" };
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -176,7 +176,7 @@ impl Directory {
             Ok(aside) => aside,
             Err(error) => {
                 let store = self.path.display();
-                return tracing::warn!(%error, "cannot look which stores were set aside of {store}; none is removed");
+                return tracing::warn!(%error, "cannot list the stores set aside of {store}; none is removed");
             }
         };
         let oldest = aside.len().saturating_sub(KEPT_ASIDE);

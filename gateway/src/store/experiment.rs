@@ -24,8 +24,8 @@ use spand_proto::comparison::{ARMS, CLASSES, Comparison, LAYOUT};
 use spand_proto::contract::MAX_HOST_NAME_BYTES;
 use spand_proto::units::Timestamp;
 
+use super::bytes::RecordError;
 use super::codec::{CHECKSUM_LEN, checksum};
-use super::octets::RecordError;
 use crate::publisher::Client;
 
 const FORMAT: u8 = 1;
@@ -62,7 +62,7 @@ pub struct ReportingHost {
 pub struct NewestBatch {
     /// Checksum of the name that the agent gives itself.
     pub name: u32,
-    /// When it started, by its host's clock: only tells agents apart.
+    /// When it started, by its host's clock: only to distinguish agents.
     pub started: Timestamp,
     /// The batch's number.
     pub batch: u64,
@@ -198,7 +198,7 @@ pub(super) fn key(client: &Client) -> Option<Vec<u8>> {
         Client::Certificate(names) => [&[CERTIFICATE], names.as_bytes()].concat(),
         Client::Address(IpAddr::V4(address)) => [&[4][..], &address.octets()].concat(),
         Client::Address(IpAddr::V6(address)) => [&[6][..], &address.octets()].concat(),
-        Client::Holder(_) => return None,
+        Client::Host(_) => return None,
     })
 }
 

@@ -7,6 +7,7 @@
 //! Knows nothing about samples, estimates or reports: records go in and come out as the engine gives them, and the experiment as
 //! the API does.
 
+mod bytes;
 mod cause;
 mod codec;
 mod contain;
@@ -14,7 +15,6 @@ mod directory;
 mod experiment;
 #[cfg(fuzzing)]
 pub mod fuzzing;
-mod octets;
 mod opening;
 mod record;
 mod refused;

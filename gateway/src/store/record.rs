@@ -11,7 +11,7 @@
 //! round trips   count, then each: bucket index less that of the one before, family (4 or 6), address, count, sum (µs)
 //! ```
 //!
-//! Numbers are written as [`super::octets`] says; a presence byte has a bit, from the lowest, for each value in brackets
+//! Numbers are written as [`super::bytes`] says; a presence byte has a bit, from the lowest, for each value in brackets
 //! that follows it. Index differences wrap, so that any record comes back as it was; whether it makes sense is the
 //! engine's to say when it takes it.
 
@@ -22,7 +22,7 @@ use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source
 use spand_core::window::record::NetworkRecord;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::octets::{Reader, RecordError, Writer};
+use super::bytes::{Reader, RecordError, Writer};
 
 /// Fewest bytes of a bucket, of a contribution and of the round trips to an address.
 const LEAST_BUCKET: usize = 8;

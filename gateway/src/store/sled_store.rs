@@ -36,7 +36,7 @@ type Read = fn(&Directory) -> Result<Result<Contents, String>, OpenError>;
 #[derive(Debug)]
 enum Database {
     Open(Db),
-    /// It refused something, and after an error of the disk sled refuses everything: the next attempt opens it anew.
+    /// A write failed, and after a disk error sled refuses everything: the next attempt opens it again.
     Closed,
     /// It panicked, or was set aside too often.
     Broken,
@@ -88,7 +88,7 @@ impl SledStore {
         Ok(Opened { store, records, unreadable, set_aside, experiment })
     }
 
-    /// Removes the experiment: the next one begins anew.
+    /// Removes the experiment: the next one starts from zero.
     pub fn remove_experiment(&mut self) -> Result<(), StoreError> {
         self.run("remove the experiment", experiment::clear)?;
         self.stale_experiment = false;

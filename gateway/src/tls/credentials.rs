@@ -1,4 +1,4 @@
-//! From files to what rustls is told.
+//! From files to the configuration of rustls.
 
 use std::sync::Arc;
 

@@ -82,12 +82,12 @@ impl Tls {
             Ok(credentials) => {
                 self.measures.0.reloads.fetch_add(1, Ordering::Relaxed);
                 let ends_unix_s = credentials.certificate.not_after_unix_s;
-                tracing::info!(ends_unix_s, "new TLS files are in force");
+                tracing::info!(expires_unix_s = ends_unix_s, "TLS files reloaded");
                 self.in_force.send_replace(Arc::new(credentials));
             }
             Err(why) => {
                 self.measures.0.failures.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(%why, "changed TLS files cannot be used: those before stay in force");
+                tracing::error!(%why, "cannot reload TLS files; the previous ones stay in force");
             }
         }
     }

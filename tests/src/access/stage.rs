@@ -78,7 +78,7 @@ impl Setup {
         let config = Config::load(&file)?;
         let clock = MonotonicClock::from_wall_clock();
         let published = Published::new(config.publisher(), clock);
-        tokio::spawn(published.clone().tell());
+        tokio::spawn(published.clone().run());
         let network = "192.0.2.0/24".parse().map_err(|error| anyhow::anyhow!("{error}"))?;
         let share = Window::from_bytes(28_960.0).context("a window")?;
         let estimate = Event::Estimate(made_up::estimate(network, share, clock.now()));

@@ -139,7 +139,7 @@ fn serve(server: &Runtime, published: &Published, stopped: watch::Receiver<bool>
     let listener = server.block_on(TcpListener::bind("127.0.0.1:0")).context("a port on loopback")?;
     let address = listener.local_addr().context("its number")?;
     let api = Api::new(ApiConfig::default(), published.clone(), None);
-    server.spawn(published.clone().tell());
+    server.spawn(published.clone().run());
     server.spawn(async move { api.serve_grpc(listener, stopped).await });
     Ok(address)
 }

@@ -54,7 +54,7 @@ impl Stage {
         let (http_address, grpc_address) = (http.local_addr()?, format!("http://{}", grpc.local_addr()?));
         let api = Api::new(ApiConfig::default(), published.clone(), None);
         let (one, also_stopped) = (api.clone(), stopped.clone());
-        runtime.spawn(published.clone().tell());
+        runtime.spawn(published.clone().run());
         runtime.spawn(async move { one.serve_http(http, stopped).await });
         runtime.spawn(async move { api.serve_grpc(grpc, also_stopped).await });
         for &part in Part::VARIANTS {

@@ -248,7 +248,7 @@ async fn new_files_come_into_force_and_broken_ones_do_not() {
         stage.replace("gateway.key", text).unwrap();
         let failures = stage.metric("spand_tls_reload_failures_total").await.unwrap();
         assert_eq!(failures, attempt as u64 + 1, "after {text:?}");
-        assert_eq!(log.lines("those before stay in force").len(), attempt + 1);
+        assert_eq!(log.lines("the previous ones stay in force").len(), attempt + 1);
         stage.answers(Some(&old)).await.unwrap();
     }
     stage.replace("gateway.key", &good).unwrap();

@@ -54,16 +54,16 @@ fn proven() -> Result<()> {
             bail!("it does not get ready: {found:?}");
         }
     };
-    found.has("gateway", "ok", "one runs and answers")?;
+    found.has("gateway", "ok", "running, answers on")?;
     found.has("traffic", "unknown", "--user")?;
     found.faults(&[])?;
 
     let found = asked(&folder, &namespace, Some("correct horse battery"))?;
-    found.has("gateway", "ok", "one runs and answers")?;
+    found.has("gateway", "ok", "running, answers on")?;
     found.has("ready", "ok", "")?;
     found.has("drops", "ok", "")?;
     let found = asked(&folder, &namespace, Some("another"))?;
-    found.has("gateway", "unknown", "do not go together")?;
+    found.has("gateway", "unknown", "wrong name or password")?;
 
     // Whoever listens there instead of the gateway gets no password.
     folder.write("spand-gateway.toml", &CONFIG.replace("\"gateway.", "\"other."))?;

@@ -134,7 +134,7 @@ fn outlives() -> Result<()> {
     let third = site.benefit()?;
     ensure!(transfers(&third) == 120 && third["since"] == first["since"], "{third:#}");
     let log = gateway.log();
-    ensure!(log.contains("the experiment (/v1/benefit) goes on") && log.contains("transfers=40"), "{log}");
+    ensure!(log.contains("the experiment (/v1/benefit) continues") && log.contains("transfers=40"), "{log}");
     let end = gateway.stop();
     ensure!(end.contains("exit status: 0"), "{end}");
 

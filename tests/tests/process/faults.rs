@@ -145,7 +145,7 @@ fn down_and_up() -> Result<()> {
     wait(&mut gateway, "packets come again", || Ok((site.packets()? > before + 50.0).then_some(())))?;
     transfers.end()?;
     let log = gateway.log();
-    let told = log.lines().filter(|line| line.contains("the interface changed")).count();
+    let told = log.lines().filter(|line| line.contains("the interface went up or down")).count();
     ensure!(told == 2, "{told} lines tell of it:\n{log}");
     Ok(())
 }

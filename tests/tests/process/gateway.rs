@@ -94,9 +94,7 @@ fn becomes_another() -> Result<()> {
     for end in ["pem", "key"] {
         fs::rename(folder.path(&format!("tls/new.{end}")), folder.path(&format!("tls/gateway.{end}")))?;
     }
-    wait(&mut gateway, "new TLS files are in force", || {
-        Ok((metric(&api, "spand_tls_reloads_total")? > 0.5).then_some(()))
-    })?;
+    wait(&mut gateway, "TLS files reloaded", || Ok((metric(&api, "spand_tls_reloads_total")? > 0.5).then_some(())))?;
     // ... and those of another folder, which everyone may read, are out of reach.
     fs::remove_file(folder.path("tls/gateway.pem"))?;
     symlink(elsewhere.path("gateway.pem"), folder.path("tls/gateway.pem"))?;

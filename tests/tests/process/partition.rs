@@ -96,7 +96,7 @@ pub(super) fn serve(namespace: &Namespace, listen: &'static str, stop: watch::Re
         runtime.block_on(async {
             let clock = MonotonicClock::from_wall_clock();
             let published = Published::new(config.publisher(), clock);
-            tokio::spawn(published.clone().tell());
+            tokio::spawn(published.clone().run());
             let network = NETWORK.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
             let share = Window::from_bytes(28_960.0).context("a window")?;
             let estimate = Event::Estimate(made_up::estimate(network, share, clock.now()));

@@ -7,118 +7,118 @@ use strum::{IntoStaticStr, VariantArray};
 #[repr(u8)]
 #[strum(serialize_all = "snake_case")]
 pub enum Ignored {
-    /// Frame: a link type that is not understood.
+    /// Frame: an unknown link type.
     LinkType,
     /// Frame: neither IPv4 nor IPv6 inside (ARP, LLDP, …).
     NotIp,
     /// Frame: IP, but not TCP.
     NotTcp,
-    /// Frame: GRE or MPLS in IP, and no tunnel of this kind is configured; not looked into.
+    /// Frame: GRE or MPLS in IP, and no tunnel of this kind is configured; not decapsulated.
     TunnelGreNotConfigured,
-    /// Frame: GRE or MPLS in IP, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    /// Frame: GRE or MPLS in IP, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelGreUnknownEndpoint,
-    /// Frame: VXLAN, and no tunnel of this kind is configured; not looked into.
+    /// Frame: VXLAN, and no tunnel of this kind is configured; not decapsulated.
     TunnelVxlanNotConfigured,
-    /// Frame: VXLAN, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    /// Frame: VXLAN, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelVxlanUnknownEndpoint,
-    /// Frame: Geneve, and no tunnel of this kind is configured; not looked into.
+    /// Frame: Geneve, and no tunnel of this kind is configured; not decapsulated.
     TunnelGeneveNotConfigured,
-    /// Frame: Geneve, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    /// Frame: Geneve, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelGeneveUnknownEndpoint,
-    /// Frame: GTP-U, and no tunnel of this kind is configured; not looked into.
+    /// Frame: GTP-U, and no tunnel of this kind is configured; not decapsulated.
     TunnelGtpNotConfigured,
-    /// Frame: GTP-U, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    /// Frame: GTP-U, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelGtpUnknownEndpoint,
-    /// Frame: IP in IP, Teredo or AYIYA, and no tunnel of this kind is configured; not looked into.
+    /// Frame: IP in IP, Teredo or AYIYA, and no tunnel of this kind is configured; not decapsulated.
     TunnelIpInIpNotConfigured,
-    /// Frame: IP in IP, Teredo or AYIYA, and its outer addresses are not both endpoints of one configured tunnel; not looked into.
+    /// Frame: IP in IP, Teredo or AYIYA, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelIpInIpUnknownEndpoint,
-    /// Frame: a fragment of an IP packet that gives its segment with another one, if at all.
+    /// Frame: a fragment of an IP packet; the segment is counted with the fragment that completes it.
     Fragment,
-    /// IP packet: given up in fragments because there were more such packets, or parts of it, than are kept.
+    /// IP packet: dropped in fragments, because too many packets, or too many parts of it, were incomplete.
     FragmentNoRoom,
-    /// IP packet: a fragment of it did not come within 30 s, or before the end of the capture.
+    /// IP packet: a fragment did not arrive within 30 s, or before the end of the capture.
     FragmentTimeout,
     /// IP packet: its fragments overlap or contradict each other.
     FragmentOverlap,
-    /// IP packet: a fragment ends beyond the longest packet that there can be.
+    /// IP packet: a fragment ends beyond the largest possible packet.
     FragmentTooLarge,
-    /// Frame: the snap length cut a header.
+    /// Frame: a header was cut by the snap length.
     Truncated,
-    /// Frame: headers that contradict themselves.
+    /// Frame: inconsistent headers.
     Malformed,
-    /// Frame: more layers of encapsulation than are followed.
+    /// Frame: too many layers of encapsulation.
     TooDeep,
-    /// Segment: neither end lies inside the organisation.
+    /// Segment: neither end is inside (`traffic.internal`).
     NotInternal,
     /// Segment: of a connection to the gateway's own listeners.
     OwnTraffic,
     /// Segment: a second copy of the same packet from the mirror port.
     DuplicateCopy,
-    /// Segment: of a connection that is left alone under overload.
+    /// Segment: of a connection that is not followed under overload.
     Shed,
     /// Segment: no room in the flow table.
     NoRoom,
-    /// Segment: its time was before the one seen last; clamped to it.
+    /// Segment: earlier than the previous one; its time was clamped to that.
     TimeBackwards,
-    /// Segment: its time was more than a day after the one seen last, and no second frame bore it out; clamped.
+    /// Segment: more than a day later than the previous one, not confirmed by a second frame; its time was clamped.
     TimeForwards,
     /// Segment: data or an acknowledgement beyond any window that its receiver announced, or numbers far from all that the
-    /// connection sent and acknowledged; kept from the replica.
+    /// connection sent and acknowledged; not passed to the sender model.
     BeyondWindow,
-    /// Segment: a reset whose sequence number its receiver does not expect; it ends the connection only where nothing more comes.
+    /// Segment: a reset whose sequence number its receiver does not expect; it ends the connection only if nothing more comes.
     ResetNotExpected,
-    /// Segment: a SYN on a connection that goes on; where an answer acknowledges it, the next connection takes it after all.
+    /// Segment: a SYN on a connection that continues; if it is acknowledged, it opens the next connection after all.
     SynNotAnswered,
-    /// Round-trip time: the answer bears an earlier time than the question, or one more than two minutes later.
+    /// Round-trip time: negative, or more than two minutes.
     Mistimed,
     /// Sample: only one direction of the connection is visible.
     OneSided,
-    /// Sample: the connection was there before the capture, its window is not known yet.
+    /// Sample: the connection started before the capture, its window is not known yet.
     Midstream,
     /// Sample: the application, not the window, limited the sender; kept as a lower bound.
     AppLimited,
     /// Sample: the receiver's window limited the sender; kept as a lower bound.
     ReceiverLimited,
-    /// Sample: a loss in slow start gives none.
+    /// Sample: packet loss in slow start gives none.
     SlowStartLoss,
     /// Sample: a retransmission timeout gives none.
     Timeout,
     /// Sample: the transfer ended after a loss, which gave one already.
     EndAfterLoss,
-    /// Sample: the connection was over, by the end of the capture or of the table's patience, with data outstanding.
+    /// Sample: the connection ended, with the capture or by its idle timeout, with data outstanding.
     Unfinished,
     /// Sample: the segment size is not known.
     NoMss,
-    /// Sample: a loss told while an earlier one was being repaired belongs to that one.
+    /// Sample: a loss during recovery belongs to the one that started the recovery.
     LossInRecovery,
-    /// Sequence range: the scoreboard or the interval count had no room to keep it apart; what rests on it is not exact.
+    /// Sequence range: the scoreboard or the interval count had no room to keep it apart; what is derived from it is not exact.
     Inexact,
-    /// Connection: the memory for segments was full, and what its senders had outstanding is kept as one from then on.
+    /// Connection: the memory for segments was full, and its senders' outstanding data is kept as one segment from then on.
     SegmentMemory,
-    /// Connection: forgotten after a short silence, since it held segments of which none was ever acknowledged.
+    /// Connection: dropped after a short idle time, since it held segments of which none was ever acknowledged.
     Unacknowledged,
     /// Round-trip time: a retransmitted segment was acknowledged (Karn's rule).
     Karn,
     /// Network: no room in the table of networks.
     NoRoomNetwork,
-    /// Event: the queue was full and the oldest went.
+    /// Event: the queue was full and the oldest was dropped.
     EventQueueFull,
-    /// Advice: more pairs of hosts were told than are remembered, and the oldest went before its lifetime was over; starts
+    /// Advice: too many pairs of hosts had advice, and the oldest was dropped before its lifetime was over; starts
     /// between them count as not advised.
     AdviceForgotten,
-    /// Congestion control: more hosts spoke than are remembered, and this one had not for longest; it is asked anew.
+    /// Congestion control: too many hosts; the one idle longest was dropped and will be identified again.
     NoRoomHost,
     /// Service size: its transfer was cut off with data outstanding.
     CutTransfer,
-    /// Service size: more services sent than are remembered, and this one had not for longest.
+    /// Service size: too many services; the one idle longest was dropped.
     NoRoomService,
-    /// Service size: its remote address gave as many in this half hour as one may.
+    /// Service size: its remote address has reached its limit of sizes per half hour.
     ServiceRemoteLimit,
-    /// Service size: the engine that keeps the services had too many transfers waiting to be told of one more.
-    TransferUntold,
-    /// Window option: the window that the sender said at a sample is not borne out by what was in the network; the replica's
-    /// counts.
+    /// Service size: the queue of transfers to the engine that keeps the services was full.
+    TransferQueueFull,
+    /// Window option: the window that the sender reported at a sample is inconsistent with its flight size; that of the sender
+    /// model is used.
     WindowOption,
 }
 

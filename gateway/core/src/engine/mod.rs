@@ -232,8 +232,8 @@ impl Engine {
     }
 
     /// Counts a transfer that the first engine could not be told of.
-    pub fn transfer_untold(&mut self) {
-        self.counters.ignore(Ignored::TransferUntold);
+    pub fn transfer_queue_full(&mut self) {
+        self.counters.ignore(Ignored::TransferQueueFull);
     }
 
     /// Whether a network is this engine's.

@@ -1,4 +1,4 @@
-//! Values that may not be known, in no more room than known ones: an `Option` of eight octets takes sixteen, and a table holds
+//! Values that may not be known, in no more room than known ones: an `Option` of eight bytes takes sixteen, and a table holds
 //! millions of them.
 
 use spand_proto::units::{Micros, Timestamp};

@@ -20,7 +20,7 @@ pub(crate) fn round_trip(sent: Timestamp, answered: Timestamp) -> Option<Micros>
     (answered >= sent && rtt <= LONGEST_ROUND_TRIP).then_some(rtt)
 }
 
-/// Smoothed round-trip time, its variation and its minimum, in four octets each: no round trip is longer than [`round_trip`] says.
+/// Smoothed round-trip time, its variation and its minimum, in four bytes each: no round trip is longer than [`round_trip`] says.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_field_names, reason = "a raw number ends in its unit")]
 pub(crate) struct RttEstimator {

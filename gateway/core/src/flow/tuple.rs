@@ -103,8 +103,8 @@ impl BuildHasher for SeededState {
 }
 
 impl Hasher for SeededHasher {
-    fn write(&mut self, octets: &[u8]) {
-        for part in octets.chunks(8) {
+    fn write(&mut self, bytes: &[u8]) {
+        for part in bytes.chunks(8) {
             let mut word = [0; 8];
             word.iter_mut().zip(part).for_each(|(to, from)| *to = *from);
             self.write_u64(u64::from_le_bytes(word));

@@ -1,75 +1,75 @@
 //! What capture systems put before the frame they captured.
 
 use super::link::{cisco_hdlc, first_layer};
-use super::octets::Octets;
+use super::packet_bytes::PacketBytes;
 use super::{Layer, ieee80211};
 use crate::counters::Ignored;
 
-type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
+type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
 
 const PPI: u16 = 192;
 const PKTAP: u16 = 258;
 
 /// Skips the header of a capture system by the frame's LINKTYPE.
-pub(super) fn skip(link_type: u16, octets: Octets<'_>) -> Next<'_> {
+pub(super) fn skip(link_type: u16, bytes: PacketBytes<'_>) -> Next<'_> {
     match link_type {
         // OpenBSD: address family, SPI and flags before what IPsec decrypted.
-        109 => Ok((Layer::Ip, octets.skip(12)?)),
-        // OpenBSD's packet filter: its length in the first octet, padded to four.
-        117 => Ok((Layer::Ip, octets.skip(usize::from(octets.first()?).next_multiple_of(4))?)),
-        119 | 163 => wireless(octets),
-        127 => ieee80211::radiotap(octets),
-        178 => juniper(octets, |packet| Ok((Layer::Ethernet, packet))),
-        181 => juniper(octets, cisco_hdlc),
+        109 => Ok((Layer::Ip, bytes.skip(12)?)),
+        // OpenBSD's packet filter: its length in the first byte, padded to four.
+        117 => Ok((Layer::Ip, bytes.skip(usize::from(bytes.first()?).next_multiple_of(4))?)),
+        119 | 163 => wireless(bytes),
+        127 => ieee80211::radiotap(bytes),
+        178 => juniper(bytes, |packet| Ok((Layer::Ethernet, packet))),
+        181 => juniper(bytes, cisco_hdlc),
         PPI => {
-            let [_, _, len0, len1, link0, link1, ..] = *octets.head::<8>()?;
+            let [_, _, len0, len1, link0, link1, ..] = *bytes.head::<8>()?;
             let len = usize::from(u16::from_le_bytes([len0, len1]));
-            inner(u16::from_le_bytes([link0, link1]), octets.skip(len)?)
+            inner(u16::from_le_bytes([link0, link1]), bytes.skip(len)?)
         }
-        239 => nflog(octets),
+        239 => nflog(bytes),
         PKTAP => {
-            let [len0, len1, _, _, _, _, _, _, link0, link1, _, _] = *octets.head::<12>()?;
+            let [len0, len1, _, _, _, _, _, _, link0, link1, _, _] = *bytes.head::<12>()?;
             let len = usize::from(u16::from_le_bytes([len0, len1]));
-            inner(u16::from_le_bytes([link0, link1]), octets.skip(len)?)
+            inner(u16::from_le_bytes([link0, link1]), bytes.skip(len)?)
         }
         _ => Err(Ignored::LinkType),
     }
 }
 
 /// The frame whose link type a header states; such headers do not hold each other.
-fn inner(link_type: u16, octets: Octets<'_>) -> Next<'_> {
-    if matches!(link_type, PPI | PKTAP) { Err(Ignored::TooDeep) } else { first_layer(link_type, octets) }
+fn inner(link_type: u16, bytes: PacketBytes<'_>) -> Next<'_> {
+    if matches!(link_type, PPI | PKTAP) { Err(Ignored::TooDeep) } else { first_layer(link_type, bytes) }
 }
 
-/// Prism's 144 octets before 802.11, or those of AVS, which begin with a magic number and their length.
-fn wireless(octets: Octets<'_>) -> Next<'_> {
-    let len = match *octets.head::<8>()? {
+/// Prism's 144 bytes before 802.11, or those of AVS, which begin with a magic number and their length.
+fn wireless(bytes: PacketBytes<'_>) -> Next<'_> {
+    let len = match *bytes.head::<8>()? {
         [0x80, 0x21, 0x10, _, 0, 0, len0, len1] => usize::from(u16::from_be_bytes([len0, len1])),
         _ => 144,
     };
-    Ok((Layer::Ieee80211, octets.skip(len)?))
+    Ok((Layer::Ieee80211, bytes.skip(len)?))
 }
 
 /// Juniper's header before the link's own: magic `MGC`, flags, and where bit 7 says so extensions behind their length.
-fn juniper<'a>(octets: Octets<'a>, link: impl Fn(Octets<'a>) -> Next<'a>) -> Next<'a> {
-    let [b'M', b'G', b'C', flags] = *octets.head::<4>()? else { return Err(Ignored::Malformed) };
-    let mut octets = octets.skip(4)?;
+fn juniper<'a>(bytes: PacketBytes<'a>, link: impl Fn(PacketBytes<'a>) -> Next<'a>) -> Next<'a> {
+    let [b'M', b'G', b'C', flags] = *bytes.head::<4>()? else { return Err(Ignored::Malformed) };
+    let mut bytes = bytes.skip(4)?;
     if flags & 0x80 != 0 {
-        let extensions = usize::from(u16::from_be_bytes(*octets.head::<2>()?));
-        octets = octets.skip(2)?.skip(extensions)?;
+        let extensions = usize::from(u16::from_be_bytes(*bytes.head::<2>()?));
+        bytes = bytes.skip(2)?.skip(extensions)?;
     }
-    // Bit 1: the packet came without a link header, behind four octets of protocol family.
-    if flags & 0x02 != 0 { Ok((Layer::Ip, octets.skip(4)?)) } else { link(octets) }
+    // Bit 1: the packet came without a link header, behind four bytes of protocol family.
+    if flags & 0x02 != 0 { Ok((Layer::Ip, bytes.skip(4)?)) } else { link(bytes) }
 }
 
-/// Linux netfilter log: four octets, then type-length-values in the writer's byte order, padded to four.
-fn nflog(octets: Octets<'_>) -> Next<'_> {
+/// Linux netfilter log: four bytes, then type-length-values in the writer's byte order, padded to four.
+fn nflog(bytes: PacketBytes<'_>) -> Next<'_> {
     const PAYLOAD: u16 = 9;
     // A log record has at most 18 kinds of attributes (enum nfulnl_attr_type).
     const ATTRIBUTES_MAX: usize = 32;
-    let mut octets = octets.skip(4)?;
+    let mut bytes = bytes.skip(4)?;
     for _ in 0..ATTRIBUTES_MAX {
-        let [len0, len1, kind0, kind1] = *octets.head::<4>()?;
+        let [len0, len1, kind0, kind1] = *bytes.head::<4>()?;
         // The type is below 256 and so shows the order; the two top bits are flags.
         let (len, kind) = match kind1 & 0x3f {
             0 => (u16::from_le_bytes([len0, len1]), u16::from(kind0)),
@@ -79,9 +79,9 @@ fn nflog(octets: Octets<'_>) -> Next<'_> {
             return Err(Ignored::Malformed);
         }
         if kind == PAYLOAD {
-            return Ok((Layer::Ip, octets.skip(4)?));
+            return Ok((Layer::Ip, bytes.skip(4)?));
         }
-        octets = octets.skip(usize::from(len).next_multiple_of(4))?;
+        bytes = bytes.skip(usize::from(len).next_multiple_of(4))?;
     }
     Err(Ignored::NotIp)
 }

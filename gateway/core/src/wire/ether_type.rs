@@ -1,10 +1,10 @@
 //! What an EtherType announces: tags, labels and sessions between the link and IP.
 
 use super::Layer;
-use super::octets::Octets;
+use super::packet_bytes::PacketBytes;
 use crate::counters::Ignored;
 
-type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
+type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
 
 pub(super) const IPV4: u16 = 0x0800;
 pub(super) const IPV6: u16 = 0x86dd;
@@ -21,55 +21,55 @@ pub(super) const fn is_vlan(ether_type: u16) -> bool {
 }
 
 /// Takes what an EtherType announces.
-pub(super) fn next(ether_type: u16, octets: Octets<'_>) -> Next<'_> {
+pub(super) fn next(ether_type: u16, bytes: PacketBytes<'_>) -> Next<'_> {
     match ether_type {
-        IPV4 | IPV6 => Ok((Layer::Ip, octets)),
+        IPV4 | IPV6 => Ok((Layer::Ip, bytes)),
         tag if is_vlan(tag) => {
-            let [_, _, high, low] = *octets.head::<4>()?;
+            let [_, _, high, low] = *bytes.head::<4>()?;
             let inner = u16::from_be_bytes([high, low]);
             let layer = if inner < 0x0600 { Layer::Llc } else { Layer::EtherType(inner) };
-            Ok((layer, octets.skip(4)?))
+            Ok((layer, bytes.skip(4)?))
         }
-        MPLS_UNICAST | MPLS_MULTICAST => Ok((Layer::Mpls, octets)),
-        PPPOE_SESSION => pppoe(octets),
-        BRIDGED_ETHERNET => Ok((Layer::Ethernet, octets)),
+        MPLS_UNICAST | MPLS_MULTICAST => Ok((Layer::Mpls, bytes)),
+        PPPOE_SESSION => pppoe(bytes),
+        BRIDGED_ETHERNET => Ok((Layer::Ethernet, bytes)),
         // A provider's backbone bridge (802.1ah): its tag, then the customer's frame.
-        0x88e7 => Ok((Layer::Ethernet, octets.skip(4)?)),
+        0x88e7 => Ok((Layer::Ethernet, bytes.skip(4)?)),
         // A virtual interface's tag (Cisco's VN-Tag).
         0x8926 => {
-            let [.., high, low] = *octets.head::<6>()?;
-            Ok((Layer::EtherType(u16::from_be_bytes([high, low])), octets.skip(6)?))
+            let [.., high, low] = *bytes.head::<6>()?;
+            Ok((Layer::EtherType(u16::from_be_bytes([high, low])), bytes.skip(6)?))
         }
-        0x894f => service_header(octets),
+        0x894f => service_header(bytes),
         _ => Err(Ignored::NotIp),
     }
 }
 
 /// LLC with SNAP (IEEE 802.2, RFC 1042), or with IP's own service access point.
-pub(super) fn llc(octets: Octets<'_>) -> Next<'_> {
-    match *octets.head::<3>()? {
+pub(super) fn llc(bytes: PacketBytes<'_>) -> Next<'_> {
+    match *bytes.head::<3>()? {
         [0xaa, 0xaa, 0x03] => {
-            let [_, _, _, _, _, _, high, low] = *octets.head::<8>()?;
-            Ok((Layer::EtherType(u16::from_be_bytes([high, low])), octets.skip(8)?))
+            let [_, _, _, _, _, _, high, low] = *bytes.head::<8>()?;
+            Ok((Layer::EtherType(u16::from_be_bytes([high, low])), bytes.skip(8)?))
         }
-        [0x06, 0x06, 0x03] => Ok((Layer::Ip, octets.skip(3)?)),
+        [0x06, 0x06, 0x03] => Ok((Layer::Ip, bytes.skip(3)?)),
         _ => Err(Ignored::NotIp),
     }
 }
 
 /// One label stack (RFC 3032). No field says what follows it: IP where the version and header length fit, an Ethernet
 /// pseudo-wire with control word where the first nibble is zero (RFC 4385), without one otherwise.
-pub(super) fn mpls(octets: Octets<'_>) -> Next<'_> {
+pub(super) fn mpls(bytes: PacketBytes<'_>) -> Next<'_> {
     const LABELS_MAX: usize = 16;
-    let mut octets = octets;
+    let mut bytes = bytes;
     for _ in 0..LABELS_MAX {
-        let [_, _, low, _] = *octets.head::<4>()?;
-        octets = octets.skip(4)?;
+        let [_, _, low, _] = *bytes.head::<4>()?;
+        bytes = bytes.skip(4)?;
         if low & 1 == 1 {
-            return match octets.first()? {
-                0x45..=0x4f | 0x60..=0x6f => Ok((Layer::Ip, octets)),
-                0x00..=0x0f => Ok((Layer::Ethernet, octets.skip(4)?)),
-                _ => Ok((Layer::Ethernet, octets)),
+            return match bytes.first()? {
+                0x45..=0x4f | 0x60..=0x6f => Ok((Layer::Ip, bytes)),
+                0x00..=0x0f => Ok((Layer::Ethernet, bytes.skip(4)?)),
+                _ => Ok((Layer::Ethernet, bytes)),
             };
         }
     }
@@ -77,22 +77,22 @@ pub(super) fn mpls(octets: Octets<'_>) -> Next<'_> {
 }
 
 /// Network service header (RFC 8300): its length in words, and what it carries.
-fn service_header(octets: Octets<'_>) -> Next<'_> {
-    let [_, len, _, next] = *octets.head::<4>()?;
-    let octets = octets.skip(usize::from(len & 0x3f) * 4)?;
+fn service_header(bytes: PacketBytes<'_>) -> Next<'_> {
+    let [_, len, _, next] = *bytes.head::<4>()?;
+    let bytes = bytes.skip(usize::from(len & 0x3f) * 4)?;
     match next {
-        1 | 2 => Ok((Layer::Ip, octets)),
-        3 => Ok((Layer::Ethernet, octets)),
-        5 => Ok((Layer::Mpls, octets)),
+        1 | 2 => Ok((Layer::Ip, bytes)),
+        3 => Ok((Layer::Ethernet, bytes)),
+        5 => Ok((Layer::Mpls, bytes)),
         _ => Err(Ignored::NotIp),
     }
 }
 
-/// PPPoE session (RFC 2516): six octets before PPP's protocol; a code other than 0 is discovery.
-fn pppoe(octets: Octets<'_>) -> Next<'_> {
-    let [_, code, ..] = *octets.head::<6>()?;
+/// PPPoE session (RFC 2516): six bytes before PPP's protocol; a code other than 0 is discovery.
+fn pppoe(bytes: PacketBytes<'_>) -> Next<'_> {
+    let [_, code, ..] = *bytes.head::<6>()?;
     if code != 0 {
         return Err(Ignored::NotIp);
     }
-    Ok((Layer::Ppp, octets.skip(6)?))
+    Ok((Layer::Ppp, bytes.skip(6)?))
 }

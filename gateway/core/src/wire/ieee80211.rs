@@ -1,22 +1,22 @@
 //! Wireless frames: radiotap and the 802.11 data frame.
 
 use super::Layer;
-use super::octets::Octets;
+use super::packet_bytes::PacketBytes;
 use crate::counters::Ignored;
 
-type Next<'a> = Result<(Layer, Octets<'a>), Ignored>;
+type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
 
 /// Radiotap header (<https://www.radiotap.org>): its length says where the MAC header starts.
-pub(super) fn radiotap(octets: Octets<'_>) -> Next<'_> {
-    let [version, _, len0, len1] = *octets.head::<4>()?;
+pub(super) fn radiotap(bytes: PacketBytes<'_>) -> Next<'_> {
+    let [version, _, len0, len1] = *bytes.head::<4>()?;
     if version != 0 {
         return Err(Ignored::Malformed);
     }
-    Ok((Layer::Ieee80211, octets.skip(usize::from(u16::from_le_bytes([len0, len1])))?))
+    Ok((Layer::Ieee80211, bytes.skip(usize::from(u16::from_le_bytes([len0, len1])))?))
 }
 
 /// A data frame (IEEE 802.11 clause 9.3.2), of an aggregate (A-MSDU) its first part. Encrypted ones tell nothing.
-pub(super) fn data_frame(octets: Octets<'_>) -> Next<'_> {
+pub(super) fn data_frame(bytes: PacketBytes<'_>) -> Next<'_> {
     const DATA: u8 = 2;
     const NO_DATA: u8 = 0x4;
     const QOS: u8 = 0x8;
@@ -25,20 +25,20 @@ pub(super) fn data_frame(octets: Octets<'_>) -> Next<'_> {
     const ORDER: u8 = 0x80;
     const AGGREGATE: u8 = 0x80;
 
-    let [control, flags] = *octets.head::<2>()?;
+    let [control, flags] = *bytes.head::<2>()?;
     let subtype = control >> 4;
     if (control >> 2) & 3 != DATA || subtype & NO_DATA != 0 || flags & PROTECTED != 0 {
         return Err(Ignored::NotIp);
     }
     let addresses = if flags & TO_AND_FROM_DS == TO_AND_FROM_DS { 30 } else { 24 };
-    let mut octets = octets.skip(addresses)?;
+    let mut bytes = bytes.skip(addresses)?;
     if subtype & QOS != 0 {
-        let [qos, _] = *octets.head::<2>()?;
-        octets = octets.skip(if flags & ORDER == 0 { 2 } else { 6 })?;
+        let [qos, _] = *bytes.head::<2>()?;
+        bytes = bytes.skip(if flags & ORDER == 0 { 2 } else { 6 })?;
         if qos & AGGREGATE != 0 {
             // Two addresses and a length before each part.
-            octets = octets.skip(14)?;
+            bytes = bytes.skip(14)?;
         }
     }
-    Ok((Layer::Llc, octets))
+    Ok((Layer::Llc, bytes))
 }

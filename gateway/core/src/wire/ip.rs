@@ -3,11 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::Layer;
-use super::octets::Octets;
+use super::packet_bytes::PacketBytes;
 use super::segment::Ecn;
 use crate::counters::Ignored;
 
-type Next<'a> = (Layer, Octets<'a>);
+type Next<'a> = (Layer, PacketBytes<'a>);
 
 /// What a segment keeps of its IP header.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct Fragment {
     pub(super) protocol: u8,
     /// 16 bits in IPv4, 32 in IPv6.
     pub(super) id: u32,
-    /// Octets before this fragment.
+    /// Bytes before this fragment.
     pub(super) offset: u32,
     /// More fragments follow.
     pub(super) more: bool,
@@ -36,64 +36,62 @@ pub(super) struct Fragment {
 /// TCP's number in IP headers.
 pub(super) const TCP: u8 = 6;
 
-/// Fragment offset, in units of eight octets, and the flag that more follow, in IPv4's field of both.
+/// Fragment offset, in units of eight bytes, and the flag that more follow, in IPv4's field of both.
 const OFFSET: u16 = 0x1fff;
 const MORE_FRAGMENTS: u16 = 0x2000;
 
 /// Takes the header that the version field announces.
-pub(super) fn header(octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
-    if octets.first()? >> 4 == 4 {
-        let (header, protocol, place, octets) = ipv4(octets)?;
+pub(super) fn header(bytes: PacketBytes<'_>) -> Result<Next<'_>, Ignored> {
+    if bytes.first()? >> 4 == 4 {
+        let (header, protocol, place, bytes) = ipv4(bytes)?;
         if place & (OFFSET | MORE_FRAGMENTS) != 0 {
             let id = header.id.map_or(0, u32::from);
             let (offset, more) = (u32::from(place & OFFSET) * 8, place & MORE_FRAGMENTS != 0);
-            return part(Fragment { header, protocol, id, offset, more }, octets);
+            return part(Fragment { header, protocol, id, offset, more }, bytes);
         }
-        return Ok((Layer::Protocol(header, protocol), octets));
+        return Ok((Layer::Protocol(header, protocol), bytes));
     }
-    let (header, protocol, octets) = by_version(octets)?;
-    Ok((Layer::Protocol(header, protocol), octets))
+    let (header, protocol, bytes) = by_version(bytes)?;
+    Ok((Layer::Protocol(header, protocol), bytes))
 }
 
 /// The header that the version field announces, the protocol that it announces and what follows it. Fragments of IPv4 are
 /// left to [`header`].
 #[inline]
-pub(super) fn by_version(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>), Ignored> {
-    match octets.first()? >> 4 {
-        4 => match ipv4(octets)? {
-            (header, protocol, place, octets) if place & (OFFSET | MORE_FRAGMENTS) == 0 => {
-                Ok((header, protocol, octets))
-            }
+pub(super) fn by_version(bytes: PacketBytes<'_>) -> Result<(IpHeader, u8, PacketBytes<'_>), Ignored> {
+    match bytes.first()? >> 4 {
+        4 => match ipv4(bytes)? {
+            (header, protocol, place, bytes) if place & (OFFSET | MORE_FRAGMENTS) == 0 => Ok((header, protocol, bytes)),
             _ => Err(Ignored::Fragment),
         },
-        6 => ipv6(octets),
+        6 => ipv6(bytes),
         _ => Err(Ignored::NotIp),
     }
 }
 
 /// Where a fragment leads: TCP is waited for, perhaps behind extension headers; anything else shows what is wanted of it in
 /// its first fragment.
-fn part(fragment: Fragment, octets: Octets<'_>) -> Result<Next<'_>, Ignored> {
+fn part(fragment: Fragment, bytes: PacketBytes<'_>) -> Result<Next<'_>, Ignored> {
     match fragment.protocol {
-        TCP | 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => Ok((Layer::Fragment(fragment), octets)),
-        protocol if fragment.offset == 0 => Ok((Layer::Protocol(fragment.header, protocol), octets)),
+        TCP | 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140 => Ok((Layer::Fragment(fragment), bytes)),
+        protocol if fragment.offset == 0 => Ok((Layer::Protocol(fragment.header, protocol), bytes)),
         _ => Err(Ignored::Fragment),
     }
 }
 
 /// Header, protocol, the field of fragment offset and flags, and what follows.
 #[inline]
-fn ipv4(octets: Octets<'_>) -> Result<(IpHeader, u8, u16, Octets<'_>), Ignored> {
+fn ipv4(bytes: PacketBytes<'_>) -> Result<(IpHeader, u8, u16, PacketBytes<'_>), Ignored> {
     let &[version_ihl, tos, len0, len1, id0, id1, frag0, frag1, _, protocol, _, _, s0, s1, s2, s3, d0, d1, d2, d3] =
-        octets.head::<20>()?;
+        bytes.head::<20>()?;
     let header_len = u16::from(version_ihl & 0xf) * 4;
     let total_len = u16::from_be_bytes([len0, len1]);
-    let octets = match u32::from(total_len) {
+    let bytes = match u32::from(total_len) {
         // Captured before segmentation offload filled it in: the frame's own length has to do.
-        0 => octets,
+        0 => bytes,
         // The frame was cut before it was captured, or the header is damaged.
-        stated if stated > octets.wire_len() && !checksum_holds(octets, usize::from(header_len)) => octets,
-        stated => octets.stated(stated),
+        stated if stated > bytes.wire_len() && !checksum_holds(bytes, usize::from(header_len)) => bytes,
+        stated => bytes.stated(stated),
     };
     if header_len < 20 || (total_len != 0 && total_len < header_len) {
         return Err(Ignored::Malformed);
@@ -104,70 +102,70 @@ fn ipv4(octets: Octets<'_>) -> Result<(IpHeader, u8, u16, Octets<'_>), Ignored> 
         id: Some(u16::from_be_bytes([id0, id1])),
         ecn: Ecn::from_bits(tos),
     };
-    Ok((header, protocol, u16::from_be_bytes([frag0, frag1]), octets.skip(usize::from(header_len))?))
+    Ok((header, protocol, u16::from_be_bytes([frag0, frag1]), bytes.skip(usize::from(header_len))?))
 }
 
 /// Whether the header's checksum is right (RFC 1071). Only asked where lengths disagree: mirror ports and senders with
 /// offload show packets whose checksum is not filled in yet.
 #[cold]
-fn checksum_holds(octets: Octets<'_>, header_len: usize) -> bool {
-    let Some(header) = octets.captured().get(..header_len) else { return false };
+fn checksum_holds(bytes: PacketBytes<'_>, header_len: usize) -> bool {
+    let Some(header) = bytes.captured().get(..header_len) else { return false };
     let sum: u32 =
-        header.chunks_exact(2).map(|word| word.iter().fold(0, |sum, &octet| (sum << 8) | u32::from(octet))).sum();
+        header.chunks_exact(2).map(|word| word.iter().fold(0, |sum, &byte| (sum << 8) | u32::from(byte))).sum();
     (sum & 0xffff) + (sum >> 16) == 0xffff
 }
 
 #[inline]
-fn ipv6(octets: Octets<'_>) -> Result<(IpHeader, u8, Octets<'_>), Ignored> {
-    let &[_, class_label, _, _, len0, len1, next_header, _, ref addresses @ ..] = octets.head::<40>()?;
+fn ipv6(bytes: PacketBytes<'_>) -> Result<(IpHeader, u8, PacketBytes<'_>), Ignored> {
+    let &[_, class_label, _, _, len0, len1, next_header, _, ref addresses @ ..] = bytes.head::<40>()?;
     let (source, destination) = addresses.split_at(16);
     let payload_len = u16::from_be_bytes([len0, len1]);
     // Zero: a jumbogram (RFC 2675), or captured before segmentation offload.
-    let octets = if payload_len == 0 { octets } else { octets.stated(u32::from(payload_len) + 40) };
+    let bytes = if payload_len == 0 { bytes } else { bytes.stated(u32::from(payload_len) + 40) };
     let header = IpHeader {
         source: ipv6_address(source),
         destination: ipv6_address(destination),
         id: None,
         ecn: Ecn::from_bits(class_label >> 4),
     };
-    Ok((header, next_header, octets.skip(40)?))
+    Ok((header, next_header, bytes.skip(40)?))
 }
 
 /// An address; one mapped from IPv4 becomes what it stands for, so that both forms name the same connection.
 #[inline]
-fn ipv6_address(octets: &[u8]) -> IpAddr {
-    let octets = octets.first_chunk::<16>().copied().unwrap_or_default();
-    match octets {
+fn ipv6_address(bytes: &[u8]) -> IpAddr {
+    let bytes = bytes.first_chunk::<16>().copied().unwrap_or_default();
+    match bytes {
         [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => IpAddr::V4(Ipv4Addr::new(a, b, c, d)),
-        _ => IpAddr::V6(Ipv6Addr::from(octets)),
+        _ => IpAddr::V6(Ipv6Addr::from(bytes)),
     }
 }
 
 /// Steps over one extension header; `None` where `protocol` is none.
-pub(super) fn extension(header: IpHeader, protocol: u8, octets: Octets<'_>) -> Result<Option<Next<'_>>, Ignored> {
+pub(super) fn extension(header: IpHeader, protocol: u8, bytes: PacketBytes<'_>) -> Result<Option<Next<'_>>, Ignored> {
     let (next_header, len) = match protocol {
         // Hop-by-hop options, routing, destination options, mobility, HIP, Shim6.
         0 | 43 | 60 | 135 | 139 | 140 => {
-            let &[next_header, units] = octets.head::<2>()?;
+            let &[next_header, units] = bytes.head::<2>()?;
             (next_header, (usize::from(units) + 1) * 8)
         }
-        // Authentication header, counted in 4 octets less two (RFC 4302 section 2.2).
+        // Authentication header, counted in 4 bytes less two (RFC 4302 section 2.2).
         51 => {
-            let &[next_header, units] = octets.head::<2>()?;
+            let &[next_header, units] = bytes.head::<2>()?;
             (next_header, (usize::from(units) + 2) * 4)
         }
         // Fragment; one that is the whole packet is atomic (RFC 6946).
         44 => {
-            let &[protocol, _, offset0, offset1, id0, id1, id2, id3] = octets.head::<8>()?;
+            let &[protocol, _, offset0, offset1, id0, id1, id2, id3] = bytes.head::<8>()?;
             let place = u16::from_be_bytes([offset0, offset1]);
             if place & 0xfff9 != 0 {
                 let id = u32::from_be_bytes([id0, id1, id2, id3]);
                 let (offset, more) = (u32::from(place & 0xfff8), place & 1 != 0);
-                return part(Fragment { header, protocol, id, offset, more }, octets.skip(8)?).map(Some);
+                return part(Fragment { header, protocol, id, offset, more }, bytes.skip(8)?).map(Some);
             }
             (protocol, 8)
         }
         _ => return Ok(None),
     };
-    Ok(Some((Layer::Protocol(header, next_header), octets.skip(len)?)))
+    Ok(Some((Layer::Protocol(header, next_header), bytes.skip(len)?)))
 }

@@ -9,7 +9,7 @@ mod ether_type;
 mod ieee80211;
 mod ip;
 mod link;
-mod octets;
+mod packet_bytes;
 mod plain;
 mod reassembly;
 pub mod segment;
@@ -25,7 +25,7 @@ use std::num::NonZeroUsize;
 use spand_proto::units::Timestamp;
 
 use self::ip::{Fragment, IpHeader};
-use self::octets::Octets;
+use self::packet_bytes::PacketBytes;
 pub(crate) use self::plain::Plain;
 use self::reassembly::Reassembly;
 pub(crate) use self::reassembly::fragments_bytes;
@@ -39,17 +39,17 @@ pub const MAX_LAYERS: usize = 24;
 /// A captured frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// What the first octets are: a LINKTYPE value of the tcpdump.org registry.
+    /// What the first bytes are: a LINKTYPE value of the tcpdump.org registry.
     pub link_type: u16,
-    /// Octets on the wire, captured or not.
+    /// Bytes on the wire, captured or not.
     pub wire_len: u32,
     /// Which source (file, interface) it came from, counted from 0.
     pub input: u32,
-    /// The captured octets.
+    /// The captured bytes.
     pub data: &'a [u8],
 }
 
-/// What the remaining octets begin with.
+/// What the remaining bytes begin with.
 #[derive(Clone, Copy, Debug)]
 enum Layer {
     /// Ethernet II or 802.3, from the destination address on.
@@ -60,7 +60,7 @@ enum Layer {
     Llc,
     /// MPLS label stack.
     Mpls,
-    /// PPP from its protocol field on, address and control octets (RFC 1662) perhaps before it.
+    /// PPP from its protocol field on, address and control bytes (RFC 1662) perhaps before it.
     Ppp,
     /// 802.11 MAC header.
     Ieee80211,
@@ -121,8 +121,8 @@ impl Decoder {
         counters: &mut Counters,
     ) -> Result<Segment, Ignored> {
         // Tags and IPv6: this way keeps nothing but the IP header between its steps.
-        if let Some((header, octets)) = link::ethernet_to_tcp(frame) {
-            return tcp::segment(at, &header, octets);
+        if let Some((header, bytes)) = link::ethernet_to_tcp(frame) {
+            return tcp::segment(at, &header, bytes);
         }
         self.walk(at, frame, counters)
     }
@@ -145,36 +145,36 @@ impl Decoder {
         frame: &Frame<'_>,
         counters: &mut Counters,
     ) -> Result<Segment, Ignored> {
-        let (layer, octets) = link::first_layer(frame.link_type, Octets::new(frame.data, frame.wire_len))?;
-        self.layers(at, layer, octets, MAX_LAYERS, counters)
+        let (layer, bytes) = link::first_layer(frame.link_type, PacketBytes::new(frame.data, frame.wire_len))?;
+        self.layers(at, layer, bytes, MAX_LAYERS, counters)
     }
 
     fn layers(
         &mut self,
         at: Timestamp,
         mut layer: Layer,
-        mut octets: Octets<'_>,
+        mut bytes: PacketBytes<'_>,
         at_most: usize,
         counters: &mut Counters,
     ) -> Result<Segment, Ignored> {
         for left in (0..at_most).rev() {
-            (layer, octets) = match layer {
-                Layer::Ethernet => link::ethernet(octets)?,
-                Layer::EtherType(ether_type) => ether_type::next(ether_type, octets)?,
-                Layer::Llc => ether_type::llc(octets)?,
-                Layer::Mpls => ether_type::mpls(octets)?,
-                Layer::Ppp => link::ppp(octets)?,
-                Layer::Ieee80211 => ieee80211::data_frame(octets)?,
-                Layer::Ip => ip::header(octets)?,
+            (layer, bytes) = match layer {
+                Layer::Ethernet => link::ethernet(bytes)?,
+                Layer::EtherType(ether_type) => ether_type::next(ether_type, bytes)?,
+                Layer::Llc => ether_type::llc(bytes)?,
+                Layer::Mpls => ether_type::mpls(bytes)?,
+                Layer::Ppp => link::ppp(bytes)?,
+                Layer::Ieee80211 => ieee80211::data_frame(bytes)?,
+                Layer::Ip => ip::header(bytes)?,
                 Layer::Fragment(fragment) => {
-                    let whole = self.fragments.take(at, &fragment, octets, counters)?;
+                    let whole = self.fragments.take(at, &fragment, bytes, counters)?;
                     let layer = Layer::Protocol(whole.header, whole.protocol);
-                    return self.layers(at, layer, whole.octets(), left, counters);
+                    return self.layers(at, layer, whole.bytes(), left, counters);
                 }
-                Layer::Protocol(header, ip::TCP) => return tcp::segment(at, &header, octets),
-                Layer::Protocol(header, protocol) => match ip::extension(header, protocol, octets)? {
+                Layer::Protocol(header, ip::TCP) => return tcp::segment(at, &header, bytes),
+                Layer::Protocol(header, protocol) => match ip::extension(header, protocol, bytes)? {
                     Some(next) => next,
-                    None => tunnel::enter(&header, protocol, octets, &self.tunnels)?,
+                    None => tunnel::enter(&header, protocol, bytes, &self.tunnels)?,
                 },
             };
         }

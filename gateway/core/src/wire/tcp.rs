@@ -3,7 +3,7 @@
 use spand_proto::units::Timestamp;
 
 use super::ip::IpHeader;
-use super::octets::Octets;
+use super::packet_bytes::PacketBytes;
 use super::segment::{Endpoint, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
 use crate::counters::Ignored;
 
@@ -14,16 +14,16 @@ pub(super) const PAYLOAD_LEN_MAX: u32 = 512 * 1_024;
 
 /// Builds the segment. Checksum and urgent pointer are not used, so a capture cut behind the window field is enough.
 #[inline]
-pub(super) fn segment(at: Timestamp, ip: &IpHeader, octets: Octets<'_>) -> Result<Segment, Ignored> {
-    let &[sp0, sp1, dp0, dp1, s0, s1, s2, s3, a0, a1, a2, a3, offset, flags, w0, w1] = octets.head::<16>()?;
+pub(super) fn segment(at: Timestamp, ip: &IpHeader, bytes: PacketBytes<'_>) -> Result<Segment, Ignored> {
+    let &[sp0, sp1, dp0, dp1, s0, s1, s2, s3, a0, a1, a2, a3, offset, flags, w0, w1] = bytes.head::<16>()?;
     let header_len = usize::from(offset >> 4) * 4;
-    let payload_len = u32::try_from(header_len).ok().and_then(|len| octets.wire_len().checked_sub(len));
+    let payload_len = u32::try_from(header_len).ok().and_then(|len| bytes.wire_len().checked_sub(len));
     let Some(payload_len) = payload_len.filter(|len| header_len >= HEADER_LEN_MIN && *len <= PAYLOAD_LEN_MAX) else {
         return Err(Ignored::Malformed);
     };
     let flags = Flags(flags);
-    let end = octets.captured().len().min(header_len);
-    let listed = octets.captured().get(HEADER_LEN_MIN..end).unwrap_or_default();
+    let end = bytes.captured().len().min(header_len);
+    let listed = bytes.captured().get(HEADER_LEN_MIN..end).unwrap_or_default();
     // Built in one expression, last: the segment is written where the caller wants it and not copied there.
     Ok(Segment {
         at,
@@ -36,7 +36,7 @@ pub(super) fn segment(at: Timestamp, ip: &IpHeader, octets: Octets<'_>) -> Resul
         payload_len,
         ip_id: ip.id,
         ecn: ip.ecn,
-        options: options(header_len, octets.captured().len() < header_len, listed, flags),
+        options: options(header_len, bytes.captured().len() < header_len, listed, flags),
     })
 }
 
@@ -81,7 +81,7 @@ fn read_option(options: &mut Options, kind: u8, value: &[u8], syn: bool) {
         (3, &[shift]) if syn => options.window_scale = Some(shift.min(SHIFT_MAX)),
         (4, []) if syn => options.sack_permitted = true,
         (5, blocks) => {
-            // More than four blocks do not fit into 40 octets; a repeated option must not overflow the list.
+            // More than four blocks do not fit into 40 bytes; a repeated option must not overflow the list.
             for block in blocks.chunks_exact(8) {
                 if let &[l0, l1, l2, l3, r0, r1, r2, r3] = block {
                     let left = u32::from_be_bytes([l0, l1, l2, l3]);

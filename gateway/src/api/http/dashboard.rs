@@ -64,7 +64,7 @@ fn answer(name: &str, headers: &HeaderMap) -> Result<Response, Problem> {
         let detail = format!("the dashboard has no file `{}`: begin at /", quote(name));
         Problem::new(StatusCode::NOT_FOUND, detail)
     })?;
-    // Asked about anew each time, so that a new gateway never runs with the files of an old one.
+    // Revalidated each time, so that a new gateway never runs with the files of an old one.
     let tag = format!("\"{:08x}\"", crc32fast::hash(text.as_bytes()));
     let known = headers.get(IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
     let mut response =

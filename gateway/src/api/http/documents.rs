@@ -11,7 +11,7 @@ use spand_proto::units::{Micros, Timestamp};
 use crate::publisher::Trend;
 
 /// When something was, under the name of the dialect and the deprecated one. Flattened into what it is of.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct AtDocument {
     at: String,
     /// Deprecated: milliseconds since 1970-01-01 00:00 UTC.

@@ -50,7 +50,7 @@ pub(super) async fn refusal(api: &Api, peer: IpAddr, path: &str, headers: &Heade
         None => (Reason::NoPassword, "a name and a password are asked for"),
         Some((name, password)) => match passwords.check(&name, &password, peer).await {
             Verdict::Right => return None,
-            Verdict::Wrong => (Reason::Password, "this name and password do not go together"),
+            Verdict::Wrong => (Reason::Password, "wrong name or password"),
             Verdict::TooMany => {
                 let why = "too many wrong passwords came from there: wait a minute";
                 return Some(refused(Reason::Attempts, StatusCode::TOO_MANY_REQUESTS, why));
@@ -84,7 +84,7 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
 }
 
 /// The host name, where it is not the gateway's: addresses and `localhost` always are, and those in `own`. A name without a dot is
-/// not: search domains complete it, and names of the local network (mDNS, LLMNR, DHCP) are given out by whoever is in it.
+/// not: search domains complete it, and names of the local network (mDNS, LLMNR, DHCP) can be claimed by any machine in it.
 fn foreign_name(host: &HeaderValue, own: &[String]) -> Option<String> {
     let uri: Option<Uri> = host.to_str().ok().and_then(|host| format!("http://{host}/").parse().ok());
     let Some(name) = uri.as_ref().and_then(Uri::host) else { return Some("?".to_owned()) };

@@ -1,4 +1,4 @@
-//! `/v1/history/PREFIX`: how a network came to its share, and who was told.
+//! `/v1/history/PREFIX`: history of a network's share, and the agents that got it.
 
 use std::net::IpAddr;
 
@@ -36,8 +36,8 @@ pub(super) async fn history(
 
 fn document(published: &Published, view: &NetworkView) -> HistoryDocument {
     let subscribers = published.subscribers();
-    let holders: Vec<u64> = subscribers.iter().map(|subscriber| subscriber.holder).collect();
-    let granted = published.leases_of(view.network, &holders);
+    let host_ids: Vec<u64> = subscribers.iter().map(|subscriber| subscriber.host_id).collect();
+    let granted = published.leases_of(view.network, &host_ids);
     let mut leases: Vec<_> = subscribers
         .iter()
         .zip(granted)
@@ -51,12 +51,12 @@ fn document(published: &Published, view: &NetworkView) -> HistoryDocument {
     leases.sort_by_key(|lease| std::cmp::Reverse(lease.lease_segments));
     leases.truncate(MAX_LEASES);
     let history = published.history(view.network).unwrap_or_default();
-    let told = match (&view.estimate, published.told(view.network)) {
+    let agents = match (&view.estimate, published.advertised_to(view.network)) {
         (None, _) => 0,
         (Some(_), None) => subscribers.len(),
-        (Some(_), Some(told)) => holders.iter().filter(|holder| told.contains(*holder)).count(),
+        (Some(_), Some(advertised)) => host_ids.iter().filter(|id| advertised.contains(*id)).count(),
     };
-    HistoryDocument::new(view.network.to_string(), &history, told, leases)
+    HistoryDocument::new(view.network.to_string(), &history, agents, leases)
 }
 
 /// What is remembered of a network.
@@ -65,7 +65,9 @@ pub(super) struct HistoryDocument {
     prefix: String,
     trend: Option<TrendDocument>,
     samples: Vec<SampleDocument>,
-    told: ToldDocument,
+    distribution: DistributionDocument,
+    /// Deprecated: the same under its old name.
+    told: DistributionDocument,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,22 +87,22 @@ struct SampleDocument {
     rtt_min_ms: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
-struct ToldDocument {
-    /// Agents that hold the estimate.
+#[derive(Clone, Debug, Serialize)]
+struct DistributionDocument {
+    /// Agents to which the estimate is advertised.
     agents: usize,
     leases: Vec<LeaseDocument>,
     starts: Vec<StartDocument>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct LeaseDocument {
     host_name: Option<String>,
     addresses: Vec<IpAddr>,
     lease_segments: u32,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct StartDocument {
     #[serde(flatten)]
     at: AtDocument,
@@ -112,11 +114,14 @@ struct StartDocument {
 
 impl HistoryDocument {
     fn new(prefix: String, history: &NetworkHistory, agents: usize, leases: Vec<LeaseDocument>) -> Self {
+        let starts = history.starts.iter().map(StartDocument::new).collect();
+        let distribution = DistributionDocument { agents, leases, starts };
         Self {
             prefix,
             trend: history.trend.as_ref().map(TrendDocument::new),
             samples: history.samples.iter().map(SampleDocument::new).collect(),
-            told: ToldDocument { agents, leases, starts: history.starts.iter().map(StartDocument::new).collect() },
+            told: distribution.clone(),
+            distribution,
         }
     }
 }

@@ -42,7 +42,7 @@ struct LiveDocument {
     traffic: TrafficDocument,
     #[serde(flatten)]
     log: EventsDocument,
-    /// Messages or entries were left out: what is shown has to be asked for anew.
+    /// Messages or entries were left out: the reader has to request the state again.
     resync: bool,
 }
 

@@ -55,7 +55,7 @@ use super::{Api, REFUSED, TOO_OFTEN, stopped};
 
 /// Largest body that is read and thrown away, so that the connection can go on. A larger one is refused.
 const MAX_BODY_BYTES: usize = 4 << 10;
-/// What every answer tells a browser; the dashboard's files say more of what they need.
+/// Headers of every answer for browsers; the dashboard's files add the ones that they need.
 const CAREFUL: [(HeaderName, &str); 5] = [
     (CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -103,7 +103,7 @@ async fn converse(connection: Connection, router: Router, head_timeout: Duration
         router.call(request)
     });
     let conversation = http.serve_connection(TokioIo::new(connection), answer);
-    // An error is the client's: it went away, was too slow, or spoke no HTTP and was told so.
+    // An error is the client's: it disconnected, was too slow, or did not speak HTTP and got an error.
     drop(tokio::time::timeout(CONNECTION_AGE, conversation).await);
 }
 

@@ -50,7 +50,7 @@ impl Metrics {
         all.0.register_collector(Box::new(StoreState(store.clone().unwrap_or_default())));
         all.store(store.unwrap_or_default());
         all.api(api);
-        let help = "Peers that were not let in and what was not allowed to them, by reason";
+        let help = "Refused peers and requests, by reason";
         all.add("api_refused", help, refusals.counts().clone());
         all.0.register_collector(Box::new(AccessState(access.clone())));
         all.0.register_collector(Box::new(ProcessState(confined.clone())));
@@ -75,17 +75,59 @@ impl Register {
         self.0.register(name, help, metric);
     }
 
+    /// The same numbers under the name that they had before, for one release.
+    fn deprecated(&mut self, old: &str, new: &str, metric: impl Metric) {
+        self.add(old, &format!("Deprecated, the next release does not have it: use spand_{new}"), metric);
+    }
+
     fn publisher(&mut self, published: &Published) {
         let measures = published.measures().clone();
-        self.add("publisher_estimates_told", "Estimates told to all subscribers", measures.estimates);
-        self.add("publisher_withdrawals_told", "Withdrawals told to all subscribers", measures.withdrawals);
-        self.add(
-            "publisher_service_sizes_told",
-            "Service sizes told to their host because they appeared or moved",
-            measures.service_sizes,
-        );
-        self.add("publisher_starts_pushed", "Imminent starts put in a subscriber's queue", measures.starts_pushed);
-        self.add("publisher_starts_unwatched", "Imminent starts of hosts nobody subscribed", measures.starts_unwatched);
+        for (name, old, help, counter) in [
+            ("estimates_sent", "estimates_told", "Estimates sent to all subscribers", measures.estimates),
+            ("withdrawals_sent", "withdrawals_told", "Withdrawals sent to all subscribers", measures.withdrawals),
+            (
+                "service_sizes_sent",
+                "service_sizes_told",
+                "Service sizes sent to their host because they appeared or changed",
+                measures.service_sizes,
+            ),
+            (
+                "starts_no_subscriber",
+                "starts_unwatched",
+                "Imminent starts of hosts without a subscriber",
+                measures.starts_no_subscriber,
+            ),
+            ("leases_sent", "leases_told", "Changed leases sent on their own", measures.leases_advertised),
+            (
+                "destinations_expired",
+                "talks_lapsed",
+                "Networks withdrawn from a host that did not use them for publish.destination_idle_s",
+                measures.destinations_expired,
+            ),
+            (
+                "destinations_evicted",
+                "talks_displaced",
+                "Networks withdrawn from a host that uses too many",
+                measures.destinations_evicted,
+            ),
+            (
+                "dirty_overflows",
+                "marks_overflowed",
+                "Snapshots sent because too many changed networks waited for a subscriber",
+                measures.dirty_overflows,
+            ),
+            (
+                "pace_unused",
+                "pace_given_back",
+                "Messages of a subscriber's turn that were not sent because its stream ended or restarted",
+                measures.pace_unused,
+            ),
+        ] {
+            let [name, old] = [name, old].map(|name| format!("publisher_{name}"));
+            self.deprecated(&old, &format!("{name}_total"), counter.clone());
+            self.add(&name, help, counter);
+        }
+        self.add("publisher_starts_pushed", "Imminent starts queued for a subscriber", measures.starts_pushed);
         self.add(
             "publisher_starts_no_estimate",
             "Imminent starts towards networks without an estimate",
@@ -93,52 +135,31 @@ impl Register {
         );
         self.add(
             "publisher_starts_overflowed",
-            "Imminent starts that went because a subscriber's queue was full",
+            "Imminent starts dropped because a subscriber's queue was full",
             measures.starts_overflowed,
         );
-        self.add("publisher_leases_told", "Leases that changed and were told on their own", measures.leases_told);
         self.add(
             "publisher_leases_no_room",
             "Imminent starts in networks without leases because too many have some",
             measures.leases_no_room,
         );
         self.add(
-            "publisher_talks_lapsed",
-            "Networks that went because a host did not talk with them",
-            measures.talks_lapsed,
-        );
-        self.add(
-            "publisher_talks_displaced",
-            "Networks that went because a host talks with too many",
-            measures.talks_displaced,
-        );
-        self.add(
-            "publisher_marks_overflowed",
-            "Snapshots because more networks waited for a subscriber than may",
-            measures.marks_overflowed,
-        );
-        self.add(
-            "publisher_pace_given_back",
-            "Messages of a subscriber's turn that it did not take",
-            measures.pace_given_back,
-        );
-        self.add(
             "publisher_first_flights",
-            "Advised first flights that hosts reported, by what they led to",
+            "Advised first flights that hosts reported, by consequence for the advice",
             measures.first_flights,
         );
         self.add(
             "publisher_addresses_displaced",
-            "Remote addresses whose lost first flights were forgotten because those of too many were reported",
+            "Remote addresses with lost first flights evicted because too many were reported",
             measures.addresses_displaced,
         );
-        self.add("config_reloads", "Times SIGHUP had the configuration read again", measures.config_reloads);
+        self.add("config_reloads", "Reloads of the configuration by SIGHUP", measures.config_reloads);
         self.add(
             "config_last_reload_successful",
-            "0 where the configuration could not be used when it was read again last",
+            "0 if the last reload of the configuration failed",
             measures.config_last_reload_successful,
         );
-        self.add("publisher_subscriptions", "Subscriptions that began", measures.subscriptions);
+        self.add("publisher_subscriptions", "Subscriptions started", measures.subscriptions);
         self.add("publisher_subscriptions_refused", "Subscriptions refused at a limit", measures.subscriptions_refused);
         self.add(
             "publisher_addresses_left_out",
@@ -155,27 +176,31 @@ impl Register {
             "Resynchronisations because the state was replaced",
             measures.resyncs_state_replaced,
         );
-        self.add("publisher_changes_dropped", "Changes that slow subscribers did not get", measures.changes_dropped);
+        self.add("publisher_changes_dropped", "Changes dropped for slow subscribers", measures.changes_dropped);
         self.add(
             "publisher_start_queued_seconds",
-            "From a start's packet to the subscriber's queue",
+            "Time from a start's packet to the subscriber's queue",
             measures.start_queued_seconds,
         );
         self.add(
             "publisher_start_sent_seconds",
-            "From a start's packet to handing its message to the transport",
+            "Time from a start's packet to handing its message to the transport",
             measures.start_sent_seconds,
         );
-        self.add("publisher_apply_seconds", "From a batch of the engine to its publication", measures.apply_seconds);
+        self.add(
+            "publisher_apply_seconds",
+            "Time from a batch of the engine to its publication",
+            measures.apply_seconds,
+        );
     }
 
     fn store(&mut self, measures: StoreMeasures) {
         self.add("store_networks_saved", "Networks written or removed", measures.saved);
         self.add("store_experiment_saved", "Times the experiment was saved", measures.experiments);
         self.add("store_write_failures", "Writes that failed and are tried again", measures.failures);
-        self.add("store_changes_dropped", "Changes let go because too many waited", measures.dropped);
-        self.add("store_networks_refused", "Networks of the store that did not come back", measures.refused);
-        self.add("store_write_seconds", "Time of one write with its flush", measures.write_seconds);
+        self.add("store_changes_dropped", "Changes dropped because too many waited", measures.dropped);
+        self.add("store_networks_refused", "Stored networks that were not restored", measures.refused);
+        self.add("store_write_seconds", "Time of one write including its flush", measures.write_seconds);
     }
 
     fn api(&mut self, measures: &ApiMeasures) {
@@ -184,7 +209,7 @@ impl Register {
         self.add("api_request_seconds", "Time from a request's head to its answer", measures.request_seconds);
         self.add("api_connections_accepted", "Connections accepted", measures.connections);
         self.add("api_connections_refused", "Connections closed at the limit", measures.connections_refused);
-        let help = "Connections that lost their place to another because they did nothing with it";
+        let help = "Connections closed in favour of another because they were idle";
         self.add("api_connections_displaced", help, measures.connections_displaced);
         self.add("api_accept_failures", "Connections that could not be accepted", measures.accept_failures);
         self.add("api_live_streams_refused", "Live streams refused at the limit", measures.live_refused);
@@ -195,26 +220,25 @@ impl Register {
     fn reports(&mut self, measures: &ReportMeasures) {
         let measures = measures.clone();
         self.add("report_batches", "Batches of reports from hosts", measures.batches);
-        self.add("report_batches_repeated", "Batches that had been taken before", measures.batches_repeated);
+        self.add("report_batches_repeated", "Batches received before", measures.batches_repeated);
         self.add(
             "report_connections",
             "Connections that hosts reported, by arm of the comparison and loss in the first flight",
             measures.connections,
         );
-        self.add("report_connections_ignored", "Reported connections not taken", measures.connections_ignored);
-        let help = "Hosts whose reports are told apart no more because others reported";
+        self.add("report_connections_ignored", "Reported connections that were ignored", measures.connections_ignored);
+        let help = "Hosts evicted from the table of reporting hosts";
         self.add("report_hosts_forgotten", help, measures.hosts_forgotten);
-        let help =
-            "Names of hosts that are told apart no more because their certificate or address reported under others";
+        let help = "Host names evicted because their certificate or address reported under too many names";
         self.add("report_host_names_forgotten", help, measures.names_forgotten);
-        self.add("report_pushes", "What became of pushes, as hosts report it", measures.pushes);
+        self.add("report_pushes", "Outcome of pushes, as hosts report it", measures.pushes);
     }
 
     fn benefit(&mut self, measures: &BenefitMeasures) {
         let measures = measures.clone();
         let help = "Time from the first byte of a reported transfer to its last acknowledgement, by arm and size";
         self.add("report_completion_seconds", help, measures.completion_seconds);
-        let help = "Segments that a reported transfer sent again, by arm and size";
+        let help = "Retransmitted segments of a reported transfer, by arm and size";
         self.add("report_retransmitted_segments", help, measures.retransmitted_segments);
         let help = "Congestion window at the end of a reported transfer, by arm and size";
         self.add("report_end_window_segments", help, measures.end_window_segments);

@@ -34,11 +34,11 @@ fn captures(scrape: &mut Scrape<'_>, captures: &[CaptureStatus]) -> fmt::Result 
         let backend = capture.backend?.name();
         Some(([("interface", capture.interface.clone()), ("backend", backend.to_owned())], 1_u64))
     });
-    scrape.gauges("capture_backend", "1 for what reads the interface", backends)?;
+    scrape.gauges("capture_backend", "1 for the backend that reads the interface", backends)?;
     let received = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.received));
     scrape.counters(
         "capture_packets",
-        "Packets that passed the filter, those that the kernel then dropped among them",
+        "Packets that passed the filter, including those that the kernel then dropped",
         received,
     )?;
     let dropped = captures.iter().flat_map(|capture| {
@@ -49,21 +49,21 @@ fn captures(scrape: &mut Scrape<'_>, captures: &[CaptureStatus]) -> fmt::Result 
         ];
         at.map(|(place, count)| ([("interface", capture.interface.clone()), ("place", place.to_owned())], count))
     });
-    scrape.counters("capture_packets_dropped", "Packets lost before the engine, by place", dropped)?;
+    scrape.counters("capture_packets_dropped", "Packets dropped before the engine, by place", dropped)?;
     let losses = captures.iter().map(|capture| ([("interface", capture.interface.clone())], capture.losses));
-    scrape.counters("capture_losses", "Times an interface was lost", losses)?;
+    scrape.counters("capture_losses", "Times an interface went away or down", losses)?;
     let mut each = |name, help, count: fn(&CaptureStatus) -> u64| {
         let counts = captures.iter().map(|capture| ([("interface", capture.interface.clone())], count(capture)));
         scrape.counters(name, help, counts)
     };
     each("capture_ring_freezes", "Times the packet ring was full", |capture| capture.ring_freezes)?;
-    let help = "Packets dropped at the full backlog of a CPU, of the whole host";
+    let help = "Packets dropped at the softnet backlog of a CPU, of the whole host";
     each("capture_backlog_dropped", help, |capture| capture.dropped_backlog)?;
-    let help = "Rise of the interface's rx_dropped";
+    let help = "Increase of the interface's rx_dropped";
     each("capture_interface_rx_dropped", help, |capture| capture.interface_rx_dropped)?;
-    let help = "Rise of the interface's rx_missed_errors";
+    let help = "Increase of the interface's rx_missed_errors";
     each("capture_interface_rx_missed", help, |capture| capture.interface_rx_missed)?;
-    let help = "Rise of the interface's rx_fifo_errors";
+    let help = "Increase of the interface's rx_fifo_errors";
     each("capture_interface_rx_fifo", help, |capture| capture.interface_rx_fifo)
 }
 
@@ -74,7 +74,7 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     scrape.counter("engine_segments", "TCP segments among them", counters.segments)?;
     scrape.counter("engine_connections_seen", "Connections seen", counters.connections)?;
     scrape.counter("engine_connections_ended", "Connections closed or idle too long", counters.connections_ended)?;
-    let help = "Connections that went because the table was full";
+    let help = "Connections evicted because the table was full";
     scrape.counter("engine_connections_evicted", help, counters.connections_evicted)?;
     let help = "Established connections among them";
     scrape.counter("engine_established_evicted", help, counters.established_evicted)?;
@@ -82,11 +82,11 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     scrape.counter("engine_connections_midstream", help, counters.connections_midstream)?;
     let help = "Connections of which only one direction was seen";
     scrape.counter("engine_connections_one_sided", help, counters.connections_one_sided)?;
-    let help = "Samples added to another connection's place in a full bucket";
+    let help = "Samples added to another connection's slot in a full bucket";
     scrape.counter("engine_contributions_shared", help, counters.contributions_shared)?;
-    let help = "Round-trip times at which an address lost its place in a full bucket to another";
+    let help = "Round-trip times at which an address lost its slot in a full bucket";
     scrape.counter("engine_rtts_shared", help, counters.rtts_shared)?;
-    let help = "Networks that went because the table was full";
+    let help = "Networks evicted because the table was full";
     scrape.counter("engine_networks_evicted", help, counters.networks_evicted)?;
     scrape.counter("engine_window_samples", "Window samples taken", counters.window_samples)?;
     scrape.counter("engine_lower_bounds", "Lower bounds of a window taken", counters.lower_bounds)?;
@@ -99,26 +99,29 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
         "Sizes of whole transfers taken for their service",
         counters.service_sizes,
     )?;
-    let help = "Segments with new data in which their sender said its window, where that is read";
+    let help = "Segments with new data that carry the sender's congestion window in the window option";
     scrape.counter("engine_window_options", help, counters.window_options)?;
-    let help = "Window samples that took what the sender said";
+    let help = "Window samples that took the window from the window option";
     scrape.counter("engine_window_option_samples", help, counters.window_option_samples)?;
     let ignored =
         Ignored::VARIANTS.iter().map(|reason| ([("reason", reason.name().to_owned())], counters.ignored(*reason)));
+    // The old name of a reason, for one release.
+    let old = [([("reason", "transfer_untold".to_owned())], counters.ignored(Ignored::TransferQueueFull))];
+    let ignored = ignored.chain(old);
     scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
     scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
-    let help = "Share of connections left alone under overload, of the engine that leaves most";
+    let help = "Share of connections not followed under overload, of the engine with the highest";
     scrape.gauge("engine_shed_ratio", help, engine.shed)?;
     scrape.gauge("engine_networks", "Networks in the engines' tables", engine.networks as u64)?;
     let MemoryUse { segments, senders, networks } = engine.memory;
     let accounts = [("segments", segments), ("senders", senders), ("networks", networks)];
     let each =
         |bytes: fn(Account) -> usize| accounts.map(|(of, account)| ([("of", of.to_owned())], bytes(account) as u64));
-    let help = "Memory that outstanding segments, all else of senders, and networks' samples take";
+    let help = "Memory of outstanding segments, of all other state of senders, and of networks' samples";
     scrape.gauges("engine_memory_bytes", help, each(|account| account.used_bytes))?;
-    let help = "Memory that they may take";
+    let help = "Limits of that memory";
     scrape.gauges("engine_memory_limit_bytes", help, each(|account| account.limit_bytes))?;
-    let help = "Networks that changed and were not published nor handed to the store since";
+    let help = "Changed networks not yet published and handed to the store";
     scrape.gauge("engine_networks_changed", help, engine.networks_changed as u64)
 }
 
@@ -134,22 +137,26 @@ impl Collector for PublishedState {
         scrape.gauge("publisher_services", "Services with a size", self.0.service_count() as u64)?;
         let help = "Networks whose budgets are divided by demand";
         scrape.gauge("publisher_leased_networks", help, self.0.leased_networks() as u64)?;
-        let help = "Networks whose advice is held back after losses in first flights";
+        let help = "Networks in retreat after packet loss in first flights";
         scrape.gauge("publisher_retreats", help, self.0.retreats() as u64)?;
-        let help = "Remote addresses whose own advice is held back after losses in first flights";
+        let help = "Remote addresses in retreat after packet loss in first flights";
         scrape.gauge("publisher_address_retreats", help, self.0.address_retreats() as u64)?;
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
         let help = "Hosts that are subscribed or were within the lifetime of advice";
-        scrape.gauge("publisher_holders", help, self.0.holder_count() as u64)?;
-        let help = "Networks that subscribers are told of, each counted for each subscriber";
-        scrape.gauge("publisher_told_pairs", help, self.0.told_pairs() as u64)?;
-        let help = "Networks whose history is not remembered any more because others changed later";
+        scrape.gauge("publisher_hosts", help, self.0.host_count() as u64)?;
+        let help = "Deprecated, the next release does not have it: use spand_publisher_hosts";
+        scrape.gauge("publisher_holders", help, self.0.host_count() as u64)?;
+        let help = "Networks advertised to subscribers, each counted once per subscriber";
+        scrape.gauge("publisher_advertised_networks", help, self.0.advertised_pairs() as u64)?;
+        let help = "Deprecated, the next release does not have it: use spand_publisher_advertised_networks";
+        scrape.gauge("publisher_told_pairs", help, self.0.advertised_pairs() as u64)?;
+        let help = "Networks whose history was dropped because others changed more recently";
         scrape.counter("publisher_histories_dropped", help, self.0.histories_dropped())?;
-        let help = "Samples not remembered because too many came at once";
+        let help = "Samples not kept in the history because too many came at once";
         scrape.counter("publisher_samples_dropped", help, self.0.samples_dropped())?;
-        let help = "Entries of the log of events that went because more of their kind came";
+        let help = "Entries of the log of events dropped because more of their kind came";
         scrape.counter("publisher_events_dropped", help, self.0.log_dropped())?;
-        let help = "Lines of the log that were left out because they repeated";
+        let help = "Log messages suppressed by the rate limit";
         scrape.counter("log_lines_left_out", help, lines_left_out())?;
         let reasons = self.0.readiness().reasons();
         let is_ready = |part| u64::from(reasons.iter().all(|(not_ready, _)| not_ready != part));
@@ -168,12 +175,12 @@ impl Collector for StoreState {
         scrape.gauge("store_waiting_networks", "Changed networks not written yet", self.0.waiting() as u64)?;
         let help = "1 where the store failed for good: nothing more is saved until a restart";
         scrape.gauge("store_broken", help, u64::from(self.0.is_broken()))?;
-        let help = "Age of the oldest change that is not on the disk";
+        let help = "Age of the oldest change not on disk";
         scrape.gauge("store_lag_seconds", help, self.0.lag().as_secs_f64())
     }
 }
 
-/// TLS and passwords; no ends and only zeros where there are none.
+/// TLS and passwords; no expiry and only zeros where there are none.
 #[derive(Debug)]
 pub(super) struct AccessState(pub(super) Access);
 
@@ -181,30 +188,30 @@ impl Collector for AccessState {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let mut scrape = Scrape(encoder);
         let in_force = self.0.tls().map(|tls| Arc::clone(&tls.in_force().borrow()));
-        let ends = in_force.iter().flat_map(|tls| {
+        let expiries = in_force.iter().flat_map(|tls| {
             let own = ("certificate", Some(tls.certificate.not_after_unix_s));
             [own, ("ca", tls.ca_not_after_unix_s)]
         });
-        let ends =
-            ends.filter_map(|(file, end)| Some(([("file", file.to_owned())], u64::try_from(end?).unwrap_or_default())));
-        scrape.gauges("tls_not_after_seconds", "Unix time at which a certificate in force ends", ends)?;
+        let expiries = expiries
+            .filter_map(|(file, end)| Some(([("file", file.to_owned())], u64::try_from(end?).unwrap_or_default())));
+        scrape.gauges("tls_not_after_seconds", "Unix time at which a certificate in force expires", expiries)?;
         let of = |count: fn(&Tls) -> u64| self.0.tls().map_or(0, |tls| count(tls));
         let reloads = of(|tls| tls.measures().reloads());
-        scrape.counter("tls_reloads", "Times changed TLS files came into force", reloads)?;
+        scrape.counter("tls_reloads", "Reloads of changed TLS files", reloads)?;
         let failures = of(|tls| tls.measures().failures());
-        scrape.counter("tls_reload_failures", "Times changed TLS files could not be used", failures)?;
+        scrape.counter("tls_reload_failures", "Reloads of TLS files that failed", failures)?;
         let failures = self.0.passwords().map_or(0, |passwords| passwords.failures());
-        scrape.counter("passwords_reload_failures", "Times a changed file of passwords could not be used", failures)
+        scrape.counter("passwords_reload_failures", "Reloads of the file of passwords that failed", failures)
     }
 }
 
-/// What the process gave up.
+/// The sandbox of the process.
 #[derive(Debug)]
 pub(super) struct ProcessState(pub(super) Confined);
 
 impl Collector for ProcessState {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let parts = self.0.parts().map(|(part, given_up)| ([("part", part.to_owned())], u64::from(given_up)));
-        Scrape(encoder).gauges("confined", "1 where the process gave up what it does not need", parts)
+        let parts = self.0.parts().map(|(part, is_dropped)| ([("part", part.to_owned())], u64::from(is_dropped)));
+        Scrape(encoder).gauges("confined", "1 where this part of the sandbox is in force", parts)
     }
 }

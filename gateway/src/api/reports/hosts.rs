@@ -1,4 +1,4 @@
-//! Who reports, told apart by what it proved: what it reported, and how many transfers of the comparison are its own.
+//! The hosts that report, by their certificate or address: what each reported, and its share of the compared transfers.
 //!
 //! A host is a certificate, or where none is asked for the address of its peer (IPv4, or an IPv6 /64). The name that it gives
 //! itself is a label: a host that takes many names, or another's, stays one host.
@@ -21,9 +21,9 @@ use crate::store::{ExperimentChange, NewestBatch, ReportingHost};
 /// Hosts report at least every ten seconds where there is something new; what was not reported again for so long is over.
 const UNSEEN_SPAN: Duration = Duration::from_secs(60);
 
-/// Names told apart of one host; several agents may run behind one address.
+/// Names distinguished per host; several agents may run behind one address.
 const NAMES: usize = 8;
-/// Agents told apart of one host: each is another one after a restart.
+/// Agents distinguished per host: each is a new one after a restart.
 const AGENTS: usize = 64;
 /// Hosts silent for longer make room before all others.
 const SILENT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,7 +31,7 @@ const SILENT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Transfers of one host in the comparison, by class and arm.
 pub(super) type Counts = [[u32; ARMS.len()]; CLASSES.len()];
 
-/// All hosts that are told apart.
+/// All hosts that report.
 #[derive(Debug)]
 pub(super) struct Hosts {
     known: BTreeMap<Client, Host>,
@@ -113,7 +113,7 @@ pub(in crate::api) struct ByHost {
 }
 
 impl Hosts {
-    /// Bytes taken by N hosts, beside what tells them apart.
+    /// Memory in bytes of N hosts, in addition to their keys.
     pub(in crate::api) const fn bytes(hosts: usize) -> usize {
         let name = allocated(MAX_HOST_NAME_BYTES) + treed::<RefusalReason, u64>(12);
         let each = listed::<(HostName, NameHeard)>(NAMES) + NAMES * name + listed::<NewestBatch>(AGENTS);
@@ -277,7 +277,7 @@ impl Host {
         Self { agents, compared, is_saved: true, ..Self::new(heard) }
     }
 
-    /// How much speaks for keeping it: nothing where it was silent for a day.
+    /// The priority of keeping it: none if it was silent for a day.
     fn worth(&self, now: Instant) -> u32 {
         let silent = now.saturating_duration_since(self.heard) > SILENT;
         if silent { 0 } else { 1 + self.transfers().checked_ilog2().map_or(0, |magnitude| magnitude + 1) }

@@ -65,7 +65,7 @@ pub(super) struct PushLabels {
 }
 
 impl Reports {
-    /// Bytes taken by N hosts, beside what tells them apart.
+    /// Memory in bytes of N hosts, in addition to their keys.
     pub(super) const fn bytes(hosts: usize) -> usize {
         Hosts::bytes(hosts)
     }
@@ -123,7 +123,7 @@ impl Reports {
     }
 
     /// Takes a batch; one already seen is ignored as a whole, a connection to a network unknown here on its own. Who reports is
-    /// told apart by what it proved, else by its address: what it calls itself is a label.
+    /// identified by its certificate, else by its address: the name that it gives itself is a label.
     ///
     /// Others run between every few connections. Dropped before its end, the batch is taken in part, and never again.
     pub(super) async fn take(&self, client: &Client, report: &Report, published: &Published) -> ReportReceipt {
@@ -171,7 +171,7 @@ impl Reports {
         }
         talks.sort_unstable();
         talks.dedup();
-        published.talked(&talks);
+        published.used_destinations(&talks);
         published.first_flights(client, &flights);
         accepted
     }

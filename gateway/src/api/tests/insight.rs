@@ -125,13 +125,13 @@ async fn a_network_shows_its_window_its_samples_and_who_was_told() {
         let reasons: Vec<_> = history["samples"].as_array().unwrap().iter().map(|sample| &sample["reason"]).collect();
         assert_eq!(reasons, ["loss", "end_app_limited"]);
         assert_eq!(history["samples"][1]["lower_bound"], true);
-        let told = &history["told"];
-        assert_eq!((&told["agents"], &told["leases"][0]["host_name"]), (&1.into(), &"web-1".into()));
-        assert_eq!(told["leases"][0]["lease_segments"], 20, "the only host has all of the budget");
-        assert_eq!(told["starts"][0]["trigger"], "passive_open");
+        let distribution = &history["distribution"];
+        assert_eq!((&distribution["agents"], &distribution["leases"][0]["host_name"]), (&1.into(), &"web-1".into()));
+        assert_eq!(history["told"]["leases"][0]["lease_segments"], 20, "the only host has all of the budget");
+        assert_eq!(distribution["starts"][0]["trigger"], "passive_open");
     }
     let (_, poor) = rig.get("/v1/history/203.0.113.0/24").await;
-    assert_eq!((&poor["trend"], &poor["told"]["agents"]), (&Value::Null, &0.into()));
+    assert_eq!((&poor["trend"], &poor["distribution"]["agents"]), (&Value::Null, &0.into()));
     assert_eq!(rig.get("/v1/history/10.9.8.0/24").await.0, 404);
     assert_eq!(rig.get("/v1/history/nonsense").await.0, 400);
     rig.end().await;
@@ -239,14 +239,14 @@ async fn events_say_what_happened_once_each() {
     rig.published.readiness().ready(crate::publisher::Part::Capture);
     let (_, document) = rig.get("/v1/events").await;
     let all = document["events"].as_array().unwrap();
-    let told: Vec<_> = all.iter().map(|e| ["kind", "what", "subject"].map(|f| e[f].as_str().unwrap())).collect();
+    let logged: Vec<_> = all.iter().map(|e| ["kind", "what", "subject"].map(|f| e[f].as_str().unwrap())).collect();
     for expected in [
         ["agent", "subscribed", "web-1"],
         ["limit", "capture_dropped_queue", ""],
         ["withdrawal", "expired", WIDE],
         ["agent", "left", "web-1"],
     ] {
-        assert_eq!(told.iter().filter(|told| **told == expected).count(), 1, "{expected:?} in {told:?}");
+        assert_eq!(logged.iter().filter(|entry| **entry == expected).count(), 1, "{expected:?} in {logged:?}");
     }
     let next = document["next"].as_u64().unwrap();
     assert_eq!(next, all.len() as u64 + 1);

@@ -46,12 +46,12 @@ async fn a_live_stream_brings_news_and_only_so_many_are_open() {
     let withdrawn = Event::Withdrawn { network: GOOD.parse().unwrap(), reason: Withdrawal::TooFew };
     rig.published.apply(Batch { events: vec![withdrawn], ..Batch::new() });
     let mut news = String::new();
-    let told = |news: &str| news.matches("\"what\":\"too_few\",\"subject\":\"192.0.2.0/24\"").count();
-    while told(&news) == 0 {
+    let times = |news: &str| news.matches("\"what\":\"too_few\",\"subject\":\"192.0.2.0/24\"").count();
+    while times(&news) == 0 {
         news += &read(&mut tcp, 1).await;
     }
     news += &read(&mut tcp, 2).await;
-    assert_eq!(told(&news), 1, "once: {news}");
+    assert_eq!(times(&news), 1, "once: {news}");
     let (status, refused) = rig.get("/v1/live").await;
     assert_eq!(status, 503);
     assert!(refused["detail"].as_str().unwrap().contains("api.live_streams"), "{refused}");
@@ -67,11 +67,11 @@ async fn a_slow_reader_misses_messages_and_is_told_so() {
     let mut tcp = open(&rig).await;
     read(&mut tcp, 1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    let mut told = false;
+    let mut resynced = false;
     for _ in 0..300 {
-        told = told || read(&mut tcp, 1).await.contains("\"resync\":true");
+        resynced = resynced || read(&mut tcp, 1).await.contains("\"resync\":true");
     }
-    assert!(told, "no message says that some were missed");
+    assert!(resynced, "no message signals that some were missed");
     let (_, metrics) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     let count = metrics.lines().find_map(|line| line.strip_prefix("spand_api_live_resyncs_total ")).unwrap();
     assert!(count.parse::<u64>().unwrap() >= 1, "{count}");

@@ -58,13 +58,14 @@ fn sample(line: &str) -> (String, Vec<(String, String)>) {
     (histogram.unwrap_or(name).to_owned(), labels.filter(|(label, _)| label != "le").collect())
 }
 
-/// A metric that names a duration or a size says in which unit.
+/// A metric of a duration or a size names its unit.
 fn has_its_unit(name: &str) -> bool {
     let name = name.strip_suffix("_total").unwrap_or(name);
-    let told = ["_seconds", "_bytes", "_segments"].iter().any(|unit| name.ends_with(unit));
-    told || !["_ms", "_us", "_ns", "_time", "_kb", "_mib", "_duration", "_age", "_lag"]
-        .iter()
-        .any(|bad| name.ends_with(bad))
+    let has_unit = ["_seconds", "_bytes", "_segments"].iter().any(|unit| name.ends_with(unit));
+    has_unit
+        || !["_ms", "_us", "_ns", "_time", "_kb", "_mib", "_duration", "_age", "_lag"]
+            .iter()
+            .any(|bad| name.ends_with(bad))
 }
 
 #[tokio::test]

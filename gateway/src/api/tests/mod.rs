@@ -60,13 +60,13 @@ const POOR: &str = "203.0.113.0/24";
 
 impl Rig {
     async fn new(config: ApiConfig) -> Self {
-        Self::telling(config, PublisherConfig::default()).await
+        Self::publishing(config, PublisherConfig::default()).await
     }
 
-    async fn telling(config: ApiConfig, publisher: PublisherConfig) -> Self {
+    async fn publishing(config: ApiConfig, publisher: PublisherConfig) -> Self {
         let clock = SetClock(Arc::new(AtomicU64::new(10_000_000_000)));
         let published = Published::new(publisher, clock.clone());
-        tokio::spawn(published.clone().tell());
+        tokio::spawn(published.clone().run());
         let views = vec![NetworkView { why_not: Some(NoEstimate::TooFewSamples), ..poor() }];
         let events =
             [(GOOD, 20.0), (WIDE, 200.0), (SIX, 50.0)].map(|(network, wc)| Event::Estimate(estimate(network, wc)));

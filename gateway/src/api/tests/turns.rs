@@ -6,7 +6,7 @@ use std::task::Poll;
 use spand_core::event::{StartImminent, Trigger};
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
-use spand_proto::v1::update::Event as Told;
+use spand_proto::v1::update::Event as Update;
 
 use super::*;
 
@@ -41,7 +41,7 @@ async fn a_subscriber_with_much_to_read_leaves_others_their_turns() {
     };
     let mut client = SpandClient::connect(format!("http://{address}")).await.unwrap();
     let mut updates = client.subscribe(wish).await.unwrap().into_inner();
-    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::SnapshotEnd(_)) {}
+    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}
 
     let start = StartImminent {
         host: "10.0.0.1".parse().unwrap(),
@@ -65,7 +65,7 @@ async fn a_subscriber_with_much_to_read_leaves_others_their_turns() {
         Poll::<()>::Pending
     }));
     for _ in 0..1_000 {
-        assert!(matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::ImminentStart(_)));
+        assert!(matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::ImminentStart(_)));
     }
     other.abort();
     assert!(other.await.unwrap_err().is_cancelled());

@@ -1,6 +1,6 @@
-//! How networks came to their present state: the window in steps of a bucket, the last samples, the last starts announced.
+//! History of networks: the window in steps of a bucket, the last samples, the last announced starts.
 //!
-//! Kept for a bounded number of networks, those that changed last; at most about 4.3 KiB each.
+//! Kept for a bounded number of networks, the most recently changed ones; at most about 4.3 KiB each.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -14,9 +14,9 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 
 use super::trend::Trend;
 
-/// Samples kept of a network; the oldest goes.
+/// Samples kept per network; the oldest is dropped.
 const SAMPLES: usize = 32;
-/// Announced starts kept of a network; the oldest goes.
+/// Announced starts kept per network; the oldest is dropped.
 const STARTS: usize = 16;
 
 /// A window sample, as it was measured.
@@ -49,7 +49,7 @@ pub struct PushedStart {
     pub remote: IpAddr,
     /// What announced it.
     pub trigger: Trigger,
-    /// Agents that were told.
+    /// Agents to which it was pushed.
     pub subscribers: usize,
 }
 
@@ -58,9 +58,9 @@ pub struct PushedStart {
 pub struct NetworkHistory {
     /// Its window, where it changed since the gateway started.
     pub trend: Option<Trend>,
-    /// Its last samples and lower bounds, in the order in which they came.
+    /// Its last samples and lower bounds, in order of arrival.
     pub samples: VecDeque<Sample>,
-    /// The last starts towards it that hosts were told of.
+    /// The last starts towards it that were pushed to hosts.
     pub starts: VecDeque<PushedStart>,
     changed: u64,
 }
@@ -93,7 +93,7 @@ impl Histories {
         self.networks.get(&network)
     }
 
-    /// Networks that went because there were more than are remembered.
+    /// Networks dropped because the limit was reached.
     pub(super) const fn dropped(&self) -> u64 {
         self.dropped
     }

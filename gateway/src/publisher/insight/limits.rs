@@ -1,4 +1,4 @@
-//! Limits that were reached, told from counters that rise: the first time at once, and then what came in ten seconds together.
+//! Limits that were reached, derived from counters: the first increase is logged at once, later ones as a sum over ten seconds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ const FULL: [Ignored; 10] = [
     Ignored::Unacknowledged,
 ];
 
-/// A limit that was reached, and how often since it was told last.
+/// A limit that was reached, and how often since it was logged last.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Reached {
     pub(super) what: &'static str,
@@ -36,7 +36,7 @@ pub(super) struct Reached {
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     known: BTreeMap<(&'static str, String), Known>,
-    /// `None` before the first look: what has only not started yet is no news.
+    /// `None` before the first reading: a part that has not started yet is not logged.
     not_ready: Option<Vec<(Part, String)>>,
     /// Parts that were noted as not ready: their return is worth an entry, a start is not.
     failed: BTreeSet<Part>,
@@ -44,7 +44,7 @@ pub(super) struct Limits {
 
 #[derive(Debug, Default)]
 struct Known {
-    told: u64,
+    logged: u64,
     at: Option<Timestamp>,
 }
 
@@ -68,8 +68,8 @@ impl Limits {
                 ("capture_dropped_backlog", capture.dropped_backlog),
                 ("capture_ring_freeze", capture.ring_freezes),
             ];
-            let told = counts.map(|(what, count)| self.look(now, what, capture.interface.clone(), count));
-            reached.extend(told.into_iter().flatten());
+            let entries = counts.map(|(what, count)| self.look(now, what, capture.interface.clone(), count));
+            reached.extend(entries.into_iter().flatten());
         }
         reached
     }
@@ -93,12 +93,12 @@ impl Limits {
 
     fn look(&mut self, now: Timestamp, what: &'static str, subject: String, count: u64) -> Option<Reached> {
         let known = self.known.entry((what, subject.clone())).or_default();
-        let more = count.saturating_sub(known.told);
+        let more = count.saturating_sub(known.logged);
         let waits = known.at.is_some_and(|at| now.since(at) < AGAIN);
         if more == 0 || waits {
             return None;
         }
-        *known = Known { told: count, at: Some(now) };
+        *known = Known { logged: count, at: Some(now) };
         Some(Reached { what, subject, count: more })
     }
 }

@@ -1,4 +1,4 @@
-//! What happened: the newest of each kind, so that many of one kind do not push out another, nor many of one agent those of others.
+//! Log of events: the newest of each kind, so that a flood of one kind, or of one agent, does not displace the others.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -7,7 +7,7 @@ use strum::{IntoStaticStr, VariantArray};
 
 use crate::publisher::Client;
 
-/// Entries kept of each kind. At the limit the oldest of the kind goes, counted.
+/// Entries kept per kind. At the limit the oldest of the kind is dropped, counted.
 const KEPT: usize = 256;
 /// What one agent does again within this time is one entry.
 const AGAIN: Micros = Micros::from_secs(10);
@@ -22,7 +22,7 @@ pub enum Kind {
     Withdrawal,
     /// Advice was taken back after losses in first flights, or came back.
     Retreat,
-    /// A table or queue was full and something went.
+    /// A table or queue was full and an entry was dropped.
     Limit,
     /// A part of the gateway stopped working or works again; the whole state was replaced.
     Part,
@@ -48,7 +48,7 @@ pub struct Entry {
     pub kind: Kind,
     /// What happened, from a closed list for each kind.
     pub what: &'static str,
-    /// To whom: a network, an interface, a host or a part; empty where the name says it all.
+    /// What it concerns: a network, an interface, a host or a part; empty where the name suffices.
     pub subject: String,
     /// How often: more than once where a limit was reached, or an agent did the same, again and again.
     pub count: u64,
@@ -117,7 +117,7 @@ impl Log {
     }
 }
 
-/// Which entry goes for another: the oldest of whoever has most.
+/// The entry that is dropped for a new one: the oldest of the subject with most entries.
 fn displaced(kept: &VecDeque<Entry>) -> usize {
     let mut counts: HashMap<Option<&Client>, usize> = HashMap::new();
     for entry in kept {

@@ -1,5 +1,5 @@
-//! What people are shown beside the present state: how networks came to theirs, the traffic of the last minutes, and what
-//! happened. Written with the engine's batches like the rest, each part behind a lock of its own that is held for a moment.
+//! What the dashboard shows beside the current state: history of networks, traffic of the last minutes, and events. Written with
+//! the engine's batches; each part has its own lock, which is held briefly.
 //!
 //! Nothing here decides anything.
 
@@ -20,8 +20,8 @@ use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;
 
 use super::config::PublisherConfig;
-use super::mailbox::Subscriber;
 use super::retreat::Verdict;
+use super::subscribers::Subscriber;
 use super::{CaptureStatus, EngineStatus, Part};
 
 pub use self::history::{NetworkHistory, PushedStart, Sample};
@@ -45,7 +45,7 @@ pub(super) struct Insight {
     log: Mutex<Log>,
     limits: Mutex<Limits>,
     traffic: RwLock<Recorder>,
-    /// Counts changes of the published networks, so that who shows them knows when to look again.
+    /// Counts changes of the published networks, so that a reader can see whether to read again.
     revision: AtomicU64,
 }
 

@@ -1,4 +1,4 @@
-//! What people are shown, asked of the published state.
+//! Queries of the dashboard to the published state.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use spand_proto::units::Segments;
 use tokio::time::MissedTickBehavior;
 
 use super::{Entry, NetworkHistory, Traffic, TrafficPoint, Trend};
-use crate::publisher::mailbox::Subscriber;
+use crate::publisher::subscribers::Subscriber;
 use crate::publisher::{Client, Published, SubscribeError, Subscription};
 
-/// Time between two looks at what has reached a limit.
+/// Interval at which limits are checked.
 const LOOK: Duration = Duration::from_secs(1);
 /// Leases looked up under one hold of the lock.
 const LEASES_CHUNK: usize = 64;
 
 impl Published {
-    /// Subscribes the host of a wish, which proved a certificate of these names, for a client with which its streams share
+    /// Subscribes the host of a request, authenticated by a certificate with these names, for a client with which its streams share
     /// their turns; what becomes of it is noted under its name.
     pub fn subscribe_host(
         &self,
@@ -34,7 +34,7 @@ impl Published {
         subscription
     }
 
-    /// What is remembered of a network, where it is among those that changed last.
+    /// The history of a network, if it is among those kept.
     pub fn history(&self, network: Network) -> Option<NetworkHistory> {
         self.shared.insight.history(network)
     }
@@ -75,7 +75,7 @@ impl Published {
         self.shared.insight.traffic(self.now())
     }
 
-    /// The traffic of the last ten minutes, a point a second.
+    /// The traffic of the last ten minutes, one point per second.
     pub fn traffic_points(&self) -> Vec<TrafficPoint> {
         self.shared.insight.points()
     }
@@ -95,21 +95,21 @@ impl Published {
         self.shared.insight.counts(self.now(), counts);
     }
 
-    /// Who is subscribed: name, agent, addresses, and since when.
+    /// The subscribers: name, agent, addresses, and since when.
     pub fn subscribers(&self) -> Vec<SubscriberView> {
         // Starts wait for the lock: what costs time is done without it.
         let all = self.shared.subscribers.lock().all();
-        all.iter().map(|mailbox| mailbox.view()).collect()
+        all.iter().map(|queue| queue.view()).collect()
     }
 
-    /// The leases of a network: by subscriber's number in [`SubscriberView::holder`], in segments.
-    pub fn leases_of(&self, network: Network, holders: &[u64]) -> Vec<Segments> {
+    /// The leases of a network: by subscriber's number in [`SubscriberView::host_id`], in segments.
+    pub fn leases_of(&self, network: Network, host_ids: &[u64]) -> Vec<Segments> {
         let estimate = self.estimate(network);
         let share = estimate.map_or(Segments(0), |estimate| estimate.share_segments(estimate.mss));
         // Starts wait for the lock.
-        let some = holders.chunks(LEASES_CHUNK).flat_map(|some| {
+        let some = host_ids.chunks(LEASES_CHUNK).flat_map(|some| {
             let (mut leases, now) = (self.shared.leases.lock(), self.now());
-            some.iter().map(|holder| leases.lease(*holder, network, share, now)).collect::<Vec<_>>()
+            some.iter().map(|host_id| leases.lease(*host_id, network, share, now)).collect::<Vec<_>>()
         });
         some.collect()
     }
@@ -125,12 +125,12 @@ impl Published {
                 ("subscriptions_refused", measures.subscriptions_refused.get()),
                 ("starts_overflowed", measures.starts_overflowed.get()),
                 ("leases_no_room", measures.leases_no_room.get()),
-                ("talks_no_room", measures.talks_displaced.get()),
+                ("destinations_no_room", measures.destinations_evicted.get()),
                 ("addresses_no_room", measures.addresses_displaced.get()),
                 ("slow_subscriber", measures.resyncs_slow_reader.get()),
                 ("histories_no_room", self.histories_dropped()),
             ]);
-            self.forget_talkers();
+            self.forget_gone_hosts();
             self.shared.insight.readiness(self.now(), &self.readiness().reasons());
         }
     }
@@ -139,14 +139,14 @@ impl Published {
 /// A subscriber as people see it.
 #[derive(Clone, Debug)]
 pub struct SubscriberView {
-    /// Who it is.
+    /// Its description.
     pub subscriber: Subscriber,
     /// Its addresses, sorted.
     pub addresses: Vec<IpAddr>,
     /// Since when, by the packet clock.
     pub since: spand_proto::units::Timestamp,
-    /// Its number as a holder of leases.
-    pub holder: u64,
+    /// Its number as a host_id of leases.
+    pub host_id: u64,
     /// Starts that wait for it.
     pub waiting_starts: usize,
 }

@@ -1,4 +1,4 @@
-//! The traffic of the last minutes, a point a second.
+//! The traffic of the last minutes, one point per second.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use crate::publisher::{CaptureStatus, EngineStatus};
 const POINTS: usize = 600;
 /// Time between two points, at least.
 const STEP: Micros = Micros::from_secs(1);
-/// Counters kept, one every ten seconds, to tell what came in the last minute.
+/// Counters kept, one every ten seconds, to compute the increase over the last minute.
 const LAST: usize = 7;
 const LAST_STEP: Micros = Micros::from_secs(10);
 
@@ -34,7 +34,7 @@ pub struct TrafficPoint {
 /// The traffic as it is now.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// The last whole second, unless that is long ago.
+    /// The last whole second, if recent.
     pub last: Option<TrafficPoint>,
     /// Connections that ended in the last minute, and those of which only one direction was seen.
     pub ended: u64,
@@ -149,6 +149,6 @@ mod tests {
         assert!((last.bits_per_s - 8e6).abs() < 1e-3 && (last.dropped_per_s - 20.0).abs() < 1e-9, "{last:?}");
         assert_eq!((traffic.ended, traffic.one_sided, traffic.span), (1_200, 600, Micros::from_secs(60)));
         assert_eq!(recorder.points().len(), 120);
-        assert_eq!(recorder.summary(at(135_000)).last, None, "nothing is said of now when nothing was heard");
+        assert_eq!(recorder.summary(at(135_000)).last, None, "no current value without a reading");
     }
 }

@@ -34,7 +34,7 @@ pub struct TrendPoint {
 }
 
 impl Trend {
-    /// Bytes beside its own, of N buckets.
+    /// Heap memory in bytes of N buckets.
     pub(super) const fn bytes(buckets: usize) -> usize {
         allocated_for::<TrendPoint>(buckets)
     }

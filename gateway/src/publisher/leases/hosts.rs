@@ -13,8 +13,8 @@ use super::pool::Standing;
 #[derive(Debug)]
 pub(super) struct Hosts {
     lifetime: Micros,
-    /// Hosts at a time. At the limit one that is not known is refused: one that is gone may go on using what it was told, so
-    /// its place is free only with the end of that.
+    /// Hosts at a time. At the limit an unknown host is refused: a host that is gone may go on using its advice, so
+    /// its slot is free only when that has expired.
     limit: usize,
     next: u64,
     by_number: BTreeMap<u64, Host>,
@@ -28,17 +28,17 @@ pub(super) struct Hosts {
 struct Host {
     addresses: Arc<[IpAddr]>,
     streams: u32,
-    /// One of so many streams ended, and until then what it was told may still be used.
+    /// One of this many streams ended; until this time its advice may still be used.
     parted: Option<(u32, Timestamp)>,
     /// When its leases end, once no stream is left.
     ends: Option<Timestamp>,
 }
 
-/// The host that was told whole budgets because it was the only one.
+/// The host that got whole budgets because it was the only one.
 #[derive(Clone, Copy, Debug)]
 struct Sole {
     host: u64,
-    /// When that has ended, where it is not the only one any more.
+    /// When those have expired, if it is no longer the only one.
     until: Option<Timestamp>,
 }
 
@@ -51,8 +51,8 @@ pub(in crate::publisher) struct TooManyHosts(pub(in crate::publisher) usize);
 pub(in crate::publisher) struct Joined {
     /// Its number.
     pub(in crate::publisher) host: u64,
-    /// One that has to be told everything anew: it was the only one until now, or had one agent.
-    pub(in crate::publisher) tell_anew: Option<u64>,
+    /// A host that needs a new snapshot: it was the only one until now, or had one agent.
+    pub(in crate::publisher) request_snapshot: Option<u64>,
 }
 
 impl Hosts {
@@ -98,7 +98,7 @@ impl Hosts {
             }
             _ => None,
         };
-        Ok(Joined { host: id, tell_anew: was_only_one.or((streams > 1).then_some(id)) })
+        Ok(Joined { host: id, request_snapshot: was_only_one.or((streams > 1).then_some(id)) })
     }
 
     fn add(&mut self, addresses: &[IpAddr]) -> Result<u64, TooManyHosts> {
@@ -134,8 +134,8 @@ impl Hosts {
         self.by_number.get(&id).map_or(1, |host| parts(host, now))
     }
 
-    /// A host was told every lease anew.
-    pub(super) fn told_anew(&mut self, id: u64, now: Timestamp) {
+    /// Every lease of a host was sent again.
+    pub(super) fn all_advertised(&mut self, id: u64, now: Timestamp) {
         if let Some(Sole { until: Some(until), .. }) = self.sole.as_mut().filter(|sole| sole.host == id) {
             *until = (*until).min(now.after(NEWS));
         }
@@ -149,7 +149,7 @@ impl Hosts {
         matches!(self.sole, Some(Sole { host, until: None }) if host == id)
     }
 
-    /// The host that is the only one: nobody else is subscribed, nor was within the lifetime of advice.
+    /// The only host: no other one is subscribed, nor was within the lifetime of advice.
     pub(super) fn only_one(&self) -> Option<u64> {
         let mut hosts = self.by_number.iter();
         hosts.next().filter(|(_, host)| host.streams > 0).map(|(id, _)| *id).filter(|_| hosts.next().is_none())

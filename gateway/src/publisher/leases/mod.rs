@@ -1,11 +1,11 @@
 //! The budget of each network, leased to the hosts that start connections there (`docs/definitions.md`, "Budget and retreat").
 //!
 //! A budget is what all hosts together may have granted above their defaults and not yet acknowledged. It is divided by
-//! demand: connections established lately, halved every minute; where no host has any, starts seen, which anyone can make up with
-//! SYNs from addresses of others. A host without demand has no lease, but where it is the only one it has all of every budget. A quarter of each is kept back where there are several hosts, so that a new one gets some with its first start.
+//! demand: connections established recently, halved every minute; where no host has any, starts seen, which can be spoofed with
+//! SYNs. A host without demand has no lease, but where it is the only one it has all of every budget. A quarter of each is reserved where there are several hosts, so that a new one gets some with its first start.
 //!
-//! What a host was told counts as held until it was told less and some time has passed for the news, or until its stream
-//! has been gone for the lifetime of advice. Only what nobody holds is given. Pure: takes the time, and says whom to tell.
+//! A lease counts as in use until a smaller one was sent and had time to arrive, or until the host's stream has been gone for the
+//! lifetime of advice. Only the unused part is granted. Pure: takes the time and returns which leases to send.
 
 mod hosts;
 mod pool;
@@ -24,18 +24,18 @@ use self::pool::{Pool, Standing};
 
 pub(super) use self::hosts::{Joined, TooManyHosts};
 
-/// Time that is allowed for the news of a smaller lease: the turns of a subscriber's stream, a slow way, a busy host.
+/// Time allowed for a smaller lease to arrive: the turns of a subscriber's stream, a slow path, a busy host.
 pub(super) const NEWS: Micros = Micros::from_secs(1);
-/// Interval at which a pool is divided anew while something is to be passed on, and otherwise.
+/// Interval at which a pool is divided again while a part is to be passed on, and otherwise.
 const SOON: Micros = Micros::from_millis(500);
 const LATER: Micros = Micros::from_secs(10);
-/// Hosts' parts divided in one turn, after which no further pool is begun: starts wait for it.
+/// Hosts' parts divided in one turn; no further pool is started beyond that, since starts wait for the lock.
 const TURN_PARTS: usize = 2_048;
 
-/// Who has which part of which budget.
+/// The parts of all hosts in all budgets.
 #[derive(Debug)]
 pub(super) struct Leases {
-    /// Networks with demand at a time. At the limit a further one gives no leases.
+    /// Networks with demand at a time. At the limit a further one has no leases.
     limit: usize,
     /// Parts of hosts in all of them. At the limit a host has none in a further one.
     parts_limit: usize,
@@ -71,9 +71,9 @@ impl Leases {
         self.hosts.leave(id, now);
     }
 
-    /// A host was told every lease anew.
-    pub(super) fn told_anew(&mut self, id: u64, now: Timestamp) {
-        self.hosts.told_anew(id, now);
+    /// Every lease of a host was sent again.
+    pub(super) fn all_advertised(&mut self, id: u64, now: Timestamp) {
+        self.hosts.all_advertised(id, now);
     }
 
     /// The lease of each agent of a host in a network whose share is `share`.
@@ -100,7 +100,7 @@ impl Leases {
             self.due.insert((now.after(SOON), network));
             Pool::new(budget.0, now.after(SOON))
         });
-        pool.want(id, budget.0, now);
+        pool.request(id, budget.0, now);
         self.parts += usize::from(!has_part);
         if pool.lease(id) > 0 {
             return true;
@@ -112,7 +112,7 @@ impl Leases {
         true
     }
 
-    /// A connection of a host in a network is established. Without a start that was seen it wants nothing.
+    /// A connection of a host in a network is established. Without a start that was seen it requests nothing.
     pub(super) fn confirm(&mut self, id: u64, network: Network, now: Timestamp) {
         let Some(pool) = self.pools.get_mut(&network) else { return };
         if pool.confirm(id, now) && pool.lease(id) == 0 {
@@ -130,7 +130,7 @@ impl Leases {
         }
     }
 
-    /// The estimate of a network moved: its budget is looked at with the next turn.
+    /// The estimate of a network changed: its budget is divided again with the next turn.
     pub(super) fn moved(&mut self, network: Network, now: Timestamp) {
         if let Some(pool) = self.pools.get_mut(&network) {
             self.due.remove(&(pool.due, network));
@@ -139,8 +139,8 @@ impl Leases {
         }
     }
 
-    /// Divides the pools that are due, at most so many, and fewer where they have many hosts. `budget` gives that of a network with an estimate. Gives who is to be
-    /// told of a lease that changed, and where.
+    /// Divides the pools that are due, `at_most` of them, and fewer where they have many hosts. `budget` is that of a network with an
+    /// estimate. Returns the leases that changed and have to be sent.
     pub(super) fn turn(
         &mut self,
         now: Timestamp,
@@ -148,7 +148,7 @@ impl Leases {
         budget: impl Fn(Network) -> Option<Segments>,
     ) -> Vec<(u64, Network)> {
         self.hosts.forget_ended(now);
-        let mut tell = Vec::new();
+        let mut changed_leases = Vec::new();
         let mut parts = 0;
         let only = self.hosts.only_one();
         for _ in 0..at_most {
@@ -157,7 +157,7 @@ impl Leases {
             }
             let Some((_, network)) = self.due.pop_first() else { break };
             let Some(pool) = self.pools.get_mut(&network) else { continue };
-            // Without an estimate hosts were told of its end, which ends the leases.
+            // Without an estimate its withdrawal was sent, which ends the leases.
             let Some(budget) = budget(network) else {
                 self.parts -= pool.len();
                 self.pools.remove(&network);
@@ -167,18 +167,18 @@ impl Leases {
             parts += before;
             let changed = pool.divide(budget.0, |id| self.hosts.standing(id), only, now);
             self.parts -= before - pool.len();
-            tell.extend(changed.iter().map(|id| (*id, network)));
+            changed_leases.extend(changed.iter().map(|id| (*id, network)));
             if pool.is_over(only, now) {
                 self.parts -= pool.len();
                 self.pools.remove(&network);
                 // The only host has the plain budget from now on.
-                tell.extend(only.map(|id| (id, network)));
+                changed_leases.extend(only.map(|id| (id, network)));
                 continue;
             }
             pool.due = now.after(if pool.is_settled(now) { LATER } else { SOON });
             self.due.insert((pool.due, network));
         }
-        tell
+        changed_leases
     }
 
     /// Whether [`Leases::turn`] has a pool to divide.
@@ -187,13 +187,13 @@ impl Leases {
     }
 
     /// The hosts that are subscribed, or were within the lifetime of advice.
-    pub(super) fn holders(&mut self, now: Timestamp) -> impl Iterator<Item = u64> {
+    pub(super) fn host_ids(&mut self, now: Timestamp) -> impl Iterator<Item = u64> {
         self.hosts.forget_ended(now);
         self.hosts.numbers()
     }
 
     /// How many those are.
-    pub(super) fn holder_count(&self) -> usize {
+    pub(super) fn host_count(&self) -> usize {
         self.hosts.len()
     }
 

@@ -1,4 +1,4 @@
-//! One network's budget and those who have a part of it.
+//! One network's budget and the hosts that have a part of it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use super::NEWS;
 const HALVES: Micros = Micros::from_secs(60);
 /// Demand below this is none: one start, four and a half minutes ago.
 const LEAST: f64 = 0.045;
-/// Leases move by at least this part of themselves, so that hosts are not told of every segment.
+/// Leases change by at least this fraction of themselves, so that not every segment is a message.
 const MOVE: u32 = 10;
 
 /// What a host may get.
@@ -44,7 +44,7 @@ struct Share {
     confirmed: f64,
     confirmed_as_of: Timestamp,
     lease: u32,
-    /// It may not have heard until then that its lease is no longer this.
+    /// Until then it may not know that its lease is no longer this.
     was: Option<(u32, Timestamp)>,
 }
 
@@ -82,12 +82,12 @@ impl Pool {
         Self { budget, shares: BTreeMap::new(), due }
     }
 
-    /// Hosts that have a part or want one.
+    /// Hosts that have a part or request one.
     pub(super) fn len(&self) -> usize {
         self.shares.len()
     }
 
-    /// Whether a host has a part or wants one.
+    /// Whether a host has a part or requests one.
     pub(super) fn has(&self, id: u64) -> bool {
         self.shares.contains_key(&id)
     }
@@ -97,14 +97,14 @@ impl Pool {
     }
 
     /// A start of a host; the budget may have become less.
-    pub(super) fn want(&mut self, id: u64, budget: u32, now: Timestamp) {
+    pub(super) fn request(&mut self, id: u64, budget: u32, now: Timestamp) {
         self.budget = self.budget.min(budget);
         let share = self.shares.entry(id).or_default();
         share.demand = share.demand(now) + 1.0;
         share.as_of = now;
     }
 
-    /// A connection of a host that wants a part is established. `false`: it wants none.
+    /// A connection of a host that requests a part is established. `false`: it requests none.
     pub(super) fn confirm(&mut self, id: u64, now: Timestamp) -> bool {
         let Some(share) = self.shares.get_mut(&id) else { return false };
         share.confirmed = share.confirmed(now) + 1.0;
@@ -145,7 +145,7 @@ impl Pool {
                 changed.push(*id);
             }
         }
-        // Summed up once: for each target anew it would be quadratic in the hosts, while starts wait for the lock.
+        // Summed once: a sum per target would be quadratic in the hosts, while starts wait for the lock.
         let mut free = self.free(now);
         for (id, target) in targets {
             let Some(share) = self.shares.get_mut(&id) else { continue };
@@ -160,7 +160,7 @@ impl Pool {
         changed
     }
 
-    /// Whether nobody wants anything of it, and nobody has anything but the only host.
+    /// Whether no host requests a part, and none but the only host has one.
     pub(super) fn is_over(&self, only: Option<u64>, now: Timestamp) -> bool {
         let quiet = |(id, share): (&u64, &Share)| {
             let wants_nothing = share.demand(now).max(share.confirmed(now)) < LEAST;
@@ -182,7 +182,7 @@ impl Pool {
         now: Timestamp,
         may: impl Fn(&u64) -> bool,
     ) -> BTreeMap<u64, u32> {
-        // Anyone can make up a start with one SYN: beside a host whose connections are established it counts for nothing.
+        // A start can be spoofed with one SYN: it does not count against a host whose connections are established.
         let is_confirmed = |(id, share): (&u64, &Share)| may(id) && share.confirmed(now) >= LEAST;
         let confirmed = self.shares.iter().any(is_confirmed);
         let demand = |share: &Share| if confirmed { share.confirmed(now) } else { share.demand(now) };
@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     impl Pool {
-        /// As [`Pool::divide`], but what is free is summed up anew before each grant.
+        /// As [`Pool::divide`], but the free part is summed again before each grant.
         fn divide_naive(
             &mut self,
             budget: u32,

@@ -1,7 +1,7 @@
 //! The published networks: in order for lists, by longest match for addresses.
 //!
-//! Remembers per network what subscribers were told last, so that only what moved is told again. Clients whose own advice is held
-//! back are among them ([`retreats`]).
+//! Keeps per network the estimate that was advertised last, so that only changes are advertised. Clients with their own retreat are
+//! entries too ([`retreats`]).
 
 mod retreats;
 
@@ -37,7 +37,7 @@ pub(super) struct Networks {
     /// Networks whose advice is held back, and clients, by when that changes with time alone.
     retreats: BTreeSet<(Timestamp, Network)>,
     clients: Clients,
-    /// What became of clients with the last change of their network.
+    /// Changes of clients that followed from the last change of their network.
     of_clients: Vec<(Network, Put)>,
 }
 
@@ -46,7 +46,7 @@ struct Entry {
     view: Arc<NetworkView>,
     /// The view's estimate, to be shared.
     estimate: Option<Arc<Estimate>>,
-    told: Option<Arc<Estimate>>,
+    advertised: Option<Arc<Estimate>>,
     /// Of a client, whose network is another one.
     is_client: bool,
     /// Where hosts reported first flights.
@@ -56,7 +56,7 @@ struct Entry {
 impl Networks {
     /// Bytes taken by N networks, with a retreat of each.
     pub(super) const fn bytes(networks: usize) -> usize {
-        // What was told may be another estimate than that in force; both are shared.
+        // The advertised estimate may differ from the one in force; both are shared.
         let each = boxed::<[usize; 2]>() + boxed::<NetworkView>() + 2 * boxed::<Estimate>() + Retreat::BYTES;
         networks.saturating_mul(each)
             + treed::<Network, Entry>(networks)
@@ -64,7 +64,7 @@ impl Networks {
             + treed::<(Timestamp, Network), ()>(networks)
     }
 
-    /// Bytes taken by clients with losses, all of them with advice of their own.
+    /// Memory in bytes of clients with losses, all of them with their own advice.
     pub(super) const fn bytes_of_clients() -> usize {
         Self::bytes(Clients::MOST) + Clients::bytes()
     }
@@ -172,22 +172,23 @@ impl Networks {
         } else {
             self.estimates.remove(&network);
         }
-        let entry = Entry { view: Arc::new(view), estimate: estimate.clone(), told: None, is_client, retreat: None };
-        let (told, retreat) = if let Some(old) = self.entries.insert(network, entry) {
-            (old.told, old.retreat)
+        let entry =
+            Entry { view: Arc::new(view), estimate: estimate.clone(), advertised: None, is_client, retreat: None };
+        let (advertised, retreat) = if let Some(old) = self.entries.insert(network, entry) {
+            (old.advertised, old.retreat)
         } else {
             self.count(network, true);
             (None, None)
         };
-        let (told, put) = match (told, estimate) {
+        let (advertised, put) = match (advertised, estimate) {
             (Some(_), None) if is_client => (None, Put::Rejoin),
             (Some(_), None) => (None, Put::Withdraw),
             (None, None) => (None, Put::Silent),
-            (Some(told), Some(new)) if !worth_telling(&told, &new, config) => (Some(told), Put::Silent),
-            (_, Some(new)) => (Some(new), Put::Tell),
+            (Some(old), Some(new)) if !worth_advertising(&old, &new, config) => (Some(old), Put::Silent),
+            (_, Some(new)) => (Some(new), Put::Advertise),
         };
         if let Some(entry) = self.entries.get_mut(&network) {
-            entry.told = told;
+            entry.advertised = advertised;
             entry.retreat = retreat;
         }
         put
@@ -232,7 +233,7 @@ impl Networks {
             None => view,
         });
         entry.estimate = None;
-        let put = entry.told.take().map_or(Put::Silent, |_| Put::Withdraw);
+        let put = entry.advertised.take().map_or(Put::Silent, |_| Put::Withdraw);
         self.estimates.remove(&network);
         self.renew_clients_of(network, config);
         put
@@ -252,7 +253,7 @@ impl Networks {
         let due = entry.retreat.as_ref().and_then(|retreat| retreat.due());
         due.map(|due| self.retreats.remove(&(due, network)));
         self.estimates.remove(&network);
-        entry.told.map_or(Put::Silent, |_| Put::Withdraw)
+        entry.advertised.map_or(Put::Silent, |_| Put::Withdraw)
     }
 
     fn count(&mut self, network: Network, added: bool) {
@@ -270,19 +271,19 @@ impl Networks {
 /// What became of a new state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Put {
-    /// The estimate appeared, moved, or what was told grows old.
-    Tell,
+    /// The estimate appeared or changed, or the advertised one is old.
+    Advertise,
     /// There was an estimate and there is none now.
     Withdraw,
-    /// A client has no estimate of its own any more: what its network has holds for it.
+    /// A client no longer has its own estimate: that of its network applies to it.
     Rejoin,
-    /// Nothing a subscriber has to know.
+    /// Nothing to advertise.
     Silent,
 }
 
-/// Whether `new` differs enough from what was told: by share, round-trip time or the windows at losses, by what decides about a start
-/// below the host's default, or because what was told grows old.
-fn worth_telling(told: &Estimate, new: &Estimate, config: &PublisherConfig) -> bool {
+/// Whether `new` differs enough from the advertised estimate: in share, round-trip time or the windows at losses, in what decides
+/// about a start below the host's default, or because the advertised one is old.
+fn worth_advertising(advertised: &Estimate, new: &Estimate, config: &PublisherConfig) -> bool {
     let moved = |a: f64, b: f64| (a - b).abs() > config.change * a.abs();
     let some_moved = |a: Option<f64>, b: Option<f64>| match (a, b) {
         (Some(a), Some(b)) => moved(a, b),
@@ -290,14 +291,14 @@ fn worth_telling(told: &Estimate, new: &Estimate, config: &PublisherConfig) -> b
     };
     let rtt = |of: Option<Micros>| of.map(|rtt| rtt.0 as f64);
     let at_losses = |of: &Estimate| of.loss_window.map(Window::bytes);
-    moved(told.share.bytes(), new.share.bytes())
-        || some_moved(rtt(told.rtt_min), rtt(new.rtt_min))
-        || some_moved(rtt(told.rtt_mean), rtt(new.rtt_mean))
-        || some_moved(at_losses(told), at_losses(new))
-        || told.mss != new.mss
-        || told.rule != new.rule
-        || told.loss_connections.min(FLOOR_CONNECTIONS) != new.loss_connections.min(FLOOR_CONNECTIONS)
-        || new.refreshed.since(told.refreshed) >= config.retell
+    moved(advertised.share.bytes(), new.share.bytes())
+        || some_moved(rtt(advertised.rtt_min), rtt(new.rtt_min))
+        || some_moved(rtt(advertised.rtt_mean), rtt(new.rtt_mean))
+        || some_moved(at_losses(advertised), at_losses(new))
+        || advertised.mss != new.mss
+        || advertised.rule != new.rule
+        || advertised.loss_connections.min(FLOOR_CONNECTIONS) != new.loss_connections.min(FLOOR_CONNECTIONS)
+        || new.refreshed.since(advertised.refreshed) >= config.readvertise
 }
 
 /// Connections with a loss from which on a start below the host's default is allowed (`docs/definitions.md`, "The start").

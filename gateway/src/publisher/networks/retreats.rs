@@ -1,6 +1,6 @@
 //! Advice that is held back after losses in first flights: of networks, and of single clients in them.
 //!
-//! A client's own is published as a network of its own for as long as it is held back, and follows its network's.
+//! A client's own advice is published as a separate network while its retreat lasts, and follows its network's estimate.
 
 use std::net::IpAddr;
 
@@ -17,9 +17,9 @@ use crate::publisher::retreat::{Displaced, FirstFlight, Retreat, Verdict, client
 #[derive(Debug)]
 pub(in crate::publisher) struct Judged {
     pub(in crate::publisher) verdict: Verdict,
-    /// Of the client, if that is whose advice the verdict is about.
+    /// The client, if the verdict is about its own advice.
     pub(in crate::publisher) about: Network,
-    /// What is to be told.
+    /// What is to be advertised.
     pub(in crate::publisher) changes: Vec<(Network, Put)>,
     /// Losses of another client that still counted were forgotten for it.
     pub(in crate::publisher) has_displaced: bool,
@@ -35,7 +35,7 @@ impl Networks {
         config: &PublisherConfig,
     ) -> Option<Judged> {
         let client = client_network(flight.ends[1].ip());
-        // What starts on advice of its own says nothing of its network's.
+        // A start on the client's own advice is no evidence about its network's advice.
         if self.clients.is_held(client) && self.clients.network_of(client) == Some(network) {
             return self.client_flight((client, network, host), flight, now, config);
         }
@@ -50,17 +50,17 @@ impl Networks {
         let verdict = retreat.report(flight, now);
         let put = self.renew(network, before, config);
         let mut judged = Judged { verdict, about: network, changes: vec![(network, put)], has_displaced: false };
-        // One that is a network of its own anyway, and where a network is no more than one client, is judged as a network.
+        // A client that is itself a published network, and a network of one client, are treated as a network.
         let is_network = self.entries.get(&client).is_some_and(|entry| !entry.is_client);
         let counts_for_client = match verdict {
             Verdict::Halved | Verdict::Withdrawn => {
-                self.clients.begin_anew(network);
+                self.clients.begin_snapshot(network);
                 false
             }
             Verdict::Random | Verdict::OneAddress => {
                 flight.lost && flight.advised > DEFAULT_INITIAL_WINDOW && !is_network && network.covers(client)
             }
-            Verdict::Clean => self.clients.knows(client),
+            Verdict::Clean => self.clients.contains(client),
             Verdict::Known | Verdict::AddressHalved | Verdict::AddressWithdrawn => false,
         };
         judged.changes.append(&mut self.of_clients);
@@ -94,7 +94,7 @@ impl Networks {
         Some(Judged { verdict: reported.verdict, about: client, changes, has_displaced: reported.displaced.is_some() })
     }
 
-    /// Ends or eases at most N retreats whose time has come; gives what becomes of the networks.
+    /// Ends or eases at most N retreats that are due; returns what follows for the networks.
     pub(in crate::publisher) fn pass(
         &mut self,
         now: Timestamp,
@@ -139,12 +139,12 @@ impl Networks {
         self.clients.held()
     }
 
-    /// What became of clients with changes of their networks since this was asked last.
+    /// Takes the changes of clients that followed from changes of their networks.
     pub(in crate::publisher) fn take_of_clients(&mut self) -> Vec<(Network, Put)> {
         std::mem::take(&mut self.of_clients)
     }
 
-    /// What a start towards `remote` in `network` is on: advice of its own, where there is some.
+    /// The network whose advice a start towards `remote` in `network` uses: the client's own, if there is one.
     pub(in crate::publisher) fn narrowed(&self, network: Network, remote: IpAddr) -> Network {
         if self.clients.held() == 0 {
             return network;
@@ -154,7 +154,7 @@ impl Networks {
         if is_published && self.clients.network_of(client) == Some(network) { client } else { network }
     }
 
-    /// Publishes a network anew after its retreat changed, which was due at `before`.
+    /// Publishes a network again after a change of its retreat, which was due at `before`.
     fn renew(&mut self, network: Network, before: Option<Timestamp>, config: &PublisherConfig) -> Put {
         let Some(entry) = self.entries.get(&network) else { return Put::Silent };
         let Some(retreat) = &entry.retreat else { return Put::Silent };
@@ -200,7 +200,7 @@ impl Networks {
         let Some(entry) = is_client.then(|| self.entries.remove(&client)).flatten() else { return Put::Silent };
         self.count(client, false);
         self.estimates.remove(&client);
-        entry.told.map_or(Put::Silent, |_| Put::Rejoin)
+        entry.advertised.map_or(Put::Silent, |_| Put::Rejoin)
     }
 
     /// Forgets what was held against a client whose entry is its network's from here on.

@@ -32,12 +32,12 @@ const OF_ONE: usize = RUN / 2;
 const SERIES_SPAN: Micros = Micros::from_secs(300);
 /// A second retreat within this withdraws, for as long.
 const TWICE: Micros = Micros::from_secs(60);
-/// A retreat is forgotten this long after its last loss: the samples that it spoke against have left the window.
+/// A retreat is dropped this long after its last loss: the samples that it contradicted have left the window.
 const FORGET: Micros = Micros::from_secs(300);
-/// Time that the news of a retreat may take: a start before it was under the old advice.
+/// Time that a retreat may take to reach hosts: a start before that was under the old advice.
 const NEWS: Micros = Micros::from_secs(1);
 /// A loss that is reported at once, without its transfer's beginning, is of a start at most this long ago: a timeout after it
-/// and the news of the retreat.
+/// and the time that the retreat takes to reach hosts.
 const AT_ONCE: Micros = Micros::from_secs(3);
 /// Time between two steps of growth where no round trip is known.
 const USUAL_RTT: Micros = Micros::from_millis(100);
@@ -51,7 +51,7 @@ pub(crate) struct FirstFlight {
     pub(crate) ends: [SocketAddr; 2],
     /// A segment of it was lost.
     pub(crate) lost: bool,
-    /// When the transfer began, where that was measured.
+    /// When the transfer started, if measured.
     pub(crate) began: Option<Timestamp>,
     /// The window that was granted.
     pub(crate) advised: Segments,
@@ -65,7 +65,7 @@ pub(crate) struct FirstFlight {
 pub(crate) enum Verdict {
     /// No loss.
     Clean,
-    /// A loss beside clean starts.
+    /// A loss among clean starts.
     Random,
     /// A loss beyond those of one address that count, in a network where others have advised starts.
     OneAddress,
@@ -91,15 +91,15 @@ impl Verdict {
 /// What hosts reported of a network, or of one client in it, and how far its advice is held back.
 #[derive(Debug, Default)]
 pub(super) struct Retreat {
-    /// Of one client: without advice of its own it would have its network's.
+    /// Of one client: without its own advice that of its network applies.
     of_client: bool,
     /// The engine's own estimate, or why there is none.
     own: Option<Estimate>,
     own_why_not: Option<NoEstimate>,
-    /// Whose the last advised starts were, all in a row that lost: fewer than [`RUN`].
+    /// The clients of the last advised starts, which all lost: fewer than [`RUN`].
     row: Vec<IpAddr>,
     newest: Timestamp,
-    /// The two addresses that had advised starts last, and when.
+    /// The two addresses with the most recent advised starts, and when.
     heard: Option<(IpAddr, Timestamp)>,
     heard_before: Option<(IpAddr, Timestamp)>,
     /// The connections of the last losses, at most [`LOSSES`], and when each was reported.
@@ -112,11 +112,11 @@ pub(super) struct Retreat {
 struct Held {
     /// The share is not more than this.
     cap: Window,
-    /// When it was halved last.
+    /// Time of the last halving.
     halved: Timestamp,
     /// No advice until then.
     withdrawn: Option<Timestamp>,
-    /// When it grew last.
+    /// Time of the last growth.
     grown: Timestamp,
 }
 
@@ -129,14 +129,14 @@ impl Retreat {
         Self { of_client: true, ..Self::default() }
     }
 
-    /// Takes the engine's state of the network, of a client what is published of its network; gives it as it is to be published.
+    /// Takes the engine's state of the network (of a client, the published state of its network); returns the state to publish.
     pub(super) fn hold(&mut self, view: NetworkView) -> NetworkView {
         self.own.clone_from(&view.estimate);
         self.own_why_not = view.why_not;
         self.held_back(view)
     }
 
-    /// The published state anew, after something changed here.
+    /// The state to publish after a change of the retreat.
     pub(super) fn renew(&self, published: &NetworkView) -> NetworkView {
         self.held_back(NetworkView { estimate: self.own.clone(), why_not: self.own_why_not, ..published.clone() })
     }
@@ -167,7 +167,7 @@ impl Retreat {
             self.row.clear();
         }
         let client = client_of(flight.ends[1].ip());
-        let is_alone = self.hear(client, now);
+        let is_alone = self.note_client(client, now);
         if flight.lost && self.is_known(flight, now) {
             return Verdict::Known;
         }
@@ -177,7 +177,7 @@ impl Retreat {
             self.grow(flight, now);
             return Verdict::Clean;
         }
-        // A start that is no larger than any host's says nothing against advice, and withdrawn advice leads to the same.
+        // A start no larger than a host's default is no evidence against advice, and withdrawn advice leads to the same.
         if flight.lost && flight.advised <= DEFAULT_INITIAL_WINDOW {
             return Verdict::Random;
         }
@@ -212,7 +212,7 @@ impl Retreat {
     }
 
     /// Notes whose start it was; whether no other address had one of late.
-    fn hear(&mut self, client: IpAddr, now: Timestamp) -> bool {
+    fn note_client(&mut self, client: IpAddr, now: Timestamp) -> bool {
         if self.heard.is_some_and(|(last, _)| last != client) {
             self.heard_before = self.heard;
         }
@@ -242,22 +242,22 @@ impl Retreat {
         Some(held.withdrawn.unwrap_or_else(|| held.halved.after(FORGET)))
     }
 
-    /// Whether the loss was reported before, or is of a start before the news of the retreat.
+    /// Whether the loss was reported before, or is of a start from before the retreat reached the host.
     fn is_known(&self, flight: &FirstFlight, now: Timestamp) -> bool {
-        let told = |(ends, at): &([SocketAddr; 2], Timestamp)| {
+        let reported = |(ends, at): &([SocketAddr; 2], Timestamp)| {
             *ends == flight.ends && flight.began.is_some_and(|began| began <= *at)
         };
-        let Some(held) = self.held else { return self.losses.iter().any(told) };
+        let Some(held) = self.held else { return self.losses.iter().any(reported) };
         let more_than_now = |own: &Estimate| flight.advised > held.cap.segments(own.mss);
         let before = match flight.began {
             Some(began) => began <= held.halved.after(NEWS),
             None => now <= held.halved.after(AT_ONCE) || self.own.as_ref().is_none_or(more_than_now),
         };
-        before || held.withdrawn.is_some() || self.losses.iter().any(told)
+        before || held.withdrawn.is_some() || self.losses.iter().any(reported)
     }
 
     fn retreat(&mut self, now: Timestamp) -> Verdict {
-        // What was told then has been answered; the next retreat is about what is told now.
+        // The losses under the old advice are accounted for; the next retreat is about the current advice.
         self.row.clear();
         let Some(own) = &self.own else { return Verdict::Known };
         let share = self.held.map_or(own.share, |held| if held.cap < own.share { held.cap } else { own.share });
@@ -268,7 +268,7 @@ impl Retreat {
         if twice { Verdict::Withdrawn } else { Verdict::Halved }
     }
 
-    /// One segment more, where the transfer filled its window and a round trip has passed since the last.
+    /// Grows by one segment if the transfer filled its window and a round trip has passed since the last growth.
     fn grow(&mut self, flight: &FirstFlight, now: Timestamp) {
         let (Some(held), Some(own)) = (&mut self.held, &self.own) else { return };
         let rtt = own.rtt_mean.unwrap_or(USUAL_RTT);
@@ -285,7 +285,7 @@ impl Retreat {
 }
 
 /// An estimate with no more than this share. No loss was measured at what is a precaution: it may not bring starts below plain
-/// TCP's, nor end their slow start. But hosts know of losses, whether or not the tap saw them: it is no share without any, which
+/// TCP's, nor end their slow start. But hosts have seen losses, whether or not the tap saw them: it is not a share without any, which
 /// would leave faster.
 fn capped(own: Estimate, cap: Window) -> Estimate {
     if cap >= own.share {

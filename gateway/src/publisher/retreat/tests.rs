@@ -54,7 +54,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A network with a share of 40 segments, and so many advised starts without loss.
+    /// A network with a share of 40 segments, and this many advised starts without loss.
     fn new(clean: u32) -> Self {
         let mut retreat = Retreat::default();
         let published = retreat.hold(view(40.0));
@@ -70,7 +70,7 @@ impl Rig {
         rig
     }
 
-    /// So many losses that one more is a retreat.
+    /// One loss short of a retreat.
     fn nearly(&mut self, ms: u64) {
         (0..RUN - 1).for_each(|_| assert_eq!(self.flight(true, ms, ms), Verdict::Random));
     }
@@ -80,7 +80,7 @@ impl Rig {
         FirstFlight { ends, lost, began: Some(at(began)), advised: Segments(20), acknowledged: Bytes(100_000) }
     }
 
-    /// A transfer of a new connection that began at `began` is reported at `ms`.
+    /// A transfer of a new connection that started at `began` is reported at `ms`.
     fn flight(&mut self, lost: bool, began: u64, ms: u64) -> Verdict {
         self.port = self.port.wrapping_add(1);
         let verdict = self.retreat.report(&self.of_port(lost, began), at(ms));
@@ -106,7 +106,7 @@ fn a_loss_halves_and_a_second_one_within_a_minute_withdraws_for_a_minute() {
     assert_eq!(rig.share(), Some(20.0));
     let loss_connections = rig.published.estimate.as_ref().map(|estimate| estimate.loss_connections);
     assert_eq!(loss_connections, Some(0), "no loss was measured there");
-    assert_eq!(rig.flight(true, 10_900, 11_500), Verdict::Known, "it began before the news were there");
+    assert_eq!(rig.flight(true, 10_900, 11_500), Verdict::Known, "it started before the retreat arrived");
     rig.nearly(15_000);
     assert_eq!(rig.flight(true, 20_000, 20_100), Verdict::Withdrawn);
     assert_eq!((rig.share(), rig.published.why_not), (None, Some(NoEstimate::Retreat)));
@@ -137,11 +137,11 @@ fn losses_of_starts_no_larger_than_any_hosts_take_no_advice_back() {
 fn what_is_halved_is_no_share_without_losses_though_the_tap_saw_none() {
     let mut rig = Rig::losing();
     assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
-    for (seen, told) in [(0, 1), (4, 4)] {
+    for (seen, published) in [(0, 1), (4, 4)] {
         let own = view(40.0);
         let estimate = own.estimate.clone().map(|estimate| Estimate { losses: seen, ..estimate });
         let held = rig.retreat.hold(NetworkView { estimate, ..own });
-        assert_eq!(held.estimate.map(|estimate| estimate.losses), Some(told));
+        assert_eq!(held.estimate.map(|estimate| estimate.losses), Some(published));
     }
 }
 
@@ -209,13 +209,13 @@ fn losses_beside_clean_starts_are_random_and_six_in_a_row_are_not() {
     }
     assert_eq!(rig.share(), Some(40.0));
     assert_eq!(rig.flight(true, 6_000, 6_100), Verdict::Halved, "six in a row");
-    assert_eq!(rig.flight(true, 8_000, 8_100), Verdict::Random, "the next is about what is told now");
+    assert_eq!(rig.flight(true, 8_000, 8_100), Verdict::Random, "the next is about the current advice");
 
     let mut rig = Rig::new(1);
     for n in 0..20 {
         assert_ne!(rig.flight(n % 6 != 5, 1_000, 1_000), Verdict::Halved, "five of six lose");
     }
-    assert_eq!(Rig::losing().flight(true, 300_001, 300_001), Verdict::Random, "those before it are too old");
+    assert_eq!(Rig::losing().flight(true, 300_001, 300_001), Verdict::Random, "the earlier ones are too old");
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn a_loss_of_which_the_beginning_is_not_known_counts_by_the_window_it_had() {
     };
     assert_eq!(early(&mut rig, 30, 5_000), Verdict::Halved);
     assert_eq!(early(&mut rig, 15, 8_000), Verdict::Known, "of the same burst");
-    assert_eq!(early(&mut rig, 30, 9_000), Verdict::Known, "more than is granted now: it is of before");
+    assert_eq!(early(&mut rig, 30, 9_000), Verdict::Known, "more than is granted now: from before the retreat");
     rig.nearly(9_000);
     assert_eq!(early(&mut rig, 15, 9_000), Verdict::Withdrawn);
 }

@@ -1,4 +1,4 @@
-//! What changed: taken in turns from the ring that all subscribers share, and kept as marks until the pace allows to tell it.
+//! Changes: taken in turns from the ring that all subscribers share, and kept in the dirty set until the pace allows sending them.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::Subscription;
 use crate::publisher::change::{Broadcast, Change};
-use crate::publisher::marks::Haste;
+use crate::publisher::dirty_set::Priority;
 
-/// Time between two looks into the ring. Subscribers look at different times within it, so that a start never waits for all
-/// of them to be told the same news at once.
+/// Interval at which a subscriber reads the ring. Subscribers read at different times within it, so that a start never waits for
+/// all of them to process the same changes at once.
 const TURN: Duration = Duration::from_millis(100);
 
 /// The turns of a subscriber, at its own place between two turns of another.
@@ -51,35 +51,35 @@ impl Subscription {
     }
 
     fn note(&mut self, change: &Change) {
-        let (network, haste) = match change {
+        let (network, priority) = match change {
             // It comes with a later page, which is read then.
             Change::Estimate(network) if !self.phase.has_reached(*network) => return,
-            Change::Estimate(network) => (*network, Haste::Paced),
-            Change::Withdrawn(network) => (*network, Haste::Now),
+            Change::Estimate(network) => (*network, Priority::Paced),
+            Change::Withdrawn(network) => (*network, Priority::Now),
             Change::Service(size) => {
-                if self.mailbox.addresses().binary_search(&size.service.ip()).is_ok() {
+                if self.queue.addresses().binary_search(&size.service.ip()).is_ok() {
                     self.sizes.insert(size.service, *size);
                 }
                 return;
             }
         };
-        if !self.mailbox.mark(network, haste, self.published.config().marks()) {
-            self.published.measures().marks_overflowed.inc();
+        if !self.queue.mark_dirty(network, priority, self.published.config().dirty_limits()) {
+            self.published.measures().dirty_overflows.inc();
         }
     }
 
-    /// Has all sizes of the host's own services told, now and before they would run out.
-    pub(super) fn tell_sizes(&mut self) {
+    /// Queues all sizes of the host's own services, now and before they expire.
+    pub(super) fn queue_sizes(&mut self) {
         let of = |address: &IpAddr| self.published.services(Some(*address), None, usize::MAX);
-        self.sizes = self.mailbox.addresses().iter().flat_map(of).map(|size| (size.service, size)).collect();
-        self.sizes_again = Instant::now() + Duration::from(self.published.config().retell);
+        self.sizes = self.queue.addresses().iter().flat_map(of).map(|size| (size.service, size)).collect();
+        self.sizes_again = Instant::now() + Duration::from(self.published.config().readvertise);
     }
 
-    /// The next of the host's own services whose size is to be told.
+    /// The next of the host's own services whose size is to be sent.
     pub(super) fn next_size(&mut self) -> Option<ServiceSize> {
         let (_, service::ServiceSize { service, quantile, transfers }) = self.sizes.pop_first()?;
         // Two may be lost before it runs out, as with estimates.
-        let lifetime = Micros(self.published.config().retell.0.saturating_mul(3));
+        let lifetime = Micros(self.published.config().readvertise.0.saturating_mul(3));
         Some(ServiceSize { service, quantile, transfers, lifetime })
     }
 }

@@ -1,9 +1,9 @@
 //! One subscriber's stream: snapshot, then changes and renewals, with starts overtaking everything (so a start may come
 //! at any place, inside a snapshot too). A gap in the sequence is what was dropped before a resync.
 //!
-//! Nothing is buffered per subscriber but its waiting starts, the networks at which it has to look, and the place it has
-//! reached in the shared ring of changes. That ring is emptied into the networks at which to look, ten times a second and in
-//! the middle of a snapshot too; they and the snapshot's take turns as the pace of all subscribers allows, and estimates that
+//! Nothing is buffered per subscriber but its waiting starts, its dirty networks, and its position
+//! in the shared ring of changes. That ring is emptied into the dirty set ten times a second, also in
+//! the middle of a snapshot; dirty networks and those of the snapshot take turns as the pace allows, and estimates that
 //! ended do not wait for it. Falling out of the ring is a resync: the marker, then a new snapshot read from the published state.
 
 mod changes;
@@ -26,28 +26,28 @@ use self::snapshot::Phase;
 use super::Published;
 use super::change::{Broadcast, trigger};
 use super::leases::TooManyHosts;
-use super::mailbox::{Mailbox, SubscribeError, Subscriber};
 use super::pace::{Client, Turn};
+use super::subscribers::{SubscribeError, Subscriber, SubscriberQueue};
 
 /// A running subscription; ends when dropped.
 #[derive(Debug)]
 pub struct Subscription {
     published: Published,
     id: u64,
-    mailbox: Arc<Mailbox>,
+    queue: Arc<SubscriberQueue>,
     changes: Receiver<Broadcast>,
-    /// Number of the next change this subscription expects, of all ever told.
+    /// Number of the next change that this subscription expects, counted from the first one ever sent.
     next_number: u64,
     phase: Phase,
     /// Whose streams share their turns.
     client: Client,
-    /// Networks in hand, and the turn in which they may be told.
+    /// The page being sent, and its turn.
     page: std::vec::IntoIter<Network>,
     turn: Option<Turn>,
-    /// Sizes of the host's services that are to be told, and when all of them are told again.
+    /// Sizes of the host's services that are to be sent, and when all of them are sent again.
     sizes: BTreeMap<SocketAddr, ServiceSize>,
     sizes_again: Instant,
-    /// When to look at what changed.
+    /// When to read the ring of changes.
     turns: Interval,
     renewal: Interval,
     sequence: u64,
@@ -66,14 +66,14 @@ impl Subscription {
         let now = published.now();
         let mut only_one = None;
         let mut subscribers = shared.subscribers.lock();
-        let (id, mailbox, left_out) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
+        let (id, queue, left_out) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
             let joined = shared.leases.lock().join(addresses, now);
             let joined = joined.map_err(|TooManyHosts(hosts)| SubscribeError::TooManyHosts(hosts))?;
-            only_one = joined.tell_anew;
+            only_one = joined.request_snapshot;
             Ok(joined.host)
         })?;
-        if let Some(holder) = only_one {
-            subscribers.tell_anew(holder);
+        if let Some(host_id) = only_one {
+            subscribers.request_snapshot(host_id);
         }
         drop(subscribers);
         published.measures().addresses_left_out.inc_by(left_out as u64);
@@ -83,8 +83,8 @@ impl Subscription {
         Ok(Self {
             published: published.clone(),
             id,
-            client: mailbox.subscriber.client.clone().unwrap_or(Client::Holder(mailbox.holder)),
-            mailbox,
+            client: queue.subscriber.client.clone().unwrap_or(Client::Host(queue.host_id)),
+            queue,
             changes,
             next_number,
             phase: Phase::Begin,
@@ -101,27 +101,27 @@ impl Subscription {
     /// The next update; `None` when the gateway stops. Cancelling this loses nothing.
     pub async fn next(&mut self) -> Option<Update> {
         loop {
-            // Others may run after 128 messages at most. The transport asks a stream that has nothing more once again before it
-            // lets go of its task, so that it has to say so until it is run anew: `yield_now` says it once.
+            // Yields to other tasks after at most 128 messages. The transport polls a pending stream once more before it yields, so
+            // the stream must stay pending until its task runs again; `yield_now` is pending only once.
             consume_budget().await;
             if let Some(start) = self.next_start() {
                 return Some(self.number(UpdateEvent::ImminentStart(start)));
             }
-            // A snapshot under way is told to its end: with more changes than hosts can be told it would begin for ever.
-            if matches!(self.phase, Phase::Live) && self.mailbox.is_anew() {
+            // A snapshot is always completed: with more changes than can be sent it would restart for ever.
+            if matches!(self.phase, Phase::Live) && self.queue.needs_snapshot() {
                 self.phase = Phase::Begin;
             }
-            // What was dropped is said before anything else is.
+            // A marker of dropped changes comes before anything else.
             let event = self.next_marker().or_else(|| self.next_urgent()).or_else(|| self.next_in_turn());
             if let Some(event) = event {
                 return Some(self.number(event));
             }
             tokio::select! {
                 biased;
-                () = self.mailbox.arrived() => {}
+                () = self.queue.arrived() => {}
                 _ = self.renewal.tick() => {
                     if matches!(self.phase, Phase::Live) && Instant::now() >= self.sizes_again {
-                        self.tell_sizes();
+                        self.queue_sizes();
                     }
                     let lifetime = self.published.config().lifetime;
                     return Some(self.number(UpdateEvent::Renewal { lifetime }));
@@ -133,7 +133,7 @@ impl Subscription {
     }
 
     fn next_start(&self) -> Option<ImminentStart> {
-        let (event, estimate) = self.mailbox.take()?;
+        let (event, estimate) = self.queue.take()?;
         let delay = self.published.now().since(event.at);
         self.published.measures().start_sent_seconds.observe(delay.as_secs_f64());
         Some(ImminentStart {
@@ -146,15 +146,15 @@ impl Subscription {
         })
     }
 
-    /// What does not wait for the pace: an estimate ended, or the lease changed, for whose news others wait.
+    /// What is not paced: an estimate ended, or a lease changed for which other hosts wait.
     fn next_urgent(&mut self) -> Option<UpdateEvent> {
-        let network = self.mailbox.take_now()?;
-        Some(self.news(network))
+        let network = self.queue.take_now()?;
+        Some(self.state_of(network))
     }
 
-    /// What there is to say of a network now.
-    fn news(&mut self, network: Network) -> UpdateEvent {
-        match self.published.news(self.mailbox.holder, network) {
+    /// The current state of a network as an update.
+    fn state_of(&mut self, network: Network) -> UpdateEvent {
+        match self.published.state_for(self.queue.host_id, network) {
             Ok(estimate) => {
                 self.phase.count();
                 UpdateEvent::Estimate(self.update(&estimate))
@@ -166,7 +166,7 @@ impl Subscription {
     fn update(&self, estimate: &Estimate) -> EstimateUpdate {
         let share = estimate.share_segments(estimate.mss);
         let mut leases = self.published.shared.leases.lock();
-        let lease = leases.lease(self.mailbox.holder, estimate.network, share, self.published.now());
+        let lease = leases.lease(self.queue.host_id, estimate.network, share, self.published.now());
         drop(leases);
         EstimateUpdate { estimate: estimate.clone(), lifetime: self.published.config().lifetime, lease: Some(lease) }
     }
@@ -188,7 +188,7 @@ async fn granted(turn: Option<&Turn>) {
 impl Drop for Subscription {
     fn drop(&mut self) {
         self.published.shared.subscribers.lock().remove(self.id);
-        self.published.shared.leases.lock().leave(self.mailbox.holder, self.published.now());
-        self.published.shared.insight.agent(self.published.now(), "left", &self.mailbox.subscriber);
+        self.published.shared.leases.lock().leave(self.queue.host_id, self.published.now());
+        self.published.shared.insight.agent(self.published.now(), "left", &self.queue.subscriber);
     }
 }

@@ -9,10 +9,10 @@ use super::Subscription;
 /// How far a stream is.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// Say that changes were lost, then begin anew.
+    /// Changes were lost: the marker comes first, then a new snapshot.
     Resync(ResyncReason, u64),
     Begin,
-    /// The published state up to `after` was taken in hand.
+    /// The published state up to `after` was paged.
     Snapshot {
         after: Option<Network>,
         sent: u32,
@@ -26,7 +26,7 @@ pub(super) enum Phase {
 }
 
 impl Phase {
-    /// An estimate was told: it counts to the snapshot that it came in.
+    /// An estimate was sent: it counts towards the snapshot that is under way.
     pub(super) fn count(&mut self) {
         if let Self::Snapshot { sent, .. } | Self::End { sent } = self {
             *sent += 1;
@@ -58,11 +58,11 @@ impl Subscription {
             self.take_page();
             return self.next_marker();
         }
-        // Read now and not with the page: a slow reader gets what holds when it reads.
+        // Read now and not with the page: a slow reader gets the state at the time it reads.
         let turn = self.turn.as_mut().filter(|turn| turn.is_granted())?;
         let network = self.page.next()?;
         turn.take();
-        Some(self.news(network))
+        Some(self.state_of(network))
     }
 
     /// The next message of those around the pages of a snapshot.
@@ -73,33 +73,33 @@ impl Subscription {
                 Some(UpdateEvent::Resync { reason, dropped_updates })
             }
             Phase::Begin => {
-                self.mailbox.begin_anew();
+                self.queue.begin_snapshot();
                 self.page = Vec::new().into_iter();
                 self.turn = None;
                 self.phase = Phase::Snapshot { after: None, sent: 0 };
-                let networks = u32::try_from(self.published.told_count(self.mailbox.holder)).unwrap_or(u32::MAX);
+                let networks = u32::try_from(self.published.advertised_count(self.queue.host_id)).unwrap_or(u32::MAX);
                 Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks })
             }
             Phase::Snapshot { .. } | Phase::Live => None,
             Phase::End { sent } => {
                 self.phase = Phase::Live;
-                // Where it is told everything once more, leases may have changed in the middle of this snapshot.
-                if !self.mailbox.is_anew() {
-                    self.published.shared.leases.lock().told_anew(self.mailbox.holder, self.published.now());
+                // If another snapshot follows, leases may have changed in the middle of this one.
+                if !self.queue.needs_snapshot() {
+                    self.published.shared.leases.lock().all_advertised(self.queue.host_id, self.published.now());
                 }
-                self.tell_sizes();
+                self.queue_sizes();
                 Some(UpdateEvent::SnapshotEnd { networks: sent })
             }
         }
     }
 
-    /// Takes the next page in hand, of a snapshot and of what changed in the part of it that was told, each at least half where
-    /// there is enough, and has it wait for the pace.
+    /// Takes the next page, half of it from the snapshot and half from networks that changed in the part of the snapshot already
+    /// sent (more where the other has less), and requests its turn.
     fn take_page(&mut self) {
         let is_snapshot = matches!(self.phase, Phase::Snapshot { .. });
-        let mut page = self.mailbox.take_paced(if is_snapshot { PAGE / 2 } else { PAGE });
+        let mut page = self.queue.take_paced(if is_snapshot { PAGE / 2 } else { PAGE });
         if let Phase::Snapshot { after, sent } = &mut self.phase {
-            let networks = self.published.told_page(self.mailbox.holder, *after, PAGE - page.len());
+            let networks = self.published.advertised_page(self.queue.host_id, *after, PAGE - page.len());
             match networks.last() {
                 Some(last) => *after = Some(*last),
                 None => self.phase = Phase::End { sent: *sent },
@@ -107,13 +107,13 @@ impl Subscription {
             page.extend(networks);
         }
         let messages = u32::try_from(page.len()).unwrap_or(u32::MAX);
-        // What is left of the turn before is given back first.
+        // The rest of the turn before is credited first.
         self.turn = None;
-        self.turn = (messages > 0).then(|| self.published.shared.pace.ask(&self.client, messages));
+        self.turn = (messages > 0).then(|| self.published.shared.pace.request(&self.client, messages));
         self.page = page.into_iter();
     }
 
-    /// Lets go of everything not handed out and begins anew at the present state.
+    /// Drops everything not sent and restarts from the current state.
     pub(super) fn restart(&mut self, reason: ResyncReason) -> Option<()> {
         let (changes, next_number) = self.published.shared.gather.listen().ok()?;
         let dropped = next_number.saturating_sub(self.next_number);

@@ -1,11 +1,11 @@
-//! What is told, to whom, and in which order.
+//! What is sent, to which subscriber, and in which order.
 
 use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_comes_first_and_then_only_what_moved() {
     let (published, clock) = publisher(PublisherConfig::default());
-    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     settle().await;
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
@@ -13,17 +13,17 @@ async fn a_snapshot_comes_first_and_then_only_what_moved() {
     assert_eq!(twin.held.len(), 2);
     assert_eq!(twin.sequence, 4, "begin, two estimates, end");
 
-    told(&published, [Event::Estimate(estimate(1, 10_900.0, 10))]);
+    apply(&published, [Event::Estimate(estimate(1, 10_900.0, 10))]);
     twin.read(&mut subscription).await;
-    assert_eq!(twin.sequence, 4, "9 % is not told");
-    told(&published, [Event::Estimate(estimate(1, 11_100.0, 20))]);
+    assert_eq!(twin.sequence, 4, "9 % is not advertised");
+    apply(&published, [Event::Estimate(estimate(1, 11_100.0, 20))]);
     twin.read(&mut subscription).await;
     assert_eq!(twin.sequence, 5, "11 % is");
     clock.0.store(121_000_000_000, Ordering::Relaxed);
-    told(&published, [Event::Estimate(estimate(1, 11_100.0, 121))]);
+    apply(&published, [Event::Estimate(estimate(1, 11_100.0, 121))]);
     twin.read(&mut subscription).await;
-    assert_eq!(twin.sequence, 6, "what was told had grown old");
-    told(&published, [Event::Withdrawn { network: network(2), reason: Withdrawal::Expired }]);
+    assert_eq!(twin.sequence, 6, "the advertised estimate had grown old");
+    apply(&published, [Event::Withdrawn { network: network(2), reason: Withdrawal::Expired }]);
     twin.read(&mut subscription).await;
     assert_eq!(twin.held.keys().copied().collect::<Vec<_>>(), [network(1)]);
 }
@@ -31,7 +31,7 @@ async fn a_snapshot_comes_first_and_then_only_what_moved() {
 #[tokio::test(start_paused = true)]
 async fn a_start_overtakes_a_snapshot() {
     let (published, clock) = publisher(PublisherConfig::default());
-    told(&published, (0..=255).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, (0..=255).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     for _ in 0..100 {
         subscription.next().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_start_overtakes_a_snapshot() {
 #[tokio::test(start_paused = true)]
 async fn snapshots_take_turns_and_a_start_does_not_wait_for_its() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, (0..=255).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, (0..=255).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     let began = tokio::time::Instant::now();
     let mut readers: Vec<_> = (0..10u8).map(|n| published.subscribe(&[[10, 0, 0, n].into()]).unwrap()).collect();
     for reader in &mut readers {
@@ -68,7 +68,7 @@ async fn snapshots_take_turns_and_a_start_does_not_wait_for_its() {
 #[tokio::test(start_paused = true)]
 async fn a_start_reaches_only_its_host_and_only_with_an_estimate() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
+    apply(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
     let mut mine = published.subscribe(&["::ffff:10.0.0.1".parse().unwrap()]).unwrap();
     let mut other = published.subscribe(&[[10, 0, 0, 2].into()]).unwrap();
     let to = |host, n| Event::StartImminent(start(host, n));
@@ -79,7 +79,7 @@ async fn a_start_reaches_only_its_host_and_only_with_an_estimate() {
     told_other.read(&mut other).await;
     assert_eq!((told_me.starts, told_other.starts), (1, 0));
     let measures = published.measures();
-    assert_eq!((measures.starts_no_estimate.get(), measures.starts_unwatched.get()), (1, 1));
+    assert_eq!((measures.starts_no_estimate.get(), measures.starts_no_subscriber.get()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -90,10 +90,10 @@ async fn a_slow_reader_is_resynchronised_and_told_how_much_it_lost() {
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
     for round in 1..=10 {
-        told(&published, [Event::Estimate(estimate(round, 10_000.0, 0))]);
+        apply(&published, [Event::Estimate(estimate(round, 10_000.0, 0))]);
         settle().await;
     }
-    told(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
+    apply(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
     settle().await;
     twin.read(&mut subscription).await;
     assert_eq!((twin.resyncs, twin.dropped), (1, 11));
@@ -106,7 +106,7 @@ async fn a_slow_reader_is_resynchronised_and_told_how_much_it_lost() {
 async fn waiting_starts_are_bounded_and_the_oldest_goes() {
     let one = NonZeroUsize::MIN;
     let (published, _) = publisher(PublisherConfig { waiting_starts: one, ..PublisherConfig::default() });
-    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     assert!(published.push_start(start(HOST, 1)) && published.push_start(start(HOST, 2)));
     assert!(
@@ -132,7 +132,11 @@ async fn every_limit_on_subscribers_refuses_the_next_one() {
     let kept = [published.subscribe(&[host(1)]).unwrap(), published.subscribe(&[host(1)]).unwrap()];
     assert_eq!(refused(&[host(1)]), SubscribeError::AddressTaken { address: host(1), limit: 2 });
     let third = published.subscribe(&[host(1), host(2)]).unwrap();
-    assert_eq!(published.measures().addresses_left_out.get(), 1, "what many hosts have keeps none of them out");
+    assert_eq!(
+        published.measures().addresses_left_out.get(),
+        1,
+        "an address that many hosts have refuses none of them"
+    );
     assert_eq!(published.subscribers().last().unwrap().addresses, [host(2)]);
     assert_eq!(refused(&[host(4)]), SubscribeError::Full(3));
     drop(kept);
@@ -155,7 +159,7 @@ async fn advice_is_renewed_while_nothing_moves() {
 #[tokio::test(start_paused = true)]
 async fn a_replaced_state_is_told_anew_and_the_end_ends_all() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
@@ -179,7 +183,7 @@ async fn an_address_finds_its_longest_network_and_no_stale_estimate() {
     let (published, clock) = publisher(PublisherConfig::default());
     let wide = Estimate { network: "198.51.0.0/16".parse().unwrap(), ..estimate(1, 5_000.0, 0) };
     let six = Estimate { network: "2001:db8:1::/48".parse().unwrap(), ..estimate(1, 5_000.0, 0) };
-    told(&published, [estimate(1, 10_000.0, 0), wide.clone(), six.clone()].map(Event::Estimate));
+    apply(&published, [estimate(1, 10_000.0, 0), wide.clone(), six.clone()].map(Event::Estimate));
     let found = |address: &str| published.lookup(address.parse().unwrap()).map(|view| view.network);
     assert_eq!(found("198.51.1.77"), Some(network(1)));
     assert_eq!(found("::ffff:198.51.2.77"), Some(wide.network));
@@ -195,7 +199,7 @@ async fn an_address_finds_its_longest_network_and_no_stale_estimate() {
 async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
     let (published, _) = publisher(PublisherConfig::default());
     let size = |host, port, quantile| Event::ServiceSize(service_size(host, port, quantile));
-    told(&published, [size(HOST, 443, 30_000), size(HOST, 80, 9_000), size([10, 0, 0, 2], 443, 1_000)]);
+    apply(&published, [size(HOST, 443, 30_000), size(HOST, 80, 9_000), size([10, 0, 0, 2], 443, 1_000)]);
     settle().await;
     let mut subscription = published.subscribe(&["::ffff:10.0.0.1".parse().unwrap()]).unwrap();
     let mut twin = Twin::default();
@@ -206,16 +210,16 @@ async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
     let began = tokio::time::Instant::now();
 
     twin.sizes.clear();
-    told(&published, [size(HOST, 443, 32_900), size([10, 0, 0, 2], 443, 5_000)]);
+    apply(&published, [size(HOST, 443, 32_900), size([10, 0, 0, 2], 443, 5_000)]);
     twin.read(&mut subscription).await;
-    assert_eq!(twin.sizes, [], "9 % is not told, nor what is another's");
-    told(&published, [size(HOST, 443, 33_100)]);
+    assert_eq!(twin.sizes, [], "9 % is not sent, nor a size of another host");
+    apply(&published, [size(HOST, 443, 33_100)]);
     twin.read(&mut subscription).await;
-    assert_eq!(twin.sizes, [(at(443), 33_100)], "what was told first counts");
+    assert_eq!(twin.sizes, [(at(443), 33_100)], "the change is relative to the first size sent");
     assert_eq!(published.measures().service_sizes.get(), 5);
 
     twin.sizes.clear();
-    told(&published, [Event::ServiceForgotten(at(80))]);
+    apply(&published, [Event::ServiceForgotten(at(80))]);
     while twin.sizes.is_empty() {
         let Update { sequence, event } = subscription.next().await.unwrap();
         if let UpdateEvent::ServiceSize(size) = &event {
@@ -223,8 +227,8 @@ async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
         }
         twin.take(Update { sequence, event });
     }
-    assert!(began.elapsed() <= Duration::from_secs(121), "told again long before it runs out");
-    assert_eq!(twin.sizes, [(at(443), 33_100)], "what is forgotten is not told again");
+    assert!(began.elapsed() <= Duration::from_secs(121), "sent again long before it expires");
+    assert_eq!(twin.sizes, [(at(443), 33_100)], "an evicted size is not sent again");
     published.replace(Vec::new(), |_| true, Some(vec![service_size(HOST, 22, 700)]));
     twin.sizes.clear();
     twin.read(&mut subscription).await;
@@ -234,7 +238,7 @@ async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
 #[tokio::test(start_paused = true)]
 async fn a_budget_counts_no_crowd_in_which_the_share_was_not_measured() {
     let (published, _clock) = publisher(PublisherConfig::default());
-    told(&published, [Event::Estimate(estimate(1, 40.0 * 1_448.0, 0))]);
+    apply(&published, [Event::Estimate(estimate(1, 40.0 * 1_448.0, 0))]);
     settle().await;
     let view = NetworkView::clone(&published.network(network(1)).unwrap());
     for (parallel, parallel_at_samples, budget) in [(200, 1, 40), (200, 5, 200), (3, 200, 120), (0, 0, 40)] {
@@ -250,7 +254,7 @@ async fn a_budget_counts_no_crowd_in_which_the_share_was_not_measured() {
 #[tokio::test(start_paused = true)]
 async fn budgets_are_leased_to_the_hosts_that_start_connections() {
     let (published, clock) = publisher(PublisherConfig::default());
-    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 40.0 * 1_448.0, 0))));
+    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 40.0 * 1_448.0, 0))));
     settle().await;
     let mut one = published.subscribe(&[HOST.into()]).unwrap();
     let mut two_sees = Twin::default();
@@ -261,7 +265,7 @@ async fn budgets_are_leased_to_the_hosts_that_start_connections() {
     let mut two = published.subscribe(&[[10, 0, 0, 2].into()]).unwrap();
     two_sees.read(&mut two).await;
     one_sees.read(&mut one).await;
-    assert_eq!(one_sees.leases.values().copied().collect::<Vec<_>>(), [0, 0], "and is told when it is not");
+    assert_eq!(one_sees.leases.values().copied().collect::<Vec<_>>(), [0, 0], "and gets a message when it is not");
     assert_eq!((one_sees.resyncs, one_sees.held.len()), (0, 2), "by a snapshot without a loss");
     let pass = |s: u64| clock.0.store(s * 1_000_000_000, Ordering::Relaxed);
     pass(2);
@@ -270,11 +274,11 @@ async fn budgets_are_leased_to_the_hosts_that_start_connections() {
     assert_eq!(two_sees.leases[&network(1)], 10, "with its first start");
     pass(3);
     two_sees.read(&mut two).await;
-    assert_eq!(two_sees.leases[&network(1)], 30, "and told by itself of more");
+    assert_eq!(two_sees.leases[&network(1)], 30, "and gets an increase on its own");
     assert_eq!(two_sees.leases[&network(2)], 0);
-    assert!(published.measures().leases_told.get() > 0);
+    assert!(published.measures().leases_advertised.get() > 0);
     assert_eq!(published.leased_networks(), 1);
-    told(&published, [Event::Estimate(estimate(1, 20.0 * 1_448.0, 2))]);
+    apply(&published, [Event::Estimate(estimate(1, 20.0 * 1_448.0, 2))]);
     two_sees.read(&mut two).await;
     assert_eq!(two_sees.leases[&network(1)], 15, "a budget that shrank");
 }

@@ -1,10 +1,10 @@
-//! The publisher against a twin: a subscriber that keeps what it is told must hold what is published.
+//! The publisher against a twin: a subscriber that keeps what it receives must hold what is published.
 
 mod cases;
+mod in_use;
 mod pace;
 mod property;
 mod retreats;
-mod talking;
 mod turns;
 
 use std::collections::BTreeMap;
@@ -69,18 +69,18 @@ fn service_size(host: [u8; 4], port: u16, quantile: u64) -> ServiceSize {
     ServiceSize { service: (host, port).into(), quantile: Bytes(quantile), transfers: 12 }
 }
 
-fn told(published: &Published, events: impl IntoIterator<Item = Event>) {
+fn apply(published: &Published, events: impl IntoIterator<Item = Event>) {
     published.apply(Batch { events: events.into_iter().collect(), ..Batch::new() });
 }
 
 fn publisher(config: PublisherConfig) -> (Published, SetClock) {
     let clock = SetClock::default();
     let published = Published::new(config, clock.clone());
-    tokio::spawn(published.clone().tell());
+    tokio::spawn(published.clone().run());
     (published, clock)
 }
 
-/// Lets the telling task gather and tell.
+/// Lets the publisher's task gather and send.
 async fn settle() {
     tokio::time::sleep(Duration::from_millis(100)).await;
 }

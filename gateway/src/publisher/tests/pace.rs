@@ -1,4 +1,4 @@
-//! How much is told at a time: to all hosts together, in the middle of snapshots and after them.
+//! How much is sent at a time: to all hosts together, during snapshots and after them.
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -18,7 +18,7 @@ fn hosts(published: &Published, count: u8) -> Vec<Subscription> {
     (0..count).map(|n| published.subscribe(&[[10, 0, 1, n].into()]).unwrap()).collect()
 }
 
-/// Reads each subscription in a task of its own until nothing more comes.
+/// Reads each subscription in a separate task until nothing more arrives.
 fn read_all(subscriptions: Vec<Subscription>) -> JoinSet<Twin> {
     let mut readers = JoinSet::new();
     for mut subscription in subscriptions {
@@ -41,13 +41,13 @@ async fn snapshots_that_outlast_the_ring_end_without_a_resync_and_lose_nothing()
     // The ring reaches back 0.16 s; the snapshots take 0.48 s by the pace.
     let config = PublisherConfig { backlog_batches: NonZeroUsize::new(8).unwrap(), ..PublisherConfig::default() };
     let (published, _) = publisher(config);
-    told(&published, known(6_000, 10_000.0));
+    apply(&published, known(6_000, 10_000.0));
     settle().await;
     let readers = read_all(hosts(&published, 4));
     for round in 0..100u16 {
         let (moved, gone, back) = (round * 59, round * 53 + 7, round * 47 + 3);
         let withdrawn = Event::Withdrawn { network: wide(gone, 1.0).network, reason: Withdrawal::Expired };
-        told(&published, [Event::Estimate(wide(moved, 20_000.0)), withdrawn, Event::Estimate(wide(back, 30_000.0))]);
+        apply(&published, [Event::Estimate(wide(moved, 20_000.0)), withdrawn, Event::Estimate(wide(back, 30_000.0))]);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let twins = readers.join_all().await;
@@ -64,17 +64,17 @@ async fn snapshots_that_outlast_the_ring_end_without_a_resync_and_lose_nothing()
 async fn snapshots_end_however_much_changes_meanwhile() {
     let config = PublisherConfig { leased_networks: NonZeroUsize::new(100).unwrap(), ..PublisherConfig::default() };
     let (published, _) = publisher(config);
-    told(&published, known(2_000, 10_000.0));
+    apply(&published, known(2_000, 10_000.0));
     settle().await;
     let readers = read_all(hosts(&published, 4));
     for share in [20_000.0, 10_000.0].repeat(10) {
-        told(&published, known(2_000, share));
+        apply(&published, known(2_000, share));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    let overflowed = published.measures().marks_overflowed.get();
+    let overflowed = published.measures().dirty_overflows.get();
     assert!(overflowed > 100, "more changed in each turn than may wait: {overflowed}");
     for twin in readers.join_all().await {
-        // By the pace one takes 0.16 s, and half of it goes to what changed.
+        // By the pace one takes 0.16 s, half of it for changes.
         assert!(twin.ends >= 6 && twin.resyncs == 0, "{} snapshots", twin.ends);
         assert!(twin.held == in_force(&published));
     }
@@ -86,30 +86,30 @@ async fn what_waits_for_all_subscribers_is_bounded_and_who_has_too_much_is_told_
     let config =
         PublisherConfig { waiting_networks: places(400), subscribers: places(10), ..PublisherConfig::default() };
     let (published, _) = publisher(config);
-    told(&published, known(2_000, 10_000.0));
+    apply(&published, known(2_000, 10_000.0));
     settle().await;
     let readers = read_all(hosts(&published, 4));
     let mut most = 0;
     for share in [20_000.0, 10_000.0].repeat(10) {
-        told(&published, known(2_000, share));
+        apply(&published, known(2_000, share));
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            most = most.max(published.shared.subscribers.lock().marks());
+            most = most.max(published.shared.subscribers.lock().dirty());
         }
     }
     // Half of an equal part in each of two sets, beyond what all may have together.
     assert!((200..=400 + 4 * 40).contains(&most), "{most} waited");
-    assert!(published.measures().marks_overflowed.get() > 100);
+    assert!(published.measures().dirty_overflows.get() > 100);
     for twin in readers.join_all().await {
         assert!(twin.held == in_force(&published));
     }
-    assert_eq!(published.shared.subscribers.lock().marks(), 0, "the account is empty with the last subscription");
+    assert_eq!(published.shared.subscribers.lock().dirty(), 0, "the total is zero after the last subscription");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_end_does_not_wait_for_the_pace() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, known(2_560, 10_000.0));
+    apply(&published, known(2_560, 10_000.0));
     settle().await;
     // A round of pages takes half a second.
     let mut subscriptions = hosts(&published, 100);
@@ -120,7 +120,7 @@ async fn an_end_does_not_wait_for_the_pace() {
         twin.take(one.next().await.unwrap());
     }
     let network = twin.came[100];
-    told(&published, [Event::Withdrawn { network, reason: Withdrawal::TooFew }]);
+    apply(&published, [Event::Withdrawn { network, reason: Withdrawal::TooFew }]);
     let withdrawn_at = Instant::now();
     while twin.withdrawn.is_empty() {
         twin.take(one.next().await.unwrap());
@@ -134,7 +134,7 @@ async fn an_end_does_not_wait_for_the_pace() {
 #[tokio::test(start_paused = true)]
 async fn changes_keep_to_the_pace_and_those_that_are_overtaken_are_not_told() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, known(2_000, 10_000.0));
+    apply(&published, known(2_000, 10_000.0));
     settle().await;
     let mut subscriptions = hosts(&published, 20);
     let mut twins = Vec::new();
@@ -158,7 +158,7 @@ async fn changes_keep_to_the_pace_and_those_that_are_overtaken_are_not_told() {
     }
     // 40,000 messages for all hosts, each time: 0.8 s.
     for round in 0..5 {
-        told(&published, known(2_000, 20_000.0 + 10_000.0 * f64::from(round)));
+        apply(&published, known(2_000, 20_000.0 + 10_000.0 * f64::from(round)));
         tokio::time::sleep(Duration::from_millis(160)).await;
     }
     let (mut messages, mut until) = (0u32, Duration::ZERO);
@@ -175,7 +175,7 @@ async fn changes_keep_to_the_pace_and_those_that_are_overtaken_are_not_told() {
 
     let (mut subscription, mut twin) = one.unwrap();
     let lone = Instant::now();
-    told(&published, [Event::Estimate(wide(7, 90_000.0))]);
+    apply(&published, [Event::Estimate(wide(7, 90_000.0))]);
     twin.came.clear();
     while twin.came.is_empty() {
         twin.take(subscription.next().await.unwrap());
@@ -186,9 +186,9 @@ async fn changes_keep_to_the_pace_and_those_that_are_overtaken_are_not_told() {
 #[tokio::test(start_paused = true)]
 async fn networks_without_an_estimate_take_nothing_from_the_pace() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, known(20_100, 10_000.0));
+    apply(&published, known(20_100, 10_000.0));
     let gone = |n| Event::Withdrawn { network: wide(n, 1.0).network, reason: Withdrawal::Expired };
-    told(&published, (0..20_000).map(gone));
+    apply(&published, (0..20_000).map(gone));
     settle().await;
     assert_eq!((published.network_count(), published.estimate_count()), (20_100, 100));
     let began = Instant::now();
@@ -205,7 +205,7 @@ async fn networks_without_an_estimate_take_nothing_from_the_pace() {
 #[tokio::test(start_paused = true)]
 async fn a_host_that_ceases_to_be_the_only_one_inside_its_snapshot_holds_its_leases_until_the_next() {
     let (published, clock) = publisher(PublisherConfig::default());
-    told(&published, known(600, 40.0 * 1_448.0));
+    apply(&published, known(600, 40.0 * 1_448.0));
     settle().await;
     let mut one = published.subscribe(&[HOST.into()]).unwrap();
     let mut one_sees = Twin::default();

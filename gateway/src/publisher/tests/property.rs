@@ -7,22 +7,22 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Tell(u8, f64),
+    Estimate(u8, f64),
     Withdraw(u8),
     Settle,
     Read(u8),
     Start(u8),
-    Talk(u8),
+    Use(u8),
     Pass(u8),
     Lose(u8),
 }
 
-/// What happens where hosts are told of networks that they talk with.
+/// Steps where only networks in use are advertised.
 fn step_or_talk() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => step(),
         2 => (0u8..6).prop_map(Step::Start),
-        1 => (0u8..6).prop_map(Step::Talk),
+        1 => (0u8..6).prop_map(Step::Use),
         1 => (1u8..100).prop_map(Step::Pass),
         1 => (7u8..10).prop_map(Step::Lose),
     ]
@@ -30,7 +30,7 @@ fn step_or_talk() -> impl Strategy<Value = Step> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        4 => (0u8..6, prop::sample::select(vec![1_000.0, 2_000.0, 3_000.0])).prop_map(|(n, share)| Step::Tell(n, share)),
+        4 => (0u8..6, prop::sample::select(vec![1_000.0, 2_000.0, 3_000.0])).prop_map(|(n, share)| Step::Estimate(n, share)),
         2 => (0u8..6).prop_map(Step::Withdraw),
         2 => Just(Step::Settle),
         2 => (1u8..8).prop_map(Step::Read),
@@ -38,19 +38,19 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Takes the steps with a subscriber; what it holds in the end, what is published, and what it talks with.
+/// Takes the steps with a subscriber; what it holds in the end, what is published, and what it destinations with.
 fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimate>, Vec<Estimate>, Vec<Network>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
         let (published, clock) = publisher(config);
         let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
-        let holder = published.subscribers()[0].holder;
+        let host_id = published.subscribers()[0].host_id;
         let mut twin = Twin::default();
         for (number, step) in (0..).zip(steps) {
             match step {
-                Step::Tell(n, share) => told(&published, [Event::Estimate(estimate(n, share, 1_000_000))]),
+                Step::Estimate(n, share) => apply(&published, [Event::Estimate(estimate(n, share, 1_000_000))]),
                 Step::Withdraw(n) => {
-                    told(&published, [Event::Withdrawn { network: network(n), reason: Withdrawal::Expired }]);
+                    apply(&published, [Event::Withdrawn { network: network(n), reason: Withdrawal::Expired }]);
                 }
                 Step::Settle => settle().await,
                 Step::Read(times) => {
@@ -59,7 +59,7 @@ fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimat
                     }
                 }
                 Step::Start(n) => drop(published.push_start(start(HOST, n))),
-                Step::Talk(n) => published.talked(&[(HOST.into(), network(n))]),
+                Step::Use(n) => published.used_destinations(&[(HOST.into(), network(n))]),
                 // A row of one address beside a start that arrives whole, or of several.
                 Step::Lose(address) => {
                     if address != 7 {
@@ -73,7 +73,7 @@ fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimat
         settle().await;
         twin.read(&mut subscription).await;
         let published_now = published.page(None, 100).iter().filter_map(|view| view.estimate.clone()).collect();
-        (twin.held.into_values().collect(), published_now, published.told_page(holder, None, 100))
+        (twin.held.into_values().collect(), published_now, published.advertised_page(host_id, None, 100))
     })
 }
 
@@ -96,8 +96,8 @@ proptest! {
         places in 1usize..6,
     ) {
         let config = PublisherConfig {
-            to_hosts: ToHosts::Talking,
-            talked_networks: NonZeroUsize::new(places).unwrap(),
+            to_hosts: ToHosts::InUse,
+            destinations_per_host: NonZeroUsize::new(places).unwrap(),
             backlog_batches: NonZeroUsize::new(2).unwrap(),
             waiting_starts: NonZeroUsize::new(2).unwrap(),
             ..PublisherConfig::default()

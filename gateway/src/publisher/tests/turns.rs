@@ -40,7 +40,7 @@ async fn snapshot(published: &Published) -> (Duration, Subscription) {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_subscribes_and_leaves_again_and_again_holds_up_nobody() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, known());
+    apply(&published, known());
     settle().await;
     let (alone, subscription) = snapshot(&published).await;
     drop(subscription);
@@ -73,19 +73,19 @@ async fn a_client_that_subscribes_and_leaves_again_and_again_holds_up_nobody() {
     assert!(beside <= alone * 3 / 2, "{beside:?} beside a flood of subscriptions, {alone:?} alone");
     more.abort();
 
-    told(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
+    apply(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
     let pushed = Instant::now();
     assert!(published.push_start(start(HONEST, 1)));
     while !matches!(subscription.next().await.unwrap().event, UpdateEvent::ImminentStart(_)) {}
     assert_eq!(pushed.elapsed(), Duration::ZERO, "a start waits for no turn");
-    assert!(published.measures().pace_given_back.get() > 0);
+    assert!(published.measures().pace_unused.get() > 0);
     flood.abort();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_has_one_turn_however_many_streams_it_has() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, known());
+    apply(&published, known());
     settle().await;
     let (alone, subscription) = snapshot(&published).await;
     drop(subscription);
@@ -111,13 +111,13 @@ async fn a_client_has_one_turn_however_many_streams_it_has() {
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_does_not_read_costs_others_no_more_than_the_turns_that_it_had() {
     let (published, _) = publisher(PublisherConfig::default());
-    told(&published, known());
+    apply(&published, known());
     settle().await;
     let (alone, subscription) = snapshot(&published).await;
     drop(subscription);
     let mut silent: Vec<_> = (0..100).map(|n| of_client(&published, "silent", [10, 0, 9, n].into())).collect();
     for stream in &mut silent {
-        // Asks for its turn, and never looks whether it came.
+        // Requests its turn and never checks whether it was granted.
         assert!(matches!(stream.next().await.unwrap().event, UpdateEvent::SnapshotBegin { .. }));
         assert!(stream.next().now_or_never().is_none_or(|update| update.is_some()));
     }

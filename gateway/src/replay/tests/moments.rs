@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A frame of TCP from or to 192.0.2.9, of which `flags` are set, with so many octets of data.
+/// A frame of TCP from or to 192.0.2.9, of which `flags` are set, with this many bytes of data.
 fn tcp(inbound: bool, flags: u8, seq: u32, ack: u32, data: u8) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([0x08, 0x00, 0x45, 0, 0, 40 + data, 0, 0, 0, 0, 64, 6, 0, 0]);
@@ -16,7 +16,7 @@ fn tcp(inbound: bool, flags: u8, seq: u32, ack: u32, data: u8) -> Vec<u8> {
     frame
 }
 
-/// Writes a transfer that begins so many seconds after [`NOW`]: afterwards a network is known.
+/// Writes a transfer that starts this many seconds after [`NOW`]: afterwards a network is known.
 fn transfer(writer: &mut PcapWriter<fs::File>, second: u64) {
     let isn = u32::try_from(second % 1_000_000).unwrap();
     let frames = [

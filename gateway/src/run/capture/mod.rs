@@ -1,4 +1,4 @@
-//! The threads that capture, one for each reader, of which an interface has one or several; what they share, and what is told
+//! The capture threads, one for each reader, of which an interface has one or several; what they share, and what is reported
 //! of each interface.
 
 mod reader;
@@ -28,12 +28,12 @@ use crate::publisher::{CaptureStatus, MonotonicClock};
 pub(super) struct Captures {
     /// One for each engine.
     pub(super) queues: Vec<FrameQueue>,
-    /// Which of them a packet goes to, and what the engines go by: read anew now and then, since it may be replaced.
+    /// Which engine a packet belongs to, and the prefixes in force: read periodically, since it may be replaced.
     pub(super) grouping: Grouping,
     pub(super) clock: MonotonicClock,
     pub(super) stop: AtomicBool,
     pub(super) retry: Duration,
-    /// Told when a thread ends, by whatever way: before a stop that is a fault.
+    /// Notified when a thread ends, for any reason: before a stop that is a fault.
     pub(super) thread_ended: Arc<Notify>,
     /// One for each reader: those of an interface side by side.
     states: Mutex<Vec<InterfaceState>>,
@@ -122,8 +122,8 @@ impl Captured {
         let mut waiting = Vec::new();
         for (reader, (live, options)) in (0..).zip(opened) {
             let (interface, backend) = (options.interface.clone(), live.backend());
-            let (go, told) = mpsc::channel();
-            let thread = shared.start(reader, live, options, told);
+            let (go, started) = mpsc::channel();
+            let thread = shared.start(reader, live, options, started);
             let thread = thread.map_err(|error| super::cannot_start_a_thread(&error))?;
             waiting.push(Waiting { interface, backend, go, thread });
         }
@@ -134,7 +134,7 @@ impl Captured {
     pub(super) fn go(self) -> Vec<JoinHandle<()>> {
         let begin = |Waiting { interface, backend, go, thread }| {
             tracing::info!(%interface, %backend, "capturing");
-            // One that has ended has told so.
+            // A thread that has ended has logged why.
             _ = go.send(());
             thread
         };
@@ -142,7 +142,7 @@ impl Captured {
     }
 }
 
-/// Tells of the end of a thread when it is dropped.
+/// Notifies of the end of a thread when dropped.
 #[derive(Debug)]
 pub(super) struct Ended(Arc<Notify>);
 

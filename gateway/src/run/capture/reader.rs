@@ -136,7 +136,7 @@ impl Reader {
     /// Says what became of an interface where that changed; one that gives packets is up.
     fn note(&self, known: &mut Option<String>, why: Option<String>) {
         if *known != why {
-            tracing::warn!(interface = %self.options.interface, down = why.is_some(), "the interface changed");
+            tracing::warn!(interface = %self.options.interface, down = why.is_some(), "the interface went up or down");
             *known = why;
         }
     }
@@ -149,14 +149,14 @@ impl Reader {
         }
         let (now, stepped) = self.clock.check();
         if stepped {
-            tracing::info!(interface = %self.options.interface, "the wall clock was stepped; packet times go on as before");
+            tracing::info!(interface = %self.options.interface, "the wall clock was stepped; packet times are not affected");
         }
         let clock = &self.clock;
         self.dropped += self.batches.flush(&self.shared.queues, |stamp| clock.map(stamp, now)) as u64;
     }
 
     fn reopen(&self) -> Option<LiveCapture> {
-        let mut told: Option<String> = None;
+        let mut logged: Option<String> = None;
         loop {
             let until = Instant::now() + self.shared.retry;
             while Instant::now() < until {
@@ -167,14 +167,14 @@ impl Reader {
             }
             match LiveCapture::open(&self.options) {
                 Ok(live) => {
-                    tracing::info!(interface = %self.options.interface, backend = %live.backend(), "capturing again");
+                    tracing::info!(interface = %self.options.interface, backend = %live.backend(), "capture resumed");
                     return Some(live);
                 }
                 // The same reason every few seconds would drown the log.
-                Err(error) if told.as_deref() == Some(error.to_string().as_str()) => {}
+                Err(error) if logged.as_deref() == Some(error.to_string().as_str()) => {}
                 Err(error) => {
                     tracing::warn!(%error, "capture still lost");
-                    told = Some(error.to_string());
+                    logged = Some(error.to_string());
                 }
             }
         }

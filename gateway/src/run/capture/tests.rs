@@ -1,4 +1,4 @@
-//! What is told of readers, and readers on a veth pair in a namespace of its own.
+//! The status of readers, and readers on a veth pair in a separate namespace.
 //!
 //! The second needs root; without it it checks nothing, and says so on standard error.
 

@@ -10,7 +10,7 @@ use spand_proto::units::Timestamp;
 use super::{EngineThread, Transfers};
 use crate::publisher::{Batch, EngineStatus, Part, Trend};
 
-/// Of the changed networks that wait one in so many is taken each time, so that one that changes all the time is taken about once a
+/// The fraction (one in N) of waiting changed networks that is taken each time, so that one that changes continuously is taken about once a
 /// second: what a network costs grows with its window, to some 50 µs.
 const TURNS: usize = 8;
 /// So few that wait are all taken at once.
@@ -47,7 +47,7 @@ impl EngineThread {
     fn publish_anew_after_loss(&mut self, now: Timestamp) {
         let lost = self.engine.counters().ignored(Ignored::EventQueueFull);
         if lost != self.events_lost {
-            tracing::warn!(events = lost - self.events_lost, "events were lost; publishing the whole state anew");
+            tracing::warn!(events = lost - self.events_lost, "events were lost; publishing the whole state again");
             self.events_lost = lost;
             self.batch = Batch::new();
             let sizes = matches!(self.transfers, Transfers::Keep(_)).then(|| self.engine.services());

@@ -42,8 +42,8 @@ const TRANSFERS: usize = 65_536;
 enum Transfers {
     /// The first engine keeps them; the others' come here.
     Keep(Receiver<TransferEnded>),
-    /// The first engine is told.
-    Tell(SyncSender<TransferEnded>),
+    /// Sends to the first engine.
+    Send(SyncSender<TransferEnded>),
 }
 
 /// Owns the engine and everything only its thread touches.
@@ -73,10 +73,10 @@ impl EngineThread {
         captures: &Arc<Captures>,
         store: Option<&Arc<StoreWriter>>,
     ) -> Vec<Self> {
-        let (tell, told) = mpsc::sync_channel(TRANSFERS);
-        let mut told = Some(told);
+        let (sender, receiver) = mpsc::sync_channel(TRANSFERS);
+        let mut receiver = Some(receiver);
         let each = engines.into_iter().enumerate().map(|(shard, engine)| {
-            let transfers = told.take().map_or_else(|| Transfers::Tell(tell.clone()), Transfers::Keep);
+            let transfers = receiver.take().map_or_else(|| Transfers::Send(sender.clone()), Transfers::Keep);
             Self::new(shard, engine, transfers, published.clone(), Arc::clone(captures), store.cloned())
         });
         each.collect()
@@ -145,7 +145,7 @@ impl EngineThread {
             let Groups { internal, networks, own_listeners, .. } = self.groups.as_ref();
             self.engine.set_own_listeners(own_listeners.clone());
             let gone = self.engine.set_prefixes(internal.clone(), networks.clone());
-            tracing::info!(engine = self.shard, networks_dropped = gone, "other prefixes are in force");
+            tracing::info!(engine = self.shard, networks_dropped = gone, "new prefixes are in force");
             self.take_events();
         }
     }
@@ -198,7 +198,7 @@ impl EngineThread {
                 }
                 Event::Established(connection) => self.published.established(&connection),
                 Event::DirectionEnded(_) => {}
-                Event::TransferEnded(ended) => self.tell_transfer(ended),
+                Event::TransferEnded(ended) => self.send_transfer(ended),
                 event => self.batch.events.push(event),
             }
             if self.batch.events.len() >= EVENTS {
@@ -207,19 +207,19 @@ impl EngineThread {
         }
     }
 
-    /// Tells the first engine of a transfer; where too many wait, the service goes without it, counted.
-    fn tell_transfer(&mut self, ended: TransferEnded) {
-        if let Transfers::Tell(tell) = &self.transfers
-            && tell.try_send(ended).is_err()
+    /// Sends a transfer to the first engine; if its queue is full, the transfer is dropped, counted.
+    fn send_transfer(&mut self, ended: TransferEnded) {
+        if let Transfers::Send(sender) = &self.transfers
+            && sender.try_send(ended).is_err()
         {
-            self.engine.transfer_untold();
+            self.engine.transfer_queue_full();
         }
     }
 
-    /// Takes what the other engines told.
+    /// Takes the transfers of the other engines.
     fn take_transfers(&mut self) {
-        if let Transfers::Keep(told) = &self.transfers {
-            for ended in told.try_iter() {
+        if let Transfers::Keep(receiver) = &self.transfers {
+            for ended in receiver.try_iter() {
                 self.engine.take_transfer(ended);
             }
             self.take_events();

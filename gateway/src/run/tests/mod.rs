@@ -202,18 +202,18 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
         thread.join().unwrap();
     }
     let all = async {
-        let mut told = Vec::new();
-        while told.len() < remotes.len() {
+        let mut pushed = Vec::new();
+        while pushed.len() < remotes.len() {
             if let UpdateEvent::ImminentStart(start) = subscription.next().await.unwrap().event {
-                told.push(start.remote.address);
+                pushed.push(start.remote.address);
             }
         }
-        told
+        pushed
     };
-    let told = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), all).await });
-    let mut told = told.expect("each start is told");
-    told.sort_unstable();
-    assert_eq!(told, remotes);
+    let pushed = runtime.block_on(async { tokio::time::timeout(Duration::from_secs(10), all).await });
+    let mut pushed = pushed.expect("each start is pushed");
+    pushed.sort_unstable();
+    assert_eq!(pushed, remotes);
     assert_eq!(*kept.0.lock(), [], "nothing was measured");
 }
 

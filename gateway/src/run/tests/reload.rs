@@ -11,7 +11,7 @@ fn every_engine_is_told_the_list_of_prefixes_that_divides_the_networks() {
     let mut config = Config::default();
     config.traffic.prefix_list = Some(list.clone());
     config.engine.threads = NonZeroU32::new(3).unwrap();
-    // Whoever reads the list a second time reads another one.
+    // A second read of the list returns another one.
     let writer = thread::spawn(move || {
         let mut pipe = fs::OpenOptions::new().write(true).open(&list).unwrap();
         fs::rename(next, list).unwrap();
@@ -30,8 +30,8 @@ fn sighup_withdraws_the_networks_that_are_gone_and_a_file_at_fault_leaves_everyt
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();
     let Bench { published, captures, kept, mut worker, .. } = bench();
-    runtime.spawn(published.clone().tell());
-    // What the bench published is told before anybody is subscribed.
+    runtime.spawn(published.clone().run());
+    // What the bench published is sent before the first subscription.
     runtime.block_on(tokio::time::sleep(Duration::from_millis(100)));
     let folder = tempfile::tempdir().unwrap();
     let (file, list) = (folder.path().join("gateway.toml"), folder.path().join("routes.txt"));

@@ -298,7 +298,7 @@ fn many_hosts_are_saved_and_no_key_is_two_hosts() {
     }
     let clients = (0..500u16).map(|n| certificate(&format!("{name}{n}"))).chain(hosts());
     let many: BTreeMap<_, _> = clients.map(|client| (client, Some(host(1)))).collect();
-    let holder = (Client::Holder(1), Some(host(1)));
+    let holder = (Client::Host(1), Some(host(1)));
     store.save_experiment(&change(1, many.clone().into_iter().chain([holder]))).unwrap();
     store.flush().unwrap();
     drop(store);

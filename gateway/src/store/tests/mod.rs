@@ -21,7 +21,7 @@ fn network(n: u8) -> Network {
     }
 }
 
-/// A small record that tells `n`.
+/// A small record that identifies `n`.
 fn record(n: u8) -> NetworkRecord {
     let bucket = Bucket { index: 170_000_000, losses: n.into(), ..Bucket::default() };
     NetworkRecord { buckets: vec![bucket; 20], ..empty() }

@@ -61,16 +61,16 @@ fn what_could_not_be_saved_is_saved_later() {
     assert_eq!(saved.lock().len(), 2);
 }
 
-/// A store that says how much it is given, and refuses it when it is told to.
+/// A store that reports how much it gets, and refuses writes on request.
 struct Refusing {
-    begun: mpsc::Sender<usize>,
+    started: mpsc::Sender<usize>,
     go: mpsc::Receiver<()>,
 }
 
 impl EstimateStore for Refusing {
     fn save(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        // Nobody listens any more, or tells: then at once.
-        _ = self.begun.send(changes.len());
+        // No receiver or sender any more: then at once.
+        _ = self.started.send(changes.len());
         _ = self.go.recv();
         Err(StoreError::Database { action: "save", why: "no space left".to_owned() })
     }
@@ -82,18 +82,18 @@ impl EstimateStore for Refusing {
 
 #[test]
 fn what_waits_has_a_limit_where_what_could_not_be_saved_comes_back_to_it() {
-    let ((begun, begins), (told, go)) = (mpsc::channel(), mpsc::channel());
+    let ((started, starts), (release, go)) = (mpsc::channel(), mpsc::channel());
     let writer =
-        StoreWriter::start_within(Refusing { begun, go }, Duration::from_millis(1), Waiting::room_for(2)).unwrap();
+        StoreWriter::start_within(Refusing { started, go }, Duration::from_millis(1), Waiting::room_for(2)).unwrap();
     // Gone before the writer where this fails: it ends with a last write.
-    let tell = told;
+    let release = release;
     writer.submit([(network(1), None), (network(2), None)]);
-    assert_eq!(begins.recv().unwrap(), 2);
+    assert_eq!(starts.recv().unwrap(), 2);
     writer.submit([(network(2), None), (network(3), None)]);
-    tell.send(()).unwrap();
-    assert_eq!(begins.recv().unwrap(), 2, "the newest two");
+    release.send(()).unwrap();
+    assert_eq!(starts.recv().unwrap(), 2, "the newest two");
     assert_eq!(writer.measures().dropped.get(), 1);
-    drop(tell);
+    drop(release);
     assert!(writer.stop().is_err());
 }
 

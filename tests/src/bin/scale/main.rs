@@ -52,9 +52,9 @@ struct Arguments {
     /// Estimates a second that move by more than is told, any as likely as any other
     #[arg(long, default_value_t = 3_000)]
     moves: u32,
-    /// Networks with which one host talks (`publish.talked_networks`)
+    /// Networks with which one host talks (`publish.destinations_per_host`)
     #[arg(long, default_value_t = 4_096)]
-    talked_networks: usize,
+    destinations_per_host: usize,
     /// Seconds measured
     #[arg(long, default_value_t = 60)]
     seconds: u32,
@@ -81,9 +81,9 @@ fn main() -> Result<()> {
     let config = PublisherConfig {
         to_hosts: match arguments.to_hosts {
             Told::All => ToHosts::All,
-            Told::Talking => ToHosts::Talking,
+            Told::Talking => ToHosts::InUse,
         },
-        talked_networks: NonZeroUsize::new(arguments.talked_networks)
+        destinations_per_host: NonZeroUsize::new(arguments.destinations_per_host)
             .context("a host talks with one network at least")?,
         // Ten minutes pass before the first network is refreshed.
         max_age: Micros::from_secs(3_600),

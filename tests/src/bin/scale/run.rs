@@ -63,20 +63,20 @@ impl Scale {
         );
 
         let runtime = runtime()?;
-        runtime.spawn(self.published.clone().tell());
+        runtime.spawn(self.published.clone().run());
         let mut hosts = Hosts::subscribe(&runtime, &self.published, count, grpc)?;
         if !cold {
             self.wait_for_snapshots(&hosts, 0);
-            if self.published.config().to_hosts == ToHosts::Talking {
+            if self.published.config().to_hosts == ToHosts::InUse {
                 self.starts_before(&hosts);
             }
             hosts.settle();
             let lists = resident_bytes("self")?;
             println!(
                 "{} pairs of host and network, {:.0} MiB resident, {:.0} octets a pair",
-                self.published.told_pairs(),
+                self.published.advertised_pairs(),
                 mib(lists),
-                lists.saturating_sub(filled) as f64 / self.published.told_pairs().max(1) as f64
+                lists.saturating_sub(filled) as f64 / self.published.advertised_pairs().max(1) as f64
             );
         }
         self.measure(&hosts)?;
@@ -126,7 +126,7 @@ impl Scale {
     /// What an engine hands over in the time measured, at its moments.
     fn drive(&mut self) {
         let Arguments { starts, moves, networks, seconds, .. } = self.arguments;
-        let retell_s = f64::from(u32::try_from(self.published.config().retell.0 / 1_000_000).unwrap_or(u32::MAX));
+        let retell_s = f64::from(u32::try_from(self.published.config().readvertise.0 / 1_000_000).unwrap_or(u32::MAX));
         let refreshes = f64::from(networks) / retell_s;
         let begun = Instant::now();
         let mut done = [0u64; 3];
@@ -156,7 +156,13 @@ impl Scale {
     fn measure(&mut self, hosts: &Hosts) -> Result<()> {
         (self.starts, self.changes) = (Cost::default(), Cost::default());
         let measures = self.published.measures().clone();
-        let account = || (measures.talks_lapsed.get(), measures.talks_displaced.get(), self.published.told_pairs());
+        let account = || {
+            (
+                measures.destinations_expired.get(),
+                measures.destinations_evicted.get(),
+                self.published.advertised_pairs(),
+            )
+        };
         hosts.forget_delays();
         let (before, talks) = (hosts.counts(), account());
         let (cpu_before, own_before) = (cpu(PROCESS), cpu(THREAD));
@@ -194,13 +200,13 @@ impl Scale {
             self.changes.each_us()
         );
         let measures = self.published.measures();
-        let gone = (measures.talks_lapsed.get() - lapsed) + (measures.talks_displaced.get() - displaced);
-        let new = (self.published.told_pairs() + usize::try_from(gone)?).saturating_sub(pairs);
-        if self.published.config().to_hosts == ToHosts::Talking {
+        let gone = (measures.destinations_expired.get() - lapsed) + (measures.destinations_evicted.get() - displaced);
+        let new = (self.published.advertised_pairs() + usize::try_from(gone)?).saturating_sub(pairs);
+        if self.published.config().to_hosts == ToHosts::InUse {
             println!(
                 "  networks lapsed {:.0}, displaced {:.0}; starts towards a network that was held {:.1} %",
-                rate(measures.talks_lapsed.get() - lapsed),
-                rate(measures.talks_displaced.get() - displaced),
+                rate(measures.destinations_expired.get() - lapsed),
+                rate(measures.destinations_evicted.get() - displaced),
                 100.0 * (1.0 - new as f64 / self.starts.count.max(1) as f64)
             );
         }
@@ -210,9 +216,9 @@ impl Scale {
             "  queue of starts full {}, slow readers resynchronised {}, told anew for want of room {}",
             measures.starts_overflowed.get(),
             measures.resyncs_slow_reader.get(),
-            measures.marks_overflowed.get()
+            measures.dirty_overflows.get()
         );
-        println!("  {:.0} MiB resident, {} pairs", mib(resident_bytes("self")?), self.published.told_pairs());
+        println!("  {:.0} MiB resident, {} pairs", mib(resident_bytes("self")?), self.published.advertised_pairs());
         Ok(())
     }
 

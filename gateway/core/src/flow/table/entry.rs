@@ -47,7 +47,7 @@ pub(super) struct Links {
     pub(super) next: Neighbour,
 }
 
-/// An entry's number, or none, in four octets.
+/// An entry's number, or none, in four bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Neighbour(u32);
 

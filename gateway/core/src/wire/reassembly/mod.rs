@@ -1,6 +1,6 @@
 //! Fragments of IP packets (RFC 791, RFC 8200 section 4.5), put together as far as a TCP segment needs it.
 //!
-//! Of a packet in fragments only its first octets are kept, where the headers are, and which octets were there; payload is
+//! Of a packet in fragments only its first bytes are kept, where the headers are, and which bytes were there; payload is
 //! counted, not stored. So a packet takes the same small room whatever its size. Only what carries TCP itself waits: of a
 //! tunnel's packet the first fragment shows the inner headers, and those state the inner length.
 //!
@@ -20,7 +20,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use self::parts::{Added, Parts, Whole};
 use super::ip::{Fragment, IpHeader};
-use super::octets::Octets;
+use super::packet_bytes::PacketBytes;
 use crate::counters::{Counters, Ignored};
 use crate::flow::tuple::SeededState;
 use crate::memory::{boxed, hashed, listed};
@@ -92,16 +92,16 @@ impl Reassembly {
         &mut self,
         at: Timestamp,
         fragment: &Fragment,
-        octets: Octets<'_>,
+        bytes: PacketBytes<'_>,
         counters: &mut Counters,
     ) -> Result<Whole, Ignored> {
-        let len = octets.wire_len();
+        let len = bytes.wire_len();
         if len == 0 || (fragment.more && !len.is_multiple_of(8)) {
             return Err(Ignored::Malformed);
         }
         let packet = self.packet(at, fragment);
         let given = match &mut packet.state {
-            State::Incomplete(parts) => match parts.add(fragment, octets) {
+            State::Incomplete(parts) => match parts.add(fragment, bytes) {
                 Ok(Added::New) => packet.give(at),
                 Ok(Added::Copy) => return Err(Ignored::DuplicateCopy),
                 Err(reason) => {

@@ -4,10 +4,10 @@ use arrayvec::ArrayVec;
 
 use crate::counters::Ignored;
 use crate::wire::ip::{Fragment, IpHeader};
-use crate::wire::octets::Octets;
+use crate::wire::packet_bytes::PacketBytes;
 use crate::wire::segment::Ecn;
 
-/// Octets kept of a packet: the longest TCP header and as much again for extension headers before it.
+/// Bytes kept of a packet: the longest TCP header and as much again for extension headers before it.
 const HEAD_LEN: usize = 128;
 /// Disjoint parts of a packet known at a time. Fragments in order make one.
 const PARTS: usize = 16;
@@ -29,7 +29,7 @@ pub(super) struct Parts {
     /// Header and protocol of the first fragment.
     first: Option<(IpHeader, u8)>,
     head: [u8; HEAD_LEN],
-    /// Which octets of `head` were captured.
+    /// Which bytes of `head` were captured.
     captured: u128,
     /// From, inclusive, to, exclusive; in order, neither overlapping nor touching.
     ranges: ArrayVec<(u32, u32), PARTS>,
@@ -56,8 +56,8 @@ impl Parts {
     }
 
     /// Adds a fragment; the reason, where it makes the packet void.
-    pub(super) fn add(&mut self, fragment: &Fragment, octets: Octets<'_>) -> Result<Added, Ignored> {
-        let (start, end) = (fragment.offset, fragment.offset.saturating_add(octets.wire_len()));
+    pub(super) fn add(&mut self, fragment: &Fragment, bytes: PacketBytes<'_>) -> Result<Added, Ignored> {
+        let (start, end) = (fragment.offset, fragment.offset.saturating_add(bytes.wire_len()));
         if end > LONGEST {
             return Err(Ignored::FragmentTooLarge);
         }
@@ -68,7 +68,7 @@ impl Parts {
         };
         let within = self.ranges.iter().any(|(from, to)| *from <= start && end <= *to);
         let overlaps = self.ranges.iter().any(|(from, to)| *from < end && start < *to);
-        if !fits || (overlaps && !(within && self.agrees(start, octets.captured()))) {
+        if !fits || (overlaps && !(within && self.agrees(start, bytes.captured()))) {
             return Err(Ignored::FragmentOverlap);
         }
         if within {
@@ -76,7 +76,7 @@ impl Parts {
         }
         self.ranges.try_push((start, end)).map_err(|_full| Ignored::FragmentNoRoom)?;
         self.join_ranges();
-        self.keep(start, octets.captured());
+        self.keep(start, bytes.captured());
         if !fragment.more {
             self.len = Some(end);
         }
@@ -105,18 +105,18 @@ impl Parts {
     }
 
     fn keep(&mut self, start: u32, captured: &[u8]) {
-        for (index, octet) in in_head(start, captured) {
+        for (index, byte) in in_head(start, captured) {
             if let Some(place) = self.head.get_mut(index) {
-                *place = octet;
+                *place = byte;
                 self.captured |= 1 << index;
             }
         }
     }
 
-    /// Whether octets that are there again are the same.
+    /// Whether bytes that are there again are the same.
     fn agrees(&self, start: u32, captured: &[u8]) -> bool {
         in_head(start, captured)
-            .all(|(index, octet)| self.captured & 1 << index == 0 || self.head.get(index) == Some(&octet))
+            .all(|(index, byte)| self.captured & 1 << index == 0 || self.head.get(index) == Some(&byte))
     }
 
     pub(super) fn whole(&self) -> Option<Whole> {
@@ -130,15 +130,15 @@ impl Parts {
     }
 }
 
-/// Those of a fragment's octets that lie in the head, with their place there.
+/// Those of a fragment's bytes that lie in the head, with their place there.
 fn in_head(start: u32, captured: &[u8]) -> impl Iterator<Item = (usize, u8)> + '_ {
     (usize::try_from(start).unwrap_or(HEAD_LEN)..HEAD_LEN).zip(captured.iter().copied())
 }
 
 impl Whole {
     /// What follows the IP header.
-    pub(in crate::wire) fn octets(&self) -> Octets<'_> {
+    pub(in crate::wire) fn bytes(&self) -> PacketBytes<'_> {
         let captured = usize::try_from(self.captured.trailing_ones()).unwrap_or(HEAD_LEN);
-        Octets::new(self.head.get(..captured).unwrap_or(&self.head), self.len)
+        PacketBytes::new(self.head.get(..captured).unwrap_or(&self.head), self.len)
     }
 }

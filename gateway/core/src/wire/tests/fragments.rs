@@ -50,7 +50,7 @@ impl Tap {
     }
 }
 
-/// Octets `from..to` of `packet`'s payload, as the fragment of number `id`.
+/// Bytes `from..to` of `packet`'s payload, as the fragment of number `id`.
 fn fragment_of(payload: &[u8], id: u8, from: usize, to: usize) -> Vec<u8> {
     let mut packet = ipv4(6, &payload[from..to]);
     let place = u16::try_from(from / 8).unwrap() | if to < payload.len() { 0x2000 } else { 0 };
@@ -64,7 +64,7 @@ fn fragment6_of(payload: &[u8], protocol: u8, from: usize, to: usize) -> Vec<u8>
     ipv6(44, &[&[protocol, 0, high, low, 1, 2, 3, 4], &payload[from..to]].concat())
 }
 
-/// A TCP segment of 42 octets in three fragments.
+/// A TCP segment of 42 bytes in three fragments.
 fn three() -> [Vec<u8>; 3] {
     let tcp = tcp();
     [(0, 16), (16, 32), (32, tcp.len())].map(|(from, to)| fragment_of(&tcp, 5, from, to))
@@ -208,12 +208,12 @@ fn copies_are_passed_over_and_a_number_used_again_is_a_new_packet() {
 fn overlapping_and_contradicting_fragments_void_their_packet() {
     let tcp = tcp();
     let part = |from, to| fragment_of(&tcp, 5, from, to);
-    let other = |octet: usize, from, to| {
+    let other = |byte: usize, from, to| {
         let mut other = fragment_of(&tcp, 5, from, to);
-        other[20 + octet] ^= 1;
+        other[20 + byte] ^= 1;
         other
     };
-    // A fragment after the end, one that states another end, octets that differ, and one that begins inside another.
+    // A fragment after the end, one that states another end, bytes that differ, and one that begins inside another.
     let mut shorter = part(24, 32);
     shorter[6] &= !0x20;
     for packets in [

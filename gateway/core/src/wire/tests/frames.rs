@@ -6,7 +6,7 @@ pub(super) const ETHERNET: u16 = 1;
 pub(super) const RAW: u16 = 101;
 pub(super) const PAYLOAD: &[u8] = b"0123456789";
 
-/// A TCP segment 40000 -> 80 with timestamps and ten octets of payload.
+/// A TCP segment 40000 -> 80 with timestamps and ten bytes of payload.
 pub(super) fn tcp() -> Vec<u8> {
     tcp_with(&[1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9], Flags::ACK | Flags::PSH)
 }
@@ -63,7 +63,7 @@ pub(super) fn join(head: &[u8], inner: &[u8]) -> Vec<u8> {
     [head, inner].concat()
 }
 
-/// A frame's name, its LINKTYPE and its octets.
+/// A frame's name, its LINKTYPE and its bytes.
 pub(super) type Named = (&'static str, u16, Vec<u8>);
 
 /// Every encapsulation around the same segment, by name.

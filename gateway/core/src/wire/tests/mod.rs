@@ -53,8 +53,8 @@ fn a_short_snap_length_is_told_apart_from_a_malformed_frame() {
             let wire_len = u32::try_from(data.len()).unwrap();
             let frame = Frame { link_type, wire_len, input: 0, data: &data[..len] };
             match decode(&frame, Tunnels::ALL) {
-                Ok(segment) => assert_eq!(segment.payload_len, 10, "{name}, {len} octets"),
-                Err(reason) => assert_eq!(reason, Ignored::Truncated, "{name}, {len} octets"),
+                Ok(segment) => assert_eq!(segment.payload_len, 10, "{name}, {len} bytes"),
+                Err(reason) => assert_eq!(reason, Ignored::Truncated, "{name}, {len} bytes"),
             }
         }
     }
@@ -103,9 +103,9 @@ fn a_sender_says_its_window_in_an_option_of_our_experiment_alone() {
     let both = decoded(&[&timestamps[..], &said].concat());
     assert_eq!(both.window, Some(WindowOption { window_bytes: 100_000, srtt_us: 50_000 }));
     assert_eq!((both.timestamps.unwrap().value, both.len), (7, 24));
-    for (place, octet) in [(0, 253), (1, 11), (1, 13), (1, 0), (2, 0x54), (3, 0x51)] {
+    for (place, byte) in [(0, 253), (1, 11), (1, 13), (1, 0), (2, 0x54), (3, 0x51)] {
         let mut other = said;
-        other[place] = octet;
+        other[place] = byte;
         assert_eq!(decoded(&other).window, None, "{other:?}");
     }
     assert_eq!(decoded(&[1, 1, 254, 2, 254, 4, 0x53, 0x50]).window, None);
@@ -147,9 +147,9 @@ proptest! {
         let mut options = options;
         options.resize(options.len().div_ceil(4) * 4, 1);
         let mut data = ethernet(0x0800, &ipv4(6, &tcp_with(&options, 0x10)));
-        for (place, octet) in damage {
+        for (place, byte) in damage {
             if let Some(place) = data.get_mut(place) {
-                *place = octet;
+                *place = byte;
             }
         }
         data.truncate(data.len().saturating_sub(cut / 2));

@@ -8,7 +8,7 @@ use tonic::transport::Endpoint;
 
 use super::*;
 
-/// Networks that every new subscriber is told of.
+/// Networks in every new subscriber's snapshot.
 const NETWORKS: u16 = 4_000;
 const HONEST: &str = "10.0.0.1";
 
@@ -31,7 +31,7 @@ async fn flood(rig: &Rig) -> (Arc<AtomicU64>, AbortHandle) {
     let counted = Arc::clone(&subscribed);
     let task = tokio::spawn(async move {
         loop {
-            // Dropped with what it was told: the stream is reset.
+            // Dropped with its unread messages: the stream is reset.
             if let Ok(stream) = client.subscribe(wish(&["10.0.9.9"])).await {
                 drop(stream.into_inner().message().await);
                 counted.fetch_add(1, Ordering::Relaxed);
@@ -46,7 +46,7 @@ async fn flood(rig: &Rig) -> (Arc<AtomicU64>, AbortHandle) {
 async fn snapshot(client: &mut SpandClient<Channel>) -> (Duration, tonic::Streaming<v1::Update>) {
     let began = Instant::now();
     let mut updates = client.subscribe(wish(&[HONEST])).await.unwrap().into_inner();
-    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::SnapshotEnd(_)) {}
+    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}
     (began.elapsed(), updates)
 }
 
@@ -78,7 +78,7 @@ async fn a_client_that_subscribes_and_resets_holds_up_neither_snapshots_nor_star
     for _ in 0..100 {
         let before = subscribed.load(Ordering::Relaxed);
         assert!(rig.published.push_start(start));
-        while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::ImminentStart(_)) {}
+        while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::ImminentStart(_)) {}
         between.push(subscribed.load(Ordering::Relaxed) - before);
     }
     between.sort_unstable();

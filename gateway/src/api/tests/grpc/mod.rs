@@ -8,7 +8,7 @@ use std::time::Duration;
 use spand_core::event::{Event, StartImminent, Trigger};
 use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
-use spand_proto::v1::update::Event as Told;
+use spand_proto::v1::update::Event as Update;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
@@ -151,7 +151,7 @@ async fn a_report_counts_once() {
     assert_eq!(send(report(1, &["192.0.2.7"])).await, (0, 1), "seen before");
     assert_eq!(send(report(2, &["192.0.2.7"])).await, (1, 0));
     let reborn = v1::ReportRequest { agent_started_unix_ns: 2, ..report(1, &["192.0.2.7"]) };
-    assert_eq!(send(reborn).await, (1, 0), "another life of the agent counts anew");
+    assert_eq!(send(reborn).await, (1, 0), "a restarted agent counts from the start");
     assert_eq!(
         send(report(3, &["192.0.2.7"])).await,
         (1, 0),
@@ -203,7 +203,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     let rig = Rig::new(ApiConfig::default()).await;
     let mut client = client(&rig).await;
     let mut updates = client.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
-    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::SnapshotEnd(_)) {}
+    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}
     // Halved, it is still more than any host starts with.
     rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 60.0))], ..Batch::new() });
     let mut batch = 0;
@@ -226,7 +226,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     assert_eq!(share().await, Some(30));
     // The rig's own estimates may come before it.
     let is_half =
-        |told: &Told| matches!(told, Told::Estimate(e) if e.estimate.as_ref().unwrap().share_bytes < 43_441.0);
+        |told: &Update| matches!(told, Update::Estimate(e) if e.estimate.as_ref().unwrap().share_bytes < 43_441.0);
     while !is_half(&updates.message().await.unwrap().unwrap().event.unwrap()) {}
 
     // What the engine says meanwhile does not lift it.
@@ -239,14 +239,14 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     let advice = rig.get("/v1/networks/192.0.2.0/24").await.1;
     assert_eq!((&advice["wc_segments"], &advice["no_estimate"]), (&serde_json::Value::Null, &"retreat".into()));
     let withdrawal = loop {
-        if let Told::Withdrawal(withdrawal) = updates.message().await.unwrap().unwrap().event.unwrap() {
+        if let Update::Withdrawal(withdrawal) = updates.message().await.unwrap().unwrap().event.unwrap() {
             break withdrawal;
         }
     };
     assert_eq!((withdrawal.network.as_str(), withdrawal.reason()), (GOOD, v1::WithdrawalReason::Retreat));
     assert_eq!(rig.published.retreats(), 1);
 
-    // A state that is read anew keeps it; a minute later half of the half is told.
+    // It survives reading the state again; a minute later a quarter is advertised.
     let views = rig.published.page(None, 10).iter().map(|view| NetworkView::clone(view)).collect();
     rig.published.replace(views, |_| true, None);
     rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 90.0))], ..Batch::new() });
@@ -264,7 +264,7 @@ async fn losses_of_one_address_are_told_as_a_network_of_its_own() {
     let mut client = client(&rig).await;
     rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 60.0))], ..Batch::new() });
     let mut updates = client.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
-    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Told::SnapshotEnd(_)) {}
+    while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}
     for batch in 1..=7 {
         let mut report = report(batch, &[if batch == 1 { "192.0.2.8" } else { "192.0.2.7" }]);
         let connection = &mut report.connections[0];
@@ -288,7 +288,7 @@ async fn losses_of_one_address_are_told_as_a_network_of_its_own() {
     let networks = answers.answers.iter().map(|answer| answer.estimate.as_ref().unwrap().network.as_str());
     assert_eq!(networks.collect::<Vec<_>>(), ["192.0.2.7/32", "192.0.2.0/24"]);
     let is_own =
-        |told: &Told| matches!(told, Told::Estimate(e) if e.estimate.as_ref().unwrap().network == "192.0.2.7/32");
+        |told: &Update| matches!(told, Update::Estimate(e) if e.estimate.as_ref().unwrap().network == "192.0.2.7/32");
     while !is_own(&updates.message().await.unwrap().unwrap().event.unwrap()) {}
     let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     for line in [

@@ -9,9 +9,9 @@ async fn a_subscriber_is_told_the_snapshot_then_changes_and_its_own_starts() {
     let mut snapshot = Vec::new();
     loop {
         match updates.message().await.unwrap().unwrap().event.unwrap() {
-            Told::SnapshotBegin(begin) => assert_eq!((begin.contract_version, begin.networks), (1, 3)),
-            Told::Estimate(update) => snapshot.push(update.estimate.unwrap().network),
-            Told::SnapshotEnd(end) => break assert_eq!(end.networks, 3),
+            Update::SnapshotBegin(begin) => assert_eq!((begin.contract_version, begin.networks), (1, 3)),
+            Update::Estimate(update) => snapshot.push(update.estimate.unwrap().network),
+            Update::SnapshotEnd(end) => break assert_eq!(end.networks, 3),
             other => panic!("{other:?}"),
         }
     }
@@ -29,16 +29,16 @@ async fn a_subscriber_is_told_the_snapshot_then_changes_and_its_own_starts() {
     let moved = Event::Estimate(estimate(WIDE, 100.0));
     let events = vec![moved, Event::StartImminent(of_another), Event::StartImminent(start)];
     rig.published.apply(Batch { events, ..Batch::new() });
-    let Told::ImminentStart(told) = updates.message().await.unwrap().unwrap().event.unwrap() else {
+    let Update::ImminentStart(start) = updates.message().await.unwrap().unwrap().event.unwrap() else {
         panic!("a start does not wait for changes");
     };
     assert_eq!(
-        (told.host_address.as_str(), told.remote_address.as_str(), told.delay_us),
+        (start.host_address.as_str(), start.remote_address.as_str(), start.delay_us),
         ("10.0.0.1", "192.0.2.7", 2_000)
     );
-    assert_eq!(told.estimate.unwrap().estimate.unwrap().age_us, 1_000_000);
+    assert_eq!(start.estimate.unwrap().estimate.unwrap().age_us, 1_000_000);
     let change = updates.message().await.unwrap().unwrap();
-    assert!(matches!(change.event.unwrap(), Told::Estimate(update) if update.lifetime_ms == 60_000));
+    assert!(matches!(change.event.unwrap(), Update::Estimate(update) if update.lifetime_ms == 60_000));
     assert_eq!(change.sequence, 7);
     rig.end().await;
 }
@@ -48,9 +48,9 @@ async fn named_until(updates: &mut tonic::Streaming<v1::Update>, network: &str, 
     let mut named = Vec::new();
     loop {
         let update = match updates.message().await.unwrap().unwrap().event.unwrap() {
-            Told::Estimate(update) => update,
-            Told::ImminentStart(start) => start.estimate.unwrap(),
-            Told::Withdrawal(withdrawal) => panic!("{withdrawal:?}"),
+            Update::Estimate(update) => update,
+            Update::ImminentStart(start) => start.estimate.unwrap(),
+            Update::Withdrawal(withdrawal) => panic!("{withdrawal:?}"),
             _ => continue,
         };
         let estimate = update.estimate.unwrap();
@@ -64,15 +64,15 @@ async fn named_until(updates: &mut tonic::Streaming<v1::Update>, network: &str, 
 
 #[tokio::test]
 async fn hosts_that_talk_with_different_networks_are_told_of_different_ones() {
-    let publisher = PublisherConfig { to_hosts: ToHosts::Talking, ..PublisherConfig::default() };
-    let rig = Rig::telling(ApiConfig::default(), publisher).await;
+    let publisher = PublisherConfig { to_hosts: ToHosts::InUse, ..PublisherConfig::default() };
+    let rig = Rig::publishing(ApiConfig::default(), publisher).await;
     let mut one = client(&rig).await.subscribe(wish(&["10.0.0.1"])).await.unwrap().into_inner();
     let mut two = client(&rig).await.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
     for updates in [&mut one, &mut two] {
-        let Told::SnapshotBegin(begin) = updates.message().await.unwrap().unwrap().event.unwrap() else {
+        let Update::SnapshotBegin(begin) = updates.message().await.unwrap().unwrap().event.unwrap() else {
             panic!("a stream begins with its snapshot");
         };
-        assert_eq!(begin.networks, 0, "nobody talked yet");
+        assert_eq!(begin.networks, 0, "no network is in use yet");
     }
     let start = |host: &str, remote: &str, network: &str| StartImminent {
         host: host.parse().unwrap(),
@@ -86,7 +86,7 @@ async fn hosts_that_talk_with_different_networks_are_told_of_different_ones() {
     assert_eq!(named_until(&mut one, GOOD, 20.0).await, [GOOD]);
     assert_eq!(named_until(&mut two, WIDE, 200.0).await, [WIDE]);
 
-    // All of them move, and then each begins to talk with another: what was told of the move has come before that.
+    // All of them change, and then each host uses another one: the messages of the change have arrived before that.
     let moved = [(GOOD, 40.0), (WIDE, 100.0), (SIX, 90.0)].map(|(network, wc)| Event::Estimate(estimate(network, wc)));
     rig.published.apply(Batch { events: moved.into(), ..Batch::new() });
     let own = |named: Vec<String>, network: &str| named.iter().all(|named| named == network);
@@ -99,8 +99,9 @@ async fn hosts_that_talk_with_different_networks_are_told_of_different_ones() {
     let named = named_until(&mut two, GOOD, 40.0).await;
     assert!(named.iter().all(|named| named != SIX), "{named:?}");
 
-    let told = async |network: &str| rig.get(&format!("/v1/history/{network}")).await.1["told"]["agents"].as_u64();
-    assert_eq!((told(GOOD).await, told(WIDE).await, told(SIX).await), (Some(2), Some(1), Some(1)));
+    let agents =
+        async |network: &str| rig.get(&format!("/v1/history/{network}")).await.1["distribution"]["agents"].as_u64();
+    assert_eq!((agents(GOOD).await, agents(WIDE).await, agents(SIX).await), (Some(2), Some(1), Some(1)));
     rig.end().await;
 }
 

@@ -1,4 +1,4 @@
-//! Who gets which part, when, and that hosts never hold more than there is.
+//! Which host gets which part and when, and that hosts never hold more than the budget.
 
 mod property;
 
@@ -42,7 +42,7 @@ impl Rig {
         self.leases.turn(at(ms), 100, |_| Some(Segments(budget)))
     }
 
-    /// Turns in the course of two seconds: enough for news to have come and what is free to be given.
+    /// Turns during two seconds: enough for messages to arrive and free parts to be granted.
     fn settle(&mut self, ms: u64) {
         (0..=20).for_each(|n| drop(self.turn(ms + n * 100)));
     }
@@ -69,7 +69,7 @@ fn the_only_host_has_all_of_every_budget_with_demand_and_without() {
 fn several_hosts_have_parts_by_their_starts_and_one_without_has_none() {
     let mut rig = Rig::new(40);
     let hosts = [1, 2, 3].map(|n| rig.join(n, 0));
-    rig.leases.told_anew(hosts[0], at(0));
+    rig.leases.all_advertised(hosts[0], at(0));
     let [one, two, three] = hosts;
     (0..20).for_each(|_| rig.start(one, 2_000));
     (0..10).for_each(|_| rig.start(two, 2_000));
@@ -89,15 +89,15 @@ fn several_hosts_have_parts_by_their_starts_and_one_without_has_none() {
 fn what_is_taken_is_given_only_when_the_news_have_come() {
     let mut rig = Rig::new(40);
     let [one, two] = [1, 2].map(|n| rig.join(n, 0));
-    rig.leases.told_anew(one, at(0));
+    rig.leases.all_advertised(one, at(0));
     rig.start(one, 2_000);
     rig.settle(3_000);
     assert_eq!(rig.lease(one, 5_000), 30);
     (0..100).for_each(|_| rig.start(two, 20_000));
     assert_eq!(rig.lease(two, 20_000), 10);
-    let tell = rig.turn(20_500);
-    assert!(tell.contains(&(one, network(1))), "{tell:?}");
-    assert_eq!((rig.lease(one, 20_500), rig.lease(two, 20_500)), (0, 10), "taken and not given yet");
+    let changed = rig.turn(20_500);
+    assert!(changed.contains(&(one, network(1))), "{changed:?}");
+    assert_eq!((rig.lease(one, 20_500), rig.lease(two, 20_500)), (0, 10), "taken and not granted yet");
     (20_600..21_500).step_by(100).for_each(|ms| assert_eq!(rig.turn(ms), []));
     rig.settle(21_500);
     assert_eq!(rig.lease(two, 23_500), 30);
@@ -108,12 +108,12 @@ fn the_second_host_waits_until_the_first_was_told_that_it_is_not_the_only_one() 
     let mut rig = Rig::new(40);
     let one = rig.join(1, 0);
     assert_eq!(rig.lease(one, 0), 40);
-    let Joined { host: two, tell_anew } = rig.leases.join(&host(2), at(10)).unwrap();
-    assert_eq!(tell_anew, Some(one));
+    let Joined { host: two, request_snapshot } = rig.leases.join(&host(2), at(10)).unwrap();
+    assert_eq!(request_snapshot, Some(one));
     rig.start(two, 20);
     rig.settle(600);
     assert_eq!((rig.lease(one, 3_000), rig.lease(two, 3_000)), (0, 0));
-    rig.leases.told_anew(one, at(3_000));
+    rig.leases.all_advertised(one, at(3_000));
     rig.start(two, 3_900);
     assert_eq!(rig.lease(two, 3_900), 0);
     rig.start(two, 4_000);
@@ -132,7 +132,7 @@ fn the_second_host_waits_until_the_first_was_told_that_it_is_not_the_only_one() 
 fn a_host_that_is_gone_holds_its_lease_for_the_lifetime_of_advice_unless_it_comes_back() {
     let mut rig = Rig::new(40);
     let [one, two] = [1, 2].map(|n| rig.join(n, 0));
-    rig.leases.told_anew(one, at(0));
+    rig.leases.all_advertised(one, at(0));
     rig.start(one, 2_000);
     rig.settle(3_000);
     rig.leases.leave(one, at(6_000));
@@ -152,18 +152,18 @@ fn agents_with_the_same_addresses_have_no_more_together_than_one_would() {
     let mut rig = Rig::new(40);
     let one = rig.join(1, 0);
     assert_eq!(rig.lease(one, 0), 40);
-    assert_eq!(rig.leases.join(&host(1), at(10)), Ok(Joined { host: one, tell_anew: Some(one) }));
+    assert_eq!(rig.leases.join(&host(1), at(10)), Ok(Joined { host: one, request_snapshot: Some(one) }));
     assert_eq!(rig.lease(one, 10), 20, "each");
     rig.start(one, 20);
     rig.settle(600);
     assert_eq!(rig.lease(one, 3_000), 20, "of a lease by demand as well");
     rig.leases.leave(one, at(4_000));
-    assert_eq!(rig.lease(one, 64_999), 20, "who is gone may still use what it was told");
+    assert_eq!(rig.lease(one, 64_999), 20, "a host that is gone may still use its lease");
     assert_eq!(rig.lease(one, 65_000), 40);
 
     // One that comes back after its stream ended.
     rig.leases.leave(one, at(70_000));
-    assert_eq!(rig.leases.join(&host(1), at(71_000)), Ok(Joined { host: one, tell_anew: None }));
+    assert_eq!(rig.leases.join(&host(1), at(71_000)), Ok(Joined { host: one, request_snapshot: None }));
     assert_eq!(rig.lease(one, 71_000), 40);
 }
 
@@ -171,7 +171,7 @@ fn agents_with_the_same_addresses_have_no_more_together_than_one_would() {
 fn a_budget_that_shrinks_is_cut_at_the_next_turn() {
     let mut rig = Rig::new(40);
     let hosts = [1, 2].map(|n| rig.join(n, 0));
-    rig.leases.told_anew(hosts[0], at(0));
+    rig.leases.all_advertised(hosts[0], at(0));
     for id in hosts {
         rig.start(id, 2_000);
     }
@@ -200,7 +200,7 @@ fn parts_in_budgets_are_bounded_and_come_free_with_their_networks() {
     let starts = [(one, 1), (two, 1), (one, 2), (two, 2), (one, 1)];
     let starts = starts.map(|(id, n)| leases.start(id, network(n), Segments(10), at(1)));
     assert_eq!((starts, leases.parts, leases.len()), ([true, true, false, false, true], 2, 1));
-    // Who is gone leaves its part with a division, and the last part goes with the network.
+    // The part of a host that is gone is freed with a division, and the last part with the network.
     leases.leave(two, at(2));
     leases.turn(at(62_000), 10, |_| Some(Segments(10)));
     assert_eq!(leases.parts, leases.pools.values().map(Pool::len).sum::<usize>());
@@ -215,14 +215,14 @@ fn hosts_are_bounded_and_one_that_is_gone_has_its_place_until_its_leases_have_en
     let [one, _] = [1, 2].map(|n| leases.join(&host(n), at(0)).unwrap().host);
     assert_eq!(leases.join(&host(3), at(0)), Err(TooManyHosts(2)));
     leases.leave(one, at(10));
-    assert_eq!(leases.join(&host(3), at(61_009)), Err(TooManyHosts(2)), "it may still use what it was told");
-    assert_eq!(leases.join(&host(1), at(61_009)).map(|joined| joined.host), Ok(one), "who is known is let in");
+    assert_eq!(leases.join(&host(3), at(61_009)), Err(TooManyHosts(2)), "it may still use its lease");
+    assert_eq!(leases.join(&host(1), at(61_009)).map(|joined| joined.host), Ok(one), "a known host is accepted");
     leases.leave(one, at(62_000));
     assert_eq!(leases.join(&host(3), at(122_999)), Err(TooManyHosts(2)));
     assert_eq!(leases.join(&host(3), at(123_000)).map(|joined| joined.host), Ok(2), "its leases have ended");
-    assert_eq!(leases.holder_count(), 2);
+    assert_eq!(leases.host_count(), 2);
     assert!((0..1_000u32).all(|n| leases.join(&[IpAddr::from(n.to_be_bytes())], at(123_000)).is_err()));
-    assert_eq!(leases.holder_count(), 2, "who is refused leaves nothing");
+    assert_eq!(leases.host_count(), 2, "a refused host leaves nothing");
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_turn_begins_no_further_pool_once_it_looked_at_many_parts() {
 fn starts_of_which_no_connection_came_take_no_lease_from_a_host_whose_connections_are_established() {
     let mut rig = Rig::new(40);
     let [one, two] = [1, 2].map(|n| rig.join(n, 0));
-    rig.leases.told_anew(one, at(0));
+    rig.leases.all_advertised(one, at(0));
     for _ in 0..20 {
         rig.start(one, 2_000);
         rig.leases.confirm(one, network(1), at(2_050));

@@ -1,10 +1,10 @@
-//! Whatever happens, hosts never believe in more than there is.
+//! Hosts never use more than the budget, whatever happens.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What hosts may believe: what they were told last, and what they were told before for as long as the news may take.
+/// Leases that hosts may use: the last ones sent, and the ones before for as long as a message may take.
 #[derive(Debug, Default)]
 struct Beliefs {
     last: BTreeMap<(u64, Network), u32>,
@@ -12,7 +12,7 @@ struct Beliefs {
 }
 
 impl Beliefs {
-    fn told(&mut self, host: u64, network: Network, lease: u32, now: Timestamp) {
+    fn sent(&mut self, host: u64, network: Network, lease: u32, now: Timestamp) {
         let before = self.last.insert((host, network), lease).unwrap_or(0);
         for (of, _, until) in &mut self.fading {
             if *of == (host, network) {
@@ -72,39 +72,39 @@ fn step() -> impl Strategy<Value = Step> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
-    /// Whoever comes, goes and starts: what hosts may believe to have never sums up to more than the budget, and the last
+    /// Whichever hosts join, leave and start: the leases they may use never sum to more than the budget, and the last
     /// one to be there has all of it in the end.
     #[test]
     fn hosts_never_hold_more_than_the_budget(budget in 1u32..60, steps in prop::collection::vec(step(), 1..120)) {
         let mut leases = Leases::new(LIFETIME, 100, 1_000_000, 3);
         let mut beliefs = Beliefs::default();
         let mut hosts: [Option<u64>; 4] = [None; 4];
-        let mut anew = None;
+        let mut resend = None;
         let mut ms = 0;
         let networks = [network(1), network(2)];
         for step in steps {
             let now = at(ms);
             let read = |leases: &mut Leases, beliefs: &mut Beliefs, id, network| {
-                beliefs.told(id, network, leases.lease(id, network, Segments(budget), now).0, now);
+                beliefs.sent(id, network, leases.lease(id, network, Segments(budget), now).0, now);
             };
             match step {
                 Step::Join(n) => {
                     if hosts[usize::from(n)].is_none() {
                         // Three places for four hosts: one that is gone keeps its own.
-                        let Ok(Joined { host: id, tell_anew: other }) = leases.join(&host(n), now) else {
-                            prop_assert_eq!(leases.holder_count(), 3);
+                        let Ok(Joined { host: id, request_snapshot: other }) = leases.join(&host(n), now) else {
+                            prop_assert_eq!(leases.host_count(), 3);
                             continue;
                         };
                         hosts[usize::from(n)] = Some(id);
-                        // Until it is told, it is as if it were not connected: should it not read, nothing renews its advice.
+                        // Until it gets the message, it is as if it were not connected: if it does not read, nothing renews its advice.
                         if let Some(other) = other {
                             beliefs.cut_off(other, now);
                         }
-                        anew = other.or(anew);
+                        resend = other.or(resend);
                         for network in networks {
                             read(&mut leases, &mut beliefs, id, network);
                         }
-                        leases.told_anew(id, now);
+                        leases.all_advertised(id, now);
                     }
                 }
                 Step::Leave(n) => {
@@ -120,11 +120,11 @@ proptest! {
                     }
                 }
                 Step::Anew => {
-                    if let Some(id) = anew.take().filter(|id| hosts.contains(&Some(*id))) {
+                    if let Some(id) = resend.take().filter(|id| hosts.contains(&Some(*id))) {
                         for network in networks {
                             read(&mut leases, &mut beliefs, id, network);
                         }
-                        leases.told_anew(id, now);
+                        leases.all_advertised(id, now);
                     }
                 }
                 Step::Turn => {

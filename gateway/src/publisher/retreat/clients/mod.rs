@@ -1,8 +1,8 @@
 //! Clients that lose first flights while their neighbours do not, and whose own advice is held back for it.
 //!
-//! A client is known from its first loss that is not put down to its network. Its losses are judged as a network's are in which it
-//! is the only one; what it comes to is published as a network of its own. Bounded: where there is no room, the one that was
-//! reported longest ago goes, first among those with advice as their network has it; what one host reports displaces its own.
+//! A client is tracked from its first loss that is not attributed to its network. Its losses are treated like those of a network in
+//! which it is the only one; a retreat is published as a separate network. Bounded: at the limit the client reported longest ago is
+//! evicted, first among those without their own advice; reports of one host evict only clients reported by that host.
 //! Pure: takes the time.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use super::{FirstFlight, Retreat, SERIES_SPAN, Verdict};
 
 /// Clients that are known at a time.
 const CLIENTS: usize = 4_096;
-/// Those of them that one host reported: only several lying hosts together displace those of others.
+/// Of them those that one host reported: only several lying hosts together displace the reports of others.
 const CLIENTS_OF_HOST: usize = CLIENTS / 8;
 
 /// Known clients, by their prefixes.
@@ -43,7 +43,7 @@ struct Place {
 struct Client {
     /// The network that it is in.
     network: Network,
-    /// Who reported it last.
+    /// The host that reported it last.
     host: u64,
     reported: Timestamp,
     retreat: Retreat,
@@ -72,7 +72,7 @@ pub(in crate::publisher) struct Displaced {
 }
 
 impl Clients {
-    /// Clients that can be published at a time, as networks of their own.
+    /// Clients that can be published at a time, as separate networks.
     pub(in crate::publisher) const MOST: usize = CLIENTS;
 
     /// Bytes taken by all of them.
@@ -97,7 +97,7 @@ impl Clients {
     }
 
     /// Whether anything is known of a client.
-    pub(in crate::publisher) fn knows(&self, client: Network) -> bool {
+    pub(in crate::publisher) fn contains(&self, client: Network) -> bool {
         self.known.contains_key(&client)
     }
 
@@ -132,13 +132,13 @@ impl Clients {
         now: Timestamp,
     ) -> Reported {
         let mut displaced = None;
-        if !self.knows(client) {
+        if !self.contains(client) {
             displaced = self.make_room(host, now);
             self.link(client, Client { network: view.network, host, reported: now, retreat: Retreat::of_client() });
         }
         let verdict = self.change(client, |known| {
             (known.network, known.host, known.reported) = (view.network, host, now);
-            // What its network has told may have moved since its last report.
+            // Its network's advertised estimate may have changed since its last report.
             known.retreat.hold(own_view(client, view));
             known.retreat.report(flight, now)
         });
@@ -156,7 +156,7 @@ impl Clients {
     }
 
     /// The losses of a network's clients so far are its own now.
-    pub(in crate::publisher) fn begin_anew(&mut self, network: Network) {
+    pub(in crate::publisher) fn begin_snapshot(&mut self, network: Network) {
         for (client, known) in self.known.range_mut(network..) {
             if !network.covers(*client) {
                 break;
@@ -202,7 +202,7 @@ impl Clients {
         Some(known)
     }
 
-    /// Has one go where there is no room for one more of a host's; gives it where its losses still counted.
+    /// Evicts one where there is no room for one more of a host's; returns it if its losses still counted.
     fn make_room(&mut self, host: u64, now: Timestamp) -> Option<Displaced> {
         let of_host = self.order_of.get(&host).filter(|places| places.len() >= CLIENTS_OF_HOST);
         let of_all = (self.known.len() >= CLIENTS).then_some(&self.order);

@@ -35,7 +35,7 @@ fn what_one_host_reports_displaces_its_own_and_no_other_host_s() {
     for n in CLIENTS_OF_HOST + 1..3 * CLIENTS {
         assert_eq!(displaced(&lose(&mut clients, n, 2, n as u64)), Some(client(n - CLIENTS_OF_HOST)));
     }
-    assert!(clients.knows(client(0)));
+    assert!(clients.contains(client(0)));
     assert_eq!(
         (clients.known.len(), clients.order.len(), clients.order_of.len()),
         (1 + CLIENTS_OF_HOST, 1 + CLIENTS_OF_HOST, 2)
@@ -59,5 +59,5 @@ fn clients_are_bounded_and_those_whose_advice_is_held_back_go_last() {
     // Losses so old count no more, and what is forgotten then is no loss.
     let later = SERIES_SPAN.0 / 1_000 + 20_000;
     assert_eq!(displaced(&lose(&mut clients, 2 * CLIENTS, 0, later)), None);
-    assert_eq!((clients.known.len(), clients.knows(client(101))), (CLIENTS, false));
+    assert_eq!((clients.known.len(), clients.contains(client(101))), (CLIENTS, false));
 }

@@ -1,9 +1,9 @@
-//! Hosts that are told only of networks that they talk with.
+//! Hosts to which only the networks that they use are advertised.
 
 use super::*;
 
-fn talking() -> PublisherConfig {
-    PublisherConfig { to_hosts: ToHosts::Talking, ..PublisherConfig::default() }
+fn in_use() -> PublisherConfig {
+    PublisherConfig { to_hosts: ToHosts::InUse, ..PublisherConfig::default() }
 }
 
 fn known(count: u8) -> Vec<Event> {
@@ -28,17 +28,17 @@ fn pass(clock: &SetClock, s: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_host_hears_of_a_network_with_its_first_start_and_then_of_its_changes() {
-    let (published, _) = publisher(talking());
-    told(&published, known(3));
+    let (published, _) = publisher(in_use());
+    apply(&published, known(3));
     let (mut one, mut two) =
         (published.subscribe(&[HOST.into()]).unwrap(), published.subscribe(&[OTHER.into()]).unwrap());
     let (mut one_sees, mut two_sees) = (Twin::default(), Twin::default());
     one_sees.read(&mut one).await;
     two_sees.read(&mut two).await;
-    assert_eq!((held(&one_sees), held(&two_sees)), (vec![], vec![]), "nobody talked");
+    assert_eq!((held(&one_sees), held(&two_sees)), (vec![], vec![]), "no network is in use");
 
     assert!(published.push_start(start(HOST, 1)) && published.push_start(start(OTHER, 2)));
-    told(&published, [moved(1), moved(2), moved(3)].concat());
+    apply(&published, [moved(1), moved(2), moved(3)].concat());
     one_sees.read(&mut one).await;
     two_sees.read(&mut two).await;
     assert_eq!((held(&one_sees), held(&two_sees)), (vec![network(1)], vec![network(2)]));
@@ -46,24 +46,24 @@ async fn a_host_hears_of_a_network_with_its_first_start_and_then_of_its_changes(
     assert_eq!((one_sees.starts, two_sees.starts), (1, 1));
     let before = two_sees.sequence;
 
-    told(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
+    apply(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
     one_sees.read(&mut one).await;
     two_sees.read(&mut two).await;
     assert_eq!(one_sees.withdrawn, [(network(1), WithdrawalReason::TooFew)]);
     assert_eq!((two_sees.sequence, two_sees.withdrawn.len()), (before, 0), "which is no concern of the other");
-    told(&published, known(1));
+    apply(&published, known(1));
     one_sees.read(&mut one).await;
-    assert_eq!(held(&one_sees), [network(1)], "it comes back as long as the host talks");
-    assert_eq!(published.told(network(1)).unwrap().len(), 1);
-    assert_eq!(published.told_pairs(), 2);
+    assert_eq!(held(&one_sees), [network(1)], "it comes back while the host uses it");
+    assert_eq!(published.advertised_to(network(1)).unwrap().len(), 1);
+    assert_eq!(published.advertised_pairs(), 2);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_estimate_that_appears_after_the_talk_is_told() {
-    let (published, _) = publisher(talking());
+    let (published, _) = publisher(in_use());
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     assert!(!published.push_start(start(HOST, 1)), "nothing to push yet");
-    told(&published, known(2));
+    apply(&published, known(2));
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
     assert_eq!(held(&twin), [network(1)]);
@@ -71,47 +71,47 @@ async fn an_estimate_that_appears_after_the_talk_is_told() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_host_reports_is_a_talk_and_its_estimate_comes_at_once() {
-    let (published, _) = publisher(talking());
-    told(&published, known(2));
+    let (published, _) = publisher(in_use());
+    apply(&published, known(2));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
-    published.talked(&[(OTHER.into(), network(1))]);
-    published.talked(&[(HOST.into(), network(2))]);
+    published.used_destinations(&[(OTHER.into(), network(1))]);
+    published.used_destinations(&[(HOST.into(), network(2))]);
     twin.read(&mut subscription).await;
     assert_eq!(held(&twin), [network(2)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_network_that_lapses_is_withdrawn_since_a_renewal_would_keep_it() {
-    let (published, clock) = publisher(talking());
-    told(&published, known(2));
+    let (published, clock) = publisher(in_use());
+    apply(&published, known(2));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     assert!(published.push_start(start(HOST, 1)) && published.push_start(start(HOST, 2)));
     twin.read(&mut subscription).await;
     pass(&clock, 301);
     assert!(!published.push_start(start(HOST, 2)), "the estimate is old");
-    told(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 301))));
+    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 301))));
     pass(&clock, 599);
     twin.read(&mut subscription).await;
     assert_eq!(held(&twin), [network(1), network(2)]);
     pass(&clock, 600);
     twin.read(&mut subscription).await;
     assert_eq!((held(&twin), &*twin.withdrawn), (vec![network(2)], &[(network(1), WithdrawalReason::Quiet)][..]));
-    assert_eq!(published.measures().talks_lapsed.get(), 1);
-    told(&published, [Event::Estimate(estimate(1, 30_000.0, 600))]);
+    assert_eq!(published.measures().destinations_expired.get(), 1);
+    apply(&published, [Event::Estimate(estimate(1, 30_000.0, 600))]);
     twin.read(&mut subscription).await;
-    assert_eq!(held(&twin), [network(2)], "and is not told of any more");
+    assert_eq!(held(&twin), [network(2)], "and is no longer advertised");
     assert!(published.push_start(start(HOST, 1)));
     twin.read(&mut subscription).await;
-    assert_eq!(held(&twin), [network(1), network(2)], "until it talks again");
+    assert_eq!(held(&twin), [network(1), network(2)], "until it is used again");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_holds_what_the_host_talks_with_after_a_resync_and_for_one_that_comes_back() {
-    let (published, clock) = publisher(talking());
-    told(&published, known(200));
+    let (published, clock) = publisher(in_use());
+    apply(&published, known(200));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     for n in 1..=100 {
@@ -137,14 +137,14 @@ async fn a_snapshot_holds_what_the_host_talks_with_after_a_resync_and_for_one_th
     let mut again = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut again).await;
-    assert_eq!((twin.held.len(), published.told_pairs()), (0, 0), "forgotten with its leases");
+    assert_eq!((twin.held.len(), published.advertised_pairs()), (0, 0), "forgotten with its leases");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_list_is_bounded_and_what_goes_is_withdrawn() {
-    let config = PublisherConfig { talked_networks: NonZeroUsize::new(2).unwrap(), ..talking() };
+    let config = PublisherConfig { destinations_per_host: NonZeroUsize::new(2).unwrap(), ..in_use() };
     let (published, clock) = publisher(config);
-    told(&published, known(3));
+    apply(&published, known(3));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
@@ -162,14 +162,14 @@ async fn a_list_is_bounded_and_what_goes_is_withdrawn() {
     twin.read(&mut subscription).await;
     assert_eq!(held(&twin), [network(2), network(3)]);
     assert_eq!(twin.withdrawn, [(network(1), WithdrawalReason::Quiet)]);
-    assert_eq!(published.measures().talks_displaced.get(), 101);
+    assert_eq!(published.measures().destinations_evicted.get(), 101);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_with_more_waiting_than_it_may_have_is_told_everything_anew() {
-    let config = PublisherConfig { talked_networks: NonZeroUsize::new(4).unwrap(), ..talking() };
+    let config = PublisherConfig { destinations_per_host: NonZeroUsize::new(4).unwrap(), ..in_use() };
     let (published, clock) = publisher(config);
-    told(&published, known(20));
+    apply(&published, known(20));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
@@ -179,13 +179,13 @@ async fn a_reader_with_more_waiting_than_it_may_have_is_told_everything_anew() {
     }
     twin.read(&mut subscription).await;
     assert_eq!(held(&twin), [network(17), network(18), network(19), network(20)]);
-    assert!(published.measures().marks_overflowed.get() > 0);
+    assert!(published.measures().dirty_overflows.get() > 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_start_that_went_from_a_full_queue_leaves_its_estimate() {
-    let (published, _) = publisher(PublisherConfig { waiting_starts: NonZeroUsize::MIN, ..talking() });
-    told(&published, known(2));
+    let (published, _) = publisher(PublisherConfig { waiting_starts: NonZeroUsize::MIN, ..in_use() });
+    apply(&published, known(2));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
@@ -196,8 +196,8 @@ async fn a_start_that_went_from_a_full_queue_leaves_its_estimate() {
 
 #[tokio::test(start_paused = true)]
 async fn the_host_that_starts_is_told_of_its_lease_and_the_other_of_nothing() {
-    let (published, clock) = publisher(talking());
-    told(&published, [Event::Estimate(estimate(1, 40.0 * 1_448.0, 0))]);
+    let (published, clock) = publisher(in_use());
+    apply(&published, [Event::Estimate(estimate(1, 40.0 * 1_448.0, 0))]);
     let (mut one, mut two) =
         (published.subscribe(&[HOST.into()]).unwrap(), published.subscribe(&[OTHER.into()]).unwrap());
     let (mut one_sees, mut two_sees) = (Twin::default(), Twin::default());
@@ -214,12 +214,12 @@ async fn the_host_that_starts_is_told_of_its_lease_and_the_other_of_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_holds_networks_with_an_estimate_alone_and_as_many_as_it_may() {
-    let (published, _) = publisher(talking());
-    told(&published, (200..=250).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    let (published, _) = publisher(in_use());
+    apply(&published, (200..=250).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     let _subscription = published.subscribe(&[HOST.into()]).unwrap();
-    let holder = published.subscribers()[0].holder;
-    (0..=220).for_each(|n| published.talked(&[(HOST.into(), network(n))]));
-    assert_eq!(published.told_page(holder, None, 20), (200..220).map(network).collect::<Vec<_>>());
-    assert_eq!(published.told_page(holder, Some(network(219)), 20), [network(220)]);
-    assert_eq!(published.told_page(holder, Some(network(220)), 20), []);
+    let host_id = published.subscribers()[0].host_id;
+    (0..=220).for_each(|n| published.used_destinations(&[(HOST.into(), network(n))]));
+    assert_eq!(published.advertised_page(host_id, None, 20), (200..220).map(network).collect::<Vec<_>>());
+    assert_eq!(published.advertised_page(host_id, Some(network(219)), 20), [network(220)]);
+    assert_eq!(published.advertised_page(host_id, Some(network(220)), 20), []);
 }
