@@ -50,7 +50,7 @@ impl Published {
         Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(parallel)))
     }
 
-    /// Divides budgets by demand, and lets retreats and destinations end, again and again.
+    /// Periodically divides budgets by demand, ends retreats that are over and withdraws destinations that expired.
     pub(super) async fn divide(&self) {
         let mut turns = tokio::time::interval(LEASE_TURN);
         turns.set_missed_tick_behavior(MissedTickBehavior::Delay);

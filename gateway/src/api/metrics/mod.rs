@@ -21,7 +21,7 @@ use super::access::Access;
 use super::benefit::BenefitMeasures;
 use super::refusals::Refusals;
 use super::reports::{ReportMeasures, Reports};
-use crate::publisher::Published;
+use crate::publisher::{Measures, Published};
 use crate::store::StoreMeasures;
 
 /// The exposition's media type.
@@ -127,6 +127,10 @@ impl Register {
             self.deprecated(&old, &format!("{name}_total"), counter.clone());
             self.add(&name, help, counter);
         }
+        self.starts_and_subscriptions(published.measures().clone());
+    }
+
+    fn starts_and_subscriptions(&mut self, measures: Measures) {
         self.add("publisher_starts_pushed", "Imminent starts queued for a subscriber", measures.starts_pushed);
         self.add(
             "publisher_starts_no_estimate",

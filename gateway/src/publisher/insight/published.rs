@@ -102,7 +102,7 @@ impl Published {
         all.iter().map(|queue| queue.view()).collect()
     }
 
-    /// The leases of a network: by subscriber's number in [`SubscriberView::host_id`], in segments.
+    /// The leases of a network in segments, by host ([`SubscriberView::host_id`]).
     pub fn leases_of(&self, network: Network, host_ids: &[u64]) -> Vec<Segments> {
         let estimate = self.estimate(network);
         let share = estimate.map_or(Segments(0), |estimate| estimate.share_segments(estimate.mss));
@@ -145,7 +145,7 @@ pub struct SubscriberView {
     pub addresses: Vec<IpAddr>,
     /// Since when, by the packet clock.
     pub since: spand_proto::units::Timestamp,
-    /// Its number as a host_id of leases.
+    /// Its host: subscribers with the same addresses are of one host.
     pub host_id: u64,
     /// Starts that wait for it.
     pub waiting_starts: usize,

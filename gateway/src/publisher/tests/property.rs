@@ -38,7 +38,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Takes the steps with a subscriber; what it holds in the end, what is published, and what it destinations with.
+/// Takes the steps with a subscriber; what it holds in the end, what is published, and the networks that it uses.
 fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimate>, Vec<Estimate>, Vec<Network>) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
     runtime.block_on(async {
