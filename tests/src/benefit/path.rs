@@ -8,6 +8,8 @@ use crate::lab::path::{Hop, LinkConfig, PathConfig, Queue};
 
 /// IP and TCP headers with timestamps.
 const HEADER_BYTES: u64 = 52;
+/// Most that a Linux receiver offers before data came: half of its first buffer (`tcp_rmem`), 128 KiB.
+const OFFERED_FIRST_BYTES: u64 = 65_536;
 /// Delay of the access link, of which the one-way delay is a part.
 const ACCESS_DELAY: Duration = Duration::from_millis(1);
 /// Packets before the access link: it shall drop none.
@@ -70,9 +72,26 @@ impl Way {
 
     /// What no sender can be faster than: all packets through the narrowest link, and a round trip.
     pub fn bound_ms(&self, bytes: u64) -> f64 {
+        self.transmission_ms(bytes) + self.rtt().as_secs_f64() * 1e3
+    }
+
+    /// The same where the receiver's window is that of a Linux host that has got nothing yet. What it does not offer leaves
+    /// with the first acknowledgement at the earliest, a round trip and a packet after the start, and is acknowledged a
+    /// round trip after its last byte left. From then on the window is taken as unlimited, although it only grows with what
+    /// arrives: for transfers of many flights on long paths no receiver allows this bound.
+    pub fn bound_with_receiver_ms(&self, bytes: u64) -> f64 {
+        let first = OFFERED_FIRST_BYTES / self.mss * self.mss;
+        let path = self.bound_ms(bytes);
+        match bytes.checked_sub(first) {
+            None | Some(0) => path,
+            Some(rest) => path.max(self.bound_ms(self.mss) + self.bound_ms(rest)),
+        }
+    }
+
+    fn transmission_ms(&self, bytes: u64) -> f64 {
         let narrowest = self.access_kbit.unwrap_or(self.kbit).min(self.kbit);
         let on_the_wire = bytes + bytes.div_ceil(self.mss) * HEADER_BYTES;
-        (on_the_wire * 8) as f64 / narrowest as f64 + self.rtt().as_secs_f64() * 1e3
+        (on_the_wire * 8) as f64 / narrowest as f64
     }
 }
 
@@ -88,6 +107,18 @@ mod tests {
         // The access link is the narrower one.
         let s3 = Way::reference(45_000, 202);
         assert!((s3.bound_ms(1_000) - (0.8416 + 404.0)).abs() < 1e-9, "{}", s3.bound_ms(1_000));
+    }
+
+    #[test]
+    fn a_receiver_holds_back_what_is_beyond_its_first_window() {
+        let near = |value: f64, wanted: f64| assert!((value - wanted).abs() < 1e-9, "{value}");
+        let wide = Way::deep(100, 100);
+        near(wide.bound_with_receiver_ms(45 * 1_448), wide.bound_ms(45 * 1_448));
+        // One more: two round trips, a packet of 1,500 bytes before the acknowledgement, and the packet that it lets go.
+        near(wide.bound_with_receiver_ms(46 * 1_448), 2.0 * (100.0 + 0.12));
+        // The link is busy for longer than a round trip: the acknowledgement is there before the window is used up.
+        let narrow = Way::reference(1_600, 52);
+        near(narrow.bound_with_receiver_ms(100_000), narrow.bound_ms(100_000));
     }
 
     #[test]

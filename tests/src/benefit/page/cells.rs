@@ -109,7 +109,7 @@ pub(super) fn change(results: &[&RunResult], case: &Case, ours: Which<'_>, other
 }
 
 /// Ratio of the mean completion times by seed.
-fn ratios(results: &[&RunResult], case: &Case, ours: Which<'_>, other: Which<'_>) -> BTreeMap<u64, f64> {
+pub(super) fn ratios(results: &[&RunResult], case: &Case, ours: Which<'_>, other: Which<'_>) -> BTreeMap<u64, f64> {
     let mut seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for result in results {
         let time = |which: Which<'_>| {

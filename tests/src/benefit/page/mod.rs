@@ -3,6 +3,7 @@
 mod cells;
 mod tables;
 mod targets;
+mod windows;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -114,6 +115,7 @@ impl Section<'_> {
     fn write(&self, text: &mut String, page: &Path) -> Result<Vec<Finding>> {
         writeln!(text, "\n## {}", words(self.kind))?;
         let mut findings = Vec::new();
+        windows::write(text, &self.results);
         let all = scenarios::all();
         let mut families: Vec<&Scenario> = all.iter().collect();
         families.dedup_by_key(|scenario| scenario.family);

@@ -1,5 +1,6 @@
 //! A table for each question, worst rows first.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::cells::{Case, Side, Which, arms, cases, change, pooled_median, runs_of, side};
@@ -46,7 +47,7 @@ fn size(bytes: u64) -> String {
     if bytes >= 1_000_000 { format!("{} MB", bytes / 1_000_000) } else { format!("{} KB", bytes / 1_000) }
 }
 
-fn name(case: &Case) -> String {
+pub(super) fn name(case: &Case) -> String {
     format!("{}, {}", case.case, size(case.bytes))
 }
 
@@ -270,12 +271,14 @@ pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Told {
     for (case, arm) in all.iter().flat_map(|case| others.iter().map(move |arm| (case, arm))) {
         let runs = runs_of(results, "cubic", arm);
         let loss = |arm: &str| {
-            let of_it: Vec<f64> = runs
-                .iter()
-                .flat_map(|result| &result.carried)
-                .filter(|carried| carried.case == **case && carried.arm == arm)
-                .map(|carried| carried.dropped as f64 / (carried.dropped + carried.delivered).max(1) as f64)
-                .collect();
+            let mut seeds: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+            for result in &runs {
+                let seed = seeds.entry(result.run.seed).or_default();
+                for carried in result.carried.iter().filter(|carried| carried.case == **case && carried.arm == arm) {
+                    *seed = (seed.0 + carried.dropped, seed.1 + carried.dropped + carried.delivered);
+                }
+            }
+            let of_it: Vec<f64> = seeds.values().map(|(lost, all)| *lost as f64 / (*all).max(1) as f64).collect();
             Mean::of(&of_it)
         };
         let (Some(was), Some(is)) = (loss("cubic"), loss(arm)) else { continue };

@@ -1,0 +1,292 @@
+//! The product against each single fixed window, CUBIC and BBR, over all paths and sizes.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::cells::{Case, Which, cases, ratios, runs_of, side};
+use super::tables::{name, others};
+use crate::benefit::result::RunResult;
+use crate::benefit::scenario::{Arm, Question, Scenario};
+use crate::benefit::scenarios;
+use crate::benefit::statistics::{Mean, geometric_mean};
+
+/// Classes of sizes: name, and most bytes.
+const SIZES: [(&str, u64); 4] =
+    [("10 to 30 KB", 30_000), ("50 to 200 KB", 200_000), ("1 MB", 1_000_000), ("10 MB", u64::MAX)];
+
+/// The product's time over an arm's in one case, by seed.
+#[derive(Clone, Debug)]
+pub(super) struct Cell {
+    family: &'static str,
+    question: Question,
+    case: Case,
+    /// Below 1: the product is faster.
+    ratios: BTreeMap<u64, f64>,
+    /// Retransmitted segments a transfer: the product's and the arm's.
+    again: (f64, f64),
+    /// Mean time over the bound that the path and a receiver's window allow: the product's and the arm's.
+    over_bound: (f64, f64),
+}
+
+/// A ratio with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Ratio {
+    pub(super) value: f64,
+    /// Nothing from a single seed.
+    pub(super) interval: Option<(f64, f64)>,
+}
+
+impl Ratio {
+    /// Geometric mean over cells, each the geometric mean of its seeds. The interval is Student's over seeds of how far a
+    /// seed's cells lie, on average, from their own means: so a seed that lacks some cells counts too.
+    fn of(cells: &[&Cell]) -> Option<Self> {
+        let logarithm = |cell: &Cell| {
+            let values: Vec<f64> = cell.ratios.values().copied().collect();
+            geometric_mean(&values).map(f64::ln)
+        };
+        let mut sum = 0.0;
+        let mut seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+        for cell in cells {
+            let mean = logarithm(cell)?;
+            sum += mean;
+            for (seed, ratio) in &cell.ratios {
+                seeds.entry(*seed).or_default().push(ratio.ln() - mean);
+            }
+        }
+        if cells.is_empty() {
+            return None;
+        }
+        let mean = sum / cells.len() as f64;
+        let effects: Vec<f64> = seeds.values().map(|off| off.iter().sum::<f64>() / off.len() as f64).collect();
+        let half = Mean::of(&effects).and_then(|effects| effects.half_width);
+        Some(Self { value: mean.exp(), interval: half.map(|half| ((mean - half).exp(), (mean + half).exp())) })
+    }
+
+    fn text(self) -> String {
+        let interval = self.interval.map(|(low, high)| format!(" ({low:.3} to {high:.3})")).unwrap_or_default();
+        format!("{:.3}{interval}", self.value)
+    }
+}
+
+/// The scenario of a result.
+pub(super) fn scenario<'a>(all: &'a [Scenario], result: &RunResult) -> Option<&'a Scenario> {
+    all.iter().find(|scenario| scenario.name() == result.run.scenario)
+}
+
+/// Every case of the product and `arm`, in the runs that have both.
+fn cells(results: &[&RunResult], arm: &str) -> Vec<Cell> {
+    let all = scenarios::all();
+    let runs = runs_of(results, "product", arm);
+    let cell = |case: Case| {
+        let (ours, theirs) = (Which::of("product"), Which::of(arm));
+        let ratios = ratios(&runs, &case, ours, theirs);
+        let (is, was) = (side(&runs, &case, ours)?, side(&runs, &case, theirs)?);
+        let has = |result: &&&RunResult| result.transfers.iter().any(|one| one.case == case.case && one.arm == arm);
+        let scenario = scenario(&all, runs.iter().find(has)?)?;
+        let path = scenario.sites.iter().find(|site| site.case == case.case)?.path;
+        let bound_ms = path.bound_with_receiver_ms(case.bytes);
+        Some(Cell {
+            family: scenario.family,
+            question: scenario.question,
+            ratios,
+            again: (is.again, was.again),
+            over_bound: (is.mean.value / bound_ms, was.mean.value / bound_ms),
+            case,
+        })
+    };
+    cases(&runs, "product").into_iter().filter_map(cell).filter(|cell| !cell.ratios.is_empty()).collect()
+}
+
+/// The product against each arm over everything: geometric means, and each fixed window case by case, worst rows first.
+pub(super) fn write(text: &mut String, results: &[&RunResult]) {
+    let arms: Vec<(String, Vec<Cell>)> =
+        others(results).into_iter().map(|arm| (arm.clone(), cells(results, &arm))).collect();
+    means(text, &arms);
+    let mut rows: Vec<(&str, &Cell, Ratio)> = Vec::new();
+    for (arm, cells) in arms.iter().filter(|(arm, _)| Arm::fixed_of(arm).is_some()) {
+        rows.extend(cells.iter().filter_map(|cell| Some((arm.as_str(), cell, Ratio::of(&[cell])?))));
+    }
+    if rows.is_empty() {
+        return;
+    }
+    rows.sort_by(|a, b| b.2.value.total_cmp(&a.2.value));
+    text.push_str(
+        "\nThe product against each fixed window, worst rows first (time of the product over the window's, with its 95 % \
+         interval; below 1 the product is faster; retransmitted segments a transfer, the window's → the product's; time \
+         over the bound of path and receiver's window):\n\n| path, size | window | ratio | retransmissions | time over \
+         bound |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for (arm, cell, ratio) in rows {
+        let window = arm.trim_start_matches("fixed");
+        let ((ours, theirs), (over, their_over)) = (cell.again, cell.over_bound);
+        let (name, family, ratio) = (name(&cell.case), cell.family, ratio.text());
+        writeln!(
+            text,
+            "| {family}: {name} | {window} | {ratio} | {theirs:.2} → {ours:.2} | {their_over:.2} → {over:.2} |"
+        )
+        .ok();
+    }
+}
+
+/// The geometric means against each arm.
+fn means(text: &mut String, arms: &[(String, Vec<Cell>)]) {
+    let is_alone = |cell: &&Cell| matches!(cell.question, Question::Alone | Question::Grid);
+    let mut rows = String::new();
+    for (arm, cells) in arms {
+        let alone: Vec<&Cell> = cells.iter().filter(is_alone).collect();
+        let Some(all) = Ratio::of(&alone) else { continue };
+        write!(rows, "| {arm} | {} | {}", alone.len(), all.text()).ok();
+        let mut least = 0;
+        for (_, most) in SIZES {
+            let of_size: Vec<&Cell> =
+                alone.iter().copied().filter(|cell| cell.case.bytes > least && cell.case.bytes <= most).collect();
+            write!(rows, " | {}", Ratio::of(&of_size).map_or("-".to_owned(), Ratio::text)).ok();
+            least = most;
+        }
+        let cell = |order: fn(&f64, &f64) -> std::cmp::Ordering| {
+            let one = |cell: &&Cell| Ratio::of(&[cell]).map_or(1.0, |ratio| ratio.value);
+            let found = alone.iter().max_by(|a, b| order(&one(a), &one(b)));
+            found.map_or(String::new(), |cell| format!("{:.2} ({})", one(cell), name(&cell.case)))
+        };
+        let (best, worst) = (cell(|a, b| b.total_cmp(a)), cell(f64::total_cmp));
+        let sum = |of: fn(&Cell) -> f64| alone.iter().map(|cell| of(cell)).sum::<f64>() / alone.len() as f64;
+        let (ours, theirs) = (sum(|cell| cell.again.0), sum(|cell| cell.again.1));
+        writeln!(rows, " | {best} | {worst} | {theirs:.2} → {ours:.2} |").ok();
+    }
+    if !rows.is_empty() {
+        let sizes = SIZES.map(|(name, _)| name).join(" | ");
+        writeln!(
+            text,
+            "\nThe product's time over each arm's, one flow at a time: geometric means over all paths and sizes, each with its \
+             95 % interval; below 1 the product is faster. Retransmitted segments a transfer are means over the same cases.\n\n\
+             | against | cases | all | {sizes} | best | worst | retransmissions |\n| --- | --- | --- | --- | --- | --- | --- | \
+             --- | --- | --- |\n{rows}"
+        )
+        .ok();
+    }
+    let mut rows = String::new();
+    for (arm, cells) in arms {
+        for question in [Question::Together, Question::Burst] {
+            let here: Vec<&Cell> = cells.iter().filter(|cell| cell.question == question).collect();
+            let (Some(ratio), Some(first)) = (Ratio::of(&here), here.first()) else { continue };
+            let sum = |of: fn(&Cell) -> f64| here.iter().map(|cell| of(cell)).sum::<f64>() / here.len() as f64;
+            let (ours, theirs) = (sum(|cell| cell.again.0), sum(|cell| cell.again.1));
+            writeln!(rows, "| {} | {arm} | {} | {theirs:.2} → {ours:.2} |", first.family, ratio.text()).ok();
+        }
+    }
+    if !rows.is_empty() {
+        writeln!(
+            text,
+            "\nThe same where many send at once:\n\n| scenario | against | ratio | retransmissions |\n| --- | --- | --- | --- \
+             |\n{rows}"
+        )
+        .ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::accuracy::result::Health;
+    use crate::benefit::result::{Learning, Measured, Run};
+    use crate::product::{Mode, Way};
+
+    /// A run with one transfer of 100 KB for each of these: path, arm, time, retransmitted segments.
+    fn result(scenario: &str, seed: u64, transfers: &[(&str, &str, f64, u32)]) -> RunResult {
+        let measured = |(case, arm, completion_ms, again): &(&str, &str, f64, u32)| Measured {
+            case: (*case).to_owned(),
+            arm: (*arm).to_owned(),
+            bytes: 100_000,
+            client: 0,
+            round: 0,
+            completion_ms: *completion_ms,
+            bound_ms: 1.0,
+            packets: 100,
+            again: *again,
+            first_flight: 10,
+            first_flight_ms: 0.0,
+        };
+        let (way, mode, learning) = (Way::Bpf, Mode::Careful, Learning::Plain);
+        RunResult {
+            run: Run { scenario: scenario.to_owned(), way, mode, stated: true, learning, seed },
+            health: Health::default(),
+            learnt: Vec::new(),
+            transfers: transfers.iter().map(measured).collect(),
+            carried: Vec::new(),
+            flights: None,
+            fault: None,
+            seconds: 1.0,
+        }
+    }
+
+    fn near(value: f64, wanted: f64) {
+        assert!((value - wanted).abs() < 1e-9, "{value}, not {wanted}");
+    }
+
+    #[test]
+    fn a_window_is_compared_with_the_product_of_its_own_run() {
+        let first = result("alone-16-24-32", 1, &[("S1", "product", 500.0, 0), ("S1", "fixed32", 1_000.0, 8)]);
+        // This run has no window of 32: its slower product says nothing of it.
+        let second = result("alone-48-64-bbr", 1, &[("S1", "product", 4_000.0, 0), ("S1", "fixed48", 2_000.0, 2)]);
+        let results = [&first, &second];
+        let cell = cells(&results, "fixed32").pop().unwrap();
+        near(cell.ratios[&1], 0.5);
+        assert_eq!((cell.again, cell.family), ((0.0, 8.0), "alone"));
+        // 100 packets of 1,052 bytes at 1.6 Mbit/s, and 104 ms.
+        near(cell.over_bound.1, 1_000.0 / 630.0);
+        near(cells(&results, "fixed48").pop().unwrap().ratios[&1], 2.0);
+    }
+
+    #[test]
+    fn a_geometric_mean_is_over_cases_and_its_interval_over_seeds() {
+        let run = |seed, s1: f64, s2: f64| {
+            let others = [("S1", "cubic", 100.0, 0), ("S2", "cubic", 100.0, 0)];
+            let ours = [("S1", "product", s1, 0), ("S2", "product", s2, 0)];
+            result("alone-16-24-32", seed, &[others, ours].concat())
+        };
+        let (a, b) = (run(1, 25.0, 100.0), run(2, 100.0, 400.0));
+        let found = cells(&[&a, &b], "cubic");
+        let ratio = Ratio::of(&found.iter().collect::<Vec<_>>()).unwrap();
+        // S1: 0.25 and 1; S2: 1 and 4. The seeds' own means are 0.5 and 2.
+        near(ratio.value, 1.0);
+        let (low, high) = ratio.interval.unwrap();
+        near(low * high, 1.0);
+        near(high.ln(), 12.706 * (2.0_f64.ln() * 2.0_f64.sqrt()) / 2.0_f64.sqrt());
+        assert_eq!(Ratio::of(&[]), None);
+        let once = cells(&[&a], "cubic");
+        assert_eq!(Ratio::of(&once.iter().collect::<Vec<_>>()).unwrap().interval, None);
+    }
+
+    #[test]
+    fn a_seed_that_lacks_a_case_does_not_move_the_mean_of_the_others() {
+        let whole = result(
+            "alone-16-24-32",
+            1,
+            &[("S1", "cubic", 1.0, 0), ("S1", "product", 0.5, 0), ("S2", "cubic", 1.0, 0), ("S2", "product", 2.0, 0)],
+        );
+        let cut = result("alone-16-24-32", 2, &[("S1", "cubic", 1.0, 0), ("S1", "product", 0.5, 0)]);
+        let found = cells(&[&whole, &cut], "cubic");
+        let ratio = Ratio::of(&found.iter().collect::<Vec<_>>()).unwrap();
+        near(ratio.value, 1.0);
+        near(ratio.interval.unwrap().1, 1.0);
+    }
+
+    #[test]
+    fn worst_rows_come_first() {
+        let times = [
+            ("S1", "product", 500.0, 0),
+            ("S1", "fixed16", 1_000.0, 0),
+            ("S1", "fixed24", 250.0, 0),
+            ("S2", "product", 300.0, 1),
+            ("S2", "fixed16", 250.0, 3),
+        ];
+        let mut text = String::new();
+        write(&mut text, &[&result("alone-16-24-32", 1, &times)]);
+        let order = ["| alone: S1, 100 KB | 24 | 2.000 |", "| alone: S2, 100 KB | 16 | 1.200 | 3.00 → 1.00 |"];
+        let last = "| alone: S1, 100 KB | 16 | 0.500 |";
+        let at = |row: &str| text.find(row).unwrap_or_else(|| panic!("no {row} in\n{text}"));
+        assert!(at(order[0]) < at(order[1]) && at(order[1]) < at(last), "{text}");
+        // Over both paths: the root of 0.5 × 1.2.
+        assert!(text.contains("| fixed16 | 2 | 0.775 |"), "{text}");
+    }
+}
