@@ -103,7 +103,7 @@ rules: packages ## Estimation rules on recordings of real kernels, resumable, an
 	./target/release/rules $(ARGS)
 
 .PHONY: benefit
-benefit: packages ## Real transfers with and without the product, resumable, an hour: ARGS="--way route --scenarios alone"
+benefit: packages ## Real transfers with and without the product, resumable, 45 minutes a seed: ARGS="--way route --scenarios alone"
 	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin benefit
 	./target/release/benefit $(ARGS)
 

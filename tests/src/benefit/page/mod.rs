@@ -115,7 +115,12 @@ impl Section<'_> {
     fn write(&self, text: &mut String, page: &Path) -> Result<Vec<Finding>> {
         writeln!(text, "\n## {}", words(self.kind))?;
         let mut findings = Vec::new();
-        windows::write(text, &self.results);
+        if let Some(plot) = windows::write(text, &self.results) {
+            let file = self.plot_file("bound")?;
+            let place = page.with_file_name(&file);
+            std::fs::write(&place, plot.svg()?).with_context(|| format!("cannot write {}", place.display()))?;
+            writeln!(text, "\n![part of all paths and sizes that end within a multiple of the bound]({file})")?;
+        }
         let all = scenarios::all();
         let mut families: Vec<&Scenario> = all.iter().collect();
         families.dedup_by_key(|scenario| scenario.family);
@@ -158,9 +163,7 @@ impl Section<'_> {
         if told.bars.is_empty() {
             return Ok(());
         }
-        let run = self.results.first().context("a section has results")?.run.name();
-        let folder = run.split('/').next().unwrap_or_default();
-        let file = format!("benefit-{folder}-{name}.svg");
+        let file = self.plot_file(name)?;
         let plot = Bars {
             title: format!("{name}: change of completion time, {}", words(self.kind).replace('`', "")),
             what: "change of the mean completion time".to_owned(),
@@ -170,6 +173,13 @@ impl Section<'_> {
         let place = page.with_file_name(&file);
         std::fs::write(&place, plot.svg()?).with_context(|| format!("cannot write {}", place.display()))?;
         Ok(writeln!(text, "\n![change of completion time with its interval, and the target]({file})")?)
+    }
+
+    /// A plot of this section is called so.
+    fn plot_file(&self, name: &str) -> Result<String> {
+        let run = self.results.first().context("a section has results")?.run.name();
+        let folder = run.split('/').next().unwrap_or_default();
+        Ok(format!("benefit-{folder}-{name}.svg"))
     }
 
     /// Repeated packets over all cases with a CUBIC beside the product.

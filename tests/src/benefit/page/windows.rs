@@ -9,6 +9,7 @@ use crate::benefit::result::RunResult;
 use crate::benefit::scenario::{Arm, Question, Scenario};
 use crate::benefit::scenarios;
 use crate::benefit::statistics::{Mean, geometric_mean};
+use crate::plot::{Axis, Mark, Plot, Series};
 
 /// Classes of sizes: name, and most bytes.
 const SIZES: [(&str, u64); 4] =
@@ -26,6 +27,13 @@ pub(super) struct Cell {
     again: (f64, f64),
     /// Mean time over the bound that the path and a receiver's window allow: the product's and the arm's.
     over_bound: (f64, f64),
+}
+
+impl Cell {
+    /// Whether one flow has its path to itself.
+    const fn is_alone(&self) -> bool {
+        matches!(self.question, Question::Alone | Question::Grid)
+    }
 }
 
 /// A ratio with its 95 % interval.
@@ -98,7 +106,8 @@ fn cells(results: &[&RunResult], arm: &str) -> Vec<Cell> {
 }
 
 /// The product against each arm over everything: geometric means, and each fixed window case by case, worst rows first.
-pub(super) fn write(text: &mut String, results: &[&RunResult]) {
+/// Returns the plot of time over the bound, where some flow had its path to itself.
+pub(super) fn write(text: &mut String, results: &[&RunResult]) -> Option<Plot> {
     let arms: Vec<(String, Vec<Cell>)> =
         others(results).into_iter().map(|arm| (arm.clone(), cells(results, &arm))).collect();
     means(text, &arms);
@@ -106,8 +115,9 @@ pub(super) fn write(text: &mut String, results: &[&RunResult]) {
     for (arm, cells) in arms.iter().filter(|(arm, _)| Arm::fixed_of(arm).is_some()) {
         rows.extend(cells.iter().filter_map(|cell| Some((arm.as_str(), cell, Ratio::of(&[cell])?))));
     }
+    let plot = over_bound(&arms);
     if rows.is_empty() {
-        return;
+        return plot;
     }
     rows.sort_by(|a, b| b.2.value.total_cmp(&a.2.value));
     text.push_str(
@@ -120,20 +130,51 @@ pub(super) fn write(text: &mut String, results: &[&RunResult]) {
         let window = arm.trim_start_matches("fixed");
         let ((ours, theirs), (over, their_over)) = (cell.again, cell.over_bound);
         let (name, family, ratio) = (name(&cell.case), cell.family, ratio.text());
-        writeln!(
-            text,
-            "| {family}: {name} | {window} | {ratio} | {theirs:.2} → {ours:.2} | {their_over:.2} → {over:.2} |"
-        )
-        .ok();
+        // Of a path that others fill the bound says nothing.
+        let bound = if cell.is_alone() { format!("{their_over:.2} → {over:.2}") } else { "-".to_owned() };
+        writeln!(text, "| {family}: {name} | {window} | {ratio} | {theirs:.2} → {ours:.2} | {bound} |").ok();
     }
+    plot
+}
+
+/// For each arm the part of all cases that end within a multiple of the bound that path and receiver's window allow.
+fn over_bound(arms: &[(String, Vec<Cell>)]) -> Option<Plot> {
+    let alone = |cells: &[Cell], of: fn(&Cell) -> f64| -> Vec<f64> {
+        cells.iter().filter(|cell| cell.is_alone()).map(of).collect()
+    };
+    // CUBIC, the first of the arms, is in every run: beside it is all of the product.
+    let (_, every) = arms.first()?;
+    let mut lines = vec![("product".to_owned(), alone(every, |cell| cell.over_bound.0))];
+    lines.extend(arms.iter().map(|(arm, cells)| (arm.clone(), alone(cells, |cell| cell.over_bound.1))));
+    lines.retain(|(_, values)| !values.is_empty());
+    let farthest = lines.iter().flat_map(|(_, values)| values).copied().fold(1.0, f64::max);
+    let mut series = Vec::new();
+    for (colour, (arm, mut values)) in lines.into_iter().enumerate() {
+        values.sort_by(f64::total_cmp);
+        let part = |n: usize| n as f64 / values.len() as f64 * 100.0;
+        // Drawn as steps also where a line is dashed.
+        let mut points = vec![(1.0, 0.0)];
+        points.extend(values.iter().zip(0..).flat_map(|(value, n)| [n, n + 1].map(|n| (value.max(1.0), part(n)))));
+        points.push((farthest, 100.0));
+        let (name, mark) = match Arm::fixed_of(&arm) {
+            Some(segments) => (format!("fixed {segments}"), Mark::Dashed),
+            None => (arm, Mark::Line),
+        };
+        series.push(Series { name, mark, colour, points });
+    }
+    (!series.is_empty()).then(|| Plot {
+        title: "Completion time over the bound of path and receiver's window, one flow at a time".to_owned(),
+        x: Axis::new("completion time over the bound", "times").log(),
+        y: Axis::new("part of all paths and sizes", "%").within(0.0, 100.0),
+        series,
+    })
 }
 
 /// The geometric means against each arm.
 fn means(text: &mut String, arms: &[(String, Vec<Cell>)]) {
-    let is_alone = |cell: &&Cell| matches!(cell.question, Question::Alone | Question::Grid);
     let mut rows = String::new();
     for (arm, cells) in arms {
-        let alone: Vec<&Cell> = cells.iter().filter(is_alone).collect();
+        let alone: Vec<&Cell> = cells.iter().filter(|cell| cell.is_alone()).collect();
         let Some(all) = Ratio::of(&alone) else { continue };
         write!(rows, "| {arm} | {} | {}", alone.len(), all.text()).ok();
         let mut least = 0;
@@ -188,8 +229,9 @@ fn means(text: &mut String, arms: &[(String, Vec<Cell>)]) {
 mod tests {
     use super::*;
     use crate::accuracy::result::Health;
+    use crate::benefit::path::Way;
     use crate::benefit::result::{Learning, Measured, Run};
-    use crate::product::{Mode, Way};
+    use crate::product::{ApplyMethod, Mode};
 
     /// A run with one transfer of 100 KB for each of these: path, arm, time, retransmitted segments.
     fn result(scenario: &str, seed: u64, transfers: &[(&str, &str, f64, u32)]) -> RunResult {
@@ -206,7 +248,7 @@ mod tests {
             first_flight: 10,
             first_flight_ms: 0.0,
         };
-        let (way, mode, learning) = (Way::Bpf, Mode::Careful, Learning::Plain);
+        let (way, mode, learning) = (ApplyMethod::Bpf, Mode::Careful, Learning::Plain);
         RunResult {
             run: Run { scenario: scenario.to_owned(), way, mode, stated: true, learning, seed },
             health: Health::default(),
@@ -269,6 +311,25 @@ mod tests {
         let ratio = Ratio::of(&found.iter().collect::<Vec<_>>()).unwrap();
         near(ratio.value, 1.0);
         near(ratio.interval.unwrap().1, 1.0);
+    }
+
+    #[test]
+    fn the_plot_holds_every_arm_from_its_nearest_case_to_its_farthest() {
+        let times = [("S1", "product", 630.0, 0), ("S1", "cubic", 945.0, 0), ("S1", "fixed16", 1_260.0, 0)];
+        let more = [("S2", "product", 1_861.0, 0), ("S2", "cubic", 9_305.0, 0), ("S2", "fixed16", 930.5, 0)];
+        let run = result("alone-16-24-32", 1, &[times, more].concat());
+        let plot = write(&mut String::new(), &[&run]).unwrap();
+        let series = |name: &str| plot.series.iter().find(|series| series.name == name).unwrap();
+        assert_eq!(plot.series.len(), 3);
+        let bound = Way::reference(1_600, 202).bound_with_receiver_ms(100_000);
+        let cubic = &series("cubic").points;
+        // Up to a half at the nearer case, then on to the farther one.
+        assert_eq!((cubic.len(), cubic[0]), (6, (1.0, 0.0)));
+        near(cubic[2].0, 1.5);
+        near(cubic[2].1, 50.0);
+        near(cubic[3].0, 9_305.0 / bound);
+        near(cubic[3].1, 50.0);
+        assert!(plot.svg().unwrap().contains("fixed 16"));
     }
 
     #[test]
