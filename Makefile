@@ -1,5 +1,5 @@
 # The commands of this repository. `make demo` and `make test` need a Debian 12 machine with Rust and nothing else: each
-# installs the packages it lacks (scripts/packages) and says which.
+# installs the missing packages (scripts/packages) and says which.
 
 # What the programs link and what the lab runs.
 BUILD_PACKAGES := clang gcc libc6-dev libelf-dev libpcap-dev linux-libc-dev make pkg-config zlib1g-dev
@@ -73,7 +73,7 @@ dashboard-test: packages ## The dashboard in Chromium, which it installs (about 
 	SPAND_BROWSER=required $(CARGO) test -p spand-tests --test dashboard -- $(ARGS)
 
 .PHONY: dashboard-images
-dashboard-images: packages ## Take the pictures of docs/dashboard.md anew
+dashboard-images: packages ## Take the pictures of docs/dashboard.md again
 	@./scripts/packages $(BROWSER_PACKAGES)
 	SPAND_BROWSER=required SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test -p spand-tests --test dashboard
 
@@ -98,7 +98,7 @@ accuracy: packages ## The reconstruction against real kernels over a covering de
 	./target/release/accuracy $(ARGS)
 
 .PHONY: rules
-rules: packages ## Estimation rules on recordings of real kernels, resumable, an hour: ARGS="--report" to judge them anew
+rules: packages ## Estimation rules on recordings of real kernels, resumable, an hour: ARGS="--report" to judge them again
 	$(CARGO) build --release -p spand-tests --bin rules
 	./target/release/rules $(ARGS)
 
