@@ -63,7 +63,7 @@ fuzz_target!(|data: &[u8]| {
                 // Reports wait for room among the events: once more for each of the few connections is enough.
                 for _ in 0..20 {
                     engines.iter_mut().for_each(|engine| engine.handle_timeout(Timestamp(now)));
-                    told(&mut engines);
+                    drain(&mut engines);
                 }
                 let due = engines[0].poll_timeout();
                 assert!(due.is_none_or(|due| due.0 > now), "{due:?} was due at {now}");
@@ -88,7 +88,7 @@ fuzz_target!(|data: &[u8]| {
                         engine.restore(network, record.clone(), Timestamp(talk.now));
                     }
                 }
-                told(&mut engines);
+                drain(&mut engines);
             }
             Step::Ask => {
                 let now = Timestamp(talk.now);
@@ -112,7 +112,7 @@ fuzz_target!(|data: &[u8]| {
                 engine.handle_frame(Timestamp(at), &frame);
             }
             frames += 1;
-            told(&mut engines);
+            drain(&mut engines);
         }
     }
     for engine in &mut engines {
@@ -121,7 +121,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let held = MEMORY.bytes().saturating_sub(before);
     assert!(held <= MOST_BYTES, "{held} bytes are held");
-    told(&mut engines);
+    drain(&mut engines);
     for engine in &engines {
         assert_eq!(engine.connections(), 0, "all have ended");
     }
@@ -154,7 +154,7 @@ fn engine(setting: &Setting, hash_seed: u64) -> Engine {
 }
 
 /// Both tell the same, nothing was lost, and what they say of networks makes sense.
-fn told(engines: &mut [Engine; 2]) {
+fn drain(engines: &mut [Engine; 2]) {
     loop {
         let [a, b] = engines.each_mut().map(Engine::poll_event);
         assert_eq!(a, b);

@@ -277,7 +277,7 @@ fn whole(path: &Path, twin: &BTreeMap<Network, NetworkRecord>, compared: &Compar
     opened.store
 }
 
-/// A store in memory that answers as it is told, and in the end takes everything.
+/// A store in memory that answers as the input says, and in the end takes everything.
 struct Failing {
     answers: Vec<Answer>,
     held: Arc<Mutex<BTreeMap<Network, NetworkRecord>>>,
@@ -285,7 +285,7 @@ struct Failing {
 
 impl EstimateStore for Failing {
     fn save(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let (action, why) = ("save", "so it was told".to_owned());
+        let (action, why) = ("save", "by the input".to_owned());
         match self.answers.pop() {
             Some(Answer::No) => return Err(StoreError::Database { action, why }),
             Some(Answer::Never) => {

@@ -1,11 +1,11 @@
-//! The sliding windows against a twin that keeps every single thing it was told.
+//! The sliding windows against a twin that keeps every single thing it was input.
 
 #![no_main]
 
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use spand_core::flow::sample::{Limiter, SampleReason};
-use spand_core::fuzzing::{Told, WindowPair};
+use spand_core::fuzzing::{Input, WindowPair};
 
 #[derive(Arbitrary, Debug)]
 enum Step {
@@ -31,20 +31,20 @@ fuzz_target!(|steps: Vec<Step>| {
                 let reasons = [End, Loss, Ecn, EndAppLimited, EndReceiverLimited];
                 // 14 connections of 7 hosts: fewer than a bucket keeps apart.
                 let (host, other) = (u64::from(connection % 7), u64::from(connection / 7 % 2));
-                let told = Told::Sample {
+                let input = Input::Sample {
                     segments: f64::from(size.max(1)) / 100.0,
                     connection: host * host / 8 + 200 * other,
                     reason: reasons[usize::from(reason) % reasons.len()],
                 };
-                pair.tell(network % 3, told);
+                pair.feed(network % 3, input);
             }
             Step::Rtt { network, us, host } => {
-                pair.tell(network % 3, Told::Rtt { us: u64::from(us).clamp(1, 10_000_000), host: host % 9 });
+                pair.feed(network % 3, Input::Rtt { us: u64::from(us).clamp(1, 10_000_000), host: host % 9 });
             }
-            Step::Loss(network) => pair.tell(network % 3, Told::Loss),
+            Step::Loss(network) => pair.feed(network % 3, Input::Loss),
             Step::Limiter(network, limiter) => {
                 let limiters = [Limiter::Window, Limiter::Receiver, Limiter::Application];
-                pair.tell(network % 3, Told::Limiter(limiters[usize::from(limiter) % 3]));
+                pair.feed(network % 3, Input::Limiter(limiters[usize::from(limiter) % 3]));
             }
             Step::Wait(ms) => pair.wait(ms.into()),
             Step::WaitLong(seconds) => pair.wait(u64::from(seconds) * 3_000),

@@ -102,7 +102,7 @@ fn the_largest_packet_is_read_and_a_larger_one_is_damage() {
 }
 
 #[test]
-fn compression_is_told_by_the_first_bytes_and_may_come_in_parts() {
+fn compression_is_detected_by_the_first_bytes_and_may_come_in_parts() {
     let files = Files::new();
     let plain = pcap(&[1, 2, 3]);
     let expected = read_path(&files.put("plain", &plain));

@@ -1,4 +1,4 @@
-//! What an engine is told at its start. Each limit cannot be zero; what happens when it is reached is in its comment.
+//! Configuration of an engine. No limit can be zero; what happens when it is reached is in its comment.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -20,10 +20,10 @@ pub struct EngineConfig {
     pub prefixes: Vec<IpNet>,
     /// Where the gateway itself listens, as the mirror port shows it: connections to it are not followed. Default: none.
     pub own_listeners: BTreeSet<SocketAddr>,
-    /// Encapsulations to look into besides VLAN, MPLS and PPPoE, and between whom. Default none.
+    /// Encapsulations to decapsulate besides VLAN, MPLS and PPPoE, and between which endpoints. Default none.
     pub tunnels: Tunnels,
-    /// Take a sender's window and round trip from the option in which it says them, where the wire bears them out. Default
-    /// off: a host inside could say what it likes within a factor of two.
+    /// Take a sender's window and RTT from the option in which it reports them, if consistent with the packets. Default
+    /// off: a host inside can report any value within a factor of two.
     pub read_window_option: bool,
     /// Rule that makes an estimate of a window. Default `robust`.
     pub rule: RuleKind,
@@ -31,7 +31,7 @@ pub struct EngineConfig {
     pub limits: Limits,
     /// The sliding window.
     pub window: WindowConfig,
-    /// Secret of the flow table's hash: without it, nobody can aim many connections at one slot. A replay keeps it at 0;
+    /// Secret of the flow table's hash, so that no one can aim many connections at one slot. A replay keeps it at 0;
     /// a gateway draws it at its start. No result depends on it.
     pub hash_seed: u64,
     /// Collect a [`crate::flow::report::DirectionReport`] for every direction at its end. Default off: a long-running gateway has no use for them.
@@ -58,28 +58,28 @@ impl Shard {
 /// Table limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// Connections at a time. At the limit the one idle longest goes, counted by what it was (`counters::Evicted`). Default 1,000,000.
+    /// Connections at a time. At the limit the one idle longest is evicted, counted by its state (`counters::Evicted`). Default 1,000,000.
     pub connections: NonZeroUsize,
-    /// Networks with samples at a time. At the limit the one refreshed longest ago goes. Default 1,000,000.
+    /// Networks with samples at a time. At the limit the one refreshed longest ago is evicted. Default 1,000,000.
     pub networks: NonZeroUsize,
     /// Memory of what all senders have outstanding: segments and ranges of sequence space. At the limit the connection that
     /// waits for an acknowledgement longest has its neighbouring segments merged into one and its holes taken as seen, counted;
     /// those of which no data was ever acknowledged go first. Default 320 MiB, beyond what a million connections keep in any case.
     pub segment_memory_bytes: NonZeroUsize,
     /// Memory of all else that is kept of senders: the state rebuilt of each, from about 0.6 KiB to 4 KiB. At the limit the
-    /// connection idle longest goes, as at that of connections. Default 2 GiB.
+    /// connection idle longest is evicted, as at that of connections. Default 2 GiB.
     pub sender_memory_bytes: NonZeroUsize,
     /// Memory of the samples in all networks' windows, a few hundred bytes to 126 KiB each. At the limit the network refreshed
-    /// longest ago goes, as at that of networks. Default 1 GiB.
+    /// longest ago is evicted, as at that of networks. Default 1 GiB.
     pub network_memory_bytes: NonZeroUsize,
     /// Outstanding segments remembered per sender. At the limit neighbours merge and lose their RTT sample, counted. Default 16,384.
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of seen sequence space per sender. At the limit the lowest hole is taken as seen, counted. Default 1,024.
     pub sequence_ranges: NonZeroU32,
     /// Services inside, by address and port, whose transfer sizes are kept, about 2.6 KiB each. At the limit the one that
-    /// sent longest ago goes, counted. Default 8,192.
+    /// idle longest is evicted, counted. Default 8,192.
     pub services: NonZeroUsize,
-    /// IP packets in fragments at a time, about half a KiB each. At the limit the oldest is given up, counted. Default 4,096.
+    /// IP packets in fragments at a time, about half a KiB each. At the limit the oldest is dropped, counted. Default 4,096.
     pub fragmented_packets: NonZeroUsize,
     /// Window samples kept per flow report; later ones are counted only. Default 10,000.
     pub report_samples: NonZeroU32,
@@ -88,10 +88,10 @@ pub struct Limits {
     /// Silence after which a connection that is closing, never finished its handshake, or was heard of one side alone is
     /// forgotten. Default 2 minutes.
     pub idle_other: Micros,
-    /// Silence after which a connection is forgotten that holds more than a few segments of a sender none of whose data was
+    /// Idle time after which a connection is dropped that holds more than a few segments of a sender none of whose data was
     /// ever acknowledged. Default 1 minute.
     pub idle_unacknowledged: Micros,
-    /// Events waiting to be polled. At the limit the oldest goes, counted; the caller then reads the full state anew. From 16
+    /// Events waiting to be polled. At the limit the oldest is dropped, counted; the caller then reads the full state again. From 16
     /// on, a caller that takes them all after every call loses none. Default 65,536.
     pub events: NonZeroUsize,
 }
@@ -111,7 +111,7 @@ pub struct WindowConfig {
     pub max_age: Micros,
     /// Relative change of share or RTT that is worth an event. Default 0.1.
     pub change: f64,
-    /// Refresh interval: an unchanged estimate with new samples is told again after this long. Default 20 s.
+    /// Refresh interval: an unchanged estimate with new samples is announced again after this long. Default 20 s.
     pub refresh: Micros,
 }
 

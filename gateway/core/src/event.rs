@@ -1,4 +1,4 @@
-//! What the engine tells, polled by its owner.
+//! Events of the engine, polled by its owner.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -36,7 +36,7 @@ pub enum Event {
     ServiceForgotten(SocketAddr),
 }
 
-/// Why an estimate went.
+/// Why an estimate was withdrawn.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
 #[strum(serialize_all = "snake_case")]
 pub enum Withdrawal {
@@ -62,7 +62,7 @@ impl Withdrawal {
 pub struct TransferEnded {
     /// Whose it was.
     pub service: SocketAddr,
-    /// Who received it.
+    /// The receiver.
     pub remote: IpAddr,
     /// When it had ended.
     pub at: Timestamp,

@@ -34,7 +34,7 @@ pub const fn boxed<T>() -> usize {
     allocated(size_of::<T>())
 }
 
-/// What one connection takes beside its place in the table.
+/// Memory of one connection in addition to its slot in the table.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Held {
     /// Bytes of outstanding segments and of ranges of sequence space.

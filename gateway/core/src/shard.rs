@@ -1,12 +1,12 @@
 //! Several engines side by side, each with the networks that are its own.
 //!
 //! A network belongs to one engine, by a hash under the secret seed, and so does every sender whose remote end lies in it.
-//! So no estimate has to be put together from two engines' halves, and none of them waits for another. A connection with
-//! one end inside is the business of one engine. With both ends inside, or nothing said about inside, each of its two
+//! So no estimate is split between two engines, and no engine waits for another. A connection with
+//! one end inside belongs to one engine. With both ends inside, or no prefixes configured, each of its two
 //! senders is followed by the engine of the other's network; one of the two engines, its home, counts it.
 //!
 //! What an engine learns of hosts (their congestion control) it learns from its own connections alone. The sizes of
-//! services' transfers are the first engine's; the others tell it ([`crate::event::Event::TransferEnded`]).
+//! services' transfers belong to the first engine; the others send them ([`crate::event::Event::TransferEnded`]).
 
 use std::hash::BuildHasher;
 use std::net::IpAddr;
@@ -34,7 +34,7 @@ pub enum Takers {
     One(u32),
     /// Both; the first is its home, which counts it.
     Two(u32, u32),
-    /// Whoever finds something of its own in it: the frame has to be taken apart first. The first engine counts it.
+    /// Every engine that owns a part of it: the frame has to be parsed first. The first engine counts it.
     All,
 }
 
@@ -86,7 +86,7 @@ impl Partition {
         match (inside(source), inside(destination)) {
             (true, false) => Takers::One(self.owner_of(destination)),
             (false, true) => Takers::One(self.owner_of(source)),
-            // Nobody's, to be counted by somebody; which one need not be the same for both directions.
+            // Of no engine's network: any engine may count it, not necessarily the same for both directions.
             (false, false) if !self.prefixes.is_bare() => Takers::One(self.owner_of(destination)),
             _ => {
                 let (home, other) = (self.owner_of(source.min(destination)), self.owner_of(source.max(destination)));

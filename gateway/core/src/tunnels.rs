@@ -82,7 +82,7 @@ impl Tunnels {
     /// None of them: the outermost IP header names the connection's ends.
     pub const NONE: Self =
         Self { gre: Taken::None, vxlan: Taken::None, geneve: Taken::None, gtp: Taken::None, ip_in_ip: Taken::None };
-    /// Every kind, from anyone. For captures whose packets nobody made up to mislead; never for a mirror port.
+    /// Every kind, between any endpoints. For trusted captures; never for a mirror port.
     pub const ALL: Self = Self {
         gre: Taken::FromAnyone,
         vxlan: Taken::FromAnyone,
@@ -91,7 +91,7 @@ impl Tunnels {
         ip_in_ip: Taken::FromAnyone,
     };
 
-    /// Looks into every tunnel of `kind` too, whoever sent it.
+    /// Also decapsulates every tunnel of `kind`, between any endpoints.
     #[must_use]
     pub fn from_anyone(mut self, kind: TunnelKind) -> Self {
         *self.kind_mut(kind) = Taken::FromAnyone;
@@ -146,7 +146,7 @@ impl Tunnels {
     }
 }
 
-/// A set of addresses: ranges in order, none of which touches another.
+/// A set of addresses: disjoint ranges in order, not adjacent to each other.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Endpoints(Box<[(IpAddr, IpAddr)]>);
 

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_holds_so_many_and_what_it_gives_back_is_free() {
+    fn a_peer_holds_a_bounded_number_and_released_ones_are_free() {
         let holdings = Holdings::new(NonZeroUsize::new(2).unwrap());
         let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         let first = holdings.take(one).unwrap();

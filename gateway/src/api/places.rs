@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_has_so_many_that_work_and_its_own_unused_ones_go_first() {
+    fn a_peer_has_a_bounded_number_in_use_and_its_unused_ones_close_first() {
         let places = places(100, 2);
         let (mut one, _) = places.take(peer(1)).unwrap();
         let (two, _) = places.take(peer(1)).unwrap();

@@ -282,7 +282,7 @@ fn a_bad_prefix_list_names_its_line() {
 }
 
 #[test]
-fn engine_publisher_and_api_are_told_the_defaults_they_have() {
+fn engine_publisher_and_api_get_the_defaults_they_have() {
     let engine = Config::default().engine(EngineOptions::default()).unwrap();
     assert_eq!(engine, spand_core::config::EngineConfig::default());
     assert_eq!(Config::default().publisher(), crate::publisher::PublisherConfig::default());

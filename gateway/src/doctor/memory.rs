@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_runs_is_told_from_one_that_looks() {
+    fn a_running_gateway_is_distinguished_from_a_doctor() {
         assert!(is_gateway(b"/usr/bin/spand-gateway\0run\0--config\0x\0"));
         assert!(!is_gateway(b"/usr/bin/spand-gateway\0doctor\0"));
         assert!(!is_gateway(b"/usr/bin/other\0run\0"));

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_store_set_aside_on_a_full_disk_is_made_anew_with_its_version_once_there_is_room() {
+    fn a_store_set_aside_on_a_full_disk_is_created_again_with_its_version_once_there_is_room() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("estimates");
         let mut store = SledStore::open(&path).unwrap().store;
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_cannot_be_made_anew_either_is_set_aside_a_few_times_and_then_given_up() {
+    fn a_store_that_cannot_be_created_again_either_is_set_aside_a_few_times_and_then_fails_for_good() {
         let dir = tempfile::tempdir().unwrap();
         let mut store = SledStore::open(&dir.path().join("estimates")).unwrap().store;
         store.close();

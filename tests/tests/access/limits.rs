@@ -208,7 +208,7 @@ async fn who_does_not_read_loses_its_connection() {
 }
 
 #[tokio::test]
-async fn one_peer_has_so_many_live_streams() {
+async fn live_streams_of_one_peer_are_bounded() {
     let more = format!("{PLAIN}[api]\nlive_streams = 3\nlive_streams_per_peer = 2\n");
     let stage = Setup::with(&more).unwrap().start().await.unwrap();
     let open = async |last| {

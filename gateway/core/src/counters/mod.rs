@@ -74,7 +74,7 @@ counted! {
         pub loss_events: u64,
         /// Retransmission timeouts recognised.
         pub timeouts: u64,
-        /// Imminent starts told.
+        /// Imminent starts announced.
         pub imminent_starts: u64,
         /// Sizes of whole transfers taken for their service.
         pub service_sizes: u64,

@@ -20,7 +20,7 @@ use crate::wire::segment::{Endpoint, Flags, Segment};
 enum Opens {
     /// It is that connection's.
     Nothing,
-    /// It would, and the connection goes on until somebody answers it.
+    /// It would, and the connection continues until it is answered.
     Waits,
     /// It answers a SYN that the connection never had.
     Unasked,
@@ -94,7 +94,7 @@ impl Engine {
             if opening.is_some_and(|opening| opening.is_answered_by(side, segment, stray)) {
                 return Opens::Answered;
             }
-            // The connection goes on, or other SYNs have taken the room.
+            // The connection continues, or other SYNs have taken the room.
             if opening.is_none() || (!stray && !segment.flags.has(Flags::SYN | Flags::RST)) {
                 connection.await_answer(false);
                 self.openings.take(tuple);
@@ -142,8 +142,8 @@ impl Engine {
             self.announce(host, remote, trigger);
         }
         if established {
-            self.tell_established(segment.source.address, segment.destination.address);
-            self.tell_established(segment.destination.address, segment.source.address);
+            self.queue_established(segment.source.address, segment.destination.address);
+            self.queue_established(segment.destination.address, segment.source.address);
         }
         if let Some(room) = room {
             self.make_room(room);
@@ -255,7 +255,7 @@ impl Engine {
         let (_, mut context) = self.apart();
         let reports = connection.finish(context.now, &mut context);
         for report in reports.into_iter().flatten() {
-            self.tell(Event::DirectionEnded(report));
+            self.queue_event(Event::DirectionEnded(report));
         }
         self.take_network_events();
     }
@@ -267,19 +267,19 @@ impl Engine {
             || self.events.len() + EVENTS_PER_STEP <= self.config.limits.events.get()
     }
 
-    /// Tells of an established connection of `host`, where it is inside and this engine announces its starts.
-    fn tell_established(&mut self, host: IpAddr, remote: IpAddr) {
+    /// Queues the event of an established connection of `host`, if it is inside and this engine announces its starts.
+    fn queue_established(&mut self, host: IpAddr, remote: IpAddr) {
         let Role { inside, follow } = self.role(host, remote);
         if inside && follow {
             let network = self.prefixes.network_of(remote);
-            self.tell(Event::Established(Established { host, network }));
+            self.queue_event(Event::Established(Established { host, network }));
         }
     }
 
     fn announce(&mut self, host: Endpoint, remote: Endpoint, trigger: Trigger) {
         let network = self.prefixes.network_of(remote.address);
         self.counters.imminent_starts += 1;
-        self.tell(Event::StartImminent(StartImminent {
+        self.queue_event(Event::StartImminent(StartImminent {
             host: host.address,
             remote: remote.address,
             network,

@@ -59,11 +59,11 @@ pub struct Engine {
 }
 
 /// The latest time believed (the year 2262): a broken clock far ahead of it would leave no later time for a deadline, and
-/// what is due at once whenever it is looked at is never done.
+/// what is always due at once never ends.
 const LATEST: Timestamp = Timestamp(u64::MAX / 2);
 
-/// Networks that are due are looked at once in so many nanoseconds' (2^20, a millisecond's) time of the frames, each time with so much
-/// work ([`NetworkTable::expire`]) and for no more than so many such times that passed without frames. Many are due at once, when a
+/// Networks that are due are evaluated once per this many nanoseconds (2^20, a millisecond) of the frames' time, each time with this much
+/// work ([`NetworkTable::expire`]) and for at most this many such intervals that passed without frames. Many are due at once, when a
 /// bucket leaves the window: full ones would hold up the frames for longer than a queue lasts; so it takes half of the time.
 const TURN_BITS: u32 = 20;
 const WORK_PER_TURN: u64 = 256;
@@ -108,9 +108,9 @@ impl Engine {
     }
 
     /// Takes a frame. A time before the one seen last is counted, and so is one more than a day after it, until a second
-    /// frame bears it out; timers and findings then go by the time seen last, and the frame's own time only measures
+    /// frame confirms it; timers and findings then go by the time seen last, and the frame's own time only measures
     /// differences inside its connection. Of several engines each may be given every frame, or those alone that
-    /// [`crate::shard::Partition`] says: what is another's changes nothing here, not even the clock.
+    /// [`crate::shard::Partition`]: frames of other engines change nothing here, not even the clock.
     pub fn handle_frame(&mut self, now: Timestamp, frame: &Frame<'_>) {
         let claim = self.part.claim_frame(frame);
         if claim == Claim::Nothing {
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// What the clock will show with a frame of time `at`: never an earlier time than it shows, nor one that no second frame
-    /// has borne out yet. Before any frame, whatever the first one says.
+    /// has confirmed yet. Before any frame, the time of the first one.
     pub fn clock_at(&self, at: Timestamp) -> Timestamp {
         let at = at.min(LATEST);
         if self.leaps(at) { self.now } else { self.now.max(at) }
@@ -199,8 +199,8 @@ impl Engine {
         due.into_iter().flatten().min()
     }
 
-    /// The oldest event not taken yet; after [`Engine::finish`], also what the next connection to end has to tell. Take
-    /// them all after every call: at the limit the oldest goes, counted.
+    /// The oldest event not taken yet; after [`Engine::finish`], also the events of the next connection to end. Take
+    /// them all after every call: at the limit the oldest is dropped, counted.
     pub fn poll_event(&mut self) -> Option<Event> {
         while self.finishing && self.events.is_empty() {
             match self.flows.least_wanted() {
@@ -231,7 +231,7 @@ impl Engine {
         self.take_network_events();
     }
 
-    /// Counts a transfer that the first engine could not be told of.
+    /// Counts a transfer that could not be sent to the first engine.
     pub fn transfer_queue_full(&mut self) {
         self.counters.ignore(Ignored::TransferQueueFull);
     }
@@ -246,15 +246,15 @@ impl Engine {
         self.prefixes.network_of(address)
     }
 
-    /// Notes that `host` was told what to do towards `remote`: the next transfer between them counts as advised.
+    /// Notes that `host` got advice for `remote`: the next transfer between them counts as advised.
     pub fn note_advised(&mut self, host: IpAddr, remote: IpAddr, at: Timestamp) {
         if self.ledger.note(host, remote, at) {
             self.counters.ignore(Ignored::AdviceForgotten);
         }
     }
 
-    /// Under overload: follows so many of the connections from now on, each of them whole. The others are let go at their next
-    /// segment, which is counted and no more looked at.
+    /// Under overload: follows this share of the connections from now on, each of them completely. The others are dropped at their next
+    /// segment, which is counted and not evaluated.
     pub fn keep(&mut self, kept: SampleRate) {
         self.kept = kept;
         self.networks.keep(kept, self.now);
@@ -281,7 +281,7 @@ impl Engine {
         self.flows.connections().flat_map(Connection::reports)
     }
 
-    /// Whether the windows of senders at `address` are wanted: it lies inside, or nothing says what does.
+    /// Whether senders at `address` are followed: it is inside, or no prefixes are configured.
     pub fn follows(&self, address: IpAddr) -> bool {
         self.prefixes.is_bare() || self.prefixes.is_internal(address)
     }
@@ -304,8 +304,8 @@ impl Engine {
         self.flows.len()
     }
 
-    /// Queues an event; at the limit the oldest goes.
-    fn tell(&mut self, event: Event) {
+    /// Queues an event; at the limit the oldest is dropped.
+    fn queue_event(&mut self, event: Event) {
         if self.events.len() >= self.config.limits.events.get() {
             self.events.pop_front();
             self.counters.ignore(Ignored::EventQueueFull);

@@ -1,4 +1,4 @@
-//! The engine's side of the window: where findings go, and what is asked about networks.
+//! The engine's side of the window: where samples go, and the queries about networks.
 
 use std::net::IpAddr;
 
@@ -53,7 +53,7 @@ impl Engine {
         self.networks.view(network, now)
     }
 
-    /// Networks in the table, aged ones that nobody looked at since included.
+    /// Networks in the table, including aged ones that were not evaluated since.
     pub fn network_count(&self) -> usize {
         self.networks.len()
     }
@@ -64,13 +64,13 @@ impl Engine {
     }
 
     /// For the store: at most `limit` networks that changed since they were last returned here, and what is kept of
-    /// them, or `None` where they went. The first call starts the account with everything there is; an engine that is
+    /// them, or `None` if they were removed. The first call starts the account with everything there is; an engine that is
     /// never asked keeps none.
     pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
         self.networks.changed_records(limit)
     }
 
-    /// The same for whoever shows them, too: each with how it looks at `now`. It is told of as after a sample, so take the events.
+    /// The same with the view of each at `now`, to be shown. Networks are evaluated as after a sample, so take the events.
     pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<ChangedNetwork> {
         let room = self.config.limits.events.get().saturating_sub(self.events.len());
         let changed = self.networks.changed_networks(limit.min(room), now);
@@ -78,13 +78,13 @@ impl Engine {
         changed
     }
 
-    /// For whoever shows them: samples and lower bounds since the last call, as they were measured. The first call only starts
+    /// To be shown: samples and lower bounds since the last call, as measured. The first call only starts
     /// the account; an engine that is never asked keeps none.
     pub fn take_samples(&mut self) -> Vec<WindowSample> {
         self.networks.take_samples()
     }
 
-    /// Samples that went before they were taken: at most 4,096 wait.
+    /// Samples dropped before they were taken: at most 4,096 wait.
     pub fn samples_dropped(&self) -> u64 {
         self.networks.samples_dropped()
     }
@@ -106,7 +106,7 @@ impl Engine {
         self.take_network_events();
     }
 
-    /// Passes on what the tables of networks and services have to tell.
+    /// Passes on the events of the tables of networks and services.
     #[inline]
     pub(super) fn take_network_events(&mut self) {
         if self.networks.take_dirty() || self.services.has_events() {
@@ -116,10 +116,10 @@ impl Engine {
 
     fn pass_events(&mut self) {
         while let Some(event) = self.networks.poll_event() {
-            self.tell(event);
+            self.queue_event(event);
         }
         while let Some(event) = self.services.poll_event() {
-            self.tell(event);
+            self.queue_event(event);
         }
         for _ in self.counters.networks_evicted..self.networks.evicted() {
             self.counters.ignore(Ignored::NoRoomNetwork);

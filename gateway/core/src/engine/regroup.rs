@@ -11,15 +11,15 @@ use crate::flow::tuple::Tuple;
 use crate::shard::Part;
 
 impl Engine {
-    /// Other sockets are the gateway's own from here on. A connection that is followed already goes on to be.
+    /// Other sockets are the gateway's own from here on. A connection that is followed already stays followed.
     pub fn set_own_listeners(&mut self, own_listeners: BTreeSet<SocketAddr>) {
         self.config.own_listeners = own_listeners;
     }
 
     /// Takes other prefixes inside, and another list of networks, from here on. Networks that the list does not make any more go and
     /// are withdrawn; the others keep what they hold. A connection whose ends or networks are others than before ends here, and its
-    /// next segment opens it anew, in the midst of it: of several engines at the one whose it is then. Looks at every connection and
-    /// every network. Gives how many networks went. Take the events.
+    /// next segment opens it again, midstream: of several engines at the one that owns it then. Goes through every connection and
+    /// every network. Returns how many networks were removed. Take the events.
     pub fn set_prefixes(&mut self, internal: Vec<IpNet>, networks: Vec<IpNet>) -> usize {
         let prefixes = Prefixes::new(&internal, &networks);
         let mut changed: Vec<Tuple> = Vec::new();
@@ -45,7 +45,7 @@ impl Engine {
     }
 }
 
-/// All that prefixes say about a connection: whether anything says what is inside, which end is, and the networks of both.
+/// Classification of a connection by the prefixes: whether any are configured, which end is inside, and the networks of both.
 fn means(prefixes: &Prefixes, low: IpAddr, high: IpAddr) -> impl PartialEq + use<> {
     let of = |address| (prefixes.is_internal(address), prefixes.network_of(address));
     (prefixes.is_bare(), of(low), of(high))

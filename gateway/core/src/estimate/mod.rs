@@ -192,7 +192,7 @@ impl Counts {
     }
 }
 
-/// Mean window at the losses that gave a sample. Whoever lies about it only makes slow start go on as in plain TCP.
+/// Mean window at the losses that gave a sample. A false one only makes slow start continue as in standard TCP.
 fn loss_window(slice: WindowSlice<'_>) -> Option<Window> {
     let losses: f64 = slice.contributions.iter().map(|part| f64::from(part.loss_samples)).sum();
     let bytes: f64 = slice.contributions.iter().map(|part| part.loss_bytes).sum();

@@ -37,7 +37,7 @@ impl Rule for ProbeRule {
     }
 }
 
-/// The value that a sample may be raised to; `None` where it is none of those that probe.
+/// The value that a sample may be raised to; `None` if it does not probe.
 fn probe(sample: &WindowSample, known: &Known) -> Option<Window> {
     let share = known.share?;
     let step = sample.mss.0 as f64;

@@ -193,10 +193,10 @@ fn weight_of(parts: &[Part<'_>], count: impl Fn(&Contribution) -> u32) -> f64 {
 
 /// The most that one address may weigh: the part `part` of all, but not less than one connection may, so that an address
 /// with a single sample is not made as heavy as those with many; and never more than all others together, or than five of
-/// them each where there are so many. `all` is the sum of `addresses` and of what is of no single one.
+/// them each if there are as many. `all` is the sum of `addresses` and of what is of no single one.
 fn cap(addresses: &mut [f64], all: f64, part: f64, connection: f64) -> f64 {
     addresses.sort_unstable_by(|one, next| next.total_cmp(one));
-    // With so many capped, `rest` is of the others.
+    // With this many capped, `rest` is of the others.
     let (mut capped, mut rest) = (0.0, all);
     let mut heaviest = addresses.iter();
     let most = loop {

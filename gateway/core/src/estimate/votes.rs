@@ -1,4 +1,4 @@
-//! Where weighted values agree, when none of them may pull further than a bound: the location of Huber (Robust Estimation
+//! Where weighted values agree, when each may pull no further than a bound: the location of Huber (Robust Estimation
 //! of a Location Parameter, 1964), on distances relative to the location itself.
 
 /// One value and what it says.

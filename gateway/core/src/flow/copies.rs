@@ -1,7 +1,7 @@
 //! Second copies of one packet, as a mirror port makes them when it sees a packet enter and leave.
 //!
 //! A copy is the same packet: same identification, sequence, acknowledgement, window and timestamp. A retransmission is a
-//! new one: IPv4 gives it a new identification, and a later timestamp where there are timestamps. Where neither can tell
+//! new one: IPv4 gives it a new identification, and a later timestamp where there are timestamps. Where neither distinguishes
 //! them apart, only a copy comes at once.
 
 use spand_proto::units::{Micros, Timestamp};
@@ -11,7 +11,7 @@ use crate::wire::segment::{Flags, Segment};
 
 /// A copy follows within this time: no queue of a mirrored switch is longer.
 const COPY_WITHIN: Micros = Micros(20_000);
-/// Without an identification that tells, it follows within this time, which no retransmission does.
+/// Without a distinguishing identification, it follows within this time, which no retransmission does.
 const COPY_AT_ONCE: Micros = Micros(500);
 
 /// The packet seen last in one direction.
@@ -75,11 +75,11 @@ pub(crate) fn is_copy_of(stamp: &Stamp, segment: &Segment) -> bool {
     let same = stamp.ip_id == segment.ip_id.unwrap_or(0)
         && stamp.ts_value == segment.options.timestamps.map_or(0, |timestamps| timestamps.value)
         && !segment.flags.has(Flags::SYN);
-    same && is_soon_enough(telling(segment.ip_id), segment.at.since(stamp.at))
+    same && is_soon_enough(distinguishing(segment.ip_id), segment.at.since(stamp.at))
 }
 
 /// An identification of 0 is what a sender gives all packets that may not be fragmented.
-fn telling(ip_id: Option<u16>) -> bool {
+fn distinguishing(ip_id: Option<u16>) -> bool {
     ip_id.is_some_and(|ip_id| ip_id != 0)
 }
 

@@ -43,7 +43,7 @@ impl Scale {
         }
     }
 
-    /// Which side they agree on: `towards` where that has so many times the parts of the other one.
+    /// Which side they agree on: `towards` if that has this many times the weight of the other one.
     fn agreed(self, towards_per_dissent: u16) -> Option<bool> {
         let clear = |agree: u16, dissent: u16, times: u16| agree >= AGREE_LEAST * WHOLE && agree >= dissent * times;
         let [towards, away] = self.0;
@@ -76,7 +76,7 @@ impl Hosts {
         Self { lately: none.clone(), before: none }
     }
 
-    /// A connection of `host` that told `before` tells `now`; gives how many hosts were forgotten for it.
+    /// A connection of `host` that reported `before` reports `now`; returns how many hosts were evicted for it.
     pub(crate) fn vote(&mut self, host: IpAddr, before: Vote, now: Vote) -> u64 {
         let mut forgotten = 0;
         if !self.lately.contains_key(&host) {

@@ -1,4 +1,4 @@
-//! What a sender's round trips came to since its network was told last: small, for every sender that is followed has one.
+//! A sender's round trips since they were last flushed to its network: small, since every followed sender has one.
 
 use spand_proto::units::Micros;
 

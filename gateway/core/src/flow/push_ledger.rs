@@ -26,7 +26,7 @@ impl PushLedger {
         Self { pairs: HashMap::with_hasher(SeededState(seed)), by_age: VecDeque::new() }
     }
 
-    /// Notes that `host` was told about `remote`; returns whether an older note had to go.
+    /// Notes that `host` got advice for `remote`; returns whether an older note was dropped.
     pub(crate) fn note(&mut self, host: IpAddr, remote: IpAddr, at: Timestamp) -> bool {
         self.pairs.insert((host, remote), at);
         self.by_age.push_back((at, host, remote));
@@ -38,9 +38,9 @@ impl PushLedger {
         full
     }
 
-    /// Whether `host` was told about `remote` within the advice's lifetime. All connections of that time count: a browser
+    /// Whether `host` got advice for `remote` within the advice's lifetime. All connections of that time count: a browser
     /// opens six at once on one announcement.
-    pub(crate) fn was_told(&self, host: IpAddr, remote: IpAddr, now: Timestamp) -> bool {
+    pub(crate) fn is_advised(&self, host: IpAddr, remote: IpAddr, now: Timestamp) -> bool {
         !self.pairs.is_empty() && self.pairs.get(&(host, remote)).is_some_and(|at| now.since(*at) <= LIFETIME)
     }
 
@@ -72,10 +72,10 @@ mod tests {
         let (host, remote): (IpAddr, IpAddr) = ("192.0.2.1".parse().unwrap(), "198.51.100.1".parse().unwrap());
         let mut ledger = PushLedger::new(1);
         ledger.note(host, remote, at(0));
-        assert!(!ledger.was_told(remote, host, at(1)), "the direction counts");
-        assert!(ledger.was_told(host, remote, at(1)));
-        assert!(ledger.was_told(host, remote, at(60)), "the second of several connections");
-        assert!(!ledger.was_told(host, remote, at(61)));
+        assert!(!ledger.is_advised(remote, host, at(1)), "the direction counts");
+        assert!(ledger.is_advised(host, remote, at(1)));
+        assert!(ledger.is_advised(host, remote, at(60)), "the second of several connections");
+        assert!(!ledger.is_advised(host, remote, at(61)));
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
         let mut ledger = PushLedger::new(1);
         let dropped = (0..70_000).filter(|n| ledger.note(host(*n), remote, at(1))).count();
         assert_eq!(dropped, 70_000 - PAIRS);
-        assert!(!ledger.was_told(host(0), remote, at(2)));
-        assert!(ledger.was_told(host(69_999), remote, at(2)));
+        assert!(!ledger.is_advised(host(0), remote, at(2)));
+        assert!(ledger.is_advised(host(69_999), remote, at(2)));
     }
 }

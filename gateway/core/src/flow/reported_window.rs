@@ -1,7 +1,7 @@
 //! The window and round trip that a sender says itself, in a TCP option of its segments (TCP/SPAND 5.2.2, the second way of
 //! collecting).
 //!
-//! It is believed as far as the wire bears it out: a window between half of what was in the network then and twice what was at most
+//! It is accepted if consistent with the packets: a window between half of the flight size then and twice what was at most
 //! during the transfer, a round trip between half and twice what was measured. So nonsense moves no sample further than that
 //! from what was seen.
 

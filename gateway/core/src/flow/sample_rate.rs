@@ -1,7 +1,7 @@
 //! Which share of the connections an engine follows, where it cannot follow all.
 //!
 //! Shed by connection and not by packet: what is followed is seen whole, so what is known of it stays right. Which ones is
-//! told by the hash of the tuple: the same for both directions, and who is followed at a smaller share is also followed at
+//! selected by the hash of the tuple: the same for both directions, and a connection followed at a smaller share is also followed at
 //! a larger one.
 
 use spand_proto::units::{Micros, Timestamp};
@@ -31,7 +31,7 @@ impl SampleRate {
         f64::from(self.0) / f64::from(Self::ALL.0)
     }
 
-    /// How many there are of all where so many are followed.
+    /// How many there are in total if this many are followed.
     pub(crate) fn scale(self, followed: u32) -> u32 {
         u32::try_from((u64::from(followed) * u64::from(Self::ALL.0)).div_ceil(u64::from(self.0))).unwrap_or(u32::MAX)
     }

@@ -85,7 +85,7 @@ impl SeqState {
         self.fin_end.get().is_some_and(|end| self.una >= end)
     }
 
-    /// Notes where its first packet stood: until now it was known at most by an acknowledgement that was none of its own.
+    /// Notes the number of its first packet: until now it was known at most from the other side's acknowledgement.
     pub(crate) fn place_first(&mut self, segment: &Segment) {
         if !self.acknowledged {
             self.start_at(segment.seq);

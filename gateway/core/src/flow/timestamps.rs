@@ -10,7 +10,7 @@ use crate::flow::rtt::round_trip;
 use crate::flow::sequence::is_after;
 
 /// Values waiting for their echo at a time. With the table full no further value is timed until one is answered, which
-/// thins the samples of a long path and changes none of them.
+/// thins the samples of a long path without changing any.
 const WAITING: usize = 8;
 
 /// Timestamp values of one sender that wait for their echo.

@@ -15,9 +15,9 @@ use crate::flow::shadow::observation::ShadowSample;
 use crate::flow::sink::FlowContext;
 use crate::window::bucket::LimitCounts;
 
-/// Shortest time between two occasions at which a sender tells its network of round trips alone: as often as an estimate
-/// is looked at for them. The end of a transfer and every sample tell what there is.
-const TELL: Micros = Micros::from_secs(1);
+/// Shortest time between two flushes of a sender's round trips alone to its network: as often as an estimate
+/// is evaluated for them. The end of a transfer and every sample flush them too.
+const FLUSH_INTERVAL: Micros = Micros::from_secs(1);
 
 /// A followed sender.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct TrackedSender {
     pub(crate) network: Network,
     /// Its own port, where it took the connection there.
     pub(crate) service_port: Option<u16>,
-    /// What it told for its host's congestion control.
+    /// Its vote on its host's congestion control.
     vote: Vote,
     /// The transfer under way.
     pub(crate) transfer: Option<Transfer>,
@@ -40,10 +40,10 @@ pub(crate) struct TrackedSender {
     pub(crate) said: Option<ReportedWindow>,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
     pub(crate) rounds: [u32; 4],
-    /// What its network has not been told.
-    pub(crate) untold: PendingStats,
-    /// When the network was told last.
-    told_at: Timestamp,
+    /// Round-trip statistics not flushed to its network yet.
+    pub(crate) pending_stats: PendingStats,
+    /// When they were last flushed.
+    flushed_at: Timestamp,
     /// The round trip under way ends when this position is acknowledged.
     pub(crate) round_end: u64,
 }
@@ -76,13 +76,13 @@ impl TrackedSender {
             transfer: None,
             said: None,
             rounds: [0; 4],
-            untold: PendingStats::default(),
-            told_at: at,
+            pending_stats: PendingStats::default(),
+            flushed_at: at,
             round_end: 0,
         }
     }
 
-    /// Tells its host what its own packets speak for, and asks what the others of the host told.
+    /// Reports its vote to its host, and reads the votes of the host's other connections.
     pub(crate) fn compare_notes(&mut self, context: &mut FlowContext<'_>) {
         let vote = self.shadow.leaning().vote();
         if vote != self.vote {
@@ -94,7 +94,7 @@ impl TrackedSender {
         self.shadow.presume(context.now, context.hosts.agreed(self.host));
     }
 
-    /// Whether its own packets spoke for something that it has not told yet.
+    /// Whether its vote is not reported yet.
     pub(crate) fn has_news(&self) -> bool {
         self.shadow.leaning().vote() != self.vote
     }
@@ -102,24 +102,24 @@ impl TrackedSender {
     /// A round trip ended.
     pub(crate) fn count_round(&mut self, at: Timestamp) {
         let limiter = self.shadow.limiter(at);
-        self.untold.count(limiter);
+        self.pending_stats.count(limiter);
         if let Some(count) = self.rounds.get_mut(limiter as usize) {
             *count = count.saturating_add(1);
         }
     }
 
-    /// Tells its network of its round trips, where the last time is a while ago.
-    pub(crate) fn tell_rounds_now_and_again(&mut self, context: &mut FlowContext<'_>) {
-        if context.now.since(self.told_at) >= TELL {
-            self.tell_rounds(context);
+    /// Flushes its round trips to its network, if the last flush is a while ago.
+    pub(crate) fn flush_round_stats_if_due(&mut self, context: &mut FlowContext<'_>) {
+        if context.now.since(self.flushed_at) >= FLUSH_INTERVAL {
+            self.flush_round_stats(context);
         }
     }
 
-    /// Tells its network of the round trips that came together.
-    pub(crate) fn tell_rounds(&mut self, context: &mut FlowContext<'_>) {
-        let untold = std::mem::take(&mut self.untold);
-        let (rtts, limits) = (untold.rtts(), untold.limits());
-        self.told_at = context.now;
+    /// Flushes the collected round trips to its network.
+    pub(crate) fn flush_round_stats(&mut self, context: &mut FlowContext<'_>) {
+        let pending_stats = std::mem::take(&mut self.pending_stats);
+        let (rtts, limits) = (pending_stats.rtts(), pending_stats.limits());
+        self.flushed_at = context.now;
         if rtts.count > 0 || limits != LimitCounts::default() {
             context.findings.rounds(self.network, context.now, self.remote, rtts, limits);
         }
@@ -140,11 +140,11 @@ impl TrackedSender {
         !sample.reason.is_lower_bound() && self.shadow.leaning().best() != Flavour::Bbr
     }
 
-    /// Notes a round-trip time for the network: the sender's own smoothed one where it says it and the wire bears it out. The
+    /// Notes a round-trip time for the network: the sender's own smoothed one if it reports a consistent one. The
     /// smallest stays the wire's, since a smoothed one has none.
     pub(crate) fn add_rtt(&mut self, measured: Micros, smoothed: Option<Micros>) {
         let said = self.said.zip(smoothed).and_then(|(said, smoothed)| said.rtt(smoothed));
-        self.untold.add(measured, said.unwrap_or(measured));
+        self.pending_stats.add(measured, said.unwrap_or(measured));
     }
 
     /// Puts name and address to what the replica says.

@@ -136,7 +136,7 @@ impl Hasher for SeededHasher {
     }
 }
 
-/// An address as two words; IPv4 and IPv6 are told apart by `Tuple::rest`.
+/// An address as two words; `Tuple::rest` distinguishes IPv4 and IPv6.
 fn words(address: IpAddr) -> [u64; 2] {
     match address {
         IpAddr::V4(v4) => [0, u64::from(v4.to_bits())],

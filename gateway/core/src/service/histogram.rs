@@ -34,7 +34,7 @@ pub(super) struct Histogram {
     began: Timestamp,
     lately: Counts,
     before: Counts,
-    /// Who gave those of the span under way.
+    /// The remote addresses of the current span.
     remotes: Remotes,
 }
 

@@ -1,7 +1,7 @@
 //! How large the transfers of the services inside are: a quantile per server address and port.
 //!
-//! A start whose application does not say its size takes that of its service (`docs/definitions.md`, "The start"). Only whole
-//! transfers count, and only those of a sender that took the connection at its port: the other port says nothing. Of one
+//! A start whose application does not specify its size takes that of its service (`docs/definitions.md`, "The start"). Only whole
+//! transfers count, and only those of a sender that accepted the connection at its port: the other port is ephemeral. Of one
 //! remote address a few count ([`remotes`]), so that no client sets the size for the others.
 
 mod histogram;

@@ -63,7 +63,7 @@ impl Remotes {
     }
 }
 
-/// What stands for a remote address: who does not know the seed cannot find another address with the same key.
+/// The key of a remote address: without the seed no other address with the same key can be found.
 pub(super) fn key_of(remote: IpAddr, state: SeededState) -> u32 {
     let client = match remote {
         IpAddr::V6(address) => {

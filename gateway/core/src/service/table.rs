@@ -1,4 +1,4 @@
-//! The services, by address and port; the one that sent longest ago goes where there is no room.
+//! The services, by address and port; at the limit the one idle longest is evicted.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -18,7 +18,7 @@ use crate::recency::Recency;
 
 /// Transfers from which on a quantile is given: with fewer it is the size of one or two of them.
 const LEAST_TRANSFERS: u32 = 10;
-/// A quantile that was told is looked at again after this long at the soonest: it is a walk over the whole histogram.
+/// An announced quantile is computed again after this long at the earliest: it is a walk over the whole histogram.
 const LOOK: Micros = Micros::from_secs(1);
 /// A service is forgotten this long after its last transfer: what its histogram holds is older than it would count.
 const FORGET: Micros = Micros(2 * SPAN.0);
@@ -56,7 +56,7 @@ pub(crate) struct ServiceTable {
     limit: usize,
     refresh: Micros,
     change: f64,
-    /// Another engine keeps the services: what ends here is told.
+    /// Another engine keeps the services: transfers that end here are sent to it.
     elsewhere: bool,
     hashing: SeededState,
     /// Taken after every frame, so no more than that leads to.
@@ -71,7 +71,7 @@ struct Entry {
     /// Transfers since it is known, as far as that matters.
     transfers: u32,
     looked: Timestamp,
-    told: Option<(Timestamp, Bytes)>,
+    announced: Option<(Timestamp, Bytes)>,
 }
 
 impl ServiceTable {
@@ -84,8 +84,8 @@ impl ServiceTable {
             + hashed::<(SocketAddr, u32)>(services)
     }
 
-    /// No service; at most `limit`. A quantile is told where it moved by `change`, or after `refresh`. With
-    /// `elsewhere` nothing is kept and every transfer is told.
+    /// No service; at most `limit`. A quantile is announced if it changed by `change`, or after `refresh`. With
+    /// `elsewhere` nothing is kept and every transfer is an event.
     pub(crate) fn new(limit: NonZeroUsize, refresh: Micros, change: f64, hash_seed: u64, elsewhere: bool) -> Self {
         Self {
             by_service: HashMap::with_hasher(SeededState(hash_seed)),
@@ -119,11 +119,11 @@ impl ServiceTable {
         let Some(entry) = self.entry_mut(slot) else { return added };
         entry.newest = at;
         if !entry.sizes.add(at, remote, size) {
-            self.tell(slot, at);
+            self.announce(slot, at);
             return Added { over_limit: true, ..added };
         }
         entry.transfers = entry.transfers.saturating_add(1);
-        self.tell(slot, at);
+        self.announce(slot, at);
         added
     }
 
@@ -142,12 +142,12 @@ impl ServiceTable {
         self.entry(self.recency.oldest()?).map(|entry| entry.newest.after(FORGET))
     }
 
-    /// What is to be told.
+    /// The next event.
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// Whether something is to be told.
+    /// Whether there are events.
     pub(crate) fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
@@ -174,7 +174,7 @@ impl ServiceTable {
             self.places.push(None);
             u32::try_from(self.places.len() - 1).ok()?
         };
-        let entry = Entry { service, sizes: Histogram::new(at), newest: at, transfers: 0, looked: at, told: None };
+        let entry = Entry { service, sizes: Histogram::new(at), newest: at, transfers: 0, looked: at, announced: None };
         *self.places.get_mut(index(slot))? = Some(Box::new(entry));
         self.by_service.insert(service, slot);
         self.recency.push(slot);
@@ -186,31 +186,31 @@ impl ServiceTable {
         self.by_service.remove(&entry.service);
         self.recency.remove(slot);
         self.free.push(slot);
-        if entry.told.is_some() {
+        if entry.announced.is_some() {
             self.events.push_back(Event::ServiceForgotten(entry.service));
         }
     }
 
-    /// Tells a service's quantile where it appeared, moved, went, or was told a while ago.
-    fn tell(&mut self, slot: u32, at: Timestamp) {
+    /// Announces a service's quantile if it appeared, changed, was removed, or was announced a while ago.
+    fn announce(&mut self, slot: u32, at: Timestamp) {
         let (refresh, change) = (self.refresh, self.change);
         let Some(entry) = self.entry_mut(slot) else { return };
-        if entry.transfers < LEAST_TRANSFERS || (entry.told.is_some() && at.since(entry.looked) < LOOK) {
+        if entry.transfers < LEAST_TRANSFERS || (entry.announced.is_some() && at.since(entry.looked) < LOOK) {
             return;
         }
         entry.looked = at;
         let size = entry.size();
-        let event = match (entry.told, size) {
+        let event = match (entry.announced, size) {
             (None, None) => return,
             (Some(_), None) => Event::ServiceForgotten(entry.service),
-            (Some((told_at, told)), Some(size))
-                if at.since(told_at) < refresh && !moved(told, size.quantile, change) =>
+            (Some((announced_at, announced)), Some(size))
+                if at.since(announced_at) < refresh && !moved(announced, size.quantile, change) =>
             {
                 return;
             }
             (_, Some(size)) => Event::ServiceSize(size),
         };
-        entry.told = size.map(|size| (at, size.quantile));
+        entry.announced = size.map(|size| (at, size.quantile));
         self.events.push_back(event);
     }
 }
@@ -223,8 +223,8 @@ impl Entry {
     }
 }
 
-fn moved(told: Bytes, now: Bytes, change: f64) -> bool {
-    told.0.abs_diff(now.0) as f64 > change * told.0 as f64
+fn moved(announced: Bytes, now: Bytes, change: f64) -> bool {
+    announced.0.abs_diff(now.0) as f64 > change * announced.0 as f64
 }
 
 fn index(slot: u32) -> usize {
@@ -247,7 +247,7 @@ mod tests {
         ServiceTable::new(NonZeroUsize::new(limit).unwrap(), Micros::from_secs(20), 0.1, 0, false)
     }
 
-    /// Transfers to so many remote addresses, from the `first` on.
+    /// Transfers to this many remote addresses, from the `first` on.
     fn add(table: &mut ServiceTable, n: u16, at: Timestamp, first: u32, count: u32, size: u64) -> bool {
         let to = |remote: u32| IpAddr::from((0x0a00_0000 + remote).to_be_bytes());
         let added: Vec<_> =
@@ -260,7 +260,7 @@ mod tests {
         std::iter::from_fn(|| table.poll_event()).collect()
     }
 
-    fn told(table: &mut ServiceTable) -> Vec<(u64, u32)> {
+    fn announced(table: &mut ServiceTable) -> Vec<(u64, u32)> {
         let size = |event| match event {
             Event::ServiceSize(size) => (size.quantile.0, size.transfers),
             other => panic!("{other:?}"),
@@ -269,26 +269,26 @@ mod tests {
     }
 
     #[test]
-    fn a_quantile_is_told_from_ten_transfers_on_then_where_it_moved_or_grew_old() {
+    fn a_quantile_is_announced_from_ten_transfers_on_then_if_it_changed_or_is_old() {
         let mut table = table(10);
         assert!(!add(&mut table, 443, at(0), 0, 9, 1 << 14));
         assert_eq!(table.sizes(), []);
         assert!(!add(&mut table, 443, at(0), 9, 3, 1 << 14));
-        assert_eq!(told(&mut table), [(1 << 14, 10)], "the tenth, and no news after it");
+        assert_eq!(announced(&mut table), [(1 << 14, 10)], "the tenth, and no event after it");
         add(&mut table, 443, at(20), 12, 1, 1 << 14);
-        assert_eq!(told(&mut table), [(1 << 14, 13)], "told anew after the interval");
+        assert_eq!(announced(&mut table), [(1 << 14, 13)], "announced again after the interval");
         add(&mut table, 443, at(21), 13, 4, 1 << 15);
-        assert_eq!(told(&mut table), []);
+        assert_eq!(announced(&mut table), []);
         add(&mut table, 443, at(22), 17, 1, 1 << 15);
-        assert_eq!(told(&mut table), [(1 << 15, 18)], "5 of 18 are larger: the quantile moved");
+        assert_eq!(announced(&mut table), [(1 << 15, 18)], "5 of 18 are larger: the quantile moved");
         add(&mut table, 443, at(22), 18, 50, 1 << 10);
-        assert_eq!(told(&mut table), [], "looked at once a second");
+        assert_eq!(announced(&mut table), [], "computed once a second");
         add(&mut table, 443, at(23), 68, 1, 1 << 10);
-        assert_eq!(told(&mut table), [(1 << 14, 69)]);
+        assert_eq!(announced(&mut table), [(1 << 14, 69)]);
     }
 
     #[test]
-    fn the_service_that_sent_longest_ago_goes_and_is_told_of() {
+    fn the_service_idle_longest_is_evicted_and_announced() {
         let mut table = table(2);
         assert!(!add(&mut table, 1, at(0), 0, 10, 1 << 14));
         assert!(!add(&mut table, 2, at(1), 0, 1, 1 << 14));
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// What docs/threat-model.md says of services with few clients.
+    /// The bound in docs/threat-model.md for services with few clients.
     #[test]
     fn a_service_with_few_clients_has_a_size_of_theirs_or_none() {
         assert_eq!(usual_sizes(1, 3, 200), [None, None], "one client's sizes, and two's, are too few");

@@ -1,8 +1,8 @@
 //! The sliding window per destination network (TCP/SPAND section 5: all flows to a network share, over 5 minutes).
 //!
 //! A [`table::NetworkTable`] takes samples, round-trip times, losses and limits, keeps them in a ring of buckets per
-//! network ([`record::NetworkRecord`]), asks the rule for an estimate where one of them changed it, and says when an
-//! estimate appeared, moved, was refreshed or went. Does not know connections, packets, hosts or who is told.
+//! network ([`record::NetworkRecord`]), evaluates the rule where one of them changed it, and announces when an
+//! estimate appeared, changed, was refreshed or removed. Independent of connections, packets, hosts and subscribers.
 
 pub mod bucket;
 pub(crate) mod majority;

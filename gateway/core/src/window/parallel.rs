@@ -48,7 +48,7 @@ impl Parallel {
         self.least = self.least.min(now);
     }
 
-    /// The fewest among which a window was sampled in the last four to eight spans that had samples: so many have the share at once. At
+    /// The fewest among which a window was sampled in the last four to eight spans that had samples: this many had the share in parallel. At
     /// least one.
     pub(super) fn at_samples(self) -> u32 {
         match (self.least, self.least_before) {

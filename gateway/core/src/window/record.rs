@@ -41,7 +41,7 @@ pub struct NetworkRecord {
     pub raised: Option<Timestamp>,
 }
 
-/// The part of a record that lies in the window at some moment.
+/// The part of a record inside the window at some moment.
 #[derive(Clone, Copy, Debug)]
 pub struct WindowSlice<'a> {
     /// Buckets, in order of time.
@@ -53,7 +53,7 @@ pub struct WindowSlice<'a> {
 }
 
 impl WindowSlice<'_> {
-    /// Round-trip times, summed up. Their smallest is that of the window, whoever gave it.
+    /// Round-trip times, summed. Their minimum is that of the window, from any connection.
     pub fn rtt(self) -> RttSum {
         self.buckets.iter().fold(RttSum::default(), |sum, bucket| sum.with(bucket.rtt))
     }
@@ -105,7 +105,7 @@ impl NetworkRecord {
         }
     }
 
-    /// What lies in the window at `now`.
+    /// The part inside the window at `now`.
     pub fn slice(&self, now: Timestamp, config: &WindowConfig) -> WindowSlice<'_> {
         let aged = |index| is_aged(index, now, config);
         let buckets = self.buckets.partition_point(|bucket| aged(bucket.index));
@@ -203,7 +203,7 @@ impl NetworkRecord {
         shared
     }
 
-    /// Memory beside its own.
+    /// Heap memory.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         allocated_for::<Bucket>(self.buckets.capacity())
@@ -211,7 +211,7 @@ impl NetworkRecord {
             + allocated_for::<RemoteRtt>(self.rtts.capacity())
     }
 
-    /// Drops what lies before the window at `now`.
+    /// Drops what is older than the window at `now`.
     pub(super) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
         let live = self.slice(now, config);
         let (buckets, contributions, rtts) = (live.buckets.len(), live.contributions.len(), live.rtts.len());
@@ -233,7 +233,7 @@ fn push_tight<T>(all: &mut Vec<T>, one: T) {
     all.push(one);
 }
 
-/// Gives back room that is not used any more. Else every network would keep for good what the busiest time it ever had took.
+/// Frees unused capacity. Otherwise every network would keep the memory of its busiest time.
 fn give_back<T>(all: &mut Vec<T>) {
     if all.capacity() > all.len() + all.len() / 2 + 1 {
         all.shrink_to_fit();

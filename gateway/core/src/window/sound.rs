@@ -9,12 +9,12 @@ use crate::flow::sample::ConnectionId;
 
 /// No window sample is larger: four times the largest receive window (RFC 7323).
 const LARGEST_SAMPLE_BYTES: f64 = (1_u64 << 32) as f64;
-/// No gateway gets to count so many connections; a record that says so would leave no numbers for new ones. Two bits above them stay
+/// No gateway counts this many connections; a record with such a number would leave none for new ones. Two bits above them stay
 /// free.
 const FIRST_REFUSED: ConnectionId = ConnectionId(1 << 62);
 
 impl NetworkRecord {
-    /// Makes a record from outside safe to keep: drops what is aged, lies in the future, is out of order or makes no
+    /// Makes a record from outside safe to keep: drops what is aged, in the future, out of order or makes no
     /// sense. `None` where nothing is left, or where its buckets have another length than those here.
     pub(super) fn sound(mut self, now: Timestamp, config: &WindowConfig) -> Option<Self> {
         if self.bucket != config.bucket {
@@ -40,7 +40,7 @@ impl NetworkRecord {
             let sensible = sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0)
                 && sum_of(contribution.loss_samples).contains(&contribution.loss_bytes)
                 && ends.is_some_and(|ends| sum_of(ends).contains(&(contribution.sum_bytes - contribution.loss_bytes)));
-            // A share is told in segments.
+            // A share is sent in segments.
             let measured = contribution.samples == 0 || contribution.mss.0 > 0;
             let numbered = contribution.source.is_none_or(|source| source.connection < FIRST_REFUSED);
             in_bucket = if contribution.bucket == before { in_bucket + 1 } else { 1 };

@@ -37,7 +37,7 @@ pub struct NetworkView {
     pub limits: LimitCounts,
     /// Connections that sent to it at once: the most of the last 10 to 20 s.
     pub parallel: u32,
-    /// The fewest connections that sent to it at once when a window was sampled, of about the last minute of samples: so many have
+    /// The fewest connections that sent to it at once when a window was sampled, of about the last minute of samples: this many have
     /// the share together.
     pub parallel_at_samples: u32,
     /// The smallest share of all connections that was followed at any time in the window: less than all under overload, and
@@ -56,7 +56,7 @@ pub(super) struct Crowd {
 }
 
 impl NetworkView {
-    /// How a network looks at `now`; `None` where the window holds nothing of it.
+    /// The view of a network at `now`; `None` if the window has nothing of it.
     pub(super) fn of(
         network: Network,
         record: &NetworkRecord,

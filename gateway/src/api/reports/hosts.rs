@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_that_reports_from_one_place_is_told_apart_by_its_start() {
+    fn agents_that_report_from_one_address_are_distinguished_by_their_start() {
         let now = Instant::now();
         let mut all = hosts(10);
         let client = Client::Address([192, 0, 2, 1].into());
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn agents_of_a_saved_host_are_no_more_than_are_told_apart() {
+    fn agents_of_a_saved_host_are_bounded() {
         let (now, wall) = (Instant::now(), Timestamp(1));
         let agents =
             (0..AGENTS as u64 + 10).map(|n| NewestBatch { name: 1, started: Timestamp(n), batch: 1 }).collect();

@@ -114,7 +114,7 @@ async fn busy() -> (Rig, crate::publisher::Subscription) {
 }
 
 #[tokio::test]
-async fn a_network_shows_its_window_its_samples_and_who_was_told() {
+async fn a_network_shows_its_window_its_samples_and_its_distribution() {
     let (rig, _subscription) = busy().await;
     for path in ["/v1/history/192.0.2.0/24", "/v1/history/192.0.2.9"] {
         let (status, history) = rig.get(path).await;

@@ -32,7 +32,7 @@ async fn read(tcp: &mut TcpStream, count: usize) -> String {
 }
 
 #[tokio::test]
-async fn a_live_stream_brings_news_and_only_so_many_are_open() {
+async fn a_live_stream_has_changes_and_a_bounded_number_is_open() {
     let config = ApiConfig {
         live_interval: Duration::from_millis(20),
         live_streams: NonZeroUsize::new(1).unwrap(),
@@ -59,7 +59,7 @@ async fn a_live_stream_brings_news_and_only_so_many_are_open() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_misses_messages_and_is_told_so() {
+async fn a_slow_reader_misses_messages_and_gets_a_resync() {
     let rig = Rig::new(ApiConfig { live_interval: Duration::from_millis(2), ..ApiConfig::default() }).await;
     // Messages of about 100 KB fill every buffer on the way in no time.
     let many = |n| CaptureStatus { interface: format!("mirror{n}"), ..CaptureStatus::default() };

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_told_at_once_and_then_every_ten_seconds_at_most() {
+    fn a_limit_is_logged_at_once_and_then_at_most_every_ten_seconds() {
         let mut limits = Limits::default();
         let mut look = |second: u64, count| {
             let reached = limits.counts(Timestamp(second * 1_000_000_000), &[("subscriptions_refused", count)]);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_told_when_they_change() {
+    fn parts_are_logged_when_they_change() {
         let mut limits = Limits::default();
         let down = |why: &str| vec![(Part::Capture, why.to_owned())];
         assert_eq!(limits.readiness(&[]), []);

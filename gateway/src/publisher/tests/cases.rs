@@ -83,7 +83,7 @@ async fn a_start_reaches_only_its_host_and_only_with_an_estimate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_resynchronised_and_told_how_much_it_lost() {
+async fn a_slow_reader_is_resynchronised_with_the_number_of_lost_changes() {
     let two = NonZeroUsize::new(2).unwrap();
     let (published, _) = publisher(PublisherConfig { backlog_batches: two, ..PublisherConfig::default() });
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
@@ -157,7 +157,7 @@ async fn advice_is_renewed_while_nothing_moves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replaced_state_is_told_anew_and_the_end_ends_all() {
+async fn a_replaced_state_is_sent_again_and_the_end_ends_all() {
     let (published, _) = publisher(PublisherConfig::default());
     apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
@@ -196,7 +196,7 @@ async fn an_address_finds_its_longest_network_and_no_stale_estimate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_is_told_the_sizes_of_its_own_services_again_and_again() {
+async fn a_host_gets_the_sizes_of_its_own_services_periodically() {
     let (published, _) = publisher(PublisherConfig::default());
     let size = |host, port, quantile| Event::ServiceSize(service_size(host, port, quantile));
     apply(&published, [size(HOST, 443, 30_000), size(HOST, 80, 9_000), size([10, 0, 0, 2], 443, 1_000)]);

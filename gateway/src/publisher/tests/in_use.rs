@@ -59,7 +59,7 @@ async fn a_host_hears_of_a_network_with_its_first_start_and_then_of_its_changes(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_estimate_that_appears_after_the_talk_is_told() {
+async fn an_estimate_that_appears_after_the_use_is_sent() {
     let (published, _) = publisher(in_use());
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     assert!(!published.push_start(start(HOST, 1)), "nothing to push yet");
@@ -166,7 +166,7 @@ async fn a_list_is_bounded_and_what_goes_is_withdrawn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_with_more_waiting_than_it_may_have_is_told_everything_anew() {
+async fn a_reader_with_too_much_waiting_gets_a_snapshot() {
     let config = PublisherConfig { destinations_per_host: NonZeroUsize::new(4).unwrap(), ..in_use() };
     let (published, clock) = publisher(config);
     apply(&published, known(20));
@@ -195,7 +195,7 @@ async fn a_start_that_went_from_a_full_queue_leaves_its_estimate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_host_that_starts_is_told_of_its_lease_and_the_other_of_nothing() {
+async fn the_host_that_starts_gets_its_lease_and_the_other_nothing() {
     let (published, clock) = publisher(in_use());
     apply(&published, [Event::Estimate(estimate(1, 40.0 * 1_448.0, 0))]);
     let (mut one, mut two) =

@@ -81,7 +81,7 @@ async fn snapshots_end_however_much_changes_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_for_all_subscribers_is_bounded_and_who_has_too_much_is_told_anew() {
+async fn what_waits_for_all_subscribers_is_bounded_and_one_with_too_much_gets_a_snapshot() {
     let places = |n| NonZeroUsize::new(n).unwrap();
     let config =
         PublisherConfig { waiting_networks: places(400), subscribers: places(10), ..PublisherConfig::default() };
@@ -132,7 +132,7 @@ async fn an_end_does_not_wait_for_the_pace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_keep_to_the_pace_and_those_that_are_overtaken_are_not_told() {
+async fn changes_are_paced_and_overtaken_ones_are_not_sent() {
     let (published, _) = publisher(PublisherConfig::default());
     apply(&published, known(2_000, 10_000.0));
     settle().await;

@@ -177,7 +177,7 @@ async fn an_address_that_the_prefix_list_makes_a_network_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hosts_that_talk_with_an_address_are_told_of_its_own_advice() {
+async fn hosts_that_use_an_address_get_its_own_advice() {
     let config = PublisherConfig { to_hosts: ToHosts::InUse, ..PublisherConfig::default() };
     let (published, clock) = publisher(config);
     let mut streams = [HOST, OTHER].map(|host| published.subscribe(&[host.into()]).unwrap());

@@ -78,7 +78,7 @@ fn readers_that_share_an_interface_read_again_when_it_comes_back() {
 }
 
 #[test]
-fn readers_of_an_interface_are_told_of_as_one() {
+fn readers_of_an_interface_are_reported_as_one() {
     let state = |received, dropped_backlog, fault: Option<&str>| InterfaceState {
         status: CaptureStatus { received, dropped_kernel: 1, dropped_backlog, ..CaptureStatus::default() },
         fault: fault.map(str::to_owned),

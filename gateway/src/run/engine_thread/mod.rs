@@ -3,7 +3,7 @@
 //! A start goes to its host before the next packet is looked at. Everything else is collected over the packets that were
 //! waiting and handed over together. Nothing here blocks: the store has a thread of its own.
 
-mod house;
+mod publish;
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -26,7 +26,7 @@ use crate::store::StoreWriter;
 /// is not older than this, so it is not taken for time running backwards.
 const GRACE: Micros = Micros::from_millis(50);
 /// How often changed networks go to publisher and store, and numbers to the metrics.
-const HOUSEKEEPING: Duration = Duration::from_millis(100);
+const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 /// So few packets taken at once do not wait for anything: what is due may happen, however long that takes.
 const FEW_PACKETS: usize = 64;
 /// Shortest wait for packets: a timeout that is due already is looked at no oftener.
@@ -112,9 +112,9 @@ impl EngineThread {
     pub(super) fn run(mut self) {
         let mut packets = Vec::new();
         let mut order = Order::default();
-        let mut housekeeping = Instant::now();
+        let mut published = Instant::now();
         loop {
-            let wait = self.until_due().map_or(HOUSEKEEPING, Duration::from).clamp(SHORTEST_WAIT, HOUSEKEEPING);
+            let wait = self.until_due().map_or(PUBLISH_INTERVAL, Duration::from).clamp(SHORTEST_WAIT, PUBLISH_INTERVAL);
             let captures = Arc::clone(&self.captures);
             let Some(queue) = captures.queues.get(self.shard) else { return };
             match queue.take(&mut packets, Instant::now() + wait) {
@@ -131,9 +131,9 @@ impl EngineThread {
             self.regroup();
             self.take_transfers();
             self.hand_over();
-            if housekeeping.elapsed() >= HOUSEKEEPING {
-                housekeeping = Instant::now();
-                self.keep_house();
+            if published.elapsed() >= PUBLISH_INTERVAL {
+                published = Instant::now();
+                self.publish_state();
             }
         }
         self.save_all();

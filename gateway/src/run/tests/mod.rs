@@ -152,7 +152,7 @@ fn a_batch_is_due_when_it_is_handed_over_and_not_when_the_one_before_was() {
 }
 
 #[test]
-fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
+fn several_engines_announce_the_starts_of_all_networks_and_save_their_own() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _inside = runtime.enter();
     let count = NonZeroU32::new(3).unwrap();
@@ -195,7 +195,7 @@ fn several_engines_tell_the_starts_of_all_networks_and_save_their_own() {
     let kept = Kept::default();
     let store = StoreWriter::start(kept.clone(), Duration::from_millis(10)).unwrap();
     let mut workers = EngineThread::each(engines, &published, &captures, Some(&Arc::new(store)));
-    workers.iter_mut().for_each(EngineThread::keep_house);
+    workers.iter_mut().for_each(EngineThread::publish_state);
     assert_eq!(published.engine().networks, remotes.len(), "each counts its own");
     let running: Vec<_> = workers.into_iter().map(|worker| thread::spawn(move || worker.run())).collect();
     for thread in running {
@@ -227,7 +227,7 @@ fn an_engine_that_does_not_keep_up_follows_fewer_connections_and_says_so() {
     for look in 0..4 {
         worker.shed(&waiting, 1_000, begun + Duration::from_millis(100 * look));
     }
-    worker.keep_house();
+    worker.publish_state();
     assert!((published.engine().shed - 0.25).abs() < f64::EPSILON, "{}", published.engine().shed);
 }
 
@@ -243,7 +243,7 @@ fn networks_that_change_all_at_once_have_their_turns() {
         worker.engine.restore(Network::of(address), record.clone(), START);
     }
     let mut published_after = || {
-        worker.keep_house();
+        worker.publish_state();
         published.network_count()
     };
     published_after();

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn every_engine_is_told_the_list_of_prefixes_that_divides_the_networks() {
+fn every_engine_gets_the_list_of_prefixes_that_divides_the_networks() {
     let dir = tempfile::tempdir().unwrap();
     let [list, next] = ["routes.txt", "next.txt"].map(|name| dir.path().join(name));
     nix::unistd::mkfifo(&list, nix::sys::stat::Mode::S_IRWXU).unwrap();
@@ -44,7 +44,7 @@ fn sighup_withdraws_the_networks_that_are_gone_and_a_file_at_fault_leaves_everyt
     while !matches!(next(), UpdateEvent::SnapshotEnd { networks: 1 }) {}
     let mut pass = || {
         worker.regroup();
-        worker.keep_house();
+        worker.publish_state();
         (worker.engine.network(network, START).is_some(), worker.engine.follows(HOST))
     };
     let measures = published.measures();

@@ -50,7 +50,7 @@ fn what_there_is_no_room_for_is_counted_as_that() {
 }
 
 #[test]
-fn what_does_not_come_back_is_told_apart() {
+fn networks_not_restored_are_counted_by_reason() {
     let limit = NonZeroUsize::new(10).unwrap();
     let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
     table.add(&sample(1));

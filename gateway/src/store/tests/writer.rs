@@ -113,7 +113,7 @@ impl EstimateStore for Failing {
 }
 
 #[test]
-fn a_store_that_failed_for_good_is_told_apart_from_one_that_is_tried_again() {
+fn a_store_that_failed_for_good_is_distinguished_from_one_that_is_retried() {
     let writer = StoreWriter::start(Failing(0), Duration::from_millis(1)).unwrap();
     let measures = writer.measures().clone();
     writer.submit([(network(1), None)]);

@@ -28,8 +28,8 @@ fn with_others(others: &[Segment]) -> Engine {
     engine
 }
 
-/// What the connection's network was told.
-fn told(engine: &Engine) -> (u64, u64, u64, u64, Option<crate::window::view::NetworkView>) {
+/// What the connection's network got.
+fn seen(engine: &Engine) -> (u64, u64, u64, u64, Option<crate::window::view::NetworkView>) {
     let counters = engine.counters();
     let network = engine.network_of(CLIENT.parse().unwrap());
     let view = engine.network(network, ms(20_000));
@@ -38,7 +38,7 @@ fn told(engine: &Engine) -> (u64, u64, u64, u64, Option<crate::window::view::Net
 
 #[test]
 fn blind_packets_change_nothing_in_a_connection() {
-    let honest = told(&with_others(&[]));
+    let honest = seen(&with_others(&[]));
     assert_eq!((honest.0 + honest.1, honest.3), (2, 1), "two transfers: {honest:?}");
     // Numbers spread over the whole space, none near those in use.
     for n in 1..40_u32 {
@@ -57,7 +57,7 @@ fn blind_packets_change_nothing_in_a_connection() {
                     let payload_len = if flags & Flags::PSH == 0 { 0 } else { 1_000 };
                     let blind = segment(ms(at), from_server, flags, seq, ack, payload_len);
                     let engine = with_others(std::slice::from_ref(&blind));
-                    assert_eq!(told(&engine), honest, "{blind:?}");
+                    assert_eq!(seen(&engine), honest, "{blind:?}");
                     let reasons = [Ignored::BeyondWindow, Ignored::ResetNotExpected, Ignored::SynNotAnswered];
                     assert_eq!(
                         reasons.map(|reason| engine.counters().ignored(reason)).iter().sum::<u64>(),
@@ -157,7 +157,7 @@ fn addresses_and_ports_are_used_again_where_the_syn_is_answered() {
 }
 
 #[test]
-fn where_the_mirror_missed_the_answer_the_first_acknowledgement_of_the_syn_tells() {
+fn where_the_mirror_missed_the_answer_the_first_acknowledgement_of_the_syn_replaces_it() {
     let mut engine = with_reports(EngineConfig::default());
     feed(&mut engine, &exchange()[..45]);
     feed(&mut engine, &again(false));

@@ -128,7 +128,7 @@ fn transfers_are_timed_without_the_silence_between_them() {
 }
 
 #[test]
-fn a_network_is_told_every_round_trip_by_the_end_of_the_transfer() {
+fn every_round_trip_reaches_its_network_by_the_end_of_the_transfer() {
     let mut engine = Engine::new(EngineConfig::default());
     feed(&mut engine, &handshake(100));
     let data = |n: u32| segment(ms(100 + u64::from(n)), true, Flags::ACK, 5_001 + n * 1_460, 101, 1_460);
@@ -219,7 +219,7 @@ fn the_gateways_own_connections_are_not_followed() {
     let mut engine = Engine::new(EngineConfig { own_listeners, ..EngineConfig::default() });
     feed(&mut engine, &handshake(100));
     assert_eq!((engine.connections(), engine.counters().ignored(Ignored::OwnTraffic)), (0, 3));
-    assert!(engine.poll_event().is_none(), "nobody is to be told of a start");
+    assert!(engine.poll_event().is_none(), "no start is announced");
     let another_port = |segment: &Segment| Segment { destination: endpoint(SERVER, 443), ..segment.clone() };
     feed(&mut engine, &[another_port(&handshake(100)[0])]);
     assert_eq!(engine.connections(), 1, "a service on the same machine is one like any other");
@@ -240,7 +240,7 @@ fn sizes_of_whole_transfers_are_learnt_for_the_port_that_was_opened_from_outside
     let internal = vec!["192.0.2.0/24".parse().unwrap()];
     let mut engine = Engine::new(EngineConfig { internal, ..EngineConfig::default() });
     for n in 0..10 {
-        // The mirror misses the first segments of some: the acknowledgement tells of it. A FIN is no byte of payload.
+        // The mirror misses the first segments of some: the acknowledgement shows it. A FIN is no byte of payload.
         let began = n * 20_000;
         let mut segments: Vec<_> = handshake(100).into_iter().chain(transfer(100, 5_001, 20)).collect();
         segments.extend(transfer(10_000, 5_001 + 20 * 1_460, 10));
@@ -263,8 +263,8 @@ fn sizes_of_whole_transfers_are_learnt_for_the_port_that_was_opened_from_outside
     let [size] = engine.services()[..] else { panic!("{:?}", engine.services()) };
     assert_eq!((size.service, size.transfers), ("192.0.2.1:80".parse().unwrap(), 20));
     assert!((29_200..=31_850).contains(&size.quantile.0), "20 segments, at most 9 % more: {size:?}");
-    let told = std::iter::from_fn(|| engine.poll_event()).filter(|event| matches!(event, Event::ServiceSize(_)));
-    assert!(told.count() >= 1);
+    let announced = std::iter::from_fn(|| engine.poll_event()).filter(|event| matches!(event, Event::ServiceSize(_)));
+    assert!(announced.count() >= 1);
 }
 
 #[test]
@@ -300,7 +300,11 @@ fn connections_that_send_at_once_are_counted_for_their_network() {
     feed(&mut engine, &handshake(100));
     feed(&mut engine, &transfer(100, 5_001, 20));
     engine.handle_timeout(ms(9_000));
-    assert_eq!(parallel(&engine, ms(9_000)), 0, "it was none of the network's when it began: there was no network yet");
+    assert_eq!(
+        parallel(&engine, ms(9_000)),
+        0,
+        "it did not count for the network when it started: there was no network yet"
+    );
     for port in 1..=3 {
         let opening = handshake(100).map(|segment| Segment { at: ms(20_000), ..segment });
         feed(&mut engine, &on_port(port, opening.into()));

@@ -69,7 +69,7 @@ proptest! {
             let mut at = ms(41);
             for (step_us, segment) in &segments {
                 at = at.after(Micros(*step_us));
-                // A second SYN starts anew a sender whose bytes nobody counts, and a reset may be none.
+                // A second SYN restarts a sender whose bytes are not counted, and a reset may be ignored.
                 let flags = Flags(segment.flags.0 & !(Flags::SYN | Flags::RST));
                 feed(&mut engine, &[Segment { at, flags, ..segment.clone() }]);
             }

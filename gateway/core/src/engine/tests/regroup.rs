@@ -37,7 +37,7 @@ fn a_connection_that_other_prefixes_leave_as_it_was_goes_on() {
 }
 
 #[test]
-fn a_connection_whose_network_is_another_ends_and_is_opened_anew_and_one_that_nobody_inside_has_ends() {
+fn a_connection_whose_network_changed_ends_and_is_opened_again_and_one_without_an_inside_end_ends() {
     let mut engine = engine();
     // The network is there still, for its other addresses.
     assert_eq!(engine.set_prefixes(list(&["192.0.2.0/24"]), list(&["198.51.100.0/25"])), 0);
@@ -64,7 +64,7 @@ fn networks_that_the_list_does_not_make_any_more_are_withdrawn_and_the_others_ke
             feed(&mut engine, &segments);
         }
     }
-    // What went on is told as round trips; an estimate takes samples, which the end of a connection gives.
+    // Round trips are flushed; an estimate takes samples, which the end of a connection gives.
     let [gone, kept] = ["198.51.100.0/24", "198.51.101.0/24"].map(|network| network.parse::<Network>().unwrap());
     assert_eq!(engine.network_count(), 2);
     engine.changed_records(10);

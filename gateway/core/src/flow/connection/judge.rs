@@ -18,7 +18,7 @@ pub(super) struct Doubts {
     strays: [u8; 2],
     /// A SYN on it waits for its answer.
     awaits_answer: bool,
-    /// Both sides were heard, and agree on their numbers: others are none of theirs from here on.
+    /// Both sides were seen, and agree on their sequence numbers: other numbers are rejected from here on.
     pub(super) agreed: bool,
 }
 

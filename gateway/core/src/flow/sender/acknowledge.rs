@@ -246,7 +246,7 @@ impl Sender {
             if followed.round_end > 0 {
                 followed.count_round(at);
             }
-            followed.tell_rounds_now_and_again(context);
+            followed.flush_round_stats_if_due(context);
             if followed.has_news() {
                 followed.compare_notes(context);
             }

@@ -102,7 +102,7 @@ impl Sender {
     /// Tells what is not told yet of a sender that goes.
     fn tell_last_round(&mut self, context: &mut FlowContext<'_>) {
         if let Some(followed) = self.followed.as_deref_mut() {
-            followed.tell_rounds(context);
+            followed.flush_round_stats(context);
         }
     }
 

@@ -329,7 +329,7 @@ impl Sender {
         let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample: it should know these.
-        followed.tell_rounds(context);
+        followed.flush_round_stats(context);
         let said = match said {
             Ok(said) => said,
             Err(reason) => return context.counters.ignore(reason),

@@ -246,7 +246,7 @@ impl Sender {
             let begin = || Transfer {
                 bytes: 0,
                 start,
-                advised: context.ledger.was_told(segment.source.address, segment.destination.address, context.now),
+                advised: context.ledger.is_advised(segment.source.address, segment.destination.address, context.now),
                 pipe_most: 0,
                 counted: context.findings.begins(network, context.now),
             };
@@ -285,7 +285,7 @@ impl Sender {
         }
         // The handshake's round trip is told with those of its data: a look-up of the network less per connection.
         if let Some(rtt) = self.handshake_rtt.get().filter(|_| !self.midstream) {
-            followed.untold.add(rtt, rtt);
+            followed.pending_stats.add(rtt, rtt);
         }
         if let Some(reaction) = self.reaction.get() {
             followed.shadow.on_reaction(reaction);

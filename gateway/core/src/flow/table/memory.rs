@@ -12,7 +12,7 @@ use super::lists::Which;
 use super::{FlowTable, Key, REQUEUE};
 use crate::memory::{Account, Held, hashed, listed};
 
-/// A part of the memory for segments, one in so many, that connections without an acknowledgement have in any case: else new
+/// The fraction (one in N) of the memory for segments that connections without an acknowledgement have in any case: otherwise new
 /// ones had no room where the others take all.
 const RESERVED: usize = 16;
 
@@ -28,7 +28,7 @@ pub(crate) enum Room {
 impl FlowTable {
     /// Bytes of places for N connections, beside what they keep elsewhere.
     pub(crate) const fn places_bytes(connections: usize) -> usize {
-        // Chunks of entries do not move; the number in front tells a free place.
+        // Chunks of entries do not move; the number in front marks a free slot.
         connections.saturating_mul(size_of::<Entry>() + size_of::<u64>())
             + listed::<Chain>(connections)
             + hashed::<u32>(connections)
@@ -97,7 +97,7 @@ impl FlowTable {
         if self.senders.is_over() { self.least_wanted().map(Room::End) } else { None }
     }
 
-    /// A connection silent for longer than one may be that holds segments none of which was ever acknowledged.
+    /// A connection idle for longer than allowed for one that holds segments none of which was ever acknowledged.
     pub(crate) fn abandoned(&self, now: Timestamp) -> Option<Key> {
         self.first_silent(Which::Unacknowledged, self.idle_unacknowledged, now)
     }

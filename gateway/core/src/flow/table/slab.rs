@@ -1,6 +1,6 @@
 //! Entries under a number that stays theirs, in chunks so that growing never moves one.
 
-/// Entries per chunk: so many that where each chunk lies is known without a miss of the cache.
+/// Entries per chunk: enough that the list of chunks stays in the cache.
 const CHUNK: usize = 4_096;
 
 /// A slab: what is taken out leaves a place that the next entry fills.

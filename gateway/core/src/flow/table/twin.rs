@@ -11,7 +11,7 @@ use crate::flow::connection::Role;
 use crate::flow::sample::ConnectionId;
 use crate::wire::segment::Endpoint;
 
-/// The table and its twin, told the same things at the same times.
+/// The table and its twin, with the same inputs at the same times.
 #[derive(Debug)]
 pub struct Pair {
     table: FlowTable,
@@ -49,7 +49,7 @@ impl Pair {
         Self { table, twin: Vec::new(), limit, now: Timestamp(0), turned: 0, queued: 0 }
     }
 
-    /// Lets so many milliseconds pass.
+    /// Advances the clock by this many milliseconds.
     pub fn wait(&mut self, ms: u64) {
         self.now = self.now.after(Micros::from_millis(ms));
     }
@@ -91,7 +91,7 @@ impl Pair {
         }
     }
 
-    /// Has the connection on `port` looked at in so many milliseconds.
+    /// Has the connection on `port` evaluated in this many milliseconds.
     pub fn arm(&mut self, port: u16, in_ms: u64) {
         let deadline = self.now.after(Micros::from_millis(in_ms));
         let turned = self.turned;

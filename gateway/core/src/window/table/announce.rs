@@ -1,4 +1,4 @@
-//! When an estimate is told: it appeared, moved, was refreshed, or went.
+//! When an estimate is announced: it appeared, changed, was refreshed, or removed.
 
 use spand_proto::estimate::Estimate;
 use spand_proto::units::{Micros, Timestamp, Window};
@@ -13,16 +13,16 @@ use crate::flow::sample::WindowSample;
 
 /// Shortest time between two evaluations of a network to which only round-trip times come.
 const RTT_LOOK: Micros = Micros::from_secs(1);
-/// Shortest time between an evaluation of a network whose estimate was told and the next for a sample: what many transfers that
-/// end together change is told once.
+/// Shortest time between two evaluations for samples of a network whose estimate was announced: the changes by many transfers that
+/// end together are announced once.
 const SAMPLE_LOOK: Micros = Micros::from_millis(100);
-/// And for every contribution in its record: an evaluation goes through them all, so a network costs the same time in every second
-/// whatever its window holds; the fuller it is the less a sample moves it. A full window of 30 buckets is looked at once a second.
+/// And for every contribution in its record: an evaluation goes through them all, so a network costs the same time per second
+/// whatever its window holds; the fuller it is, the less a sample changes it. A full window of 30 buckets is evaluated once a second.
 const CONTRIBUTION_LOOK: Micros = Micros::from_millis(2);
 
-/// What was told of a network.
+/// What was announced of a network.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Told {
+pub(super) struct Announced {
     /// Last, as a move or a refresh.
     last: Values,
     /// Last as a move, or at first: refreshes in between do not hide that the estimate drifts away from it.
@@ -44,29 +44,31 @@ impl Values {
 
     /// Whether the share or the round-trip time is off by at least the part `change` of these.
     fn moved_to(&self, now: &Self, change: f64) -> bool {
-        let off = |told: f64, now: f64| (now - told).abs() >= change * told && now.to_bits() != told.to_bits();
+        let off = |announced: f64, now: f64| {
+            (now - announced).abs() >= change * announced && now.to_bits() != announced.to_bits()
+        };
         let rtt_moved = match (self.rtt, now.rtt) {
-            (Some(told), Some(now)) => off(told.0 as f64, now.0 as f64),
-            (told, now) => told != now,
+            (Some(announced), Some(now)) => off(announced.0 as f64, now.0 as f64),
+            (announced, now) => announced != now,
         };
         rtt_moved || off(self.share.bytes(), now.share.bytes())
     }
 }
 
 impl NetworkTable {
-    /// Evaluates a network and tells what there is to tell.
+    /// Evaluates a network and announces the result.
     pub(super) fn evaluate(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get(slot) else { return };
         let estimate = estimate::estimate(entry.network, &entry.record, now, &self.config, self.rule);
         self.consider_estimate(slot, estimate, now);
     }
 
-    /// Tells what there is to tell of a network that was evaluated just now.
+    /// Announces a network that was evaluated just now.
     pub(super) fn consider_estimate(&mut self, slot: Slot, estimate: Result<Estimate, NoEstimate>, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         entry.considered = Some(now);
         let event = match estimate {
-            Ok(estimate) => entry.tell(estimate, now, &self.config),
+            Ok(estimate) => entry.announce(estimate, now, &self.config),
             Err(NoEstimate::TooFewSamples | NoEstimate::TooFewConnections) if entry.has_samples(now, &self.config) => {
                 entry.withdraw(Withdrawal::TooFew)
             }
@@ -85,8 +87,8 @@ impl NetworkTable {
     pub(super) fn consider_sample(&mut self, slot: Slot, sample: &WindowSample) {
         let Some(entry) = self.slots.get(slot) else { return };
         match entry.considered.map(|at| at.after(entry.sample_look())) {
-            Some(later) if entry.told.is_some() && later > sample.at => self.slots.due_by(slot, later),
-            Some(_) if entry.told.is_none() && sample.reason.is_lower_bound() => {}
+            Some(later) if entry.announced.is_some() && later > sample.at => self.slots.due_by(slot, later),
+            Some(_) if entry.announced.is_none() && sample.reason.is_lower_bound() => {}
             _ => self.evaluate(slot, sample.at),
         }
     }
@@ -96,7 +98,7 @@ impl NetworkTable {
     pub(super) fn schedule_evaluation(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get(slot) else { return };
         match entry.considered.map(|at| at.after(RTT_LOOK)) {
-            Some(_) if entry.told.is_none() => {}
+            Some(_) if entry.announced.is_none() => {}
             Some(later) if later > now => self.slots.due_by(slot, later),
             _ => self.evaluate(slot, now),
         }
@@ -113,14 +115,14 @@ impl NetworkTable {
         if entry.record.buckets.is_empty() {
             self.remove(slot, Withdrawal::Expired);
         } else if let (Some(due), Some(look)) = (due, look) {
-            // It waited for a look at its samples, and was evaluated meanwhile.
+            // It waited for an evaluation of its samples, and was evaluated meanwhile.
             self.slots.due_by(slot, due.min(look));
         } else {
             self.evaluate(slot, now);
         }
     }
 
-    /// Removes a network and tells so, if it was told of.
+    /// Removes a network, with an event if it was announced.
     pub(super) fn remove(&mut self, slot: Slot, reason: Withdrawal) {
         let Some(mut entry) = self.slots.remove(slot) else { return };
         self.memory.change(entry.held, 0);
@@ -130,24 +132,28 @@ impl NetworkTable {
 }
 
 impl Entry {
-    fn tell(&mut self, estimate: Estimate, now: Timestamp, config: &WindowConfig) -> Option<Event> {
+    fn announce(&mut self, estimate: Estimate, now: Timestamp, config: &WindowConfig) -> Option<Event> {
         let last = Values::of(&estimate);
-        let moved = match self.told {
-            Some(told) if [told.last, told.moved].iter().all(|told| !told.moved_to(&last, config.change)) => {
-                if !self.untold || now.since(told.at) < config.refresh {
+        let moved = match self.announced {
+            Some(announced)
+                if [announced.last, announced.moved]
+                    .iter()
+                    .all(|announced| !announced.moved_to(&last, config.change)) =>
+            {
+                if !self.has_new_samples || now.since(announced.at) < config.refresh {
                     return None;
                 }
-                told.moved
+                announced.moved
             }
             _ => last,
         };
-        self.told = Some(Told { last, moved, at: now });
-        self.untold = false;
+        self.announced = Some(Announced { last, moved, at: now });
+        self.has_new_samples = false;
         Some(Event::Estimate(estimate))
     }
 
     fn withdraw(&mut self, reason: Withdrawal) -> Option<Event> {
-        self.told.take().map(|_| Event::Withdrawn { network: self.network, reason })
+        self.announced.take().map(|_| Event::Withdrawn { network: self.network, reason })
     }
 
     fn has_samples(&self, now: Timestamp, config: &WindowConfig) -> bool {
@@ -160,12 +166,13 @@ impl Entry {
         SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions)))
     }
 
-    /// When the network has to be looked at next, whatever comes.
+    /// When the network has to be evaluated next, without further samples.
     fn due(&self, config: &WindowConfig) -> Option<Timestamp> {
-        let refresh = self.told.filter(|_| self.untold).map(|told| told.at.after(config.refresh));
+        let refresh =
+            self.announced.filter(|_| self.has_new_samples).map(|announced| announced.at.after(config.refresh));
         // Just after the age limit, at which an estimate still holds.
         let expires = self.record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
-        let expires = expires.filter(|_| self.told.is_some());
+        let expires = expires.filter(|_| self.announced.is_some());
         [self.record.next_aged(config), refresh, expires].into_iter().flatten().min()
     }
 }

@@ -1,4 +1,4 @@
-//! Which networks changed since the store was last told.
+//! The networks that changed since the store last took them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use spand_proto::network::Network;
 pub(super) struct Changes {
     changed: BTreeSet<Network>,
     last: Option<Network>,
-    /// Nobody has asked yet, so nothing is kept.
+    /// Not used yet, so nothing is kept.
     asleep: bool,
     limit: usize,
 }
@@ -36,7 +36,7 @@ impl Changes {
         self.changed.len()
     }
 
-    /// Notes a change. Says whether it was kept: not while asleep, and not where more networks went than are kept here;
+    /// Notes a change. Returns whether it was kept: not while unused, and not if more networks were removed than are kept here;
     /// the store then holds a record too many, which ages on read.
     pub(super) fn note(&mut self, network: Network) -> bool {
         let kept = !self.asleep && self.changed.len() < self.limit;

@@ -1,4 +1,4 @@
-//! What changed, for those who keep or show it; and what was kept, given back.
+//! Changed networks, for the store and the dashboard; and the restoring of stored ones.
 
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
@@ -14,7 +14,7 @@ use crate::window::view::NetworkView;
 pub struct ChangedNetwork {
     /// The network.
     pub network: Network,
-    /// What is kept of it; `None` where it went.
+    /// What is stored of it; `None` if it was removed.
     pub record: Option<NetworkRecord>,
     /// How it looks; `None` where the window holds nothing of it.
     pub view: Option<NetworkView>,
@@ -27,7 +27,7 @@ impl NetworkTable {
     }
 
     /// At most `limit` networks that changed since they were last returned here, with what is kept of them, or `None`
-    /// where they went. The first call starts the account with everything there is.
+    /// if they were removed. The first call starts the account with everything there is.
     pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
         if self.changes.is_asleep() {
             self.changes.wake();
@@ -49,7 +49,7 @@ impl NetworkTable {
         records
     }
 
-    /// The same for whoever shows them, too: each with how it looks at `now`, and told of as after a sample, so that it is evaluated
+    /// The same with the view of each at `now`, to be shown; each is announced as after a sample, so that it is evaluated
     /// once for all.
     pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<ChangedNetwork> {
         let changed = self.changed_records(limit).into_iter().map(|(network, record)| {
@@ -65,7 +65,7 @@ impl NetworkTable {
         changed.collect()
     }
 
-    /// Gives a network its record back, as far as it makes sense and has not aged at `now`. Returns the smallest
+    /// Restores a network's record, as far as it is valid and not aged at `now`. Returns the smallest
     /// connection number above all in it: new connections must be numbered from there on. A network that has samples
     /// already keeps those.
     pub fn restore(&mut self, network: Network, record: NetworkRecord, now: Timestamp) -> Option<ConnectionId> {

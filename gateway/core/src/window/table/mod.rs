@@ -18,7 +18,7 @@ use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
-use self::announce::Told;
+use self::announce::Announced;
 use self::changes::Changes;
 pub use self::handover::ChangedNetwork;
 use self::recent::Recent;
@@ -38,7 +38,7 @@ use crate::memory::{Account, bytes, treed};
 ///
 /// Adding costs a look-up, and an evaluation of its own network where the last one is some time ago. Nothing else is evaluated
 /// but what [`Self::expire`] finds due: a network whose last additions wait for that, whose oldest bucket leaves the window, or
-/// whose estimate is to be told again.
+/// whose estimate is to be announced again.
 #[derive(Debug)]
 pub struct NetworkTable {
     config: WindowConfig,
@@ -50,7 +50,7 @@ pub struct NetworkTable {
     evicted: u64,
     shared: u64,
     rtts_shared: u64,
-    /// Something was added or went since [`Self::take_dirty`] last asked.
+    /// Something was added or removed since the last [`Self::take_dirty`].
     dirty: bool,
     kept: RecentSampleRate,
     memory: Account,
@@ -62,9 +62,9 @@ struct Entry {
     network: Network,
     record: NetworkRecord,
     parallel: Parallel,
-    told: Option<Told>,
-    /// Samples came since it was told.
-    untold: bool,
+    announced: Option<Announced>,
+    /// Samples came since it was announced.
+    has_new_samples: bool,
     /// When it was last evaluated.
     considered: Option<Timestamp>,
     /// Waits in the set of changes.
@@ -86,7 +86,7 @@ impl NetworkTable {
             config,
             rule,
             slots: Slots::new(limit, hash_seed),
-            // As many again for networks that went: they too have to be told to the store.
+            // As many again for removed networks, which the store has to remove too.
             changes: Changes::new(limit.get().saturating_mul(2)),
             recent: Recent::default(),
             events: VecDeque::new(),
@@ -99,12 +99,12 @@ impl NetworkTable {
         }
     }
 
-    /// Bytes of places for N networks, beside their samples. As many as went may wait to be removed from the store.
+    /// Memory in bytes of N networks without their samples. As many removed ones may wait to be removed from the store.
     pub(crate) const fn places_bytes(networks: usize) -> usize {
         Slots::bytes(networks) + treed::<Network, ()>(2 * networks)
     }
 
-    /// The same with at most so many bytes for samples; beyond, the network refreshed longest ago goes.
+    /// The same with at most this many bytes for samples; beyond, the network refreshed longest ago is evicted.
     #[must_use]
     pub fn within(self, memory_bytes: NonZeroUsize) -> Self {
         Self { memory: Account::up_to(memory_bytes.get()), ..self }
@@ -127,7 +127,7 @@ impl NetworkTable {
             if admitted.raised {
                 entry.record.raised = Some(sample.at);
             }
-            entry.untold = true;
+            entry.has_new_samples = true;
             entry.parallel.sampled(sample.at, config.bucket);
             entry.record.add(sample, admitted.window, config)
         };
@@ -189,7 +189,7 @@ impl NetworkTable {
         self.slots.next_due()
     }
 
-    /// Whether, since this was last asked, anything came or went that has events or counters to tell.
+    /// Whether anything with events or counters was added or removed since the last call.
     pub(crate) fn take_dirty(&mut self) -> bool {
         std::mem::take(&mut self.dirty)
     }
@@ -204,7 +204,7 @@ impl NetworkTable {
         self.recent.take()
     }
 
-    /// Samples that went before they were taken: only so many wait.
+    /// Samples dropped before they were taken: a bounded number waits.
     pub fn samples_dropped(&self) -> u64 {
         self.recent.dropped()
     }
@@ -215,13 +215,13 @@ impl NetworkTable {
         estimate::estimate(network, &entry.record, now, &self.config, self.rule).ok()
     }
 
-    /// How a network looks at `now`; `None` where the window holds nothing of it.
+    /// The view of a network at `now`; `None` if the window has nothing of it.
     pub fn view(&self, network: Network, now: Timestamp) -> Option<NetworkView> {
         let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
         self.view_of(entry, now)
     }
 
-    /// How every network looks at `now`, in order of prefix.
+    /// The view of every network at `now`, in order of prefix.
     pub fn views(&self, now: Timestamp) -> Vec<NetworkView> {
         let mut views: Vec<_> = self.slots.entries().filter_map(|entry| self.view_of(entry, now)).collect();
         views.sort_by_key(|view| view.network);
@@ -238,12 +238,12 @@ impl NetworkTable {
         NetworkView::of(entry.network, &entry.record, crowd, now, &self.config, self.rule)
     }
 
-    /// From `at` on so many connections are followed.
+    /// From `at` on this share of the connections is followed.
     pub(crate) fn keep(&mut self, kept: SampleRate, at: Timestamp) {
         self.kept.set(kept, at, self.window());
     }
 
-    /// Drops the networks that are not to be kept, with what they hold; what was told of them is withdrawn.
+    /// Drops the networks that are not to be kept, with their samples; announced ones are withdrawn.
     pub(crate) fn drop_unless(&mut self, keep: impl Fn(Network) -> bool) -> usize {
         let gone = self.slots.entries().map(|entry| entry.network).filter(|network| !keep(*network));
         let gone: Vec<Network> = gone.collect();
@@ -258,7 +258,7 @@ impl NetworkTable {
         Micros(self.config.bucket.0.saturating_mul(u64::from(self.config.buckets.get())))
     }
 
-    /// Networks in the table, aged ones that nobody looked at since included.
+    /// Networks in the table, including aged ones that were not evaluated since.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
@@ -278,7 +278,7 @@ impl NetworkTable {
         self.shared
     }
 
-    /// Round-trip times at which an address lost its place in its bucket, so that its own are not told apart any more.
+    /// Round-trip times at which an address lost its slot in its bucket, so that they no longer count as its own.
     pub fn rtts_shared(&self) -> u64 {
         self.rtts_shared
     }
@@ -296,9 +296,9 @@ impl NetworkTable {
                 network,
                 record,
                 parallel: Parallel::default(),
-                told: None,
+                announced: None,
                 considered: None,
-                untold: false,
+                has_new_samples: false,
                 changed: false,
                 held: 0,
             });
@@ -326,7 +326,7 @@ impl NetworkTable {
     }
 
     /// Takes down what the record of a network holds after something changed it. Where that is too much, the network refreshed
-    /// longest ago goes, but not the last one.
+    /// longest ago is evicted, but not the last one.
     #[inline]
     fn account(&mut self, slot: Slot) {
         let Some(entry) = self.slots.get_mut(slot) else { return };

@@ -1,10 +1,10 @@
-//! Samples on their way to whoever shows them: kept only where they are taken, and only a few at a time.
+//! Samples on their way to the dashboard: kept only if they are taken, and only a few at a time.
 
 use std::collections::VecDeque;
 
 use crate::flow::sample::WindowSample;
 
-/// Samples that wait at most: a caller that takes them ten times a second sees 40,000 a second. At the limit the oldest goes,
+/// Samples that wait at most: a caller that takes them ten times a second sees 40,000 a second. At the limit the oldest is dropped,
 /// counted.
 const WAITING: usize = 4_096;
 
@@ -34,7 +34,7 @@ impl Recent {
         self.waiting.drain(..).collect()
     }
 
-    /// Samples that went before they were taken.
+    /// Samples dropped before they were taken.
     pub(super) const fn dropped(&self) -> u64 {
         self.dropped
     }
@@ -48,7 +48,7 @@ mod tests {
     use crate::flow::sample::{ConnectionId, Phase, SampleReason};
 
     #[test]
-    fn only_so_many_wait_and_none_where_nobody_takes_them() {
+    fn a_bounded_number_waits_and_none_if_they_are_not_taken() {
         let sample = |n| WindowSample {
             at: Timestamp(n),
             network: "192.0.2.0/24".parse().unwrap(),

@@ -45,7 +45,7 @@ struct Place {
 }
 
 impl Slots {
-    /// Bytes taken by N entries, beside their samples.
+    /// Memory in bytes of N entries, without their samples.
     pub(super) const fn bytes(networks: usize) -> usize {
         networks.saturating_mul(boxed::<Place>())
             + listed::<Option<Box<Place>>>(networks)

@@ -1,4 +1,4 @@
-//! A twin that keeps every single thing it was told and answers by going through all of it.
+//! A twin that keeps every single input and answers by going through all of them.
 
 #![expect(clippy::unwrap_used, reason = "compiled for tests and fuzzing only, where a panic is the finding")]
 #![allow(unreachable_pub, reason = "public to fuzzing alone")]
@@ -15,7 +15,7 @@ use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason};
 /// A start in the middle of a bucket.
 pub(super) const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
 
-/// The table and its twin, told the same things at the same times.
+/// The table and its twin, with the same inputs at the same times.
 #[derive(Debug)]
 pub struct Pair {
     table: NetworkTable,
@@ -31,7 +31,7 @@ impl Pair {
         Self { table, twin: Twin::default(), now: START }
     }
 
-    /// Lets so many milliseconds pass.
+    /// Advances the clock by this many milliseconds.
     pub fn wait(&mut self, ms: u64) {
         self.now = self.now.after(Micros::from_millis(ms));
     }
@@ -42,10 +42,10 @@ impl Pair {
         while self.table.poll_event().is_some() {}
     }
 
-    /// Tells both of network `n`, 0 to 2.
-    pub fn tell(&mut self, n: u8, told: Told) {
-        tell(&mut self.table, self.now, n, told);
-        self.twin.told.push((self.now, n, told));
+    /// Feeds both an input of network `n`, 0 to 2.
+    pub fn feed(&mut self, n: u8, inputs: Input) {
+        feed(&mut self.table, self.now, n, inputs);
+        self.twin.inputs.push((self.now, n, inputs));
         while self.table.poll_event().is_some() {}
     }
 
@@ -68,16 +68,16 @@ impl Pair {
     }
 }
 
-/// What one network was told, and the answers that follow.
+/// The inputs of one network, and the answers that follow.
 #[derive(Debug, Default)]
 struct Twin {
-    told: Vec<(Timestamp, u8, Told)>,
+    inputs: Vec<(Timestamp, u8, Input)>,
 }
 
-/// One thing that a network is told.
+/// One input of a network.
 #[derive(Clone, Copy, Debug)]
-pub enum Told {
-    /// A window of so many segments of 1,000 bytes, or a lower bound.
+pub enum Input {
+    /// A window of this many segments of 1,000 bytes, or a lower bound.
     Sample {
         /// Its size.
         segments: f64,
@@ -90,7 +90,7 @@ pub enum Told {
     Rtt {
         /// How long.
         us: u64,
-        /// To whom.
+        /// The remote host.
         host: u8,
     },
     /// A loss event.
@@ -118,18 +118,18 @@ impl Twin {
         let config = WindowConfig::default();
         let bucket = |at: Timestamp| at.0 / (config.bucket.0 * 1_000);
         let live: Vec<_> = self
-            .told
+            .inputs
             .iter()
             .filter(|(at, network, _)| *network == n && bucket(*at) + u64::from(config.buckets.get()) > bucket(now))
-            .map(|(at, _, told)| (*at, *told))
+            .map(|(at, _, inputs)| (*at, *inputs))
             .collect();
         if live.is_empty() {
             return None;
         }
         let all: Vec<_> = live
             .iter()
-            .filter_map(|(_, told)| match told {
-                Told::Sample { segments, connection, reason } => Some((*segments, *connection, *reason)),
+            .filter_map(|(_, inputs)| match inputs {
+                Input::Sample { segments, connection, reason } => Some((*segments, *connection, *reason)),
                 _ => None,
             })
             .collect();
@@ -140,11 +140,13 @@ impl Twin {
         let lossy: Vec<_> = sampled.iter().filter(|(_, _, reason)| reason.is_loss()).copied().collect();
         let rtts: Vec<(u64, u8)> = live
             .iter()
-            .filter_map(|(_, told)| if let Told::Rtt { us, host } = told { Some((*us, *host)) } else { None })
+            .filter_map(|(_, inputs)| if let Input::Rtt { us, host } = inputs { Some((*us, *host)) } else { None })
             .collect();
         let count = |limiter| {
-            u64::try_from(live.iter().filter(|(_, told)| matches!(told, Told::Limiter(l) if *l == limiter)).count())
-                .unwrap()
+            u64::try_from(
+                live.iter().filter(|(_, inputs)| matches!(inputs, Input::Limiter(l) if *l == limiter)).count(),
+            )
+            .unwrap()
         };
         let share = if sampled.len() < 3 {
             Err(NoEstimate::TooFewSamples)
@@ -161,7 +163,7 @@ impl Twin {
             samples: sampled.len().try_into().unwrap(),
             lower_bounds: (all.len() - sampled.len()).try_into().unwrap(),
             connections: connections(&all),
-            losses: live.iter().filter(|(_, told)| matches!(told, Told::Loss)).count().try_into().unwrap(),
+            losses: live.iter().filter(|(_, inputs)| matches!(inputs, Input::Loss)).count().try_into().unwrap(),
             limits: LimitCounts {
                 window: count(Limiter::Window),
                 receiver: count(Limiter::Receiver),
@@ -233,17 +235,17 @@ fn assert_same(table: &NetworkTable, twin: &Twin, now: Timestamp) {
     }
 }
 
-pub(super) fn tell(table: &mut NetworkTable, at: Timestamp, n: u8, told: Told) {
-    match told {
-        Told::Sample { segments, connection, reason } => table.add(&sample(n, at, segments, connection, reason)),
-        Told::Rtt { us, host } => {
+pub(super) fn feed(table: &mut NetworkTable, at: Timestamp, n: u8, inputs: Input) {
+    match inputs {
+        Input::Sample { segments, connection, reason } => table.add(&sample(n, at, segments, connection, reason)),
+        Input::Rtt { us, host } => {
             table.add_rounds(network(n), at, [198, 51, n, host].into(), RttSum::of(Micros(us)), LimitCounts::default());
         }
-        Told::Loss => table.add_loss(network(n), at),
-        Told::Limiter(limiter) => {
-            let mut untold = PendingStats::default();
-            untold.count(limiter);
-            table.add_rounds(network(n), at, [198, 51, n, 1].into(), RttSum::default(), untold.limits());
+        Input::Loss => table.add_loss(network(n), at),
+        Input::Limiter(limiter) => {
+            let mut pending = PendingStats::default();
+            pending.count(limiter);
+            table.add_rounds(network(n), at, [198, 51, n, 1].into(), RttSum::default(), pending.limits());
         }
     }
 }
@@ -253,7 +255,7 @@ pub(super) fn network(n: u8) -> Network {
     Network::of(IpAddr::from([198, 51, n, 0]))
 }
 
-/// A window of so many segments of 1,000 bytes towards network `n`, by a connection to the host of the same number.
+/// A window of this many segments of 1,000 bytes towards network `n`, by a connection to the host of the same number.
 pub(super) fn sample(n: u8, at: Timestamp, segments: f64, connection: u64, reason: SampleReason) -> WindowSample {
     let host = u8::try_from(connection % 200).unwrap();
     WindowSample {

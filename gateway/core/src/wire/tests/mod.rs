@@ -47,7 +47,7 @@ fn every_encapsulation_gives_the_segment_inside() {
 }
 
 #[test]
-fn a_short_snap_length_is_told_apart_from_a_malformed_frame() {
+fn a_short_snap_length_is_distinguished_from_a_malformed_frame() {
     for (name, link_type, data) in encapsulations() {
         for len in 0..data.len() {
             let wire_len = u32::try_from(data.len()).unwrap();

@@ -259,7 +259,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
 }
 
 #[tokio::test]
-async fn losses_of_one_address_are_told_as_a_network_of_its_own() {
+async fn losses_of_one_address_are_advertised_as_a_separate_network() {
     let rig = Rig::new(ApiConfig::default()).await;
     let mut client = client(&rig).await;
     rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 60.0))], ..Batch::new() });

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn a_subscriber_is_told_the_snapshot_then_changes_and_its_own_starts() {
+async fn a_subscriber_gets_the_snapshot_then_changes_and_its_own_starts() {
     let rig = Rig::new(ApiConfig::default()).await;
     let mut updates = client(&rig).await.subscribe(wish(&["10.0.0.1"])).await.unwrap().into_inner();
     let mut snapshot = Vec::new();
@@ -63,7 +63,7 @@ async fn named_until(updates: &mut tonic::Streaming<v1::Update>, network: &str, 
 }
 
 #[tokio::test]
-async fn hosts_that_talk_with_different_networks_are_told_of_different_ones() {
+async fn hosts_that_use_different_networks_get_different_ones() {
     let publisher = PublisherConfig { to_hosts: ToHosts::InUse, ..PublisherConfig::default() };
     let rig = Rig::publishing(ApiConfig::default(), publisher).await;
     let mut one = client(&rig).await.subscribe(wish(&["10.0.0.1"])).await.unwrap().into_inner();

@@ -104,7 +104,7 @@ fn what_is_taken_is_given_only_when_the_news_have_come() {
 }
 
 #[test]
-fn the_second_host_waits_until_the_first_was_told_that_it_is_not_the_only_one() {
+fn the_second_host_waits_until_the_first_no_longer_has_the_whole_budget() {
     let mut rig = Rig::new(40);
     let one = rig.join(1, 0);
     assert_eq!(rig.lease(one, 0), 40);

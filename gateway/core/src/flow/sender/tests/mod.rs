@@ -59,7 +59,8 @@ struct Script {
 impl Script {
     /// Round-trip times told, and those still to be told.
     fn rtts(&self) -> u64 {
-        self.heard.rtts.count + self.sender.followed.as_deref().map_or(0, |followed| followed.untold.rtts().count)
+        self.heard.rtts.count
+            + self.sender.followed.as_deref().map_or(0, |followed| followed.pending_stats.rtts().count)
     }
 
     fn new() -> Self {

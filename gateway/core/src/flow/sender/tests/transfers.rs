@@ -7,7 +7,7 @@ use crate::flow::shadow::flavour::{Flavour, Vote};
 fn the_handshake_is_timed_for_the_network_with_the_first_data() {
     let mut script = Script::new();
     script.send(100, 0..1);
-    assert_eq!(script.sender.followed.as_deref().unwrap().untold.rtts(), RttSum::of(Micros(100_000)));
+    assert_eq!(script.sender.followed.as_deref().unwrap().pending_stats.rtts(), RttSum::of(Micros(100_000)));
 }
 
 #[test]

@@ -1,10 +1,10 @@
-//! What the store is told of the networks, and what comes back from it.
+//! What the store gets of the networks, and what is restored from it.
 
 use super::*;
 use crate::window::bucket::{LimitCounts, RemoteRtt, RttSum};
 
 #[test]
-fn the_store_is_told_what_changed_in_turn() {
+fn the_store_gets_changed_networks_in_turn() {
     let mut table = table(10);
     let names = |portion: Vec<(Network, Option<NetworkRecord>)>| -> Vec<(Network, bool)> {
         portion.into_iter().map(|(network, record)| (network, record.is_some())).collect()
@@ -20,7 +20,7 @@ fn the_store_is_told_what_changed_in_turn() {
 
 #[test]
 fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
-    let mut table = told();
+    let mut table = announced_table();
     let (_, record) = table.changed_records(1).remove(0);
     let record = record.unwrap();
     let number_too_high = |record: &mut NetworkRecord| {

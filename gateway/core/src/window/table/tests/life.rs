@@ -6,7 +6,7 @@ use crate::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
 
 #[test]
 fn an_estimate_appears_moves_and_is_refreshed() {
-    let mut table = told();
+    let mut table = announced_table();
     table.add(&end(1, seconds(1), 13.0, 4));
     assert_eq!(shares(&events(&mut table)), [], "7.5 % is no move");
     table.add(&end(1, seconds(2), 13.0, 5));
@@ -19,7 +19,7 @@ fn an_estimate_appears_moves_and_is_refreshed() {
     assert!(table.expire(seconds(22), 10));
     let refreshed = events(&mut table);
     assert!(matches!(&refreshed[..], [Event::Estimate(estimate)] if estimate.refreshed == seconds(3)));
-    assert!(table.expire(seconds(250), 10), "nothing new, nothing told");
+    assert!(table.expire(seconds(250), 10), "nothing new, nothing announced");
     assert_eq!(events(&mut table), []);
 }
 
@@ -39,12 +39,12 @@ fn the_network_refreshed_longest_ago_goes_where_samples_take_too_much() {
 }
 
 #[test]
-fn samples_that_come_together_are_told_together() {
-    let mut table = told();
+fn samples_that_come_together_are_announced_together() {
+    let mut table = announced_table();
     let ms = |n| START.after(Micros::from_millis(n));
     (4..10).for_each(|connection| table.add(&end(1, ms(connection), 40.0, connection)));
     assert_eq!(shares(&events(&mut table)), [], "evaluated less than 100 ms ago");
-    assert_eq!(table.estimate(network(1), ms(9)).map(|estimate| estimate.samples), Some(9), "whoever asks is told all");
+    assert_eq!(table.estimate(network(1), ms(9)).map(|estimate| estimate.samples), Some(9), "a query gets all");
     assert!(table.poll_timeout().is_some_and(|due| due == ms(100)));
     assert!(table.expire(ms(100), 10));
     assert_eq!(shares(&events(&mut table)), [Ok(30.0)]);
@@ -54,7 +54,7 @@ fn samples_that_come_together_are_told_together() {
 
 #[test]
 fn a_fuller_window_is_looked_at_less_often() {
-    let mut table = told();
+    let mut table = announced_table();
     for bucket in 1..=10 {
         (0..16).for_each(|n| table.add(&end(1, seconds(bucket * 10), 10.0, bucket * 16 + n)));
     }
@@ -69,8 +69,8 @@ fn a_fuller_window_is_looked_at_less_often() {
 }
 
 #[test]
-fn what_is_handed_over_is_told_and_not_evaluated_again() {
-    let mut table = told();
+fn networks_handed_over_are_announced_and_not_evaluated_again() {
+    let mut table = announced_table();
     table.changed_records(0);
     let ms = |n| START.after(Micros::from_millis(n));
     table.add(&end(1, ms(50), 40.0, 4));
@@ -87,15 +87,15 @@ fn a_slow_drift_is_a_move_in_spite_of_refreshes() {
     let mut table = table(10);
     (1..=3).for_each(|connection| table.add(&end(1, START, 100.0, connection)));
     assert_eq!(shares(&events(&mut table)), [Ok(100.0)]);
-    // Each sample moves the average to what is told, or would be.
-    let mut told = |at, segments| {
+    // Each sample moves the average to what is announced, or would be.
+    let mut announced = |at, segments| {
         table.add(&end(1, seconds(at), segments, 3 + at));
         shares(&events(&mut table))
     };
-    assert_eq!(told(20, 116.0), [Ok(104.0)], "a refresh");
-    assert_eq!(told(40, 124.0), [Ok(108.0)], "a refresh");
-    assert_eq!(told(50, 126.0), [Ok(111.0)], "a move of 11 % in all, 3 % from the refresh");
-    assert_eq!(told(52, 118.0), [], "112, and 111 is told");
+    assert_eq!(announced(20, 116.0), [Ok(104.0)], "a refresh");
+    assert_eq!(announced(40, 124.0), [Ok(108.0)], "a refresh");
+    assert_eq!(announced(50, 126.0), [Ok(111.0)], "a move of 11 % in all, 3 % from the refresh");
+    assert_eq!(announced(52, 118.0), [], "112, and 111 was announced");
     let mut table = self::table(10);
     (1..=3).for_each(|connection| table.add(&end(1, START, 100.0, connection)));
     table.add(&end(1, seconds(20), 136.0, 4));
@@ -105,8 +105,8 @@ fn a_slow_drift_is_a_move_in_spite_of_refreshes() {
 }
 
 #[test]
-fn a_round_trip_time_that_moves_is_told_within_a_second() {
-    let mut table = told();
+fn a_changed_round_trip_time_is_announced_within_a_second() {
+    let mut table = announced_table();
     table.add_rounds(network(1), seconds(1), HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
     assert!(table.expire(seconds(2), 10));
     assert_eq!(events(&mut table).len(), 1, "the first one is a move");
@@ -124,7 +124,7 @@ fn a_round_trip_time_that_moves_is_told_within_a_second() {
 
 #[test]
 fn a_round_trip_time_after_a_look_is_looked_at_within_a_second() {
-    let mut table = told();
+    let mut table = announced_table();
     table.add_rounds(network(1), seconds(1), HOST, RttSum::of(Micros(50_000)), LimitCounts::default());
     assert_eq!(events(&mut table).len(), 1, "the first one is a move");
     table.add_rounds(
@@ -143,7 +143,7 @@ fn a_round_trip_time_after_a_look_is_looked_at_within_a_second() {
 fn no_address_has_more_than_half_of_the_mean_round_trip_time() {
     let host = |n: u8| IpAddr::from([198, 51, 1, n]);
     let mean = |rtts: &[(u8, u64, u32)]| {
-        let mut table = told();
+        let mut table = announced_table();
         for (n, ms, times) in rtts {
             for _ in 0..*times {
                 table.add_rounds(
@@ -183,7 +183,7 @@ fn addresses_that_lose_their_place_in_a_bucket_are_counted() {
 
 #[test]
 fn silence_expires_an_estimate_and_then_the_network() {
-    let mut table = told();
+    let mut table = announced_table();
     table.add_loss(network(1), seconds(100));
     // START lies in the middle of its bucket, which leaves the window 295 s later.
     assert!(table.expire(seconds(294), 10));

@@ -34,13 +34,13 @@ fn shares(events: &[Event]) -> Vec<Result<f64, Withdrawal>> {
         .map(|event| match event {
             Event::Estimate(estimate) => Ok(estimate.share.bytes() / 1_000.0),
             Event::Withdrawn { reason, .. } => Err(*reason),
-            other => panic!("the table tells nothing like {other:?}"),
+            other => panic!("the table has no event like {other:?}"),
         })
         .collect()
 }
 
-/// A table in which network 1 has an estimate of 10 segments that was told.
-fn told() -> NetworkTable {
+/// A table in which network 1 has an announced estimate of 10 segments.
+fn announced_table() -> NetworkTable {
     let mut table = table(10);
     for connection in 1..=3 {
         table.add(&end(1, START, 10.0, connection));

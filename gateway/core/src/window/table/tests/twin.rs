@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::flow::sample::Limiter;
-use crate::window::table::twin::{Pair, Told, tell};
+use crate::window::table::twin::{Input, Pair, feed};
 
-fn anything() -> impl Strategy<Value = Told> {
+fn anything() -> impl Strategy<Value = Input> {
     use SampleReason::{Ecn, End, EndAppLimited, EndReceiverLimited, Loss};
     let reason = prop::sample::select(vec![End, End, End, Loss, Ecn, EndAppLimited, EndReceiverLimited]);
     // 14 connections to 7 hosts: fewer than a bucket keeps apart.
@@ -14,15 +14,15 @@ fn anything() -> impl Strategy<Value = Told> {
     let limiter = prop::sample::select(vec![Limiter::Window, Limiter::Receiver, Limiter::Application]);
     prop_oneof![
         4 => (1.0..200.0, connection, reason)
-            .prop_map(|(segments, connection, reason)| Told::Sample { segments, connection, reason }),
+            .prop_map(|(segments, connection, reason)| Input::Sample { segments, connection, reason }),
         // Half of them to one host, so that it has more than half now and then.
-        2 => (1_000..900_000_u64, 0..9_u8).prop_map(|(us, host)| Told::Rtt { us, host: host.max(4) }),
-        1 => Just(Told::Loss),
-        1 => limiter.prop_map(Told::Limiter),
+        2 => (1_000..900_000_u64, 0..9_u8).prop_map(|(us, host)| Input::Rtt { us, host: host.max(4) }),
+        1 => Just(Input::Loss),
+        1 => limiter.prop_map(Input::Limiter),
     ]
 }
 
-fn history() -> impl Strategy<Value = Vec<(u64, u8, Told)>> {
+fn history() -> impl Strategy<Value = Vec<(u64, u8, Input)>> {
     let gap_ms = prop_oneof![8 => 0..4_000_u64, 3 => 4_000..40_000_u64, 1 => 40_000..700_000_u64];
     prop::collection::vec((gap_ms, 0..3_u8, anything()), 1..120)
 }
@@ -31,7 +31,7 @@ proptest! {
     #[test]
     fn every_answer_is_that_of_the_twin(history in history(), expire: bool, restart_after in 0..150_usize, later_s in 0..400_u64) {
         let mut pair = Pair::new();
-        for (step, (gap_ms, n, told)) in history.into_iter().enumerate() {
+        for (step, (gap_ms, n, inputs)) in history.into_iter().enumerate() {
             pair.wait(gap_ms);
             if expire {
                 pair.expire();
@@ -39,7 +39,7 @@ proptest! {
             if step == restart_after {
                 pair.restart();
             }
-            pair.tell(n, told);
+            pair.feed(n, inputs);
             pair.compare(0);
         }
         pair.compare(later_s * 1_000);
@@ -62,10 +62,10 @@ proptest! {
         };
         let config = if usual { WindowConfig::default() } else { odd };
         let mut table = NetworkTable::new(config, NonZeroUsize::new(2).unwrap(), RuleKind::Robust, 0);
-        for (at, near, told) in history {
+        for (at, near, inputs) in history {
             let near_base = near & 1 == 0;
             let at = Timestamp(if near_base { base.saturating_add(near.into()) } else { at });
-            tell(&mut table, at, u8::try_from(near % 5).unwrap(), told);
+            feed(&mut table, at, u8::try_from(near % 5).unwrap(), inputs);
             prop_assert!(table.expire(at, usize::MAX));
             while table.poll_event().is_some() {}
             table.views(at);
@@ -79,10 +79,10 @@ proptest! {
             let two = NonZeroUsize::new(2).unwrap();
             let mut table = NetworkTable::new(WindowConfig::default(), two, RuleKind::Spand, seed);
             let (mut now, mut told_of) = (START, Vec::new());
-            for (gap_ms, n, told) in &history {
+            for (gap_ms, n, inputs) in &history {
                 now = now.after(Micros::from_millis(*gap_ms));
                 table.expire(now, 1);
-                tell(&mut table, now, *n, *told);
+                feed(&mut table, now, *n, *inputs);
                 told_of.extend(events(&mut table));
             }
             (told_of, table.views(now), table.changed_records(9), table.evicted())
@@ -93,19 +93,19 @@ proptest! {
     #[test]
     fn a_restart_answers_as_before_less_what_aged(history in history(), down_s in 0..400_u64, more in history()) {
         let (mut before, mut after, mut now) = (table(10), table(10), START);
-        for (gap_ms, n, told) in history {
+        for (gap_ms, n, inputs) in history {
             now = now.after(Micros::from_millis(gap_ms));
-            tell(&mut before, now, n, told);
+            feed(&mut before, now, n, inputs);
         }
         now = now.after(Micros::from_secs(down_s));
         for (network, record) in before.changed_records(usize::MAX) {
             after.restore(network, record.unwrap(), now);
         }
         prop_assert_eq!(before.views(now), after.views(now));
-        for (gap_ms, n, told) in more {
+        for (gap_ms, n, inputs) in more {
             now = now.after(Micros::from_millis(gap_ms));
-            tell(&mut before, now, n, told);
-            tell(&mut after, now, n, told);
+            feed(&mut before, now, n, inputs);
+            feed(&mut after, now, n, inputs);
             prop_assert_eq!(before.views(now), after.views(now));
         }
     }

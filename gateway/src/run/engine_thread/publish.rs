@@ -20,9 +20,9 @@ const CHANGED_FOR: Duration = Duration::from_millis(20);
 
 impl EngineThread {
     /// Hands over what changed, as far as it is its turn, and the numbers.
-    pub(in crate::run) fn keep_house(&mut self) {
+    pub(in crate::run) fn publish_state(&mut self) {
         let now = self.published.now();
-        self.publish_anew_after_loss(now);
+        self.publish_again_after_loss(now);
         self.take_turns(now);
         self.batch.samples = self.engine.take_samples();
         self.batch.engine = Some(EngineStatus {
@@ -44,7 +44,7 @@ impl EngineThread {
     }
 
     /// Where events were lost, what they said is read from the engine.
-    fn publish_anew_after_loss(&mut self, now: Timestamp) {
+    fn publish_again_after_loss(&mut self, now: Timestamp) {
         let lost = self.engine.counters().ignored(Ignored::EventQueueFull);
         if lost != self.events_lost {
             tracing::warn!(events = lost - self.events_lost, "events were lost; publishing the whole state again");
