@@ -45,7 +45,7 @@ function show() {
 }
 
 /** The status line of the header: only what matters now, so that a screen reader is not interrupted for every packet. */
-function tell() {
+function showStatus() {
   const { message, state: stream } = present();
   const [text, level] = (() => {
     if (stream === "connecting") return ["Connecting to the gateway…", "warn"];
@@ -63,9 +63,9 @@ function tell() {
 
 listen(({ traffic: now }) => {
   say(document.getElementById("version"), `spand-gateway ${now.version}`);
-  tell();
+  showStatus();
 });
-setInterval(tell, 1_000);
+setInterval(showStatus, 1_000);
 addEventListener("hashchange", show);
 
 document.getElementById("skip").addEventListener("click", (event) => {

@@ -19,7 +19,7 @@ impl LinkType {
     pub const PPP: Self = Self(9);
     /// FDDI.
     pub const FDDI: Self = Self(10);
-    /// Raw IP; the version nibble tells IPv4 from IPv6.
+    /// Raw IP; the version nibble distinguishes IPv4 from IPv6.
     pub const RAW: Self = Self(101);
     /// Cisco HDLC.
     pub const C_HDLC: Self = Self(104);

@@ -8,7 +8,7 @@ use crate::LinkType;
 
 /// Writes a pcap file with nanosecond times, little-endian, cutting packets to a snap length.
 ///
-/// It writes where it is told in small pieces: hand it a `BufWriter`.
+/// It writes in small pieces: pass a `BufWriter`.
 pub struct PcapWriter<W> {
     out: W,
     snap_len: u32,

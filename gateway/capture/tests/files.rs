@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use spand_capture::{LinkType, MAX_PACKET_BYTES, MergedSource, Next, PacketSource, PcapWriter, SourceStats, open_file};
 use spand_proto::units::Timestamp;
 
-/// A pcap file of packets of one byte at these nanoseconds, the byte telling which.
+/// A pcap file of packets of one byte at these nanoseconds; the byte is the packet's number.
 fn pcap(times: &[u64]) -> Vec<u8> {
     let mut writer = PcapWriter::new(Vec::new(), LinkType::RAW, 100).expect("writing to memory");
     for (byte, time) in (b'a'..=b'z').cycle().zip(times) {

@@ -70,7 +70,7 @@ fn take(capture: &mut LiveCapture, count: usize, start: Timestamp) -> Vec<(Vec<u
     packets
 }
 
-/// Sends until packets come, then takes all there are, and tells the counters to count from.
+/// Sends until packets arrive, then takes all of them, and returns the counters to count from.
 ///
 /// libpcap filters what may be in the ring from before the filter again by itself, and there `inbound` takes nothing:
 /// the first block is lost.
@@ -259,7 +259,7 @@ fn without_privilege_the_way_out_is_named() {
     }
 }
 
-/// Root, in practice; a root without the capability is told by the first capture that fails.
+/// Root, in practice; for a root without the capability the first capture fails.
 fn may_capture() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }

@@ -185,9 +185,9 @@ mod tests {
         // Opening a pipe blocks until it has a writer.
         fs::remove_file(&path).unwrap();
         nix::unistd::mkfifo(&path, Mode::S_IRWXU).unwrap();
-        let (tell, told) = mpsc::channel();
+        let (signal, signalled) = mpsc::channel();
         let writer = thread::spawn(move || {
-            let others_ran = told.recv_timeout(Duration::from_secs(10)).is_ok();
+            let others_ran = signalled.recv_timeout(Duration::from_secs(10)).is_ok();
             fs::write(&path, text).unwrap();
             others_ran
         });
@@ -199,7 +199,7 @@ mod tests {
         look.notify_one();
         let others = async {
             // Fails where the writer has waited too long for it, which the end says.
-            _ = tell.send(());
+            _ = signal.send(());
             tokio::task::spawn_blocking(|| writer.join().unwrap()).await.unwrap()
         };
         tokio::select! {

@@ -69,7 +69,7 @@ pub(super) fn read_list(path: &Path) -> Result<Option<Vec<u8>>, Failure> {
     }
 }
 
-/// Replaces a list as a whole: whoever reads it has the one before or this one.
+/// Replaces a list atomically: a reader gets the previous one or this one.
 pub(super) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let next = path.with_extension("pem.new");
     // Of a run that was interrupted; two at a time are kept apart by the lock on the authority.

@@ -36,7 +36,7 @@ pub enum Command {
     Revoke(Revoke),
 }
 
-/// What `cert init` is told.
+/// Arguments of `cert init`.
 #[derive(Args, Clone, Debug)]
 pub struct Init {
     /// The folder of the authority, made where it is missing
@@ -47,7 +47,7 @@ pub struct Init {
     days: u32,
 }
 
-/// What `cert issue` is told.
+/// Arguments of `cert issue`.
 #[derive(Args, Clone, Debug)]
 pub struct Issue {
     /// The host's name: the certificate's common name, its first alternative name and the name of both files
@@ -70,7 +70,7 @@ pub struct Issue {
     out: Option<PathBuf>,
 }
 
-/// What `cert revoke` is told.
+/// Arguments of `cert revoke`.
 #[derive(Args, Clone, Debug)]
 pub struct Revoke {
     /// Certificates of the authority
@@ -220,7 +220,7 @@ fn file_name(path: &Path) -> String {
 }
 
 impl Validity {
-    /// From an hour ago, since clocks differ, until so many days from now.
+    /// From an hour ago, since clocks differ, until this many days from now.
     fn days(now: SystemTime, days: u32) -> Self {
         const DAY: Duration = Duration::from_secs(86_400);
         const HOUR: Duration = Duration::from_secs(3_600);

@@ -10,7 +10,7 @@ use crate::Progress;
 /// [`MAX_PACKET_BYTES`](super::MAX_PACKET_BYTES) with its headers and options fits twice.
 pub(super) const WINDOW_BYTES: usize = 1 << 20;
 
-/// Bytes read at a time, where no record wants more: few enough to leave a processor's own cache to whoever looks at them.
+/// Bytes read at a time, unless a record needs more: few enough to stay in a processor's cache.
 const READ_BYTES: usize = 1 << 16;
 
 /// The front of a byte stream.

@@ -35,7 +35,7 @@ pub enum OpenError {
         /// Path or `standard input`.
         name: String,
     },
-    /// It starts like none of the known formats.
+    /// It has no known format's magic number.
     #[error("{name} is not a pcap or pcapng capture: it starts with {start}{hint}")]
     NotACapture {
         /// Path or `standard input`.
@@ -68,7 +68,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// Opens a capture file; `-` is standard input.
 ///
 /// Formats: pcap (microseconds and nanoseconds, both byte orders, and Kuznetzov's modified records) and pcapng, plain
-/// or as gzip (several members) or zstd (several frames). What it is, its first bytes tell.
+/// or as gzip (several members) or zstd (several frames). The first bytes determine the format.
 pub fn open_file(path: &Path) -> Result<CaptureFile, OpenError> {
     if path.as_os_str() == "-" {
         return from_reader("standard input".to_owned(), Box::new(io::stdin()), Meter::new(None));

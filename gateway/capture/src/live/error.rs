@@ -7,7 +7,7 @@ use nix::net::if_::if_nameindex;
 /// Why an interface cannot be captured from.
 #[derive(Debug, thiserror::Error)]
 pub enum LiveError {
-    /// There is none of that name.
+    /// There is no interface of that name.
     #[error("there is no interface {interface} here; there are {present}")]
     NoSuchInterface {
         /// The name asked for.

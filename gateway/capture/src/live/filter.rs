@@ -54,7 +54,7 @@ fn read(printed: &str) -> Option<libc::sock_filter> {
 #[expect(clippy::cast_possible_truncation, reason = "codes have 16 bits")]
 const RETURN_CONSTANT: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
 
-/// What a filter returns is how many bytes the kernel keeps, 0 for none of the packet.
+/// A filter returns how many bytes the kernel keeps, 0 to drop the packet.
 fn with_snap_len(instruction: libc::sock_filter, snap_len: NonZeroU32) -> libc::sock_filter {
     if instruction.code == RETURN_CONSTANT && instruction.k > 0 { take(snap_len) } else { instruction }
 }

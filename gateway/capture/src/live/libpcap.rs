@@ -192,7 +192,7 @@ impl std::fmt::Debug for PcapCapture {
     }
 }
 
-/// libpcap tells its reasons only in words.
+/// libpcap has its reasons only as text.
 pub(super) fn explain(interface: &str, message: String) -> LiveError {
     let interface = interface.to_owned();
     let says = |words: &[&str]| words.iter().any(|word| message.to_lowercase().contains(word));

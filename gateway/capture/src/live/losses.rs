@@ -53,7 +53,7 @@ impl HostLosses {
     /// A packet of this time was read.
     #[inline]
     pub(super) fn passed(&mut self, at: Timestamp) {
-        // Unsigned, so that time that ran backwards reads the counters too and starts anew.
+        // Unsigned, so that time running backwards reads the counters too and restarts.
         if at.0.wrapping_sub(self.packet_time.0) >= EVERY_NANOS {
             self.packet_time = at;
             self.read();
@@ -101,7 +101,7 @@ struct Since {
 }
 
 impl Since {
-    /// Takes a reading of a counter that wraps after `largest`. A fall is an interface or CPU that came anew, unless it is
+    /// Takes a reading of a counter that wraps after `largest`. A decrease is an interface or CPU that was re-added, unless it is
     /// that wrap.
     fn add(&mut self, now: Option<u64>, largest: u64) {
         let Some(now) = now else { return };
@@ -153,11 +153,11 @@ mod tests {
         assert_eq!(counter.sum, Some(0));
         counter.add(Some(3), u64::from(u32::MAX));
         assert_eq!(counter.sum, Some(5), "over the wrap");
-        let mut anew = Since::default();
+        let mut readded = Since::default();
         for reading in [7, 9, 0, 4] {
-            anew.add(Some(reading), u64::MAX);
+            readded.add(Some(reading), u64::MAX);
         }
-        assert_eq!(anew.sum, Some(6), "an interface that came back begins at 0");
+        assert_eq!(readded.sum, Some(6), "an interface that came back starts at 0");
     }
 
     #[test]

@@ -73,7 +73,7 @@ pub struct LiveOptions {
     /// A filter in the language of pcap-filter(7), applied in the kernel; `None` takes everything.
     ///
     /// With libpcap, `inbound` and `outbound` lose the first block: it repeats the filter on what may be older than it,
-    /// and cannot tell directions there.
+    /// and cannot distinguish directions there.
     pub filter: Option<String>,
     /// Bytes captured of each packet: the headers are enough.
     pub snap_len: NonZeroU32,

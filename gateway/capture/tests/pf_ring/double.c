@@ -48,7 +48,7 @@ static int is(const ring *r, const char *device) { return strcmp(r->device, devi
 
 void pfring_version_noring(uint32_t *version) { *version = VERSION; }
 
-/* Writes the packet anew all the time, and the length that a record states. */
+/* Rewrites the packet continuously, and the length in its record. */
 static void *write_always(void *arg) {
   ring *r = arg;
   for (unsigned turn = 0; !atomic_load(&r->adapter_stops); turn++) {
@@ -77,7 +77,7 @@ ring *pfring_open(const char *device, uint32_t caplen, uint32_t flags) {
 void pfring_close(ring *r) {
   atomic_store(&r->adapter_stops, 1);
   if (r->adapter_runs) pthread_join(r->adapter, NULL);
-  /* Whoever uses the ring after this sees rubbish. */
+  /* A use of the ring after this reads garbage. */
   memset(r, 0xee, sizeof *r);
   free(r);
 }

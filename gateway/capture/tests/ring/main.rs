@@ -173,7 +173,7 @@ fn both_backends_see_the_same() {
         assert_eq!(by_ring.len(), by_libpcap.len());
         for (a, b) in by_ring.iter().zip(&by_libpcap) {
             assert_eq!((a.wire_len, &a.data), (b.wire_len, &b.data));
-            // The kernel reads its clock for each socket anew.
+            // The kernel reads its clock separately for each socket.
             assert!(a.at.0.abs_diff(b.at.0) < 1_000_000_000, "{:?} and {:?}", a.at, b.at);
         }
         assert_eq!(ring.stats().packets, libpcap.stats().packets);

@@ -6,9 +6,10 @@ use spand_proto::units::Micros;
 use super::remotes;
 use crate::window::record::WindowSlice;
 
-/// Samples at which the number alone gives half of the trust.
+/// Number of samples at which the term for their number is 0.5: a few more than the minimum of 3
+/// (`docs/decisions/estimate-of-a-network.md`).
 const HALF_TRUST_SAMPLES: f64 = 5.0;
-/// What samples of a single remote address are worth: they show its line, not the network's.
+/// Factor for samples of a single remote address: they measure its access link, not the network's path.
 const ONE_ADDRESS: f64 = 0.5;
 
 /// Number of samples, agreement among them, freshness and breadth, each from 0 to 1, multiplied:

@@ -6,7 +6,7 @@ use super::remotes;
 use crate::window::bucket::Contribution;
 use crate::window::record::WindowSlice;
 
-/// Most samples of one connection and bucket that count towards the number asked for.
+/// Maximum samples of one connection and bucket that count towards the requested number.
 const COUNTED_PER_PLACE: u32 = 4;
 
 /// The newest part of a window.

@@ -19,13 +19,13 @@ use crate::window::record::WindowSlice;
 /// 1. Only the last [`Self::span`] buckets count, and as many before as hold [`Self::enough`] samples together ([`recent`]).
 /// 2. A connection weighs as much as [`Self::per_connection`] samples at most, an address [`Self::per_address`] of all where
 ///    there are others.
-/// 3. The share is where values balance, each pulling at most [`Self::reach`] of it ([`balance`]).
+/// 3. The share is where values balance, each pulling with at most [`Self::reach`] of it ([`balance`]).
 /// 4. A loss shows a peak of the sawtooth, which is what the share is about; the end of a transfer stands anywhere in it,
 ///    and those that lost something on the way give none. The more losses there are, the less ends count.
 /// 5. A lower bound that two addresses attest raises a share below it, by the part [`Self::lift`] of that at most.
-/// 6. All that one address says pulls at most [`Self::alone`] of what it weighs: who agrees with nobody is not believed
-///    further, one way or the other.
-/// 7. A transfer that started on our advice and lost nothing says nothing against that advice: it counts at least as the
+/// 6. All samples of one address pull at most [`Self::alone`] of its weight: an address that agrees with no other has no further
+///    influence, in either direction.
+/// 7. A transfer that started on our advice and lost nothing is no evidence against that advice: it counts at least as the
 ///    share in force, and probes upwards as under [`ProbeRule`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RobustRule {
@@ -50,7 +50,7 @@ pub struct RobustRule {
 }
 
 impl RobustRule {
-    /// The numbers in use.
+    /// The defaults, chosen by the comparison of rules in `docs/decisions/robust-rule.md` (`make rules`).
     pub const DEFAULT: Self = Self {
         enough: 48,
         span: 4,
@@ -74,7 +74,7 @@ impl Rule for RobustRule {
         if probing.raised || !self.holds || !sample.advised || sample.reason != SampleReason::End {
             return probing;
         }
-        // Never above what was carried: a share that fell behind a path that got worse must not hold itself up.
+        // Never above what was carried: a share that lags behind a path that got worse must not sustain itself.
         let held = known.share.zip(known.carried).map(|(share, carried)| if share < carried { share } else { carried });
         let window = held.filter(|held| *held > sample.window).unwrap_or(sample.window);
         Admitted { window, raised: false }
@@ -99,14 +99,15 @@ impl Rule for RobustRule {
     }
 
     fn carried(&self, slice: WindowSlice<'_>, of: IpAddr) -> Option<Window> {
-        // What a single other address says it carried is not attested by anybody.
+        // What only a single other address carried is not confirmed.
         let own = || slice.contributions.iter().all(|part| part.source.is_some_and(|source| source.remote == of));
         let attested = remotes::attested(slice.contributions, |part| part.carried);
         attested.filter(|_| remotes::are_several(slice.contributions.iter()) || own())
     }
 }
 
-/// Addresses besides one from which on that one weighs no more than each of them does on average.
+/// Number of other addresses from which on one address weighs no more than each of them on average: one false
+/// address among six then moves the share by at most a tenth (`docs/decisions/robust-rule.md`).
 const WITNESSES: usize = 5;
 
 /// A contribution and the weight of each of its samples.

@@ -10,9 +10,9 @@ pub(super) struct Vote {
     pub(super) weight: f64,
 }
 
-/// Most looks at all votes. A few do; where votes cancel each other out over a stretch, each halves what is left of it.
+/// Maximum number of passes over all votes. A few suffice; where votes cancel each other out over an interval, each pass halves it.
 const LOOKS: u32 = 40;
-/// So close is close enough, as part of the location.
+/// Convergence tolerance, relative to the location.
 const CLOSE: f64 = 1e-12;
 
 /// How hard something may pull at most, as part of the location and for each unit of weight.

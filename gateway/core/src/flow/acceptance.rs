@@ -1,17 +1,21 @@
-//! Which numbers a connection believes: RFC 9293 section 3.10.7.4 and RFC 5961, for one who only watches.
+//! Which sequence and acknowledgement numbers are accepted: RFC 9293 section 3.10.7.4 and RFC 5961, for a passive observer.
 //!
-//! Who knows addresses and ports alone has to guess sequence and acknowledgement numbers. What lies far from everything that the
-//! connection sent and acknowledged changes nothing in it. The bounds are wider than those of the ends, since a mirror port
-//! loses packets; [`STRAYS`] segments of one side in a row that lie outside are a gap of the mirror, and are taken.
+//! A blind attacker, who knows only addresses and ports, has to guess sequence and acknowledgement numbers. A number far from
+//! everything that the connection sent and acknowledged changes nothing in it. The bounds are wider than those of the ends, since
+//! a mirror port loses packets; after [`STRAYS`] segments of one side in a row outside the bounds there was a gap in the mirror,
+//! and they are accepted.
 
 use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::sequence::position_near;
 
-/// The smallest reach beyond what was sent and acknowledged that is believed of any window ([`believable_reach`]).
+/// The smallest accepted distance beyond what was sent and acknowledged ([`believable_reach`]): twice the largest window without
+/// scaling, since the mirror may lose a window's worth of packets.
 const LEAST: u32 = 2 * 65_535;
-/// The largest, also while a window's scale is not known.
+/// The largest accepted distance, also while a window's scale is not known: 32 MiB are 1/128 of the sequence space, so that a
+/// guessed number is accepted with a probability below 2 %.
 const MOST: u32 = 1 << 25;
-/// Segments of one side in a row outside these bounds, from which on they are taken.
+/// Segments of one side in a row outside these bounds, after which they are accepted: this many guesses would have to arrive
+/// between two segments of the real sender.
 pub(crate) const STRAYS: u8 = 8;
 
 /// What is known of a sender's sequence space.

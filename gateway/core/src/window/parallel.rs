@@ -15,7 +15,7 @@ pub(super) struct Parallel {
     least_began: Timestamp,
 }
 
-/// Spans for which the fewest are remembered.
+/// Spans for which the minimum is kept.
 const LEAST_SPANS: u64 = 4;
 
 impl Parallel {

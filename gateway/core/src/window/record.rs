@@ -14,8 +14,9 @@ use crate::config::WindowConfig;
 use crate::flow::sample::WindowSample;
 use crate::memory::allocated_for;
 
-/// Connections kept apart in one bucket. A sample of a further one is added to another connection of the same remote
-/// address, or else to a common rest, and counted: sums stay exact, connections are then counted too low.
+/// Connections distinguished in one bucket; 16 is far above any minimum of connections (`docs/decisions/estimate-of-a-network.md`).
+/// A sample of a further one is added to another connection of the same remote address, or else to a common rest, and counted:
+/// sums stay exact, the number of connections is then too low.
 pub const CONTRIBUTIONS_PER_BUCKET: usize = 16;
 
 /// Remote addresses whose round-trip times are kept apart in one bucket. Those of a further one take the place of the

@@ -15,7 +15,7 @@ pub(super) fn radiotap(bytes: PacketBytes<'_>) -> Next<'_> {
     Ok((Layer::Ieee80211, bytes.skip(usize::from(u16::from_le_bytes([len0, len1])))?))
 }
 
-/// A data frame (IEEE 802.11 clause 9.3.2), of an aggregate (A-MSDU) its first part. Encrypted ones tell nothing.
+/// A data frame (IEEE 802.11 clause 9.3.2), of an aggregate (A-MSDU) its first part. Encrypted ones cannot be parsed.
 pub(super) fn data_frame(bytes: PacketBytes<'_>) -> Next<'_> {
     const DATA: u8 = 2;
     const NO_DATA: u8 = 0x4;

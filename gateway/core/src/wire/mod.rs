@@ -72,7 +72,7 @@ enum Layer {
     Fragment(Fragment),
 }
 
-/// Source and destination of the segment in a frame, where the fixed headers alone tell them: TCP over IP over Ethernet, with
+/// Source and destination of the segment in a frame, if the fixed headers suffice: TCP over IP over Ethernet, with
 /// tags or without. Whether the segment is sound is not known then.
 #[inline]
 pub(crate) fn addresses(frame: &Frame<'_>) -> Option<(IpAddr, IpAddr)> {
@@ -99,7 +99,7 @@ impl Decoder {
     /// Finds the TCP segment in a frame, or in the IP packet of which it is the last fragment to come.
     ///
     /// `at` becomes the segment's time. Of several IP headers the innermost one that the tunnels allow to be reached names
-    /// the connection's ends. IP packets that are given up on the way are counted.
+    /// the connection's ends. IP packets that are dropped on the way are counted.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Decoder {
         self.walk(at, frame, counters)
     }
 
-    /// Takes the time, which gives up IP packets that waited for 30 s for a fragment.
+    /// Advances the time, which drops IP packets that waited for 30 s for a fragment.
     pub fn expire(&mut self, now: Timestamp, counters: &mut Counters) {
         self.fragments.expire(now, counters);
     }

@@ -28,7 +28,7 @@ pub struct Segment {
     pub window: u16,
     /// Payload bytes on the wire, captured or not.
     pub payload_len: u32,
-    /// IPv4 identification, which tells a retransmission from a mirror port's second copy; IPv6 has none.
+    /// IPv4 identification, which distinguishes a retransmission from a mirror port's second copy; IPv6 has none.
     pub ip_id: Option<u16>,
     /// ECN field of the IP header.
     pub ecn: Ecn,

@@ -94,7 +94,7 @@ fn read_option(options: &mut Options, kind: u8, value: &[u8], syn: bool) {
             let value = u32::from_be_bytes([v0, v1, v2, v3]);
             options.timestamps = Some(Timestamps { value, echo: u32::from_be_bytes([e0, e1, e2, e3]) });
         }
-        // The identifier tells other experiments of the same kind apart (RFC 6994 section 3).
+        // The identifier distinguishes experiments of the same kind (RFC 6994 section 3).
         (254, &[0x53, 0x50, w0, w1, w2, w3, r0, r1, r2, r3]) => {
             options.window = Some(WindowOption {
                 window_bytes: u32::from_be_bytes([w0, w1, w2, w3]),

@@ -13,9 +13,9 @@ pub(super) struct Clock {
 
 #[derive(Clone, Copy)]
 enum Tick {
-    /// A tick is so many nanoseconds.
+    /// A tick is this many nanoseconds.
     Nanos(u64),
-    /// So many ticks are a nanosecond.
+    /// This many ticks are a nanosecond.
     PerNano(u64),
     /// A tick is this negative power of two of a second.
     BinaryFraction(u8),

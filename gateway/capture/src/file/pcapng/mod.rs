@@ -1,6 +1,6 @@
 //! The pcapng format: sections of blocks (draft-ietf-opsawg-pcapng).
 //!
-//! Packets come from enhanced, simple and the obsolete packet blocks; interface descriptions tell their link type and
+//! Packets come from enhanced, simple and the obsolete packet blocks; interface descriptions have their link type and
 //! clock; everything else is stepped over unread.
 
 mod clock;
@@ -173,7 +173,7 @@ impl PcapngBlocks {
         let wanted = block.total.min(MAX_DESCRIPTION_BYTES) as usize;
         let window = input.peek(wanted)?;
         let body = window.get(8..wanted.saturating_sub(4).min(window.len())).unwrap_or_default();
-        // One that is too short to tell its link type still has a number; packets of it are then unreadable.
+        // One that is too short for a link type still has a number; its packets are then unreadable.
         self.interfaces.push(Interface::parse(self.order, body));
         Ok(())
     }

@@ -81,7 +81,7 @@ pub(super) fn link_type(device: &str) -> Result<LinkType, LiveError> {
             Next::Idle | Next::End => Ok(LinkType::ETHERNET),
         };
     }
-    // A device of another namespace or none of the kernel's is not there; all of those are Ethernet.
+    // A device of another namespace, or not of the kernel, is not there; all of those are Ethernet.
     let hardware = fs::read_to_string(format!("/sys/class/net/{}/type", interface_of(device))).ok();
     match hardware.as_deref().map(str::trim) {
         None | Some("1" | "772") => Ok(LinkType::ETHERNET),

@@ -119,7 +119,7 @@ impl Reassembly {
         given.ok_or(Ignored::Fragment)
     }
 
-    /// Takes the time: gives up what waited too long for its rest.
+    /// Advances the time: drops packets that waited too long for their other fragments.
     pub(super) fn expire(&mut self, now: Timestamp, counters: &mut Counters) {
         self.now = self.now.max(now);
         while self.by_age.front().is_some_and(|(begun, _)| now.since(*begun) > PATIENCE) {
@@ -127,7 +127,7 @@ impl Reassembly {
         }
     }
 
-    /// Nothing more comes: gives up what still waits.
+    /// The end of the capture: drops packets that still wait.
     pub(super) fn finish(&mut self, counters: &mut Counters) {
         while !self.by_age.is_empty() {
             self.forget_oldest(Ignored::FragmentTimeout, counters);

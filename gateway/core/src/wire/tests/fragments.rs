@@ -1,4 +1,4 @@
-//! IP packets in fragments: put together in any order, given up for every reason, each frame accounted for.
+//! IP packets in fragments: reassembled in any order, dropped for every reason, each frame counted.
 
 use std::num::NonZeroUsize;
 
@@ -43,7 +43,7 @@ impl Tap {
         packets.iter().map(|packet| self.see(packet)).last().unwrap()
     }
 
-    /// Packets given up, by reason: no room, too late, overlapping, too large.
+    /// Packets dropped, by reason: no room, too late, overlapping, too large.
     fn given_up(&self) -> [u64; 4] {
         [Ignored::FragmentNoRoom, Ignored::FragmentTimeout, Ignored::FragmentOverlap, Ignored::FragmentTooLarge]
             .map(|reason| self.counters.ignored(reason))

@@ -226,7 +226,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     assert_eq!(share().await, Some(30));
     // The rig's own estimates may come before it.
     let is_half =
-        |told: &Update| matches!(told, Update::Estimate(e) if e.estimate.as_ref().unwrap().share_bytes < 43_441.0);
+        |update: &Update| matches!(update, Update::Estimate(e) if e.estimate.as_ref().unwrap().share_bytes < 43_441.0);
     while !is_half(&updates.message().await.unwrap().unwrap().event.unwrap()) {}
 
     // What the engine says meanwhile does not lift it.
@@ -287,8 +287,7 @@ async fn losses_of_one_address_are_advertised_as_a_separate_network() {
     let answers = client.query(query(vec![question("192.0.2.7"), question("192.0.2.8")])).await.unwrap().into_inner();
     let networks = answers.answers.iter().map(|answer| answer.estimate.as_ref().unwrap().network.as_str());
     assert_eq!(networks.collect::<Vec<_>>(), ["192.0.2.7/32", "192.0.2.0/24"]);
-    let is_own =
-        |told: &Update| matches!(told, Update::Estimate(e) if e.estimate.as_ref().unwrap().network == "192.0.2.7/32");
+    let is_own = |update: &Update| matches!(update, Update::Estimate(e) if e.estimate.as_ref().unwrap().network == "192.0.2.7/32");
     while !is_own(&updates.message().await.unwrap().unwrap().event.unwrap()) {}
     let (_, text) = rig.send("GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await;
     for line in [

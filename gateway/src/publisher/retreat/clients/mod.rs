@@ -15,7 +15,7 @@ use spand_proto::units::Timestamp;
 
 use super::{FirstFlight, Retreat, SERIES_SPAN, Verdict};
 
-/// Clients that are known at a time.
+/// Clients that are tracked at a time, each with losses in first flights that are not attributed to its network.
 const CLIENTS: usize = 4_096;
 /// Of them those that one host reported: only several lying hosts together displace the reports of others.
 const CLIENTS_OF_HOST: usize = CLIENTS / 8;
