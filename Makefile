@@ -21,7 +21,7 @@ help: ## Say what can be made
 
 # The demo and the dashboard are built as the tests are: who tries all three compiles once. The engine is optimised there, too.
 .PHONY: demo
-demo: packages ## Real TCP over a real path: estimates against the kernel's truth, and what a host does with them
+demo: packages ## Two and a half minutes of real TCP: estimates against the kernel's truth, advised against control connections
 	$(CARGO) build --bin spand-gateway --bin spand-agent --bin demo
 	$(or $(CARGO_TARGET_DIR),target)/debug/demo $(ARGS)
 

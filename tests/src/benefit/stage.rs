@@ -127,6 +127,7 @@ impl Stage {
             mode: run.mode,
             include: include.map(|(n, _)| prefix(n)).collect::<Result<_>>()?,
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),
+            control_fraction: 0.0,
             more: programs.agent_more.clone(),
         };
         self.product.start_agent(&self.lab, &programs.agent, &setup)

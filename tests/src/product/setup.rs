@@ -76,7 +76,7 @@ impl GatewaySetup {
     }
 }
 
-/// What the agent is told. No network and no connection is held out: in a measurement that would only hide one at random.
+/// What the agent is told. No network is held out: in a measurement that would only hide one at random.
 #[derive(Clone, Debug)]
 pub struct AgentSetup {
     /// How it applies starts.
@@ -87,6 +87,8 @@ pub struct AgentSetup {
     pub include: Vec<IpNet>,
     /// Version 2 cgroup whose sockets it takes, where its method can tell them apart.
     pub cgroup: Option<PathBuf>,
+    /// Part of the connections that are the control group, where its method can tell connections apart.
+    pub control_fraction: f64,
     /// Lines added to its configuration as they are.
     pub more: String,
 }
@@ -106,7 +108,8 @@ impl AgentSetup {
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.method == ApplyMethod::Bpf) {
             // Names of congestion controls are the whole machine's.
             let (name, cgroup) = (format!("b{}", std::process::id()), cgroup.display());
-            write!(text, "\n[bpf]\ncgroup = \"{cgroup}\"\nname = \"{name}\"\ncontrol_fraction = 0.0\n").ok();
+            let control = self.control_fraction;
+            write!(text, "\n[bpf]\ncgroup = \"{cgroup}\"\nname = \"{name}\"\ncontrol_fraction = {control:?}\n").ok();
         }
         text + "\n" + &self.more
     }

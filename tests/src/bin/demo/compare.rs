@@ -119,8 +119,8 @@ fn truth(network: IpNet, samples: &[KernelSample], rows: &[Row]) -> Option<Truth
     })
 }
 
-/// What the gateway's rule makes of the kernel's own windows. Ends count as the kernel has them, also those that started on
-/// advice, which at the gateway may probe.
+/// What the gateway's rule makes of the kernel's own windows, before any connection started on advice: at the gateway the
+/// ends of those hold the share and may probe.
 fn share(network: IpNet, samples: &[&KernelSample]) -> Option<f64> {
     let mut by_time = samples.to_vec();
     by_time.sort_by_key(|sample| sample.time_ns);
@@ -176,8 +176,8 @@ pub(crate) fn print(compared: &[Compared]) {
     }
 }
 
-/// Fails where a network is too far apart, naming it; `when` says at which of the comparisons.
-pub(crate) fn verdict(when: &str, compared: &[Compared]) -> Result<()> {
+/// Fails where a network is too far apart, naming it.
+pub(crate) fn verdict(compared: &[Compared]) -> Result<()> {
     let bad: Vec<String> = compared
         .iter()
         .filter(|row| row.is_bad())
@@ -188,7 +188,7 @@ pub(crate) fn verdict(when: &str, compared: &[Compared]) -> Result<()> {
         })
         .collect();
     if !bad.is_empty() {
-        bail!("{when}, estimate and kernel are over {:.0} % apart for {}", APART_MAX * 100.0, bad.join(", "));
+        bail!("estimate and kernel are over {:.0} % apart for {}", APART_MAX * 100.0, bad.join(", "));
     }
     Ok(())
 }
@@ -209,15 +209,15 @@ mod tests {
 
     #[test]
     fn a_quarter_apart_passes_and_more_fails_by_name() {
-        assert!(verdict("then", &[compared(Some(125.0), Some(100.0))]).is_ok());
-        let error = verdict("then", &[compared(Some(126.0), Some(100.0))]).unwrap_err().to_string();
+        assert!(verdict(&[compared(Some(125.0), Some(100.0))]).is_ok());
+        let error = verdict(&[compared(Some(126.0), Some(100.0))]).unwrap_err().to_string();
         assert!(error.contains("198.51.100.0/24") && error.contains("+26.0 %"), "{error}");
     }
 
     #[test]
     fn nothing_to_compare_fails() {
-        assert!(verdict("then", &[compared(None, Some(100.0))]).unwrap_err().to_string().contains("no estimate"));
-        assert!(verdict("then", &[compared(Some(1.0), None)]).unwrap_err().to_string().contains("no sample"));
+        assert!(verdict(&[compared(None, Some(100.0))]).unwrap_err().to_string().contains("no estimate"));
+        assert!(verdict(&[compared(Some(1.0), None)]).unwrap_err().to_string().contains("no sample"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The demo's transfers: streams that fill every path all along, the same timed set among them before and after, and the
-//! short transfers from which the gateway learns as well.
+//! The demo's transfers: streams that fill every path all along, short ones from which the gateway learns as well, and the
+//! compared ones.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,24 +9,26 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use ipnet::IpNet;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::lab::topology::Topology;
 use spand_tests::lab::traffic::{Client, Plan, Step};
 use spand_tests::lab::truth::FlowId;
 use spand_tests::product::interrupt;
 
-/// Sizes that are timed before and after.
-pub(crate) const TIMED_BYTES: [u64; 4] = [10_000, 30_000, 100_000, 1_000_000];
-/// Connections per network and size in each set.
-pub(crate) const REPEATS: usize = 5;
+/// Sizes that are compared, and of ten transfers how many have each: the longest would fill the time.
+const COMPARED: [(u64, u32); 4] = [(10_000, 3), (30_000, 3), (100_000, 3), (1_000_000, 1)];
+/// Pauses between two compared transfers of a client, so that they meet the streams at any moment.
+const PAUSE_MS: std::ops::Range<u64> = 20..200;
 /// Longer than the demo: its end ends the streams.
-const STREAMS: Duration = Duration::from_secs(120);
+const STREAMS: Duration = Duration::from_secs(300);
 /// How long the gateway learns.
 pub(crate) const LEARNING: Duration = Duration::from_secs(16);
 /// Time between two looks at what was learnt.
 const LOOK_PERIOD: Duration = Duration::from_secs(4);
-/// Time between two counts of the timed transfers.
-const COUNT_PERIOD: Duration = Duration::from_secs(2);
+/// Time between two counts of the compared transfers.
+const COUNT_PERIOD: Duration = Duration::from_secs(10);
 /// Size of the short transfers beside the streams.
 const SHORT_BYTES: u64 = 150_000;
 /// Pause between them.
@@ -68,34 +70,47 @@ fn sites(lab: &Topology) -> impl Iterator<Item = (&Namespace, Site)> {
     })
 }
 
-/// The timed set: networks side by side, one transfer at a time on each path, a new connection for each. `look` hears
-/// every few seconds how many are done of how many.
-pub(crate) fn timed_set(lab: &Topology, look: &dyn Fn(usize, usize)) -> Result<Vec<Timed>> {
-    let all = lab.networks.len() * TIMED_BYTES.len() * REPEATS;
+/// Transfers of random sizes at random moments, a new connection for each, from every client of every network for `span`.
+/// One seed draws one order. `look` is called every few seconds with how many are done.
+pub(crate) fn compared(
+    lab: &Topology,
+    span: Duration,
+    seed: u64,
+    look: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Vec<Timed>> {
     let done = Arc::new(AtomicUsize::new(0));
-    let workers = sites(lab).map(|(namespace, site)| {
-        let done = Arc::clone(&done);
-        namespace.spawn("client", move || timed_site(&site, &done))
-    });
-    let mut looks = || {
-        look(done.load(Ordering::Relaxed), all);
-        Ok(())
-    };
-    Ok(gather(workers.collect::<Result<_>>()?, COUNT_PERIOD, &mut looks)?.concat())
-}
-
-fn timed_site(site: &Site, done: &AtomicUsize) -> Result<Vec<Timed>> {
-    let mut timed = Vec::new();
-    for repeat in 0..REPEATS {
-        let from = site.client(repeat)?;
-        for bytes in TIMED_BYTES {
-            let transfer = Client::connect(from, site.server)?.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes))?;
-            let flow = FlowId { local: site.server, remote: transfer.local };
-            timed.push(Timed { network: site.network, bytes, completion: transfer.completion, flow });
-            done.fetch_add(1, Ordering::Relaxed);
+    let mut workers = Vec::new();
+    for (namespace, site) in sites(lab) {
+        for n in 0..site.clients.len() {
+            let (site, done) = (site.clone(), Arc::clone(&done));
+            let rng = StdRng::seed_from_u64(seed + workers.len() as u64);
+            workers.push(namespace.spawn("client", move || compared_client(&site, n, span, rng, &done))?);
         }
     }
+    Ok(gather(workers, COUNT_PERIOD, &mut || look(done.load(Ordering::Relaxed)))?.concat())
+}
+
+fn compared_client(site: &Site, n: usize, span: Duration, mut rng: StdRng, done: &AtomicUsize) -> Result<Vec<Timed>> {
+    let (from, end) = (site.client(n)?, Instant::now() + span);
+    let mut timed = Vec::new();
+    while Instant::now() < end {
+        thread::sleep(Duration::from_millis(rng.random_range(PAUSE_MS)));
+        let bytes = size(rng.random_range(0..10)).context("ten transfers have sizes")?;
+        let transfer = Client::connect(from, site.server)?.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes))?;
+        let flow = FlowId { local: site.server, remote: transfer.local };
+        timed.push(Timed { network: site.network, bytes, completion: transfer.completion, flow });
+        done.fetch_add(1, Ordering::Relaxed);
+    }
     Ok(timed)
+}
+
+/// The size of the `n`th of ten transfers.
+fn size(n: u32) -> Option<u64> {
+    let mut before = 0;
+    COMPARED.into_iter().find_map(|(bytes, times)| {
+        before += times;
+        (n < before).then_some(bytes)
+    })
 }
 
 /// Fills every path: two streams on each, which nobody waits for.
@@ -146,4 +161,18 @@ fn gather<T>(
         thread::sleep(Duration::from_millis(20));
     }
     workers.into_iter().map(|worker| worker.join().map_err(|_| anyhow!("a client's thread panicked"))?).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_transfers_have_the_sizes_in_their_parts() {
+        let sizes: Vec<u64> = (0..10).filter_map(size).collect();
+        for (bytes, times) in COMPARED {
+            assert_eq!(sizes.iter().filter(|size| **size == bytes).count(), times as usize, "{bytes}");
+        }
+        assert_eq!((sizes.len(), size(10)), (10, None));
+    }
 }

@@ -1,12 +1,14 @@
 //! The demonstration: real kernel TCP across emulated paths, the real gateway on a mirror port, the real agent starting
-//! connections, and the kernel's own windows beside what the gateway says.
+//! connections, the kernel's own windows beside what the gateway says, and advised connections beside the agent's control group.
 //!
 //! Fails where an estimate is over 25 % from what the same rule makes of the kernel's windows. Every number printed was measured in this run.
 
 mod advice;
+mod benefit;
 mod compare;
 mod load;
 mod outcome;
+mod sequence;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -29,15 +31,21 @@ use spand_tests::product::{AgentSetup, ApplyMethod, GatewaySetup, Mode, Product,
 
 use crate::compare::Compared;
 use crate::load::Timed;
-use crate::outcome::Set;
 
 /// What the server's connections use: Linux's usual default.
 pub(crate) const CONGESTION_CONTROL: &str = "cubic";
 /// Clients in each network.
 const CLIENTS: u8 = 3;
+/// How long transfers are compared while the mirror port is recorded, and how long without.
+const RECORDED: Duration = Duration::from_secs(25);
+const FURTHER: Duration = Duration::from_secs(75);
+/// The agent reports every ten seconds.
+const REPORT_MAX: Duration = Duration::from_secs(12);
 
 #[derive(Debug, Parser)]
-#[command(about = "Shows spand at work on real transfers in network namespaces (needs root, takes about a minute)")]
+#[command(
+    about = "Shows spand at work on real transfers in network namespaces (needs root, takes two and a half minutes)"
+)]
 struct Arguments {
     /// The gateway's program; default: beside this one
     #[arg(long, env = "SPAND_GATEWAY")]
@@ -52,7 +60,7 @@ struct Arguments {
     /// Leave everything running at the end until Ctrl-C
     #[arg(long)]
     keep: bool,
-    /// Keep captures, logs, configurations and the kernel's windows in this folder, made where it is missing
+    /// Keep the capture, logs, configurations, the kernel's windows and the plot in this folder, made where it is missing
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -115,15 +123,10 @@ fn run(arguments: &Arguments) -> Result<()> {
 
     load::start_streams(&lab)?;
     say("two streams fill every path from now on; all else goes on among them");
-
-    let how = format!("timed, plain TCP ({CONGESTION_CONTROL})");
-    let before = timed_set(&lab, &folder.join("before.pcap"), &how, &say)?;
-    recorded(&lab, &folder.join("learning.pcap"), || {
-        load::learn(&lab, &mut || {
-            product.check()?;
-            say(&format!("so far: {}", compare::so_far(&product.api().json("/v1/networks")?)?));
-            Ok(())
-        })
+    load::learn(&lab, &mut || {
+        product.check()?;
+        say(&format!("so far: {}", compare::so_far(&product.api().json("/v1/networks")?)?));
+        Ok(())
     })?;
     say(&format!("{} s of short transfers: the gateway has watched", load::LEARNING.as_secs()));
     let learnt = compared(&product, &networks, &record)?;
@@ -143,19 +146,13 @@ fn run(arguments: &Arguments) -> Result<()> {
         }
         granted => (if cgroup.is_some() { ApplyMethod::Bpf } else { ApplyMethod::Route }, granted?),
     };
-    say(&format!("spand-agent runs (careful, apply = {}, nothing held out)", method.name()));
-    let after = timed_set(&lab, &folder.join("after.pcap"), "timed, started on advice", &say)?;
+    let control =
+        if method == ApplyMethod::Bpf { "half of the connections are its control group" } else { "no control group" };
+    say(&format!("spand-agent runs (careful, apply = {}, {control})", method.name()));
 
-    println!("\nInitial window really used, counted on the wire (1 MB transfers: segments before the first ACK)\n");
-    outcome::print_first_flights(&networks, &before, &after, &granted);
-    println!("\nCompletion time, median of {} connections, worst change first\n", load::REPEATS);
-    outcome::print_times(&networks, &before, &after);
-    if method == ApplyMethod::Route {
-        println!("\n  (a route sets no slow-start threshold and no pacing: growth goes on as in plain TCP)");
-    }
-    let advised = compared(&product, &networks, &record)?;
-    println!("\nThe shares again, now that advised connections are among those that were watched\n");
-    compare::print(&advised);
+    let picture = picture(folder, arguments.out.is_some())?;
+    let folders = (folder.as_path(), picture.as_path());
+    compare_connections(&lab, &mut product, (method, &granted), folders, &say)?;
     if arguments.keep {
         println!("\nAsk the gateway yourself\n");
         product.print_addresses();
@@ -177,9 +174,63 @@ fn run(arguments: &Arguments) -> Result<()> {
     for line in product.stop(&lab) {
         say(&line);
     }
-    compare::verdict("after the load", &learnt)?;
-    compare::verdict("after the advised transfers", &advised)?;
+    compare::verdict(&learnt)?;
     say("passed: every estimate is within 25 % of the same rule's on the kernel's own windows");
+    Ok(())
+}
+
+/// Compares connections with and without advice: what they began with on the wire, the packets of two, and completion times.
+/// `folder` takes the recording, `file` the plot.
+fn compare_connections(
+    lab: &Topology,
+    product: &mut Product,
+    (method, granted): (ApplyMethod, &BTreeMap<IpNet, u32>),
+    (folder, file): (&Path, &Path),
+    say: &dyn Fn(&str),
+) -> Result<()> {
+    let networks: Vec<IpNet> = lab.networks.iter().map(|network| network.plan.prefix).collect();
+    let recording = folder.join("compared.pcap");
+    let (first, segments) = recorded(lab, &recording, || compared_set(lab, product, RECORDED, method, 0, say))
+        .and_then(|first| Ok((first, wire::read(&recording)?)))?;
+    let senders = wire::senders(&segments, lab.port);
+    let second = if method == ApplyMethod::Bpf {
+        compared_set(lab, product, FURTHER, method, first.len(), say)?
+    } else {
+        // Without a control group more of them would show nothing more.
+        Vec::new()
+    };
+
+    println!(
+        "\nInitial window really used, counted on the wire (connections of 100 KB and more: segments before the first ACK)\n"
+    );
+    outcome::print_first_flights(&networks, &first, &senders, granted);
+    if method == ApplyMethod::Bpf {
+        println!(
+            "\n  no start is larger than the receiver's window, at first 64 KB; segments beyond the tenth are paced, and those"
+        );
+        println!("  due later than the first ACK are not in the first flight");
+    }
+    if let Some(pair) = sequence::pair(&first, &senders) {
+        std::fs::write(file, pair.plot(&segments, &path_words(pair.network))?)
+            .with_context(|| format!("cannot write {}", file.display()))?;
+        println!("\nOne transfer of 100 KB with and without advice, as the mirror port saw it: {}\n", file.display());
+        println!("  {}", pair.words());
+    }
+    drop(segments);
+    if method == ApplyMethod::Bpf {
+        let all = first.len() + second.len();
+        let classes = reported(product, all, say)?;
+        println!(
+            "\nCompletion time by size, of {all} connections in {} s: control or advised at random, half of each, as /v1/benefit counts them\n",
+            (RECORDED + FURTHER).as_secs()
+        );
+        print!("{}\n{}", benefit::table(&classes), benefit::further(&classes));
+        println!("  10 KB are fewer segments than Linux's own initial window: there a start on advice changes nothing");
+    } else {
+        println!(
+            "\nNot compared: routes are for whole networks, so no connection is a control (apply = \"bpf\" has a control group)."
+        );
+    }
     Ok(())
 }
 
@@ -193,7 +244,14 @@ fn start_agent(
 ) -> Result<BTreeMap<IpNet, u32>> {
     let method = if cgroup.is_some() { ApplyMethod::Bpf } else { ApplyMethod::Route };
     let cgroup = cgroup.map(|cgroup| cgroup.folder().to_owned());
-    let setup = AgentSetup { method, mode: Mode::Careful, include: Vec::new(), cgroup, more: String::new() };
+    let setup = AgentSetup {
+        method,
+        mode: Mode::Careful,
+        include: Vec::new(),
+        cgroup,
+        control_fraction: 0.5,
+        more: String::new(),
+    };
     product.start_agent(lab, agent, &setup)?;
     let client = |network: &ClientNetwork| network.addresses.first().map(|client| (*client, None));
     let places: Vec<_> = lab.networks.iter().map(client).collect::<Option<_>>().context("a network without clients")?;
@@ -225,12 +283,68 @@ fn plans() -> Result<Vec<NetworkPlan>> {
     NETWORKS.into_iter().map(plan).collect()
 }
 
-/// The timed set with its packets; `say` hears how far it is.
-fn timed_set(lab: &Topology, file: &Path, how: &str, say: &dyn Fn(&str)) -> Result<Set> {
-    let count = |done: usize, all: usize| say(&format!("{done} of {all} transfers {how}"));
-    let timed: Vec<Timed> = recorded(lab, file, || load::timed_set(lab, &count))?;
-    say(&format!("{} transfers {how}", timed.len()));
-    Ok(Set { timed, senders: wire::senders(&wire::read(file)?, lab.port) })
+/// Compared transfers for `span`; `before` of them are done already. `say` hears how far it is.
+fn compared_set(
+    lab: &Topology,
+    product: &mut Product,
+    span: Duration,
+    method: ApplyMethod,
+    before: usize,
+    say: &dyn Fn(&str),
+) -> Result<Vec<Timed>> {
+    load::compared(lab, span, before as u64, &mut |done| {
+        product.check()?;
+        let done = before + done;
+        if method == ApplyMethod::Bpf {
+            let classes = benefit::read(&product.api().json("/v1/benefit")?)?;
+            let reported = benefit::transfers(&classes);
+            say(&format!(
+                "{done} transfers, {reported} reported; advised against control: {}",
+                benefit::so_far(&classes)
+            ));
+        } else {
+            say(&format!("{done} transfers"));
+        }
+        Ok(())
+    })
+}
+
+/// What the gateway counts once the agent has reported `all` connections, or has had the time to.
+fn reported(product: &mut Product, all: usize, say: &dyn Fn(&str)) -> Result<Vec<benefit::Class>> {
+    let begin = Instant::now();
+    say("waiting for the agent's last report");
+    loop {
+        product.check()?;
+        let classes = benefit::read(&product.api().json("/v1/benefit")?)?;
+        if benefit::transfers(&classes) >= all as u64 || begin.elapsed() > REPORT_MAX {
+            return Ok(classes);
+        }
+        if interrupt::came() {
+            bail!("interrupted");
+        }
+        thread::sleep(Duration::from_millis(250));
+    }
+}
+
+/// Where the plot is written: in the folder that the user named, else beside what was built.
+fn picture(folder: &Path, is_named: bool) -> Result<PathBuf> {
+    let folder = if is_named {
+        folder.to_owned()
+    } else {
+        let program = std::env::current_exe().context("cannot find this program")?;
+        let target = program.parent().and_then(Path::parent).context("this program lies in no build folder")?;
+        target.join("demo")
+    };
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder.join("sequence.svg"))
+}
+
+/// A network's path in words.
+fn path_words(network: IpNet) -> String {
+    let of = NETWORKS.iter().find(|(prefix, ..)| prefix.parse() == Ok(network));
+    of.map_or_else(String::new, |(_, rate, delay_ms, _)| {
+        format!("{} Mbit/s, {} ms, beside two streams", rate.trim_end_matches("mbit"), delay_ms * 2)
+    })
 }
 
 /// Does `work` while the mirror port is recorded into `file`.
