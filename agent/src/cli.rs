@@ -12,8 +12,8 @@ use crate::{commands, doctor};
 
 /// The host agent: asks the performance gateway how to start TCP connections, explains its advice and applies it.
 ///
-/// Exit codes: 0 done; 1 the environment is at fault (no gateway, no running agent, a missing privilege); 2 `doctor` found
-/// something at fault; 64 the command line or the configuration is.
+/// Exit codes: 0 done; 1 a fault of the environment (no gateway, no running agent, a missing privilege); 2 a failed check
+/// of `doctor`; 64 a fault of the command line or the configuration.
 #[derive(Debug, Parser)]
 #[command(name = "spand-agent", version, propagate_version = true, disable_help_subcommand = true)]
 pub struct Cli {
@@ -27,7 +27,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Subscribe to the gateway and apply its advice until told to stop
+    /// Subscribe to the gateway and apply its advice until SIGTERM or SIGINT
     Run,
     /// Check a configuration and print what is in force, defaults included
     CheckConfig {
@@ -37,21 +37,21 @@ enum Command {
     },
     /// Ask the gateway how a transfer should start
     Query(Query),
-    /// Say how the running agent is
+    /// Print the state of the running agent
     Status(Format),
     /// Print the running agent's numbers for Prometheus
     Metrics(Metrics),
-    /// Say what the running agent decides for a destination, step by step
+    /// Show what the running agent decides for a destination, step by step
     Explain(Explain),
-    /// Say what is in force on this host because of the agent and how to take it back, or take it back
+    /// Show what the agent has changed on this host and how to undo it, or undo it
     Undo(Undo),
     /// Start no connection on advice, until `resume` or for a time
     Pause(Pause),
     /// Start connections on advice again
     Resume(Format),
-    /// Say what this host supports, changing nothing
+    /// Show what this host supports; changes nothing
     Probe(Format),
-    /// Look for the usual faults of this host and its way to the gateway, and say what to do; changes nothing
+    /// Check this host and its path to the gateway for common faults, and print what to do; changes nothing
     Doctor(Format),
     /// Remove the agent's routes when standard input ends; started by `run`
     #[command(hide = true)]

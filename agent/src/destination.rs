@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_and_names_are_told_apart_and_the_rest_is_refused() {
+    fn addresses_and_names_are_distinguished_and_the_rest_is_refused() {
         for text in ["192.0.2.7", "2001:db8::7"] {
             assert_eq!(text.parse::<Destination>().unwrap().name(), None);
         }
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_resolved_here_and_one_that_is_not_there_is_said() {
+    async fn a_name_is_resolved_here_and_an_unknown_one_is_an_error() {
         let addresses = "localhost".parse::<Destination>().unwrap().resolve().await.unwrap();
         assert!(!addresses.is_empty() && addresses.iter().all(IpAddr::is_loopback), "{addresses:?}");
         // RFC 6761: no resolver may find it.

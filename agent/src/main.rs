@@ -11,7 +11,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
-            // Where the message cannot be written either, the code still says it.
+            // If the message cannot be written either, the exit code remains.
             _ = error.print();
             return code;
         }

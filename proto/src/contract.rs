@@ -21,7 +21,7 @@ impl ContractVersion {
         self.0
     }
 
-    /// The version a peer says it speaks, where it is understood here.
+    /// The version of a peer, if it is supported here.
     pub fn of_peer(number: u32) -> Result<Self, UnsupportedVersion> {
         if (Self::OLDEST.0..=Self::CURRENT.0).contains(&number) {
             Ok(Self(number))
@@ -39,11 +39,11 @@ impl ContractVersion {
     ContractVersion::CURRENT.0
 )]
 pub struct UnsupportedVersion {
-    /// What the peer said; 0 where it said nothing.
+    /// The peer's version; 0 if it sent none.
     pub number: u32,
 }
 
-/// The name by which a host is told apart in logs and on the dashboard. It gives no rights.
+/// The name of a host in logs and on the dashboard. It gives no rights.
 #[derive(Clone, Debug, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostName(String);

@@ -1,6 +1,6 @@
 //! The contract of spand, shared by gateway and agent.
 //!
-//! Knows units, networks, estimates, the start model, and what gateway and agents tell each other. Knows nothing about
+//! Knows units, networks, estimates, the start model, and the messages between gateway and agents. Knows nothing about
 //! packets, flows, sockets, files, clocks or how advice is applied: everything here is a value or a pure function.
 //!
 //! The messages on the wire and their conversions come with the feature `grpc`. Without it no dependency here can do IO;

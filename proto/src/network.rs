@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 #[serde(try_from = "String", into = "String")]
 pub struct Network(IpNet);
 
-/// Prefix length of an IPv4 network where no list says otherwise.
+/// Prefix length of an IPv4 network unless a list gives another.
 pub const IPV4_PREFIX_LEN: u8 = 24;
-/// Prefix length of an IPv6 network where no list says otherwise.
+/// Prefix length of an IPv6 network unless a list gives another.
 pub const IPV6_PREFIX_LEN: u8 = 48;
 /// Length of `::ffff:0:0/96`, which holds IPv4 written as IPv6.
 const MAPPED_PREFIX_LEN: u8 = 96;

@@ -1,4 +1,4 @@
-//! What the gateway tells a subscribed host unasked.
+//! What the gateway pushes to a subscribed host.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,14 +18,14 @@ pub const REFRESH_INTERVAL: Micros = Micros::from_secs(20);
 /// Addresses of one subscribed host, at most.
 pub const MAX_ADDRESSES: usize = 1_024;
 
-/// A host's wish to be told.
+/// A host's subscription.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Subscription {
     /// The host's name.
     pub host_name: HostName,
     /// Its own addresses, 1 to [`MAX_ADDRESSES`], canonical (no IPv4-mapped IPv6).
     pub addresses: Vec<IpAddr>,
-    /// What runs there, where it says so in a way that can be read. It gives no rights, and costs none.
+    /// The agent's description, if it sent a readable one. It neither gives nor costs rights.
     pub agent: Option<AgentDescription>,
 }
 
@@ -61,7 +61,7 @@ pub enum PauseState {
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq)]
 #[strum(serialize_all = "snake_case")]
 pub enum ApplyMethod {
-    /// It only says what it would do.
+    /// It only logs what it would do.
     DryRun,
     /// It sets the initial window of routes.
     Route,
@@ -85,7 +85,7 @@ pub struct Update {
     pub event: UpdateEvent,
 }
 
-/// What a subscribed host is told. A stream begins with a snapshot; after a resync it comes again.
+/// A message's content. A stream begins with a snapshot; after a resync it comes again.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UpdateEvent {
     /// The estimates in force follow.
@@ -160,9 +160,9 @@ pub struct ImminentStart {
     pub host: Endpoint,
     /// The other end.
     pub remote: Endpoint,
-    /// What told it.
+    /// What announced it.
     pub trigger: Trigger,
-    /// When the packet that told it was seen, by the capture's clock.
+    /// When the packet that announced it was seen, by the capture's clock.
     pub observed: Timestamp,
     /// Time from that packet's capture to the sending of this.
     pub delay: Micros,
@@ -210,7 +210,7 @@ pub enum WithdrawalReason {
     Expired,
     /// Too few samples or connections are left in the window.
     TooFew,
-    /// The gateway's table of networks is full and this one gave way.
+    /// The gateway's table of networks is full and this one was evicted.
     Evicted,
     /// Losses in first flights: the gateway retreats.
     Retreat,
@@ -218,7 +218,7 @@ pub enum WithdrawalReason {
     Administrator,
     /// The gateway stops.
     Shutdown,
-    /// The host did not talk with the network lately, and is told only of those that it talks with.
+    /// The host did not use the network lately, and gets only networks in use.
     Quiet,
 }
 

@@ -1,4 +1,4 @@
-//! What a host tells the gateway about its own connections (TCP/SPAND 5.2.2, the first way of collecting).
+//! A host's reports of its own connections (TCP/SPAND 5.2.2, the first method of collecting).
 
 use std::net::SocketAddr;
 
@@ -17,7 +17,7 @@ pub struct Report {
     pub host_name: HostName,
     /// Counts the batches from 1 since the agent started.
     pub batch: u64,
-    /// When the agent started, by its own clock: tells agents of one name, and lives of one, apart.
+    /// When the agent started, by its own clock: distinguishes agents with one name, and restarts of one.
     pub agent_started: Timestamp,
     /// Transfers that ended since the last batch.
     pub connections: Vec<ConnectionReport>,

@@ -1,4 +1,4 @@
-//! Says what it would do, and does nothing.
+//! Logs what it would do and changes nothing.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,9 @@
-//! Checks and means of `docs/definitions.md` ("The start") that a way of applying starts does not have.
+//! What an apply method cannot do of `docs/definitions.md` ("The start").
 
 use serde::Serialize;
 use strum::IntoStaticStr;
 
-/// Something that a way cannot do.
+/// Something that an apply method cannot do.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
@@ -24,7 +24,7 @@ pub enum Limitation {
     Threshold,
     /// The lease bounds each start, not their sum.
     Budget,
-    /// Sockets that should be left alone cannot be told apart.
+    /// Sockets that should be left alone cannot be distinguished.
     Exemptions,
     /// Only the first transfer of a connection is started.
     Restart,
@@ -32,12 +32,12 @@ pub enum Limitation {
     FirstTen,
     /// What is paced leaves at the kernel's own rate.
     Rate,
-    /// What leaves after a connection's first words is not seen to begin.
+    /// Transfers that begin later on a connection are not detected.
     LaterFlights,
 }
 
 impl Limitation {
-    /// All that route metrics lack.
+    /// Limitations of route metrics.
     pub const ROUTE: [Self; 8] = [
         Self::HandshakeRtt,
         Self::TransferSize,
@@ -49,13 +49,13 @@ impl Limitation {
         Self::Exemptions,
     ];
 
-    /// What a congestion control of ours lacks.
+    /// Limitations of our congestion controls.
     pub const BPF_STAY: [Self; 1] = [Self::FirstTen];
 
-    /// What it lacks where it is handed over to the host's own.
+    /// Limitations when connections are handed over to the host's own congestion control.
     pub const BPF_HAND_OVER: [Self; 4] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart];
 
-    /// What socket options lack.
+    /// Limitations of socket options.
     pub const BPF_SOCKOPS: [Self; 5] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Threshold];
 
     /// Its stable name.
@@ -66,7 +66,7 @@ impl Limitation {
     /// One sentence for people.
     pub const fn sentence(self) -> &'static str {
         match self {
-            Self::Everything => "nothing is changed: set `apply` to a way that applies",
+            Self::Everything => "nothing is changed: set `apply` to route or bpf",
             Self::HandshakeRtt => "the round trip of a connection's handshake is not compared with the estimate's",
             Self::TransferSize => {
                 "every transfer is taken to be of policy.service_bytes, or long where that is not set"
@@ -80,8 +80,8 @@ impl Limitation {
             Self::Threshold => "the slow-start threshold is not set: growth goes on as in plain TCP",
             Self::Budget => "the gateway's lease bounds each start, but not the sum of concurrent ones",
             Self::Exemptions => {
-                "MPTCP, sockets with a congestion control of their own, and connections whose SYN was sent twice are not told \
-                 apart"
+                "MPTCP, sockets with a congestion control of their own, and connections whose SYN was retransmitted cannot be \
+                 distinguished"
             }
             Self::Restart => {
                 "only a connection's first transfer is started: after an idle time it begins as in plain TCP, and sizes stated \

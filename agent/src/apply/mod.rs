@@ -1,6 +1,6 @@
 //! How a decided start gets into the kernel, behind one trait.
 //!
-//! Knows nothing about estimates or modes: it is told which networks shall start with which window, and until when.
+//! Independent of estimates and modes: its input is which networks start with which window, and until when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -23,7 +23,7 @@ pub use bpf::Ended;
 pub use dry_run::DryRun;
 pub use limitation::Limitation;
 
-/// A start that shall be in force for all connections to a network.
+/// The start that should be in force for all connections to a network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Desired {
     /// The window.
@@ -34,7 +34,7 @@ pub struct Desired {
     pub expires: Timestamp,
     /// When a start to this network was last announced; those go first where room is short.
     pub announced: Option<Timestamp>,
-    /// What was decided from, for a way that decides again for each connection.
+    /// What it was decided from, for a method that decides again for each connection.
     pub inputs: Inputs,
 }
 
@@ -45,7 +45,7 @@ pub struct Inputs {
     pub share_half_bytes: u64,
     /// The part of it that keeps the path busy, alike.
     pub pipe_half_bytes: u64,
-    /// Where slow start ends that began below it, in bytes; 0 where no loss says so.
+    /// The slow-start threshold in bytes; 0 where no loss was measured.
     pub threshold_bytes: u64,
     /// The network's round trip, mean before smallest.
     pub rtt: Option<Micros>,
@@ -57,20 +57,20 @@ pub struct Inputs {
     pub lossless: bool,
     /// The administrator's own cap for the network.
     pub cap: Option<Segments>,
-    /// Segments above the default that this host may have under way there, where a budget is kept.
+    /// Segments above the default that this host may have in flight there, where a budget is kept.
     pub lease: Option<Segments>,
 }
 
 /// What happened on the host.
 #[derive(Debug)]
 pub enum News {
-    /// It changed in a way that calls for [`Applier::reconcile`].
+    /// Something changed that needs [`Applier::reconcile`].
     Disturbed,
     /// Connections ended, or lost a segment of their first flight.
     Ended(Vec<Ended>),
 }
 
-/// What a wish rests on.
+/// What a desired start was derived from.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct StartReason {
     /// The mode.
@@ -81,7 +81,7 @@ pub struct StartReason {
     pub clipped_by: Option<Limit>,
 }
 
-/// Starts that shall be in force.
+/// Starts that should be in force.
 pub type DesiredStarts = BTreeMap<Network, Desired>;
 
 /// Networks in scope with advice that nothing is applied for, with the reason and the end of the advice.
@@ -90,15 +90,15 @@ pub type Skipped = BTreeMap<Network, (Reason, Timestamp)>;
 /// All that is decided.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided<'a> {
-    /// Starts that shall be in force.
+    /// Starts that should be in force.
     pub desired: &'a DesiredStarts,
-    /// What is left alone and why; only a way that sees connections counts them.
+    /// What is left alone and why; only a method that sees connections counts them.
     pub skipped: &'a Skipped,
     /// Networks whose decision may be another than at the last call; `None` for all.
     pub touched: Option<&'a BTreeSet<Network>>,
 }
 
-/// What became of a wish.
+/// The state of a desired start.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum Outcome {
@@ -135,29 +135,29 @@ pub struct ByDirection<T> {
 /// What an applier did since the start, by stable name.
 pub type ApplyCounts = BTreeMap<&'static str, u64>;
 
-/// A way to start connections differently.
+/// An apply method: how starts are set.
 pub trait Applier: Send {
-    /// Which way it is.
+    /// The method.
     fn method(&self) -> ApplyMethod;
 
-    /// What this way cannot do.
+    /// What this method cannot do.
     fn limitations(&self) -> &'static [Limitation];
 
-    /// Brings what is in force in line with what is decided; what is no longer wished is undone first. Whether anything
-    /// changed that makes the next change costly.
+    /// Brings what is in force in line with what is decided; what is no longer desired is undone first. Returns whether
+    /// anything changed that makes the next change costly.
     fn reconcile(&mut self, decided: &Decided<'_>, now: Timestamp) -> impl Future<Output = bool> + Send;
 
-    /// Pauses advice or resumes it, for a way whose programs decide for each connection; the others withdraw and set what
+    /// Pauses advice or resumes it, for a method whose programs decide for each connection; the others withdraw and set what
     /// [`Self::reconcile`] is given. Comes before a reconciliation that pauses, and after one that resumes.
     fn set_paused(&mut self, _paused: bool) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
 
-    /// Takes over what of the configuration may change while the agent runs, for a way whose programs decide for each connection;
+    /// Takes over what of the configuration may change while the agent runs, for a method whose programs decide for each connection;
     /// the others have it with the next [`Self::reconcile`].
     fn set_policy(&mut self, _config: &Config, _policy: &Policy) {}
 
-    /// Is told the usual size of what a service of this host sends.
+    /// Sets the usual transfer size of a service of this host.
     fn service_size(&mut self, _service: SocketAddr, _usual: Option<Bytes>) {}
 
     /// Undoes everything.
@@ -166,7 +166,7 @@ pub trait Applier: Send {
     /// Waits for news of the host.
     fn news(&mut self) -> impl Future<Output = News> + Send;
 
-    /// What became of the wish for `network`.
+    /// The state of the desired start for `network`.
     fn outcome(&self, network: Network) -> Option<Outcome>;
 
     /// What is in force, by network.

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// A network's budget: what its connections take and give back, and the losses that they had.
+// A network's budget: what its connections reserve and release, and their losses.
 
 #pragma once
 
 #include "tables.h"
 
 // First flights in a row that must have lost a segment for advice to be halved here, and for how long; withheld after twice as
-// many. By then the gateway has said what holds for all hosts. One client's losses hold back its own advice; for its network no
+// many. By then the gateway has decided for all hosts. One client's losses hold back its own advice; for its network no
 // more than half of those that halve it count, so that it takes two clients.
 #define LOSSES_TO_HALVE 6
 #define LOSSES_OF_ONE (LOSSES_TO_HALVE / 2)
 #define LOSSES_TO_WITHHOLD (2 * LOSSES_TO_HALVE)
 #define PENALTY_NS 5000000000ull
 
-// Halves of a budget that are over. They are two round trips long: a first flight is over by then, whatever became of it.
+// Halves of a budget that are over. A half is two round trips: a first flight ends within it.
 INLINE u32 halves_over(const struct budget *budget, u64 now, u64 half_ns)
 {
 	u64 passed = now - budget->turned_ns;
@@ -31,8 +31,8 @@ INLINE u32 halvings_of(const struct budget *budget, u64 client, u64 now)
 	return losses / LOSSES_TO_HALVE;
 }
 
-// What is left of a network's lease, and how far a client's advice is to be trusted after losses here. Changes nothing: who asks may
-// yet be refused. Of a network that was removed meanwhile, nothing is left.
+// What is left of a network's lease, and how far a client's advice is to be trusted after losses here. Changes nothing: the
+// caller may still be refused. Nothing is left of a network that was removed meanwhile.
 INLINE u32 budget_left(struct budget *budget, const struct network *network, u64 client, u64 now, u64 half_ns, u32 *halvings)
 {
 	u32 left = network->lease;
@@ -50,7 +50,7 @@ INLINE u32 budget_left(struct budget *budget, const struct network *network, u64
 	return left;
 }
 
-// Takes a connection's extra segments.
+// Reserves a connection's segments above the default.
 INLINE void reserve(struct budget *budget, struct connection *connection, u64 now, u64 half_ns)
 {
 	bpf_spin_lock(&budget->lock);
@@ -68,7 +68,7 @@ INLINE void reserve(struct budget *budget, struct connection *connection, u64 no
 	bpf_spin_unlock(&budget->lock);
 }
 
-// A client's first flight arrived whole.
+// A client's first flight arrived without loss.
 INLINE void clear_losses(struct connection *connection, u64 client)
 {
 	struct budget *budget = bpf_map_lookup_elem(&budgets, &connection->slot);
@@ -93,7 +93,7 @@ INLINE void release(struct connection *connection)
 	if (!budget)
 		return;
 	bpf_spin_lock(&budget->lock);
-	// From the half that it was taken in; where that has gone by, or the network with it, so has the grant.
+	// In the half that it was reserved in; if that is over, or the network was removed, so is the reservation.
 	u32 age = connection->era == budget->era ? budget->turns - connection->turn : 2;
 	if (age == 0)
 		budget->now -= smaller(segments, budget->now);

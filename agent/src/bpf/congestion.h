@@ -40,7 +40,7 @@ INLINE int pace(struct sock *sk, u64 rate)
 INLINE int set(struct tcp_sock *tp, const struct start *start)
 {
 	tp->snd_cwnd = start->cwnd;
-	// Where none is to be set, a connection keeps what its own losses taught it before an idle time.
+	// Where none is to be set, a connection keeps the threshold of its own losses before an idle time.
 	if (start->ssthresh != NO_THRESHOLD)
 		tp->snd_ssthresh = start->ssthresh;
 	return start->rate ? pace((struct sock *)tp, start->rate) : 0;
@@ -114,7 +114,7 @@ INLINE void on_event(struct sock *sk, int event)
 		begin(sk);
 }
 
-// Flights up to which a transfer is short: it ends before its window says anything of the path.
+// Flights up to which a transfer is short: it ends before its window depends on the path.
 #define SHORT_FLIGHTS 4
 
 // Whether all of a short transfer's flight has left. What follows answers acknowledgements, which have their distances from the path, and

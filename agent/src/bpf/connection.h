@@ -56,7 +56,7 @@ INLINE struct network *network_of(const struct tcp_sock *tp)
 	return bpf_map_lookup_elem(&networks, &prefix);
 }
 
-// The usual size of what this service sends, where the gateway told it; 0 where it did not.
+// The usual size of what this service sends, if the gateway advertised one; else 0.
 INLINE u64 service_size(const struct tcp_sock *tp)
 {
 	struct service service = { .port = common_of(tp)->skc_num };
@@ -185,10 +185,10 @@ INLINE void watch_flight(const struct tcp_sock *tp, struct connection *connectio
 	if (all)
 		connection->drained = 1;
 	if (filled || all) {
-		int told = arrived > default_bytes(tp, connection);
-		if (told && !connection->first_loss)
+		int confirmed = arrived > default_bytes(tp, connection);
+		if (confirmed && !connection->first_loss)
 			clear_losses(connection, client_of(tp));
-		if (told || arrived >= connection->stated_bytes)
+		if (confirmed || arrived >= connection->stated_bytes)
 			connection->stated_bytes = 0;
 	}
 	if (filled || (all && (resumes ? connection->cut : late)))
@@ -240,7 +240,7 @@ INLINE u32 resume(const struct tcp_sock *tp, struct connection *connection)
 		connection->extra = extra;
 		reserve(budget, connection, now, 2 * connection->flight_rtt_ns);
 	}
-	// Where more than the default arrived, the first flight has said what it had to say.
+	// If more than the default arrived, the first flight is judged already.
 	int first = connection->first_end == connection->flight_start + connection->flight_bytes &&
 		    connection->arrived_bytes <= default_bytes(tp, connection);
 	connection->drained = 0;

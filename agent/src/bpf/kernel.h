@@ -164,7 +164,7 @@ extern u32 tcp_reno_ssthresh(struct sock *sk) KFUNC;
 extern void tcp_reno_cong_avoid(struct sock *sk, u32 ack, u32 acked) KFUNC;
 extern u32 tcp_reno_undo_cwnd(struct sock *sk) KFUNC;
 
-// A bit field cannot be addressed: the bytes that hold it are read and cut by what the type information says of it.
+// A bit field cannot be addressed: the bytes that hold it are read and masked by its type information.
 #define BITS(from, field)                                                                                              \
 	({                                                                                                             \
 		const u8 *at = (const u8 *)(from) + __builtin_preserve_field_info((from)->field, 0);                   \

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// The sender's window and round trip in a TCP option of its segments (TCP/SPAND 5.2.2, the second way of collecting): kind 254
+// The sender's window and round trip in a TCP option of its segments (TCP/SPAND 5.2.2, the second method of collecting): kind 254
 // with an experiment identifier (RFC 6994), then the congestion window in bytes and the smoothed round trip in microseconds,
-// both 32 bits in network order. The gateway reads it where it is told to.
+// both 32 bits in network order. The gateway reads it with traffic.read_window_option.
 
 #pragma once
 

@@ -16,7 +16,7 @@ SEC("cgroup/setsockopt")
 int on_setsockopt(struct bpf_sockopt *option)
 {
 	if (option->level != SPAND_LEVEL) {
-		// Said so, or the kernel would cut a longer value.
+		// State the length, or the kernel would truncate a longer value.
 		if (option->optlen > MOST_VALUE)
 			option->optlen = 0;
 		return 1;

@@ -5,7 +5,7 @@
 
 #include "congestion.h"
 #include "option.h"
-#include "tell.h"
+#include "report.h"
 #include "timeout.h"
 
 // splitmix64's finaliser: the arm depends on nothing but the seed and the socket.
@@ -140,14 +140,14 @@ INLINE void established(struct bpf_sock_ops *skops)
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return;
-	// All connections tell, also those to networks of which nothing is known yet.
+	// All connections report, including those to networks without an estimate.
 	if (settings->write_option)
 		bpf_sock_ops_cb_flags_set(skops,
 					  skops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 	struct connection *connection = bpf_sk_storage_get(&connections, sk, 0, 0);
 	if (connection) {
-		// The socket was connected before (connect(2) to AF_UNSPEC ends that), and its record speaks of that connection. Left
-		// alone in both groups: an advised one still has a congestion control that we chose, which says nothing of whether the
+		// The socket was connected before (connect(2) to AF_UNSPEC ends that), and its record is of that connection. Left
+		// alone in both groups: an advised one still has a congestion control that we chose, which does not show whether the
 		// application would choose one.
 		release(connection);
 		__builtin_memset(connection, 0, sizeof(*connection));
@@ -191,7 +191,7 @@ INLINE void established(struct bpf_sock_ops *skops)
 		count(COUNT_CONTROL);
 		return;
 	}
-	// Told at its end, for the comparison, and not touched.
+	// Reported at its end, for the comparison, and not changed.
 	if (network->refusal) {
 		connection->refusal = network->refusal;
 		count(COUNT_REFUSED);
@@ -200,7 +200,7 @@ INLINE void established(struct bpf_sock_ops *skops)
 	choose(skops, sk, tp, connection, settings);
 }
 
-// Told once: when the last data is acknowledged after the application closed, or with the socket.
+// Reported once: when the last data is acknowledged after the application closed, or with the socket.
 INLINE void state_changed(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)
 {
 	u32 state = skops->args[1];
@@ -213,10 +213,10 @@ INLINE void state_changed(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 		release(connection);
 		connection->phase = PHASE_OPEN;
 	}
-	if (!connection->compared || connection->told)
+	if (!connection->compared || connection->reported)
 		return;
-	connection->told = 1;
-	tell(tp, connection, EVENT_ENDED);
+	connection->reported = 1;
+	report(tp, connection, EVENT_ENDED);
 }
 
 INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp, struct connection *connection)
@@ -239,7 +239,7 @@ INLINE void retransmitted(struct bpf_sock_ops *skops, const struct tcp_sock *tp,
 		return;
 	count(COUNT_FIRST_FLIGHT_LOSS);
 	record_loss(connection, client_of(tp));
-	tell(tp, connection, EVENT_FIRST_FLIGHT_LOSS);
+	report(tp, connection, EVENT_FIRST_FLIGHT_LOSS);
 }
 
 // What happens to a connection that is remembered.

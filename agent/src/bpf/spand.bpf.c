@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Starts TCP connections at their share of the path (TCP/SPAND section 4). The order to read: model.h, start.h,
-// tables.h, budget.h, connection.h, congestion.h, tell.h, timeout.h, sockets.h, size.h, option.h.
+// tables.h, budget.h, connection.h, congestion.h, report.h, timeout.h, sockets.h, size.h, option.h.
 
 #include "kernel.h"
 #include "start.h"

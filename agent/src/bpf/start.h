@@ -17,7 +17,7 @@
 
 // What bounds every start on this host.
 struct policy {
-	u64 unknown_bytes; // size of a transfer that did not tell its own; 0 counts as long
+	u64 unknown_bytes; // size of a transfer that stated none; 0 counts as long
 	u32 fraction_ppm;  // NO_LIMIT: none
 	u32 cap;	   // segments; NO_LIMIT: none
 	u32 floor_lowest;  // segments, where losses prove it; NO_LIMIT: no floor at all
@@ -171,7 +171,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 	if (policy->fraction_ppm != NO_LIMIT)
 		clip(start, share * policy->fraction_ppm / 1000000, LIMIT_FRACTION);
 	clip(start, smaller(policy->cap, network->cap), LIMIT_CAP);
-	// What limits one connection alone, its receiver or what is left of a budget, says nothing of how fast the path is.
+	// What limits one connection alone, its receiver or what is left of a budget, is no measure of the path's rate.
 	u64 wanted = start->cwnd;
 	u64 peer = transfer->peer_window / mss;
 	clip(start, peer < MOST_SEGMENTS ? peer : MOST_SEGMENTS, LIMIT_PEER_WINDOW);

@@ -15,7 +15,7 @@ struct settings {
 	u64 ticks_per_s; // the kernel's HZ
 	u32 control_limit; // a drawn number below this is in the control group
 	u32 variant;	   // enum variant
-	u32 write_option;  // whether windows are told in a TCP option
+	u32 write_option;  // whether windows are sent in a TCP option
 	u32 initial_timeout; // whether the first timeout comes from the estimate
 	// The names of our congestion controls: another agent on this machine has others.
 	char on_cubic[NAME_LENGTH];
@@ -48,7 +48,7 @@ struct service {
 	u16 unused;
 };
 
-// Segments above the default that are under way in a network. Those not given back leave with their half of the window.
+// Segments above the default in flight in a network. Those not released expire with their half of the window.
 struct budget {
 	struct bpf_spin_lock lock;
 	u32 now;	 // granted since `turned_ns`
@@ -108,7 +108,7 @@ struct connection {
 	u64 flight_rtt_ns; // the round trip it was planned with
 	u64 rate;	   // of the newest start, where no segment is exempt; 0: not paced
 	u64 stated_bytes;  // the size that its start was planned for, until it is spent
-	u32 flight_start;  // sequence; anew where nothing was in flight
+	u32 flight_start;  // sequence; reset if nothing was in flight
 	u32 flight_bytes;  // granted
 	u32 arrived_bytes; // most of a flight that was acknowledged since
 	u32 extra;   // segments above the default, still held from the budget
@@ -122,8 +122,8 @@ struct connection {
 	u8 phase;
 	u8 refusal;	// enum refusal, or the network's own
 	u8 first_loss;	// a segment of the first flight was sent again
-	u8 compared;	// whether it is told at its end
-	u8 told;
+	u8 compared;	// whether it is reported at its end
+	u8 reported;
 	u8 paced; // by a start, and not before it
 	u8 cut;	  // the kernel took a loss for congestion: the window is no longer a start's
 	u8 drained; // all that was written of the flight has arrived
@@ -139,7 +139,7 @@ struct stated {
 
 enum event_kind { EVENT_ENDED = 1, EVENT_FIRST_FLIGHT_LOSS = 2 };
 
-// What the agent is told.
+// The agent's event.
 struct event {
 	u64 busy_us;
 	u64 bytes;

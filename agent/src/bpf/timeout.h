@@ -31,7 +31,7 @@ INLINE void initial_timeout(struct bpf_sock_ops *skops)
 	u64 rtt_us = network->rtt_us, timeout_us = 3 * rtt_us;
 	if (timeout_us < rtt_us + 200000)
 		timeout_us = rtt_us + 200000;
-	// Above three seconds (the initial value of RFC 1122) an estimate says nothing about this connection.
+	// Above three seconds (the initial value of RFC 1122) an estimate is no measure of this connection.
 	if (timeout_us > 3000000)
 		timeout_us = 3000000;
 	skops->reply = (timeout_us * settings->ticks_per_s + 999999) / 1000000;

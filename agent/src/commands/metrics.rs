@@ -1,6 +1,6 @@
 //! `metrics`: the running agent's numbers for Prometheus.
 //!
-//! A command instead of a port: a host that is told how to start connections should not have to listen for any.
+//! A command instead of a port: a host that takes advice should not have to open a port.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub(crate) fn metrics(config: &Config, output: Option<&Path>) -> Result<(), Fail
     output.map_or_else(|| print(&text), |file| replace(file, &text))
 }
 
-/// Puts a file in the place of another at once: whoever reads it never sees half.
+/// Replaces a file atomically: readers never see part of it.
 fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
@@ -56,13 +56,13 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     ];
     registry.register("build", "The agent's release and how it is configured", Info::new(about));
     gauge(&mut registry, "uptime_seconds", "Time since it started", status.uptime_s);
-    let help = "Lines of its log that were left out because they repeated";
+    let help = "Log messages suppressed by the rate limit";
     counter(&mut registry, "log_lines_left_out", help, status.log_lines_left_out);
     let confined = Family::<Labels, Gauge>::default();
     for (part, given_up) in &status.sandbox {
         confined.get_or_create(&vec![("part", part.clone())]).set(i64::from(*given_up));
     }
-    registry.register("confined", "1 where the process gave up what it does not need", confined);
+    registry.register("confined", "1 if the sandbox dropped this part", confined);
     gauge(&mut registry, "paused", "1 while advice is paused on this host", u64::from(status.paused));
     // Absent without an end: one of 0 would look long past.
     if let Some(end) = status.paused_until.as_deref().and_then(unix_s) {
@@ -71,9 +71,9 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     let reloads = &status.reloads;
     let results = [("success", reloads.succeeded), ("failure", reloads.failed)];
     let results = results.map(|(result, count)| (vec![("result", result.to_owned())], count)).into();
-    counters(&mut registry, "config_reloads", "Times SIGHUP had the configuration read again", results);
+    counters(&mut registry, "config_reloads", "Reloads of the configuration by SIGHUP", results);
     let failed = reloads.last.as_ref().is_some_and(|last| last.error.is_some());
-    let help = "0 where the configuration could not be used when it was read again last";
+    let help = "0 if the last reload of the configuration failed";
     gauge(&mut registry, "config_last_reload_successful", help, u64::from(!failed));
     let gateway = &status.gateway;
     gauge(&mut registry, "gateway_connected", "1 while a subscription is open", u64::from(gateway.connected));
@@ -94,7 +94,7 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
         counts.iter().map(|(name, count)| (vec![(label, name.clone())], *count)).collect()
     };
     counters(&mut registry, "decisions", "Decisions by outcome", named(&status.decisions, "outcome"));
-    counters(&mut registry, "applied", "What the way of applying did or met", named(&status.method_events, "event"));
+    counters(&mut registry, "applied", "Events of the apply method", named(&status.method_events, "event"));
     let (advice, pushes) = (status.advice, status.pushes);
     let of = |label: &'static str, counts: &[(&str, u64)]| {
         counts.iter().map(|(name, count)| (vec![(label, (*name).to_owned())], *count)).collect()
@@ -130,7 +130,7 @@ fn unix_s(text: &str) -> Option<u64> {
     at.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
-/// Announced starts against connections seen; nothing where the way of applying sees none.
+/// Announced starts against connections seen; nothing if the apply method sees none.
 fn seen(registry: &mut Registry, status: &Status) {
     let Some(seen) = status.connections_seen.as_ref().filter(|seen| seen.state != SeenState::CannotBeSeen) else {
         return;
@@ -173,7 +173,7 @@ fn compared(registry: &mut Registry, status: &Status) {
         registry.register(name, help, family);
     };
     means("completion_mean_seconds", "Mean completion time", |of| of.completion_mean_ms.map(|ms| ms / 1e3));
-    means("retransmitted_mean_segments", "Segments sent again in a transfer", |of| of.retransmitted_mean_segments);
+    means("retransmitted_mean_segments", "Retransmitted segments per transfer", |of| of.retransmitted_mean_segments);
     means("end_window_mean_segments", "Congestion window at the end", |of| of.end_window_mean_segments);
 }
 
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_told_once_with_their_units_and_a_file_is_replaced_whole() {
+    fn numbers_are_exposed_once_with_their_units_and_a_file_is_replaced_whole() {
         let arm = |transfers, mean| ArmSummary {
             transfers,
             started_on_advice: 2,
@@ -281,20 +281,21 @@ mod tests {
         assert!(text.ends_with("# EOF\n"));
 
         let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/metrics.md")).unwrap();
-        let told = lines.iter().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).map(|(name, kind)| {
-            let suffix = if kind == "counter" {
-                "_total"
-            } else if kind == "info" {
-                "_info"
-            } else {
-                ""
-            };
-            format!("| `{name}{suffix}` | {kind} |")
-        });
+        let exposed =
+            lines.iter().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).map(|(name, kind)| {
+                let suffix = if kind == "counter" {
+                    "_total"
+                } else if kind == "info" {
+                    "_info"
+                } else {
+                    ""
+                };
+                format!("| `{name}{suffix}` | {kind} |")
+            });
         labels_are_documented(&text, &page);
         let listed = page.lines().filter(|line| line.starts_with("| `spand_agent_"));
         let listed = listed.map(|line| line.split('|').take(3).collect::<Vec<_>>().join("|") + "|");
-        assert_eq!(told.collect::<Vec<_>>(), listed.collect::<Vec<_>>(), "docs/metrics.md");
+        assert_eq!(exposed.collect::<Vec<_>>(), listed.collect::<Vec<_>>(), "docs/metrics.md");
 
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("spand.prom");

@@ -11,12 +11,12 @@ pub(crate) fn pause(config: &Config, pause: Pause) -> Result<(), Failure> {
     // To the next whole second.
     let length_s = pause.length.map(|length| length.as_secs() + u64::from(length.subsec_nanos() > 0));
     let paused = change(config, &Request::Pause { length_s }).map_err(Failure::environment)?;
-    tell(&paused, pause.format)
+    show(&paused, pause.format)
 }
 
 pub(crate) fn resume(config: &Config, format: Format) -> Result<(), Failure> {
     let paused = change(config, &Request::Resume).map_err(Failure::environment)?;
-    tell(&paused, format)
+    show(&paused, format)
 }
 
 /// A change that did not come about.
@@ -34,8 +34,8 @@ pub(super) enum ChangeError {
 pub(super) fn change(config: &Config, request: &Request) -> Result<Paused, ChangeError> {
     match try_ask(&config.control_socket(), request)? {
         Reply::Pause(paused) => Ok(*paused),
-        Reply::Error(said) if said.contains("unknown variant") => Err(ChangeError::Older),
-        Reply::Error(said) => Err(ChangeError::Refused(said)),
+        Reply::Error(error) if error.contains("unknown variant") => Err(ChangeError::Older),
+        Reply::Error(error) => Err(ChangeError::Refused(error)),
         Reply::Status(_) | Reply::Explained(_) => {
             Err(ChangeError::Refused("the agent answered another question".to_owned()))
         }
@@ -54,7 +54,7 @@ pub(super) fn shortfall(paused: &Paused) -> Option<String> {
     paused.not_kept.as_ref().map(|why| format!("{what}, but only until the agent is started again: {why}"))
 }
 
-fn tell(paused: &Paused, format: Format) -> Result<(), Failure> {
+fn show(paused: &Paused, format: Format) -> Result<(), Failure> {
     if format.json {
         print_json(paused)?;
     } else {

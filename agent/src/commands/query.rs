@@ -1,4 +1,4 @@
-//! `query`: what the gateway says.
+//! `query`: asks the gateway for advice.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::subscriber::{Dialer, words};
 pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
     if let Some(url) = &query.gateway {
         config.gateway.url.clone_from(url);
-        // Who writes out http:// has said so.
+        // A URL with http:// is explicit.
         config.gateway.plain_text = true;
     }
     config.check().map_err(Failure::Usage)?;
@@ -78,9 +78,8 @@ async fn ask(config: &Config, questions: &Questions) -> Result<(Vec<Answer>, Tim
     });
     let response = answered.await.map_err(silent)??;
     let now = Clock::start().now();
-    let answers = answers_from_wire(response.into_inner(), now).map_err(|error| {
-        Failure::Environment(format!("the gateway at {url} answers in a way not known here: {error}"))
-    })?;
+    let answers = answers_from_wire(response.into_inner(), now)
+        .map_err(|error| Failure::Environment(format!("the gateway at {url} gave an unknown answer: {error}")))?;
     if answers.len() == questions.questions.len() {
         return Ok((answers, now));
     }

@@ -1,4 +1,4 @@
-//! `status`: how the running agent is.
+//! `status`: the state of the running agent.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -69,7 +69,7 @@ fn for_people(status: &Status) -> String {
     if status.transfers_paused > 0 {
         lines.push(format!("  left out because advice was paused: {}", status.transfers_paused));
     }
-    lines.push(format!("what apply {} lacks:", status.method));
+    lines.push(format!("limitations of apply {}:", status.method));
     lines.extend(status.limitations.iter().map(|limitation| format!("  {}: {}", limitation.name, limitation.sentence)));
     lines.join("\n")
 }
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sandbox_is_told_by_what_is_dropped_and_whether_root_is() {
+    fn the_sandbox_is_shown_by_what_is_dropped_and_whether_root_is() {
         let parts = |parts: &[(&str, bool)]| {
             sandbox(&parts.iter().map(|(part, dropped)| ((*part).to_owned(), *dropped)).collect())
         };

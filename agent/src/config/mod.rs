@@ -4,7 +4,7 @@
 //! never becomes a silent default. Paths are relative to the file. `docs/agent.example.toml` holds every option with its
 //! default and why it is that.
 //!
-//! Does not: reach the gateway, the kernel or the state directory. What only the environment can tell is found by `run`.
+//! Does not: reach the gateway, the kernel or the state directory. `run` finds faults of the environment.
 
 mod check;
 mod reload;
@@ -43,7 +43,7 @@ const RENAMED: Renamed<'_> = Renamed {
 pub struct Config {
     /// How far starts may go: `observe`, `careful` or `paper`. Default `careful`.
     pub mode: Mode,
-    /// How a start is applied. Default `dry_run`: nothing on a host changes until its administrator says so.
+    /// How a start is applied. Default `dry_run`: nothing on a host changes until its administrator sets another.
     pub apply: ApplyMethod,
     /// The host's own addresses. Default none: those of the machine's interfaces, followed as they change.
     pub addresses: Vec<IpAddr>,

@@ -18,7 +18,7 @@ use strum::{Display, IntoStaticStr};
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum ApplyMethod {
-    /// Says what it would do.
+    /// Logs what it would do.
     #[default]
     DryRun,
     /// Sets the initial window of routes.
@@ -34,7 +34,7 @@ impl ApplyMethod {
     }
 }
 
-/// `[gateway]`: whom to ask, and how patiently.
+/// `[gateway]`: the gateway, and timeouts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gateway {
@@ -44,7 +44,7 @@ pub struct Gateway {
     pub plain_text: bool,
     /// Longest wait for a connection or an answer, in milliseconds. Default 5000.
     pub timeout_ms: NonZeroU64,
-    /// A stream that said nothing for this long is taken for dead, in seconds. Default 45: two refreshes missed.
+    /// Time without a message after which a stream counts as dead, in seconds. Default 45: two refreshes missed.
     #[serde(alias = "silence_s")]
     pub idle_timeout_s: NonZeroU64,
     /// First pause before a new attempt, in milliseconds; each failure doubles it. Default 200.
@@ -75,7 +75,7 @@ pub struct Policy {
     pub rtt_ratio_min: f64,
     /// Largest ratio. Default 2.0.
     pub rtt_ratio_max: f64,
-    /// Longest lifetime of advice, whatever the gateway says, in seconds. Default 60.
+    /// Longest lifetime of advice, even if the gateway gives a longer one, in seconds. Default 60.
     pub lifetime_s: NonZeroU64,
     /// The host's own initial window. Default 10 (RFC 6928).
     pub initial_window_segments: NonZeroU32,
@@ -169,7 +169,7 @@ pub struct Bpf {
     pub control_seed: u64,
     /// Whether a connection's first timeout comes from the estimate. Default true.
     pub initial_timeout: bool,
-    /// Whether every segment tells the sender's window and round trip in a TCP option of 12 bytes. Default false.
+    /// Whether every segment carries the sender's window and RTT in a TCP option of 12 bytes. Default false.
     pub window_option: bool,
 }
 

@@ -127,7 +127,7 @@ fn values_that_do_not_go_together_are_named() {
 }
 
 #[test]
-fn plain_text_to_another_machine_is_said_in_the_file() {
+fn plain_text_to_another_machine_needs_an_option() {
     for text in [
         "[gateway]\nurl = \"http://localhost:7400\"",
         "[gateway]\nurl = \"http://[::1]:7400\"",

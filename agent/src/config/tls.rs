@@ -11,7 +11,7 @@ use super::Gateway;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
-    /// This host's certificate and its chain, in PEM: it says for which addresses the agent may speak.
+    /// This host's certificate and its chain, in PEM: it names the addresses that the agent may claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate: Option<PathBuf>,
     /// Its private key, in PEM.

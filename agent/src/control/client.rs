@@ -34,7 +34,7 @@ pub enum AskError {
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// It did not answer in time, or not in a form that can be read.

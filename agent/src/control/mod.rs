@@ -2,8 +2,8 @@
 //! state directory.
 //!
 //! Advice can be paused and resumed over it, and nothing else can be changed. The socket has mode 0660: root, the agent's user and
-//! its group may connect, and who may connect may ask. Who may not write to the socket by that mode, but connects because somebody
-//! widened it, may look and change nothing. Each change is logged with the user and the process that asked for it.
+//! its group may connect and send requests. A peer that can connect only because somebody widened that mode may look but change
+//! nothing. Each change is logged with the user and the process that asked for it.
 //! The shapes here are the contract of `--json`, in the dialect of docs/api.md.
 
 use std::collections::BTreeMap;
@@ -38,7 +38,7 @@ pub const MOST_REQUEST_BYTES: usize = 4_096;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "ask", deny_unknown_fields)]
 pub enum Request {
-    /// How the agent is.
+    /// The state of the agent.
     Status,
     /// What it decides for a destination, and why.
     Explain {
@@ -96,7 +96,7 @@ pub struct Paused {
     pub not_kept: Option<String>,
 }
 
-/// How an agent is.
+/// The state of an agent.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Status {
     /// Its release.
@@ -105,7 +105,7 @@ pub struct Status {
     pub pid: u32,
     /// Seconds since it started.
     pub uptime_s: u64,
-    /// Lines of its log that were left out because they repeated.
+    /// Log messages suppressed by the rate limit.
     #[serde(default)]
     pub log_lines_left_out: u64,
     /// By part, whether the process dropped what it does not need.
@@ -288,7 +288,7 @@ pub struct Explained {
 pub struct Step {
     /// What was looked at.
     pub name: String,
-    /// Whether it stood in the way.
+    /// Whether it prevented the start.
     pub stopped: bool,
     /// Whether the decision would be the same without it; such steps are not printed for people.
     #[serde(default)]
@@ -298,12 +298,12 @@ pub struct Step {
 }
 
 impl Step {
-    /// A step on the way.
+    /// A step that did not prevent the start.
     pub(crate) fn new(name: &str, text: impl Into<String>) -> Self {
         Self { name: name.to_owned(), stopped: false, no_effect: false, text: text.into() }
     }
 
-    /// A step that stood in the way.
+    /// A step that prevented the start.
     pub(crate) fn stop(name: &str, text: impl Into<String>) -> Self {
         Self { stopped: true, ..Self::new(name, text) }
     }

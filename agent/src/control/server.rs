@@ -74,7 +74,7 @@ impl Server {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fault(error)),
             _ => {}
         }
-        // From its first moment, whatever the umask of whoever started this.
+        // From the start, independent of the inherited umask.
         let before = umask(Mode::from_bits_truncate(0o777 & !MODE));
         let bound = UnixListener::bind(path);
         umask(before);
@@ -148,7 +148,7 @@ async fn in_time<T>(patience: Duration, done: impl Future<Output = io::Result<T>
 }
 
 /// Whether a peer may change something: root, the agent's own user, and the socket's group. Other groups than the first of a process
-/// are not among its credentials: who is neither of these connected by the mode of the socket, and that admits nobody else unless
+/// are not among its credentials: others could connect only by the mode of the socket, which admits nobody else unless
 /// somebody widened it.
 fn may_change(peer: Peer, path: &Path) -> bool {
     if peer.uid == 0 || peer.uid == geteuid().as_raw() {

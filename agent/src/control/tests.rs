@@ -18,8 +18,8 @@ pub(crate) fn made_up(method: &str, events: &[(&str, u64)]) -> Status {
     .unwrap()
 }
 
-/// What a server says to `request`, sent as it is.
-async fn said(request: &[u8]) -> String {
+/// The reply to `request`, sent as it is.
+async fn reply_to(request: &[u8]) -> String {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("control.sock");
     let (ask, mut asked) = mpsc::channel::<Pending>(1);
@@ -45,8 +45,8 @@ async fn said(request: &[u8]) -> String {
 
 #[tokio::test]
 async fn a_request_reaches_the_agent() {
-    assert_eq!(said(b"{\"ask\":\"status\"}\n").await, "{\"error\":\"Status\"}\n");
-    let explain = said(b"{\"ask\":\"explain\",\"destination\":\"192.0.2.1\",\"bytes\":5}\n").await;
+    assert_eq!(reply_to(b"{\"ask\":\"status\"}\n").await, "{\"error\":\"Status\"}\n");
+    let explain = reply_to(b"{\"ask\":\"explain\",\"destination\":\"192.0.2.1\",\"bytes\":5}\n").await;
     assert!(explain.contains("192.0.2.1") && explain.contains("Some(5)"), "{explain}");
 }
 
@@ -61,8 +61,8 @@ async fn nonsense_is_refused_and_does_not_reach_it() {
         (b"{\"ask\":\"explain\",\"destination\":\"192.0.2.1\",\"run\":1}\n", "unknown field `run`"),
         (&[b'x'; 10_000], "at most 4096 bytes"),
     ] {
-        let said = said(request).await;
-        assert!(said.contains(expected), "{said}");
+        let reply = reply_to(request).await;
+        assert!(reply.contains(expected), "{reply}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The way to the gateway, and its clock beside ours.
+//! The path to the gateway, and its clock against ours.
 
 use std::time::{Duration, SystemTime};
 
@@ -76,5 +76,5 @@ fn subscription(status: &Status) -> Check {
     }
     let why = gateway.last_error.as_deref().unwrap_or("it has not answered yet");
     let found = format!("closed for {} s: {why}; {}", gateway.since_s, gateway.retry(SystemTime::now()));
-    Check::fail(NAME, found, "what the check `gateway` says; the agent tries again by itself")
+    Check::fail(NAME, found, "see the check `gateway`; the agent retries automatically")
 }

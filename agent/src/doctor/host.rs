@@ -180,8 +180,8 @@ pub(super) async fn addresses(config: &Config) -> Check {
     };
     found.retain(|address| is_reachable(*address));
     if let Some(absent) = config.addresses.iter().find(|address| !found.contains(address)) {
-        let said = format!("addresses lists {absent}, which no interface of this host has");
-        return Check::warn(NAME, said, "correct it, unless others reach this host by it through translation");
+        let found = format!("addresses lists {absent}, which no interface of this host has");
+        return Check::warn(NAME, found, "correct it, unless others reach this host by it through translation");
     }
     match found.first() {
         None if config.addresses.is_empty() => Check::fail(

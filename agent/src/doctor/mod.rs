@@ -1,6 +1,6 @@
-//! `doctor`: the usual faults of a host and its way to the gateway, and what to do about each. Changes nothing.
+//! `doctor`: the usual faults of a host and its path to the gateway, and what to do about each. Changes nothing.
 //!
-//! What only one way of applying needs is at fault where that way is configured, and worth a look elsewhere.
+//! What only one apply method needs is a failure where that method is configured, else a warning.
 
 mod gateway;
 mod host;
@@ -63,7 +63,7 @@ fn running(config: &Config, status: Option<&Status>) -> Check {
     let found = format!("process {} runs with mode {}, apply {}", status.pid, status.mode, status.method);
     if (status.mode, status.method) != (config.mode, config.apply) {
         let to_do = "restart it, if that is what the configuration should be";
-        return Check::warn("agent", format!("{found}, but the configuration says otherwise"), to_do);
+        return Check::warn("agent", format!("{found}, but the configuration is different"), to_do);
     }
     if status.paused {
         let until = status.paused_until.as_ref().map_or_else(String::new, |until| format!(" until {until}"));

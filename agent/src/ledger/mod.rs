@@ -43,7 +43,7 @@ pub struct LedgerError {
 }
 
 impl Ledger {
-    /// Opens the ledger at `path` and says what an earlier agent left in it. A damaged one is set aside.
+    /// Opens the ledger at `path` and returns what an earlier agent left in it. A damaged one is set aside.
     pub fn open(path: &Path) -> Result<(Self, Recorded), LedgerError> {
         let fault = |what| {
             let path = path.to_owned();

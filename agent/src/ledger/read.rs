@@ -12,7 +12,7 @@ use super::entry::{Entry, FORMAT, Line};
 /// Largest ledger that is read: 65,536 entries of a kilobyte. A larger one is damage.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// What a ledger says.
+/// The content of a ledger.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Recorded {
     /// There is none.

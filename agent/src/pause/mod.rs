@@ -53,7 +53,7 @@ impl Pausing {
         matches!(self, Self::Paused { .. })
     }
 
-    /// As the gateway is told at `now`.
+    /// The state for the gateway at `now`.
     pub fn state(self, now: Timestamp) -> PauseState {
         match self {
             Self::Active => PauseState::Active,

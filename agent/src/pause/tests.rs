@@ -110,7 +110,7 @@ fn a_length_is_bounded_and_a_bad_one_gets_one_sentence() {
         assert_eq!(parse_length(text), Ok(Duration::from_secs(seconds)), "{text}");
     }
     for bad in ["", "0s", "999ms", "5", "-1h", "tomorrow", "367days", "99999999999999999999years"] {
-        let said = parse_length(bad).unwrap_err();
-        assert!(said.contains("from 1s to 366days") && !said.contains('\n'), "{bad}: {said}");
+        let error = parse_length(bad).unwrap_err();
+        assert!(error.contains("from 1s to 366days") && !error.contains('\n'), "{bad}: {error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Which networks are left alone in which time slot.
 //!
-//! Where an applier cannot tell connections apart, whole networks change sides in time slots. The draw depends on
+//! Where an applier cannot distinguish connections, whole networks change sides in time slots. The draw depends on
 //! nothing but seed, network and slot: every host with the same seed holds out the same networks at the same time, so
 //! that controls are not helped or hurt by advised neighbours (`docs/definitions.md`, "Control group").
 

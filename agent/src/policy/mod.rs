@@ -1,6 +1,6 @@
 //! Whether and how a network's connections are started differently: one pure function.
 //!
-//! Knows no clock, no socket and no kernel. What an applier may find in the way (a route that is not ours, several next
+//! Knows no clock, no socket and no kernel. What may prevent an applier from applying (a route that is not ours, several next
 //! hops) comes after this and is counted there.
 
 use spand_proto::estimate::Estimate;
@@ -30,9 +30,9 @@ pub struct Policy {
     pub holdout: Holdout,
     /// The host's own initial window.
     pub initial_window: Segments,
-    /// Size of a transfer that did not tell its own.
+    /// Size of a transfer that stated none.
     pub service_size: TransferSize,
-    /// Whether the way of applying sets threshold and rate too, so that a start of the default window is still one.
+    /// Whether the apply method sets threshold and rate too, so that a start of the default window is still one.
     pub sets_threshold: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Question<'a> {
     /// The network around it, where it is one remote address that has advice of its own: without a start of its own it has that
     /// network's, and it is held out with it.
     pub within: Option<Network>,
-    /// What the gateway said about it.
+    /// The gateway's advice for it.
     pub advice: Option<&'a Advice>,
     /// Now, by the agent's clock.
     pub now: Timestamp,
@@ -87,7 +87,7 @@ pub struct Decision {
     pub scope: ScopeVerdict,
     /// The arm of the comparison, drawn before anything was refused. `None` outside the scope.
     pub arm: Option<Arm>,
-    /// What the start function said.
+    /// The result of the start function.
     pub start: Result<Start, Refusal>,
     /// What is to be done.
     pub verdict: Verdict,
@@ -171,5 +171,5 @@ fn bounded_start(question: &Question<'_>, policy: &Policy, cap: Option<Segments>
     Ok(start)
 }
 
-/// Ethernet's 1500 bytes less headers and timestamps; only said where nothing is known, and then there is no start.
+/// Ethernet's 1500 bytes less headers and timestamps; used only without an estimate, and then there is no start.
 const USUAL_MSS: Bytes = Bytes(1_448);

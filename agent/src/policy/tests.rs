@@ -48,7 +48,7 @@ fn verdict(advice: &Advice, policy: &Policy) -> Verdict {
 }
 
 #[test]
-fn a_share_becomes_a_window_by_mode_and_way() {
+fn a_share_becomes_a_window_by_mode_and_method() {
     for (config, share, expected) in [
         ("", 40, Verdict::Apply(Segments(30))),
         ("", 200, Verdict::Apply(Segments(100))),
@@ -148,7 +148,7 @@ fn slots_change_sides_at_random_with_the_share_that_was_asked_for() {
     let networks: std::collections::BTreeSet<u32> = held.iter().map(|(network, _)| *network).collect();
     assert!(networks.len() > 380, "in 100 hours nearly every network is held out once: {}", networks.len());
     let again = held.iter().filter(|(network, hour)| arm(*network, hour + 1) == Arm::Control).count();
-    assert!(again < 200, "the next slot is drawn anew: {again} of {}", held.len());
+    assert!(again < 200, "the next slot is drawn independently: {again} of {}", held.len());
 }
 
 #[test]

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_setting_that_does_not_show_is_not_taken_for_a_kernel_without_a_compiler() {
-        let never = || -> Option<bool> { panic!("the setting says it") };
+        let never = || -> Option<bool> { panic!("the setting is enough") };
         assert_eq!(judge(Some("1"), true, never), Jit::Enabled);
         assert_eq!(judge(Some("0"), true, never), Jit::Disabled);
         assert_eq!(judge(None, true, never), Jit::Missing);

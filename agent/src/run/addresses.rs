@@ -30,11 +30,11 @@ pub(super) async fn find(config: &Config) -> Result<Vec<IpAddr>, Failure> {
     Ok(addresses)
 }
 
-/// Looks again, and tells where they changed.
-pub(super) async fn refresh(config: &Config, tell: &watch::Sender<Vec<IpAddr>>) {
+/// Looks again, and publishes changes.
+pub(super) async fn refresh(config: &Config, sender: &watch::Sender<Vec<IpAddr>>) {
     match find(config).await {
         Ok(found) => {
-            tell.send_if_modified(|known| {
+            sender.send_if_modified(|known| {
                 let changed = *known != found;
                 if changed {
                     info!(addresses = found.len(), "this host's addresses changed");

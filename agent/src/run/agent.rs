@@ -239,7 +239,7 @@ impl<A: Applier> Agent<A> {
         }
     }
 
-    /// Decides for one network; where nothing is held about it any more, nothing is wished.
+    /// Decides for one network; without advice nothing is desired.
     fn decide_one(&mut self, network: Network, now: Timestamp) {
         let Some(held) = self.holdings.get(network) else {
             self.verdicts.remove(&network);
@@ -292,7 +292,7 @@ impl<A: Applier> Agent<A> {
             Request::Pause { length_s } => self.pause(length_s, pending.peer).await,
             Request::Resume => self.resume(pending.peer).await,
         };
-        // A client that gave up gets no reply.
+        // A client that disconnected gets no reply.
         _ = pending.reply.send(reply);
     }
 

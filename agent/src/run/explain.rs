@@ -23,7 +23,7 @@ impl<A: Applier> Agent<A> {
         let network = held.map_or_else(|| Network::of(destination), |(network, _)| network);
         let advice = held.map(|(_, advice)| advice);
         let limitations = self.applier.limitations();
-        // What a way cannot see does not decide, so that there is one number: the one that connections get.
+        // What a method cannot see does not decide, so that there is one number: the one that connections get.
         let sees_transfers = !limitations.contains(&Limitation::TransferSize);
         let asked = bytes.is_some() || mss.is_some();
         let connection = if sees_transfers {
@@ -162,7 +162,7 @@ fn arm(decision: &Decision) -> Step {
 fn start_steps(start: &Result<Start, Refusal>, limitations: &[Limitation]) -> Vec<Step> {
     let start = match start {
         Ok(start) => start,
-        // Said by the estimate's step.
+        // The estimate's step shows it.
         Err(refusal @ Refusal::NoEstimate) => return vec![Step::stop("start", refusal.to_string()).without_effect()],
         Err(refusal) => return vec![Step::stop("start", refusal.to_string())],
     };
@@ -235,7 +235,7 @@ fn mode(mode: Mode, decision: &Decision) -> Step {
 fn applied(decision: &Decision, outcome: Option<&Outcome>) -> Step {
     match (outcome, decision.verdict) {
         (Some(Outcome::InForce { how, .. }), _) => Step::new("applied", how.clone()),
-        // Said by the step that stopped it, and in the first line.
+        // The step that stopped it and the first line show it.
         (_, Verdict::Leave(reason)) => Step::stop("applied", why_not(decision, reason)).without_effect(),
         (Some(Outcome::NotApplied { sentence, .. }), Verdict::Apply(_)) => Step::stop("applied", sentence.clone()),
         (Some(Outcome::WouldBe { .. }), Verdict::Apply(_)) => Step::stop("applied", "dry run: nothing is changed"),

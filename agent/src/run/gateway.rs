@@ -1,4 +1,4 @@
-//! The subscription as `status` shows it and as the log says it.
+//! The subscription as `status` and the log show it.
 
 use std::fmt;
 
@@ -62,8 +62,8 @@ impl GatewayWatch {
         self.whole = false;
     }
 
-    /// A snapshot ended. Only a gateway that gives a whole one is back, so that one which ends every stream at once is
-    /// not said to be.
+    /// A snapshot ended. A gateway counts as back only with a whole one, not one that
+    /// ends every stream at once.
     pub(super) fn on_snapshot(&mut self, networks: usize, addresses: usize, now: Timestamp) {
         if std::mem::replace(&mut self.whole, true) {
             return;

@@ -42,13 +42,13 @@ use crate::subscriber::{Dialer, QUEUE, Reporter, Subscriber, TlsError};
 /// How often lifetimes and time slots are looked at. Half of this is the mean delay of an end.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Connections on their way to the report.
+/// Capacity of the queue of ended connections.
 const ENDED_QUEUE: usize = 4_096;
 
 /// How long a stop may take to remove what is in force.
 const STOP_PATIENCE: Duration = Duration::from_secs(4);
 
-/// What a running agent has of its own, whatever its way of applying.
+/// What a running agent has of its own, whatever its apply method.
 #[derive(Debug)]
 struct Own {
     clock: Clock,
@@ -115,7 +115,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let (pausing, paused) = watch::channel(pause.pausing());
 
     let host_name = host_name(config)?;
-    let (tell, addresses) = watch::channel(addresses::find(config).await?);
+    let (change_addresses, addresses) = watch::channel(addresses::find(config).await?);
     let (signals, mut heard) = mpsc::channel(QUEUE);
     let speaker = (host_name.clone(), description(config));
     let (change_mode, mode) = watch::channel(config.mode);
@@ -169,7 +169,7 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
                 agent.seen.on_tick(agent.applier.seen(), agent.clock.now());
                 agent.pushes.publish(agent.seen.missed(), &count);
             }
-            _ = look.tick() => addresses::refresh(config, &tell).await,
+            _ = look.tick() => addresses::refresh(config, &change_addresses).await,
         }
     }
     info!("stopping: what is in force is removed");

@@ -1,4 +1,4 @@
-//! What the agent goes on to need; the rest is given up before it does anything.
+//! What the agent needs while it runs; the sandbox drops the rest before it does anything.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Pausing and resuming: who asked is logged, and the reply says what is in force then.
+//! Pausing and resuming: the caller is logged, and the reply shows what is in force then.
 
 use std::time::Duration;
 

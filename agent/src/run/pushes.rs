@@ -2,7 +2,7 @@
 //!
 //! A start counts as in time where its window was in force before its connection's handshake could end: before the smallest
 //! round trip of the network had passed since the packet that announced it. Whether the connection met it, it does not say (see
-//! `seen`). What the way from the gateway took is not counted, since clocks need not agree. Data on an idle connection can leave at
+//! `seen`). The delay from the gateway is not counted, since clocks need not agree. Data on an idle connection can leave at
 //! once: there the window must have been in force already.
 
 use spand_proto::network::Network;
@@ -34,7 +34,7 @@ struct Waiting {
 }
 
 impl PushWatch {
-    /// An announcement arrived; `in_force` says whether its window already was.
+    /// An announcement arrived; `in_force`: whether its window already was.
     pub(super) fn on_push(&mut self, start: &ImminentStart, arrived: Timestamp, in_force: bool) {
         self.counts.received += 1;
         if in_force {
@@ -53,7 +53,7 @@ impl PushWatch {
         self.waiting.push(Waiting { network: estimate.network, allowed, delay: start.delay, arrived });
     }
 
-    /// Changes were made by `now`; `in_force` says for a network whether its window is now.
+    /// Changes were made by `now`; `in_force`: whether a network's window is now.
     pub(super) fn on_applied(&mut self, now: Timestamp, in_force: impl Fn(Network) -> bool) {
         for waiting in self.waiting.drain(..) {
             let passed = waiting.delay.0.saturating_add(now.since(waiting.arrived).0);

@@ -1,6 +1,6 @@
 //! Whether the programs in the kernel see the connections whose starts are announced.
 //!
-//! A start is in force once the table of networks holds it. That says nothing of whether the programs ever meet the connection: a
+//! A start is in force once the table of networks holds it. That does not mean that the programs ever see the connection: a
 //! socket stays in the cgroup that it was made in, and one of another cgroup starts as plain TCP without a trace. So announced
 //! starts are compared with the connections that the programs saw established, by direction, over [`SPAN_S`]. A direction counts as
 //! unseen where at least [`LEAST`] were announced and fewer than one in [`LEAST_SHARE`] was seen: some handshakes never complete.
@@ -19,7 +19,7 @@ use crate::control::{ConnectionsSeen, DirectionSeen, SeenState};
 const SPAN_S: u64 = 120;
 /// Length of a slot of that span, in seconds.
 const SLOT_S: u64 = 2;
-/// Announced starts in the span below which nothing is said.
+/// Announced starts in the span below which the state is `too_few`.
 const LEAST: u64 = 10;
 /// One in N has to be seen.
 const LEAST_SHARE: u64 = 10;
@@ -73,7 +73,7 @@ impl SeenWatch {
         }
     }
 
-    /// Looks at what the applier has seen by now; it says `None` where it sees no connections.
+    /// Takes the applier's counters; `None` if it sees no connections.
     pub(super) fn on_tick(&mut self, seen: Option<ByDirection<u64>>, now: Timestamp) {
         let last = std::mem::replace(&mut self.last, seen);
         let Some(seen) = seen else { return };
@@ -168,7 +168,7 @@ mod tests {
         Timestamp(second * NS_PER_S)
     }
 
-    /// Looks each second from `from` to `to`, with so many announced and seen in each; a number in all goes on.
+    /// Looks each second from `from` to `to`, with N announced and seen in each; totals continue.
     fn run(
         watch: &mut SeenWatch,
         total: &mut ByDirection<u64>,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_sees_no_connections_says_so() {
+    fn a_method_that_sees_no_connections_reports_that() {
         let mut watch = SeenWatch::default();
         for second in 0..200 {
             watch.on_announced(Trigger::PassiveOpen, at(second));

@@ -1,7 +1,7 @@
-//! The way to the gateway: a connection, proven on both sides where the gateway is at `https://`.
+//! The path to the gateway: a connection, proven on both sides where the gateway is at `https://`.
 //!
 //! The files of `[tls]` are looked at before each connection. What changed comes into force; what cannot be used leaves
-//! what was there, said once and counted.
+//! the previous ones, logged once and counted.
 
 use std::error::Error as _;
 use std::fs::File;
@@ -30,7 +30,7 @@ pub struct Dialer {
 #[derive(Debug)]
 struct Kept {
     named: config::Tls,
-    /// What the last look found: nothing is tried or said twice.
+    /// What the last look found: nothing is tried or logged twice.
     tried: Result<Files, String>,
     in_force: Proof,
     failures: u64,
@@ -59,7 +59,7 @@ pub enum TlsError {
         key: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that holds something else.
@@ -80,7 +80,7 @@ pub struct TlsStatus {
 }
 
 impl Dialer {
-    /// A way to the configured gateway. Reads the files of `[tls]` where they are needed.
+    /// A dialer for the configured gateway. Reads the files of `[tls]` where they are needed.
     pub fn new(config: &Config) -> Result<Self, TlsError> {
         let gateway = config.gateway.clone();
         if !gateway.url.starts_with("https:") {
@@ -192,11 +192,11 @@ fn endpoint(gateway: &Gateway) -> Result<Endpoint, String> {
     Endpoint::from_shared(gateway.url.clone()).map_err(|error| innermost(&error))
 }
 
-/// The words of a refusal. A gateway that takes no certificate says so once the connection stands, and then the words lie
+/// The text of a refusal. A gateway refuses a certificate once the connection is established, and then the text lies
 /// deeper than the status.
 pub(crate) fn words(status: &tonic::Status) -> String {
     match status.source() {
-        Some(source) => format!("{}; where TLS is concerned the gateway's log says more", innermost(source)),
+        Some(source) => format!("{}; for TLS see the gateway's log too", innermost(source)),
         None => status.message().to_owned(),
     }
 }

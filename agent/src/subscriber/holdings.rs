@@ -1,4 +1,4 @@
-//! What the gateway said and still holds. Takes the time as an argument; does no IO.
+//! The advice that is held. Takes the time as an argument; does no IO.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -133,7 +133,7 @@ impl Holdings {
         self.sizes.get(&service).map(|(size, _)| *size)
     }
 
-    /// Forgets what the gateway said about `network` in a form that cannot be read.
+    /// Forgets advice for `network` that cannot be read.
     pub fn forget(&mut self, network: Network) {
         self.held.remove(&network);
     }

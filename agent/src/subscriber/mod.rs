@@ -40,7 +40,7 @@ const MOST_MESSAGE_BYTES: usize = 64 * 1_024;
 /// Updates between the stream and the agent.
 pub const QUEUE: usize = 256;
 
-/// What the agent is told about its subscription.
+/// Events of the subscription.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Signal {
     /// A stream began; the next event is the start of a snapshot.
@@ -83,7 +83,7 @@ enum StreamError {
     Slow { url: String, timeout: Duration },
     #[error("the gateway refused: {} ({:?})", words(.0), .0.code())]
     Refused(Box<tonic::Status>),
-    #[error("the gateway said nothing for {0:?}")]
+    #[error("no message from the gateway for {0:?}")]
     Silent(Duration),
     #[error("the gateway ended the stream")]
     Ended,
@@ -96,7 +96,7 @@ enum StreamError {
 }
 
 impl Subscriber {
-    /// A subscriber that will speak as this host, describe itself so, and tell what happens by `signals`.
+    /// A subscriber with this host name and description, which sends events to `signals`.
     pub fn new(
         dialer: Arc<Dialer>,
         clock: Clock,
@@ -106,7 +106,7 @@ impl Subscriber {
         Self { dialer, clock, host_name, description, pause: None, mode: None, signals }
     }
 
-    /// Tells with each subscription whether advice is paused.
+    /// Sends with each subscription whether advice is paused.
     #[must_use]
     pub fn with_pause(self, pause: watch::Receiver<Pausing>) -> Self {
         Self { pause: Some(pause), ..self }

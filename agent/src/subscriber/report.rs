@@ -1,4 +1,4 @@
-//! Tells the gateway what became of this host's connections, and of announced starts (`docs/definitions.md`, "Push").
+//! Reports this host's connections to the gateway, and of announced starts (`docs/definitions.md`, "Push").
 //!
 //! The ways that cannot see connections report none.
 
@@ -39,8 +39,8 @@ pub struct Reporter {
     agent_started: Timestamp,
     batch: u64,
     /// What the gateway knows.
-    told: PushCount,
-    /// A batch without an answer: it is sent again as it was, so that the gateway can tell that it is the same.
+    reported: PushCount,
+    /// A batch without an answer: it is sent again as it was, so that the gateway recognises it.
     unanswered: Option<(Report, PushCount)>,
     waiting: VecDeque<Ended>,
     unheard: Unheard,
@@ -52,10 +52,10 @@ pub struct Reporter {
 struct PauseWatch {
     clock: Clock,
     now: watch::Receiver<Pausing>,
-    told: Pausing,
+    reported: Pausing,
 }
 
-/// Whether the gateway takes none of what it is told.
+/// Whether the gateway refuses reports.
 #[derive(Debug, Default)]
 struct Unheard(bool);
 
@@ -73,14 +73,14 @@ impl Unheard {
 impl Reporter {
     /// A reporter of the agent that started at this moment.
     pub fn new(dialer: Arc<Dialer>, host_name: HostName, agent_started: Timestamp) -> Self {
-        let told = PushCount::default();
+        let reported = PushCount::default();
         Self {
             dialer,
             client: None,
             host_name,
             agent_started,
             batch: 0,
-            told,
+            reported,
             unanswered: None,
             waiting: VecDeque::new(),
             unheard: Unheard::default(),
@@ -88,11 +88,11 @@ impl Reporter {
         }
     }
 
-    /// Tells as well whether advice is paused, at once where that changes. What it is now is told by the subscription.
+    /// Reports pauses too, at once when they change. The subscription sends the current state.
     #[must_use]
     pub fn with_pause(self, clock: Clock, mut now: watch::Receiver<Pausing>) -> Self {
-        let told = *now.borrow_and_update();
-        Self { pause: Some(PauseWatch { clock, now, told }), ..self }
+        let reported = *now.borrow_and_update();
+        Self { pause: Some(PauseWatch { clock, now, reported }), ..self }
     }
 
     /// Reports until the sender of the counts goes away.
@@ -116,10 +116,13 @@ impl Reporter {
                 _ = tick.tick() => {}
             }
             let now = *counts.borrow();
-            // What was not answered is told before anything new; a full batch is followed by the next one.
-            while self.unanswered.is_some() || !self.waiting.is_empty() || now != self.told || self.has_news_of_pause()
+            // An unanswered batch is sent before anything new; a full batch is followed by the next one.
+            while self.unanswered.is_some()
+                || !self.waiting.is_empty()
+                || now != self.reported
+                || self.has_news_of_pause()
             {
-                if !self.tell(now).await {
+                if !self.send_batch(now).await {
                     break;
                 }
             }
@@ -127,11 +130,11 @@ impl Reporter {
     }
 
     fn has_news_of_pause(&self) -> bool {
-        self.pause.as_ref().is_some_and(|pause| *pause.now.borrow() != pause.told)
+        self.pause.as_ref().is_some_and(|pause| *pause.now.borrow() != pause.reported)
     }
 
     /// Whether the gateway answered.
-    async fn tell(&mut self, now: PushCount) -> bool {
+    async fn send_batch(&mut self, now: PushCount) -> bool {
         let again = self.unanswered.take();
         let fresh = again.is_none();
         let (report, total) = again.unwrap_or_else(|| self.next_batch(now));
@@ -146,7 +149,7 @@ impl Reporter {
                          takes their addresses for another host's; see `addresses` in the configuration"
                     );
                 }
-                self.told = total;
+                self.reported = total;
                 true
             }
             Err(error) => {
@@ -160,15 +163,15 @@ impl Reporter {
     fn next_batch(&mut self, now: PushCount) -> (Report, PushCount) {
         self.batch += 1;
         let pushes = PushCount {
-            received: now.received.saturating_sub(self.told.received),
-            in_time: now.in_time.saturating_sub(self.told.in_time),
-            late: now.late.saturating_sub(self.told.late),
-            unmatched: now.unmatched.saturating_sub(self.told.unmatched),
+            received: now.received.saturating_sub(self.reported.received),
+            in_time: now.in_time.saturating_sub(self.reported.in_time),
+            late: now.late.saturating_sub(self.reported.late),
+            unmatched: now.unmatched.saturating_sub(self.reported.unmatched),
         };
         let pause = self.pause.as_mut().map(|pause| {
-            // A batch is sent until it is answered, so that this is told.
-            pause.told = *pause.now.borrow();
-            pause.told.state(pause.clock.now())
+            // A batch is sent until it is answered, so this arrives.
+            pause.reported = *pause.now.borrow();
+            pause.reported.state(pause.clock.now())
         });
         let count = self.waiting.len().min(MAX_CONNECTIONS);
         let report = Report {
@@ -241,7 +244,7 @@ mod tests {
             ((true, 0, 0), false, "counts alone"),
             ((false, 3, 0), false, "known already"),
             ((true, 3, 0), true, "none of three"),
-            ((true, 3, 0), false, "said"),
+            ((true, 3, 0), false, "reported"),
             ((true, 3, 1), false, "one of three"),
             ((true, 3, 0), true, "none again"),
         ];

@@ -61,7 +61,11 @@ fn a_lifetime_ends_unless_renewed_and_is_never_longer_than_allowed() {
     assert!(!holdings.expire(at(59)));
     holdings.on_event(&estimate("192.0.2.0/24", 60), at(59));
     assert!(holdings.expire(at(60)));
-    assert_eq!(held(&holdings), ["192.0.2.0/24"], "the other one lived for 60 s, whatever the gateway said");
+    assert_eq!(
+        held(&holdings),
+        ["192.0.2.0/24"],
+        "the other one lived for 60 s, though the gateway gave a longer lifetime"
+    );
     holdings.on_event(&UpdateEvent::Renewal { lifetime: Micros::from_secs(60) }, at(100));
     assert!(!holdings.expire(at(159)));
     assert!(holdings.expire(at(160)));

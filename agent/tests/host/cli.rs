@@ -14,9 +14,9 @@ fn agent(arguments: &[&str]) -> Output {
 
 /// The exit code, and the one sentence on standard error.
 fn failed(output: &Output) -> (Option<i32>, String) {
-    let said = String::from_utf8(output.stderr.clone()).unwrap();
-    assert_eq!(said.lines().count(), 1, "one sentence: {said}");
-    (output.status.code(), said)
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "one sentence: {text}");
+    (output.status.code(), text)
 }
 
 #[test]
@@ -24,57 +24,57 @@ fn a_bad_command_line_or_configuration_ends_with_64() {
     assert_eq!(agent(&["fly"]).status.code(), Some(64));
     for broken in ["not an address", "192.0.2.300"] {
         let output = agent(&["query", broken]);
-        let said = String::from_utf8_lossy(&output.stderr);
+        let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(64));
-        assert!(said.contains("give an address or a host name, such as"), "{said}");
+        assert!(text.contains("give an address or a host name, such as"), "{text}");
     }
     assert_eq!(agent(&["query", "192.0.2.1", "--bytes", "0"]).status.code(), Some(64));
     let output = agent(&["pause", "--for", "367days"]);
-    let said = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(64));
-    assert!(said.contains("too short or too long: give a length from 1s to 366days"), "{said}");
+    assert!(text.contains("too short or too long: give a length from 1s to 366days"), "{text}");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
     std::fs::write(&path, "mode = \"careful\"\n[route]\nspeed = 3\n").unwrap();
     let path = path.to_str().unwrap();
     for command in ["run", "check-config", "status"] {
-        let (code, said) = failed(&agent(&["--config", path, command]));
-        assert_eq!(code, Some(64), "{said}");
-        assert!(said.contains("agent.toml, line 3: unknown field `speed`"), "{said}");
+        let (code, text) = failed(&agent(&["--config", path, command]));
+        assert_eq!(code, Some(64), "{text}");
+        assert!(text.contains("agent.toml, line 3: unknown field `speed`"), "{text}");
     }
 }
 
 #[test]
 fn a_missing_file_gateway_or_agent_ends_with_1() {
-    let (code, said) = failed(&agent(&["--config", "/nonexistent/agent.toml", "run"]));
+    let (code, text) = failed(&agent(&["--config", "/nonexistent/agent.toml", "run"]));
     assert_eq!(code, Some(1));
-    assert!(said.contains("cannot read the configuration /nonexistent/agent.toml"), "{said}");
+    assert!(text.contains("cannot read the configuration /nonexistent/agent.toml"), "{text}");
 
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
     std::fs::write(&path, "state_dir = \".\"\n").unwrap();
     let config = path.to_str().unwrap();
     for command in [&["status"][..], &["explain", "192.0.2.1"], &["pause"], &["resume"]] {
-        let (code, said) = failed(&agent(&[&["--config", config], command].concat()));
+        let (code, text) = failed(&agent(&[&["--config", config], command].concat()));
         assert_eq!(code, Some(1));
-        assert!(said.contains("no agent runs here"), "{said}");
+        assert!(text.contains("no agent runs here"), "{text}");
     }
     // Port 1 of this machine: nobody listens there.
-    let (code, said) = failed(&agent(&["--config", config, "query", "192.0.2.1", "--gateway", "http://127.0.0.1:1"]));
+    let (code, text) = failed(&agent(&["--config", config, "query", "192.0.2.1", "--gateway", "http://127.0.0.1:1"]));
     assert_eq!(code, Some(1));
-    assert!(said.contains("cannot reach the gateway at http://127.0.0.1:1"), "{said}");
+    assert!(text.contains("cannot reach the gateway at http://127.0.0.1:1"), "{text}");
     // RFC 6761: no resolver finds a name in there.
     let nobody = "nobody.invalid";
     for command in
         [&["query", nobody][..], &["explain", nobody], &["query", "::1", "--gateway", "http://nobody.invalid:1"]]
     {
-        let (code, said) = failed(&agent(&[&["--config", config], command].concat()));
+        let (code, text) = failed(&agent(&[&["--config", config], command].concat()));
         assert_eq!(code, Some(1));
-        assert!(said.contains(nobody) && said.contains("resolve"), "{said}");
+        assert!(text.contains(nobody) && text.contains("resolve"), "{text}");
     }
-    let (code, said) = failed(&agent(&["--config", config, "query", "192.0.2.1", "--gateway", "gateway"]));
-    assert_eq!(code, Some(64), "{said}");
+    let (code, text) = failed(&agent(&["--config", config, "query", "192.0.2.1", "--gateway", "gateway"]));
+    assert_eq!(code, Some(64), "{text}");
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn a_state_directory_that_cannot_be_made_ends_with_1() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.toml");
     std::fs::write(&path, "state_dir = \"agent.toml/state\"\n").unwrap();
-    let (code, said) = failed(&agent(&["--config", path.to_str().unwrap(), "run"]));
+    let (code, text) = failed(&agent(&["--config", path.to_str().unwrap(), "run"]));
     assert_eq!(code, Some(1));
-    assert!(said.contains("cannot make the state directory") && said.contains("agent.toml/state"), "{said}");
+    assert!(text.contains("cannot make the state directory") && text.contains("agent.toml/state"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The agent on a host: the real program and the real kernel, with a gateway that says what a test tells it.
+//! The agent on a host: the real program and the real kernel, with a gateway that sends what a test sets.
 
 #[cfg(test)]
 mod bpf;

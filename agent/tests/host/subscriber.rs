@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// A subscriber of `gateway`, its signals, and the means to change its addresses.
 fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<IpAddr>>) {
     let (signals, heard) = mpsc::channel(QUEUE);
-    let (tell, addresses) = watch::channel(vec!["203.0.113.10".parse().unwrap()]);
+    let (change_addresses, addresses) = watch::channel(vec!["203.0.113.10".parse().unwrap()]);
     let gateway = config::Gateway {
         url: gateway.url(),
         idle_timeout_s: 2.try_into().unwrap(),
@@ -37,7 +37,7 @@ fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<Ip
     };
     let dialer = Dialer::new(&config::Config { gateway, ..config::Config::default() }).unwrap();
     tokio::spawn(Subscriber::new(Arc::new(dialer), Clock::start(), (name, description), signals).run(addresses));
-    (heard, tell)
+    (heard, change_addresses)
 }
 
 async fn next(heard: &mut mpsc::Receiver<Signal>) -> Signal {
@@ -118,7 +118,7 @@ async fn a_gateway_that_says_nothing_is_left() {
     let _silent = gateway.subscribed().await;
     assert_eq!(next(&mut heard).await, Signal::Connected);
     let Signal::Lost { why, .. } = next(&mut heard).await else { panic!("the stream goes on") };
-    assert_eq!(why, "the gateway said nothing for 2s");
+    assert_eq!(why, "no message from the gateway for 2s");
     gateway.subscribed().await;
 }
 
@@ -136,9 +136,9 @@ async fn an_update_that_cannot_be_read_is_named_by_its_network() {
 #[tokio::test]
 async fn new_addresses_start_the_subscription_over_at_once() {
     let mut gateway = Gateway::start().await;
-    let (_heard, tell) = subscribe(&gateway);
+    let (_heard, change_addresses) = subscribe(&gateway);
     assert_eq!(gateway.snapshot(&[]).await.request.addresses, ["203.0.113.10"]);
-    tell.send(vec!["203.0.113.11".parse().unwrap()]).unwrap();
+    change_addresses.send(vec!["203.0.113.11".parse().unwrap()]).unwrap();
     assert_eq!(gateway.subscribed().await.request.addresses, ["203.0.113.11"]);
 }
 

@@ -25,7 +25,7 @@ pub use tally::Difference;
 /// The arms, in the order in which they are kept, and their names.
 pub const ARMS: [(Arm, &str); 2] = [(Arm::Advised, "advised"), (Arm::Control, "control")];
 
-/// Tells saved comparisons apart by what they counted in: another number for other arms, classes, strata or steps of times.
+/// The format of saved comparisons: another number for other arms, classes, strata or steps of times.
 /// One of another layout cannot be continued.
 pub const LAYOUT: u64 = times::layout(sizes::layout(checksum(FNV_OFFSET, ARMS.len() as u64)));
 
@@ -75,7 +75,7 @@ pub struct Place {
 }
 
 impl Comparison {
-    /// Takes a transfer. `None` for one of no arm, which is none of the comparison, for one that met a pause of advice, and for
+    /// Takes a transfer. `None` for one without an arm, which is not compared, for one that met a pause of advice, and for
     /// one that was not measured to its end; the last two are counted.
     pub fn take(&mut self, report: &ConnectionReport) -> Option<Place> {
         if report.paused {

@@ -1,6 +1,6 @@
 //! Sizes: classes for people, and within each the narrow strata in which transfers are compared.
 //!
-//! A class spans a factor of 3 to 10, in which times differ as much: a difference of its means says more of the sizes that
+//! A class spans a factor of 3 to 10, in which times differ as much: a difference of its means depends more on the sizes that
 //! each arm happened to get than of advice. Within a stratum, at most a quarter of an octave wide, sizes are alike.
 
 use super::checksum;

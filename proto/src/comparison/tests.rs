@@ -166,7 +166,7 @@ fn a_comparison_comes_back_as_it_was_saved_and_goes_on() {
     assert!(serde_json::from_value::<Comparison>(other_sizes).is_err());
 }
 
-/// Whoever changes classes, strata or steps of times changes this number too, and with it ends the experiments that run: a comparison
+/// A change of classes, strata or steps of times changes this number too, which ends running experiments: a comparison
 /// that was saved is not continued in other ones.
 #[test]
 fn the_layout_is_that_of_these_classes_strata_and_steps() {

@@ -1,8 +1,8 @@
 //! Between values and the messages of [`crate::v1`].
 //!
 //! Towards the wire nothing can fail. From the wire everything is checked, and what is wrong is named by its field.
-//! Moments become ages on the way and moments of the receiver's clock again on arrival, so the two clocks need not agree;
-//! what the way took is not counted.
+//! Times become ages on the wire and times of the receiver's clock on arrival, so the two clocks need not agree;
+//! network delay is not counted.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

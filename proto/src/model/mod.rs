@@ -68,7 +68,7 @@ impl Epoch {
         )
     }
 
-    /// Equation 4 to the letter: `W` less the shift `floor((k * sum(W ..= Wc) - f) / (k * (Wc - W + 1)))`, at least 1.
+    /// Equation 4 as published: `W` less the shift `floor((k * sum(W ..= Wc) - f) / (k * (Wc - W + 1)))`, at least 1.
     ///
     /// Exact for `k = 1`, where it equals [`Self::shifted`]; for larger `k` it may cost a round trip. In the tail of an
     /// epoch, where it would raise the window, it is not applied. Kept for comparison with the paper.

@@ -112,7 +112,7 @@ impl AdviceDocument {
         }
     }
 
-    /// The same with the names that `/v1` had before, beside those of now.
+    /// The same with the deprecated names of `/v1` in addition.
     #[must_use]
     pub fn with_deprecated_names(mut self) -> Self {
         if let Some(estimate) = &mut self.estimate {

@@ -12,7 +12,7 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong kind.
@@ -121,10 +121,10 @@ mod tests {
     #[test]
     fn control_characters_of_a_value_are_shown_and_not_printed() {
         let path = Path::new("gateway.toml");
-        let said = parse::<Word>("\"\\u001b[2J\" = 1\n", path).unwrap_err().to_string();
-        assert!(said.contains(r"\u{1b}[2J") && !said.contains('\u{1b}'), "{said}");
+        let text = parse::<Word>("\"\\u001b[2J\" = 1\n", path).unwrap_err().to_string();
+        assert!(text.contains(r"\u{1b}[2J") && !text.contains('\u{1b}'), "{text}");
         let message = "capture.interfaces names a\u{7} twice".to_owned();
-        let said = ConfigError::Contradiction { path: path.to_owned(), message }.to_string();
-        assert_eq!(said, r"gateway.toml: capture.interfaces names a\u{7} twice");
+        let text = ConfigError::Contradiction { path: path.to_owned(), message }.to_string();
+        assert_eq!(text, r"gateway.toml: capture.interfaces names a\u{7} twice");
     }
 }

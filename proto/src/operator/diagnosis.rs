@@ -115,8 +115,8 @@ impl Diagnosis {
         match failed.next() {
             None => Ok(()),
             Some(first) => Err(Failure::Findings(match failed.count() {
-                0 => format!("the check {first} failed: the line below it says what to do"),
-                more => format!("the check {first} and {more} more failed: the line below each says what to do"),
+                0 => format!("the check {first} failed: see the line below it"),
+                more => format!("the check {first} and {more} more failed: see the line below each"),
             })),
         }
     }
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!((calm.verdict, calm.outcome()), (Verdict::Warn, Ok(())));
         let bad = Diagnosis::new(vec![ok, Check::fail("d", "broken", "mend it"), warn, unknown]);
         assert_eq!(bad.verdict, Verdict::Fail);
-        assert!(matches!(bad.outcome(), Err(Failure::Findings(said)) if said.starts_with("the check d failed")));
+        assert!(matches!(bad.outcome(), Err(Failure::Findings(text)) if text.starts_with("the check d failed")));
         let text = bad.text();
         assert!(text.contains("fail     d  broken\n            -> mend it\n"), "{text}");
         assert!(text.ends_with("1 ok, 1 unknown, 1 warning, 1 failed"), "{text}");

@@ -34,7 +34,7 @@ impl Failure {
         }
     }
 
-    /// A fault of the environment, said by `error`.
+    /// A fault of the environment with the text of `error`.
     pub fn environment(error: impl fmt::Display) -> Self {
         Self::Environment(error.to_string())
     }

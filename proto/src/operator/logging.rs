@@ -55,7 +55,7 @@ impl Log {
 /// Leaves lines out that repeat too often.
 #[derive(Debug, Default)]
 struct Limit {
-    /// As many as there are places in the source that log.
+    /// At least the number of call sites in the source.
     places: Mutex<HashMap<Identifier, Place>>,
 }
 
@@ -63,24 +63,24 @@ struct Limit {
 #[derive(Debug)]
 struct Place {
     since: Instant,
-    said: u32,
+    logged: u32,
     left_out: u64,
 }
 
 /// What happens to a line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Verdict {
-    Said,
-    /// Said, after the word that this many before it were not.
-    SaidAfter(u64),
-    /// Left out, and said that lines are.
+    Logged,
+    /// Logged, with the number suppressed before it.
+    LoggedAfter(u64),
+    /// Suppressed, with a note that messages are.
     FirstLeftOut,
     LeftOut,
 }
 
 impl Place {
     const fn new(now: Instant) -> Self {
-        Self { since: now, said: 0, left_out: 0 }
+        Self { since: now, logged: 0, left_out: 0 }
     }
 
     fn line(&mut self, now: Instant) -> Verdict {
@@ -89,12 +89,12 @@ impl Place {
             before = self.left_out;
             *self = Self::new(now);
         }
-        self.said = self.said.saturating_add(1);
-        if self.said > LINES {
+        self.logged = self.logged.saturating_add(1);
+        if self.logged > LINES {
             self.left_out += 1;
             return if self.left_out == 1 { Verdict::FirstLeftOut } else { Verdict::LeftOut };
         }
-        if before > 0 { Verdict::SaidAfter(before) } else { Verdict::Said }
+        if before > 0 { Verdict::LoggedAfter(before) } else { Verdict::Logged }
     }
 }
 
@@ -108,12 +108,12 @@ impl<S: Subscriber> Layer<S> for Limit {
         let verdict = match self.places.lock() {
             Ok(mut places) => places.entry(metadata.callsite()).or_insert_with(|| Place::new(now)).line(now),
             // A thread panicked in between: better a line too many.
-            Err(_) => Verdict::Said,
+            Err(_) => Verdict::Logged,
         };
         let place = metadata.name();
         match verdict {
-            Verdict::Said => true,
-            Verdict::SaidAfter(lines) => {
+            Verdict::Logged => true,
+            Verdict::LoggedAfter(lines) => {
                 tracing::warn!(lines, place, "lines like the next one were left out");
                 true
             }
@@ -142,11 +142,11 @@ mod tests {
         let begin = Instant::now();
         let mut place = Place::new(begin);
         let first: Vec<Verdict> = (0..LINES + 3).map(|_| place.line(begin)).collect();
-        let said = first.iter().filter(|verdict| **verdict == Verdict::Said).count();
-        assert_eq!(said, LINES as usize);
+        let logged = first.iter().filter(|verdict| **verdict == Verdict::Logged).count();
+        assert_eq!(logged, LINES as usize);
         assert_eq!(first[LINES as usize..], [Verdict::FirstLeftOut, Verdict::LeftOut, Verdict::LeftOut]);
-        assert_eq!(place.line(begin + WINDOW), Verdict::SaidAfter(3));
-        assert_eq!(place.line(begin + WINDOW), Verdict::Said);
+        assert_eq!(place.line(begin + WINDOW), Verdict::LoggedAfter(3));
+        assert_eq!(place.line(begin + WINDOW), Verdict::Logged);
     }
 
     /// A writer that keeps what is written.

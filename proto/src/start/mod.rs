@@ -128,7 +128,7 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     };
     let ssthresh = threshold.max(cwnd);
     let trips = RoundTrips { own: handshake_rtt.or(estimate_rtt), longer: handshake_rtt.max(estimate_rtt) };
-    // What limits one connection alone, its receiver or what is left of a budget, says nothing of how fast the path is.
+    // What limits one connection alone, its receiver or what is left of a budget, is no measure of the path's rate.
     let lossless = open && estimate.losses == 0;
     let wanted = bounds.iter().rfind(|bound| matches!(bound.limit, Limit::Fraction | Limit::Cap));
     let wanted = wanted.map_or(shifted, |bound| bound.after);
@@ -161,7 +161,7 @@ fn trusted<'a>(request: &StartRequest<'a>, policy: &StartPolicy) -> Result<&'a E
     Ok(estimate)
 }
 
-/// A round-trip time that says something: no path takes no time.
+/// A usable round-trip time: above zero.
 fn measured(rtt: Option<Micros>) -> Option<Micros> {
     rtt.filter(|rtt| rtt.0 > 0)
 }

@@ -15,7 +15,7 @@ use crate::units::{Micros, Segments};
 /// A host's default initial window: ten segments (RFC 6928 section 2; Linux `TCP_INIT_CWND`).
 pub const DEFAULT_INITIAL_WINDOW: Segments = Segments(10);
 
-/// The three ways to treat a start, from the least to the most far-reaching.
+/// The three modes of a start, from the least to the most far-reaching.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, Hash, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[derive(Display, IntoStaticStr, VariantArray)]
@@ -26,7 +26,7 @@ pub enum Mode {
     /// A fraction of the share, a cap, a floor, a budget, and a check of the handshake's round trip.
     #[default]
     Careful,
-    /// TCP/SPAND to the letter: no fraction, cap, floor or budget.
+    /// TCP/SPAND as published: no fraction, cap, floor or budget.
     Paper,
 }
 

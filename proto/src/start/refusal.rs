@@ -89,7 +89,7 @@ pub enum Refusal {
         purpose: RttPurpose,
     },
     /// The handshake's round trip is too far from the estimate's.
-    #[error("the handshake took {handshake} and the estimate says {estimate}: this may be another path")]
+    #[error("the handshake's RTT is {handshake} and the estimate's {estimate}: this may be another path")]
     RttMismatch {
         /// Round trip of the handshake.
         handshake: Micros,

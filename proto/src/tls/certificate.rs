@@ -1,4 +1,4 @@
-//! What a certificate says: whom it names, and from when to when.
+//! A certificate's names and validity.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub struct Names {
 }
 
 impl Certificate {
-    /// Reads a certificate in DER. `None` where it is none, or says something twice.
+    /// Reads a certificate in DER. `None` if it is not one, or repeats an extension.
     pub fn read(der: &[u8]) -> Option<Self> {
         let (_, certificate) = X509Certificate::from_der(der).ok()?;
         let mut names = Names::default();

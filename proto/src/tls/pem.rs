@@ -31,7 +31,7 @@ pub enum PemError {
         path: PathBuf,
     },
     /// A certificate that cannot be read.
-    #[error("{} ({key}) is damaged: copy it anew", path.display())]
+    #[error("{} ({key}) is damaged: copy it again", path.display())]
     Damaged {
         /// The key of the configuration.
         key: &'static str,
@@ -83,7 +83,7 @@ impl PemFile {
         Ok(found)
     }
 
-    /// What the first certificate says.
+    /// The content of the first certificate.
     pub fn first_certificate(&self) -> Result<Certificate, PemError> {
         let found = self.certificates()?.first().and_then(|der| Certificate::read(der));
         found.ok_or_else(|| PemError::Damaged { key: self.key, path: self.path.clone() })

@@ -1,4 +1,4 @@
-//! What the agent says of connections to a place.
+//! The agent's decisions for connections to a place.
 
 use std::net::IpAddr;
 use std::thread;
@@ -9,11 +9,11 @@ use spand_agent::control::{Explained, Reply, Request, ask};
 
 use super::running::Product;
 
-/// Time that the agent gets to apply what the gateway learnt.
+/// Time that the agent gets to apply what the gateway measured.
 const ADVICE_MAX: Duration = Duration::from_secs(6);
 
 impl Product {
-    /// What the agent says of a connection now.
+    /// The agent's decision for a connection now.
     pub fn explained(&self, destination: IpAddr, bytes: Option<u64>, mss: Option<u64>) -> Result<Explained> {
         match ask(&self.agent_socket(), &Request::Explain { destination, bytes, mss }) {
             Ok(Reply::Explained(explained)) => Ok(*explained),

@@ -47,7 +47,7 @@ impl Asking {
         Ok(Self { stop, thread })
     }
 
-    /// Stops asking and tells how long it took.
+    /// Stops asking and returns the waits.
     pub fn stop(self) -> Result<Waits> {
         self.stop.store(true, Ordering::Relaxed);
         let mut waits = self.thread.join().ok().context("the asking thread panicked")??;
@@ -62,7 +62,7 @@ impl Waits {
         self.estimates += estimates;
     }
 
-    /// The wait that so many percent do not exceed.
+    /// The wait that this percentage does not exceed.
     pub fn at(&self, percent: usize) -> Duration {
         let place = (self.waits.len() * percent / 100).min(self.waits.len().saturating_sub(1));
         self.waits.get(place).copied().unwrap_or_default()

@@ -25,7 +25,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts `program` with `arguments` in `namespace`; what it says goes to a file in `folder`.
+    /// Starts `program` with `arguments` in `namespace`; its output goes to a file in `folder`.
     pub fn start(
         name: &'static str,
         program: &Path,
@@ -71,7 +71,7 @@ impl Daemon {
         lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().join("\n")
     }
 
-    /// Asks it to stop and waits; kills it where it does not. Says how it went.
+    /// Asks it to stop and waits; kills it where it does not. Returns how it went.
     pub fn stop(mut self) -> String {
         self.end()
     }

@@ -22,11 +22,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A program of the product: as given, or beside this one.
+/// A program of the product: as given, or in this one's folder.
 pub fn program(given: Option<&Path>, name: &str) -> Result<PathBuf> {
     if let Some(path) = given {
         return Ok(path.to_owned());
     }
-    let own = std::env::current_exe().context("cannot tell where this program is")?;
+    let own = std::env::current_exe().context("cannot find this program's path")?;
     Ok(own.parent().context("this program is in no folder")?.join(name))
 }

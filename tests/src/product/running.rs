@@ -87,19 +87,19 @@ impl Product {
         println!("  gRPC (spand.v1): {GATEWAY_MANAGEMENT}:{GRPC_PORT} in the same namespace");
     }
 
-    /// Stops both, the agent first, and says what became of each and of the agent's routes.
+    /// Stops both, the agent first, and returns the state of each and of the agent's routes.
     pub fn stop(self, lab: &Topology) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut outcome = Vec::new();
         if let Some(agent) = self.agent {
-            said.push(agent.stop());
-            said.push(match initial_windows(&lab.server) {
+            outcome.push(agent.stop());
+            outcome.push(match initial_windows(&lab.server) {
                 Ok(left) if left.is_empty() => "no route with an initial window is left".to_owned(),
                 Ok(left) => format!("routes are LEFT BEHIND: {left:?}"),
                 Err(error) => format!("routes cannot be read: {error:#}"),
             });
         }
-        said.push(self.gateway.stop());
-        said
+        outcome.push(self.gateway.stop());
+        outcome
     }
 }
 

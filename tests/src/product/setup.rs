@@ -1,4 +1,4 @@
-//! What the programs are told in their configuration files.
+//! The configuration files of the programs.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ impl Mode {
     }
 }
 
-/// What the gateway is told.
+/// The gateway's configuration.
 #[derive(Clone, Debug)]
 pub struct GatewaySetup {
     /// Prefixes whose senders are followed.
@@ -76,7 +76,7 @@ impl GatewaySetup {
     }
 }
 
-/// What the agent is told. No network is held out: in a measurement that would only hide one at random.
+/// The configuration of the agent. No network is held out: in a measurement that would only hide one at random.
 #[derive(Clone, Debug)]
 pub struct AgentSetup {
     /// How it applies starts.
@@ -85,9 +85,9 @@ pub struct AgentSetup {
     pub mode: Mode,
     /// Networks that it may advise; empty: all.
     pub include: Vec<IpNet>,
-    /// Version 2 cgroup whose sockets it takes, where its method can tell them apart.
+    /// Version 2 cgroup whose sockets it takes, if its method distinguishes them.
     pub cgroup: Option<PathBuf>,
-    /// Part of the connections that are the control group, where its method can tell connections apart.
+    /// Part of the connections that are the control group, if its method distinguishes them.
     pub control_fraction: f64,
     /// Lines added to its configuration as they are.
     pub more: String,

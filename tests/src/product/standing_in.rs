@@ -48,8 +48,8 @@ pub fn link_programs(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs the cases side by side, or those whose name holds the first word of the command line, and says how each went. Without
-/// root, which they need for what `why` says, it says that it was skipped; with `SPAND_REQUIRE_ROOT` it fails then.
+/// Runs the cases side by side, or those whose name holds the first word of the command line, and prints how each went. Without
+/// root, which they need for `why`, it prints that it was skipped; with `SPAND_REQUIRE_ROOT` it fails then.
 pub fn run_cases(test: &str, why: impl Display, cases: impl IntoIterator<Item = Case>) -> ExitCode {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED 1 test: {why}");

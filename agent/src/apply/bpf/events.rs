@@ -1,4 +1,4 @@
-//! What the programs tell, read on a thread of its own: a few times a second, or when the kernel wakes it.
+//! Reads the programs' events on its own thread: a few times a second, or when the kernel wakes it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,15 +19,15 @@ use super::refusal;
 /// Connections that wait to be taken; those beyond are counted.
 const QUEUE: usize = 16_384;
 
-/// How long what the kernel wakes nobody for may wait, and how soon the thread ends after it is told to.
+/// Longest wait for events that wake nobody, and for the thread to stop.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// What became of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// As the gateway is told; its age is that of `at`.
+    /// The report for the gateway; its age is that of `at`.
     pub report: ConnectionReport,
-    /// When it was told.
+    /// When the event was read.
     pub at: Instant,
     /// Its first flight lost a segment just now, and it goes on: the gateway must know at once.
     pub urgent: bool,
@@ -44,7 +44,7 @@ pub(super) struct Events {
 impl Events {
     /// Starts to read the ring buffer `table`.
     pub(super) fn read(table: MapHandle) -> Result<Self, Failure> {
-        let (tell, ended) = mpsc::channel(QUEUE);
+        let (sender, ended) = mpsc::channel(QUEUE);
         let stop = Arc::new(AtomicBool::new(false));
         let lost = Arc::new(AtomicU64::new(0));
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&lost));
@@ -53,8 +53,8 @@ impl Events {
             .spawn(move || {
                 let mut builder = RingBufferBuilder::new();
                 let take = |bytes: &[u8]| {
-                    let told = Event::read(bytes).map(ended_of);
-                    if told.is_none_or(|ended| tell.try_send(ended).is_err()) {
+                    let event = Event::read(bytes).map(ended_of);
+                    if event.is_none_or(|ended| sender.try_send(ended).is_err()) {
                         counted.fetch_add(1, Ordering::Relaxed);
                     }
                     0
@@ -62,14 +62,14 @@ impl Events {
                 let ring = builder.add(&table, take).map(|_| ()).and_then(|()| builder.build());
                 let ring = match ring {
                     Ok(ring) => ring,
-                    Err(error) => return error!(%error, "cannot read what the kernel programs tell"),
+                    Err(error) => return error!(%error, "cannot read the events of the kernel programs"),
                 };
                 while !stopped.load(Ordering::Relaxed) {
                     // What came without waking anybody is not among what a poll takes.
                     if let Err(error) = ring.poll(PATIENCE).and_then(|()| ring.consume())
                         && error.kind() != libbpf_rs::ErrorKind::Interrupted
                     {
-                        return error!(%error, "cannot read what the kernel programs tell");
+                        return error!(%error, "cannot read the events of the kernel programs");
                     }
                 }
             })
@@ -81,7 +81,7 @@ impl Events {
     pub(super) async fn next(&mut self) -> Vec<Ended> {
         let mut taken = Vec::new();
         if self.ended.recv_many(&mut taken, QUEUE).await == 0 {
-            // The thread said why it ended; nothing more comes.
+            // The thread has ended and logged why: no more events.
             std::future::pending::<()>().await;
         }
         taken
@@ -97,7 +97,7 @@ impl Drop for Events {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It says what stopped it by itself.
+            // It logs its own errors.
             drop(thread.join());
         }
     }

@@ -85,7 +85,7 @@ pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
         .done()
 }
 
-/// What holds for all connections, beside the policy.
+/// Settings for all connections, other than the policy.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settings {
     pub(super) arm_seed: u64,

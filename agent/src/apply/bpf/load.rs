@@ -141,7 +141,7 @@ impl Programs {
         read_clocks(&self.object).map(|clocks| clocks.boot_ns)
     }
 
-    /// Says what holds for all connections; until then none is started.
+    /// Writes the settings for all connections; before that no connection is started.
     pub(super) fn write_settings(&self, settings: &[u8]) -> Result<(), Failure> {
         let table = self.table("settings")?;
         table.update(&0_u32.to_ne_bytes(), settings, MapFlags::ANY).map_err(Failure::environment)
@@ -196,7 +196,7 @@ fn check_sizes(object: &Object) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The kernel's HZ, from its tick counter against its clock: it is told nowhere else on every system.
+/// The kernel's HZ, from its tick counter against its clock: no interface exports it on every system.
 fn ticks_per_s(object: &Object) -> Result<u64, Failure> {
     let before = read_clocks(object)?;
     std::thread::sleep(TICK_SAMPLE);
@@ -222,7 +222,7 @@ fn refused(error: &libbpf_rs::Error) -> Failure {
         ErrorKind::PermissionDenied => {
             "give the service CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, or set apply to route or dry_run"
         }
-        _ => "`spand-agent probe` says what this kernel lacks; or set apply to route or dry_run",
+        _ => "`spand-agent probe` shows what this kernel lacks; or set apply to route or dry_run",
     };
     Failure::Environment(format!("the kernel refused the programs of apply = \"bpf\" ({error}): {way_out}"))
 }

@@ -46,7 +46,7 @@ pub struct BpfApplier {
     networks: Networks,
     counters: MapHandle,
     services: MapHandle,
-    /// Those whose size the kernel's table did not give up yet.
+    /// Services whose size could not be removed from the kernel's table yet.
     services_left: BTreeSet<SocketAddr>,
     events: Events,
     counts: ApplyCounts,

@@ -80,7 +80,7 @@ pub(super) fn delete(table: &MapHandle, key: &[u8]) -> libbpf_rs::Result<()> {
 }
 
 impl Networks {
-    /// Of tables with this room, whose programs' clock showed at `start` what it says.
+    /// Of empty tables; `start` relates the programs' clock to the agent's.
     pub(super) fn new(table: MapHandle, budgets: MapHandle, start: Moment) -> Self {
         let free = (0..budgets.max_entries()).rev().collect();
         Self { table, budgets, written: BTreeMap::new(), free, era: 0, start }
@@ -113,7 +113,7 @@ impl Networks {
         for network in all {
             self.remove(network, &mut Changes::default());
         }
-        // What the kernel did not give up goes with the tables, and these with this process.
+        // Entries that could not be removed are freed with the tables when this process ends.
         self.written.clear();
     }
 
@@ -168,8 +168,7 @@ impl Networks {
         }
     }
 
-    /// A place with a budget of its own: what is left there of another network, and what connections to it still say, is none of
-    /// this one's.
+    /// A slot with an empty budget: reservations and releases of the network that had the slot before do not count in it.
     fn give_place(&mut self, network: Network, changes: &mut Changes) -> Option<Place> {
         let Some(slot) = self.free.pop() else {
             changes.no_room += 1;
@@ -192,7 +191,7 @@ impl Networks {
         }
         if let Err(error) = delete(&self.table, &layout::prefix(network)) {
             // It is in force until its lifetime ends, and keeps its place; the next look tries again.
-            warn!(%network, %error, "the kernel's table did not give up a network");
+            warn!(%network, %error, "cannot remove a network from the kernel's table");
             changes.failed += 1;
             return;
         }

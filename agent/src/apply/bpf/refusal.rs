@@ -1,4 +1,4 @@
-//! Reasons as numbers: what the programs are given for a network that is left alone, and what they tell of a connection.
+//! Numbers of refusal reasons: for the programs, of networks that are left alone; from them, in the events of connections.
 //!
 //! The start function's own reasons have the numbers of the contract (`spand.v1.RefusalReason`).
 
@@ -25,8 +25,8 @@ pub(super) fn of(reason: Reason) -> u8 {
 }
 
 /// The start function's reason with this number, where it is one of those.
-pub(super) fn reason(number_told: u8) -> Option<RefusalReason> {
-    RefusalReason::VARIANTS.iter().copied().find(|reason| number(*reason) == number_told)
+pub(super) fn reason(wire: u8) -> Option<RefusalReason> {
+    RefusalReason::VARIANTS.iter().copied().find(|reason| number(*reason) == wire)
 }
 
 /// Whether the network as a whole is held out: its connections are controls.

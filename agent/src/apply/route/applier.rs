@@ -56,7 +56,7 @@ impl RouteApplier {
         let path = config.ledger_file();
         let unreadable = |error| Failure::Environment(format!("cannot read the ledger {}: {error}", path.display()));
         let recorded = ledger::read(&path).map_err(unreadable)?;
-        // Before the ledger is opened, which starts an unreadable one afresh: a kill in between must not lose what it says.
+        // Before the ledger is opened, which starts an unreadable one afresh: a kill in between must not lose its entries.
         let done = clean_up(&netlink, &recorded).await.map_err(Failure::environment)?;
         let (mut ledger, _) = Ledger::open(&path).map_err(Failure::environment)?;
         let left: Vec<Network> = ledger.in_force().keys().copied().collect();

@@ -30,7 +30,7 @@ pub enum NetlinkError {
     /// No connection.
     #[error("cannot open a netlink socket: {0}")]
     Open(#[from] std::io::Error),
-    /// The kernel said no.
+    /// The kernel refused.
     #[error("the kernel refused {what}: {source}")]
     Refused {
         /// What was asked.

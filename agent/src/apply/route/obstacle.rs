@@ -2,7 +2,7 @@
 
 use strum::{Display, IntoStaticStr};
 
-/// What stands in the way of a route.
+/// What prevents a route.
 #[derive(Clone, Copy, Debug, Display, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd)]
 #[strum(serialize_all = "snake_case")]
 pub enum Obstacle {
@@ -61,7 +61,7 @@ impl Obstacle {
             Self::Settling => "routes, rules or links changed a moment ago: ours comes back when they stand still",
             Self::SteppedBack => "someone removed or changed our route: it stays away until the agent is started again",
             Self::NoRoom => "limits.applied routes are in force already",
-            Self::Kernel => "the kernel refused the route; the log says why",
+            Self::Kernel => "the kernel refused the route; see the log",
             Self::Ledger => "the ledger could not be written, and nothing is changed without it",
             Self::Unguarded => "the supervising process is not running, and routes must not outlive the agent",
         }

@@ -1,4 +1,4 @@
-//! What is to be changed so that our routes match the wishes. Pure.
+//! What is to be changed so that our routes match the desired starts. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,7 @@ impl Plan {
         let mut room = situation.limit;
         for (network, wanted) in by_urgency(situation) {
             let now = situation.in_force.get(&network);
-            // Looked at in this order because a look at the routes costs most, and there may be many more wishes than room.
+            // Looked at in this order because a look at the routes costs most, and there may be many more desired starts than room.
             let hop = if room == 0 { Err(Obstacle::NoRoom) } else { situation.hop(network) };
             // Where its covering route changed, the copy goes now and comes back with the next look.
             let hop = hop.and_then(|hop| match now {

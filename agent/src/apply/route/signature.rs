@@ -15,7 +15,7 @@ pub(super) const TABLE_MAIN: u32 = 254;
 /// The table of the host's own addresses.
 pub(super) const TABLE_LOCAL: u32 = 255;
 
-/// Whether a route bears our number, our metric and an initial window. The ledger says whether it really is ours.
+/// Whether a route bears our number, our metric and an initial window. The ledger records whether it really is ours.
 pub(super) fn signed(route: &RouteMessage) -> bool {
     route.header.protocol == RouteProtocol::Other(PROTOCOL)
         && route.header.kind == RouteType::Unicast

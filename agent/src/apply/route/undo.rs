@@ -22,7 +22,7 @@ pub fn undo_line(network: Network, gateway: IpAddr, link: &str) -> String {
     format!("ip {family}route del {network} via {gateway} dev {link} proto {PROTOCOL} metric {PRIORITY}")
 }
 
-/// The command of a ledger's entry, written anew: what stands in a file is not pasted into a shell.
+/// The command of a ledger's entry, built from its fields: text of a file is not pasted into a shell.
 pub fn undo_command(entry: &Entry) -> String {
     let link: String = entry.link.chars().filter(|c| c.is_ascii_alphanumeric() || "-_.:@".contains(*c)).collect();
     undo_line(entry.network, entry.gateway, &link)

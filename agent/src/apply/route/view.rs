@@ -90,7 +90,7 @@ impl View {
         view
     }
 
-    /// The next hop that a route for `network` would copy, or what stands in the way.
+    /// The next hop that a route for `network` would copy, or what prevents it.
     pub(super) fn hop(&self, network: Network) -> Result<Hop, Obstacle> {
         let prefix = network.prefix();
         let plain = if prefix.addr().is_ipv4() { self.plain_rules.0 } else { self.plain_rules.1 };
@@ -212,7 +212,7 @@ fn parts(route: &RouteMessage) -> Result<Hop, Obstacle> {
             RouteAttribute::Oif(index) => link = Some(*index),
             RouteAttribute::PrefSource(address) => source = ip(address),
             RouteAttribute::Metrics(list) => metrics.clone_from(list),
-            // Says nothing about where packets go.
+            // No influence on where packets go.
             RouteAttribute::Destination(_)
             | RouteAttribute::Table(_)
             | RouteAttribute::Priority(_)

@@ -56,7 +56,7 @@ struct Change {
     /// What takes it back.
     command: String,
     prefix: Network,
-    /// What the ledger says of it; `null` where it cannot be read.
+    /// Its entry in the ledger; `null` where it cannot be read.
     recorded: Option<InLedger>,
 }
 
@@ -176,7 +176,7 @@ fn for_people(found: &Found, path: &Path) -> String {
         lines.push("# All of it at once, and the agent paused until `spand-agent resume`:".to_owned());
         lines.push(found.take_back.clone());
     } else if found.agent_error.is_none() && found.changes.is_empty() {
-        // Beside programs of an agent with another state_dir, which are listed above.
+        // Besides programs of an agent with another state_dir, which are listed above.
         let nothing = if runs_bpf || programs == 0 { "Nothing" } else { "Nothing else" };
         lines.push(format!("# {nothing} is in force."));
     }

@@ -1,7 +1,7 @@
-//! `undo`: says what is in force on this host because of the agent, and takes it back, with or without a running agent.
+//! `undo`: shows what the agent has changed on this host, and undoes it, with or without a running agent.
 //!
 //! Everything is asked where it can be known: the running agent over its control socket, the kernel for routes with the agent's
-//! signature and for programs of agents. The ledger says which of these routes are the agent's own.
+//! signature and for programs of agents. The ledger records which of these routes are the agent's own.
 
 mod look;
 mod take_back;

@@ -1,4 +1,4 @@
-//! Takes back what is in force. Beside a running agent, that is paused: what it would set again is no undo. Without one, nothing is
+//! Takes back what is in force. A running agent is paused: otherwise it would set everything again. Without one, nothing is
 //! paused: a service manager runs this after every stop, and the next start must advise again.
 
 use std::path::Path;

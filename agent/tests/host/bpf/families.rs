@@ -1,4 +1,4 @@
-//! What `[destinations]` says holds for connections, however a gateway writes a network: policy, kernel table and `explain` agree on
+//! `[destinations]` holds for connections, however a gateway writes a network: policy, kernel table and `explain` agree on
 //! every form of prefix, for sockets of both families.
 
 use super::*;
@@ -13,7 +13,7 @@ struct Peers {
     /// Takes those of IPv4 on a socket of IPv4.
     ipv4: TcpListener,
     mode: &'static str,
-    // Given up last.
+    // Dropped last.
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -69,7 +69,7 @@ impl Peers {
         Self { gateway, agent, stream, both, ipv4, mode, _alone: alone }
     }
 
-    /// Gives a share of 40 segments for a network as it is written, and for another one that says when it is known.
+    /// Gives a share of 40 segments for a network as it is written, and for another one after it as a marker.
     async fn advise(&mut self, written: &str, marker: &str) {
         self.stream.send_written(UpdateEvent::Estimate(estimate("192.0.2.0/24", 40, 60)), written).await;
         self.stream.send(UpdateEvent::Estimate(estimate(marker, 40, 60))).await;
@@ -114,7 +114,7 @@ impl Peers {
         }
     }
 
-    /// Holds kernel and `explain` against the policy for every way of writing a network. `in_named`: the start where the network
+    /// Holds kernel and `explain` against the policy for every form of a network. `in_named`: the start where the network
     /// shares an address with the named prefix, if there is one.
     async fn hold(&mut self, in_named: Option<u32>) {
         for (index, (written, covered, overlaps)) in WRITTEN.into_iter().enumerate() {
@@ -128,9 +128,9 @@ impl Peers {
                 }
                 let mss = if peer == IPV6 { "1428" } else { "1448" };
                 let explained = self.agent.json(&["explain", "--json", peer, "--mss", mss]);
-                let said = (explained["on_advice"].as_bool(), explained["cwnd_segments"].as_u64());
+                let found = (explained["on_advice"].as_bool(), explained["cwnd_segments"].as_u64());
                 let expected = (Some(start.is_some()), Some(u64::from(start.unwrap_or(10))));
-                assert_eq!(said, expected, "{mode}: explain {peer} with {written}: {explained}");
+                assert_eq!(found, expected, "{mode}: explain {peer} with {written}: {explained}");
             }
             self.withdraw(written).await;
         }

@@ -25,7 +25,7 @@ fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leav
             let before = under_way(&host);
             // Nothing of it waits for room.
             socket2::SockRef::from(&server).set_send_buffer_size(1 << 20).unwrap();
-            // An acknowledgement would tell of the loopback's own round trip, and the kernel would pace by that.
+            // An acknowledgement would give the RTT of loopback, and the kernel would pace by that.
             lose_all(&client);
             server.write_all(&vec![7; 35 * SEGMENT]).unwrap();
             let (words, during) = (said_of(&server), under_way(&host));

@@ -21,7 +21,7 @@ fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
         host.agent.kill();
         assert_eq!(fresh_threshold(&host, &mut open), None);
         assert!(said_of(&open.0).iter().any(|word| word == "t40_cubic"), "the open one stays as it is");
-        // Whoever lists the machine's links, as `undo` of a test beside this one does, holds the one that it looks at for that moment.
+        // A process that lists the machine's links, as `undo` of a test that runs in parallel, holds a reference for that moment.
         eventually(SOON, "sizes are not taken", || state_size(&open.0, 1) == Err(libc::ENOPROTOOPT)).await;
     });
 }
@@ -127,15 +127,15 @@ fn a_short_lifetime_that_is_renewed_in_time_does_not_lapse() {
 }
 
 #[test]
-fn a_second_agent_of_the_same_name_is_told_so() {
+fn a_second_agent_of_the_same_name_is_refused() {
     in_namespace("bpf_second", || async {
         let host = Host::new(44, "paper", "cubic", "").await;
         let second = Agent::stopped();
         second.configure(&host.gateway, "apply = \"bpf\"", "[bpf]\nname = \"t44\"");
         let output = second.output(&["run"]);
         assert_eq!(output.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("t44_cubic is registered already: another agent"), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("t44_cubic is registered already: another agent"), "{text}");
     });
 }
 
@@ -147,8 +147,8 @@ fn no_cgroup_is_a_fault_of_the_configuration() {
         agent.configure(&gateway, "apply = \"bpf\"", "[bpf]\nname = \"t45\"\ncgroup = \"/tmp\"");
         let output = agent.output(&["run"]);
         assert_eq!(output.status.code(), Some(64));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains("bpf.cgroup /tmp is no version 2 cgroup"), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(text.contains("bpf.cgroup /tmp is no version 2 cgroup"), "{text}");
     });
 }
 
@@ -170,12 +170,12 @@ fn a_services_size_that_the_kernel_does_not_give_up_is_tried_again() {
 /// The agent's own, by its shape: others of this machine may have one of this name.
 fn table_of_services(agent: &Agent) -> MapHandle {
     let tables = std::fs::read_dir(format!("/proc/{}/fdinfo", agent.pid())).unwrap();
-    let mut said = tables.filter_map(|table| std::fs::read_to_string(table.unwrap().path()).ok());
+    let mut text = tables.filter_map(|table| std::fs::read_to_string(table.unwrap().path()).ok());
     let number = |text: &str, name: &str| {
         text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')?.trim().parse::<u32>().ok())
     };
     let shape = |text: &String| ["map_type", "key_size", "value_size"].map(|name| number(text, name));
-    let services = said.find(|text| shape(text) == [Some(1), Some(20), Some(8)]).expect("a table of services");
+    let services = text.find(|text| shape(text) == [Some(1), Some(20), Some(8)]).expect("a table of services");
     MapHandle::from_map_id(number(&services, "map_id").unwrap()).unwrap()
 }
 

@@ -21,7 +21,7 @@ impl Host {
         granted
     }
 
-    /// The threshold of a start that the present client gets. What it sends says nothing of the start.
+    /// The threshold of a start that the present client gets. What it sends does not depend on the start.
     fn threshold(&self) -> Option<u64> {
         let (mut server, mut client) = self.accepted();
         transfer(&mut server, &mut client, 3 * SEGMENT);

@@ -1,4 +1,4 @@
-//! The way `bpf` against the real kernel: the real program, a gateway that says what the test tells it, and connections over
+//! The apply method `bpf` against the real kernel: the real program, a gateway that sends what the test sets, and connections over
 //! a loopback device with Ethernet's MTU. Each test has networks and names of its own, since the programs see every socket
 //! of the machine.
 
@@ -46,7 +46,7 @@ struct Host {
     network: String,
     server: SocketAddr,
     client: IpAddr,
-    // Given up last.
+    // Dropped last.
     _alone: MutexGuard<'static, ()>,
 }
 
@@ -110,7 +110,7 @@ impl Host {
     }
 
     /// The report of a first flight to `client` that lost, while the connection goes on.
-    async fn told_at_once(&mut self, client: &TcpStream) -> ConnectionReport {
+    async fn reported_at_once(&mut self, client: &TcpStream) -> ConnectionReport {
         let client = client.local_addr().unwrap();
         loop {
             let report = tokio::time::timeout(SOON, self.gateway.reports.recv()).await;
@@ -129,7 +129,7 @@ impl Host {
         lose_every_other_page(client);
         let mut from = server.try_clone().unwrap();
         let writer = std::thread::spawn(move || from.write_all(&vec![7; 60 * SEGMENT]));
-        let report = self.told_at_once(client).await;
+        let report = self.reported_at_once(client).await;
         socket2::SockRef::from(&*client).detach_filter().unwrap();
         client.read_exact(&mut vec![0; 60 * SEGMENT]).unwrap();
         writer.join().unwrap().unwrap();
@@ -209,12 +209,12 @@ fn lose_all(reader: &impl AsFd) {
     socket2::SockRef::from(reader).attach_filter(&[drop]).unwrap();
 }
 
-/// What the agent says of the peer's budget.
+/// The agent's text about the peer's budget.
 fn under_way(host: &Host) -> String {
     host.agent.json(&["explain", "--json", &host.client.to_string()]).to_string()
 }
 
-/// What `ss` says of the server's end: the words of its line.
+/// The words of `ss`'s line for the server's end.
 fn said_of(socket: &TcpStream) -> Vec<String> {
     let (local, peer) = (socket.local_addr().unwrap(), socket.peer_addr().unwrap());
     let output =
@@ -269,7 +269,7 @@ fn rate_limit(socket: &impl AsRawFd) -> u32 {
 /// Sets an option of ours.
 fn option(socket: &impl AsRawFd, name: i32, value: &[u8]) -> Result<(), i32> {
     let length = libc::socklen_t::try_from(value.len()).unwrap();
-    // SAFETY: the value lives as long as the call and is as long as it says.
+    // SAFETY: the value lives as long as the call and its length is correct.
     let done = unsafe { libc::setsockopt(socket.as_raw_fd(), 0x5350, name, value.as_ptr().cast(), length) };
     if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error().raw_os_error().unwrap()) }
 }

@@ -1,4 +1,4 @@
-//! Advice off and on at run time, and what `undo` says meanwhile: the way `bpf`.
+//! Advice off and on at run time, and what `undo` prints meanwhile: the apply method `bpf`.
 
 use spand_proto::push::PauseState;
 
@@ -6,7 +6,7 @@ use super::lifetime::fresh_threshold;
 use super::*;
 
 /// What `command` printed for people, and its exit code.
-fn said(agent: &Agent, command: &[&str]) -> (String, Option<i32>) {
+fn output(agent: &Agent, command: &[&str]) -> (String, Option<i32>) {
     let output = agent.output(command);
     let text = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
     (text, output.status.code())
@@ -39,7 +39,7 @@ fn after_a_pause_no_connection_starts_on_advice_until_it_is_resumed() {
         assert_eq!(status["decisions"]["paused"], 1, "{status}");
         let remote = host.client.to_string();
         assert_eq!(host.agent.json(&["explain", &remote, "--json"])["outcome"], "paused");
-        assert!(said(&host.agent, &["metrics"]).0.contains("\nspand_agent_paused 1\n"));
+        assert!(output(&host.agent, &["metrics"]).0.contains("\nspand_agent_paused 1\n"));
 
         // Nothing comes from the gateway in between.
         let resumed = host.agent.json(&["resume", "--json"]);
@@ -56,14 +56,14 @@ fn a_pause_outlasts_a_kill_of_the_agent_until_it_is_resumed() {
     in_namespace("bpf_paused_killed", || async {
         let mut host = Host::new(71, "paper", "cubic", "").await;
         let mut open = host.accepted();
-        assert_eq!(said(&host.agent, &["pause"]).1, Some(0));
+        assert_eq!(output(&host.agent, &["pause"]).1, Some(0));
         host.agent.kill();
         host.agent.run();
         host.stream = host.gateway.snapshot(&[estimate(&host.network, 50, 60)]).await;
         assert!(host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused, "the gateway knows at once");
         eventually(SOON, "decided", || host.agent.json(&["status", "--json"])["decisions"]["paused"] == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
-        assert_eq!(said(&host.agent, &["resume"]).1, Some(0));
+        assert_eq!(output(&host.agent, &["resume"]).1, Some(0));
         assert_eq!(fresh_threshold(&host, &mut open), Some(50));
     });
 }
@@ -116,19 +116,19 @@ fn connections_that_meet_a_pause_are_in_no_arm() {
 }
 
 #[test]
-fn the_gateway_is_told_of_a_pause_at_once() {
-    in_namespace("bpf_paused_told", || async {
+fn the_gateway_gets_a_pause_at_once() {
+    in_namespace("bpf_paused_sent", || async {
         let mut host = Host::new(75, "paper", "cubic", "").await;
         assert!(!host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused);
         host.agent.json(&["pause", "--for", "1h", "--json"]);
-        let told = async |host: &mut Host| {
+        let state = async |host: &mut Host| {
             let report = tokio::time::timeout(SOON, host.gateway.reports.recv()).await;
             report.expect("a report at once").expect("the gateway runs").pause
         };
-        let Some(PauseState::Paused { remaining: Some(remaining) }) = told(&mut host).await else { panic!("paused") };
+        let Some(PauseState::Paused { remaining: Some(remaining) }) = state(&mut host).await else { panic!("paused") };
         assert!((3_500_000_000..=3_601_000_000).contains(&remaining.0), "{remaining}");
         host.agent.json(&["resume", "--json"]);
-        assert_eq!(told(&mut host).await, Some(PauseState::Active));
+        assert_eq!(state(&mut host).await, Some(PauseState::Active));
     });
 }
 
@@ -138,7 +138,7 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
         let mut host = Host::new(76, "paper", "cubic", "").await;
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
-        let (text, code) = said(&host.agent, &["undo"]);
+        let (text, code) = output(&host.agent, &["undo"]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains(&format!("{} with 40 segments", host.network)), "{text}");
         for word in ["on_socket", "on_setsockopt", "on_cubic", "apply bpf", "undo --run"] {
@@ -148,7 +148,7 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
         let found = host.agent.json(&["undo", "--json"]);
         assert_eq!(found["agent"]["in_force"][0]["prefix"], host.network, "{found}");
 
-        let (text, code) = said(&host.agent, &["undo", "--run"]);
+        let (text, code) = output(&host.agent, &["undo", "--run"]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains("is paused until") && text.contains("nothing is in force"), "{text}");
         assert_eq!(fresh_threshold(&host, &mut open), None);
@@ -156,13 +156,13 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
         host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 60, 60))).await;
         eventually(SOON, "it came", || host.agent.json(&["status", "--json"])["advice"]["estimates"] == 2).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
-        let (text, _) = said(&host.agent, &["undo"]);
+        let (text, _) = output(&host.agent, &["undo"]);
         assert!(text.contains("is paused;") && text.contains("resume"), "{text}");
 
         host.agent.json(&["resume", "--json"]);
         assert_eq!(fresh_threshold(&host, &mut open), Some(60));
         host.agent.kill();
-        let (text, code) = said(&host.agent, &["undo"]);
+        let (text, code) = output(&host.agent, &["undo"]);
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains("No agent runs here") && !text.contains("t76"), "{text}");
     });

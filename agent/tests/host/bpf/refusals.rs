@@ -59,7 +59,7 @@ fn a_socket_that_is_connected_again_is_left_alone_and_its_first_connection_forgo
 fn disconnect(socket: &TcpStream) {
     let nowhere = libc::sockaddr { sa_family: libc::sa_family_t::try_from(libc::AF_UNSPEC).unwrap(), sa_data: [0; 14] };
     let length = libc::socklen_t::try_from(size_of_val(&nowhere)).unwrap();
-    // SAFETY: the address lives as long as the call and is as long as it says.
+    // SAFETY: the address lives as long as the call and its length is correct.
     let done = unsafe { libc::connect(socket.as_raw_fd(), &raw const nowhere, length) };
     assert_eq!(done, 0);
 }
@@ -89,7 +89,7 @@ fn a_round_trip_far_from_the_estimates_is_refused() {
 }
 
 #[test]
-fn controls_are_plain_and_told() {
+fn controls_are_plain_and_reported() {
     in_namespace("bpf_control", || async {
         let mut host = Host::with(23, "paper", "cubic", "control_fraction = 1.0").await;
         let (mut server, mut client) = host.accepted();
@@ -118,7 +118,7 @@ fn what_observe_leaves_alone_is_compared_with_itself() {
 }
 
 #[test]
-fn first_flights_that_lose_are_told_at_once_and_after_six_in_a_row_the_share_is_halved() {
+fn first_flights_that_lose_are_reported_at_once_and_after_six_in_a_row_the_share_is_halved() {
     in_namespace("bpf_first_flight_loss", || async {
         let mut host = Host::new(26, "paper", "cubic", "").await;
         let mut granted = Vec::new();

@@ -36,7 +36,7 @@ async fn judged(host: &mut Host, state: &str) -> serde_json::Value {
     seen()
 }
 
-/// What `doctor` says of it, and its exit code.
+/// The check of `doctor`, and its exit code.
 fn doctor(host: &Host) -> (serde_json::Value, Option<i32>) {
     let output = host.agent.output(&["doctor", "--json"]);
     let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -46,7 +46,7 @@ fn doctor(host: &Host) -> (serde_json::Value, Option<i32>) {
 }
 
 #[test]
-fn connections_of_sockets_made_outside_the_cgroup_are_said_to_be_unseen() {
+fn connections_of_sockets_made_outside_the_cgroup_are_reported_as_unseen() {
     in_namespace("bpf_unseen", || async {
         let cgroup = Cgroup::new("spand-test-unseen");
         let mut host = Host::new(94, "careful", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
@@ -71,7 +71,7 @@ fn connections_of_sockets_made_outside_the_cgroup_are_said_to_be_unseen() {
 }
 
 #[test]
-fn connections_that_the_programs_see_are_said_to_be_seen() {
+fn connections_that_the_programs_see_are_reported_as_seen() {
     in_namespace("bpf_seen", || async {
         let mut host = Host::new(95, "careful", "cubic", "").await;
         let seen = judged(&mut host, "ok").await;

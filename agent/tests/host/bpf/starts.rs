@@ -218,9 +218,9 @@ fn the_first_timeout_comes_from_the_estimate() {
             assert_eq!(socket.connect(&to.into()).unwrap_err().raw_os_error(), Some(libc::EINPROGRESS));
             let output =
                 Command::new("ss").args(["-tinH", "state", "syn-sent", "dst", &to.to_string()]).output().unwrap();
-            let said = String::from_utf8(output.stdout).unwrap();
-            let words: Vec<String> = said.split_whitespace().map(str::to_owned).collect();
-            assert_eq!(number(&words, "rto"), Some(expected), "{said}");
+            let text = String::from_utf8(output.stdout).unwrap();
+            let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+            assert_eq!(number(&words, "rto"), Some(expected), "{text}");
         }
     });
 }
@@ -266,13 +266,13 @@ fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
         let mut host = Host::new(12, "paper", "cubic", "window_option = true").await;
         let (mut server, mut client) = host.accepted();
         let seen = sniff(|| transfer(&mut server, &mut client, 5 * SEGMENT));
-        let told: Vec<(u32, u32)> = seen.iter().filter_map(|frame| told_in(frame, host.server.port())).collect();
-        assert!(!told.is_empty(), "{} frames and no option", seen.len());
-        let largest = told.iter().map(|(window, _)| *window).max().unwrap();
+        let sent: Vec<(u32, u32)> = seen.iter().filter_map(|frame| option_of(frame, host.server.port())).collect();
+        assert!(!sent.is_empty(), "{} frames and no option", seen.len());
+        let largest = sent.iter().map(|(window, _)| *window).max().unwrap();
         // The first segment was built before its window was set. Options make each segment twelve bytes smaller.
         let segment = u32::try_from(SEGMENT).unwrap() - 12;
-        assert!((40 * segment..60 * segment).contains(&largest), "{told:?}");
-        assert!(told.iter().all(|(_, rtt_us)| *rtt_us < 100_000), "{told:?}");
+        assert!((40 * segment..60 * segment).contains(&largest), "{sent:?}");
+        assert!(sent.iter().all(|(_, rtt_us)| *rtt_us < 100_000), "{sent:?}");
 
         // The next agent does not, and the connection has not forgotten the last one.
         assert_eq!(host.agent.stop(), Some(0));
@@ -282,7 +282,7 @@ fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
         eventually(SOON, "the next agent is in force", || in_force(&host.agent) == 1).await;
         let seen = sniff(|| transfer(&mut server, &mut client, 5 * SEGMENT));
         assert!(!seen.is_empty());
-        assert_eq!(seen.iter().filter_map(|frame| told_in(frame, host.server.port())).count(), 0);
+        assert_eq!(seen.iter().filter_map(|frame| option_of(frame, host.server.port())).count(), 0);
     });
 }
 
@@ -302,7 +302,7 @@ fn sniff(meanwhile: impl FnOnce()) -> Vec<Vec<u8>> {
 }
 
 /// Window and round trip of an IPv4 segment with data from this port, where it has the option.
-fn told_in(frame: &[u8], from: u16) -> Option<(u32, u32)> {
+fn option_of(frame: &[u8], from: u16) -> Option<(u32, u32)> {
     let tcp = frame.get(14 + 20..)?;
     let header = tcp.get(..usize::from(tcp.get(12)? >> 4) * 4)?;
     if header.get(..2)? != from.to_be_bytes() || tcp.len() == header.len() {

@@ -36,11 +36,11 @@ fn announced_starts_are_judged_and_reported() {
         assert_eq!(pushes()["received"], 3);
         assert_eq!(agent.json(&["status", "--json"])["connections_seen"]["state"], "cannot_be_seen");
 
-        let mut told = (0, 0, 0);
-        while told != (3, 1, 1) {
+        let mut counted = (0, 0, 0);
+        while counted != (3, 1, 1) {
             let report = tokio::time::timeout(Duration::from_secs(30), gateway.reports.recv()).await.unwrap().unwrap();
             let pushes = report.pushes;
-            told = (told.0 + pushes.received, told.1 + pushes.in_time, told.2 + pushes.late);
+            counted = (counted.0 + pushes.received, counted.1 + pushes.in_time, counted.2 + pushes.late);
         }
     });
 }

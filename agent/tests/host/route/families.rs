@@ -1,4 +1,4 @@
-//! What `[destinations]` says holds for routes, however a gateway writes a network.
+//! `[destinations]` holds for routes, however a gateway writes a network.
 
 use super::*;
 
@@ -32,7 +32,7 @@ async fn hold(mode: &str, destinations: &str, named: Option<u32>) {
     let mut stream = gateway.snapshot(&[]).await;
     for (index, (written, covered, overlaps)) in WRITTEN.into_iter().enumerate() {
         stream.send_written(UpdateEvent::Estimate(estimate("192.0.2.0/24", 40, 60)), written).await;
-        // What comes after it says when it is known.
+        // The network after it shows when it is known.
         let marker = format!("198.51.{index}.0/24");
         stream.send(UpdateEvent::Estimate(estimate(&marker, 40, 60))).await;
         eventually(SOON, written, || ours().contains(&marker)).await;
@@ -44,9 +44,9 @@ async fn hold(mode: &str, destinations: &str, named: Option<u32>) {
                 route.split_once("initcwnd ").map(|(_, rest)| rest.split_whitespace().next().unwrap().to_owned());
             assert_eq!(found, window.map(|window| window.to_string()), "{mode}: {destination} with {written}: {route}");
             let explained = agent.json(&["explain", "--json", destination]);
-            let said = (explained["on_advice"].as_bool(), explained["cwnd_segments"].as_u64());
+            let found = (explained["on_advice"].as_bool(), explained["cwnd_segments"].as_u64());
             let expected = (Some(window.is_some()), Some(u64::from(window.unwrap_or(10))));
-            assert_eq!(said, expected, "{mode}: explain {destination} with {written}: {explained}");
+            assert_eq!(found, expected, "{mode}: explain {destination} with {written}: {explained}");
         }
         let network = "192.0.2.0/24".parse().unwrap();
         let event = UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Retreat };

@@ -11,7 +11,7 @@ fn a_start_is_set_changed_withdrawn_and_removed_at_the_stop() {
         let (mut agent, mut stream) =
             agent_with(&mut gateway, &["192.0.2.0/24", "198.51.100.0/24", "2001:db8:77::/48"]).await;
         let routes = ours();
-        // Half of the share of 40: the way cannot pace.
+        // Half of the share of 40: the method cannot pace.
         assert!(routes.contains("192.0.2.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 20"), "{routes}");
         assert!(routes.contains("2001:db8:77::/48 via 2001:db8:1::1 dev up0 metric 21328 initcwnd 20"), "{routes}");
 

@@ -1,5 +1,5 @@
-//! The way `route` against real kernels: each test in a network namespace of its own, with the real program and a gateway
-//! that says what the test tells it.
+//! The apply method `route` against real kernels: each test in a network namespace of its own, with the real program and a gateway
+//! that sends what the test sets.
 
 mod announced;
 mod families;

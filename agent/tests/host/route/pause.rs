@@ -1,4 +1,4 @@
-//! Advice off and on at run time, who may do that, and what `undo` says: the way `route`.
+//! Advice off and on at run time, who may do that, and what `undo` prints: the apply method `route`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

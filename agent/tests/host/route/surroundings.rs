@@ -133,8 +133,8 @@ fn without_the_right_to_change_routes_it_says_so_and_ends() {
             .arg(agent.config())
             .output()
             .unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.starts_with("error: apply = \"route\" needs the capability CAP_NET_ADMIN"), "{said}");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.starts_with("error: apply = \"route\" needs the capability CAP_NET_ADMIN"), "{text}");
     });
 }

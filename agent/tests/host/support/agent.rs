@@ -73,8 +73,8 @@ impl Agent {
 
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let output = self.output(arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {said}"))
+        let text = String::from_utf8_lossy(&output.stderr);
+        serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
     }
 
     pub(crate) fn pid(&self) -> Pid {

@@ -1,4 +1,4 @@
-//! A gateway that says what a test tells it.
+//! A gateway that sends what a test sets.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -220,7 +220,7 @@ pub(crate) fn announced(network: &str, remote: &str) -> UpdateEvent {
     announced_after(Micros(300), network, remote)
 }
 
-/// The same, told later than the network's smallest round trip after the SYN.
+/// The same, sent later than the network's smallest round trip after the SYN.
 pub(crate) fn announced_late(network: &str, remote: &str) -> UpdateEvent {
     announced_after(Micros::from_millis(90), network, remote)
 }

@@ -1,4 +1,4 @@
-//! What the agent's tests share: a gateway that says what a test tells it, and network namespaces.
+//! What the agent's tests share: a gateway that sends what a test sets, and network namespaces.
 
 pub(crate) mod agent;
 pub(crate) mod gateway;

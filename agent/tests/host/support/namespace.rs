@@ -8,7 +8,7 @@ use nix::sched::{CloneFlags, unshare};
 static SKIPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs `test` on a thread of its own in a fresh network namespace; what it starts is in there too. All of it vanishes with
-/// the thread and its children. Without root it says so, and counts; with `SPAND_REQUIRE_ROOT` set it fails.
+/// the thread and its children. Without root it prints that, and counts; with `SPAND_REQUIRE_ROOT` set it fails.
 pub(crate) fn in_namespace<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F + Send) {
     if !nix::unistd::geteuid().is_root() {
         let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
@@ -45,7 +45,7 @@ pub(crate) fn two_uplinks() {
 
 /// Runs `ip`, which must succeed.
 pub(crate) fn ip(arguments: &str) -> String {
-    try_ip(arguments).unwrap_or_else(|said| panic!("ip {arguments}: {said}"))
+    try_ip(arguments).unwrap_or_else(|text| panic!("ip {arguments}: {text}"))
 }
 
 /// Runs `ip`: what it prints, or what it complains of.

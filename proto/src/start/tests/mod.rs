@@ -143,13 +143,13 @@ fn a_clipped_transfer_of_one_flight_is_never_slower_than_plain_tcp() {
 }
 
 #[test]
-fn each_limit_is_told_with_the_window_before_and_after_it() {
+fn each_limit_is_reported_with_the_window_before_and_after_it() {
     let estimate = estimate(400);
     let asked = StartRequest { snd_wnd: Some(Bytes(65_535)), budget: Some(Segments(20)), ..request(&estimate) };
     let start = start(&asked, &StartPolicy::CAREFUL).unwrap();
-    let told: Vec<_> = start.account.bounds.iter().map(|b| (b.limit, b.value.0, b.before.0, b.after.0)).collect();
+    let bounds: Vec<_> = start.account.bounds.iter().map(|b| (b.limit, b.value.0, b.before.0, b.after.0)).collect();
     assert_eq!(
-        told,
+        bounds,
         [
             (Limit::Fraction, 300, 400, 300),
             (Limit::Cap, 100, 300, 100),
@@ -257,7 +257,7 @@ fn the_last_segment_of_paper_mode_leaves_when_the_bucket_would_let_it_and_no_fas
 
 #[test]
 fn a_start_is_not_shifted_below_what_keeps_the_path_busy() {
-    // 80 of 100 ms are without a queue, so 23 of 29 segments fill the path. Equation 3 says 28, its shift 15.
+    // 80 of 100 ms are without a queue, so 23 of 29 segments fill the path. Equation 3 gives 28, its shift 15.
     let estimate = estimate(29);
     let asked = StartRequest { size: TransferSize::Known(Bytes(30 * 1_448)), ..request(&estimate) };
     let window = |policy: StartPolicy| start(&asked, &policy).unwrap().ssthresh;

@@ -20,13 +20,13 @@ const TRIAL_BYTES: usize = ANSWER_AT + 24;
 /// Where its `struct start` stands: after what is known of the network, the transfer and the policy.
 const ANSWER_AT: usize = layout::NETWORK_BYTES + 40 + layout::POLICY_BYTES;
 
-/// The programs without those that need a congestion control; `None`, said and counted as a failure where root is
+/// The programs without those that need a congestion control; `None`, printed and counted as a failure where root is
 /// required, without the right to load them.
 fn programs() -> Option<Object> {
     programs_with_room(65_536)
 }
 
-/// The same, for so many networks.
+/// The same, for N networks.
 fn programs_with_room(networks: u32) -> Option<Object> {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("SKIPPED: loading kernel programs needs root");
@@ -46,7 +46,7 @@ fn programs_with_room(networks: u32) -> Option<Object> {
     Some(open.load().unwrap())
 }
 
-/// What the kernel's function said: window, threshold, rate and the limit that clipped, or the refusal's number.
+/// The result of the kernel's function: window, threshold, rate and the limit that clipped, or the refusal's number.
 type Answer = Result<(u32, u32, u64, u32), u32>;
 
 fn in_kernel(programs: &Object, inputs: &Inputs, request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
@@ -86,7 +86,7 @@ fn in_contract(request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
         RefusalReason::NoRtt => 5,
         RefusalReason::RttMismatch => 6,
         RefusalReason::MssZero => 7,
-        other => panic!("the kernel's function is not asked where the contract's says {other}"),
+        other => panic!("the kernel's function is not called where the contract's gives {other}"),
     };
     let limit = |start: &Start| match start.clipped_by {
         None => 0,
@@ -253,7 +253,7 @@ fn no_lifetime_is_held_against_a_clock_that_stands_still_with_the_host() {
     };
     let asking: Vec<_> = all.progs().filter(|program| calls(program, STANDING_CLOCK)).collect();
     let names: Vec<_> = asking.iter().map(|program| program.name().to_string_lossy().into_owned()).collect();
-    assert_eq!(names, ["read_clocks"], "beside how long a tick is");
+    assert_eq!(names, ["read_clocks"], "except for the length of a tick");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The kernel's table of networks where it does not do as it is told.
+//! The kernel's table of networks when updates fail.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// What the agent is told of a connection.
+// The agent's event about a connection.
 
 #pragma once
 
@@ -14,7 +14,7 @@ INLINE u64 busy_us(const struct tcp_sock *tp, u64 ticks_per_s)
 	return ticks_per_s ? (u64)ticks * 1000000 / ticks_per_s : 0;
 }
 
-INLINE void tell(const struct tcp_sock *tp, struct connection *connection, u32 kind)
+INLINE void report(const struct tcp_sock *tp, struct connection *connection, u32 kind)
 {
 	struct settings *settings = all_settings();
 	struct event *event = settings ? bpf_ringbuf_reserve(&events, sizeof(*event), 0) : 0;
