@@ -59,8 +59,8 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     let help = "Log messages suppressed by the rate limit";
     counter(&mut registry, "log_lines_left_out", help, status.log_lines_left_out);
     let confined = Family::<Labels, Gauge>::default();
-    for (part, given_up) in &status.sandbox {
-        confined.get_or_create(&vec![("part", part.clone())]).set(i64::from(*given_up));
+    for (part, dropped) in &status.sandbox {
+        confined.get_or_create(&vec![("part", part.clone())]).set(i64::from(*dropped));
     }
     registry.register("confined", "1 if the sandbox dropped this part", confined);
     gauge(&mut registry, "paused", "1 while advice is paused on this host", u64::from(status.paused));

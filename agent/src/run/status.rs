@@ -18,7 +18,7 @@ impl<A: Applier> Agent<A> {
             pid: std::process::id(),
             uptime_s: self.clock.uptime().0 / 1_000_000,
             log_lines_left_out: lines_left_out(),
-            sandbox: self.confined.parts().map(|(part, given_up)| (part.to_owned(), given_up)).collect(),
+            sandbox: self.confined.parts().map(|(part, dropped)| (part.to_owned(), dropped)).collect(),
             paused: self.pause.pausing().is_paused(),
             paused_until: self.pause.until(),
             reloads: self.reloads.clone(),

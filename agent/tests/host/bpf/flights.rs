@@ -28,7 +28,7 @@ fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leav
             // An acknowledgement would give the RTT of loopback, and the kernel would pace by that.
             lose_all(&client);
             server.write_all(&vec![7; 35 * SEGMENT]).unwrap();
-            let (words, during) = (said_of(&server), under_way(&host));
+            let (words, during) = (ss_words(&server), under_way(&host));
             if words.iter().any(|word| word.starts_with("retrans:")) || host.counts("restarted") > 0 {
                 continue;
             }
@@ -63,7 +63,7 @@ fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
             }
             second.write_all(&vec![7; 35 * SEGMENT]).unwrap();
             first.write_all(&vec![7; 35 * SEGMENT]).unwrap();
-            let words = said_of(&first);
+            let words = ss_words(&first);
             if words.iter().any(|word| word.starts_with("retrans:")) || host.counts("restarted") > 0 {
                 continue;
             }
@@ -125,7 +125,7 @@ fn first_words_that_arrive_do_not_end_a_row_of_losses() {
 fn first_words_do_not_spend_a_stated_size() {
     in_namespace("bpf_size_kept", || async {
         let host = Host::new(53, "paper", "cubic", "").await;
-        let started_with = |server: &TcpStream| number(&said_of(server), "ssthresh");
+        let started_with = |server: &TcpStream| number(&ss_words(server), "ssthresh");
         let (mut server, mut client) = host.accepted();
         state_size(&server, 20 * SEGMENT as u64).unwrap();
         first_words(&mut server, &mut client);
@@ -148,7 +148,7 @@ fn first_words_do_not_spend_a_stated_size() {
 }
 
 #[test]
-fn a_loss_after_two_gibibytes_is_none_of_the_first_flight() {
+fn a_loss_after_two_gibibytes_is_not_part_of_the_first_flight() {
     in_namespace("bpf_far_loss", || async {
         let host = Host::new(54, "paper", "cubic", "").await;
         // As fast as it goes.
@@ -171,8 +171,8 @@ fn a_loss_after_two_gibibytes_is_none_of_the_first_flight() {
             socket2::SockRef::from(&client).detach_filter().unwrap();
             drain(&client, 40 * chunk);
         });
-        let lost = said_of(&server).iter().any(|word| word.starts_with("retrans:"));
-        assert!(lost, "nothing was lost: {:?}", said_of(&server));
+        let lost = ss_words(&server).iter().any(|word| word.starts_with("retrans:"));
+        assert!(lost, "nothing was lost: {:?}", ss_words(&server));
         assert_eq!(host.counts("first_flight_loss"), 0);
     });
 }

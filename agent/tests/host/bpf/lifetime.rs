@@ -9,7 +9,7 @@ pub(super) fn fresh_threshold(host: &Host, open: &mut (TcpStream, TcpStream)) ->
     let (mut server, mut client) = host.accepted();
     transfer(&mut server, &mut client, 5 * SEGMENT);
     transfer(&mut open.0, &mut open.1, 20 * SEGMENT);
-    number(&said_of(&server), "ssthresh")
+    number(&ss_words(&server), "ssthresh")
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
         host.agent.kill();
         assert_eq!(fresh_threshold(&host, &mut open), None);
-        assert!(said_of(&open.0).iter().any(|word| word == "t40_cubic"), "the open one stays as it is");
+        assert!(ss_words(&open.0).iter().any(|word| word == "t40_cubic"), "the open one stays as it is");
         // A process that lists the machine's links, as `undo` of a test that runs in parallel, holds a reference for that moment.
         eventually(SOON, "sizes are not taken", || state_size(&open.0, 1) == Err(libc::ENOPROTOOPT)).await;
     });
@@ -188,7 +188,7 @@ fn a_cgroup_that_is_removed_is_noticed() {
         // This process is in another one: its sockets are not seen.
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_eq!(number(&said_of(&server), "ssthresh"), None);
+        assert_eq!(number(&ss_words(&server), "ssthresh"), None);
         drop(cgroup);
         eventually(SOON, "the agent notices", || host.counts("cgroup_gone") == 1).await;
         assert_eq!(in_force(&host.agent), 0);

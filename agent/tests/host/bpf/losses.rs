@@ -25,7 +25,7 @@ impl Host {
     fn threshold(&self) -> Option<u64> {
         let (mut server, mut client) = self.accepted();
         transfer(&mut server, &mut client, 3 * SEGMENT);
-        number(&said_of(&server), "ssthresh")
+        number(&ss_words(&server), "ssthresh")
     }
 }
 

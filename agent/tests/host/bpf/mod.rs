@@ -169,8 +169,8 @@ fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
         to.read_exact(&mut read).unwrap();
     });
     let until = Instant::now() + SOON;
-    while said_of(from)[2] != "0" {
-        assert!(Instant::now() < until, "not acknowledged: {:?}", said_of(from));
+    while ss_words(from)[2] != "0" {
+        assert!(Instant::now() < until, "not acknowledged: {:?}", ss_words(from));
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -215,7 +215,7 @@ fn under_way(host: &Host) -> String {
 }
 
 /// The words of `ss`'s line for the server's end.
-fn said_of(socket: &TcpStream) -> Vec<String> {
+fn ss_words(socket: &TcpStream) -> Vec<String> {
     let (local, peer) = (socket.local_addr().unwrap(), socket.peer_addr().unwrap());
     let output =
         Command::new("ss").args(["-tinH", "src", &local.to_string(), "dst", &peer.to_string()]).output().unwrap();

@@ -63,6 +63,6 @@ fn losses_are_not_held_against_another_network() {
         eventually(SOON, "the timeouts strike", || host.counts("first_flight_loss") == 6).await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_eq!(number(&said_of(&server), "ssthresh"), Some(100), "half of it: {:?}", said_of(&server));
+        assert_eq!(number(&ss_words(&server), "ssthresh"), Some(100), "half of it: {:?}", ss_words(&server));
     });
 }

@@ -20,7 +20,7 @@ fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
         let listener: TcpListener = listener.into();
         let (mut server, mut client) = host.connection(&listener);
         transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_plain(&said_of(&server), "reno");
+        assert_plain(&ss_words(&server), "reno");
         assert_eq!((host.counts("own_congestion_control"), host.counts("started")), (1, 0));
     });
 }
@@ -48,7 +48,7 @@ fn a_socket_that_is_connected_again_is_left_alone_and_its_first_connection_forgo
                 // Longer than the retransmission timeout: would be a start, if it were one of ours.
                 std::thread::sleep(Duration::from_millis(600));
             }
-            assert_eq!(super::number(&said_of(&ours), "ssthresh"), None);
+            assert_eq!(super::number(&ss_words(&ours), "ssthresh"), None);
             assert_eq!((host.counts("restarted"), host.counts("reconnected")), (0, 1));
             assert_eq!(host.counts("own_congestion_control"), 0);
         }
@@ -72,7 +72,7 @@ fn another_network_is_left_alone() {
         host.client = host.server.ip();
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_plain(&said_of(&server), "cubic");
+        assert_plain(&ss_words(&server), "cubic");
         assert_eq!(host.counts("started"), 0);
     });
 }
@@ -83,7 +83,7 @@ fn a_round_trip_far_from_the_estimates_is_refused() {
         let host = Host::new(22, "careful", "cubic", "").await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_plain(&said_of(&server), "t22_cubic");
+        assert_plain(&ss_words(&server), "t22_cubic");
         assert_eq!((host.counts("rtt_mismatch"), host.counts("started")), (1, 0));
     });
 }
@@ -94,7 +94,7 @@ fn controls_are_plain_and_reported() {
         let mut host = Host::with(23, "paper", "cubic", "control_fraction = 1.0").await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_plain(&said_of(&server), "cubic");
+        assert_plain(&ss_words(&server), "cubic");
         drop((server, client));
         let report = host.reported().await;
         assert_eq!((report.arm, report.advised), (Some(Arm::Control), None));
@@ -110,7 +110,7 @@ fn what_observe_leaves_alone_is_compared_with_itself() {
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         assert_eq!(host.counts("refused"), 1);
-        assert_plain(&said_of(&server), "cubic");
+        assert_plain(&ss_words(&server), "cubic");
         drop((server, client));
         let report = host.reported().await;
         assert_eq!((report.arm, report.advised), (Some(Arm::Advised), None));
@@ -146,7 +146,7 @@ fn a_first_flight_that_arrives_whole_ends_a_row_of_losses() {
             let whole = (0..10).any(|_| {
                 let (mut server, mut client) = host.accepted();
                 transfer(&mut server, &mut client, 60 * SEGMENT);
-                !said_of(&server).iter().any(|word| word.starts_with("retrans:"))
+                !ss_words(&server).iter().any(|word| word.starts_with("retrans:"))
             });
             assert!(whole);
         }
@@ -189,7 +189,7 @@ fn a_start_stays_inside_the_lease() {
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         // Ten by default and the lease; the threshold is the share's.
-        let words = said_of(&server);
+        let words = ss_words(&server);
         assert!((35..=40).contains(&number(&words, "cwnd").unwrap()), "{words:?}");
         assert_eq!(number(&words, "ssthresh"), Some(100), "{words:?}");
         assert_eq!(host.counts("clipped_budget"), 1);

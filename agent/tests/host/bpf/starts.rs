@@ -18,7 +18,7 @@ fn a_connection_starts_at_the_share_in_congestion_avoidance() {
             let host = Host::new(number, "paper", base, "").await;
             let (mut server, mut client) = host.accepted();
             transfer(&mut server, &mut client, 40 * SEGMENT);
-            assert_started(&said_of(&server), &format!("t{number}_{base}"), 40, Some(40));
+            assert_started(&ss_words(&server), &format!("t{number}_{base}"), 40, Some(40));
             assert_eq!(host.counts("started"), 1);
         }
     });
@@ -33,7 +33,7 @@ fn a_connection_that_this_host_opens_stays_inside_the_peers_first_window() {
         let mut ours = connect(bound(host.server.ip()), listener.local_addr().unwrap());
         let mut peer = listener.accept().unwrap().0;
         transfer(&mut ours, &mut peer, 4 * SEGMENT);
-        let words = said_of(&ours);
+        let words = ss_words(&ours);
         let cwnd = number(&words, "cwnd").unwrap();
         // A SYN-ACK's window is never scaled: at most 65,535 bytes.
         assert!((44..=50).contains(&cwnd), "{words:?}");
@@ -49,16 +49,16 @@ fn a_stated_size_decides_the_first_transfer_and_the_one_after_an_idle_time() {
         let (mut server, mut client) = host.accepted();
         state_size(&server, 20 * SEGMENT as u64).unwrap();
         transfer(&mut server, &mut client, 20 * SEGMENT);
-        assert_started(&said_of(&server), "t4_cubic", 20, Some(20));
+        assert_started(&ss_words(&server), "t4_cubic", 20, Some(20));
         // Longer than the retransmission timeout, which is 200 ms and a little.
         std::thread::sleep(Duration::from_millis(600));
         state_size(&server, 30 * SEGMENT as u64).unwrap();
         transfer(&mut server, &mut client, 30 * SEGMENT);
-        assert_started(&said_of(&server), "t4_cubic", 30, Some(30));
+        assert_started(&ss_words(&server), "t4_cubic", 30, Some(30));
         std::thread::sleep(Duration::from_millis(600));
         // Nothing stated: as long as can be.
         transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_eq!(number(&said_of(&server), "ssthresh"), Some(40));
+        assert_eq!(number(&ss_words(&server), "ssthresh"), Some(40));
         assert_eq!((host.counts("started"), host.counts("restarted"), host.counts("stated_size")), (1, 2, 2));
     });
 }
@@ -72,7 +72,7 @@ fn a_size_stated_on_a_listening_socket_holds_for_what_it_accepts() {
         for _ in 0..2 {
             let (mut server, mut client) = host.connection(&listener);
             transfer(&mut server, &mut client, 16 * SEGMENT);
-            assert_started(&said_of(&server), "t5_cubic", 16, Some(16));
+            assert_started(&ss_words(&server), "t5_cubic", 16, Some(16));
         }
     });
 }
@@ -88,7 +88,7 @@ fn the_usual_size_of_the_service_counts_where_none_is_stated_until_it_ends() {
         let starts_for = |host: &Host, segments: u64| {
             let (mut server, mut client) = host.accepted();
             transfer(&mut server, &mut client, 5 * SEGMENT);
-            number(&said_of(&server), "ssthresh") == Some(segments)
+            number(&ss_words(&server), "ssthresh") == Some(segments)
         };
         for (usual, lifetime_s) in [(24, 60), (12, 4)] {
             host.stream.send(size(usual, lifetime_s)).await;
@@ -117,7 +117,7 @@ fn after_the_hand_over_the_connection_is_the_hosts_own() {
         let host = Host::new(7, "paper", "cubic", "variant = \"hand_over\"").await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 40 * SEGMENT);
-        assert_started(&said_of(&server), "cubic", 40, Some(40));
+        assert_started(&ss_words(&server), "cubic", 40, Some(40));
     });
 }
 
@@ -127,7 +127,7 @@ fn socket_options_set_the_window_and_no_threshold() {
         let host = Host::new(8, "paper", "bbr", "variant = \"sockops\"").await;
         let (mut server, mut client) = host.accepted();
         state_size(&server, 40 * SEGMENT as u64).unwrap();
-        let words = said_of(&server);
+        let words = ss_words(&server);
         assert!(words.iter().any(|word| word == "bbr"), "{words:?}");
         assert_eq!((number(&words, "cwnd"), number(&words, "ssthresh")), (Some(40), None), "{words:?}");
         transfer(&mut server, &mut client, 40 * SEGMENT);
@@ -171,7 +171,7 @@ fn a_share_that_no_loss_backs_leaves_the_threshold_open() {
         eventually(SOON, "it is known", || host.counts("networks_changed") == 1).await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
-        let words = said_of(&server);
+        let words = ss_words(&server);
         assert_eq!((number(&words, "cwnd"), number(&words, "ssthresh")), (Some(30), None), "{words:?}");
     });
 }
@@ -193,7 +193,7 @@ fn ipv6_connections_start_too() {
         host.client = client.parse().unwrap();
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 10 * SEGMENT);
-        assert_eq!(number(&said_of(&server), "ssthresh"), Some(30));
+        assert_eq!(number(&ss_words(&server), "ssthresh"), Some(30));
     });
 }
 
