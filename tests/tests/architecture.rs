@@ -54,7 +54,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
     (
         "spand-confine",
         &["spand-core", "spand-capture", "spand-gateway", "spand-agent", "tokio"],
-        "what is given up does not depend on who gives it up",
+        "which privileges are dropped does not depend on who drops them",
     ),
     (
         "spand-proto",

@@ -87,7 +87,7 @@ fn check(result: &RunResult, way: ApplyMethod) -> Result<()> {
     ensure!(flights("cubic", 100_000) == BTreeSet::from([10]), "cubic starts with {:?}", flights("cubic", 100_000));
     let advised = flights("product", 100_000);
     let least = advised.first().copied().unwrap_or(0);
-    ensure!(least > 10, "the product starts with {advised:?}, the agent said {:?}", learnt.agent);
+    ensure!(least > 10, "the product starts with {advised:?}, the agent reported {:?}", learnt.agent);
     // The kernel programs pace what is above ten segments; a route and plain TCP cannot.
     let longest = |arm: &str| {
         let of_it = result.transfers.iter().filter(|one| one.arm == arm && one.bytes == 100_000);

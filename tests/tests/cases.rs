@@ -76,7 +76,7 @@ fn every_congestion_control_meets_every_limiter() -> Result<()> {
     for congestion_control in ["reno", "cubic", "bbr"] {
         let cases: Vec<&Case> = list.cases.iter().filter(|case| list.cell(case).is("cc", congestion_control)).collect();
         for limiter in ["window", "receiver", "application"] {
-            let figure = format!("limited by {limiter} not said");
+            let figure = format!("limited by {limiter} missed");
             let is_there = |case: &&Case| measured.iter().any(|m| m.case == case.name && m.figure == figure);
             assert!(cases.iter().any(is_there), "{congestion_control} is never limited by its {limiter}");
         }

@@ -165,8 +165,8 @@ fn promtool_finds_the_alerts_sound_and_they_fire() {
             assert!(std::env::var_os("SPAND_PROMTOOL").is_none(), "skipped although SPAND_PROMTOOL is set");
             return;
         };
-        let said = [output.stdout, output.stderr].concat();
-        assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&said));
+        let printed = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "promtool {arguments:?}: {}", String::from_utf8_lossy(&printed));
     }
 }
 

@@ -71,9 +71,9 @@ fn replay(arguments: &[&str], files: &[OsString]) -> String {
     let exe = std::env::current_exe().expect("this program");
     let mut command = Command::new(exe);
     let output = command.env(CHILD, "1").arg("replay").args(arguments).args(files).output().expect("a child");
-    let said = String::from_utf8(output.stderr).expect("UTF-8");
-    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
-    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {stderr}");
+    assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 

@@ -122,7 +122,7 @@ impl Round {
         assert_eq!((opened.set_aside, opened.unreadable), (None, 0), "kill {kill} after {life:?}");
         drop(opened.store);
         let found: State = opened.records.into_iter().collect();
-        // One tick more than was told: the child may have died between handing over and telling.
+        // One tick more than was reported: the child may have died between handing over and telling.
         let on_disk = ticks.last().map_or(Duration::ZERO, |last| last.at.saturating_sub(last.lag));
         let is_firm = |tick: &Tick| tick.at < on_disk || self.against_the_clock && tick.before_kill > MAY_LOSE;
         let firm = ticks.iter().filter(|tick| is_firm(tick)).count();

@@ -43,8 +43,8 @@ fn exposure() -> Result<()> {
             eprintln!("SKIPPED 1 check: no systemd-analyze to judge {name}.service with");
             continue;
         };
-        let said = String::from_utf8_lossy(&output.stdout);
-        let level = said.lines().last().unwrap_or_default();
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        let level = stdout.lines().last().unwrap_or_default();
         println!("{level}");
         ensure!(output.status.success(), "more than {}.{} of exposure: {level}", most / 10, most % 10);
     }

@@ -4,15 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders and pages that are clean. Add what has become so; nothing leaves the list.
-const CLEAN: [&str; 6] =
-    ["agent", "proto", "tests/src/product", "docs/agent.md", "docs/agent.example.toml", "docs/protocol.md"];
+const CLEAN: [&str; 6] = ["agent", "proto", "tests", "docs/agent.md", "docs/agent.example.toml", "docs/protocol.md"];
 
-/// Rebuilt as a whole later.
-const EXEMPT: [&str; 4] = [
+/// Rebuilt as a whole later; recorded inputs; and this list.
+const EXEMPT: [&str; 6] = [
     "gateway/core/src/flow/sender",
     "gateway/core/src/flow/scoreboard",
     "gateway/core/src/flow/recovery",
     "gateway/core/src/flow/shadow",
+    "tests/fixtures",
+    "tests/tests/words.rs",
 ];
 
 /// Refused as whole words, whatever their case; in identifiers too, where `_` separates words.

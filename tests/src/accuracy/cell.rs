@@ -34,7 +34,7 @@ const SEND_BUFFERS: &str = "4096 65536 134217728";
 pub struct Recording {
     /// The kernel's account, by time.
     pub rows: Vec<Row>,
-    /// Whether the lab did what it was told.
+    /// Whether the lab behaved as configured.
     pub health: Health,
     /// Network of the clients.
     pub network: IpNet,

@@ -19,7 +19,7 @@ use crate::lab::truth::{CongestionState, FlowId};
 
 /// Time between two looks at a window.
 const PERIOD_NS: u64 = 100_000_000;
-/// A sample's partner lies this close: an end is told by the kernel at its last acknowledgement and by the engine perhaps
+/// A sample's partner lies this close: the kernel reports an end at its last acknowledgement and the engine perhaps
 /// only after a timeout.
 const LOSS_APART_NS: u64 = 300_000_000;
 const END_APART_NS: u64 = 3_000_000_000;

@@ -42,7 +42,7 @@ pub struct View {
     pub window: Option<f64>,
     /// What held the sender.
     pub limiter: Limiter,
-    /// Its congestion control, by its own packets or else by what other flows of its host told.
+    /// Its congestion control, from its own packets or else from other flows of its host.
     pub flavour: Flavour,
     /// The same, by its own packets alone.
     pub own_flavour: Flavour,
@@ -52,10 +52,10 @@ pub struct View {
     pub srtt_us: Option<u64>,
 }
 
-/// Everything the engine said.
+/// All output of the engine.
 #[derive(Debug)]
 pub struct Seen {
-    /// Answers, in the order of the sorted moments; `None` where the engine knew no such sender.
+    /// Answers, in the order of the sorted moments; `None` where the engine tracked no such sender.
     pub views: Vec<Option<View>>,
     /// Loss events as they were counted: when, whose, and whether a timeout.
     pub events: Vec<(u64, FlowId, Kind)>,

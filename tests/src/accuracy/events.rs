@@ -7,7 +7,7 @@ use super::result::{CellResult, Compared};
 use super::truth::{FlowTruth, Kind};
 use crate::lab::truth::FlowId;
 
-/// Events are one within this or so many round trips, whichever is longer.
+/// Events this close, or within this number of round trips if that is longer, are one.
 const EVENT_APART_NS: u64 = 50_000_000;
 const EVENT_APART_ROUNDS: f64 = 0.6;
 

@@ -146,8 +146,8 @@ impl Numbers {
         let full_rtt = rtt_ms / 1e3 + queue / packets_per_second;
         let share = capacity / f64::from(flows);
         // No factor of the design: the small cases say how long they are.
-        let told = level("seconds").parse().ok();
-        let seconds = told.or_else(|| seconds(&level, share, capacity, full_rtt));
+        let configured = level("seconds").parse().ok();
+        let seconds = configured.or_else(|| seconds(&level, share, capacity, full_rtt));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "levels are small")]
         Self {
             rate: BytesPerSecond(rate as u64),

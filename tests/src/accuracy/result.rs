@@ -16,7 +16,7 @@ const WORST_MOST: usize = 12;
 const LATE_PART_MOST: f64 = 0.01;
 const LATE_MEAN_MOST_US: f64 = 300.0;
 
-/// Whether the lab did what it was told.
+/// Whether the lab behaved as configured.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub struct Health {
     /// Transfers that were complete.
@@ -93,7 +93,7 @@ pub struct Errors {
     pub count: u64,
     /// Those kept, signed, in order of time.
     pub values: Vec<f32>,
-    /// One in so many is kept.
+    /// One in this many is kept.
     #[serde(default)]
     stride: u64,
 }
@@ -249,7 +249,7 @@ impl CellResult {
         self.errors.entry(kind.to_owned()).or_default()
     }
 
-    /// Counts what the engine said held a sender, under the kernel's word for it.
+    /// Counts what the engine reported as a sender's limit, under the kernel's word for it.
     pub fn count_limit(&mut self, kernel: &str, engine: &str) {
         *self.limits.entry(kernel.to_owned()).or_default().entry(engine.to_owned()).or_default() += 1;
     }

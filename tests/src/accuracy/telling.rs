@@ -3,7 +3,7 @@
 use super::truth::{FlowTruth, Kind};
 use crate::lab::truth::{CongestionState, Limit, Row, Source};
 
-/// From so many segments on Reno and CUBIC back off to different windows: 2 and 3.
+/// From this many segments on, Reno and CUBIC back off to different windows: 2 and 3.
 const TELLING_WINDOW: u32 = 5;
 
 /// Why a flow does not show its congestion control.

@@ -145,7 +145,7 @@ impl FlowTruth {
                 CongestionState::Reduced => Some(Kind::Reduction),
                 CongestionState::Open | CongestionState::Disorder => None,
             };
-            // Each timeout is told, also one after another.
+            // Each timeout is reported, consecutive ones too.
             if *state != before || *state == CongestionState::Loss {
                 events.extend(kind.map(|kind| (*at_ns, kind)));
             }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_a_sender_is_told_apart() {
+    fn what_limits_a_sender_is_distinguished() {
         let mut flow = FlowTruth::default();
         let held = |rows: Vec<Row>, flow: &mut FlowTruth| {
             flow.rows = rows;

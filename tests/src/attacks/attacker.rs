@@ -70,7 +70,7 @@ async fn calls(attack: Attack, target: &Target) -> Result<()> {
                 let ended = match attack {
                     Attack::Reports => client.report(report(agent, batch)).await.err(),
                     _ => match client.subscribe(wish()).await {
-                        // Dropped with what it was told: the stream is reset.
+                        // Dropped with what it received: the stream is reset.
                         Ok(stream) => stream.into_inner().message().await.err(),
                         Err(status) => Some(status),
                     },

@@ -15,7 +15,7 @@ use spand_proto::units::Window;
 use super::{HOSTS, NAMES, NETWORKS, START_EVERY, Target};
 use crate::access::Setup;
 
-/// Runs until whoever started it is gone.
+/// Runs until the process that started it is gone.
 pub(super) fn run() -> Result<()> {
     // As many threads as the product has.
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -33,7 +33,7 @@ pub(super) fn run() -> Result<()> {
     std::io::stdout().flush()?;
     let published = stage.published.clone();
     thread::Builder::new().name("engine".to_owned()).spawn(move || announce(&published))?;
-    // Ends with whoever holds the other end.
+    // Ends with the process that holds the other end.
     std::io::stdin().read_to_end(&mut Vec::new())?;
     stage.stop();
     Ok(())

@@ -1,7 +1,7 @@
 //! One peer that attacks a gateway's listeners, and what honest agents and a supervisor get meanwhile.
 //!
-//! Three processes: the gateway's listeners with a thread that announces starts as an engine does, the attacker, and whoever
-//! measures. The attacker is nicer than the others: elsewhere it would have a processor of its own, and here it takes what gateway
+//! Three processes: the gateway's listeners with a thread that announces starts as an engine does, the attacker, and the one
+//! that measures. The attacker is nicer than the others: elsewhere it would have a processor of its own, and here it takes what gateway
 //! and honest agents leave. So a rise is what the gateway does for it, and not a processor that it lacks.
 
 mod attacker;
@@ -62,7 +62,7 @@ impl Attack {
 const ROLE: &str = "SPAND_ATTACKS_ROLE";
 /// Where the gateway is.
 const TARGET: &str = "SPAND_ATTACKS_TARGET";
-/// Networks with an estimate, of which every agent is told.
+/// Networks with an estimate, which every agent receives.
 pub const NETWORKS: u16 = 10_000;
 /// Time between two starts that are announced to the host.
 const START_EVERY: Duration = Duration::from_millis(2);

@@ -79,7 +79,7 @@ fn learn_site(
     Ok(())
 }
 
-/// So many sizes from the least to the most, evenly by factor.
+/// This many sizes from the smallest to the largest, evenly by factor.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes of transfers")]
 fn spaced((least, most): (u64, u64), count: u32) -> Vec<u64> {
     let factor = most as f64 / least as f64;

@@ -21,7 +21,7 @@ pub struct Campaign {
     pub learning: Learning,
     /// Seeds: from this one on ...
     pub first_seed: u64,
-    /// ... so many.
+    /// Number of seeds.
     pub seeds: u64,
     /// Scenarios by name, or all of a family by its name; empty: all but the quick one.
     pub scenarios: Vec<String>,

@@ -89,7 +89,7 @@ pub struct Learnt {
     pub share_before: Option<u64>,
     /// The same at the end.
     pub share_after: Option<u64>,
-    /// What the agent said of a connection there when timing began: segments, and why; nothing without an agent.
+    /// The agent's report of a connection there when timing began: segments, and why; nothing without an agent.
     pub agent: Option<String>,
 }
 
@@ -111,7 +111,7 @@ pub struct Carried {
 pub struct RunResult {
     /// Which run.
     pub run: Run,
-    /// Whether the lab did what it was told.
+    /// Whether the lab behaved as configured.
     pub health: Health,
     /// The product's paths.
     pub learnt: Vec<Learnt>,

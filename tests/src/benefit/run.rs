@@ -40,7 +40,7 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     thread::sleep(SETTLE);
     let advised: Vec<(usize, u64)> =
         (0..).zip(&scenario.sites).filter(|(_, site)| site.is_product()).map(|(n, site)| (n, site.path.mss)).collect();
-    let said = if run.way == ApplyMethod::None { Vec::new() } else { stage.wait_for_advice(&advised)? };
+    let advice = if run.way == ApplyMethod::None { Vec::new() } else { stage.wait_for_advice(&advised)? };
     let shares = |stage: &Stage| (0..scenario.sites.len()).map(|n| stage.share(n)).collect::<Result<Vec<_>>>();
     let before = shares(&stage)?;
     let recording = stage.record()?;
@@ -70,7 +70,7 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
             transfers: taught.get(n).copied().unwrap_or(0),
             share_before: before.get(n).copied().flatten(),
             share_after: after.get(n).copied().flatten(),
-            agent: said.get(place).cloned(),
+            agent: advice.get(place).cloned(),
         });
     }
     let flights = flights.map(|planned| flight::judge(&planned, &recorded));
@@ -162,11 +162,11 @@ fn watched<T: Send>(
     let progress = Progress::default();
     thread::scope(|scope| {
         let worker = scope.spawn(|| work(&progress));
-        let mut said = Instant::now();
+        let mut reported = Instant::now();
         while !worker.is_finished() {
             thread::sleep(Duration::from_millis(20));
-            if said.elapsed() >= SAY_PERIOD {
-                said = Instant::now();
+            if reported.elapsed() >= SAY_PERIOD {
+                reported = Instant::now();
                 let (done, planned) = (&progress.done, &progress.planned);
                 let (done, planned) = (done.load(Ordering::Relaxed), planned.load(Ordering::Relaxed));
                 say(&format!("{what}: {done} of {planned} transfers"));

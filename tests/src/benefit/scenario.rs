@@ -87,7 +87,7 @@ impl Senders {
         }
     }
 
-    /// The clients that the product sends to, of so many.
+    /// The clients that the product sends to, of `clients`.
     pub fn learners(self, clients: u8) -> impl Iterator<Item = u8> {
         (0..clients).filter(move |client| self.to(*client) == Arm::Product)
     }
@@ -125,7 +125,7 @@ impl Site {
 /// What the clients ask for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Work {
-    /// One transfer at a time, of each size in each round, in an order drawn anew.
+    /// One transfer at a time, of each size in each round, in a new random order.
     Sizes {
         /// Bytes of the transfers.
         bytes: &'static [u64],
@@ -140,7 +140,7 @@ pub enum Work {
         rounds: u32,
         /// Rounds before them.
         warm: u32,
-        /// Starts are drawn from the first so many milliseconds of a round.
+        /// Starts are drawn from this many milliseconds at the beginning of a round.
         within_ms: u64,
         /// From round to round.
         every_ms: u64,

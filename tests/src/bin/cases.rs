@@ -14,7 +14,7 @@ use spand_tests::cases::keep::{self, Recorded};
 use spand_tests::cases::list::{Case, List};
 use spand_tests::cases::page;
 
-/// Tries before a case is given up.
+/// Tries before a case counts as failed.
 const TRIES: usize = 4;
 
 #[derive(Debug, Parser)]
@@ -31,7 +31,7 @@ fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
     let list = List::read()?;
     let mut recorded = keep::read_recorded()?;
-    let mut given_up = 0;
+    let mut failed = 0;
     for case in list.cases.iter().filter(|_| !arguments.write) {
         let named = arguments.names.contains(&case.name);
         if named || (arguments.names.is_empty() && !recorded.contains_key(&case.name)) {
@@ -40,7 +40,7 @@ fn main() -> Result<ExitCode> {
                     recorded.insert(case.name.clone(), done);
                     keep::write_recorded(&recorded)?;
                 }
-                None => given_up += 1,
+                None => failed += 1,
             }
         }
     }
@@ -63,7 +63,7 @@ fn main() -> Result<ExitCode> {
     } else {
         println!("{} of {} cases are recorded: nothing is written yet", verdicts.len(), list.cases.len());
     }
-    Ok(if given_up == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn record(list: &List, case: &Case) -> Result<Option<Recorded>> {
@@ -85,7 +85,7 @@ fn record(list: &List, case: &Case) -> Result<Option<Recorded>> {
             return Ok(Some(Recorded { network: recording.network, health: recording.health }));
         }
     }
-    println!("{}: given up after {TRIES} tries", case.name);
+    println!("{}: failed after {TRIES} tries", case.name);
     Ok(None)
 }
 

@@ -4,7 +4,7 @@
 //!
 //! A generated trace goes straight into an engine with the limits of a gateway, which is driven as the gateway's thread drives it:
 //! time passes between packets, changes and samples are taken every half second of the trace's time. Connections come and go,
-//! wait for their end in the table, and networks age. Told is, per hour of the trace, what the process holds.
+//! wait for their end in the table, and networks age. The output is, per hour of the trace, the memory that the process holds.
 
 use std::io::{self, Write};
 use std::time::Instant;
@@ -91,17 +91,17 @@ impl Day {
 }
 
 impl Write for Day {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if !self.header_seen {
             self.header_seen = true;
         } else if let Some((at, wire_len)) = self.record.take() {
-            self.packet(at, wire_len, octets)?;
-        } else if let &[s0, s1, s2, s3, n0, n1, n2, n3, _, _, _, _, w0, w1, w2, w3] = octets {
-            let word = |octets| u64::from(u32::from_le_bytes(octets));
+            self.packet(at, wire_len, bytes)?;
+        } else if let &[s0, s1, s2, s3, n0, n1, n2, n3, _, _, _, _, w0, w1, w2, w3] = bytes {
+            let word = |bytes| u64::from(u32::from_le_bytes(bytes));
             let at = word([s0, s1, s2, s3]) * 1_000_000_000 + word([n0, n1, n2, n3]);
             self.record = Some((Timestamp(at), u32::from_le_bytes([w0, w1, w2, w3])));
         }
-        Ok(octets.len())
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

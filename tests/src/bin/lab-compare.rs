@@ -21,8 +21,8 @@ use spand_tests::lab::topology::{SERVER_V4, SERVER_V6};
 use spand_tests::lab::truth::rules::{self, KernelSample, Reason};
 use spand_tests::lab::truth::{FlowId, read_csv};
 
-/// Two samples of one connection and kind this close in time are one. An end is told by the kernel at its last
-/// acknowledgement and by the engine perhaps only after a timeout.
+/// Two samples of one connection and kind this close in time are one. The kernel reports an end at its last
+/// acknowledgement and the engine perhaps only after a timeout.
 const LOSS_APART_NS: u64 = 300_000_000;
 const END_APART_NS: u64 = 3_000_000_000;
 /// The kernel's last row comes after the last packet.

@@ -30,7 +30,7 @@ use spand_proto::made_up;
 use spand_proto::network::Network;
 use spand_proto::units::{Timestamp, Window};
 use spand_proto::v1::spand_client::SpandClient;
-use spand_proto::v1::update::Event as Told;
+use spand_proto::v1::update::Event as UpdateEvent;
 use spand_proto::v1::{SubscribeRequest, Update};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -48,7 +48,7 @@ struct Arguments {
     /// SYNs a second, each from another address
     #[arg(long, default_value_t = 1_000)]
     syns: u32,
-    /// Estimates a second that move, each told to every subscriber
+    /// Estimates a second that move, each sent to every subscriber
     #[arg(long, default_value_t = 200)]
     moves: u32,
     /// Seconds measured
@@ -157,13 +157,13 @@ async fn subscribe(address: SocketAddr, host: u32, snapshots: Arc<Barrier>, stam
     let mut first = true;
     while let Some(Update { event: Some(event), .. }) = updates.message().await? {
         match event {
-            Told::ImminentStart(start) => {
+            UpdateEvent::ImminentStart(start) => {
                 let number = start.remote_address.parse().ok().and_then(|remote| number_of(remote, stamps.networks));
                 if let Some(number) = number {
                     stamps.stamp(&stamps.received, number);
                 }
             }
-            Told::SnapshotEnd(_) if first => {
+            UpdateEvent::SnapshotEnd(_) if first => {
                 first = false;
                 snapshots.wait().await;
             }

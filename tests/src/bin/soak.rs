@@ -131,22 +131,22 @@ fn main() -> Result<()> {
 fn tell(minute: u64, gateway: &MeasuredGateway, load: &Load, waits: &Waits) -> Result<Minute> {
     let counters = gateway.scrape()?;
     let sum = |part: &str| counters.iter().filter(|(name, _)| name.starts_with(part)).map(|(_, n)| n).sum::<u64>();
-    let told = Minute { resident: gateway.resident_bytes()?, p99: waits.at(99) };
+    let measured = Minute { resident: gateway.resident_bytes()?, p99: waits.at(99) };
     println!(
         "| {minute} | {} | {} | {} | {:.1} | {:.2} | {:.2} | {} | {} |",
         load.frames.load(Ordering::Relaxed),
         sum("spand_engine_frames_total"),
         sum("spand_capture_packets_dropped_total"),
-        told.resident as f64 / 1e6,
+        measured.resident as f64 / 1e6,
         waits.at(50).as_secs_f64() * 1e3,
-        told.p99.as_secs_f64() * 1e3,
+        measured.p99.as_secs_f64() * 1e3,
         load.subscriptions.load(Ordering::Relaxed),
         load.failures.load(Ordering::Relaxed),
     );
-    Ok(told)
+    Ok(measured)
 }
 
-/// Plays traces, one after the other, until told to stop.
+/// Plays traces, one after the other, until `stop` is set.
 fn send_trace(namespace: &Namespace, arguments: &Arguments, load: &Arc<Load>) -> Result<JoinHandle<Result<()>>> {
     let (rate, connections, load) = (arguments.rate, arguments.connections, Arc::clone(load));
     namespace.spawn("sender", move || {
@@ -185,11 +185,11 @@ struct Wire {
 }
 
 impl Write for Wire {
-    fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.header || !self.record {
             self.record = !self.header;
             self.header = false;
-            return Ok(octets.len());
+            return Ok(bytes.len());
         }
         self.record = false;
         // An error that `write_all` does not try again for.
@@ -197,7 +197,7 @@ impl Write for Wire {
         if self.load.stop.load(Ordering::Relaxed) {
             return Err(stop());
         }
-        while let Err(error) = send(self.port.as_raw_fd(), octets, MsgFlags::empty()) {
+        while let Err(error) = send(self.port.as_raw_fd(), bytes, MsgFlags::empty()) {
             if !matches!(error, Errno::ENOBUFS | Errno::EAGAIN) {
                 return Err(error.into());
             }
@@ -207,7 +207,7 @@ impl Write for Wire {
             let due = self.started + Duration::from_secs_f64(sent as f64 / f64::from(rate));
             thread::sleep(due.saturating_duration_since(Instant::now()));
         }
-        Ok(octets.len())
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -155,28 +155,28 @@ fn limits(result: &CellResult) -> Vec<Figure> {
         let part = |of: u64| of as f64 / count as f64;
         let right = by.get(held).copied().unwrap_or(0);
         figures.push(Figure {
-            name: format!("limited by {held} not said"),
+            name: format!("limited by {held} missed"),
             count,
             error: part(count - right),
             bound: 0.05,
         });
         if held == "application" {
             let window = by.get("window").copied().unwrap_or(0);
-            let name = "limited by application said to be window".to_owned();
+            let name = "limited by application reported as window".to_owned();
             figures.push(Figure { name, count, error: part(window), bound: 0.01 });
         }
     }
     figures
 }
 
-/// What is said of whole flows.
+/// Figures of whole flows.
 fn whole(cell: &Cell, result: &CellResult) -> Vec<Figure> {
     let mut figures = Vec::new();
-    let told: u64 = result.flavours.values().sum();
-    if told > 0 {
+    let classified: u64 = result.flavours.values().sum();
+    if classified > 0 {
         let right = result.flavours.get(cell.level("cc")).copied().unwrap_or(0);
         let name = "flows of another congestion control".to_owned();
-        figures.push(Figure { name, count: told, error: (told - right) as f64, bound: 0.0 });
+        figures.push(Figure { name, count: classified, error: (classified - right) as f64, bound: 0.0 });
     }
     let counted = result.retransmissions;
     let name = "flows with another count of retransmissions".to_owned();

@@ -115,7 +115,7 @@ fn keep_capture(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bytes of the Ethernet, IP and TCP headers. What is none of these gives all that may be kept of it.
+/// Bytes of the Ethernet, IP and TCP headers. For any other frame: all that may be kept of it.
 fn headers_bytes(frame: &[u8]) -> usize {
     ip_end(frame).map_or(frame.len(), |end| end + tcp_bytes(frame))
 }

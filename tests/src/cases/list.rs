@@ -10,7 +10,7 @@ use crate::accuracy::factors::{ALL, Cell, Factor};
 
 /// Factors whose levels are numbers: a case may choose its own.
 const NUMBERS: [&str; 5] = ["rate", "rtt", "buffer", "flows", "tap"];
-/// What is no factor of the design but may be said of a case.
+/// No factor of the design, but a case may state it.
 const SECONDS: &str = "seconds";
 /// Work that only cases do: a constant part of the path's rate.
 const STEADY: &str = "steady";
@@ -41,7 +41,7 @@ pub struct Case {
     pub shows: String,
     /// Levels in which it differs from the usual ones.
     pub differs: BTreeMap<String, String>,
-    /// What the kernel's account must hold for the case to show what it says: at least so many of each
+    /// What the kernel's account must hold for the case to show what it says: at least this many of each
     /// ([`super::judge::facts`]).
     #[serde(default)]
     pub needs: BTreeMap<String, u64>,

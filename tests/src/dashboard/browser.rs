@@ -154,11 +154,11 @@ impl Browser {
         Ok(BASE64_STANDARD.decode(picture.as_str().context("no picture")?)?)
     }
 
-    /// What the console said since the last question: warnings and errors.
+    /// What the console logged since the last call: warnings and errors.
     pub fn complaints(&self) -> Result<Vec<String>> {
-        let said = self.send("POST", "/se/log", &json!({ "type": "browser" }))?;
-        let said = said.as_array().context("no log")?;
-        let loud = said.iter().filter(|line| line["level"] != "INFO" && line["level"] != "DEBUG");
+        let log = self.send("POST", "/se/log", &json!({ "type": "browser" }))?;
+        let log = log.as_array().context("no log")?;
+        let loud = log.iter().filter(|line| line["level"] != "INFO" && line["level"] != "DEBUG");
         Ok(loud.map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect())
     }
 

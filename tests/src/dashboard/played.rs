@@ -54,7 +54,7 @@ impl Played {
         Ok(played)
     }
 
-    /// Plays what is due by `now`; at the end of a round it begins anew.
+    /// Plays what is due by `now`; at the end of a round it starts again.
     pub(super) fn play(&mut self, now: Timestamp, mut after: impl FnMut(&mut Engine)) {
         while let Some(packet) = self.packets.get(self.next) {
             let at = self.began.after(packet.at);

@@ -41,7 +41,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// A gateway that sees these kept captures and so many made-up networks, with four agents. `http`: where it answers;
+    /// A gateway that sees these kept captures and `networks` made-up networks, with four agents. `http`: where it answers;
     /// port 0 takes any.
     pub fn start(cases: &[&str], networks: usize, http: SocketAddr) -> Result<Self> {
         let clock = MonotonicClock::from_wall_clock();
@@ -82,7 +82,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Runs the feeder, and the hosts once it has told of the networks.
+    /// Runs the feeder, and the hosts once it has announced the networks.
     fn feed(&mut self, mut feeder: Feeder) -> Result<()> {
         while feeder.turn(0) {}
         let (ended, drift) = (Arc::clone(&self.ended), Arc::clone(&self.drift));

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plural_is_a_list_or_a_count_and_what_has_no_value_is_said() {
+    fn a_plural_is_a_list_or_a_count_and_what_has_no_value_is_reported() {
         let document = json!({ "total": 3, "networks": 3, "one": { "networks": [{ "prefix": null }] } });
         let mut dialect = Dialect::default();
         dialect.walk(Origin::Other, "one", &document);

@@ -112,7 +112,7 @@ impl Flood {
             // Outside of what is the trace's own.
             _ => Ipv4Addr::new(128 | (a & 0x3f), b, c, d),
         };
-        // Servers of the trace, and so many tuples of one address that none comes twice.
+        // Servers of the trace, and enough tuples of one address that none comes twice.
         let server = Ipv4Addr::new(10, 0, e % 8, f);
         Tuple { server: (server, 443), client: (client, u16::from_le_bytes([low, high])) }
     }

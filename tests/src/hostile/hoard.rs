@@ -1,4 +1,4 @@
-//! Hoards: connections that send many segments of one byte which nobody acknowledges, so that whoever follows them keeps them all.
+//! Hoards: connections that send many segments of one byte which nobody acknowledges, so that a program that follows them keeps them all.
 
 use std::net::Ipv4Addr;
 

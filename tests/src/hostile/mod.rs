@@ -75,7 +75,7 @@ pub struct Outcome {
     pub memory: MemoryUse,
     /// Most bytes of segments that it had at any time, by its account.
     pub most_segment_bytes: usize,
-    /// What `held_bytes` said with the engine at the end, above what it said before.
+    /// `held_bytes` with the engine at the end, above its value before.
     pub held_bytes: u64,
     /// Memory that the process holds with the engine at the end, in MiB; that of engines before may be among it.
     pub resident_mib: u64,

@@ -105,7 +105,7 @@ fn outer(protocol: u8, captured: &[u8], payload_len: usize) -> (Vec<u8>, usize) 
     (frame, 34 + payload_len)
 }
 
-/// Everything that a gateway's engine knows and said.
+/// The state and all output of a gateway's engine.
 #[derive(Debug, PartialEq)]
 pub struct Known {
     /// Its events, the starts among them.

@@ -1,4 +1,4 @@
-//! Version 2 cgroups: where they are mounted, and a group of our own whose sockets can be told from others'.
+//! Version 2 cgroups: where they are mounted, and a group of our own whose sockets can be distinguished from others'.
 
 use std::fs;
 use std::path::{Path, PathBuf};

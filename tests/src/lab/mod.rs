@@ -7,7 +7,7 @@
 //!               gateway ──veth (management)── server
 //! ```
 //!
-//! The lab knows nothing of the gateway and the agent: programs are started in its namespaces by whoever uses it.
+//! The lab knows nothing of the gateway and the agent: its users start programs in its namespaces.
 
 pub mod cgroup;
 pub mod host;

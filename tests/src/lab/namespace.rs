@@ -122,7 +122,7 @@ impl Namespace {
         if self.sysctl(key, name).is_ok() {
             return Ok(());
         }
-        // Whoever else does the same would take the name off the list again in between.
+        // Another process that does the same would take the name off the list again in between.
         let list = File::open(ALLOWED).with_context(|| format!("cannot open {ALLOWED}"))?;
         let _alone = Flock::lock(list, FlockArg::LockExclusive)
             .map_err(|(_, error)| error)
@@ -154,8 +154,8 @@ impl Namespace {
         if output.status.success() {
             return Ok(());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(anyhow!("`{program}` in namespace {} failed: {} (lines: {})", self.name, said.trim(), lines.join("; ")))
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        Err(anyhow!("`{program}` in namespace {} failed: {} (lines: {})", self.name, stderr.trim(), lines.join("; ")))
     }
 
     /// Moves the calling thread inside, for as long as it lives.

@@ -72,7 +72,7 @@ pub struct Topology {
     pub networks: Vec<ClientNetwork>,
     /// What carries the paths, in the same order; the way to a distant tap comes last.
     pub emulator: Emulator,
-    /// A port for the server that two labs on one machine do not share, so that their traces can be told apart.
+    /// A port for the server that two labs on one machine do not share, so that their traces can be distinguished.
     pub port: u16,
     /// The router between the server and a tap that is not beside it.
     _near: Option<Namespace>,

@@ -97,13 +97,13 @@ fn table(text: &mut String, question: Question, judged: &[Judged<'_>]) -> Result
             .filter(|judged| judged.variant.name == variant.name)
             .map(|judged| {
                 let shown = question.columns().iter().filter_map(|column| judged.figures.get(*column));
-                let said: Vec<String> = shown
+                let cells: Vec<String> = shown
                     .map(|figure| {
                         let value = percent(figure.value);
                         if is_missed(figure) { format!("**{value}**") } else { value }
                     })
                     .collect();
-                said.join(" / ")
+                cells.join(" / ")
             })
             .collect();
         writeln!(text, "| {} | {} |", variant.name, cells.join(" | "))?;

@@ -35,7 +35,7 @@ const SEND_BUFFERS: &str = "4096 65536 16777216";
 pub struct Recorded {
     /// Seed of its path and clients.
     pub seed: u64,
-    /// Whether the lab did what it was told.
+    /// Whether the lab behaved as configured.
     pub health: Health,
     /// When the first packet was sent, in nanoseconds since 1970.
     pub begin_ns: u64,

@@ -90,10 +90,10 @@ pub struct Group {
 pub enum Work {
     /// One transfer without end.
     Bulk,
-    /// One connection after another, each of so many bytes (from, to; evenly in the logarithm), with pauses up to so many
+    /// One connection after another, each of that many bytes (from, to; evenly in the logarithm), with pauses up to that many
     /// milliseconds.
     Transfers(u64, u64, u64),
-    /// One connection with messages of so many bytes and pauses up to so many milliseconds.
+    /// One connection with messages of that many bytes (from, to) and pauses up to that many milliseconds.
     Messages(u64, u64, u64),
 }
 

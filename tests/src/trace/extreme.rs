@@ -36,7 +36,7 @@ const GROUP: u32 = 1_000;
 const PACKETS_EACH: u64 = 16;
 /// Segments of each that are in flight.
 const IN_FLIGHT: u32 = 4;
-/// One in so many repairs a loss.
+/// One in this many repairs a loss.
 const REPAIRING: u32 = 20;
 /// Ports that a client uses.
 const PORTS: u32 = 60_000;

@@ -71,7 +71,7 @@ impl<W: Write> FrameWriter<W> {
     }
 }
 
-/// Puts the Ethernet frame of a packet, without the octets of its payload, into `frame`; its length on the wire.
+/// Puts the Ethernet frame of a packet, without its payload, into `frame`; its length on the wire.
 #[expect(clippy::cast_possible_truncation, reason = "header lengths and frames are below 64 KiB")]
 pub fn encode(frame: &mut Vec<u8>, ip_id: u16, at_ns: u64, tuple: &Tuple, packet: &Packet) -> usize {
     let options = options(at_ns, packet);

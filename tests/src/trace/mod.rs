@@ -1,6 +1,6 @@
 //! Generated traces: as many packets and connections as a benchmark needs, without anybody's traffic in the repository.
 //!
-//! Servers inside the organisation send to clients outside; the tap stands beside the servers. Each connection is a small
+//! Servers inside the organisation send to clients outside; the tap is next to the servers. Each connection is a small
 //! NewReno sender with a SACK receiver at the far end ([`connection`]), losses happen behind the tap, so that what the tap
 //! sees is what a mirror port sees: both directions, interleaved connections, selective acknowledgements, fast
 //! retransmits and timeouts. One seed gives one trace, byte for byte.

@@ -1,4 +1,4 @@
-//! An agent speaks for its own addresses, and for nobody else's.
+//! An agent reports its own addresses, and nobody else's.
 
 use spand_proto::v1;
 use spand_tests::access::{Log, Made, Setup, Stage};

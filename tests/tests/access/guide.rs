@@ -8,7 +8,7 @@ use spand_gateway::cli::{self, Cli};
 use spand_tests::access::{Setup, question};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
-use super::tls::{agent_of, is_told};
+use super::tls::{agent_of, receives_estimates};
 
 /// The blocks of shell in the guide's section on certificates, in their order.
 fn commands() -> Vec<String> {
@@ -46,7 +46,7 @@ async fn the_certificates_of_the_guide_prove_both_ends_until_revoked() {
     put("ca.pem", "ca.pem");
     // The authority's list is not there yet: the stage's own says nothing about it.
     stage.access.look();
-    is_told(&agent_of(&stage)).await;
+    receives_estimates(&agent_of(&stage)).await;
 
     let file = |name: &str| fs::read_to_string(stage.path().join(name)).unwrap();
     let ask = async |shows: &str| {

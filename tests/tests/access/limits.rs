@@ -54,7 +54,7 @@ async fn one_peer_asks_so_often_and_no_oftener() {
 }
 
 #[tokio::test]
-async fn one_peer_reports_so_many_connections_and_no_more() {
+async fn one_peer_reports_a_limited_number_of_connections() {
     let more = format!("{PLAIN}[api]\nreported_connections_per_s = 1\n");
     let stage = Setup::with(&more).unwrap().start().await.unwrap();
     let mut client = stage.plain_client().await.unwrap();
@@ -86,7 +86,7 @@ async fn one_peer_reports_so_many_connections_and_no_more() {
 }
 
 #[tokio::test]
-async fn one_peer_has_so_many_connections() {
+async fn one_peer_has_a_limited_number_of_connections() {
     let more = format!("{PLAIN}[api]\nconnections_per_peer = 3\n");
     let stage = Setup::with(&more).unwrap().start().await.unwrap();
     let mut held = Vec::new();
@@ -113,7 +113,7 @@ async fn one_peer_has_so_many_connections() {
 }
 
 #[tokio::test]
-async fn one_peer_has_so_many_subscriptions() {
+async fn one_peer_has_a_limited_number_of_subscriptions() {
     let stage = Setup::with(&format!("{PLAIN}[api]\nstreams_per_peer = 2\n")).unwrap().start().await.unwrap();
     let mut client = stage.plain_client().await.unwrap();
     let one = client.subscribe(wish(1)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Who is let in, over real handshakes: what is refused, said once and counted, and what goes on meanwhile.
+//! Who is let in, over real handshakes: what is refused, logged once and counted, and what goes on meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "a test ends where something that it needs is missing")]
 

@@ -36,7 +36,7 @@ fn write(file: &std::path::Path, people: &[(&str, &str)]) {
 }
 
 #[tokio::test]
-async fn without_the_right_password_only_health_is_told() {
+async fn without_the_right_password_only_health_is_answered() {
     let log = Log::of_this_thread();
     let stage = asking(&[("ann", "a long password"), ("prometheus", "another: one")]).await;
     for path in ["/", "/v1/networks", "/metrics", "/v1/live", "/dashboard/app.js", "/nowhere"] {

@@ -38,12 +38,12 @@ async fn twenty_lines_of_python_ask_for_advice() {
     };
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     let answer = asked(words(&[&gateway, "1000000", known, unknown, "--tls", tls])).await.unwrap();
-    let (said, errors) = (String::from_utf8_lossy(&answer.stdout), String::from_utf8_lossy(&answer.stderr));
+    let (stdout, errors) = (String::from_utf8_lossy(&answer.stdout), String::from_utf8_lossy(&answer.stderr));
     assert!(answer.status.success(), "{errors}");
-    let lines: Vec<_> = said.lines().collect();
+    let lines: Vec<_> = stdout.lines().collect();
     // Three quarters of the share, as careful hosts start.
     assert_eq!(lines[0], "192.0.2.7: start with 15 segments of 1448 bytes");
-    assert!(lines[1].starts_with("198.51.100.1: start as ever: "), "{said}");
+    assert!(lines[1].starts_with("198.51.100.1: start as ever: "), "{stdout}");
 
     let refused = asked(words(&[&gateway, "1000000", known])).await.unwrap();
     assert!(!refused.status.success(), "without a certificate nothing is answered");

@@ -40,7 +40,7 @@ pub(super) fn agent_of(stage: &Stage) -> AgentConfig {
 }
 
 /// Subscribes as an agent with this configuration does, until it was sent an estimate.
-pub(super) async fn is_told(config: &AgentConfig) {
+pub(super) async fn receives_estimates(config: &AgentConfig) {
     let dialer = Arc::new(Dialer::new(config).unwrap());
     assert!(dialer.status().ends_unix_s.is_some());
     let (signals, mut heard) = mpsc::channel(QUEUE);
@@ -58,11 +58,11 @@ pub(super) async fn is_told(config: &AgentConfig) {
 }
 
 #[tokio::test]
-async fn an_agent_that_is_proven_is_answered_and_told() {
+async fn an_agent_that_is_proven_is_answered_and_sent_estimates() {
     let stage = Setup::new().unwrap().start().await.unwrap();
     let made = stage.authority.make(&["web-1.example.org", "127.0.0.1"]).unwrap();
     stage.answers(Some(&made)).await.unwrap();
-    is_told(&agent(&stage, &made)).await;
+    receives_estimates(&agent(&stage, &made)).await;
     let (ends, ca_ends) = (
         stage.metric("spand_tls_not_after_seconds{file=\"certificate\"}").await.unwrap(),
         stage.metric("spand_tls_not_after_seconds{file=\"ca\"}").await.unwrap(),
@@ -72,7 +72,7 @@ async fn an_agent_that_is_proven_is_answered_and_told() {
 }
 
 #[tokio::test]
-async fn who_proves_nothing_is_refused_said_once_and_counted() {
+async fn who_proves_nothing_is_refused_logged_once_and_counted() {
     let log = Log::of_this_thread();
     let stage = Setup::new().unwrap().start().await.unwrap();
     let good = stage.authority.make(&["127.0.0.1"]).unwrap();
@@ -196,7 +196,7 @@ async fn a_connection_ends_with_its_certificate() {
     let stage = Setup::new().unwrap().start().await.unwrap();
     let wanted = Wanted { age: HOUR, life: HOUR + Duration::from_secs(2), ..Wanted::default() };
     let made = stage.authority.make_wanted(&wanted).unwrap();
-    assert!(ends(subscribed(&stage, &made).await).await, "still told after the end");
+    assert!(ends(subscribed(&stage, &made).await).await, "still sent estimates after the end");
     assert!(stage.answers(Some(&made)).await.is_err());
     stage.stop();
 }
@@ -240,7 +240,7 @@ async fn new_files_come_into_force_and_broken_ones_do_not() {
     let old = stage.authority.make(&["127.0.0.1"]).unwrap();
     let stream = subscribed(&stage, &old).await;
 
-    // Broken in each way: what was there stays, said and counted once however often it is looked at.
+    // Broken in each way: what was there stays, logged and counted once however often it is looked at.
     let key = stage.authority.make(&["localhost"]).unwrap().key;
     let good = std::fs::read_to_string(stage.path().join("gateway.key")).unwrap();
     for (attempt, text) in ["", "nonsense", &key].into_iter().enumerate() {
@@ -269,7 +269,7 @@ async fn new_files_come_into_force_and_broken_ones_do_not() {
     std::fs::write(stage.path().join("revoked.pem"), other.revoke(&[]).unwrap()).unwrap();
     stage.replace("ca.pem", &other.certificate()).unwrap();
     stage.authority = other;
-    assert!(ends(stream).await, "proven by nobody, and still told");
+    assert!(ends(stream).await, "proven by nobody, and still sent estimates");
     assert!(stage.answers(Some(&old)).await.is_err());
     stage.answers(Some(&new)).await.unwrap();
     stage.stop();
@@ -281,7 +281,7 @@ async fn what_is_revoked_does_not_stay_connected() {
     let made = stage.authority.make(&["127.0.0.1"]).unwrap();
     let stream = subscribed(&stage, &made).await;
     stage.replace("revoked.pem", &stage.authority.revoke(&[&made]).unwrap()).unwrap();
-    assert!(ends(stream).await, "revoked, and still told");
+    assert!(ends(stream).await, "revoked, and still sent estimates");
     stage.stop();
 }
 

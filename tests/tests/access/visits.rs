@@ -39,7 +39,7 @@ async fn the_log_says_who_came_who_left_and_why() {
     // A certificate that ends takes the stream with it.
     let wanted = Wanted { age: HOUR, life: HOUR + Duration::from_secs(2), ..Wanted::default() };
     let short = stage.authority.make_wanted(&wanted).unwrap();
-    assert!(ends(subscribed(&stage, &short).await).await, "still told after the end");
+    assert!(ends(subscribed(&stage, &short).await).await, "still sent estimates after the end");
     let line = end_line(log, 1).await;
     assert!(line.contains("its certificate holds no more"), "{line}");
 

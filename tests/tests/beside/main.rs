@@ -60,7 +60,7 @@ fn callbacks_that_another_program_asked_for_go_on_after_the_first_flight_and_the
             drop(server);
             drop(client);
             std::thread::sleep(Duration::from_millis(100));
-            assert_eq!(came(&other, ENDS), 1, "of the end, after the connection was told");
+            assert_eq!(came(&other, ENDS), 1, "of the end, after the connection was reported");
         });
         Ok(())
     })

@@ -162,7 +162,7 @@ fn news_are_shown_as_they_come() -> Result<()> {
     stage.published().apply(Batch { events: vec![withdrawn], ..Batch::new() });
     // Not the first row: what happens in the same second may stand above it.
     let rows = "[...document.querySelectorAll('tbody tr')]";
-    let row = |said: &str| format!("{rows}.some((row) => row.textContent.includes('{said}'))");
+    let row = |text: &str| format!("{rows}.some((row) => row.textContent.includes('{text}'))");
     browser.wait("the withdrawal", &row(&format!("too few samples left{network}")))?;
     browser.click("fieldset label:nth-of-type(1) input")?;
     browser.wait("no withdrawal", &format!("!document.querySelector('tbody').textContent.includes('{network}')"))?;
@@ -194,7 +194,7 @@ fn an_answer_that_is_late_does_not_hide_what_came_meanwhile() -> Result<()> {
     browser.wait("the late answer", "window.answers > 0 && document.querySelectorAll('tbody time').length > 3")?;
     // The answer is shown a moment after it came.
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(browser.run(&format!("return {shown}"))?, true, "the withdrawal was told before the answer came");
+    assert_eq!(browser.run(&format!("return {shown}"))?, true, "the withdrawal was shown before the answer came");
     silent(&browser)
 }
 

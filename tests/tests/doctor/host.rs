@@ -60,8 +60,8 @@ fn sound() -> Result<()> {
         std::thread::sleep(std::time::Duration::from_millis(100));
         found = host.doctor()?;
     }
-    let said = daemon.stop();
-    found.faults(&[]).with_context(|| said)?;
+    let log = daemon.stop();
+    found.faults(&[]).with_context(|| log)?;
     found.has("gateway", "ok", "http://127.0.0.1:7400 answers")?;
     found.has("clock", "ok", "0 s apart").or(found.has("clock", "ok", "1 s apart"))?;
     for name in ["btf", "cgroup_v2", "congestion_control", "capabilities", "state_dir", "addresses", "routes_of_others"]
@@ -117,15 +117,15 @@ fn without_configuration() -> Result<()> {
         let mut command: Command = host.namespace.command("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-c", hide]);
         let found = Findings::of(&command.arg(host.folder.path(program)).args(arguments).output()?)?;
-        let said = "does not exist, so that the service does not start; the defaults are examined";
-        found.has("configuration", "fail", said).context(program)?;
+        let message = "does not exist, so that the service does not start; the defaults are examined";
+        found.has("configuration", "fail", message).context(program)?;
         found.faults(&[&["configuration"], others].concat()).context(program)?;
 
         // One that was named is a fault of the call, and the sentence names it.
         let mut command: Command = host.namespace.command(host.folder.path(program));
         let output = command.args(["doctor", "--config", "/nowhere/spand.toml"]).output()?;
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.code() == Some(1) && said.contains("/nowhere/spand.toml"), "{program}: {said}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.code() == Some(1) && stderr.contains("/nowhere/spand.toml"), "{program}: {stderr}");
     }
     Ok(())
 }

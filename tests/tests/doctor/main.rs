@@ -57,7 +57,7 @@ impl Folder {
     }
 }
 
-/// What a doctor said.
+/// A doctor's findings.
 #[derive(Debug)]
 struct Findings {
     code: Option<i32>,
@@ -66,9 +66,9 @@ struct Findings {
 
 impl Findings {
     fn of(output: &Output) -> Result<Self> {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let document: Value =
-            serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON; it says: {said}"))?;
+            serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON; it says: {stderr}"))?;
         let checks = document["checks"].as_array().context("no checks")?.clone();
         let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/doctor.md");
         let page = fs::read_to_string(page).context("cannot read the page of checks")?;

@@ -189,8 +189,8 @@ fn one_sided_and_running() -> Result<()> {
         }
     };
     transfers.end()?;
-    let said = daemon.stop();
-    found.has("gateway", "ok", "running, answers on").with_context(|| said)?;
+    let log = daemon.stop();
+    found.has("gateway", "ok", "running, answers on").with_context(|| log)?;
     found.has("ready", "ok", "")?;
     found.has("both_directions", "fail", "mirror both directions")?;
     found.faults(&["both_directions"])

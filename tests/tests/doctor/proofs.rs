@@ -65,7 +65,7 @@ fn proven() -> Result<()> {
     let found = asked(&folder, &namespace, Some("another"))?;
     found.has("gateway", "unknown", "wrong name or password")?;
 
-    // Whoever listens there instead of the gateway gets no password.
+    // Another program that listens there instead of the gateway gets no password.
     folder.write("spand-gateway.toml", &CONFIG.replace("\"gateway.", "\"other."))?;
     let found = asked(&folder, &namespace, Some("correct horse battery"))?;
     found.has("gateway", "unknown", "another certificate")?;

@@ -10,7 +10,7 @@ use spand_gateway::store::{EstimateStore, OpenError, SledStore};
 
 use super::disk::{NETWORKS, changes};
 
-/// What the process that opens the store is told.
+/// The variable that names the store to the process that opens it.
 const STORE: &str = "SPAND_TEST_STORE";
 const FILES: &str = "SPAND_TEST_FILES";
 
@@ -23,14 +23,14 @@ fn a_store_is_not_set_aside_where_files_or_threads_are_scarce() {
     drop(store);
 
     let no_thread = open_elsewhere(&path, None);
-    let said = String::from_utf8_lossy(&no_thread.stdout);
-    assert!(no_thread.status.success() && said.contains("no thread could be started"), "{said}");
+    let stdout = String::from_utf8_lossy(&no_thread.stdout);
+    assert!(no_thread.status.success() && stdout.contains("no thread could be started"), "{stdout}");
     let mut refused = 0;
     for files in 0..8 {
         let opened = open_elsewhere(&path, Some(files));
-        let said = String::from_utf8_lossy(&opened.stdout);
-        assert!(opened.status.success(), "{files} files: {said}");
-        refused += usize::from(said.contains("opening it failed: Too many open files"));
+        let stdout = String::from_utf8_lossy(&opened.stdout);
+        assert!(opened.status.success(), "{files} files: {stdout}");
+        refused += usize::from(stdout.contains("opening it failed: Too many open files"));
     }
     assert!(refused > 0, "the database itself never wanted for files");
     let opened = SledStore::open(&path).expect("a sound store");

@@ -15,7 +15,7 @@ use spand_proto::units::{Bytes, Timestamp, Window};
 use spand_tests::hostile::{Attack, Hoard, Scene};
 use spand_tests::memory::held_bytes;
 
-/// How much of what an item is said to take it has to take. The items add up the worst of every part, such as tables just after they
+/// The share of an item's stated size that it has to take. The items add up the worst of every part, such as tables just after they
 /// doubled, so that a state as full as it comes takes less.
 const LEAST_PART: u64 = 4;
 
@@ -28,10 +28,10 @@ fn item(name: &str, text: &str) -> u64 {
 }
 
 /// A sum that is too small promises what does not hold; for one that is far too large memory is bought for nothing.
-fn fits(name: &str, real: u64, said: u64) {
-    println!("{name}: {real} bytes of {said}");
-    assert!(real <= said, "{name} takes {real} bytes, more than the {said} that the sum has for it");
-    assert!(real * LEAST_PART >= said, "{name} takes {real} bytes of {said}: the sum is too far off");
+fn fits(name: &str, real: u64, stated: u64) {
+    println!("{name}: {real} bytes of {stated}");
+    assert!(real <= stated, "{name} takes {real} bytes, more than the {stated} that the sum has for it");
+    assert!(real * LEAST_PART >= stated, "{name} takes {real} bytes of {stated}: the sum is too far off");
 }
 
 fn published(text: &str) -> Published {

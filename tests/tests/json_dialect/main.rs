@@ -99,10 +99,10 @@ impl Walk {
     /// Runs a command of a program and walks what it prints.
     fn command(&mut self, origin: Origin, program: &str, arguments: &[&str]) -> Result<Value> {
         let output = self.program(program).args(arguments).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
+        let stderr = String::from_utf8_lossy(&output.stderr);
         let of = format!("{program} {}", arguments.first().copied().unwrap_or_default());
         let document = serde_json::from_slice(&output.stdout)
-            .with_context(|| format!("{program} {arguments:?} ({}) prints no JSON: {said}", output.status))?;
+            .with_context(|| format!("{program} {arguments:?} ({}) prints no JSON: {stderr}", output.status))?;
         self.walk(origin, &of, &document);
         Ok(document)
     }

@@ -1,4 +1,4 @@
-//! What a running agent may do, by its way of applying starts.
+//! What a running agent may do, by its apply method.
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::{Signal, kill};
@@ -50,7 +50,7 @@ fn is_confined(process: u32, capabilities: u64, handed_on: u64) -> Result<()> {
 fn dry_run() -> Result<()> {
     let agent = started("apply = \"dry_run\"\n")?;
     is_confined(agent.daemon.pid(), 0, 0)?;
-    let kept: Vec<_> = agent.status.sandbox.iter().filter(|(_, given_up)| !**given_up).collect();
+    let kept: Vec<_> = agent.status.sandbox.iter().filter(|(_, dropped)| !**dropped).collect();
     ensure!(kept == [(&"user".to_owned(), &false)], "{:?}", agent.status.sandbox);
     ensure!(agent.daemon.log().matches("running as root; set process.user").count() == 1, "{}", agent.daemon.log());
     Ok(())
@@ -71,7 +71,7 @@ fn bpf() -> Result<()> {
     for thread in all {
         ensure!(thread.field("Uid")? == nobody, "{} runs as {}", thread.name, thread.field("Uid")?);
     }
-    ensure!(agent.status.sandbox.values().all(|given_up| *given_up), "{:?}", agent.status.sandbox);
+    ensure!(agent.status.sandbox.values().all(|dropped| *dropped), "{:?}", agent.status.sandbox);
     let end = agent.daemon.stop();
     ensure!(end.contains("exit status: 0"), "{end}");
     ensure!(!agent.folder.path("state/agent/control.sock").exists(), "the control socket is left behind");

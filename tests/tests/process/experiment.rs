@@ -142,18 +142,21 @@ fn outlives() -> Result<()> {
     ensure!(site.benefit()? == third, "after a stop: {:#}, before it: {third:#}", site.benefit()?);
     ensure!(site.report(3)? == 0 && site.benefit()? == third, "a batch is counted again: {:#}", site.benefit()?);
     let refused = site.reset()?;
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    ensure!(refused.status.code() == Some(1) && said.contains("stop the gateway first"), "{refused:?}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    ensure!(refused.status.code() == Some(1) && stderr.contains("stop the gateway first"), "{refused:?}");
     gateway.stop();
 
     let reset = site.reset()?;
-    let said = String::from_utf8_lossy(&reset.stdout).into_owned();
+    let stdout = String::from_utf8_lossy(&reset.stdout).into_owned();
     let since = third["since"].as_str().context("it says no time")?;
     ensure!(reset.status.success(), "{reset:?}");
-    ensure!(said.contains(&format!("removed the experiment since {since}, of 120 transfers and 1 host")), "{said}");
+    ensure!(stdout.contains(&format!("removed the experiment since {since}, of 120 transfers and 1 host")), "{stdout}");
     let gateway = site.start()?;
-    let anew = site.benefit()?;
-    ensure!(transfers(&anew) == 0 && anew["hosts"] == 0 && anew["since"] != third["since"], "{anew:#}");
+    let restarted = site.benefit()?;
+    ensure!(
+        transfers(&restarted) == 0 && restarted["hosts"] == 0 && restarted["since"] != third["since"],
+        "{restarted:#}"
+    );
     // The network is known as before, and the batch is of no experiment any more.
     ensure!(site.report(1)? == 40 && transfers(&site.benefit()?) == 40, "the estimates went, too:\n{}", gateway.log());
     Ok(())

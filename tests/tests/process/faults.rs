@@ -145,8 +145,8 @@ fn down_and_up() -> Result<()> {
     wait(&mut gateway, "packets come again", || Ok((site.packets()? > before + 50.0).then_some(())))?;
     transfers.end()?;
     let log = gateway.log();
-    let told = log.lines().filter(|line| line.contains("the interface went up or down")).count();
-    ensure!(told == 2, "{told} lines tell of it:\n{log}");
+    let count = log.lines().filter(|line| line.contains("the interface went up or down")).count();
+    ensure!(count == 2, "{count} lines report it:\n{log}");
     Ok(())
 }
 
@@ -171,8 +171,8 @@ fn full_disk() -> Result<()> {
     ensure!(metric(&site.api, "spand_store_write_failures_total")? > 0.5, "no failure is counted");
     std::thread::sleep(Duration::from_secs(1));
     let log = gateway.log();
-    let told = log.lines().filter(|line| line.contains("estimates not saved")).count();
-    ensure!(told == 1, "{told} lines tell of it:\n{log}");
+    let count = log.lines().filter(|line| line.contains("estimates not saved")).count();
+    ensure!(count == 1, "{count} lines report it:\n{log}");
     let (status, _) = site.api.get("/v1/networks")?;
     ensure!(status == 200, "it does not answer meanwhile: {status}");
 

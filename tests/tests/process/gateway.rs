@@ -14,9 +14,9 @@ use super::Case;
 use super::stage::{Folder, metric, threads, wait, wait_ready};
 
 pub(super) const CASES: &[Case] = &[
-    ("a gateway started as root gives up root and everything else", becomes_another),
-    ("a gateway that stays root gives up everything else", stays_root),
-    ("a gateway told to keep what it may do", keeps_all),
+    ("a gateway started as root drops root and everything else", becomes_another),
+    ("a gateway that stays root drops everything else", stays_root),
+    ("a gateway configured to keep its privileges", keeps_all),
     ("a user who is not there is a fault of the configuration", nobody),
 ];
 
@@ -104,7 +104,7 @@ fn becomes_another() -> Result<()> {
     let log = gateway.log();
     ensure!(log.contains("tls/gateway.pem (tls.certificate): Permission denied"), "{log}");
 
-    // The mirror port is unplugged and plugged in again: it is opened anew, by a process that is not root any more.
+    // The mirror port is unplugged and plugged in again: it is opened again, by a process that is not root any more.
     switch.ip(&["link del mirror"])?;
     let why = wait_ready(&mut gateway, &api, false)?;
     ensure!(why.contains("capture"), "{why}");
@@ -143,7 +143,7 @@ fn keeps_all() -> Result<()> {
     wait_ready(&mut gateway, &api, true)?;
     for thread in threads(gateway.pid())? {
         let filter = thread.field("Seccomp")?;
-        ensure!(thread.set("CapEff")? != 0 && filter == "0", "{} has given up something", thread.name);
+        ensure!(thread.set("CapEff")? != 0 && filter == "0", "{} has dropped something", thread.name);
     }
     ensure!(metric(&api, "spand_confined{part=\"capabilities\"}")? < 0.5);
     ensure!(gateway.log().contains("process.confine is off"), "{}", gateway.log());
@@ -155,7 +155,7 @@ fn nobody() -> Result<()> {
     let folder = Folder::new()?;
     let config = folder.write("spand-gateway.toml", &format!("{CONFIG}[process]\nuser = \"no-such-user\"\n"))?;
     let output = namespace.command(folder.path("spand-gateway")).arg("run").arg("--config").arg(config).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(64) && said.contains("error: process.user `no-such-user`"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(64) && stderr.contains("error: process.user `no-such-user`"), "{stderr}");
     Ok(())
 }

@@ -87,7 +87,7 @@ impl Site {
 
 /// A gateway's listener for agents, which knows one network. Advice lives for four seconds and is renewed every second.
 pub(super) fn serve(namespace: &Namespace, listen: &'static str, stop: watch::Receiver<bool>) -> Result<Published> {
-    let (tell, told) = mpsc::channel();
+    let (ready, started) = mpsc::channel();
     // It ends with the test: the runtime's thread is not waited for.
     drop(namespace.spawn("gateway", move || {
         let text = "[publish]\nlifetime_s = 4\nrenewal_s = 1\n";
@@ -103,12 +103,12 @@ pub(super) fn serve(namespace: &Namespace, listen: &'static str, stop: watch::Re
             published.apply(Batch { events: vec![estimate], ..Batch::new() });
             let listener = TcpListener::bind(listen).await?;
             let api = Api::new(config.api(), published.clone(), None);
-            tell.send(published).ok().context("nobody waits")?;
+            ready.send(published).ok().context("nobody waits")?;
             api.serve_grpc(listener, stop).await;
             Ok(())
         })
     })?);
-    told.recv_timeout(Duration::from_secs(10)).context("the gateway does not start")
+    started.recv_timeout(Duration::from_secs(10)).context("the gateway does not start")
 }
 
 fn swallowed() -> Result<()> {

@@ -83,7 +83,7 @@ pub(super) fn flavours(text: &mut String, results: &[&CellResult]) -> Result<()>
     let names = ["reno", "cubic", "bbr", "unknown"];
     writeln!(
         text,
-        "## Congestion control found out\n\nFlows with three events or five seconds, at their last moment. Right: by the flow's own packets or else by what other flows of its host told; by its own packets alone; the first, of the flows that can be told: a loss or mark met a window of five segments or more, and in the open state after it there was more to send.\n\n| kernel | {} | right | own | of those to be told |\n| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "## Congestion control found out\n\nFlows with three events or five seconds, at their last moment. Right: from the flow's own packets or else from other flows of its host; from its own packets alone; the first, of the flows whose congestion control can be distinguished: a loss or mark met a window of five segments or more, and in the open state after it there was more to send.\n\n| kernel | {} | right | own | of the distinguishable |\n| --- | --- | --- | --- | --- | --- | --- | --- |",
         names.join(" | ")
     )?;
     for kernel in EVERY {

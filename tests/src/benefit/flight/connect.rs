@@ -73,13 +73,13 @@ pub(in crate::benefit) fn connect(
 
 /// The window that the agent gives a connection of the size that it was asked about, and the rate after the burst.
 fn window(explained: &Explained) -> (u32, Option<u32>) {
-    let said = |name: &str| explained.steps.iter().find(|step| step.name == name).map(|step| step.text.as_str());
+    let step_text = |name: &str| explained.steps.iter().find(|step| step.name == name).map(|step| step.text.as_str());
     // A route's window is the same for all sizes; programs compute it for each, as these steps say.
     if explained.method == spand_agent::config::ApplyMethod::Route || !explained.on_advice {
         return (explained.cwnd_segments, None);
     }
-    let window = said("start").and_then(number_in).unwrap_or(explained.cwnd_segments);
-    let rate = said("pacing").and_then(|text| number_in(text.split_once(" at ")?.1));
+    let window = step_text("start").and_then(number_in).unwrap_or(explained.cwnd_segments);
+    let rate = step_text("pacing").and_then(|text| number_in(text.split_once(" at ")?.1));
     (window, rate)
 }
 

@@ -24,7 +24,7 @@ const SPACING_OFF_MOST: f64 = 0.1;
 /// Flights kept that were not as planned.
 const EXAMPLES_MOST: usize = 20;
 
-/// A connection and what the agent said of it.
+/// A connection and the agent's report of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Planned {
     /// The connection.

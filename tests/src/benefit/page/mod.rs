@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 use self::cells::{Which, cases, side};
-use self::tables::{Told, percent};
+use self::tables::{Summary, percent};
 use self::targets::Finding;
 use super::result::{Learning, Run, RunResult};
 use super::scenario::{Question, Scenario};
@@ -138,29 +138,29 @@ impl Section<'_> {
             let seeds: Vec<String> = seeds.iter().map(u64::to_string).collect();
             let many = if seeds.len() == 1 { "1 seed" } else { &format!("{} seeds", seeds.len()) };
             writeln!(text, "\n### {family} ({}; {many}: {})", words(self.kind), seeds.join(", "))?;
-            let told = match question {
+            let summary = match question {
                 Question::Alone | Question::Together | Question::Grid => tables::against(text, &results, *question),
                 Question::Fairness => tables::fairness(text, &results, family.trim_start_matches("fairness-")),
                 Question::Burst => {
-                    let mut told = tables::against(text, &results, *question);
-                    told.findings.extend(tables::burst(text, &results).findings);
-                    told
+                    let mut summary = tables::against(text, &results, *question);
+                    summary.findings.extend(tables::burst(text, &results).findings);
+                    summary
                 }
                 Question::FirstFlight => {
                     let which = if *family == "flight-active" { "server" } else { "client" };
                     tables::flights(text, &results, which)
                 }
             };
-            self.plot(text, page, family, &told)?;
+            self.plot(text, page, family, &summary)?;
             shares(text, &results)?;
-            findings.extend(told.findings);
+            findings.extend(summary.findings);
         }
         findings.extend(self.repeats(text)?);
         Ok(findings)
     }
 
-    fn plot(&self, text: &mut String, page: &Path, name: &str, told: &Told) -> Result<()> {
-        if told.bars.is_empty() {
+    fn plot(&self, text: &mut String, page: &Path, name: &str, summary: &Summary) -> Result<()> {
+        if summary.bars.is_empty() {
             return Ok(());
         }
         let file = self.plot_file(name)?;
@@ -168,7 +168,7 @@ impl Section<'_> {
             title: format!("{name}: change of completion time, {}", words(self.kind).replace('`', "")),
             what: "change of the mean completion time".to_owned(),
             rows: Axis::new("path", "size"),
-            bars: told.bars.clone(),
+            bars: summary.bars.clone(),
         };
         let place = page.with_file_name(&file);
         std::fs::write(&place, plot.svg()?).with_context(|| format!("cannot write {}", place.display()))?;
@@ -206,7 +206,7 @@ impl Section<'_> {
     }
 }
 
-/// What the gateway knew.
+/// What the gateway had estimated.
 fn shares(text: &mut String, results: &[&RunResult]) -> Result<()> {
     let mut paths: Vec<(String, Vec<String>)> = Vec::new();
     for learnt in results.iter().flat_map(|result| &result.learnt) {

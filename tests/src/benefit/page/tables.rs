@@ -13,7 +13,7 @@ use crate::plot::Bar;
 
 /// What a question's table gives besides its text.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Summary {
     pub(super) findings: Vec<Finding>,
     pub(super) bars: Vec<Bar>,
 }
@@ -66,8 +66,8 @@ pub(super) fn others(results: &[&RunResult]) -> Vec<String> {
 }
 
 /// The product against every other arm of a question, by completion time, each in the runs that have both.
-pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question) -> Told {
-    let mut told = Told::default();
+pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question) -> Summary {
+    let mut summary = Summary::default();
     for other in &others(all) {
         let other = other.as_str();
         let results = &runs_of(all, "product", other);
@@ -113,30 +113,30 @@ pub(super) fn against(text: &mut String, all: &[&RunResult], question: Question)
             });
             let what = format!("{} against {other}", name(&case));
             if let Some(target) = target {
-                told.findings.push(Finding {
+                summary.findings.push(Finding {
                     what: format!("{what}: completion time"),
                     found: with_interval(by),
                     target: format!("{} or less", percent(target)),
                     beyond: by.value - target,
                 });
             }
-            further(&mut told, question, other, (&what, &case), (&is, &was, by));
+            further(&mut summary, question, other, (&what, &case), (&is, &was, by));
             if other == "cubic" {
                 let label = name(&case);
-                told.bars.push(Bar { label, value: by.value, half: by.half_width.unwrap_or(0.0), mark: target });
+                summary.bars.push(Bar { label, value: by.value, half: by.half_width.unwrap_or(0.0), mark: target });
             }
         }
         print(text, rows);
     }
     if question == Question::Grid {
-        pooled(text, all, &mut told);
+        pooled(text, all, &mut summary);
     }
-    told
+    summary
 }
 
 /// Targets besides the mean.
 fn further(
-    told: &mut Told,
+    summary: &mut Summary,
     question: Question,
     other: &str,
     (what, case): (&str, &Case),
@@ -144,7 +144,7 @@ fn further(
 ) {
     let tail = matches!((question, other), (Question::Together, "cubic") | (Question::Grid, "fixed24"));
     if tail {
-        told.findings.push(Finding {
+        summary.findings.push(Finding {
             what: format!("{what}: p95"),
             found: format!("{:.0} ms", is.p95),
             target: format!("{:.0} ms or less", was.p95),
@@ -153,7 +153,7 @@ fn further(
     }
     if other == "cubic" && question != Question::Fairness {
         let most = targets::repeats_most(was.again);
-        told.findings.push(Finding {
+        summary.findings.push(Finding {
             what: format!("{what}: repeats a transfer"),
             found: format!("{:.2}", is.again),
             target: format!("{most:.2} or less"),
@@ -161,7 +161,7 @@ fn further(
         });
     }
     if question == Question::Together && other == "cubic" && case.case != "30 senders" {
-        told.findings.push(Finding {
+        summary.findings.push(Finding {
             what: format!("{what}: interval off zero"),
             found: with_interval(by),
             target: "off zero".to_owned(),
@@ -170,7 +170,7 @@ fn further(
     }
 }
 
-fn pooled(text: &mut String, results: &[&RunResult], told: &mut Told) {
+fn pooled(text: &mut String, results: &[&RunResult], summary: &mut Summary) {
     const BYTES: u64 = 200_000;
     const TARGET: f64 = -0.25;
     for other in others(results) {
@@ -184,7 +184,7 @@ fn pooled(text: &mut String, results: &[&RunResult], told: &mut Told) {
         )
         .ok();
         if other == "cubic" {
-            told.findings.push(Finding {
+            summary.findings.push(Finding {
                 what: format!("grid, {} pooled median", size(BYTES)),
                 found: percent(by),
                 target: format!("{} or less", percent(TARGET)),
@@ -195,8 +195,8 @@ fn pooled(text: &mut String, results: &[&RunResult], told: &mut Told) {
 }
 
 /// What senders notice of neighbours on advice, and of neighbours that start with a fixed window or BBR.
-pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -> Told {
-    let mut told = Told::default();
+pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -> Summary {
+    let mut summary = Summary::default();
     let places: Vec<String> =
         arms(results).into_iter().filter_map(|arm| Some(arm.strip_suffix(&beside("", other))?.to_owned())).collect();
     for place in places {
@@ -233,8 +233,8 @@ pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -
                 continue;
             }
             let (label, half) = (name(&case), by.half_width.unwrap_or(0.0));
-            told.bars.push(Bar { label, value: by.value, half, mark: Some(targets::NEIGHBOUR_WORSE_MOST) });
-            told.findings.push(Finding {
+            summary.bars.push(Bar { label, value: by.value, half, mark: Some(targets::NEIGHBOUR_WORSE_MOST) });
+            summary.findings.push(Finding {
                 what: format!("fairness, {} beside {other}", case.case),
                 found: with_interval(by),
                 target: format!("{} or less", percent(targets::NEIGHBOUR_WORSE_MOST)),
@@ -245,7 +245,7 @@ pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -
         let Some(mean) = Mean::of(&changes) else { continue };
         writeln!(text, "\nAverage over the counts: {}.", percent(mean.value)).ok();
         if place == "product" {
-            told.findings.push(Finding {
+            summary.findings.push(Finding {
                 what: format!("fairness beside {other}, average over the counts of senders"),
                 found: percent(mean.value),
                 target: "within 5 %".to_owned(),
@@ -253,12 +253,12 @@ pub(super) fn fairness(text: &mut String, results: &[&RunResult], other: &str) -
             });
         }
     }
-    told
+    summary
 }
 
 /// Losses of many starts at once.
-pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Told {
-    let mut told = Told::default();
+pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Summary {
+    let mut summary = Summary::default();
     let mut all: Vec<&str> =
         results.iter().flat_map(|result| &result.carried).map(|carried| carried.case.as_str()).collect();
     all.sort_unstable();
@@ -286,7 +286,7 @@ pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Told {
         let (was_text, is_text) = (loss(was), loss(is));
         writeln!(text, "| {case} | {arm} | {was_text} | {is_text} | {:.2} |", is.value / was.value).ok();
         if arm == "product" {
-            told.findings.push(Finding {
+            summary.findings.push(Finding {
                 what: format!("{case}: packets lost"),
                 found: is_text,
                 target: format!("{was_text} or less"),
@@ -294,18 +294,18 @@ pub(super) fn burst(text: &mut String, results: &[&RunResult]) -> Told {
             });
         }
     }
-    told
+    summary
 }
 
 /// First flights as planned.
-pub(super) fn flights(text: &mut String, results: &[&RunResult], which: &str) -> Told {
+pub(super) fn flights(text: &mut String, results: &[&RunResult], which: &str) -> Summary {
     const TARGET: f64 = 0.995;
-    let mut told = Told::default();
+    let mut summary = Summary::default();
     let mut sum = Flights::default();
     results.iter().filter_map(|result| result.flights.as_ref()).for_each(|flights| sum.add(flights));
     let judged = sum.connections - sum.moved;
     if judged == 0 {
-        return told;
+        return summary;
     }
     let part = |count: u32, of: u32| format!("{:.2} %", f64::from(count) / f64::from(of.max(1)) * 100.0);
     let waited = if sum.held == 0 {
@@ -341,11 +341,11 @@ pub(super) fn flights(text: &mut String, results: &[&RunResult], which: &str) ->
     )
     .ok();
     let found = f64::from(sum.right) / f64::from(judged);
-    told.findings.push(Finding {
+    summary.findings.push(Finding {
         what: format!("first flights as planned, opened from the {which}, of {judged}"),
         found: part(sum.right, judged),
         target: "99.50 % or more".to_owned(),
         beyond: TARGET - found,
     });
-    told
+    summary
 }

@@ -16,7 +16,7 @@ use spand_tests::accuracy::factors::Cell;
 use spand_tests::accuracy::result::{CellResult, Health};
 use spand_tests::lab::truth::Row;
 
-/// What stands beside the two files.
+/// What is kept next to the two files.
 #[derive(Debug, Deserialize, Serialize)]
 struct About {
     cell: Cell,
@@ -41,7 +41,7 @@ pub(crate) fn keep(root: &Path, cell: &Cell, recording: &Recording, capture: &Pa
     std::fs::write(folder.join("cell.json"), serde_json::to_vec_pretty(&about)?).context("cannot write cell.json")
 }
 
-/// Compares everything kept under `root` anew, `lanes` cells at a time; every comparison goes into a file a cell under `rows`.
+/// Compares everything kept under `root` again, `lanes` cells at a time; every comparison goes into a file a cell under `rows`.
 pub(crate) fn replay_all(root: &Path, out: &Path, rows: Option<&Path>, lanes: usize) -> Result<()> {
     let mut folders: Vec<_> = std::fs::read_dir(root)
         .with_context(|| format!("cannot read {}", root.display()))?

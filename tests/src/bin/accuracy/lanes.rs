@@ -135,19 +135,19 @@ fn start(slice: &Slice<'_>, cell: Cell, tries: u32) -> Result<Running> {
 /// Tells of a finished cell; gives it back where it shall run again.
 fn finish(slice: &Slice<'_>, mut one: Running, hung: bool, taken: usize) -> Result<Option<(Cell, u32)>> {
     let status = one.child.wait().context("cannot wait for a cell")?;
-    let mut said = String::new();
+    let mut output = String::new();
     if let Some(mut pipe) = one.child.stdout.take() {
-        pipe.read_to_string(&mut said).ok();
+        pipe.read_to_string(&mut output).ok();
     }
     if let Some(mut pipe) = one.child.stderr.take() {
-        pipe.read_to_string(&mut said).ok();
+        pipe.read_to_string(&mut output).ok();
     }
     let all = slice.plan.cells.len();
     let result = result_of(slice.out, &one.cell).filter(|_| status.success());
     let fault = match &result {
         Some(result) => result.fault.clone(),
         None if hung => Some("it hung and was ended".to_owned()),
-        None => Some(format!("it failed: {}", said.trim())),
+        None => Some(format!("it failed: {}", output.trim())),
     };
     let tries = one.tries + 1;
     match fault {
@@ -160,7 +160,7 @@ fn finish(slice: &Slice<'_>, mut one: Running, hung: bool, taken: usize) -> Resu
             let failed = CellResult { cell: Some(one.cell.clone()), fault: Some(fault), ..CellResult::default() };
             write_result(slice.out, &one.cell, &failed)?;
         }
-        _ => println!("[{taken}/{all}] {}", said.trim()),
+        _ => println!("[{taken}/{all}] {}", output.trim()),
     }
     Ok(None)
 }

@@ -42,7 +42,7 @@ struct Arguments {
     /// Keep each cell's capture and the kernel's account under this directory
     #[arg(long)]
     keep: Option<PathBuf>,
-    /// Make the results anew from what was kept there, without running anything
+    /// Make the results again from what was kept there, without running anything
     #[arg(long, conflicts_with_all = ["keep", "cell"])]
     replay: Option<PathBuf>,
     /// With --replay: every single comparison, a CSV file a cell, under this directory

@@ -15,7 +15,7 @@ use spand_tests::product::interrupt;
 
 /// A run without a sound result is tried this often in all.
 const TRIES: u32 = 2;
-/// Runs until the deadline; what is left is said. `programs`: options of this program that say what to run.
+/// Runs until the deadline; what is left is printed. `programs`: options of this program that say what to run.
 pub(crate) fn run(runs: &[Planned], out: &Path, deadline: Instant, programs: &[OsString]) -> Result<()> {
     let is_sound = |planned: &Planned| result::read(out, &planned.run).is_some_and(|result| result.fault.is_none());
     let all = runs.len();
@@ -60,11 +60,11 @@ fn start(planned: &Planned, out: &Path, programs: &[OsString]) -> Result<()> {
     }
     let mut child = command.spawn().context("cannot start a run")?;
     let latest = Instant::now() + Duration::from_secs_f64(planned.seconds() * 3.0 + 120.0);
-    let mut told = false;
+    let mut signalled = false;
     while child.try_wait().context("cannot wait for a run")?.is_none() {
         thread::sleep(Duration::from_millis(200));
-        if interrupt::came() && !told {
-            told = true;
+        if interrupt::came() && !signalled {
+            signalled = true;
             // It takes its lab down in order.
             kill(Pid::from_raw(i32::try_from(child.id())?), Signal::SIGTERM).context("cannot stop a run")?;
         }

@@ -26,7 +26,7 @@ use spand_tests::lab::namespace::Namespace;
 
 static PASS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pass.bpf.o"));
 
-/// Where the kernel is told to keep run statistics of programs.
+/// Switches the kernel's run statistics of programs on.
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
 
 const PORT: u16 = 8_000;
@@ -193,7 +193,7 @@ fn runs(ids: &BTreeMap<String, u32>) -> Result<Runs> {
     ids.iter().map(|(name, id)| Ok((name.clone(), read(*id)?))).collect()
 }
 
-/// Sends over so many connections, one after the other. Accepted sockets belong to the listener's cgroup.
+/// Sends over the given number of connections, one after the other. Accepted sockets belong to the listener's cgroup.
 fn run(arguments: &Arguments, servers: &Cgroup, control: Option<&str>, ids: &BTreeMap<String, u32>) -> Result<Cost> {
     let address = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, PORT));
     let listener = servers.enter(|| Ok(TcpListener::bind(address)?))?;
@@ -235,7 +235,7 @@ fn run(arguments: &Arguments, servers: &Cgroup, control: Option<&str>, ids: &BTr
             eprintln!("  {name}: {count} runs of {} ns", time / count);
         }
     }
-    ensure!(acks > 0, "no program was told of an acknowledgement");
+    ensure!(acks > 0, "no program was called for an acknowledgement");
     Ok(Cost {
         per_ack_ns: per_ack as f64 / acks as f64,
         per_connection_ns: per_connection as f64 / f64::from(arguments.connections),

@@ -25,7 +25,7 @@ pub(super) struct Read {
 /// Reading goes on for so long after the last frame: the host's counters are read once a second.
 const AFTER: Duration = Duration::from_millis(1_500);
 
-/// Reads until `stop` and a while longer. `ready` is told when the capture is open.
+/// Reads until `stop` and a while longer. `ready` is signalled when the capture is open.
 pub(super) fn read(
     options: &LiveOptions,
     with_engine: bool,

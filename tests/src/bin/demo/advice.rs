@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_and_a_refusal_are_told_apart() {
+    fn a_start_and_a_refusal_are_distinguished() {
         let start = json!({"start": {"cwnd_segments": 30, "ssthresh_segments": 40, "clipped_by": "fraction",
             "pacing": {"after_segments": 10, "rate_bytes_per_second": 1_000_000},
             "account": {"share_segments": 40, "transfer": null}}});

@@ -61,7 +61,7 @@ pub(crate) fn transfers(classes: &[Class]) -> u64 {
     classes.iter().map(|class| class.control.transfers + class.advised.transfers).sum()
 }
 
-/// What can be said so far, in one line.
+/// The result so far, in one line.
 pub(crate) fn so_far(classes: &[Class]) -> String {
     let words: Vec<String> = classes
         .iter()
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn an_interval_with_zero_says_that_there_is_not_enough_data_and_one_without_says_which_is_faster() {
-        for (percent, said) in [
+        for (percent, sentence) in [
             (json!([-20.0, -30.0, -10.0]), "advised is faster"),
             (json!([-20.0, -41.0, 1.0]), NOT_ENOUGH),
             (json!([20.0, 1.0, 39.0]), "advised is slower"),
@@ -176,7 +176,7 @@ mod tests {
         ] {
             let classes = read(&document(&percent)).unwrap();
             let text = table(&classes);
-            assert!(text.contains(said) && text.contains("100 KB"), "{text}");
+            assert!(text.contains(sentence) && text.contains("100 KB"), "{text}");
             assert_eq!(text.lines().count(), 3, "a class without transfers has no row: {text}");
         }
     }

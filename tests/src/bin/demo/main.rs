@@ -256,7 +256,7 @@ fn start_agent(
     let client = |network: &ClientNetwork| network.addresses.first().map(|client| (*client, None));
     let places: Vec<_> = lab.networks.iter().map(client).collect::<Option<_>>().context("a network without clients")?;
     let explained = product.wait_for_advice(&places);
-    // An agent that could not begin has said why.
+    // An agent that could not start has logged why.
     product.check()?;
     let explained = explained?;
     if let Some(one) = explained.iter().find(|one| !one.on_advice) {
@@ -266,7 +266,7 @@ fn start_agent(
     Ok(prefixes.zip(explained.iter().map(|one| one.cwnd_segments)).collect())
 }
 
-/// Estimates and truth at this moment, once the last connections have ended and the gateway has told.
+/// Estimates and truth at this moment, once the last connections have ended and the gateway has sent its estimates.
 fn compared(product: &Product, networks: &[IpNet], record: &Record) -> Result<Vec<Compared>> {
     thread::sleep(Duration::from_secs(1));
     if record.dropped() > 0 {

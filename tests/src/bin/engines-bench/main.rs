@@ -45,7 +45,7 @@ struct Arguments {
     /// Give each engine its own packets alone.
     #[arg(long)]
     divided: bool,
-    /// Seconds after which tcptrace is stopped, and told by what it had taken until then.
+    /// Seconds after which tcptrace is stopped, and rated by what it had read until then.
     #[arg(long, default_value_t = 300)]
     patience: u64,
     /// Leave out tcptrace, which takes minutes.

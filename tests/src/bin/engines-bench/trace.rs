@@ -1,4 +1,4 @@
-//! A generated trace in memory, as the octets of a pcap file.
+//! A generated trace in memory, as the bytes of a pcap file.
 
 use anyhow::Context;
 use spand_core::wire::Frame;
@@ -10,7 +10,7 @@ const SNAP_LEN: usize = 96;
 
 /// The file.
 pub(super) struct Trace {
-    octets: Vec<u8>,
+    bytes: Vec<u8>,
     /// What was written.
     pub(super) summary: TraceSummary,
 }
@@ -22,20 +22,20 @@ impl Trace {
     /// None that memory could give.
     pub(super) fn generate(packets: u64, connections: u32) -> anyhow::Result<Self> {
         let config = TraceConfig { packets, connections, loss: 0.01, networks: 5_000, snap_len: SNAP_LEN, seed: 1 };
-        let mut octets = Vec::new();
-        let summary = write_trace(&mut octets, &config).context("the trace cannot be written")?;
-        Ok(Self { octets, summary })
+        let mut bytes = Vec::new();
+        let summary = write_trace(&mut bytes, &config).context("the trace cannot be written")?;
+        Ok(Self { bytes, summary })
     }
 
     /// The whole file.
     pub(super) fn file(&self) -> &[u8] {
-        &self.octets
+        &self.bytes
     }
 
     /// Its records.
     pub(super) fn records(&self) -> impl Iterator<Item = (Timestamp, Frame<'_>)> {
         const FILE_HEADER: usize = 24;
-        let mut rest = self.octets.get(FILE_HEADER..).unwrap_or_default();
+        let mut rest = self.bytes.get(FILE_HEADER..).unwrap_or_default();
         std::iter::from_fn(move || {
             let (header, after) = rest.split_first_chunk::<16>()?;
             let &[s0, s1, s2, s3, n0, n1, n2, n3, c0, c1, c2, c3, w0, w1, w2, w3] = header;

@@ -72,7 +72,7 @@ fn header(arguments: &Arguments, recorded: usize, all: usize) -> String {
          The engine's samples from those packets went to every rule. The share is what the definition of a sample and the paper make of a peak: \
          one segment less than the window at a loss in congestion avoidance. What the rules are, and why the default is as it \
          is: [decision](../decisions/robust-rule.md).\n\n\
-         `rules --report` judges the recordings anew, `rules --kept DIRECTORY` adds the networks of an accuracy campaign \
+         `rules --report` judges the recordings again, `rules --kept DIRECTORY` adds the networks of an accuracy campaign \
          (`accuracy --keep DIRECTORY`). Figures are relative.",
         arguments.seed,
         kernel.trim().split('-').next().unwrap_or_default(),

@@ -29,7 +29,7 @@ pub(super) struct Hosts {
     _server: watch::Sender<bool>,
 }
 
-/// What hosts were told since they subscribed.
+/// What hosts received since they subscribed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) estimates: u64,
@@ -37,7 +37,7 @@ pub(super) struct Counts {
     pub(super) withdrawals: u64,
     pub(super) renewals: u64,
     pub(super) others: u64,
-    pub(super) octets: u64,
+    pub(super) bytes: u64,
     pub(super) snapshots: u64,
 }
 
@@ -53,7 +53,7 @@ impl Counts {
             withdrawals: self.withdrawals - earlier.withdrawals,
             renewals: self.renewals - earlier.renewals,
             others: self.others - earlier.others,
-            octets: self.octets - earlier.octets,
+            bytes: self.bytes - earlier.bytes,
             snapshots: self.snapshots - earlier.snapshots,
         }
     }
@@ -66,18 +66,18 @@ struct Tally {
     withdrawals: AtomicU64,
     renewals: AtomicU64,
     others: AtomicU64,
-    octets: AtomicU64,
+    bytes: AtomicU64,
     snapshots: AtomicU64,
     /// Delays of starts by the power of two of their microseconds.
     delays: [AtomicU64; 32],
 }
 
 impl Tally {
-    fn take(&self, message: &Update, octets: usize) {
+    fn take(&self, message: &Update, bytes: usize) {
         let one = |counter: &AtomicU64| {
             counter.fetch_add(1, Ordering::Relaxed);
         };
-        self.octets.fetch_add(octets as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         match &message.event {
             Some(Event::Estimate(_)) => one(&self.estimates),
             Some(Event::ImminentStart(start)) => {
@@ -130,12 +130,12 @@ impl Hosts {
             withdrawals: of(&tally.withdrawals),
             renewals: of(&tally.renewals),
             others: of(&tally.others),
-            octets: of(&tally.octets),
+            bytes: of(&tally.bytes),
             snapshots: of(&tally.snapshots),
         }
     }
 
-    /// Waits until next to nothing is told any more.
+    /// Waits until next to nothing is sent any more.
     pub(super) fn settle(&self) {
         loop {
             let before = self.counts();

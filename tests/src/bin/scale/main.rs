@@ -1,4 +1,4 @@
-//! An organisation's hosts and networks against the real publisher: what is told, what that costs, and what a resync takes.
+//! An organisation's hosts and networks against the real publisher: what is sent, what that costs, and what a resync takes.
 //!
 //! ```text
 //! make scale ARGS="--to-hosts talking --hosts 1000 --networks 1000000"
@@ -31,9 +31,9 @@ use self::world::{SimClock, World};
 #[derive(Debug, Parser)]
 #[command(about = "Tells many hosts of many networks, and says what that costs")]
 struct Arguments {
-    /// Of which networks a host is told
-    #[arg(long, value_enum, default_value_t = Told::Talking)]
-    to_hosts: Told,
+    /// The networks whose estimates a host receives
+    #[arg(long, value_enum, default_value_t = Scope::Talking)]
+    to_hosts: Scope,
     /// Subscribed hosts
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hosts: u32,
@@ -49,7 +49,7 @@ struct Arguments {
     /// Share of starts that follow the host's own ranking of networks, not that of all hosts
     #[arg(long, default_value_t = 0.5)]
     own: f64,
-    /// Estimates a second that move by more than is told, any as likely as any other
+    /// Estimates a second that move by enough to be sent, any as likely as any other
     #[arg(long, default_value_t = 3_000)]
     moves: u32,
     /// Networks with which one host talks (`publish.destinations_per_host`)
@@ -70,7 +70,7 @@ struct Arguments {
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Told {
+enum Scope {
     All,
     Talking,
 }
@@ -80,8 +80,8 @@ fn main() -> Result<()> {
     let clock = SimClock::new();
     let config = PublisherConfig {
         to_hosts: match arguments.to_hosts {
-            Told::All => ToHosts::All,
-            Told::Talking => ToHosts::InUse,
+            Scope::All => ToHosts::All,
+            Scope::Talking => ToHosts::InUse,
         },
         destinations_per_host: NonZeroUsize::new(arguments.destinations_per_host)
             .context("a host talks with one network at least")?,

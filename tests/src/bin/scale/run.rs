@@ -57,7 +57,7 @@ impl Scale {
         self.fill();
         let filled = resident_bytes("self")?;
         println!(
-            "{networks} networks published: {:.0} octets each; {:.2} us of CPU each",
+            "{networks} networks published: {:.0} bytes each; {:.2} us of CPU each",
             (filled - empty) as f64 / f64::from(networks),
             self.changes.each_us()
         );
@@ -73,7 +73,7 @@ impl Scale {
             hosts.settle();
             let lists = resident_bytes("self")?;
             println!(
-                "{} pairs of host and network, {:.0} MiB resident, {:.0} octets a pair",
+                "{} pairs of host and network, {:.0} MiB resident, {:.0} bytes a pair",
                 self.published.advertised_pairs(),
                 mib(lists),
                 lists.saturating_sub(filled) as f64 / self.published.advertised_pairs().max(1) as f64
@@ -174,23 +174,23 @@ impl Scale {
         clock.stop();
         let seconds = begun.elapsed().as_secs_f64();
         let telling = cpu_since(PROCESS, cpu_before).saturating_sub(cpu_since(THREAD, own_before));
-        let told = hosts.counts().since(&before);
+        let sent = hosts.counts().since(&before);
         let rate = |count: u64| count as f64 / seconds;
         println!("in {seconds:.1} s, a second:");
         println!(
-            "  messages {:.0} ({:.0} estimates, {:.0} starts, {:.0} withdrawals, {:.0} renewals), octets {:.0}",
-            rate(told.messages()),
-            rate(told.estimates),
-            rate(told.starts),
-            rate(told.withdrawals),
-            rate(told.renewals),
-            rate(told.octets)
+            "  messages {:.0} ({:.0} estimates, {:.0} starts, {:.0} withdrawals, {:.0} renewals), bytes {:.0}",
+            rate(sent.messages()),
+            rate(sent.estimates),
+            rate(sent.starts),
+            rate(sent.withdrawals),
+            rate(sent.renewals),
+            rate(sent.bytes)
         );
         println!(
-            "  telling {:.2} cores, {:.2} us of CPU a message, {:.0} octets a message",
+            "  telling {:.2} cores, {:.2} us of CPU a message, {:.0} bytes a message",
             telling.as_secs_f64() / seconds,
-            telling.as_secs_f64() * 1e6 / told.messages().max(1) as f64,
-            told.octets as f64 / told.messages().max(1) as f64
+            telling.as_secs_f64() * 1e6 / sent.messages().max(1) as f64,
+            sent.bytes as f64 / sent.messages().max(1) as f64
         );
         println!(
             "  engine's thread: {:.0} starts of {:.2} us, {:.0} changed estimates of {:.2} us",
@@ -213,7 +213,7 @@ impl Scale {
         let [p50, p99] = [0.5, 0.99].map(|share| hosts.delay_ms(share));
         println!("  start to message: p50 {p50:.2} ms, p99 {p99:.2} ms");
         println!(
-            "  queue of starts full {}, slow readers resynchronised {}, told anew for want of room {}",
+            "  queue of starts full {}, slow readers resynchronised {}, sent again for want of room {}",
             measures.starts_overflowed.get(),
             measures.resyncs_slow_reader.get(),
             measures.dirty_overflows.get()
@@ -228,17 +228,17 @@ impl Scale {
         let cpu_before = cpu(PROCESS);
         hosts.come_back();
         self.wait_for_snapshots(hosts, before.snapshots);
-        let told = hosts.counts().since(&before);
+        let sent = hosts.counts().since(&before);
         let seconds = begun.elapsed().as_secs_f64();
         println!(
             "all hosts back: {} estimates in {seconds:.1} s, {:.0} a second, {:.2} us of CPU each",
-            told.estimates,
-            told.estimates as f64 / seconds,
-            cpu_since(PROCESS, cpu_before).as_secs_f64() * 1e6 / told.estimates.max(1) as f64
+            sent.estimates,
+            sent.estimates as f64 / seconds,
+            cpu_since(PROCESS, cpu_before).as_secs_f64() * 1e6 / sent.estimates.max(1) as f64
         );
     }
 
-    /// Waits until each host has a snapshot, from when there had been so many.
+    /// Waits until each host has a further snapshot; `before`: those received until now.
     fn wait_for_snapshots(&self, hosts: &Hosts, before: u64) {
         let begun = Instant::now();
         loop {
@@ -247,7 +247,7 @@ impl Scale {
                 println!("every host has a snapshot after {:.1} s", begun.elapsed().as_secs_f64());
                 return;
             }
-            progress(&format!("snapshots: {snapshots} hosts have theirs, {estimates} estimates told"));
+            progress(&format!("snapshots: {snapshots} hosts have theirs, {estimates} estimates sent"));
             thread::sleep(STEP);
         }
     }
@@ -257,8 +257,8 @@ fn runtime() -> Result<Runtime> {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().context("a runtime")
 }
 
-fn mib(octets: u64) -> f64 {
-    octets as f64 / f64::from(1 << 20)
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / f64::from(1 << 20)
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -268,10 +268,10 @@ fn whole(count: f64) -> u64 {
 
 /// Says on a terminal how far it is.
 fn progress(what: &str) {
-    thread_local!(static SAID: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) });
-    let due = SAID.get().is_none_or(|said| said.elapsed() > Duration::from_millis(200));
+    thread_local!(static PRINTED: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) });
+    let due = PRINTED.get().is_none_or(|at| at.elapsed() > Duration::from_millis(200));
     if due && stderr().is_terminal() {
-        SAID.set(Some(Instant::now()));
+        PRINTED.set(Some(Instant::now()));
         // Nobody is harmed where the terminal is gone.
         drop(write!(stderr(), "\r\x1b[K{what}"));
     }

@@ -13,7 +13,7 @@ use spand_proto::made_up;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp, Window};
 
-/// A clock that passes as it is told, or by itself.
+/// A clock that is advanced by hand, or runs by itself.
 #[derive(Clone, Debug)]
 pub(super) struct SimClock {
     base: Arc<AtomicU64>,
@@ -89,7 +89,7 @@ impl World {
         u32::try_from((rank * SPREAD + turned) % self.up_to.len() as u64).unwrap_or(0)
     }
 
-    /// A start of any of so many hosts.
+    /// A start of one of the `hosts`.
     pub(super) fn start(&self, random: &mut impl Rng, hosts: u32, now: Timestamp) -> StartImminent {
         let host = random.random_range(0..hosts);
         let own = random.random_bool(self.own).then_some(host);

@@ -91,20 +91,20 @@ impl Emulator {
     pub fn start(paths: Vec<PathEnds>) -> Result<Self> {
         let counters: Vec<_> = paths.iter().map(|_| Arc::new(PathCounters::default())).collect();
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = mpsc::sync_channel(1);
+        let (ready, started) = mpsc::sync_channel(1);
         let paths: Vec<_> = paths.into_iter().zip(counters.iter().map(Arc::clone)).map(Path::new).collect();
         let thread = thread::Builder::new()
             .name("path".to_owned())
             .spawn({
                 let stop = Arc::clone(&stop);
                 move || {
-                    if tell.send(real_time_priority(10)).is_ok() {
+                    if ready.send(real_time_priority(10)).is_ok() {
                         run(paths, &stop);
                     }
                 }
             })
             .context("cannot start the emulator's thread")?;
-        let real_time = told.recv().context("the emulator's thread did not begin")?;
+        let real_time = started.recv().context("the emulator's thread did not begin")?;
         Ok(Self { counters, real_time, stop, thread: Some(thread) })
     }
 

@@ -17,14 +17,14 @@ use crate::lab::truth::{FlowId, Poller};
 
 /// Connections served at a time; more are closed at once.
 const CONNECTIONS_MAX: usize = 512;
-/// A peer that takes nothing for this long is given up.
+/// A peer that takes nothing for this long is closed.
 const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// How a server's connections are set up.
 #[derive(Clone, Debug, Default)]
 pub struct Conduct {
     /// Congestion control of its connections from the first segment on; `None`: the host's own, and nothing is chosen, so
-    /// that whoever governs the host may choose.
+    /// that the host's policy may choose.
     pub congestion_control: Option<String>,
     /// Whether it states each transfer's size to the host's agent before the first byte.
     pub states_sizes: bool,
@@ -98,7 +98,7 @@ fn listen(address: SocketAddr, conduct: &Conduct) -> Result<TcpListener> {
 }
 
 /// Tells the host's agent how long the next transfer is. Without an agent the kernel knows no such option, and everything
-/// goes on as if nothing had been said.
+/// goes on as if nothing had been announced.
 pub fn state_size(socket: &impl AsFd, bytes: u64) {
     const LEVEL: libc::c_int = 0x5350;
     const SIZE: libc::c_int = 1;
@@ -161,7 +161,7 @@ fn serve(stream: &TcpStream, remote: SocketAddr, conduct: &Conduct) -> Result<()
         match requests.by_ref().take(LINE_MAX_BYTES).read_line(&mut line) {
             Ok(0) => return Ok(()),
             Ok(_) => answer(stream, &line.parse()?, conduct)?,
-            // A client that gives up resets; that is its affair.
+            // A client that aborts resets; that is its affair.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => return Ok(()),
             Err(error) => return Err(error).context("no request came"),
         }

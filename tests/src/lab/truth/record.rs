@@ -20,7 +20,7 @@ pub struct FlowId {
     pub remote: SocketAddr,
 }
 
-/// Who said it.
+/// Which of the kernel's interfaces reported it.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -100,7 +100,7 @@ impl CongestionState {
 pub struct Row {
     /// Nanoseconds since 1970, the clock of capture files.
     pub time_ns: u64,
-    /// Who said it.
+    /// Which interface reported it.
     pub source: Source,
     /// The sender's end.
     pub local: SocketAddr,

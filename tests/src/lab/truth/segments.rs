@@ -40,7 +40,7 @@ impl SegmentTruth {
     pub fn start(record: Record, port: u16) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let (tell, told) = std::sync::mpsc::sync_channel::<Result<()>>(1);
+        let (ready, started) = std::sync::mpsc::sync_channel::<Result<()>>(1);
         let thread = thread::Builder::new().name("segments".to_owned()).spawn(move || {
             // Loaded here, since the library's handles stay on one thread.
             let attached = Attached::attach(port);
@@ -48,10 +48,10 @@ impl SegmentTruth {
                 Ok(attached) => (Some(attached), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            tell.send(outcome).context("nobody waits for the observation")?;
+            ready.send(outcome).context("nobody waits for the observation")?;
             attached.map_or(Ok(0), |attached| attached.read(&record, &stopped))
         })?;
-        told.recv().context("the observation's thread ended before it began")??;
+        started.recv().context("the observation's thread ended before it began")??;
         Ok(Self { stop, thread: Some(thread) })
     }
 
@@ -214,7 +214,7 @@ impl Event {
 
 fn ip(family: u8, address: &[u8; 16]) -> Option<IpAddr> {
     if family == FAMILY_V4 {
-        return address.first_chunk::<4>().map(|octets| IpAddr::from(*octets));
+        return address.first_chunk::<4>().map(|bytes| IpAddr::from(*bytes));
     }
     // An IPv6 socket may talk to an IPv4 address.
     Some(IpAddr::from(*address).to_canonical())

@@ -49,23 +49,23 @@ impl Trace {
 
     fn start_events(record: Record, port: u16, events: &'static [&'static str]) -> Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let (tell, told) = std::sync::mpsc::sync_channel::<Result<()>>(1);
+        let (ready, started) = std::sync::mpsc::sync_channel::<Result<()>>(1);
         let stopped = Arc::clone(&stop);
         let thread =
             thread::Builder::new().name("trace".to_owned()).spawn(move || match Instance::create(port, events) {
                 Ok(instance) => {
                     // The other side waits for exactly one word; if it is gone there is nobody to read the trace either.
-                    tell.send(Ok(())).context("nobody waits for the trace")?;
-                    drop(tell);
+                    ready.send(Ok(())).context("nobody waits for the trace")?;
+                    drop(ready);
                     instance.read(&record, &stopped)
                 }
                 Err(error) => {
                     let text = format!("{error:#}");
-                    tell.send(Err(error)).context("nobody waits for the trace")?;
+                    ready.send(Err(error)).context("nobody waits for the trace")?;
                     Err(anyhow!(text))
                 }
             })?;
-        told.recv().context("the trace's thread ended before it began")??;
+        started.recv().context("the trace's thread ended before it began")??;
         Ok(Self { stop, thread: Some(thread) })
     }
 

@@ -185,7 +185,7 @@ fn cross_traffic_takes_its_share_of_a_bottleneck() {
 }
 
 #[test]
-fn a_bottleneck_changes_its_rate_when_it_is_told_to() {
+fn a_bottleneck_changes_its_rate_at_the_configured_times() {
     let mut changes = [None; CHANGES_MAX];
     for (change, (after, rate)) in changes.iter_mut().zip([(1, 500_000), (2, 2_000_000)]) {
         *change = Some(RateChange { after: Duration::from_secs(after), rate: BytesPerSecond(rate) });
