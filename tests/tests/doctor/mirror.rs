@@ -160,7 +160,7 @@ fn sound() -> Result<()> {
     ] {
         found.has(name, "ok", "")?;
     }
-    found.has("gateway", "ok", "none runs")?;
+    found.has("gateway", "ok", "not running")?;
     found.faults(&[])
 }
 
@@ -198,7 +198,7 @@ fn one_sided_and_running() -> Result<()> {
 
 fn twice() -> Result<()> {
     let found = examined(Mirrored::BothTwice, "")?;
-    found.has("copies", "warn", "a second time")?;
+    found.has("copies", "warn", "captured twice")?;
     found.faults(&[])
 }
 

@@ -68,6 +68,6 @@ fn proven() -> Result<()> {
     // Another program that listens there instead of the gateway gets no password.
     folder.write("spand-gateway.toml", &CONFIG.replace("\"gateway.", "\"other."))?;
     let found = asked(&folder, &namespace, Some("correct horse battery"))?;
-    found.has("gateway", "unknown", "another certificate")?;
+    found.has("gateway", "unknown", "its certificate is not the one in tls.certificate")?;
     Ok(())
 }
