@@ -73,9 +73,9 @@ fn measure(confined: bool, folder: &Path) {
         write: vec![folder.to_owned()],
         ..Plan::default()
     };
-    let given_up = confine(&Process { user: None, confine: confined }, &plan).unwrap_or_else(|why| panic!("{why}"));
-    for (part, done) in given_up.parts() {
-        assert!(!confined || done || part == "user", "{part} is not given up here: there is nothing to compare");
+    let sandbox = confine(&Process { user: None, confine: confined }, &plan).unwrap_or_else(|why| panic!("{why}"));
+    for (part, done) in sandbox.parts() {
+        assert!(!confined || done || part == "user", "{part} is not dropped here: there is nothing to compare");
     }
     let (mut here, mut there) = UnixStream::pair().expect("a pair of sockets");
     let file = folder.join("file");

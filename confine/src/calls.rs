@@ -77,7 +77,7 @@ const OF_THIS_ARCHITECTURE: &[c_long] =
 const OF_THIS_ARCHITECTURE: &[c_long] = &[];
 /// Programs and tables in the kernel.
 const KERNEL_PROGRAMS: &[c_long] = &[libc::SYS_bpf, libc::SYS_perf_event_open];
-/// Being connected to. Landlock looks where a port is taken, and the kernel gives one to whoever listens without.
+/// Being connected to. Landlock checks `bind`, and the kernel assigns a port to a socket that listens without one.
 const LISTEN: [c_long; 1] = [libc::SYS_listen];
 /// Other programs.
 #[cfg(target_arch = "x86_64")]
@@ -145,7 +145,7 @@ fn rules(plan: &Plan) -> Result<Rules, BackendError> {
         forbidden.extend(LISTEN);
     }
     let mut rules = always(forbidden);
-    // A thread is none of the others; a process is only where programs are started, and never in a namespace of its own.
+    // Of `clone`, threads are always allowed; processes only where programs are started, and never in a namespace of its own.
     let clone = if plan.starts() {
         let bits = (0..32).map(|bit| 1 << bit).filter(|bit| NAMESPACES & bit != 0);
         bits.map(|bit| rule([has(0, bit, bit)])).collect::<Result<Vec<_>, _>>()?

@@ -27,13 +27,13 @@ pub fn take_up() {
     }
 }
 
-/// Gives up every capability of the calling thread but those of the plan. Programs that it starts get them only where the
+/// Drops every capability of the calling thread but those of the plan. Programs that it starts get them only where the
 /// plan has such.
 pub(crate) fn keep(plan: &Plan) -> Result<(), String> {
     keep_of(&kept(plan), plan.starts()).map_err(words)
 }
 
-/// Gives up every capability of the calling thread.
+/// Drops every capability of the calling thread.
 pub(crate) fn drop_all() -> Result<(), String> {
     keep_of(&CapsHashSet::new(), false).map_err(words)
 }

@@ -31,7 +31,7 @@ pub use user::UserError;
 use spand_proto::operator::Failure;
 use strum::{IntoStaticStr, VariantArray};
 
-/// What can be given up, as metrics and `status` name it, in the order in which it is.
+/// What a process can drop, as metrics and `status` name it, in the order of dropping.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Part {
@@ -58,68 +58,68 @@ impl Part {
     }
 }
 
-/// What a process has given up. Clones are the same.
+/// What a process has dropped. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Confined {
-    given_up: [bool; Part::VARIANTS.len()],
+    dropped: [bool; Part::VARIANTS.len()],
     /// Why not, for what is not.
     lacks: Vec<String>,
-    /// Folders of `/proc` are made anew under memory pressure, and a rule holds for the one that it was made with.
+    /// Inodes of `/proc` may be freed and created again under memory pressure, and a rule holds for the one that it was made with.
     _pinned: Arc<Vec<OwnedFd>>,
 }
 
 impl Confined {
-    /// Every part with whether it is given up, by its name.
+    /// Every part with whether it is dropped, by its name.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, bool)> {
         Part::VARIANTS.iter().map(|part| (part.name(), self.has(*part)))
     }
 
-    /// Whether a part is given up.
+    /// Whether a part is dropped.
     pub const fn has(&self, part: Part) -> bool {
-        self.given_up[part as usize]
+        self.dropped[part as usize]
     }
 
-    /// Says in one line of the log what is given up and what is not.
+    /// Logs in one line what is dropped and what is not.
     pub fn say(&self) {
-        let given_up: Vec<_> = self.parts().filter_map(|(name, done)| done.then_some(name)).collect();
-        let given_up = given_up.join(", ");
+        let dropped: Vec<_> = self.parts().filter_map(|(name, done)| done.then_some(name)).collect();
+        let dropped = dropped.join(", ");
         if self.lacks.is_empty() {
-            tracing::info!("sandbox: {given_up} dropped");
+            tracing::info!("sandbox: {dropped} dropped");
         } else {
-            tracing::warn!(dropped = given_up, "sandbox incomplete: {}", self.lacks.join("; "));
+            tracing::warn!(dropped = dropped, "sandbox incomplete: {}", self.lacks.join("; "));
         }
     }
 
-    /// Gives up the capabilities that the process kept, in the calling thread and in those that it starts from now on.
+    /// Drops the capabilities that the process kept, in the calling thread and in those that it starts from now on.
     pub fn keep_none_here(&mut self) {
         if !self.has(Part::Capabilities) {
             return;
         }
         if let Err(why) = capabilities::drop_all() {
-            self.given_up[Part::Capabilities as usize] = false;
+            self.dropped[Part::Capabilities as usize] = false;
             self.lacks.push(format!("{}: {why}", Part::Capabilities.name()));
         }
     }
 
-    /// Gives up listening, for a plan that [`listens`](Plan::listens) and now does: in every thread.
+    /// Drops the right to listen, for a plan that [`listens`](Plan::listens) and now does: in every thread.
     pub fn listen_no_more(&mut self) {
         if !self.has(Part::SystemCalls) {
             return;
         }
         if let Err(why) = calls::forbid_listening() {
-            self.given_up[Part::Tcp as usize] = false;
+            self.dropped[Part::Tcp as usize] = false;
             self.lacks.push(format!("{}: {why}", Part::Tcp.name()));
         }
     }
 
     const fn note(&mut self, part: Part) {
-        self.given_up[part as usize] = true;
+        self.dropped[part as usize] = true;
     }
 }
 
-/// Gives up what `plan` does not name, and becomes the configured user where the process runs as root.
+/// Drops what `plan` does not name, and becomes the configured user where the process runs as root.
 ///
-/// Who becomes another user has the capabilities of the plan and no others, also where it is told to give up nothing.
+/// A process that becomes another user has the capabilities of the plan and no others, even with `process.confine` off.
 ///
 /// What the kernel has no means for is left, and [`Confined::say`] says so: an older kernel is no reason to stand still.
 ///

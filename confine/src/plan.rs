@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Capability;
 
-/// Everything that a program needs once it runs; the rest is given up.
+/// Everything that a program needs once it runs; the rest is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Capabilities, of those that the process has.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{User, chown, geteuid, initgroups, setgid, setuid};
 use spand_proto::operator::Failure;
 
-/// Why the process does not run as it is told.
+/// Why the process cannot run as the configured user.
 #[derive(Debug, thiserror::Error)]
 pub enum UserError {
     /// Nobody is called so.
@@ -39,7 +39,7 @@ impl From<UserError> for Failure {
 }
 
 /// Makes the folders that are missing, and becomes their owner: the user `name` with its groups. Gives whether it was another
-/// before; then all capabilities of root are still permitted, and none is in force. A folder that cannot be made is a fault that whoever uses it names.
+/// before; then all capabilities of root are still permitted, and none is in force. A folder that cannot be made is reported by the code that uses it.
 pub(crate) fn become_user(name: Option<&str>, folders: &[PathBuf]) -> Result<bool, UserError> {
     let user = name.map(find).transpose()?;
     for folder in folders {

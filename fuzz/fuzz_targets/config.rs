@@ -43,8 +43,8 @@ fuzz_target!(|data: &[u8]| {
         _ => {
             // A path that nothing is at.
             let missing = PathBuf::from(format!("/proc/self/fd/none{}", bytes.len()));
-            let said = load_prefix_list(&missing).map(drop).expect_err("there is no such file");
-            one_line(&Failure::from(said).to_string());
+            let error = load_prefix_list(&missing).map(drop).expect_err("there is no such file");
+            one_line(&Failure::from(error).to_string());
             one_line(&spand_gateway::config::Config::load(&missing).expect_err("nor such a configuration").to_string());
             one_line(&spand_agent::config::Config::load(&missing).expect_err("nor such a configuration").to_string());
         }

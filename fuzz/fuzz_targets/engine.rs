@@ -100,14 +100,14 @@ fuzz_target!(|data: &[u8]| {
                 }
             }
         }
-        while let Some((at, octets)) = talk.packets.pop_front() {
-            let wire_len = match octets.get(2..6) {
+        while let Some((at, packet)) = talk.packets.pop_front() {
+            let wire_len = match packet.get(2..6) {
                 Some(&[a, b, c, d]) => {
-                    u32::from(u16::from_be_bytes(if octets[0] >> 4 == 6 { [c, d] } else { [a, b] })) + 40
+                    u32::from(u16::from_be_bytes(if packet[0] >> 4 == 6 { [c, d] } else { [a, b] })) + 40
                 }
                 _ => 0,
             };
-            let frame = Frame { link_type: 101, wire_len, input: 0, data: &octets };
+            let frame = Frame { link_type: 101, wire_len, input: 0, data: &packet };
             for engine in &mut engines {
                 engine.handle_frame(Timestamp(at), &frame);
             }

@@ -22,14 +22,14 @@ fuzz_target!(|data: &[u8]| {
     let mut decoders = [Decoder::new(Tunnels::ALL, two, 0), Decoder::new(Tunnels::ALL, two, 7)];
     let mut counters = [Counters::default(), Counters::default()];
     let (mut rest, mut now) = (data, 1);
-    // Four bytes before each frame: its link type, octets not captured, time since the one before, length of what follows.
+    // Four bytes before each frame: its link type, bytes not captured (in fives), time since the one before, length of what follows.
     while let Some(([link, beyond, time, len], after)) = rest.split_first_chunk() {
         let link_type = LINKS.get(usize::from(*link)).copied().unwrap_or(u16::from(*link));
-        let octets = after.get(..usize::from(*len)).unwrap_or(after);
-        rest = after.get(octets.len()..).unwrap_or_default();
+        let bytes = after.get(..usize::from(*len)).unwrap_or(after);
+        rest = after.get(bytes.len()..).unwrap_or_default();
         now += u64::from(*time) << 28;
-        let wire_len = u32::try_from(octets.len()).unwrap_or(0) + u32::from(*beyond) * 5;
-        let frame = Frame { link_type, wire_len, input: 0, data: octets };
+        let wire_len = u32::try_from(bytes.len()).unwrap_or(0) + u32::from(*beyond) * 5;
+        let frame = Frame { link_type, wire_len, input: 0, data: bytes };
         let [short, long] = &mut decoders;
         let [counts, long_counts] = &mut counters;
         short.expire(Timestamp(now), counts);

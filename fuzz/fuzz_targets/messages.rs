@@ -36,7 +36,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// What a message says, said again, is the same.
+/// A message that is read and written again is the same.
 fn both_ways<M: Message + Default, T: PartialEq + std::fmt::Debug>(
     bytes: &[u8],
     read: impl Fn(M) -> Result<T, WireError>,

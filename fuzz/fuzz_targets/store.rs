@@ -59,7 +59,7 @@ enum Step {
     },
     /// Hosts report to the experiment, or are forgotten.
     Report(Reports),
-    /// The experiment begins anew.
+    /// The experiment starts again from zero.
     Reset,
     /// An entry of the experiment is anything, sealed or not.
     Entry {
@@ -372,7 +372,7 @@ fn beside(
     }
     let opened = open(path);
     match &opened.set_aside {
-        // A newer or nameless store is kept whole for whoever can read it.
+        // A newer or nameless store is kept whole for a gateway that can read it.
         Some(aside) => {
             assert!(opened.records.is_empty() && aside.to.join("sled").is_dir());
             assert!(!aside.to_string().contains('\n'), "{aside}");

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// A file that is written anew for every case.
+/// A file that is rewritten for every case.
 #[derive(Debug)]
 pub struct Scratch(File);
 

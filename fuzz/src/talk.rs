@@ -21,13 +21,13 @@ pub enum Packet {
     Odd { connection: u8, server: bool, seq: i32, ack: i32, flags: u8, payload: u16, options: [u8; 20] },
     /// The end, in order or not.
     Close { connection: u8, reset: bool },
-    /// Octets that claim to be IP.
-    Raw { octets: Vec<u8> },
+    /// Bytes that claim to be IP.
+    Raw { bytes: Vec<u8> },
     /// Time goes by, or back.
     Wait { ms: u32, back: bool },
 }
 
-/// Full segments carry so much.
+/// Bytes of a full segment.
 const MSS: u32 = 1_448;
 
 /// Connections talked about.
@@ -39,7 +39,7 @@ pub struct Talk {
     connections: [Connection; CONNECTIONS],
     /// Nanoseconds since 1970.
     pub now: u64,
-    /// Packets not taken yet: when, and their octets from the IP header on.
+    /// Packets not taken yet: when, and their bytes from the IP header on.
     pub packets: VecDeque<(u64, Vec<u8>)>,
 }
 
@@ -127,7 +127,7 @@ impl Talk {
                 }
                 self.send(n, true, 0, 0x10, 0, 500, &[]);
             }
-            Packet::Raw { ref octets } => self.packets.push_back((self.now, octets.clone())),
+            Packet::Raw { ref bytes } => self.packets.push_back((self.now, bytes.clone())),
             Packet::Wait { ms, back: false } => self.pass(u64::from(ms) * 1_000_000),
             Packet::Wait { ms, back: true } => self.now = self.now.saturating_sub(u64::from(ms) * 1_000_000),
         }
@@ -176,7 +176,7 @@ impl Talk {
     }
 
     /// A segment of one side at its next sequence number, which acknowledges the other side's next less or plus `ack`.
-    #[expect(clippy::too_many_arguments, reason = "a TCP header has so many fields")]
+    #[expect(clippy::too_many_arguments, reason = "a TCP header has these fields")]
     fn send(&mut self, n: usize, server: bool, ack: u32, flags: u8, payload: u32, window: u16, options: &[u8]) {
         let now_ms = u32::try_from(self.now / 1_000_000 % (1 << 32)).unwrap_or_default();
         let connection = &mut self.connections[n];

@@ -1,4 +1,4 @@
-// Making and renewing elements. Text is always set as text: nothing that was measured or said by a host becomes markup.
+// Making and renewing elements. Text is always set as text: nothing that was measured or reported by a host becomes markup.
 
 /** An element with attributes (functions are listeners of that event) and children. */
 export function h(tag, attributes = {}, ...children) {

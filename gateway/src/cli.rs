@@ -83,9 +83,9 @@ fn runnable(path: &Path) -> Result<Config, Failure> {
 }
 
 fn reset_experiment(path: &Path) -> Result<(), Failure> {
-    let said = reset_experiment::reset(&Config::load(path)?, path)?;
+    let output = reset_experiment::reset(&Config::load(path)?, path)?;
     // It is done: where nobody reads that, it still is.
-    _ = writeln!(io::stdout().lock(), "{said}");
+    _ = writeln!(io::stdout().lock(), "{output}");
     Ok(())
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn allow_many() -> u64 {
     setrlimit(Resource::RLIMIT_NOFILE, most, most).map_or(now, |()| most)
 }
 
-/// What is to be said where fewer files may be open than the configuration lets connections come.
+/// A warning, where the limit of open files is below what the configured connections need.
 pub(crate) fn too_few(config: &Config, limit: u64) -> Option<String> {
     let needed = config.files();
     (limit < needed).then(|| {
@@ -37,11 +37,15 @@ mod tests {
     }
 
     #[test]
-    fn fewer_files_than_connections_is_said_in_one_line() {
+    fn a_limit_below_the_connections_is_one_line() {
         let config = Config::default();
         assert!(config.files() > 2_256, "the default limits of connections and what is open beside them");
-        let said = too_few(&config, 1_024).unwrap();
-        assert!(said.starts_with("1024 files may be open") && said.contains("LimitNOFILE=") && !said.contains('\n'));
+        let warning = too_few(&config, 1_024).unwrap();
+        assert!(
+            warning.starts_with("1024 files may be open")
+                && warning.contains("LimitNOFILE=")
+                && !warning.contains('\n')
+        );
         assert_eq!(too_few(&config, config.files()), None);
     }
 }

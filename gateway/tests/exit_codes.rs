@@ -56,12 +56,12 @@ fn run(config: &Path) -> Output {
 
 /// Ended with `code` and one sentence on standard error that holds all of `parts`, the name and the way out.
 fn failed(output: &Output, code: i32, parts: &[&str]) {
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert_eq!(said.lines().count(), 1, "one sentence: {said}");
-    assert!(said.starts_with("error: "), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    assert_eq!(stderr.lines().count(), 1, "one sentence: {stderr}");
+    assert!(stderr.starts_with("error: "), "{stderr}");
     for part in parts {
-        assert!(said.contains(part), "{said:?} lacks {part:?}");
+        assert!(stderr.contains(part), "{stderr:?} does not contain {part:?}");
     }
 }
 
@@ -129,9 +129,9 @@ fn a_wrong_call_ends_with_64() {
         &["replay", "--sort", "size", "x.pcap"],
     ] {
         let output = Command::new(PROGRAM).args(arguments).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {said}");
-        assert!(!said.is_empty(), "{arguments:?} says nothing");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {stderr}");
+        assert!(!stderr.is_empty(), "{arguments:?} says nothing");
     }
     let two_tables = ["replay", "--flows", "--format", "csv", "--every", "10s"];
     failed(&gateway(&two_tables, Path::new("x.pcap")), 64, &["--flows with --at or --every", "--format json"]);
@@ -185,10 +185,10 @@ fn an_experiment_is_reset_in_the_store_of_a_stopped_gateway_by_its_own_user_alon
     let running = SledStore::open(&store).unwrap().store;
     failed(&reset(&config), 1, &["is in use", "systemctl stop spand-gateway"]);
     drop(running);
-    for said in ["the store holds no experiment"; 2] {
+    for message in ["the store holds no experiment"; 2] {
         let output = reset(&config);
         let printed = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success() && printed.starts_with(said) && printed.lines().count() == 1, "{output:?}");
+        assert!(output.status.success() && printed.starts_with(message) && printed.lines().count() == 1, "{output:?}");
     }
 
     // Files that root made would keep the gateway's own user out.
@@ -203,7 +203,7 @@ fn an_experiment_is_reset_in_the_store_of_a_stopped_gateway_by_its_own_user_alon
 }
 
 #[test]
-fn certificates_are_made_once_and_what_cannot_be_made_is_said_in_a_sentence() {
+fn certificates_are_made_once_and_a_failure_is_one_sentence() {
     let folder = Folder::new();
     let dir = folder.0.path().join("ca");
     let cert = |arguments: &[&str]| {
@@ -288,11 +288,11 @@ fn a_replay_says_which_file_gave_nothing_and_prints_the_others() {
     let replay = |more: &[&str]| gateway(&[&["replay", "--format", "json"], more].concat(), &sound);
     let text = folder.file("text.pcap", "no capture");
     let output = replay(&["/nowhere/a.pcap", text.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    let lines: Vec<_> = said.lines().collect();
-    assert_eq!(lines.len(), 3, "{said}");
-    assert!(lines[0].contains("/nowhere/a.pcap") && lines[1].contains("text.pcap"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    let lines: Vec<_> = stderr.lines().collect();
+    assert_eq!(lines.len(), 3, "{stderr}");
+    assert!(lines[0].contains("/nowhere/a.pcap") && lines[1].contains("text.pcap"), "{stderr}");
     assert_eq!(lines[2], "error: 2 of 3 files gave no packet; the lines above say why");
     let printed: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(printed["counters"]["frames"], 3);
@@ -301,9 +301,9 @@ fn a_replay_says_which_file_gave_nothing_and_prints_the_others() {
     let whole = capture_of(5);
     let cut = folder.file("cut.pcap", &whole[..whole.len() - 7]);
     let output = replay(&[cut.to_str().unwrap()]);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.starts_with("warning: ") && said.contains("cut.pcap") && said.lines().count() == 1, "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.starts_with("warning: ") && stderr.contains("cut.pcap") && stderr.lines().count() == 1, "{stderr}");
 }
 
 #[test]
@@ -312,9 +312,9 @@ fn a_single_file_that_gives_nothing_is_one_sentence_and_no_table() {
     let text = folder.file("text.pcap", "no capture");
     for file in ["/nowhere/a.pcap", text.to_str().unwrap()] {
         let output = gateway(&["replay"], Path::new(file));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{said}");
-        assert!(said.starts_with("error: ") && said.contains(file) && said.lines().count() == 1, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{stderr}");
+        assert!(stderr.starts_with("error: ") && stderr.contains(file) && stderr.lines().count() == 1, "{stderr}");
     }
     // An empty but sound capture has no time either.
     let output = gateway(&["replay"], &folder.file("empty.pcap", capture_of(0)));
@@ -333,7 +333,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         drop(reader);
         let mut command = Command::new(PROGRAM);
         let output = command.args(arguments).arg(path).stdout(Stdio::from(writer)).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!((output.status.code(), said.as_ref()), (Some(0), ""), "{arguments:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), stderr.as_ref()), (Some(0), ""), "{arguments:?}");
     }
 }

@@ -75,7 +75,7 @@ pub(crate) fn make((name, call): Call, mut say: impl FnMut(&str, nix::Result<()>
     }
 }
 
-/// Calls that the filter does not know at all: whoever makes one is ended.
+/// Calls that the filter does not know at all: a process that makes one is killed.
 pub(crate) const OF_32_BITS: &str = "calls of 32 bits";
 
 /// Asks for its number as a program of 32 bits does.
@@ -91,7 +91,7 @@ pub(crate) fn make_one_of_32_bits() {
     }
 }
 
-/// Nothing but the calls is given up.
+/// Nothing but system calls is restricted.
 fn gateway() -> Plan {
     Plan { keep: every_capability(), ..Plan::default() }
 }

@@ -10,7 +10,7 @@ use spand_confine::{Capability, Plan};
 
 use super::{Attempt, Group};
 
-/// As the gateway does: a thread that starts before the last capability is given up keeps it, and no other.
+/// As the gateway does: a thread that starts before the last capability is dropped keeps it, and no other.
 pub(crate) const GROUP: Group = Group {
     name: "capabilities",
     plan: |_| Plan { keep: vec![Capability::CAP_NET_RAW], ..Plan::default() },
@@ -23,13 +23,13 @@ pub(crate) const GROUP: Group = Group {
         Attempt {
             name: "packets by an early thread",
             refused: None,
-            work: |_, given_up| {
-                let (go, told) = mpsc::channel::<()>();
+            work: |_, sandbox| {
+                let (go, dropped) = mpsc::channel::<()>();
                 let early = thread::spawn(move || {
-                    _ = told.recv();
+                    _ = dropped.recv();
                     packets()
                 });
-                given_up.keep_none_here();
+                sandbox.keep_none_here();
                 drop(go);
                 early.join().expect("it ends")
             },
@@ -50,7 +50,7 @@ pub(crate) const BOUNDING: Group = Group {
     name: "bounding set",
     plan: |_| Plan { keep: vec![Capability::CAP_SETPCAP], ..Plan::default() },
     attempts: &[Attempt {
-        name: "hand on what was given up",
+        name: "hand on what was dropped",
         refused: NO,
         work: |_, _| raise(CapSet::Inheritable, Capability::CAP_SYS_ADMIN),
     }],

@@ -99,18 +99,18 @@ fn main() -> ExitCode {
     ExitCode::from(u8::from(!faults.is_empty()))
 }
 
-fn check(faults: &mut Vec<String>, group: &str, name: &str, said: &str, right: impl Fn(&str) -> bool) {
-    match outcome(said, name) {
+fn check(faults: &mut Vec<String>, group: &str, name: &str, printed: &str, right: impl Fn(&str) -> bool) {
+    match outcome(printed, name) {
         Some(outcome) if right(outcome) => {}
         found => {
-            let who = said.lines().next().unwrap_or_default();
-            faults.push(format!("{group}, {who}: {name}: {}", found.unwrap_or("nothing is said of it")));
+            let who = printed.lines().next().unwrap_or_default();
+            faults.push(format!("{group}, {who}: {name}: {}", found.unwrap_or("no outcome printed")));
         }
     }
 }
 
-fn outcome<'a>(said: &'a str, name: &str) -> Option<&'a str> {
-    said.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+fn outcome<'a>(printed: &'a str, name: &str) -> Option<&'a str> {
+    printed.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 /// What a process says that tries a group's attempts, on a stage of its own.
@@ -134,20 +134,20 @@ fn attempt(group: &str, confined: bool, stage: &Stage) {
         Err(error) => println!("{name}: {error:?}"),
     };
     if let Some(group) = GROUPS.iter().find(|one| one.name == group) {
-        let mut given_up = confine(&(group.plan)(stage));
+        let mut sandbox = confine(&(group.plan)(stage));
         for attempt in group.attempts {
-            say(attempt.name, (attempt.work)(stage, &mut given_up));
+            say(attempt.name, (attempt.work)(stage, &mut sandbox));
         }
     }
     if group == calls::OF_32_BITS {
-        let given_up = confine(&Plan::default());
+        let sandbox = confine(&Plan::default());
         calls::make_one_of_32_bits();
-        drop(given_up);
+        drop(sandbox);
     }
     if let Some(group) = calls::GROUPS.iter().find(|one| one.name == group) {
-        let given_up = confine(&(group.plan)());
+        let sandbox = confine(&(group.plan)());
         group.forbidden.iter().chain(group.left).for_each(|call| calls::make(*call, say));
-        drop(given_up);
+        drop(sandbox);
     }
 }
 

@@ -82,9 +82,9 @@ pub(crate) const LISTENING: Group = Group {
         Attempt {
             name: "make a socket in a folder",
             refused: None,
-            work: |stage, given_up| {
+            work: |stage, sandbox| {
                 done(UnixListener::bind(stage.path("write/socket")))?;
-                given_up.listen_no_more();
+                sandbox.listen_no_more();
                 Ok(())
             },
         },

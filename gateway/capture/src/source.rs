@@ -77,7 +77,7 @@ pub enum SourceError {
         name: String,
         /// First byte that could not be had.
         offset: u64,
-        /// What the system or the decompressor said.
+        /// The error of the system or the decompressor.
         #[source]
         error: io::Error,
     },
@@ -110,7 +110,7 @@ pub enum SourceError {
     Live {
         /// The interface's name.
         name: String,
-        /// What libpcap or the system said.
+        /// The error of libpcap or the system.
         message: String,
     },
 }

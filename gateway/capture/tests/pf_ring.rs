@@ -104,15 +104,15 @@ fn what_was_set_reaches_the_library() {
     options.snap_len = NonZeroU32::new(120).unwrap();
     options.filter = Some("tcp port 80".to_owned());
     options.pf_ring.cluster = Some(Cluster { id: 77, kind: ClusterKind::FiveTuple });
-    let said = |options: &LiveOptions| {
+    let options_seen = |options: &LiveOptions| {
         let (seen, _) = take(&mut LiveCapture::open(options).unwrap());
         String::from_utf8(seen[0].data.clone()).unwrap()
     };
     // Promiscuous, stamped, not taken apart; not in chunks, which this device does not have.
-    assert_eq!(said(&options), "caplen 120 flags 218 cluster 77 type 4 filter tcp port 80 name spand");
+    assert_eq!(options_seen(&options), "caplen 120 flags 218 cluster 77 type 4 filter tcp port 80 name spand");
     options.pf_ring.cluster = Some(Cluster { id: 78, kind: ClusterKind::TwoTuple });
     options.promiscuous = false;
-    assert_eq!(said(&options), "caplen 120 flags 210 cluster 78 type 2 filter tcp port 80 name spand");
+    assert_eq!(options_seen(&options), "caplen 120 flags 210 cluster 78 type 2 filter tcp port 80 name spand");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn an_error_ends_the_capture() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_said_in_one_sentence() {
+fn each_failure_is_one_sentence() {
     let cluster = Some(Cluster { id: 1, kind: ClusterKind::TwoTuple });
     let with_cluster = PfRingOptions { library: double(), cluster };
     for (options, expected) in [

@@ -76,7 +76,7 @@ impl Access {
         })
     }
 
-    /// Looks at the files; what changed comes into force, or is said to be broken, once.
+    /// Looks at the files: changed ones come into force, or are logged as broken, once.
     pub fn look(&self) {
         if let Some(tls) = &self.tls {
             tls.look();

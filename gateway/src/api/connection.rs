@@ -285,7 +285,7 @@ impl AsyncWrite for Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // What ended it otherwise has said so before.
+        // Any other end has set its reason before.
         self.peer.mark.ended("it answered no ping, or not as HTTP/2 has it");
     }
 }

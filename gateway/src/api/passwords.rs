@@ -28,7 +28,7 @@ type Book = HashMap<String, String>;
 #[derive(Debug)]
 pub(super) struct Passwords {
     path: PathBuf,
-    /// What the last look at the file found: nothing is tried or said twice.
+    /// What the last look at the file found: an unchanged file is neither read in nor logged again.
     tried: Mutex<Result<String, String>>,
     book: Mutex<Arc<Book>>,
     failures: AtomicU64,
@@ -62,7 +62,7 @@ pub enum PasswordsError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A line that is none.
@@ -117,7 +117,7 @@ impl Passwords {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Looks at the file; what changed comes into force, or is said to be broken, once.
+    /// Looks at the file: a changed one comes into force, or is logged as broken, once.
     pub(super) fn look(&self) {
         let found = read(&self.path).map_err(|error| error.to_string());
         let mut tried = self.tried.lock();

@@ -232,7 +232,7 @@ impl Mark {
         }
     }
 
-    /// The connection ended. What is said first stays.
+    /// The connection ended. The first reason stays.
     pub(super) fn ended(&self, why: &'static str) {
         if let Some(work) = &self.0 {
             work.ended.get_or_init(|| why);

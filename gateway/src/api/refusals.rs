@@ -107,7 +107,7 @@ impl Refusals {
         worth.map(|reason| of("grpc", *reason) + of("http", *reason)).sum()
     }
 
-    /// Counts a refusal, and says so where it has not been said lately.
+    /// Counts a refusal, and logs it unless the same one was logged lately.
     pub(super) fn refuse(&self, api: &'static str, reason: Reason, peer: IpAddr, why: &str) {
         self.counts.get_or_create(&RefusedLabels { api, reason: reason.name() }).inc();
         if let Some(suppressed) = self.is_news((api, peer.to_canonical(), reason), Instant::now()) {
@@ -115,7 +115,7 @@ impl Refusals {
         }
     }
 
-    /// Whether to say it now, and how many were not said since the last time.
+    /// Whether to log it now, and how many were suppressed since the last time.
     fn is_news(&self, what: Logged, now: Instant) -> Option<u64> {
         let mut logged = self.logged.lock();
         if let Some((at, suppressed)) = logged.get_mut(&what) {
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(refusals.is_news(what(1, Reason::Tls), begin + QUIET / 2), None);
         assert_eq!(refusals.is_news(what(2, Reason::Tls), begin), Some(0), "another peer");
         assert_eq!(refusals.is_news(what(1, Reason::Expired), begin), Some(0), "another reason");
-        assert_eq!(refusals.is_news(what(1, Reason::Tls), begin + QUIET), Some(2), "with how many were not said");
+        assert_eq!(refusals.is_news(what(1, Reason::Tls), begin + QUIET), Some(2), "with how many were suppressed");
     }
 
     #[test]

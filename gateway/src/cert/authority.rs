@@ -22,7 +22,7 @@ use super::names::{self, Address, Name};
 
 /// Random bits of a serial number: 127, in 16 bytes.
 const SERIAL_BYTES: usize = 16;
-/// For how long a list is said to hold. The gateway takes an older one as well: what was revoked stays so.
+/// Validity of a revocation list (nextUpdate). The gateway takes an older one as well: what was revoked stays so.
 const LIST_DAYS: u32 = 3_650;
 const DAY: Duration = Duration::from_secs(86_400);
 

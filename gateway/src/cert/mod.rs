@@ -91,13 +91,13 @@ const SERVER_DAYS: u32 = 365;
 /// Does it, and says what was written.
 pub fn run(command: &Command) -> Result<(), Failure> {
     let now = SystemTime::now();
-    let said = match command {
+    let output = match command {
         Command::Init(arguments) => init(arguments, now)?,
         Command::Issue(arguments) => issue(arguments, now)?,
         Command::Revoke(arguments) => revoke(arguments, now)?,
     };
     // It is done: where nobody reads that, it still is.
-    _ = write!(io::stdout().lock(), "{said}");
+    _ = write!(io::stdout().lock(), "{output}");
     Ok(())
 }
 
@@ -108,7 +108,7 @@ fn init(arguments: &Init, now: SystemTime) -> Result<String, Failure> {
     let (key_path, path) = files::write_pair(&arguments.dir, "ca", &key, &certificate)?;
     Ok(format!(
         "wrote {} and {}, valid until {}\n\
-         Whoever has the key can make a certificate of any host: keep this folder on a machine that runs neither program.\n\
+         Anyone with the key can make a certificate of any host: keep this folder on a machine that runs neither program.\n\
          Next: `spand-gateway cert issue NAME --server --address ADDRESS{}`\n",
         key_path.display(),
         path.display(),
@@ -142,12 +142,12 @@ fn issue(arguments: &Issue, now: SystemTime) -> Result<String, Failure> {
     let certificate = authority.sign(&key, name, address, usage, validity)?;
     let (key_path, path) = files::write_pair(folder, name.as_str(), &key, &certificate)?;
 
-    let mut said = format!("wrote {} and {}\n", key_path.display(), path.display());
+    let mut output = format!("wrote {} and {}\n", key_path.display(), path.display());
     let names: Vec<String> = names::all(name, address).iter().map(ToString::to_string).collect();
     let until = rfc3339_unix_s(validity.not_after_unix_s());
-    _ = writeln!(said, "for {}, valid until {until}\n", names.join(", "));
-    said += &destination(arguments, &key_path, &path);
-    Ok(said)
+    _ = writeln!(output, "for {}, valid until {until}\n", names.join(", "));
+    output += &destination(arguments, &key_path, &path);
+    Ok(output)
 }
 
 /// Where the files belong, and the lines of the configuration that name them.
@@ -165,7 +165,7 @@ fn destination(arguments: &Issue, key: &Path, certificate: &Path) -> String {
                 .to_owned(),
         )
     };
-    let mut said = format!(
+    let mut output = format!(
         "Bring both and {} to the {machine}. There, as root:\n\
          \n    install -g spand-{program} -m 640 {} /etc/spand/{program}.key\
          \n    install -m 644 {} /etc/spand/{program}.pem\
@@ -176,16 +176,16 @@ fn destination(arguments: &Issue, key: &Path, certificate: &Path) -> String {
     );
     if !arguments.server && !arguments.address.iter().any(|address| address.as_ip().is_some()) {
         _ = writeln!(
-            said,
+            output,
             "It names no address: say in gateway.toml for which the agent may speak, `[agents.addresses]` \"{}\" = [\"PREFIX\"]\n",
             arguments.name
         );
     }
     _ = write!(
-        said,
+        output,
         "In /etc/spand/{program}.toml:\n\n{more}\n[tls]\ncertificate = \"{program}.pem\"\nkey = \"{program}.key\"\nca = \"ca.pem\"\n"
     );
-    said
+    output
 }
 
 fn revoke(arguments: &Revoke, now: SystemTime) -> Result<String, Failure> {
@@ -193,21 +193,21 @@ fn revoke(arguments: &Revoke, now: SystemTime) -> Result<String, Failure> {
     let path = arguments.dir.join("revoked.pem");
     let before = files::read_list(&path)?;
     let mut list = authority.list(before.as_deref(), &path)?;
-    let mut said = String::new();
+    let mut output = String::new();
     for file in &arguments.files {
         let added = list.add(&authority.own_certificate(file)?, now);
-        _ = writeln!(said, "{}: {}", file.display(), if added { "revoked" } else { "was revoked already" });
+        _ = writeln!(output, "{}: {}", file.display(), if added { "revoked" } else { "was revoked already" });
     }
     files::replace(&path, &authority.sign_list(&list, now)?)?;
     let count = list.len();
     _ = write!(
-        said,
+        output,
         "wrote {}, which lists {count} certificate{}\n\
          Bring it to the gateway as /etc/spand/revoked.pem; in /etc/spand/gateway.toml:\n\n[tls]\nrevoked = \"revoked.pem\"\n",
         path.display(),
         if count == 1 { "" } else { "s" },
     );
-    Ok(said)
+    Ok(output)
 }
 
 /// The option that names `dir`, where that is not the usual one.

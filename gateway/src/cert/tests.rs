@@ -92,8 +92,8 @@ fn a_certificate_says_whom_it_names_for_what_and_how_long() {
     now(dir, "init --days 400").unwrap();
     let line = "issue Gateway.example.org --server --address gw --address 192.0.2.1 --address 2001:db8::1 \
                 --address ::ffff:192.0.2.1";
-    let said = now(dir, line).unwrap();
-    assert!(said.contains("for gateway.example.org, gw, 192.0.2.1, 2001:db8::1, valid until 2"), "{said}");
+    let output = now(dir, line).unwrap();
+    assert!(output.contains("for gateway.example.org, gw, 192.0.2.1, 2001:db8::1, valid until 2"), "{output}");
     now(dir, "issue web-1").unwrap();
     let serial = |name: &str| certificate(&dir.join(name), |one| one.raw_serial().to_vec());
     let serials = ["ca.pem", "gateway.example.org.pem", "web-1.pem"].map(serial);
@@ -132,17 +132,17 @@ fn what_is_printed_for_the_configuration_is_one() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();
     now(dir, "init").unwrap();
-    let said = now(dir, "issue gateway --server --address gw.example.org --address 2001:db8::1").unwrap();
-    let config = said.split("gateway.toml:\n").nth(1).unwrap();
+    let output = now(dir, "issue gateway --server --address gw.example.org --address 2001:db8::1").unwrap();
+    let config = output.split("gateway.toml:\n").nth(1).unwrap();
     crate::config::Config::parse(config, Path::new("/etc/spand/gateway.toml")).unwrap();
     assert!(config.contains("grpc_listen = \"[2001:db8::1]:7400\""), "{config}");
-    let said = now(dir, "issue web-1").unwrap();
+    let output = now(dir, "issue web-1").unwrap();
     assert!(
-        said.contains("`[agents.addresses]` \"web-1\" = "),
-        "an agent without an address may speak for none: {said}"
+        output.contains("`[agents.addresses]` \"web-1\" = "),
+        "an agent without an address may speak for none: {output}"
     );
-    let said = now(dir, &format!("revoke {}", dir.join("web-1.pem").display())).unwrap();
-    assert!(said.ends_with("[tls]\nrevoked = \"revoked.pem\"\n"), "{said}");
+    let output = now(dir, &format!("revoke {}", dir.join("web-1.pem").display())).unwrap();
+    assert!(output.ends_with("[tls]\nrevoked = \"revoked.pem\"\n"), "{output}");
 }
 
 #[test]
@@ -244,8 +244,11 @@ fn a_list_grows_and_takes_certificates_of_its_own_authority_alone() {
     assert_eq!(mode(&one.join("revoked.pem")), 0o644);
     // What an interrupted run left is in nobody's way.
     fs::write(one.join("revoked.pem.new"), "").unwrap();
-    let said = now(&one, &format!("revoke {first} {second}")).unwrap();
-    assert!(said.contains("web-1.pem: was revoked already") && said.contains("which lists 2 certificates\n"), "{said}");
+    let output = now(&one, &format!("revoke {first} {second}")).unwrap();
+    assert!(
+        output.contains("web-1.pem: was revoked already") && output.contains("which lists 2 certificates\n"),
+        "{output}"
+    );
     assert!(!one.join("revoked.pem.new").exists());
     let list = files::read_list(&one.join("revoked.pem")).unwrap().unwrap();
     let (_, list) = x509_parser::parse_x509_crl(&list).unwrap();

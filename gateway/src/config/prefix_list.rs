@@ -21,7 +21,7 @@ pub enum PrefixListError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A line that names no network (exit code 64).

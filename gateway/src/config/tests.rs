@@ -249,8 +249,11 @@ fn endpoints_that_are_anyone_s_are_warned_of() {
     for anyone in
         [&["0.0.0.0/0"][..], &["::/0"], &["0.0.0.0/1", "128.0.0.0/1"], &["2000::/3"], &["10.0.0.0/8", "11.0.0.0/8"]]
     {
-        let said = wide(anyone);
-        assert!(said.len() == 1 && said[0].contains("traffic.tunnel of kind vxlan"), "{anyone:?}: {said:?}");
+        let warnings = wide(anyone);
+        assert!(
+            warnings.len() == 1 && warnings[0].contains("traffic.tunnel of kind vxlan"),
+            "{anyone:?}: {warnings:?}"
+        );
     }
 }
 

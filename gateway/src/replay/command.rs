@@ -133,7 +133,7 @@ impl Arguments {
         Ok(moments)
     }
 
-    /// The engine of the configuration file where one is named, with what was said on the command line.
+    /// The engine of the configuration file where one is named, with the options of the command line.
     fn engine(&self) -> Result<EngineConfig, Failure> {
         let mut config = match &self.config {
             Some(path) => Config::load(path)?,

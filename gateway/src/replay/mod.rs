@@ -70,7 +70,7 @@ pub struct Report {
     pub largest_senders: Vec<(IpAddr, SenderTraffic)>,
     /// Directions that networks and senders had no room for: there were as many as the limit of networks.
     pub no_room_traffic: u64,
-    /// No prefix said what is inside.
+    /// Both ends of each connection are followed: no inside prefix was given.
     pub both_ends_followed: bool,
     /// The window and its minima.
     pub window: WindowConfig,

@@ -222,7 +222,7 @@ impl Threads {
     fn stop(self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for capture in self.captures {
-            // A thread that panicked has said so; the others still end in order.
+            // A thread that panicked has logged it; the others still end in order.
             drop(capture.join());
         }
         self.shared.queues.iter().for_each(FrameQueue::close);

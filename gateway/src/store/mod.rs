@@ -63,14 +63,14 @@ pub enum OpenError {
     /// The directory holds something else.
     #[error("{0} holds files that are no store: name an empty or a new directory as the store")]
     NotAStore(PathBuf),
-    /// The file system said no.
-    #[error("the store {path} cannot be used: {action} failed: {error}; mend that, or choose another store.directory")]
+    /// The file system refused.
+    #[error("the store {path} cannot be used: {action} failed: {error}; fix that, or choose another store.directory")]
     Io {
         /// The store.
         path: PathBuf,
         /// What was tried.
         action: &'static str,
-        /// What the file system said.
+        /// The file system's error.
         error: std::io::Error,
     },
     /// The machine has no thread to open it with.
@@ -80,7 +80,7 @@ pub enum OpenError {
     NoThread {
         /// The store.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
     /// A new, empty store failed too.
@@ -88,7 +88,7 @@ pub enum OpenError {
     New {
         /// The store.
         path: PathBuf,
-        /// What the database said.
+        /// The database's error.
         why: String,
     },
 }
@@ -101,7 +101,7 @@ pub enum StoreError {
     Database {
         /// What was tried.
         action: &'static str,
-        /// What it said.
+        /// The database's error.
         why: String,
     },
     /// The database panicked; it is not used any more.

@@ -225,8 +225,8 @@ mod tests {
         store.read = |_| Ok(Err("torn".to_owned()));
         let change = [(Network::of([203, 0, 113, 1].into()), None)];
         let errors: Vec<_> = (0..20).map(|_| store.save(&change).unwrap_err()).collect();
-        let given_up = errors.iter().filter(|error| matches!(error, StoreError::Broken { .. })).count();
-        assert_eq!(given_up, 16, "{errors:?}");
+        let broken = errors.iter().filter(|error| matches!(error, StoreError::Broken { .. })).count();
+        assert_eq!(broken, 16, "{errors:?}");
         let first = errors[4].to_string();
         assert!(first.contains("nothing more is saved") && first.contains("set aside 4 times"), "{first}");
         let names = std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());

@@ -76,7 +76,7 @@ struct Shared {
 const SECONDS: [f64; 13] = [0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 impl StoreWriter {
-    /// What changes that wait may take where nothing else is said.
+    /// Default limit of the bytes of waiting changes.
     pub const WAITING_BYTES: NonZeroUsize = NonZeroUsize::new(256 << 20).unwrap();
 
     /// The most that the store takes: its cache, what waits, and what is being written and has been made ready for that.

@@ -29,7 +29,7 @@ pub enum TlsError {
         key: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that holds something else.

@@ -14,7 +14,7 @@ use crate::config;
 #[derive(Debug)]
 pub struct Tls {
     named: config::Tls,
-    /// What the last attempt found: nothing is tried or said twice.
+    /// What the last attempt found: unchanged files are neither tried nor logged again.
     tried: Mutex<Result<Files, String>>,
     in_force: watch::Sender<Arc<Credentials>>,
     measures: TlsMeasures,
@@ -61,7 +61,7 @@ impl Tls {
         &self.measures
     }
 
-    /// Looks at the files; what changed comes into force, or is said to be broken, once.
+    /// Looks at the files: changed ones come into force, or are logged as broken, once.
     pub fn look(&self) {
         let read = match Files::read(&self.named) {
             Ok(Some(files)) => Ok(files),

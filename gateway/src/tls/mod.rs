@@ -2,7 +2,7 @@
 //! without a restart.
 //!
 //! Only TLS 1.3 (RFC 8446). What is in force is built whole from the files or not at all: a broken file leaves what was
-//! there, said once and counted.
+//! there, logged once and counted.
 //!
 //! Knows nothing about what a peer may ask: it hands on the names of a certificate that was proven.
 

@@ -19,7 +19,7 @@ pub enum OpenError {
     Read {
         /// Path or `standard input`.
         name: String,
-        /// What the system or the decompressor said.
+        /// The error of the system or the decompressor.
         #[source]
         error: io::Error,
     },

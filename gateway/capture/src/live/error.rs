@@ -29,7 +29,7 @@ pub enum LiveError {
     NoPrivilege {
         /// The interface's name.
         interface: String,
-        /// What libpcap or the system said.
+        /// The error of libpcap or the system.
         message: String,
     },
     /// The filter does not compile for this interface.
@@ -39,7 +39,7 @@ pub enum LiveError {
         interface: String,
         /// The filter.
         filter: String,
-        /// What libpcap said.
+        /// libpcap's error.
         message: String,
     },
     /// An option is out of the range the backend takes.
@@ -76,7 +76,7 @@ pub enum LiveError {
         interface: String,
         /// The library.
         library: PathBuf,
-        /// What the system said.
+        /// The system's error.
         message: String,
     },
     /// Anything else the backend or the kernel refused for.
@@ -84,7 +84,7 @@ pub enum LiveError {
     Refused {
         /// The interface's name.
         interface: String,
-        /// What libpcap or the system said.
+        /// The error of libpcap or the system.
         message: String,
     },
 }

@@ -78,9 +78,9 @@ counted! {
         pub imminent_starts: u64,
         /// Sizes of whole transfers taken for their service.
         pub service_sizes: u64,
-        /// Segments with new data in which their sender said its window, where that is read.
+        /// Segments with new data in which their sender reported its window, where the option is read.
         pub window_options: u64,
-        /// Window samples that took what the sender said.
+        /// Window samples that took the reported window of the sender.
         pub window_option_samples: u64,
         ignored: PerReason,
     }

@@ -41,7 +41,7 @@ pub enum NoEstimate {
     TooFewConnections,
     /// The newest is older than the age limit.
     Expired,
-    /// There is one, but hosts reported losses in first flights: said by who publishes it, never by the window.
+    /// There is one, but hosts reported losses in first flights: decided by the publisher, never by the window.
     Retreat,
 }
 

@@ -103,7 +103,7 @@ impl Coverage {
         added
     }
 
-    /// Gives up room: what was not seen counts as seen from now on.
+    /// Frees the room of gaps: what was not seen counts as seen from now on.
     pub(crate) fn forget_gaps(&mut self) {
         self.gaps = None;
     }

@@ -36,8 +36,8 @@ pub(crate) struct TrackedSender {
     vote: Vote,
     /// The transfer under way.
     pub(crate) transfer: Option<Transfer>,
-    /// What it said of its own window last, where that is read.
-    pub(crate) said: Option<ReportedWindow>,
+    /// The window that it last reported itself, where the option is read.
+    pub(crate) reported_window: Option<ReportedWindow>,
     /// Round trips by what limited the sender, in the order of [`Limiter`]'s declaration.
     pub(crate) rounds: [u32; 4],
     /// Round-trip statistics not flushed to its network yet.
@@ -74,7 +74,7 @@ impl TrackedSender {
             service_port: None,
             vote: Vote::default(),
             transfer: None,
-            said: None,
+            reported_window: None,
             rounds: [0; 4],
             pending_stats: PendingStats::default(),
             flushed_at: at,
@@ -135,7 +135,7 @@ impl TrackedSender {
             .map_or(Limiter::Unknown, |(_, limiter)| limiter)
     }
 
-    /// Whether a sample takes what the sender said: no lower bound does, and BBR's window is about twice its share.
+    /// Whether a sample takes the window that the sender reported: no lower bound does, and BBR's window is about twice its share.
     pub(crate) fn heard_for(&self, sample: &WindowSample) -> bool {
         !sample.reason.is_lower_bound() && self.shadow.leaning().best() != Flavour::Bbr
     }
@@ -143,8 +143,8 @@ impl TrackedSender {
     /// Notes a round-trip time for the network: the sender's own smoothed one if it reports a consistent one. The
     /// smallest stays the wire's, since a smoothed one has none.
     pub(crate) fn add_rtt(&mut self, measured: Micros, smoothed: Option<Micros>) {
-        let said = self.said.zip(smoothed).and_then(|(said, smoothed)| said.rtt(smoothed));
-        self.pending_stats.add(measured, said.unwrap_or(measured));
+        let reported = self.reported_window.zip(smoothed).and_then(|(window, smoothed)| window.rtt(smoothed));
+        self.pending_stats.add(measured, reported.unwrap_or(measured));
     }
 
     /// Puts name and address to what the replica says.
@@ -152,7 +152,7 @@ impl TrackedSender {
         &self,
         connection: ConnectionId,
         at: Timestamp,
-        said: ShadowSample,
+        sample: ShadowSample,
         mss: Bytes,
         rtt_min: Option<Micros>,
     ) -> WindowSample {
@@ -162,11 +162,11 @@ impl TrackedSender {
             network: self.network,
             remote: self.remote,
             connection,
-            window: said.window,
+            window: sample.window,
             mss,
-            reason: said.reason,
-            sawtooth: said.sawtooth,
-            phase: said.phase,
+            reason: sample.reason,
+            sawtooth: sample.sawtooth,
+            phase: sample.phase,
             transfer: Bytes(transfer.bytes),
             advised: transfer.advised,
             rtt_min,

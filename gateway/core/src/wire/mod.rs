@@ -132,7 +132,7 @@ impl Decoder {
         self.fragments.expire(now, counters);
     }
 
-    /// Gives up the IP packets whose fragments will not come any more.
+    /// Drops the incomplete IP packets: no more fragments will come.
     pub fn finish(&mut self, counters: &mut Counters) {
         self.fragments.finish(counters);
     }

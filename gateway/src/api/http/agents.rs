@@ -103,7 +103,7 @@ struct ReportedDocument {
     /// Deprecated: elsewhere their number.
     refused: BTreeMap<&'static str, u64>,
     pushes: PushesDocument,
-    /// `null` where the way of applying sees no connections.
+    /// `null` where the apply method sees no connections.
     starts_unseen: Option<bool>,
 }
 

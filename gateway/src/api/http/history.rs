@@ -67,7 +67,8 @@ pub(super) struct HistoryDocument {
     samples: Vec<SampleDocument>,
     distribution: DistributionDocument,
     /// Deprecated: the same under its old name.
-    told: DistributionDocument,
+    #[serde(rename = "told")]
+    old_distribution: DistributionDocument,
 }
 
 #[derive(Debug, Serialize)]
@@ -120,7 +121,7 @@ impl HistoryDocument {
             prefix,
             trend: history.trend.as_ref().map(TrendDocument::new),
             samples: history.samples.iter().map(SampleDocument::new).collect(),
-            told: distribution.clone(),
+            old_distribution: distribution.clone(),
             distribution,
         }
     }

@@ -63,7 +63,7 @@ pub(in crate::api) struct NameHeard {
     pub(in crate::api) tally: Option<HostTally>,
 }
 
-/// Whether advice is paused on a host, as it said last.
+/// Whether advice is paused on a host, as it last reported.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::api) struct HostPause {
     pub(in crate::api) paused: bool,
@@ -186,7 +186,7 @@ impl Hosts {
         Taken { is_new: true, hosts_forgotten, names_forgotten }
     }
 
-    /// A host subscribed, and said this of a pause.
+    /// A host subscribed, with this state of a pause.
     pub(super) fn on_subscription(
         &mut self,
         (client, name): (&Client, &HostName),
@@ -218,7 +218,7 @@ impl Hosts {
         }
     }
 
-    /// What a host said under a name.
+    /// What a host reported under a name.
     pub(super) fn heard(&self, client: &Client, name: &HostName) -> Option<NameHeard> {
         let names = &self.known.get(client)?.names;
         names.iter().find(|(own, _)| own == name).map(|(_, heard)| heard.clone())
@@ -268,7 +268,7 @@ impl Host {
         }
     }
 
-    /// One that was saved; what it said under names is not.
+    /// One that was saved; its reports by name are not.
     fn restored(saved: ReportingHost, (now, wall): (Instant, Timestamp)) -> Self {
         let ReportingHost { heard, mut agents, compared } = saved;
         // One that is not of this gateway may have more.
@@ -474,7 +474,7 @@ mod tests {
         assert!((0..50).all(|n| all.known.contains_key(&certificate(&format!("busy-{n}")))));
         let new = certificate("new");
         assert!(send(&mut all, &new, &report("web", 1), later(2)) && all.known.contains_key(&new));
-        // What was silent for a day goes first, however much it said.
+        // A host that was silent for a day goes first, however much it had reported.
         let day = 2 + SILENT.as_secs();
         send(&mut all, &new, &report("web", 2), later(day));
         for n in 0..99 {

@@ -111,12 +111,12 @@ impl Reports {
         (is_changed || !hosts.is_empty()).then_some(ExperimentChange { experiment, hosts, all_hosts })
     }
 
-    /// What a host said under a name.
+    /// What a host reported under a name.
     pub(super) fn heard(&self, client: &Client, name: &HostName) -> Option<NameHeard> {
         self.hosts.lock().heard(client, name)
     }
 
-    /// A host subscribed, and said this of a pause.
+    /// A host subscribed, with this state of a pause.
     pub(super) fn on_subscription(&self, client: &Client, name: &HostName, pause: Option<PauseState>, now: Timestamp) {
         let taken = self.hosts.lock().on_subscription((client, name), pause, (Instant::now(), now));
         self.count_forgotten(&taken);

@@ -166,8 +166,8 @@ async fn an_agent_shows_what_runs_there_and_what_it_reported() {
     let (rig, subscription) = busy().await;
     let (_, silent) = rig.get("/v1/agents").await;
     let agent = &silent["agents"][0];
-    let said = ["host_name", "version", "mode", "way"].map(|field| agent[field].as_str().unwrap());
-    assert_eq!(said, ["web-1", "0.1.0", "careful", "bpf"]);
+    let shown = ["host_name", "version", "mode", "way"].map(|field| agent[field].as_str().unwrap());
+    assert_eq!(shown, ["web-1", "0.1.0", "careful", "bpf"]);
     assert_eq!((&agent["reported"], &silent["total"]), (&Value::Null, &1.into()));
     assert_eq!((&agent["paused"], &agent["paused_until"]), (&Value::Null, &Value::Null), "it does not say");
 
@@ -195,7 +195,7 @@ async fn an_agent_shows_what_runs_there_and_what_it_reported() {
 }
 
 #[tokio::test]
-async fn an_agent_shows_that_advice_is_paused_as_it_said_last() {
+async fn an_agent_shows_that_advice_is_paused_as_it_last_reported() {
     use spand_proto::v1;
     let rig = Rig::new(ApiConfig::default()).await;
     let mut client = v1::spand_client::SpandClient::connect(format!("http://{}", rig.grpc)).await.unwrap();
@@ -329,8 +329,8 @@ async fn the_page_names_every_field() {
         fields(&rig.get(path).await.1, &mut names);
         names.remove("rtt_mismatch");
         for name in names {
-            let said = [format!("`{name}`"), format!("\"{name}\"")].iter().any(|word| page.contains(word));
-            assert!(said, "{path} has `{name}`, of which docs/api.md says nothing");
+            let is_documented = [format!("`{name}`"), format!("\"{name}\"")].iter().any(|word| page.contains(word));
+            assert!(is_documented, "{path} has `{name}`, which docs/api.md does not describe");
             checked += 1;
         }
     }

@@ -74,10 +74,10 @@ async fn a_start_reaches_only_its_host_and_only_with_an_estimate() {
     let to = |host, n| Event::StartImminent(start(host, n));
     let batch = Batch { events: vec![to(HOST, 1), to(HOST, 7), to([10, 0, 0, 3], 1)], ..Batch::new() };
     assert_eq!(published.apply(batch), [start(HOST, 1)], "only the first is advised");
-    let (mut told_me, mut told_other) = (Twin::default(), Twin::default());
-    told_me.read(&mut mine).await;
-    told_other.read(&mut other).await;
-    assert_eq!((told_me.starts, told_other.starts), (1, 0));
+    let (mut received_by_mine, mut received_by_other) = (Twin::default(), Twin::default());
+    received_by_mine.read(&mut mine).await;
+    received_by_other.read(&mut other).await;
+    assert_eq!((received_by_mine.starts, received_by_other.starts), (1, 0));
     let measures = published.measures();
     assert_eq!((measures.starts_no_estimate.get(), measures.starts_no_subscriber.get()), (1, 1));
 }

@@ -31,8 +31,8 @@ impl Width {
     /// That of the terminal on standard output; elsewhere what COLUMNS says, or 120.
     pub fn of_standard_output() -> Self {
         let terminal = Table::new().width().filter(|&width| width > 0);
-        let said = || env::var("COLUMNS").ok()?.parse().ok().filter(|&width| width > 0);
-        Self::at_most(terminal.or_else(said).unwrap_or(Self::ELSEWHERE))
+        let columns = || env::var("COLUMNS").ok()?.parse().ok().filter(|&width| width > 0);
+        Self::at_most(terminal.or_else(columns).unwrap_or(Self::ELSEWHERE))
     }
 
     /// The characters, where there is a limit.

@@ -65,7 +65,7 @@ impl Tables {
     }
 
     /// The summary, the networks at the end, connections where asked for, and what was ignored. Nothing where no file gave
-    /// a packet: why not is said elsewhere.
+    /// a packet: the reason is an error or a warning.
     pub(super) fn end(&mut self, writer: &mut dyn Write, report: &Report, show: &Show) -> io::Result<()> {
         if !report.files.is_empty() && report.files.iter().all(crate::replay::FileReport::gave_nothing) {
             return Ok(());

@@ -64,7 +64,7 @@ fn forty_years_of_which_nothing_is_known_are_passed_over() {
 }
 
 #[test]
-fn what_nobody_knows_is_said_once() {
+fn a_state_without_networks_is_printed_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a");
     capture(&path, 5);

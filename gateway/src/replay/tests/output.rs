@@ -1,4 +1,4 @@
-//! The output to the letter.
+//! The output, character by character.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -43,7 +43,7 @@ impl EngineThread {
         }
     }
 
-    /// Where events were lost, what they said is read from the engine.
+    /// Where events were lost, the current state is read from the engine.
     fn publish_again_after_loss(&mut self, now: Timestamp) {
         let lost = self.engine.counters().ignored(Ignored::EventQueueFull);
         if lost != self.events_lost {

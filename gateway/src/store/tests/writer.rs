@@ -166,7 +166,7 @@ fn an_experiment_that_could_not_be_saved_is_saved_later_with_what_changed_since(
     while measures.failures.get() < 1 {
         std::thread::yield_now();
     }
-    assert!(matches!(writer.last_error(), Some(StoreError::Database { .. })), "it is said at /readyz");
+    assert!(matches!(writer.last_error(), Some(StoreError::Database { .. })), "/readyz shows it");
     writer.submit_experiment(change(20, [(first.clone(), Some(host(2))), (third.clone(), None)]));
     while writer.experiment_waits() {
         std::thread::yield_now();

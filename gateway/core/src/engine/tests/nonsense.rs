@@ -59,7 +59,7 @@ proptest! {
         prop_assert_eq!(run(), run());
     }
 
-    /// Hosts outside are rebuilt only for their reports: what is said of networks and starts is the same without.
+    /// Hosts outside are rebuilt only for their reports: events of networks and starts are the same without.
     #[test]
     fn what_is_not_wanted_of_hosts_outside_changes_nothing(segments in prop::collection::vec(any_segment(), 1..200)) {
         let run = |flow_reports| {

@@ -36,12 +36,12 @@ fn heard(segments: &[Segment], read_window_option: bool) -> (Vec<DirectionReport
 }
 
 #[test]
-fn a_window_that_its_sender_says_is_the_sample_where_that_is_read() {
-    let said = |window: f64| {
+fn a_reported_window_is_the_sample_where_the_option_is_read() {
+    let option = |window: f64| {
         let window_bytes = Window::from_bytes(window)?.segments(Bytes(1)).0;
         Some(WindowOption { window_bytes, srtt_us: 101_000 })
     };
-    let segments = reno(150, said);
+    let segments = reno(150, option);
     let (reports, engine) = heard(&segments, true);
     let [sample] = reports[1].samples[..] else { panic!("{:?}", reports[1].samples) };
     assert!(!sample.reason.is_lower_bound(), "{sample:?}");
@@ -59,19 +59,23 @@ fn a_window_that_its_sender_says_is_the_sample_where_that_is_read() {
 
     let (unread, engine) = heard(&segments, false);
     assert_eq!((engine.counters().window_options, engine.counters().window_option_samples), (0, 0));
-    assert_eq!(unread[1].samples, heard(&reno(150, |_| None), true).0[1].samples, "off, it is as if nothing were said");
+    assert_eq!(
+        unread[1].samples,
+        heard(&reno(150, |_| None), true).0[1].samples,
+        "off, it is as if there were no options"
+    );
 }
 
 proptest! {
-    /// Whatever a sender says of itself, its samples stay within twice what was seen of it, and round trips too.
+    /// Whatever a sender reports of itself, its samples stay within twice what was seen of it, and round trips too.
     #[test]
     fn nonsense_in_the_window_option_moves_no_sample_beyond_its_bounds(
-        said in prop::collection::vec(prop::option::of((prop_oneof![any::<u32>(), 0u32..200_000], any::<u32>())), 150),
+        options in prop::collection::vec(prop::option::of((prop_oneof![any::<u32>(), 0u32..200_000], any::<u32>())), 150),
         segments in 30u32..150,
     ) {
-        let mut said = said.into_iter();
-        let say = |_| said.next().flatten().map(|(window_bytes, srtt_us)| WindowOption { window_bytes, srtt_us });
-        let (reports, engine) = heard(&reno(segments, say), true);
+        let mut options = options.into_iter();
+        let option = |_| options.next().flatten().map(|(window_bytes, srtt_us)| WindowOption { window_bytes, srtt_us });
+        let (reports, engine) = heard(&reno(segments, option), true);
         for sample in &reports[1].samples {
             let most = 2.0 * reports[1].flight_max.0 as f64 + 1_448.0;
             prop_assert!((1_000.0..=most).contains(&sample.window.bytes()), "{:?} of {}", sample, reports[1].flight_max);

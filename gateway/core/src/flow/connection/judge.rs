@@ -71,7 +71,7 @@ impl Connection {
         } else if self.is_stray(side, segment) {
             self.ignores_stray(side)
         } else {
-            // What it sends now contradicts what it may have said.
+            // What it sends now contradicts a reset that it may have sent.
             if self.doubts.reset_by == side {
                 self.doubts.reset_at = MaybeTime::NONE;
             }

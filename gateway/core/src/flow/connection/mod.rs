@@ -228,7 +228,7 @@ impl Connection {
         std::mem::take(&mut self.progressed)
     }
 
-    /// Gives up the room that its senders' segments take.
+    /// Frees the room that its senders' segments take.
     pub(crate) fn give_room(&mut self) {
         self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut).for_each(Sender::give_room);
     }
@@ -320,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// A SYN came: what both ends said of their windows holds from here on.
+    /// A SYN came: the window scales of both ends hold from here on.
     fn settle_shifts(&mut self) {
         let [low, high] = [Side::Low, Side::High].map(|side| self.party(side).and_then(ConnectionEnd::syn));
         self.shifts = [window_shift(low, high), window_shift(high, low)];

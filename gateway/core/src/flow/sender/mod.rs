@@ -336,7 +336,7 @@ impl Sender {
         };
         let mss = self.size.bytes().unwrap_or(Bytes(self.size.bytes_or_usual()));
         let mut sample = followed.sample(connection, context.now, said, mss, self.rtt.min());
-        if let Some(own) = followed.said.filter(|_| followed.heard_for(&sample)) {
+        if let Some(own) = followed.reported_window.filter(|_| followed.heard_for(&sample)) {
             let most = followed.transfer.map_or(0, |transfer| transfer.pipe_most).into();
             match own.sample(sample.reason, sample.phase, mss, most) {
                 Some(window) => {

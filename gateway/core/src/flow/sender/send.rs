@@ -260,8 +260,8 @@ impl Sender {
             transfer.pipe_most = transfer.pipe_most.max(u32::try_from(pipe).unwrap_or(u32::MAX));
             if context.read_window_option {
                 // One that stops saying it has said nothing: what it said before is old.
-                followed.said = segment.options.window.map(|option| ReportedWindow::new(option, pipe));
-                context.counters.window_options += u64::from(followed.said.is_some());
+                followed.reported_window = segment.options.window.map(|option| ReportedWindow::new(option, pipe));
+                context.counters.window_options += u64::from(followed.reported_window.is_some());
             }
         }
         followed.shadow.on_sent(at, &sent);

@@ -60,7 +60,7 @@ enum State {
     Incomplete(Box<Parts>),
     /// Given at this time; copies may still come.
     Given(Timestamp),
-    /// Given up; what else comes of it counts for nothing.
+    /// Dropped; later fragments of it are ignored.
     Void,
 }
 

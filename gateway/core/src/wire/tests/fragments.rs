@@ -44,7 +44,7 @@ impl Tap {
     }
 
     /// Packets dropped, by reason: no room, too late, overlapping, too large.
-    fn given_up(&self) -> [u64; 4] {
+    fn dropped(&self) -> [u64; 4] {
         [Ignored::FragmentNoRoom, Ignored::FragmentTimeout, Ignored::FragmentOverlap, Ignored::FragmentTooLarge]
             .map(|reason| self.counters.ignored(reason))
     }
@@ -81,7 +81,7 @@ fn fragments_give_the_segment_in_any_order() {
         let segment = tap.see(&parts[order[2]]).unwrap();
         assert_eq!(segment, Segment { ip_id: Some(5), ..whole.clone() }, "{order:?}");
         tap.decoder.finish(&mut tap.counters);
-        assert_eq!(tap.given_up(), [0; 4]);
+        assert_eq!(tap.dropped(), [0; 4]);
     }
 }
 
@@ -117,7 +117,7 @@ fn fragments_inside_a_tunnel_are_put_together_and_those_of_a_tunnel_need_not_be(
     later[21] = 3;
     assert_eq!(tap.see_frame(1, &later), Err(Ignored::Fragment));
     tap.decoder.finish(&mut tap.counters);
-    assert_eq!(tap.given_up(), [0; 4], "nothing waits for what is not TCP");
+    assert_eq!(tap.dropped(), [0; 4], "nothing waits for what is not TCP");
 }
 
 #[test]
@@ -157,19 +157,19 @@ fn a_congestion_mark_on_any_fragment_is_the_packet_s() {
 }
 
 #[test]
-fn what_does_not_come_within_30_s_is_given_up_and_counted_once() {
+fn what_does_not_come_within_30_s_is_dropped_and_counted_once() {
     let [first, second, third] = three();
     let mut tap = Tap::new(9);
     assert!(tap.see(&first).is_err());
     tap.wait(Micros::from_secs(20));
     assert!(tap.see(&second).is_err());
     tap.wait(Micros::from_secs(10));
-    assert_eq!(tap.given_up(), [0; 4], "at 30 s");
+    assert_eq!(tap.dropped(), [0; 4], "at 30 s");
     tap.wait(Micros(1));
-    assert_eq!(tap.given_up(), [0, 1, 0, 0]);
+    assert_eq!(tap.dropped(), [0, 1, 0, 0]);
     assert_eq!(tap.see(&third), Err(Ignored::Fragment), "another packet by now");
     tap.decoder.finish(&mut tap.counters);
-    assert_eq!(tap.given_up(), [0, 2, 0, 0]);
+    assert_eq!(tap.dropped(), [0, 2, 0, 0]);
 }
 
 #[test]
@@ -179,12 +179,12 @@ fn the_oldest_goes_where_there_is_no_room() {
     for id in 1..=3 {
         assert!(tap.see(&fragment_of(&tcp, id, 0, 24)).is_err());
     }
-    assert_eq!(tap.given_up(), [1, 0, 0, 0]);
+    assert_eq!(tap.dropped(), [1, 0, 0, 0]);
     assert!(tap.see(&fragment_of(&tcp, 2, 24, tcp.len())).is_ok());
     assert!(tap.see(&fragment_of(&tcp, 3, 24, tcp.len())).is_ok());
     let (mut tap, long) = (Tap::new(2), vec![0; 65_000]);
     (0..=16).for_each(|n| assert!(tap.see(&fragment_of(&long, 1, 16 * n, 16 * n + 8)).is_err()));
-    assert_eq!(tap.given_up(), [1, 0, 0, 0], "more parts than are kept");
+    assert_eq!(tap.dropped(), [1, 0, 0, 0], "more parts than are kept");
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn copies_are_passed_over_and_a_number_used_again_is_a_new_packet() {
     assert_eq!(tap.see_all(&[first.clone(), second.clone()]), Err(Ignored::Fragment));
     assert!(tap.see(&third).is_ok());
     tap.wait(Micros::from_secs(31));
-    assert_eq!(tap.given_up(), [0; 4]);
+    assert_eq!(tap.dropped(), [0; 4]);
     assert!(tap.see_all(&[first, second, third]).is_ok(), "long after");
 }
 
@@ -225,9 +225,9 @@ fn overlapping_and_contradicting_fragments_void_their_packet() {
     ] {
         let mut tap = Tap::new(9);
         let last = packets.iter().map(|packet| tap.see(packet)).last().unwrap();
-        assert_eq!((last, tap.given_up()), (Err(Ignored::Fragment), [0, 0, 1, 0]));
+        assert_eq!((last, tap.dropped()), (Err(Ignored::Fragment), [0, 0, 1, 0]));
         tap.wait(Micros::from_secs(31));
-        assert_eq!(tap.given_up(), [0, 0, 1, 0], "counted once");
+        assert_eq!(tap.dropped(), [0, 0, 1, 0], "counted once");
         assert!(tap.see_all(&three()).is_ok(), "and then forgotten");
     }
 }
@@ -237,7 +237,7 @@ fn a_packet_beyond_the_longest_and_fragments_that_cannot_be() {
     let mut beyond = fragment_of(&tcp(), 5, 0, 42);
     beyond[6..8].copy_from_slice(&[0x1f, 0xff]);
     let mut tap = Tap::new(9);
-    assert_eq!((tap.see(&beyond), tap.given_up()), (Err(Ignored::Fragment), [0, 0, 0, 1]));
+    assert_eq!((tap.see(&beyond), tap.dropped()), (Err(Ignored::Fragment), [0, 0, 0, 1]));
     assert_eq!(tap.see_all(&three()), Err(Ignored::Fragment), "the packet is void");
     let mut odd = fragment_of(&tcp(), 6, 0, 20);
     odd[6] |= 0x20;
@@ -278,9 +278,9 @@ proptest! {
         }
         tap.decoder.finish(&mut tap.counters);
         prop_assert!(segments <= ignored, "each takes two fragments at least");
-        prop_assert!(segments + tap.given_up().iter().sum::<u64>() <= segments + ignored);
-        let before = tap.given_up();
+        prop_assert!(segments + tap.dropped().iter().sum::<u64>() <= segments + ignored);
+        let before = tap.dropped();
         tap.wait(Micros::from_secs(100));
-        prop_assert_eq!(before, tap.given_up());
+        prop_assert_eq!(before, tap.dropped());
     }
 }

@@ -96,15 +96,15 @@ fn options_of_a_syn() {
 }
 
 #[test]
-fn a_sender_says_its_window_in_an_option_of_our_experiment_alone() {
-    let said = [254, 12, 0x53, 0x50, 0, 1, 0x86, 0xa0, 0, 0, 0xc3, 0x50];
+fn a_sender_reports_its_window_in_an_option_of_our_experiment_alone() {
+    let option = [254, 12, 0x53, 0x50, 0, 1, 0x86, 0xa0, 0, 0, 0xc3, 0x50];
     let decoded = |options: &[u8]| decode_whole(RAW, &ipv4(6, &tcp_with(options, Flags::ACK))).unwrap().options;
     let timestamps = [1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9];
-    let both = decoded(&[&timestamps[..], &said].concat());
+    let both = decoded(&[&timestamps[..], &option].concat());
     assert_eq!(both.window, Some(WindowOption { window_bytes: 100_000, srtt_us: 50_000 }));
     assert_eq!((both.timestamps.unwrap().value, both.len), (7, 24));
     for (place, byte) in [(0, 253), (1, 11), (1, 13), (1, 0), (2, 0x54), (3, 0x51)] {
-        let mut other = said;
+        let mut other = option;
         other[place] = byte;
         assert_eq!(decoded(&other).window, None, "{other:?}");
     }
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_octets_never_panic(
+    fn arbitrary_bytes_never_panic(
         link_type in prop_oneof![0_u16..300, any::<u16>()],
         wire_len: u32,
         data in prop::collection::vec(any::<u8>(), 0..200),

@@ -53,7 +53,7 @@ enum Step {
     Leave(u8),
     Start(u8, u8),
     /// The snapshot that a host needs for being no longer the only one.
-    Anew,
+    Resend,
     Turn,
     Pass(u64),
 }
@@ -63,7 +63,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u8..4).prop_map(Step::Join),
         1 => (0u8..4).prop_map(Step::Leave),
         8 => ((0u8..4), (1u8..3)).prop_map(|(host, network)| Step::Start(host, network)),
-        1 => Just(Step::Anew),
+        1 => Just(Step::Resend),
         4 => Just(Step::Turn),
         4 => prop_oneof![Just(100u64), Just(600), Just(1_500), Just(30_000), Just(61_000), Just(300_000)]
             .prop_map(Step::Pass),
@@ -119,7 +119,7 @@ proptest! {
                         read(&mut leases, &mut beliefs, id, network(to));
                     }
                 }
-                Step::Anew => {
+                Step::Resend => {
                     if let Some(id) = resend.take().filter(|id| hosts.contains(&Some(*id))) {
                         for network in networks {
                             read(&mut leases, &mut beliefs, id, network);

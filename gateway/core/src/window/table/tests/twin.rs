@@ -78,14 +78,14 @@ proptest! {
             // Room for two of the three networks, so that it is also about who has to go.
             let two = NonZeroUsize::new(2).unwrap();
             let mut table = NetworkTable::new(WindowConfig::default(), two, RuleKind::Spand, seed);
-            let (mut now, mut told_of) = (START, Vec::new());
+            let (mut now, mut emitted) = (START, Vec::new());
             for (gap_ms, n, inputs) in &history {
                 now = now.after(Micros::from_millis(*gap_ms));
                 table.expire(now, 1);
                 feed(&mut table, now, *n, *inputs);
-                told_of.extend(events(&mut table));
+                emitted.extend(events(&mut table));
             }
-            (told_of, table.views(now), table.changed_records(9), table.evicted())
+            (emitted, table.views(now), table.changed_records(9), table.evicted())
         };
         prop_assert_eq!(run(seeds.0), run(seeds.1));
     }
