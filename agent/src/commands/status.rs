@@ -40,7 +40,12 @@ fn for_people(status: &Status) -> String {
     }
     let addresses: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
     lines.push(format!("addresses: {}", addresses.join(", ")));
-    lines.push(format!("advice held for {} networks, in force for {}", status.networks_held, status.in_force.len()));
+    let plural = if status.networks_held == 1 { "" } else { "s" };
+    lines.push(format!(
+        "advice held for {} network{plural}, in force for {}",
+        status.networks_held,
+        status.in_force.len()
+    ));
     for entry in status.in_force.iter().take(LISTED) {
         lines.push(format!("  {} starts with {} segments", entry.prefix, entry.cwnd_segments));
     }
