@@ -12,6 +12,7 @@ pub mod hostile;
 pub mod lab;
 pub mod memory;
 pub mod networks;
+pub mod oracle;
 pub mod plot;
 pub mod process;
 pub mod product;
