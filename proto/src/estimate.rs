@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray};
 
 use crate::network::Network;
+use crate::opening::Opening;
 use crate::units::{Bytes, Micros, Segments, Timestamp, Window};
 
 /// One network's share of the path and round-trip time at one moment.
@@ -32,6 +33,10 @@ pub struct Estimate {
     /// Mean window at the losses that gave a sample. The share also holds windows at which short transfers just ended, far below what the path
     /// carries.
     pub loss_window: Option<Window>,
+    /// What one more connection may open with, by the senders under way; only of rules that watch them.
+    pub opening: Option<Opening>,
+    /// The bottleneck's buffer, by the round trips at losses.
+    pub buffer: Option<Window>,
     /// When the newest sample came.
     pub refreshed: Timestamp,
     /// How far the number can be trusted.

@@ -17,6 +17,8 @@ pub fn estimate(network: Network, share: Window, refreshed: Timestamp) -> Estima
         loss_connections: 4,
         losses: 5,
         loss_window: Some(share),
+        opening: None,
+        buffer: None,
         refreshed,
         confidence: Confidence::new(0.9),
         rule: RuleKind::Robust,

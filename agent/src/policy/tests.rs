@@ -24,6 +24,8 @@ fn advice(share: u32) -> Advice {
         connections: 5,
         loss_connections: 1,
         loss_window: None,
+        opening: None,
+        buffer: None,
         losses: 2,
         refreshed: NOW,
         confidence: Confidence::new(0.5),

@@ -23,6 +23,8 @@ fn estimate(network: &str, lifetime_s: u64) -> UpdateEvent {
             connections: 2,
             loss_connections: 0,
             loss_window: None,
+            opening: None,
+            buffer: None,
             losses: 0,
             refreshed: at(0),
             confidence: Confidence::new(0.5),

@@ -2,6 +2,7 @@
 
 use crate::estimate::{Confidence, Estimate};
 use crate::network::Network;
+use crate::opening::{LossClock, Opening};
 use crate::units::{Bytes, Micros, Timestamp, Window};
 use crate::v1;
 
@@ -24,6 +25,8 @@ impl Estimate {
             age_us: self.age(now).0,
             confidence: self.confidence.value(),
             rule: self.rule.to_string(),
+            opening: self.opening.map(|opening| opening.to_wire(now)),
+            buffer_bytes: self.buffer.map(Window::bytes),
         }
     }
 
@@ -47,13 +50,48 @@ impl Estimate {
             connections: message.connections,
             loss_connections: message.loss_connections,
             losses: message.losses,
-            loss_window: (message.loss_window_bytes.map(Window::try_from).transpose())
-                .map_err(|source| WireError::Window { field: "loss_window_bytes", source })?,
+            loss_window: window(message.loss_window_bytes, "loss_window_bytes")?,
+            opening: message.opening.as_ref().map(|opening| Opening::from_wire(opening, now)).transpose()?,
+            buffer: window(message.buffer_bytes, "buffer_bytes")?,
             refreshed: now.before(Micros(message.age_us)),
             confidence: Confidence::new(message.confidence),
             rule: rule.map_err(|source| WireError::Rule { field: "rule", source })?,
         })
     }
+}
+
+impl Opening {
+    /// The message: times as ages at `now`, since the clocks of gateway and host need not agree.
+    fn to_wire(self, now: Timestamp) -> v1::Opening {
+        v1::Opening {
+            rule: self.rule.to_string(),
+            threshold_bytes: self.threshold.bytes(),
+            losses: self.losses.map(|losses| v1::LossClock {
+                interval_us: losses.interval.0,
+                oldest_interval_us: losses.oldest_interval.0,
+                age_us: now.since(losses.last).0,
+            }),
+        }
+    }
+
+    fn from_wire(message: &v1::Opening, now: Timestamp) -> Result<Self, WireError> {
+        let rule = quote(&message.rule).parse();
+        Ok(Self {
+            rule: rule.map_err(|source| WireError::Rule { field: "opening.rule", source })?,
+            threshold: Window::try_from(message.threshold_bytes)
+                .map_err(|source| WireError::Window { field: "opening.threshold_bytes", source })?,
+            losses: message.losses.as_ref().map(|losses| LossClock {
+                interval: Micros(losses.interval_us),
+                oldest_interval: Micros(losses.oldest_interval_us),
+                last: now.before(Micros(losses.age_us)),
+            }),
+        })
+    }
+}
+
+/// A window that need not be there.
+fn window(bytes: Option<f64>, field: &'static str) -> Result<Option<Window>, WireError> {
+    bytes.map(Window::try_from).transpose().map_err(|source| WireError::Window { field, source })
 }
 
 /// A network as text.

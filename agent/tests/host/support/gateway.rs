@@ -187,6 +187,8 @@ pub(crate) fn estimate(network: &str, share: u32, lifetime_s: u64) -> EstimateUp
             connections: 5,
             loss_connections: 1,
             loss_window: None,
+            opening: None,
+            buffer: None,
             losses: 2,
             refreshed: NOW,
             confidence: Confidence::new(0.5),

@@ -145,6 +145,8 @@ pub(crate) fn of_counted(
         loss_connections: counts.loss_connections,
         losses: slice.losses(),
         loss_window: loss_window(slice),
+        opening: None,
+        buffer: None,
         refreshed,
         confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind(),

@@ -24,6 +24,8 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         connections: 5,
         loss_connections: 3,
         loss_window: None,
+        opening: None,
+        buffer: None,
         losses: 4,
         refreshed: at(0),
         confidence: Confidence::new(0.8),

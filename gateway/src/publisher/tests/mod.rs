@@ -48,6 +48,8 @@ fn estimate(n: u8, share_bytes: f64, refreshed_s: u64) -> Estimate {
         connections: 5,
         loss_connections: 3,
         loss_window: None,
+        opening: None,
+        buffer: None,
         losses: 4,
         refreshed: Timestamp::from_micros(refreshed_s * 1_000_000),
         confidence: Confidence::new(0.8),

@@ -39,6 +39,8 @@ pub(super) fn known() -> NetworkView {
         connections: 2,
         loss_connections: 1,
         loss_window: None,
+        opening: None,
+        buffer: None,
         losses: 7,
         refreshed: Timestamp(NOW.0 - 2_500_000_000),
         confidence: Confidence::new(0.25),

@@ -70,6 +70,12 @@ fn an_estimate_is_refused_by_the_name_of_its_field() {
         (error(|e| e.confidence = 1.5), "confidence"),
         (error(|e| e.confidence = f64::NAN), "confidence"),
         (error(|e| e.rule = "oracle".to_owned()), "rule"),
+        (error(|e| e.buffer_bytes = Some(-1.0)), "buffer_bytes"),
+        (
+            error(|e| e.opening = Some(v1::Opening { threshold_bytes: f64::INFINITY, ..opening() })),
+            "opening.threshold_bytes",
+        ),
+        (error(|e| e.opening = Some(v1::Opening { rule: "oracle".to_owned(), ..opening() })), "opening.rule"),
     ] {
         assert!(text.starts_with(field), "{field}: {text}");
     }
@@ -81,6 +87,10 @@ fn an_estimate_ages_by_the_receivers_clock() {
     let other_clock = Timestamp::from_micros(30_000_000);
     let estimate = Estimate::from_wire(&message, other_clock).unwrap();
     assert_eq!(estimate.age(other_clock.after(Micros::from_secs(1))), Micros::from_secs(8));
+}
+
+fn opening() -> v1::Opening {
+    v1::Opening { rule: "robust".to_owned(), threshold_bytes: 1.0, losses: None }
 }
 
 fn pacing() -> v1::Pacing {

@@ -9,6 +9,7 @@ use strum::VariantArray;
 use crate::contract::{ContractVersion, HostName};
 use crate::estimate::{Confidence, Estimate, RuleKind};
 use crate::network::Network;
+use crate::opening::{LossClock, Opening};
 use crate::push::*;
 use crate::query::{Answer, Query, Question};
 use crate::report::*;
@@ -64,6 +65,21 @@ fn lifetime() -> impl Strategy<Value = Micros> {
 }
 
 prop_compose! {
+    fn opening()(
+        rule in proptest::sample::select(RuleKind::VARIANTS),
+        threshold in 0.0..1e15f64,
+        losses in proptest::option::of((any::<u64>(), any::<u64>(), 0..1_000_000_000_000u64)),
+    ) -> Opening {
+        let losses = losses.map(|(interval, oldest, age)| LossClock {
+            interval: Micros(interval),
+            oldest_interval: Micros(oldest),
+            last: NOW.before(Micros(age)),
+        });
+        Opening { rule, threshold: Window::from_bytes(threshold).unwrap(), losses }
+    }
+}
+
+prop_compose! {
     fn estimate()(
         address in ip(),
         share in 0.0..1e15f64,
@@ -74,6 +90,8 @@ prop_compose! {
         age_us in 0..1_000_000_000_000u64,
         confidence in 0.0..=1.0f64,
         rule in proptest::sample::select(RuleKind::VARIANTS),
+        opening in proptest::option::of(opening()),
+        buffer in proptest::option::of(0.0..1e15f64),
     ) -> Estimate {
         Estimate {
             network: Network::of(address),
@@ -86,6 +104,8 @@ prop_compose! {
             loss_connections: counts.2,
             losses: counts.3,
             loss_window: loss_window.map(|bytes| Window::from_bytes(bytes).unwrap()),
+            opening,
+            buffer: buffer.map(|bytes| Window::from_bytes(bytes).unwrap()),
             refreshed: NOW.before(Micros(age_us)),
             confidence: Confidence::new(confidence),
             rule,

@@ -19,6 +19,8 @@ fn estimate(share: u32) -> Estimate {
         connections: 5,
         loss_connections: 1,
         loss_window: None,
+        opening: None,
+        buffer: None,
         losses: 0,
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),

@@ -118,6 +118,8 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
         connections: 5,
         loss_connections,
         loss_window: None,
+        opening: None,
+        buffer: None,
         losses: loss_connections.saturating_sub(2).into(),
         refreshed: Timestamp(0),
         confidence: Confidence::new(0.5),
