@@ -6,19 +6,23 @@
 
 mod growth;
 mod line;
+mod network;
 
 use std::io::{self, BufRead, Read as _, Write};
 
 pub use line::Fault;
 
 use line::Words;
+use network::Networks;
 
 /// A longer question is a fault of the script.
 const LONGEST_LINE: u64 = 1024;
 
 /// Everything that the oracle remembers between two questions.
 #[derive(Debug, Default)]
-pub struct Oracle {}
+pub struct Oracle {
+    networks: Option<Networks>,
+}
 
 impl Oracle {
     /// The answer to one question, without the newline at its end.
@@ -26,6 +30,16 @@ impl Oracle {
         let mut words = Words::of(question);
         let answer = match words.word("a question")? {
             "grow" => growth::grow(&mut words)?,
+            "rule" if self.networks.is_some() => return Err(Fault::new("there is a rule already".to_owned())),
+            "rule" => {
+                self.networks = Some(Networks::of(&mut words)?);
+                network::OK.to_owned()
+            }
+            other if network::QUESTIONS.contains(&other) => {
+                let networks = self.networks.as_mut();
+                let networks = networks.ok_or_else(|| Fault::new(format!("`{other}` comes before `rule`")))?;
+                networks.answer(other, &mut words)?
+            }
             other => return Err(Fault::new(format!("there is no question `{other}`"))),
         };
         words.end()?;
