@@ -58,14 +58,14 @@ const WORDS = {
   // why a network has no estimate, and why there is no start
   too_few_samples: "too few samples", too_few_connections: "too few connections", expired: "no new samples for too long",
   retreat: "retreat after packet loss", no_estimate: "no estimate yet", stale: "samples too old", no_rtt: "no round-trip time",
-  rtt_mismatch: "RTT differs too much", mss_zero: "no MSS", empty_transfer: "no bytes",
+  rtt_mismatch: "RTT differs too much", mss_zero: "no MSS", empty_transfer: "no bytes", no_opening: "no threshold by live senders",
   // origins of a sample
   loss: "packet loss", ecn: "ECN mark", end: "end of transfer", end_app_limited: "end, application-limited",
   end_receiver_limited: "end, receiver-limited",
   // triggers of a start
   passive_open: "SYN from outside", active_open: "SYN of the host", idle: "packet after an idle time",
   // limits of a start
-  fraction: "fraction of the share", cap: "cap", peer_window: "peer's window", budget: "budget", floor: "floor",
+  fraction: "fraction of the share", cap: "cap", peer_window: "peer's window", budget: "budget", buffer: "bottleneck buffer", floor: "floor",
   // apply methods
   dry_run: "dry run", route: "routes", bpf: "eBPF",
 };

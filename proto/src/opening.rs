@@ -6,7 +6,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::estimate::RuleKind;
-use crate::units::{Micros, Timestamp, Window};
+use crate::growth::MOST_SEGMENTS;
+use crate::units::{Micros, Segments, Timestamp, Window};
 
 /// What a new connection to a network may open with, by a rule that watches the senders under way there.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
@@ -71,6 +72,19 @@ impl LossClock {
         let window = self.oldest_interval.0 as f64 * (left as f64 / self.interval.0 as f64) / rtt.0 as f64;
         (window > 0.0).then_some(window)
     }
+
+    /// The same in whole segments, rounded down, with intervals and round trip of at most 2^32 microseconds, as the agent's
+    /// kernel programs compute it.
+    pub fn segments(&self, now: Timestamp, rtt: Micros) -> Option<Segments> {
+        let [interval, oldest, rtt] =
+            [self.interval, self.oldest_interval, rtt].map(|time| time.0.min(u32::MAX.into()));
+        if interval == 0 || rtt == 0 || now < self.last {
+            return None;
+        }
+        let left = interval.checked_sub(now.since(self.last).0)?;
+        let window = oldest * left / (interval * rtt);
+        (window > 0).then(|| Segments(u32::try_from(window).unwrap_or(u32::MAX).min(MOST_SEGMENTS)))
+    }
 }
 
 #[cfg(test)]
@@ -100,6 +114,10 @@ mod tests {
         let at = |ms| clock.window(last.after(Micros::from_millis(ms)), Micros::from_millis(200));
         assert_eq!(at(0), Some(100.0));
         assert_eq!(at(2_500), Some(50.0));
+        assert_eq!(
+            clock.segments(last.after(Micros::from_millis(2_510)), Micros::from_millis(200)),
+            Some(Segments(49))
+        );
         assert_eq!(at(5_000), None);
         assert_eq!(at(6_000), None);
         assert_eq!(clock.window(last.before(Micros(1)), Micros::from_millis(200)), None);
@@ -125,6 +143,9 @@ mod tests {
             let clock = LossClock { interval: Micros(interval), oldest_interval: Micros(oldest), last: Timestamp(last) };
             if let Some(window) = clock.window(Timestamp(now), Micros(rtt)) {
                 prop_assert!(window.is_finite() && window > 0.0);
+            }
+            if let Some(Segments(window)) = clock.segments(Timestamp(now), Micros(rtt)) {
+                prop_assert!((1..=MOST_SEGMENTS).contains(&window));
             }
         }
     }

@@ -7,8 +7,10 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use serde::Serialize;
+use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::start::{Limit, Mode};
+use spand_proto::opening::LossClock;
+use spand_proto::start::{Limit, Mode, Shape, StartPolicy, overflow_bytes};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
 use crate::config::{ApplyMethod, Config};
@@ -59,6 +61,39 @@ pub struct Inputs {
     pub cap: Option<Segments>,
     /// Segments above the default that this host may have in flight there, where a budget is kept.
     pub lease: Option<Segments>,
+    /// What a start there is made of.
+    pub shape: Shape,
+    /// The threshold by the senders under way, in half bytes; 0 where none is known.
+    pub opening_half_bytes: u64,
+    /// The times of their losses, where the rule is about them.
+    pub losses: Option<LossClock>,
+    /// Where slow start overflows the bottleneck's buffer; 0 where no loss shows it.
+    pub overflow_bytes: u64,
+}
+
+impl Inputs {
+    /// What decides about connections to a network.
+    pub fn new(estimate: &Estimate, lease: Option<Segments>, cap: Option<Segments>, policy: &StartPolicy) -> Self {
+        Self {
+            share_half_bytes: estimate.share.half_bytes(),
+            pipe_half_bytes: estimate.pipe_half_bytes(),
+            threshold_bytes: estimate.threshold_bytes(),
+            rtt: estimate.rtt_mean.or(estimate.rtt_min),
+            proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
+            backed: estimate.loss_connections > 0,
+            lossless: estimate.losses == 0,
+            cap,
+            lease,
+            shape: policy.shape,
+            // What it does not need would only write the table again with every loss.
+            opening_half_bytes: estimate
+                .opening
+                .filter(|_| policy.shape.needs_opening())
+                .map_or(0, |o| o.threshold.half_bytes()),
+            losses: estimate.opening.filter(|_| policy.shape == Shape::Measured).and_then(|opening| opening.losses),
+            overflow_bytes: if policy.buffered { overflow_bytes(estimate).map_or(0, |bytes| bytes.0) } else { 0 },
+        }
+    }
 }
 
 /// What happened on the host.

@@ -39,7 +39,8 @@ INLINE int pace(struct sock *sk, u64 rate)
 // Whether it has begun to pace a connection that was not paced.
 INLINE int set(struct tcp_sock *tp, const struct start *start)
 {
-	tp->snd_cwnd = start->cwnd;
+	if (!start->keeps_window)
+		tp->snd_cwnd = start->cwnd;
 	// Where none is to be set, a connection keeps the threshold of its own losses before an idle time.
 	if (start->ssthresh != NO_THRESHOLD)
 		tp->snd_ssthresh = start->ssthresh;

@@ -108,6 +108,8 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		// The kernel never paces a connection's first ten segments; after idle nothing is exempt.
 		.unpaced = first ? settings->policy.burst : 0,
 		.usual = !stated_bytes,
+		.now_ns = now,
+		.shape = network.shape,
 	};
 	// As the rate is computed (decide).
 	u64 rtt_us = transfer.rtt_us > network.rtt_us ? transfer.rtt_us : network.rtt_us;
@@ -127,7 +129,9 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	decide(&network, &transfer, &settings->policy, start);
 	connection->refusal = start->refusal;
 	if (start->refusal) {
-		count(start->refusal == REFUSED_RTT_MISMATCH ? COUNT_RTT_MISMATCH : COUNT_NO_RTT);
+		count(start->refusal == REFUSED_RTT_MISMATCH ? COUNT_RTT_MISMATCH :
+		      start->refusal == REFUSED_NO_OPENING   ? COUNT_NO_OPENING :
+							       COUNT_NO_RTT);
 		return 0;
 	}
 	if (start->clipped_by == LIMIT_PEER_WINDOW)
@@ -136,6 +140,8 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		count(COUNT_CLIPPED_BUDGET);
 	if (stated_bytes)
 		count(COUNT_STATED_SIZE);
+	if (start->overdue)
+		count(COUNT_LOSS_OVERDUE);
 	connection->slot = network.slot;
 	connection->era = network.era;
 	connection->extra = 0;

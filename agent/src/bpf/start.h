@@ -28,10 +28,21 @@ struct policy {
 	u32 flags;    // enum flag
 };
 
+// What a start is made of (spand_proto::start::Shape).
+enum shape {
+	SHAPE_PACED = 0,
+	SHAPE_THRESHOLD = 1,
+	SHAPE_JUMP = 2,
+	SHAPE_MEASURED = 3,
+	SHAPE_OWN_THRESHOLD = 4,
+	SHAPE_OWN_PACED = 5,
+};
+
 enum flag {
 	RATE_OF_SHARE = 1, // what is paced leaves at the share's rate, or faster where no loss bounds it; not at the window's
 	FILLS_PIPE = 2,	   // a start is not shifted below what keeps the path busy
 	NEEDS_LOSS = 4,	   // no threshold where no loss backs the share
+	BUFFERED = 8,	   // the bottleneck's buffer bounds unpaced starts and the slow start after them
 };
 
 // What losses say of a share.
@@ -40,6 +51,9 @@ enum evidence {
 	BACKED = 2, // there is one
 	LOSSLESS = 4, // none is known there, sampled or not
 };
+
+// Of a start by the times of losses where no other is set (spand_proto::start, StartPolicy::CAREFUL).
+#define CAP_OF_MEASURED 100
 
 #define NO_THRESHOLD 0x7fffffffu // TCP_INFINITE_SSTHRESH
 
@@ -56,7 +70,12 @@ struct network {
 	u32 slot;	      // place in `budgets`
 	u32 refusal;	      // why nothing is applied, decided outside; 0: nothing is in the way
 	u32 era;	      // which of those that had the place; 0: none
-	u32 unused;
+	u32 shape;	      // enum shape
+	u64 opening_half_bytes; // the threshold by the senders under way; 0: none is known
+	u64 lost_ns;	      // the last loss of any of them
+	u64 overflow_bytes;   // where slow start overflows the bottleneck's buffer; 0: not known
+	u32 loss_us;	      // smoothed interval between their losses; 0: not known
+	u32 oldest_loss_us;   // between those of the oldest
 };
 
 // One transfer that is about to start.
@@ -69,6 +88,9 @@ struct transfer {
 	u32 budget_left;    // segments above the default; NO_LIMIT: no budget is kept
 	u32 unpaced;	    // segments that the kernel sends before the rate holds
 	u32 usual;	    // the size is that of most of the service's transfers: no start below the default rests on it
+	u64 now_ns;
+	u32 shape;	    // enum shape
+	u32 unused;
 };
 
 enum refusal {
@@ -76,6 +98,7 @@ enum refusal {
 	REFUSED_NO_RTT = 5,
 	REFUSED_RTT_MISMATCH = 6,
 	REFUSED_MSS_ZERO = 7,
+	REFUSED_NO_OPENING = 9,
 };
 
 // The limits in the order in which they are considered.
@@ -85,6 +108,7 @@ enum limit {
 	LIMIT_CAP = 2,
 	LIMIT_PEER_WINDOW = 3,
 	LIMIT_BUDGET = 4,
+	LIMIT_BUFFER = 5,
 };
 
 struct start {
@@ -93,6 +117,8 @@ struct start {
 	u32 ssthresh;
 	u32 clipped_by; // enum limit
 	u32 refusal;	// enum refusal; nothing else holds where it is set
+	u32 keeps_window; // the connection's own window stays, and nothing is paced
+	u32 overdue;	  // the times of losses give no window
 };
 
 INLINE u32 smaller(u32 a, u32 b)
@@ -115,6 +141,28 @@ INLINE u64 rate_of(u64 segments, u64 mss, u64 time_us)
 {
 	time_us |= !time_us;
 	return (segments * mss * 1000000 + time_us - 1) / time_us;
+}
+
+// Whole segments of this many half bytes, rounded at half a segment: 1 to MOST_SEGMENTS.
+INLINE u64 rounded(u64 half_bytes, u64 mss)
+{
+	u64 segments = (half_bytes + mss) / (2 * mss);
+	if (segments == 0)
+		segments = 1;
+	return segments > MOST_SEGMENTS ? MOST_SEGMENTS : segments;
+}
+
+// The window by the times of losses (spand_proto::opening); 0: they give none.
+INLINE u64 by_losses(const struct network *network, const struct transfer *transfer, u64 rtt_us)
+{
+	u64 interval = network->loss_us;
+	if (!interval || !rtt_us || transfer->now_ns < network->lost_ns)
+		return 0;
+	u64 gone = (transfer->now_ns - network->lost_ns) / 1000;
+	if (gone > interval)
+		return 0;
+	u64 window = network->oldest_loss_us * (interval - gone) / (interval * rtt_us);
+	return window > MOST_SEGMENTS ? MOST_SEGMENTS : window;
 }
 
 // Fills in `start`.
@@ -142,16 +190,43 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		}
 	}
 
-	u64 share = (network->share_half_bytes + mss) / (2 * mss);
-	if (share == 0)
-		share = 1;
-	if (share > MOST_SEGMENTS)
-		share = MOST_SEGMENTS;
+	u64 share = rounded(network->share_half_bytes, mss);
 	u64 bytes = transfer->bytes ? transfer->bytes : policy->unknown_bytes;
 	u32 whole = share;
 	u64 segments = bytes / mss + !!(bytes % mss);
+	u32 shape = transfer->shape, threshold_aim = 0;
+	u64 overflow = 0;
+	if (policy->flags & BUFFERED && network->overflow_bytes && network->evidence & BACKED) {
+		overflow = network->overflow_bytes / mss;
+		overflow = overflow > MOST_SEGMENTS ? MOST_SEGMENTS : overflow | !overflow;
+	}
+	if (shape != SHAPE_PACED) {
+		u64 opening = rounded(network->opening_half_bytes, mss);
+		whole = transfer->initial_window;
+		threshold_aim = NO_THRESHOLD;
+		if (shape <= SHAPE_MEASURED) {
+			if (!network->opening_half_bytes) {
+				start->refusal = REFUSED_NO_OPENING;
+				return 0;
+			}
+			threshold_aim = opening;
+		}
+		if (shape == SHAPE_JUMP)
+			whole = opening;
+		if (shape == SHAPE_MEASURED) {
+			u64 window = by_losses(network, transfer, transfer->rtt_us ? transfer->rtt_us : network->rtt_us);
+			start->overdue = !window;
+			if (whole < window)
+				whole = window;
+			if (threshold_aim < whole)
+				threshold_aim = whole;
+		}
+		start->keeps_window = shape != SHAPE_JUMP && shape != SHAPE_MEASURED;
+		// What a window is paced as.
+		share = whole;
+	}
 	// Longer than an epoch: it loses on the way, at a moment that nobody knows.
-	if (bytes && !(policy->flags & FILLS_PIPE && segments > epoch_of(share))) {
+	else if (bytes && !(policy->flags & FILLS_PIPE && segments > epoch_of(share))) {
 		u64 windows = shifted_window(share, segments);
 		whole = windows;
 		if (transfer->bytes && transfer->usual) {
@@ -167,16 +242,27 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		}
 	}
 
+	if (shape == SHAPE_PACED)
+		threshold_aim = whole;
 	start->cwnd = whole;
+	// The host's own is bounded by what bounds every host.
+	if (start->keeps_window)
+		goto threshold;
 	if (policy->fraction_ppm != NO_LIMIT)
-		clip(start, share * policy->fraction_ppm / 1000000, LIMIT_FRACTION);
-	clip(start, smaller(policy->cap, network->cap), LIMIT_CAP);
+		clip(start, rounded(network->share_half_bytes, mss) * policy->fraction_ppm / 1000000, LIMIT_FRACTION);
+	u32 cap = policy->cap;
+	// The rarer losses are, the larger its window: on an idle path it has no bound of its own.
+	if (shape == SHAPE_MEASURED && cap == NO_LIMIT)
+		cap = CAP_OF_MEASURED;
+	clip(start, smaller(cap, network->cap), LIMIT_CAP);
 	// What limits one connection alone, its receiver or what is left of a budget, is no measure of the path's rate.
 	u64 wanted = start->cwnd;
 	u64 peer = transfer->peer_window / mss;
 	clip(start, peer < MOST_SEGMENTS ? peer : MOST_SEGMENTS, LIMIT_PEER_WINDOW);
 	if (policy->budgeted && transfer->budget_left != NO_LIMIT)
 		clip(start, transfer->initial_window + smaller(transfer->budget_left, MOST_SEGMENTS), LIMIT_BUDGET);
+	if (overflow && start->cwnd <= policy->burst)
+		clip(start, overflow, LIMIT_BUFFER);
 	if (policy->floor_lowest != NO_LIMIT) {
 		u32 floor = transfer->initial_window;
 		if (network->evidence & PROVEN)
@@ -189,7 +275,8 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		start->cwnd = network->cap;
 	if (start->cwnd >= whole)
 		start->clipped_by = LIMIT_NONE;
-	start->ssthresh = start->cwnd > whole ? start->cwnd : whole;
+threshold:
+	start->ssthresh = start->cwnd > threshold_aim ? start->cwnd : threshold_aim;
 	if (policy->flags & NEEDS_LOSS) {
 		u64 threshold = network->threshold_bytes / mss;
 		if (threshold > MOST_SEGMENTS)
@@ -200,7 +287,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 			start->ssthresh = NO_THRESHOLD;
 	}
 
-	if (start->cwnd > policy->burst) {
+	if (start->cwnd > policy->burst && !start->keeps_window) {
 		u64 own = transfer->rtt_us ? transfer->rtt_us : network->rtt_us, time = own, most = 0;
 		u64 longer = own > network->rtt_us ? own : network->rtt_us;
 		if (longer == 0) {
@@ -212,7 +299,7 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		spread -= smaller(transfer->unpaced, spread);
 		if (policy->flags & RATE_OF_SHARE) {
 			time = longer;
-			if (start->ssthresh == NO_THRESHOLD && network->evidence & LOSSLESS) {
+			if (start->ssthresh == NO_THRESHOLD && network->evidence & LOSSLESS && shape == SHAPE_PACED) {
 				wanted = wanted < window ? window : wanted;
 				wanted -= smaller(transfer->unpaced, wanted);
 				u64 rest = wanted > share / QUEUE_PART ? wanted - share / QUEUE_PART : 0;
@@ -229,6 +316,8 @@ __attribute__((noinline)) int decide(const struct network *network, const struct
 		start->rate = rate_of(beyond, mss, time);
 		if (most && most < start->rate)
 			start->rate = most;
+	} else if (overflow && start->ssthresh >= overflow) {
+		start->ssthresh = start->cwnd >= overflow ? start->cwnd : overflow - 1;
 	}
 	return 0;
 }

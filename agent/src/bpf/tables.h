@@ -90,6 +90,8 @@ enum count {
 	// Connections to a known network that are not MPTCP, whatever becomes of them.
 	COUNT_SEEN_ACCEPTED,
 	COUNT_SEEN_OPENED,
+	COUNT_NO_OPENING,   // the shape needs what the senders under way say, and nothing is known of them
+	COUNT_LOSS_OVERDUE, // the times of losses give no window
 	COUNT_OF_COUNTS,
 };
 

@@ -165,7 +165,7 @@ fn bounded_start(question: &Question<'_>, policy: &Policy, cap: Option<Segments>
     };
     let mut start = start(&request, &limits)?;
     // The floor is the host's default: a cap below it that the administrator named wins.
-    if let Some(cap) = cap.filter(|cap| *cap < start.cwnd) {
+    if let Some(cap) = cap.filter(|cap| *cap < start.cwnd && !start.account.shape.keeps_window()) {
         start.cwnd = cap;
     }
     Ok(start)

@@ -27,7 +27,7 @@ use crate::clock::{self, Clock};
 use crate::config::Config;
 use crate::control::{Pending, Reloads, Reply, Request};
 use crate::pause::{Pause, Pausing};
-use crate::policy::{Advice, Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
+use crate::policy::{Connection, Policy, Question, Reason, ScopeVerdict, Verdict, decide};
 use crate::subscriber::{self, Dialer, Holdings};
 
 /// Everything an agent knows.
@@ -260,7 +260,11 @@ impl<A: Applier> Agent<A> {
             (Verdict::Apply(window), Ok(start)) => {
                 let reason = StartReason { mode: start.mode, share: start.account.share, clipped_by: start.clipped_by };
                 let announced = self.announced.get(&network).copied();
-                let inputs = inputs(held, decision.scope, &self.policy);
+                let cap = match decision.scope {
+                    ScopeVerdict::Allowed { cap } => cap,
+                    ScopeVerdict::Excluded | ScopeVerdict::NotIncluded => None,
+                };
+                let inputs = Inputs::new(&held.estimate, held.lease, cap, &self.policy.start);
                 self.desired.insert(network, Desired { window, reason, expires: held.expires, announced, inputs });
             }
             (Verdict::Leave(reason), _) if counts_as_left(reason) => {
@@ -315,24 +319,6 @@ fn counts_as_left(reason: Reason) -> bool {
     match reason {
         Reason::Refused(_) | Reason::HeldOut | Reason::Observe | Reason::Paused => true,
         Reason::Excluded | Reason::NotIncluded | Reason::Expired | Reason::SameAsDefault => false,
-    }
-}
-
-fn inputs(advice: &Advice, scope: ScopeVerdict, policy: &Policy) -> Inputs {
-    let estimate = &advice.estimate;
-    Inputs {
-        share_half_bytes: estimate.share.half_bytes(),
-        pipe_half_bytes: estimate.pipe_half_bytes(),
-        threshold_bytes: estimate.threshold_bytes(),
-        rtt: estimate.rtt_mean.or(estimate.rtt_min),
-        proven: policy.start.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
-        backed: estimate.loss_connections > 0,
-        lossless: estimate.losses == 0,
-        cap: match scope {
-            ScopeVerdict::Allowed { cap } => cap,
-            ScopeVerdict::Excluded | ScopeVerdict::NotIncluded => None,
-        },
-        lease: advice.lease,
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
-use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Start};
+use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Shape, Start};
 use spand_proto::units::{Bytes, Segments, Timestamp};
 
 use super::agent::Agent;
@@ -213,6 +213,20 @@ fn start_steps(start: &Result<Start, Refusal>, limitations: &[Limitation]) -> Ve
 /// What the model made of the transfer's size.
 fn model(start: &Start) -> String {
     let (shifted, share) = (start.account.shifted, start.account.share);
+    match start.account.shape {
+        Shape::Paced => {}
+        Shape::Threshold => {
+            return "shape threshold: the host's own window, slow start up to the senders' threshold".to_owned();
+        }
+        Shape::Jump => return format!("shape jump: the senders' threshold, {shifted}"),
+        Shape::Measured if start.account.overdue => {
+            return format!("shape measured: the next loss is overdue, so the host's own window, {shifted}");
+        }
+        Shape::Measured => return format!("shape measured: {shifted} by the times of losses"),
+        shape @ (Shape::OwnThreshold | Shape::OwnPaced) => {
+            return format!("shape {shape}: the host's own window; the connection measures its threshold");
+        }
+    }
     let Some(steps) = &start.account.transfer else {
         return format!("transfer size unknown: the share, {share}");
     };

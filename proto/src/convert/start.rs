@@ -2,14 +2,14 @@
 
 use strum::VariantArray;
 
-use crate::start::{Account, Bound, Limit, Mode, Pacing, RefusalReason, RttCheck, Start, TransferSteps};
+use crate::start::{Account, Bound, Limit, Mode, Pacing, RefusalReason, RttCheck, Shape, Start, TransferSteps};
 use crate::units::{Bytes, BytesPerSecond, Micros, Segments};
 use crate::v1;
 
 use super::{WireError, counted, entries, out_of_range, required, same_names, segments};
 
 same_names!(Mode, v1::Mode, Observe, Careful, Paper);
-same_names!(Limit, v1::Limit, Fraction, Cap, PeerWindow, Budget, Floor);
+same_names!(Limit, v1::Limit, Fraction, Cap, PeerWindow, Budget, Buffer, Floor);
 same_names!(RttCheck, v1::RttCheck, Off, NoHandshake, Passed);
 same_names!(
     RefusalReason,
@@ -22,6 +22,7 @@ same_names!(
     RttMismatch,
     MssZero,
     EmptyTransfer,
+    NoOpening,
 );
 
 impl From<&Start> for v1::Start {
@@ -125,6 +126,8 @@ impl TryFrom<v1::Account> for Account {
             shifted: segments(message.shifted_segments, "account.shifted_segments")?,
             bounds: entries(message.bounds, "account.bounds", Bound::try_from)?,
             rtt_check: required(rtt_check, "account.rtt_check")?,
+            shape: Shape::default(),
+            overdue: false,
         })
     }
 }

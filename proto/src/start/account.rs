@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray};
 
+use super::Shape;
 use crate::units::Segments;
 
 /// The steps from the share to the window.
@@ -18,6 +19,10 @@ pub struct Account {
     pub bounds: Vec<Bound>,
     /// Whether the handshake's round trip was compared with the estimate's.
     pub rtt_check: RttCheck,
+    /// What the start is made of; a gateway's answers have the default.
+    pub shape: Shape,
+    /// The next loss is overdue, so that [`Shape::Measured`] keeps the host's window.
+    pub overdue: bool,
 }
 
 /// The start model's steps for a transfer of known size.
@@ -62,6 +67,8 @@ pub enum Limit {
     PeerWindow,
     /// What is left of the network's budget, on top of the host's default.
     Budget,
+    /// What an unpaced start may send before the bottleneck's buffer overflows.
+    Buffer,
     /// The smallest start; the only limit that raises a window.
     Floor,
 }

@@ -6,6 +6,7 @@
 use strum::VariantArray;
 
 use self::pacing::{RoundTrips, pace};
+use self::shape::Aim;
 use crate::estimate::Estimate;
 use crate::model::Epoch;
 use crate::units::{Bytes, Micros, Segments, Timestamp};
@@ -14,6 +15,7 @@ mod account;
 mod pacing;
 mod policy;
 mod refusal;
+mod shape;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +25,7 @@ pub use policy::{
     DEFAULT_INITIAL_WINDOW, Floor, Fraction, Mode, NotAFraction, NotAMode, PacingRule, RttBounds, StartPolicy,
 };
 pub use refusal::{NotAReason, Refusal, RefusalReason, RttPurpose};
+pub use shape::{NotAShape, Shape, overflow_bytes};
 
 /// What is known about one connection that is about to start.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +111,14 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     let rtt_check = check_rtt(handshake_rtt, estimate_rtt, policy)?;
 
     let share = Segments(estimate.share_segments(request.mss).0.max(1));
-    let (transfer, shifted) = model(request, estimate, share, policy)?;
+    let (transfer, aim) = match policy.shape {
+        Shape::Paced => {
+            let (steps, shifted) = model(request, estimate, share, policy)?;
+            (steps, Aim { window: shifted, threshold: shifted, share, overdue: false })
+        }
+        shape => (None, shape::aim(shape, estimate, request, handshake_rtt.or(estimate_rtt))?),
+    };
+    let shifted = aim.window;
     let bounds = bound(shifted, share, estimate, request, policy);
     let cwnd = bounds.last().map_or(shifted, |last| last.after);
     let clipped_by = if cwnd < shifted {
@@ -122,18 +132,26 @@ pub fn start(request: &StartRequest<'_>, policy: &StartPolicy) -> Result<Start, 
     let threshold = if open {
         NO_THRESHOLD
     } else if policy.threshold_needs_loss {
-        shifted.max(at_losses(estimate, request.mss))
+        aim.threshold.max(at_losses(estimate, request.mss))
     } else {
-        shifted
+        aim.threshold
     };
-    let ssthresh = threshold.max(cwnd);
-    let trips = RoundTrips { own: handshake_rtt.or(estimate_rtt), longer: handshake_rtt.max(estimate_rtt) };
-    // What limits one connection alone, its receiver or what is left of a budget, is no measure of the path's rate.
-    let lossless = open && estimate.losses == 0;
-    let wanted = bounds.iter().rfind(|bound| matches!(bound.limit, Limit::Fraction | Limit::Cap));
-    let wanted = wanted.map_or(shifted, |bound| bound.after);
-    let pacing = pace((cwnd, shifted), share, request.mss, trips, policy.pacing, lossless.then_some(wanted))?;
-    let account = Account { share, transfer, shifted, bounds, rtt_check };
+    let mut ssthresh = threshold.max(cwnd);
+    let pacing = if policy.shape.keeps_window() {
+        None
+    } else {
+        let trips = RoundTrips { own: handshake_rtt.or(estimate_rtt), longer: handshake_rtt.max(estimate_rtt) };
+        // What limits one connection alone, its receiver or what is left of a budget, is no measure of the path's rate.
+        let lossless = open && estimate.losses == 0 && policy.shape == Shape::Paced;
+        let wanted = bounds.iter().rfind(|bound| matches!(bound.limit, Limit::Fraction | Limit::Cap));
+        let wanted = wanted.map_or(shifted, |bound| bound.after);
+        pace((cwnd, shifted), aim.share, request.mss, trips, policy.pacing, lossless.then_some(wanted))?
+    };
+    // A paced start keeps its threshold: with both below `W'` long transfers crawl.
+    if let (None, true, Some(overflow)) = (pacing, policy.buffered, shape::overflow(estimate, request.mss)) {
+        ssthresh = ssthresh.min(Segments(overflow.0 - 1)).max(cwnd);
+    }
+    let account = Account { share, transfer, shifted, bounds, rtt_check, shape: policy.shape, overdue: aim.overdue };
     Ok(Start { cwnd, ssthresh, mss: request.mss, pacing, clipped_by, mode: policy.mode, account })
 }
 
@@ -227,9 +245,11 @@ fn bound(
     request: &StartRequest<'_>,
     policy: &StartPolicy,
 ) -> Vec<Bound> {
+    // The rarer losses are, the larger its window: on an idle path it has no bound of its own.
+    let unlimited_loss_clock = StartPolicy::CAREFUL.cap.filter(|_| policy.shape == Shape::Measured);
     let ceilings = [
         (Limit::Fraction, policy.fraction.map(|fraction| fraction.of(share))),
-        (Limit::Cap, policy.cap),
+        (Limit::Cap, policy.cap.or(unlimited_loss_clock)),
         (Limit::PeerWindow, request.snd_wnd.map(|bytes| bytes.segments_floor(request.mss))),
         (
             Limit::Budget,
@@ -241,10 +261,19 @@ fn bound(
     ];
     let mut bounds = Vec::with_capacity(Limit::VARIANTS.len());
     let mut window = shifted;
+    if policy.shape.keeps_window() {
+        return bounds;
+    }
     for (limit, value) in ceilings {
         let Some(value) = value else { continue };
         let after = Segments(window.min(value).0.max(1));
         bounds.push(Bound { limit, value, before: window, after });
+        window = after;
+    }
+    let overflow = if policy.buffered { shape::overflow(estimate, request.mss) } else { None };
+    if let Some(value) = overflow.filter(|_| window <= policy.pacing.at_once()) {
+        let after = window.min(value);
+        bounds.push(Bound { limit: Limit::Buffer, value, before: window, after });
         window = after;
     }
     if let Some(floor) = policy.floor {

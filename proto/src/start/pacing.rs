@@ -42,9 +42,7 @@ pub(super) fn pace(
     rule: PacingRule,
     lossless: Option<Segments>,
 ) -> Result<Option<Pacing>, Refusal> {
-    let (PacingRule::AfterBurst { burst: at_once }
-    | PacingRule::ShareAfterBurst { burst: at_once }
-    | PacingRule::TokenBucket { depth: at_once }) = rule;
+    let at_once = rule.at_once();
     if cwnd <= at_once {
         return Ok(None);
     }

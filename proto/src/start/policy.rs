@@ -9,6 +9,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray};
 
+use super::Shape;
 use crate::model::LINUX_SEGMENTS_PER_ACK;
 use crate::units::{Micros, Segments};
 
@@ -157,8 +158,19 @@ pub enum PacingRule {
     },
 }
 
+impl PacingRule {
+    /// Segments that leave at once; a window up to this is not paced.
+    pub const fn at_once(self) -> Segments {
+        let (Self::AfterBurst { burst: at_once }
+        | Self::ShareAfterBurst { burst: at_once }
+        | Self::TokenBucket { depth: at_once }) = self;
+        at_once
+    }
+}
+
 /// The limits of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "independent switches, each documented")]
 pub struct StartPolicy {
     /// The mode these limits began as.
     pub mode: Mode,
@@ -187,6 +199,10 @@ pub struct StartPolicy {
     pub threshold_needs_loss: bool,
     /// Spreading of the first window.
     pub pacing: PacingRule,
+    /// What the start is made of.
+    pub shape: Shape,
+    /// Whether the bottleneck's buffer bounds unpaced starts and the slow start after them.
+    pub buffered: bool,
 }
 
 impl StartPolicy {
@@ -206,6 +222,8 @@ impl StartPolicy {
         fills_pipe: true,
         threshold_needs_loss: true,
         pacing: PacingRule::ShareAfterBurst { burst: DEFAULT_INITIAL_WINDOW },
+        shape: Shape::Paced,
+        buffered: false,
     };
 
     /// Defaults of [`Mode::Observe`]: what `careful` would do.

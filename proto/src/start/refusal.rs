@@ -6,6 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray};
 
+use super::Shape;
 use crate::units::Micros;
 
 /// The reasons of the start function, for counters and messages. Names never change; new reasons are added at the end.
@@ -30,6 +31,8 @@ pub enum RefusalReason {
     MssZero,
     /// A transfer of no bytes.
     EmptyTransfer,
+    /// The shape of the start rests on the senders under way, and the gateway sent nothing about them.
+    NoOpening,
 }
 
 impl RefusalReason {
@@ -102,6 +105,15 @@ pub enum Refusal {
     /// A transfer of no bytes.
     #[error("the transfer has 0 bytes: give its size, or none where it is not known")]
     EmptyTransfer,
+    /// Nothing is known of the senders under way.
+    #[error(
+        "a start of shape {shape} rests on the senders under way, and the gateway gives no threshold by them: none is known now, or \
+         its `estimate.rule` is none of liss, iss, miss, cached and averaged"
+    )]
+    NoOpening {
+        /// The shape that needs it.
+        shape: Shape,
+    },
 }
 
 impl Refusal {
@@ -116,6 +128,7 @@ impl Refusal {
             Self::RttMismatch { .. } => RefusalReason::RttMismatch,
             Self::MssZero => RefusalReason::MssZero,
             Self::EmptyTransfer => RefusalReason::EmptyTransfer,
+            Self::NoOpening { .. } => RefusalReason::NoOpening,
         }
     }
 }

@@ -12,7 +12,7 @@ use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
 use spand_agent::apply::{Applier, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
 use spand_agent::config::{ApplyMethod, Config, Variant};
-use spand_proto::start::Mode;
+use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
 use spand_tests::lab::cgroup::Cgroup;
 use spand_tests::lab::namespace::Namespace;
@@ -88,6 +88,10 @@ async fn advised(cgroup: &Cgroup) -> BpfApplier {
         lossless: false,
         cap: None,
         lease: None,
+        shape: Shape::Paced,
+        opening_half_bytes: 0,
+        losses: None,
+        overflow_bytes: 0,
     };
     let reason = StartReason { mode: Mode::Paper, share: Segments(40), clipped_by: None };
     let expires = now.after(Micros::from_secs(600));

@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::apply::ApplyCounts;
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 25] = [
+pub(super) const NAMES: [&str; 27] = [
     "started",
     "restarted",
     "control",
@@ -31,6 +31,8 @@ pub(super) const NAMES: [&str; 25] = [
     "paused",
     "seen_accepted",
     "seen_opened",
+    "no_opening",
+    "loss_overdue",
 ];
 
 /// Adds the programs' counters to `counts`; those that are zero are left out.

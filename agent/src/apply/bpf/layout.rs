@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use ipnet::IpNet;
 use nix::libc::{AF_INET, AF_INET6};
 use spand_proto::network::Network;
-use spand_proto::start::{Fraction, PacingRule, RttBounds, StartPolicy, TransferSize};
+use spand_proto::start::{Fraction, PacingRule, RttBounds, Shape, StartPolicy, TransferSize};
 use spand_proto::units::Micros;
 
 use crate::apply::Inputs;
@@ -25,7 +25,7 @@ pub(super) const NAME_BYTES: usize = 16;
 /// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
 pub(super) const NAME_AT: usize = 7 * 8;
 /// `struct network`.
-pub(super) const NETWORK_BYTES: usize = 64;
+pub(super) const NETWORK_BYTES: usize = 96;
 /// `struct prefix`.
 pub(super) const PREFIX_BYTES: usize = 24;
 /// `struct service`.
@@ -71,7 +71,8 @@ pub(super) fn policy(policy: &StartPolicy, unknown: TransferSize) -> Vec<u8> {
         PacingRule::AfterBurst { burst } | PacingRule::TokenBucket { depth: burst } => (burst, false),
         PacingRule::ShareAfterBurst { burst } => (burst, true),
     };
-    let flags = u32::from(of_share) | u32::from(policy.fills_pipe) << 1 | u32::from(policy.threshold_needs_loss) << 2;
+    let flags = [of_share, policy.fills_pipe, policy.threshold_needs_loss, policy.buffered];
+    let flags = (0..).zip(flags).map(|(bit, on)| u32::from(on) << bit).sum();
     Encoder::default()
         .u64(bytes)
         .u32(policy.fraction.map_or(NONE, Fraction::millionths))
@@ -127,9 +128,9 @@ pub(super) struct Place {
     pub(super) era: u32,
 }
 
-/// `struct network` of a network whose connections are started.
-pub(super) fn network(inputs: &Inputs, expires_ns: u64, place: Place) -> Vec<u8> {
-    let rtt_us = inputs.rtt.map_or(0, |Micros(rtt)| u32::try_from(rtt).unwrap_or(u32::MAX));
+/// `struct network` of a network whose connections are started; `lost_ns`: its last loss by the programs' clock.
+pub(super) fn network(inputs: &Inputs, expires_ns: u64, lost_ns: u64, place: Place) -> Vec<u8> {
+    let rtt_us = inputs.rtt.map_or(0, micros);
     Encoder::default()
         .u64(inputs.share_half_bytes)
         .u64(inputs.pipe_half_bytes)
@@ -142,14 +143,36 @@ pub(super) fn network(inputs: &Inputs, expires_ns: u64, place: Place) -> Vec<u8>
         .u32(place.slot)
         .u32(0)
         .u32(place.era)
-        .u32(0)
+        .u32(shape(inputs.shape))
+        .u64(inputs.opening_half_bytes)
+        .u64(lost_ns)
+        .u64(inputs.overflow_bytes)
+        .u32(inputs.losses.map_or(0, |losses| micros(losses.interval)))
+        .u32(inputs.losses.map_or(0, |losses| micros(losses.oldest_interval)))
         .done()
+}
+
+/// Microseconds as far as 32 bits go.
+fn micros(time: Micros) -> u32 {
+    u32::try_from(time.0).unwrap_or(u32::MAX)
+}
+
+/// `enum shape`.
+pub(super) fn shape(shape: Shape) -> u32 {
+    match shape {
+        Shape::Paced => 0,
+        Shape::Threshold => 1,
+        Shape::Jump => 2,
+        Shape::Measured => 3,
+        Shape::OwnThreshold => 4,
+        Shape::OwnPaced => 5,
+    }
 }
 
 /// `struct network` of one that is left alone, for this reason.
 pub(super) fn left_alone(refusal: u8, expires_ns: u64) -> Vec<u8> {
     let nothing = Encoder::default().u64(0).u64(0).u64(0).u64(expires_ns).u32(0).u32(NONE).u32(0).u32(NONE).u32(0);
-    nothing.u32(u32::from(refusal)).u64(0).done()
+    nothing.u32(u32::from(refusal)).bytes(&[0; NETWORK_BYTES - 56]).done()
 }
 
 /// `struct budget` of which nothing is granted yet.

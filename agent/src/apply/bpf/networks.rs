@@ -61,7 +61,8 @@ pub(super) struct Moment {
 
 impl Moment {
     fn in_programs(self, at: Timestamp) -> u64 {
-        self.programs_ns.saturating_add(at.0.saturating_sub(self.agent.0))
+        let (later, earlier) = (at.0.saturating_sub(self.agent.0), self.agent.0.saturating_sub(at.0));
+        self.programs_ns.saturating_add(later).saturating_sub(earlier)
     }
 }
 
@@ -144,7 +145,7 @@ impl Networks {
             What::Start(_, inputs) => {
                 let Some(own) = place.or_else(|| self.give_place(network, changes)) else { return };
                 place = Some(own);
-                layout::network(&inputs, expires_ns, own)
+                layout::network(&inputs, expires_ns, self.start.in_programs(inputs.losses.map_or(now, |l| l.last)), own)
             }
             What::Alone(refusal) => layout::left_alone(refusal, expires_ns),
         };

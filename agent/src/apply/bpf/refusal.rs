@@ -44,5 +44,6 @@ fn number(reason: RefusalReason) -> u8 {
         RefusalReason::RttMismatch => 6,
         RefusalReason::MssZero => 7,
         RefusalReason::EmptyTransfer => 8,
+        RefusalReason::NoOpening => 9,
     }
 }

@@ -171,17 +171,16 @@ impl Case {
             reason: StartReason { mode: spand_proto::start::Mode::Careful, share: Segments(40), clipped_by: None },
             expires: Timestamp(0),
             announced: None,
-            inputs: Inputs {
-                share_half_bytes: 0,
-                pipe_half_bytes: 0,
-                threshold_bytes: 0,
-                rtt: None,
-                proven: false,
-                backed: false,
-                lossless: true,
-                cap: None,
-                lease: None,
-            },
+            inputs: Inputs::new(
+                &spand_proto::made_up::estimate(
+                    network("192.0.2.0/24"),
+                    spand_proto::units::Window::default(),
+                    Timestamp(0),
+                ),
+                None,
+                None,
+                &spand_proto::start::StartPolicy::CAREFUL,
+            ),
         };
         let desired = desired.iter().map(|(text, window)| (network(text), wanted(*window))).collect();
         let plan = Plan::new(&Situation {

@@ -1,5 +1,6 @@
 mod arbitrary;
 mod refused;
+mod shapes;
 
 use super::*;
 use crate::estimate::{Confidence, RuleKind};

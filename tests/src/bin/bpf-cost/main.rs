@@ -144,6 +144,10 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
             lossless: false,
             cap: None,
             lease: Some(Segments(1 << 20)),
+            shape: spand_proto::start::Shape::Paced,
+            opening_half_bytes: 0,
+            losses: None,
+            overflow_bytes: 0,
         };
         let reason = StartReason { mode: Mode::Paper, share: Segments(40), clipped_by: None };
         let wanted = Desired {

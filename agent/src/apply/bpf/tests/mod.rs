@@ -6,19 +6,21 @@ use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Runs, TestRunner};
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
+use spand_proto::opening::{LossClock, Opening};
 use spand_proto::start::{
-    DEFAULT_INITIAL_WINDOW, Floor, Fraction, Limit, PacingRule, Refusal, RefusalReason, RttBounds, Start, StartPolicy,
-    StartRequest, TransferSize, start,
+    DEFAULT_INITIAL_WINDOW, Floor, Fraction, Limit, PacingRule, Refusal, RefusalReason, RttBounds, Shape, Start,
+    StartPolicy, StartRequest, TransferSize, start,
 };
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
+use strum::VariantArray;
 
 use super::layout::{self, Encoder, Place};
 use crate::apply::Inputs;
 
 /// `struct trial` of `spand.bpf.c`: network, transfer, policy, start.
-const TRIAL_BYTES: usize = ANSWER_AT + 24;
+const TRIAL_BYTES: usize = ANSWER_AT + 32;
 /// Where its `struct start` stands: after what is known of the network, the transfer and the policy.
-const ANSWER_AT: usize = layout::NETWORK_BYTES + 40 + layout::POLICY_BYTES;
+const ANSWER_AT: usize = layout::NETWORK_BYTES + 56 + layout::POLICY_BYTES;
 
 /// The programs without those that need a congestion control; `None`, printed and counted as a failure where root is
 /// required, without the right to load them.
@@ -55,7 +57,8 @@ fn in_kernel(programs: &Object, inputs: &Inputs, request: &StartRequest<'_>, pol
         TransferSize::Usual(bytes) => (bytes.0, 1),
         TransferSize::Unknown => (0, 0),
     };
-    let mut trial = layout::network(inputs, u64::MAX, Place { slot: 0, era: 0 });
+    let lost_ns = inputs.losses.map_or(0, |losses| losses.last.0);
+    let mut trial = layout::network(inputs, u64::MAX, lost_ns, Place { slot: 0, era: 0 });
     let small = |number: u64| u32::try_from(number).unwrap();
     trial.extend(
         Encoder::default()
@@ -67,6 +70,9 @@ fn in_kernel(programs: &Object, inputs: &Inputs, request: &StartRequest<'_>, pol
             .u32(request.budget.map_or(u32::MAX, |left| left.0))
             .u32(DEFAULT_INITIAL_WINDOW.0)
             .u32(usual)
+            .u64(request.now.0)
+            .u32(layout::shape(policy.shape))
+            .u32(0)
             .done(),
     );
     trial.extend(layout::policy(policy, TransferSize::Unknown));
@@ -86,6 +92,7 @@ fn in_contract(request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
         RefusalReason::NoRtt => 5,
         RefusalReason::RttMismatch => 6,
         RefusalReason::MssZero => 7,
+        RefusalReason::NoOpening => 9,
         other => panic!("the kernel's function is not called where the contract's gives {other}"),
     };
     let limit = |start: &Start| match start.clipped_by {
@@ -94,6 +101,7 @@ fn in_contract(request: &StartRequest<'_>, policy: &StartPolicy) -> Answer {
         Some(Limit::Cap) => 2,
         Some(Limit::PeerWindow) => 3,
         Some(Limit::Budget) => 4,
+        Some(Limit::Buffer) => 5,
         Some(Limit::Floor) => panic!("a floor clips nothing"),
     };
     match start(request, policy) {
@@ -128,17 +136,7 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
 }
 
 fn inputs(estimate: &Estimate, policy: &StartPolicy) -> Inputs {
-    Inputs {
-        share_half_bytes: estimate.share.half_bytes(),
-        pipe_half_bytes: estimate.pipe_half_bytes(),
-        threshold_bytes: estimate.threshold_bytes(),
-        rtt: estimate.rtt_mean,
-        proven: policy.floor.is_some_and(|floor| estimate.loss_connections >= floor.loss_connections),
-        backed: estimate.loss_connections > 0,
-        lossless: estimate.losses == 0,
-        cap: None,
-        lease: None,
-    }
+    Inputs::new(estimate, None, None, policy)
 }
 
 /// The model alone: every share up to 100 with every size of up to two epochs, larger shares with every 97th.
@@ -182,6 +180,8 @@ prop_compose! {
         fills_pipe: bool,
         threshold_needs_loss: bool,
         of_share: bool,
+        shape in prop::sample::select(Shape::VARIANTS),
+        buffered: bool,
     ) -> StartPolicy {
         StartPolicy {
             fraction: fraction.map(|fraction| Fraction::try_from(fraction).unwrap()),
@@ -192,10 +192,29 @@ prop_compose! {
             fills_pipe,
             threshold_needs_loss,
             pacing: if of_share { StartPolicy::CAREFUL.pacing } else { AFTER_BURST },
+            shape,
+            buffered,
             ..StartPolicy::CAREFUL
         }
     }
 }
+
+prop_compose! {
+    fn openings()(
+        threshold in 0.0_f64..4e6,
+        clock in prop::option::of((0_u64..200_000_000, any::<u64>(), 0_u64..400_000_000)),
+    ) -> Opening {
+        let losses = clock.map(|(interval, oldest, age_us)| LossClock {
+            interval: Micros(interval),
+            oldest_interval: Micros(oldest % 400_000_000),
+            last: NOW.before(Micros(age_us)),
+        });
+        Opening { rule: RuleKind::Robust, threshold: Window::from_bytes(threshold).unwrap(), losses }
+    }
+}
+
+/// When every start is computed.
+const NOW: Timestamp = Timestamp::from_micros(300_000_000);
 
 /// Everything together, at random.
 #[test]
@@ -206,17 +225,25 @@ fn the_kernels_start_is_the_contracts() {
         (0.0_f64..2e6, prop::option::of(0_u64..3_000_000), 0_u32..6, prop::option::of(0.0_f64..4e8)),
         ((prop::option::of(1_u64..5_000_000), any::<bool>()), 500_u64..9_000, 0_u64..2_000_000),
         (prop::option::of(0_u64..3_000_000), 1_u32..20, prop::option::of(0_u32..200)),
+        (prop::option::of(openings()), prop::option::of(0.0_f64..1e6)),
     );
     let mut runner = TestRunner::new(Runs { cases: 20_000, failure_persistence: None, ..Runs::default() });
     let outcome = runner.run(
         &cases,
-        |(policy, (share, rtt, losses, at_losses), ((size, usual), mss, peer), (own_rtt, first, budget))| {
+        |(
+            policy,
+            (share, rtt, losses, at_losses),
+            ((size, usual), mss, peer),
+            (own_rtt, first, budget),
+            (opening, buffer),
+        )| {
             let loss_window = at_losses.map(|bytes| Window::from_bytes(bytes).unwrap());
-            let estimate =
-                Estimate { loss_window, ..estimate(Window::from_bytes(share).unwrap(), rtt.map(Micros), losses) };
+            let buffer = buffer.map(|bytes| Window::from_bytes(bytes).unwrap());
+            let estimate = estimate(Window::from_bytes(share).unwrap(), rtt.map(Micros), losses);
+            let estimate = Estimate { loss_window, opening, buffer, refreshed: NOW, ..estimate };
             let request = StartRequest {
                 estimate: Some(&estimate),
-                now: Timestamp(0),
+                now: NOW,
                 size: match size.map(Bytes) {
                     Some(bytes) if usual => TransferSize::Usual(bytes),
                     size => size.into(),
