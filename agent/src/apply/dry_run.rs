@@ -22,7 +22,7 @@ impl Applier for DryRun {
     }
 
     fn limitations(&self) -> &'static [Limitation] {
-        &[Limitation::Everything]
+        &Limitation::DRY_RUN
     }
 
     async fn reconcile(&mut self, decided: &Decided<'_>, _now: Timestamp) -> bool {

@@ -34,11 +34,13 @@ pub enum Limitation {
     Rate,
     /// Transfers that begin later on a connection are not detected.
     LaterFlights,
+    /// Slow start goes by the kernel's own rule; of no account where no other is chosen.
+    Growth,
 }
 
 impl Limitation {
     /// Limitations of route metrics.
-    pub const ROUTE: [Self; 8] = [
+    pub const ROUTE: [Self; 9] = [
         Self::HandshakeRtt,
         Self::TransferSize,
         Self::ControlGroup,
@@ -47,16 +49,21 @@ impl Limitation {
         Self::Threshold,
         Self::Budget,
         Self::Exemptions,
+        Self::Growth,
     ];
+
+    /// Limitations where nothing is applied.
+    pub const DRY_RUN: [Self; 2] = [Self::Everything, Self::Growth];
 
     /// Limitations of our congestion controls.
     pub const BPF_STAY: [Self; 1] = [Self::FirstTen];
 
     /// Limitations when connections are handed over to the host's own congestion control.
-    pub const BPF_HAND_OVER: [Self; 4] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart];
+    pub const BPF_HAND_OVER: [Self; 5] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Growth];
 
     /// Limitations of socket options.
-    pub const BPF_SOCKOPS: [Self; 5] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Threshold];
+    pub const BPF_SOCKOPS: [Self; 6] =
+        [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Threshold, Self::Growth];
 
     /// Its stable name.
     pub fn name(self) -> &'static str {
@@ -93,6 +100,10 @@ impl Limitation {
             Self::Rate => {
                 "what is paced leaves at the kernel's own rate, up to twice the window in a round trip (BBR: about three times), \
                  and the connection stays paced"
+            }
+            Self::Growth => {
+                "start.growth has no effect: that needs apply = \"bpf\" with bpf.variant = \"stay\" on a kernel that takes congestion \
+                 controls of ours"
             }
             Self::LaterFlights => {
                 "a connection counts in the budget for two round trips from its handshake: what leaves later, as a TLS server's \

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The congestion controls of ours: Reno and CUBIC as the kernel has them, but for the start of a transfer, first or after an
-// idle time, which begins at the network's share, in congestion avoidance, paced.
+// idle time, which begins at the network's share, in congestion avoidance, paced; and slow start by another rule where the administrator
+// chose one (growth.h).
 //
 // Without `cong_control`, so that the kernel's own recovery, pacing and restart go on; without `min_tso_segs`, with which
 // some first windows leave as bursts of twenty.
 
 #pragma once
 
-#include "connection.h"
+#include "growth.h"
 
 INLINE struct connection *known(struct sock *sk)
 {
@@ -105,6 +106,10 @@ static __attribute__((noinline)) int begin(struct sock *sk)
 		return 0;
 	}
 	connection->paced |= set(tp, &start);
+	// Nothing is lost yet on a new connection; what a loss ended stays ended.
+	if (first)
+		connection->growth = growth_of(tp);
+	connection->grown = 0;
 	count(first ? COUNT_STARTED : COUNT_RESTARTED);
 	return 0;
 }
@@ -147,13 +152,20 @@ void cubic_init(u64 *arguments)
 SEC("struct_ops")
 u32 cubic_ssthresh(u64 *arguments)
 {
+	if (growths.in_use)
+		end_growth((struct sock *)arguments[0]);
 	return cubictcp_recalc_ssthresh((struct sock *)arguments[0]);
 }
 
 SEC("struct_ops")
 void cubic_cong_avoid(u64 *arguments)
 {
-	cubictcp_cong_avoid((struct sock *)arguments[0], arguments[1], arguments[2]);
+	struct sock *sk = (struct sock *)arguments[0];
+	u32 window = growths.in_use ? next_window(sk, arguments[2]) : 0;
+	// Some kernels begin HyStart's rounds here: without segments that is all that it does in slow start.
+	cubictcp_cong_avoid(sk, arguments[1], window ? 0 : arguments[2]);
+	if (window)
+		((struct tcp_sock *)sk)->snd_cwnd = window;
 }
 
 SEC("struct_ops")
@@ -181,13 +193,20 @@ void cubic_pkts_acked(u64 *arguments)
 SEC("struct_ops")
 u32 reno_ssthresh(u64 *arguments)
 {
+	if (growths.in_use)
+		end_growth((struct sock *)arguments[0]);
 	return tcp_reno_ssthresh((struct sock *)arguments[0]);
 }
 
 SEC("struct_ops")
 void reno_cong_avoid(u64 *arguments)
 {
-	tcp_reno_cong_avoid((struct sock *)arguments[0], arguments[1], arguments[2]);
+	struct sock *sk = (struct sock *)arguments[0];
+	u32 window = growths.in_use ? next_window(sk, arguments[2]) : 0;
+	if (window)
+		((struct tcp_sock *)sk)->snd_cwnd = window;
+	else
+		tcp_reno_cong_avoid(sk, arguments[1], arguments[2]);
 }
 
 SEC("struct_ops")

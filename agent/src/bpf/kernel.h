@@ -114,6 +114,7 @@ struct tcp_sock {
 	u32 snd_ssthresh;
 	u32 srtt_us;
 	u32 packets_out;
+	u32 max_packets_out;
 	u32 sacked_out;
 	u32 lost_out;
 	u32 retrans_out;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Starts TCP connections at their share of the path (TCP/SPAND section 4). The order to read: model.h, start.h,
-// tables.h, budget.h, connection.h, congestion.h, report.h, timeout.h, sockets.h, size.h, option.h.
+// tables.h, budget.h, connection.h, growth.h, congestion.h, report.h, timeout.h, sockets.h, size.h, option.h.
 
 #include "kernel.h"
 #include "start.h"
@@ -27,6 +27,23 @@ int try_start(struct trial *trial)
 	struct start start;
 	decide(&network, &transfer, &policy, &start);
 	trial->start = start;
+	return 0;
+}
+
+// The same of growth.
+struct growth_trial {
+	u64 window;
+	u64 grown;
+	u32 growth;
+	u32 ssthresh;
+	u32 acked;
+	u32 unused;
+};
+
+SEC("syscall")
+int try_grow(struct growth_trial *trial)
+{
+	trial->grown = grow(trial->growth, trial->window, trial->ssthresh, trial->acked);
 	return 0;
 }
 

@@ -132,6 +132,9 @@ struct connection {
 	u8 asks_rtt; // the flag for round trips is ours
 	u8 unused[2];
 	u32 pauses; // `pauses` of the settings when it was established
+	u32 growth; // its rule of slow start (growth.h); 0: the kernel's own, or not any more
+	u32 grown; // the window that it made, in segments
+	u32 fraction; // and the part of a segment that belongs to it, in 2^-20
 };
 
 // A size that an application stated, for the next transfer.

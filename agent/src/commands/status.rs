@@ -9,7 +9,7 @@ use spand_proto::operator::Failure;
 use super::{print, print_json};
 use crate::args::Format;
 use crate::config::{ApplyMethod, Config};
-use crate::control::{LastReload, Reply, Request, Status, ask};
+use crate::control::{GrowthInForce, LastReload, Reply, Request, Status, ask};
 
 /// Networks listed one by one for people.
 const LISTED: usize = 20;
@@ -52,6 +52,7 @@ fn for_people(status: &Status) -> String {
     if status.in_force.len() > LISTED {
         lines.push(format!("  and {} more: see --json", status.in_force.len() - LISTED));
     }
+    lines.extend(growth(&status.growth));
     if let Some(last) = &status.reloads.last {
         lines.insert(2, reloaded(last));
     }
@@ -77,6 +78,27 @@ fn for_people(status: &Status) -> String {
     lines.push(format!("limitations of apply {}:", status.method));
     lines.extend(status.limitations.iter().map(|limitation| format!("  {}: {}", limitation.name, limitation.sentence)));
     lines.join("\n")
+}
+
+/// The rules of slow start and where each comes from.
+fn growth(rules: &[GrowthInForce]) -> Vec<String> {
+    let line = |rule: &GrowthInForce| {
+        let words = match (rule.dbc_dmax, rule.burst_f) {
+            (Some(dmax), _) => format!("{} (dmax {dmax})", rule.growth),
+            (_, Some(f)) => format!("{} (f {f})", rule.growth),
+            _ => rule.growth.clone(),
+        };
+        match (rule.prefix, rule.service) {
+            (Some(prefix), _) => format!("  {words} to {prefix} (start.for)"),
+            (_, Some(service)) => format!("  {words} from {service} (start.for)"),
+            _ => format!("slow start of advised connections: {words} (start.growth)"),
+        }
+    };
+    let mut lines: Vec<String> = rules.iter().take(LISTED).map(line).collect();
+    if rules.len() > LISTED {
+        lines.push(format!("  and {} more: see --json", rules.len() - LISTED));
+    }
+    lines
 }
 
 /// What came of the last SIGHUP.

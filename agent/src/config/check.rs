@@ -109,6 +109,7 @@ impl Config {
             initial_window: Segments(policy.initial_window_segments.get()),
             service_size: policy.service_bytes.map_or(TransferSize::Unknown, |b| TransferSize::Known(Bytes(b.get()))),
             sets_threshold: self.apply == ApplyMethod::Bpf,
+            growths: self.start.growths(),
         }
     }
 }

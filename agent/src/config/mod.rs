@@ -9,6 +9,7 @@
 mod check;
 mod reload;
 mod sections;
+mod start;
 mod tls;
 
 use std::fs;
@@ -22,6 +23,9 @@ use spand_proto::start::Mode;
 
 pub(crate) use reload::Reloaded;
 pub use sections::{ApplyMethod, Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant};
+#[cfg(test)]
+pub(crate) use start::MOST_NAMED;
+pub use start::{GrowthRule, Start, StartFor};
 pub use tls::Tls;
 
 /// Default of `--config`.
@@ -57,6 +61,8 @@ pub struct Config {
     pub tls: Tls,
     /// Limits of a start.
     pub policy: Policy,
+    /// How a connection goes on from its start.
+    pub start: Start,
     /// Which destinations may be advised.
     pub destinations: Destinations,
     /// The part that is left alone for comparison.
@@ -87,6 +93,7 @@ impl Default for Config {
             gateway: Gateway::default(),
             tls: Tls::default(),
             policy: Policy::default(),
+            start: Start::default(),
             destinations: Destinations::default(),
             holdout: Holdout::default(),
             route: Route::default(),
@@ -120,6 +127,7 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let mut config: Self = operator::parse(text, path)?;
         config.renamed = RENAMED.warnings(text);
+        config.start.check(config.mode).map_err(|fault| ConfigError::at(path, text, fault.at, fault.message))?;
         config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
         Ok(config)
     }

@@ -20,6 +20,7 @@ impl Config {
     pub(crate) fn reloaded(&self, new: &Self) -> Reloaded {
         let mut config = Self {
             mode: new.mode,
+            start: new.start.clone(),
             destinations: new.destinations.clone(),
             // How long advice is held is a matter of the advice that is held already.
             policy: Policy { lifetime_s: self.policy.lifetime_s, ..new.policy.clone() },
@@ -77,7 +78,7 @@ mod tests {
         let new = config(
             "apply = \"route\"\nmode = \"observe\"\nstate_dir = \"/srv/a\"\n[gateway]\nurl = \"http://[::1]:1\"\n\
              [policy]\ncap_segments = 20\nlifetime_s = 30\n[destinations]\nexclude = [\"192.0.2.0/24\"]\n\
-             caps = { \"10.0.0.0/8\" = 9 }\n[holdout]\nfraction = 0.5\nseed = 3\n[bpf]\ncontrol_fraction = 0.5\n\
+             caps = { \"10.0.0.0/8\" = 9 }\n[start]\ngrowth = \"dbc\"\n[[start.for]]\nprefixes = [\"10.0.0.0/8\"]\ngrowth = \"standard\"\n[holdout]\nfraction = 0.5\nseed = 3\n[bpf]\ncontrol_fraction = 0.5\n\
              cgroup = \"/srv/c\"\n[tls]\nkey = \"k\"\n[process]\nuser = \"u\"\n[log]\nfilter = \"debug\"",
         );
         let Reloaded { config: after, in_force, needs_restart } = old.reloaded(&new);
@@ -88,6 +89,8 @@ mod tests {
             "holdout.fraction",
             "mode",
             "policy.cap_segments",
+            "start.for",
+            "start.growth",
         ];
         assert_eq!(in_force, decides);
         let rest = [

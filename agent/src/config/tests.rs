@@ -1,12 +1,14 @@
 //! The example is the truth about the options: it must parse, equal the defaults and hold every key.
 
 use std::collections::BTreeSet;
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
+use spand_proto::growth::Growth;
 use spand_proto::start::StartPolicy;
 use strum::VariantArray;
 
 use super::*;
+use crate::policy::Growths;
 
 const EXAMPLE: &str = include_str!("../../../docs/agent.example.toml");
 
@@ -62,9 +64,11 @@ fn the_example_holds_every_key() {
 
 #[test]
 fn what_is_printed_as_in_force_is_a_configuration_again() {
+    let start = "[start]\ngrowth = \"dbc\"\n[[start.for]]\nservice = \"192.0.2.2:443\"\ngrowth = \"burst\"\nburst_f = 16\n\
+                 [[start.for]]\nprefixes = [\"::/0\", \"192.0.2.0/24\"]\ngrowth = \"dbc\"\ndbc_dmax = 3\n";
     let text = "apply = \"route\"\n[destinations]\nexclude = [\"10.1.2.3/8\"]\ncaps = { \"192.0.2.0/24\" = 20 }";
     let text = text.replace("192.0.2.0/24", "::ffff:192.0.2.0/120");
-    let config = Config::parse(&text, Path::new("x")).unwrap();
+    let config = Config::parse(&(text + "\n" + start), Path::new("x")).unwrap();
     let printed = toml::to_string(&config).unwrap();
     assert!(printed.contains("10.0.0.0/8") && printed.contains("192.0.2.0/24"), "{printed}");
     assert_eq!(Config::parse(&printed, Path::new("x")).unwrap(), config);
@@ -89,6 +93,61 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         (
             "[destinations.caps]\n\"10.0.0.0/8\" = 20\n\"::ffff:10.0.0.0/104\" = 30",
             "destinations.caps: `10.0.0.0/8` is named twice",
+        ),
+        (
+            "[start]\ngrowth = \"fast\"",
+            "line 2: start.growth: unknown variant `fast`, expected one of `standard`, `dbc`, `burst`",
+        ),
+        (
+            "[start]\ndbc_dmax = 0",
+            "line 2: start.dbc_dmax: invalid value: integer `0`, expected a whole number above 0",
+        ),
+        ("[start]\ndbc_dmax = 1025", "agent.toml, line 2: start.dbc_dmax is 1025: give 1 to 1024"),
+        ("[start]\n\nburst_f = 3", "agent.toml, line 3: start.burst_f is 3: give 4 to 16"),
+        ("[start]\nburst_f = 17", "agent.toml, line 2: start.burst_f is 17: give 4 to 16"),
+        ("[start]\nburst_f = 7", "agent.toml, line 2: start.burst_f is 7: below 8 it is for mode `paper` only"),
+        ("mode = \"observe\"\n[start]\nburst_f = 4", "agent.toml, line 3: start.burst_f is 4: below 8"),
+        ("[[start.for]]\nprefixes = [\"10.0.0.0/8\"]\nburst = 8", "line 3: unknown field `burst`"),
+        ("[[start.for]]\nprefixes = [\"10.0.0.0/40\"]", "line 2: start.for.prefixes: `10.0.0.0/40` is not a network"),
+        (
+            "[[start.for]]\nprefixes = [\"10.0.0.0/8\"]\ngrowth = \"dbc\"\n[[start.for]]\ngrowth = \"burst\"\nprefixes = \
+             [\"::/0\",\n\"::ffff:10.0.0.0/104\"]",
+            "agent.toml, line 7: start.for: `10.0.0.0/8` is named twice: leave one out",
+        ),
+        (
+            "[[start.for]]\nservice = \"192.0.2.2:443\"\ngrowth = \"dbc\"\n[[start.for]]\nservice = \
+             \"[::ffff:192.0.2.2]:443\"\ngrowth = \"burst\"",
+            "agent.toml, line 5: start.for: the service `[::ffff:192.0.2.2]:443` is named twice",
+        ),
+        ("[[start.for]]\ngrowth = \"dbc\"", "agent.toml, line 1: start.for says not for which connections"),
+        ("\n[[start.for]]\nprefixes = [\"::/0\"]", "agent.toml, line 2: start.for changes nothing: give growth"),
+        (
+            "[[start.for]]\nprefixes = [\"::/0\"]\nservice = \"192.0.2.2:443\"\ngrowth = \"dbc\"",
+            "line 1: start.for gives prefixes and a service",
+        ),
+        (
+            "[[start.for]]\nservice = \"0.0.0.0:443\"\ngrowth = \"dbc\"",
+            "line 2: start.for.service `0.0.0.0:443` is no service",
+        ),
+        (
+            "[[start.for]]\nservice = \"192.0.2.2:0\"\ngrowth = \"dbc\"",
+            "line 2: start.for.service `192.0.2.2:0` is no service",
+        ),
+        (
+            "[[start.for]]\nservice = \"web-1:443\"\ngrowth = \"dbc\"",
+            "line 2: start.for.service: invalid socket address syntax",
+        ),
+        (
+            "[[start.for]]\nprefixes = [\"::/0\"]\ngrowth = \"burst\"\ndbc_dmax = 2",
+            "line 1: start.for gives dbc_dmax without growth = \"dbc\"",
+        ),
+        (
+            "[[start.for]]\nprefixes = [\"::/0\"]\ngrowth = \"dbc\"\nburst_f = 8",
+            "line 1: start.for gives burst_f without growth = \"burst\"",
+        ),
+        (
+            "[[start.for]]\nprefixes = [\"::/0\"]\ngrowth = \"burst\"\nburst_f = 5",
+            "line 4: start.for.burst_f is 5: below 8 it is for mode `paper` only",
         ),
         ("addresses = [\"web-1\"]", "line 1: addresses: invalid IP address syntax"),
         ("[gateway\n", "line 1: "),
@@ -124,6 +183,29 @@ fn values_that_do_not_go_together_are_named() {
         let fault = fault(text);
         assert!(fault.contains(expected), "{fault}");
     }
+}
+
+#[test]
+fn the_rules_of_slow_start_are_those_of_each_line_and_too_many_are_refused() {
+    let text = "mode = \"paper\"\n[start]\ngrowth = \"burst\"\nburst_f = 4\ndbc_dmax = 3\n[[start.for]]\nprefixes = \
+                [\"192.0.2.7/24\"]\ngrowth = \"dbc\"\n[[start.for]]\nservice = \"[::ffff:192.0.2.2]:443\"\ngrowth = \"burst\"\nburst_f = 16";
+    let growths = Config::parse(text, Path::new("x")).unwrap().policy().growths;
+    let number = |number| NonZeroU32::new(number).unwrap();
+    let expected = Growths {
+        by_default: Growth::Burst { f: number(4) },
+        prefixes: [("192.0.2.0/24".parse().unwrap(), Growth::Dbc { dmax: number(3) })].into(),
+        services: [("192.0.2.2:443".parse().unwrap(), Growth::Burst { f: number(16) })].into(),
+    };
+    assert_eq!(growths, expected);
+    assert!(Config::default().policy().growths.is_standard());
+
+    let of = |count: usize| {
+        let prefixes: Vec<String> = (0..count).map(|n| format!("\"10.{}.{}.0/24\"", n / 256, n % 256)).collect();
+        let text = format!("[[start.for]]\ngrowth = \"dbc\"\nprefixes = [{}]", prefixes.join(", "));
+        Config::parse(&text, Path::new("x")).map(|_| ()).map_err(|fault| fault.to_string())
+    };
+    assert_eq!(of(MOST_NAMED), Ok(()));
+    assert!(of(MOST_NAMED + 1).unwrap_err().contains("line 1: start.for names more than 1024 prefixes or services"));
 }
 
 #[test]

@@ -7,7 +7,7 @@
 //! The shapes here are the contract of `--json`, in the dialect of docs/api.md.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -134,6 +134,9 @@ pub struct Status {
     pub networks_held: usize,
     /// What is in force now.
     pub in_force: Vec<InForce>,
+    /// The rules of slow start in force, the default first; absent where the kernel's own holds for all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub growth: Vec<GrowthInForce>,
     /// Decisions by outcome, counted when they change.
     pub decisions: BTreeMap<String, u64>,
     /// What the method did or met.
@@ -232,6 +235,21 @@ pub struct InForce {
     pub prefix: Network,
     /// The window in segments.
     pub cwnd_segments: u32,
+}
+
+/// A rule of slow start.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct GrowthInForce {
+    /// For connections to this network; `null` where it is not by network.
+    pub prefix: Option<Network>,
+    /// For connections of this address and port of the host; `null` where it is not by service.
+    pub service: Option<SocketAddr>,
+    /// Its name: `standard`, `dbc` or `burst`.
+    pub growth: String,
+    /// That of `dbc`; `null` for others.
+    pub dbc_dmax: Option<u32>,
+    /// That of `burst`; `null` for others.
+    pub burst_f: Option<u32>,
 }
 
 /// What became of announced starts.

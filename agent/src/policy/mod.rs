@@ -9,12 +9,14 @@ use spand_proto::report::Arm;
 use spand_proto::start::{Mode, Refusal, Start, StartPolicy, StartRequest, TransferSize, start};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
+mod growth;
 mod holdout;
 mod reason;
 mod scope;
 #[cfg(test)]
 mod tests;
 
+pub use growth::{GrowthSource, Growths, growth_words};
 pub use holdout::Holdout;
 pub use reason::Reason;
 pub use scope::{Scope, ScopeVerdict};
@@ -34,6 +36,8 @@ pub struct Policy {
     pub service_size: TransferSize,
     /// Whether the apply method sets threshold and rate too, so that a start of the default window is still one.
     pub sets_threshold: bool,
+    /// How windows grow in slow start.
+    pub growths: Growths,
 }
 
 /// What is known about a network from the gateway, and until when it may be used.

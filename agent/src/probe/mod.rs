@@ -37,6 +37,7 @@ pub(crate) fn look() -> Vec<Finding> {
     ));
     findings.push(struct_ops());
     findings.push(congestion_control());
+    findings.push(growth());
     findings.extend(SYSCTLS.iter().map(|(name, note)| sysctl(name, note)));
     findings
 }
@@ -133,6 +134,22 @@ fn congestion_control() -> Finding {
          threshold: less of the advice has an effect",
     );
     finding("congestion_control", name, note)
+}
+
+/// Whether slow start may go by another rule: that needs a congestion control of ours on CUBIC or Reno.
+fn growth() -> Finding {
+    let name = read("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
+    let lacking = if !Path::new(BTF).exists() {
+        Some("no (the kernel has no type information: CONFIG_DEBUG_INFO_BTF)".to_owned())
+    } else if takes_congestion_controls() == Some(false) {
+        Some("no (the kernel registers no BPF congestion controls: CONFIG_BPF_JIT, CONFIG_DEBUG_INFO_BTF)".to_owned())
+    } else if !["cubic", "reno"].contains(&name.as_str()) {
+        Some(format!("no (this host's congestion control is {name}, and not cubic or reno)"))
+    } else {
+        None
+    };
+    let note = "start.growth: another rule of slow start, with apply = \"bpf\" and bpf.variant = \"stay\"";
+    finding("growth", lacking.unwrap_or_else(|| yes(true).to_owned()), Some(note))
 }
 
 fn sysctl(name: &'static str, note: &str) -> Finding {

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use spand_proto::estimate::Estimate;
+use spand_proto::growth::Growth;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
 use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Shape, Start};
@@ -13,7 +14,9 @@ use crate::apply::{Applier, Limitation, Outcome};
 use crate::clock;
 use crate::config::ApplyMethod;
 use crate::control::{Explained, Step};
-use crate::policy::{Advice, Connection, Decision, Question, Reason, ScopeVerdict, Verdict, decide};
+use crate::policy::{
+    Advice, Connection, Decision, GrowthSource, Growths, Question, Reason, ScopeVerdict, Verdict, decide, growth_words,
+};
 
 impl<A: Applier> Agent<A> {
     pub(super) fn explain(&self, destination: IpAddr, bytes: Option<u64>, mss: Option<u64>) -> Explained {
@@ -50,6 +53,7 @@ impl<A: Applier> Agent<A> {
             steps.push(Step::new("size", text));
         }
         let mut start = start_steps(&decision.start, limitations);
+        start.extend(growth(&self.policy.growths, destination, limitations));
         if !is_start(&decision) {
             // Computed, and not what decides.
             start.iter_mut().filter(|step| !step.stopped).for_each(|step| step.no_effect = true);
@@ -208,6 +212,31 @@ fn start_steps(start: &Result<Start, Refusal>, limitations: &[Limitation]) -> Ve
     };
     steps.push(Step::new("start", format!("cwnd {}, {ssthresh}", start.cwnd.0)));
     steps
+}
+
+/// Services named one by one.
+const SERVICES: usize = 4;
+
+/// How the window grows from there; nothing where no rule but the kernel's own was chosen.
+fn growth(growths: &Growths, destination: IpAddr, limitations: &[Limitation]) -> Option<Step> {
+    if growths.is_standard() {
+        return None;
+    }
+    if limitations.contains(&Limitation::Growth) {
+        return Some(Step::new("growth", "standard: no other is possible with this apply method"));
+    }
+    let (source, rule) = growths.of(destination);
+    let mut text = format!("{} ({source})", growth_words(rule));
+    if source == GrowthSource::Default {
+        for (service, rule) in growths.services.iter().take(SERVICES) {
+            text += &format!("; {} from {service}", growth_words(*rule));
+        }
+        if let Some(more) = growths.services.len().checked_sub(SERVICES).filter(|more| *more > 0) {
+            text += &format!("; {more} more services");
+        }
+    }
+    let step = Step::new("growth", text);
+    Some(if rule == Growth::Standard && growths.services.is_empty() { step.without_effect() } else { step })
 }
 
 /// What the model made of the transfer's size.

@@ -1,11 +1,13 @@
 //! What `status` shows.
 
+use spand_proto::growth::Growth;
 use spand_proto::operator::lines_left_out;
 
 use super::agent::Agent;
 use crate::apply::Applier;
 use crate::clock;
-use crate::control::{InForce, Limitation, Status};
+use crate::control::{GrowthInForce, InForce, Limitation, Status};
+use crate::policy::GrowthSource;
 
 impl<A: Applier> Agent<A> {
     pub(super) fn status(&self) -> Status {
@@ -34,6 +36,7 @@ impl<A: Applier> Agent<A> {
                 .into_iter()
                 .map(|(prefix, window)| InForce { prefix, cwnd_segments: window.0 })
                 .collect(),
+            growth: self.growth_in_force(),
             decisions: named(&self.decisions),
             method_events: named(&self.applier.counts()),
             advice: self.holdings.counts(),
@@ -42,14 +45,42 @@ impl<A: Applier> Agent<A> {
             comparison: self.comparison.classes(),
             transfers_paused: self.comparison.paused(),
             limitations: self
-                .applier
                 .limitations()
-                .iter()
                 .map(|limitation| Limitation {
                     name: limitation.name().to_owned(),
                     sentence: limitation.sentence().to_owned(),
                 })
                 .collect(),
         }
+    }
+
+    /// What the apply method cannot do of what is asked of it.
+    fn limitations(&self) -> impl Iterator<Item = crate::apply::Limitation> {
+        let all_standard = self.policy.growths.is_standard();
+        let all = self.applier.limitations().iter().copied();
+        all.filter(move |limitation| !(all_standard && *limitation == crate::apply::Limitation::Growth))
+    }
+
+    /// The rules of slow start; none where the kernel's own holds for all, by choice or since the method has no other.
+    fn growth_in_force(&self) -> Vec<GrowthInForce> {
+        let growths = &self.policy.growths;
+        let may = !self.applier.limitations().contains(&crate::apply::Limitation::Growth);
+        if growths.is_standard() || !may || self.pause.pausing().is_paused() {
+            return Vec::new();
+        }
+        let shown = |(source, growth): (GrowthSource, Growth)| {
+            let (name, dbc_dmax, burst_f) = match growth {
+                Growth::Standard => ("standard", None, None),
+                Growth::Dbc { dmax } => ("dbc", Some(dmax.get()), None),
+                Growth::Burst { f } => ("burst", None, Some(f.get())),
+            };
+            let (prefix, service) = match source {
+                GrowthSource::Default => (None, None),
+                GrowthSource::Prefix(prefix) => (Some(prefix), None),
+                GrowthSource::Service(service) => (None, Some(service)),
+            };
+            GrowthInForce { prefix, service, growth: name.to_owned(), dbc_dmax, burst_f }
+        };
+        growths.all().map(shown).collect()
     }
 }

@@ -15,7 +15,7 @@ pub enum ConfigError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// Not TOML, an unknown key, or a value of the wrong kind.
+    /// Not TOML, an unknown key, or a value that nothing can work with.
     #[error("{}, line {line}: {}", path.display(), printable(message))]
     Syntax {
         /// The file.
@@ -33,6 +33,14 @@ pub enum ConfigError {
         /// Which keys, and what to do.
         message: String,
     },
+}
+
+impl ConfigError {
+    /// A fault of the value at `offset` in `text`.
+    pub fn at(path: &Path, text: &str, offset: usize, message: String) -> Self {
+        let line = 1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count();
+        Self::Syntax { path: path.to_owned(), line, message }
+    }
 }
 
 /// What a command that only looks goes by where no file was named: the defaults, where there is none in the `usual` place.
@@ -55,10 +63,9 @@ pub fn or_default<C: Default>(loaded: Result<C, ConfigError>, usual: &Path) -> R
 pub fn parse<C: DeserializeOwned>(text: &str, path: &Path) -> Result<C, ConfigError> {
     toml::from_str(text).map_err(|mut error| {
         let offset = error.span().map_or(0, |span| span.start);
-        let line = 1 + text.bytes().take(offset).filter(|&byte| byte == b'\n').count();
         // Without the text the error prints as one line of what and one of where.
         error.set_input(None);
-        ConfigError::Syntax { path: path.to_owned(), line, message: one_line(&error.to_string()) }
+        ConfigError::at(path, text, offset, one_line(&error.to_string()))
     })
 }
 

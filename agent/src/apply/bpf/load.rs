@@ -181,6 +181,9 @@ fn check_sizes(object: &Object) -> Result<(), Failure> {
         ("networks", layout::PREFIX_BYTES, layout::NETWORK_BYTES),
         ("budgets", 4, layout::BUDGET_BYTES),
         ("services", layout::SERVICE_BYTES, 8),
+        (".data.growths", 4, 8),
+        ("growth_prefixes", layout::PREFIX_BYTES, 4),
+        ("growth_services", layout::SERVICE_BYTES, 4),
     ];
     for (name, key, value) in expected {
         let map = object.maps().find(|map| map.name() == name).ok_or_else(|| incomplete(name))?;

@@ -17,6 +17,7 @@ use tracing::{error, info, warn};
 mod attached;
 mod counts;
 mod events;
+mod growths;
 mod host;
 mod layout;
 mod load;
@@ -28,11 +29,12 @@ mod tests;
 use super::{Applier, ApplyCounts, ByDirection, Decided, Limitation, News, Outcome};
 use crate::clock::Clock;
 use crate::config::{ApplyMethod, Config, Variant};
-use crate::policy::Policy;
+use crate::policy::{Growths, Policy};
 
 pub(crate) use attached::{Attached, attached};
 pub use events::Ended;
 use events::Events;
+use growths::GrowthTables;
 pub(crate) use host::cgroup2_or;
 use layout::Settings;
 use load::{Names, Programs, Room};
@@ -50,6 +52,8 @@ pub struct BpfApplier {
     services_left: BTreeSet<SocketAddr>,
     events: Events,
     counts: ApplyCounts,
+    growths: Growths,
+    growth_tables: GrowthTables,
     policy: Vec<u8>,
     settings: Settings,
     /// Whether starts shall be paused, and whether the kernel's settings say so.
@@ -85,6 +89,10 @@ impl BpfApplier {
             names: [names.on_cubic, names.on_reno, names.at_start],
             pauses: 0,
         };
+        let growths = policy.growths.clone();
+        let (prefixes, services) = (programs.table("growth_prefixes")?, programs.table("growth_services")?);
+        let mut growth_tables = GrowthTables::new(programs.table(".data.growths")?, prefixes, services);
+        growth_tables.write(&growths, programs.variant == Variant::Stay).map_err(Failure::environment)?;
         let policy = layout::policy(&policy.start, policy.service_size);
         let written = layout::settings(&policy, &settings);
         programs.write_settings(&written)?;
@@ -99,6 +107,8 @@ impl BpfApplier {
             networks,
             events,
             counts: ApplyCounts::new(),
+            growths,
+            growth_tables,
             policy,
             settings,
             paused: false,
@@ -109,6 +119,12 @@ impl BpfApplier {
 
     /// Brings the programs' settings in line. Where that fails it is tried again; of a pause, the entries of the networks hold it.
     fn write_settings(&mut self) {
+        // Only a congestion control of ours sees acknowledgements.
+        let may_grow = self.programs.variant == Variant::Stay && !self.paused;
+        if let Err(error) = self.growth_tables.write(&self.growths, may_grow) {
+            self.count("settings_failed", 1);
+            warn!(%error, "the kernel's table did not take the rules of slow start");
+        }
         let turns = self.paused != self.paused_in_kernel;
         let settings = Settings { pauses: self.settings.pauses.wrapping_add(turns.into()), ..self.settings };
         let wanted = layout::settings(&self.policy, &settings);
@@ -167,6 +183,7 @@ impl Applier for BpfApplier {
     fn set_policy(&mut self, config: &Config, policy: &Policy) {
         self.policy = layout::policy(&policy.start, policy.service_size);
         self.settings.control_fraction = config.bpf.control_fraction;
+        self.growths.clone_from(&policy.growths);
         self.write_settings();
     }
 

@@ -1,5 +1,6 @@
 //! The start function in the kernel against the contract's own.
 
+mod growth;
 mod networks;
 
 use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
