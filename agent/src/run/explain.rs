@@ -226,16 +226,14 @@ fn growth(growths: &Growths, destination: IpAddr, limitations: &[Limitation]) ->
         return Some(Step::new("growth", "standard: no other is possible with this apply method"));
     }
     let (source, rule) = growths.of(destination);
-    let mut text = format!("{} ({source})", growth_words(rule));
+    let mut parts = vec![format!("{} ({source})", growth_words(rule))];
     if source == GrowthSource::Default {
-        for (service, rule) in growths.services.iter().take(SERVICES) {
-            text += &format!("; {} from {service}", growth_words(*rule));
-        }
-        if let Some(more) = growths.services.len().checked_sub(SERVICES).filter(|more| *more > 0) {
-            text += &format!("; {more} more services");
-        }
+        let services = growths.services.iter().take(SERVICES);
+        parts.extend(services.map(|(service, rule)| format!("{} from {service}", growth_words(*rule))));
+        let more = growths.services.len().saturating_sub(SERVICES);
+        parts.extend((more > 0).then(|| format!("{more} more services")));
     }
-    let step = Step::new("growth", text);
+    let step = Step::new("growth", parts.join("; "));
     Some(if rule == Growth::Standard && growths.services.is_empty() { step.without_effect() } else { step })
 }
 
