@@ -84,7 +84,7 @@ mod tests {
         for (question, reason) in [
             ("", "a question is missing"),
             ("shrink 1", "there is no question `shrink`"),
-            ("grow 1 standard 1 64", "segments acknowledged is missing"),
+            ("grow 1 standard 1 64", "segments covered is missing"),
             ("grow 1 standard 1 64 1 1", "`1` is one word too many"),
             ("grow 1 standard NaN 64 1", "window is `NaN`, not a positive number"),
             ("grow 1 standard -1 64 1", "window is `-1`, not a positive number"),
