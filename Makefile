@@ -10,6 +10,8 @@ ALERT_PACKAGES := prometheus
 DEB_PACKAGES   := debhelper debootstrap dpkg-dev fakeroot lintian
 # An engine for images, one that knows newer capabilities, and what makes base images where no registry is at hand.
 DOCKER_PACKAGES := debootstrap docker-compose docker.io podman runc
+# The simulator of the papers.
+NS_PACKAGES := ns2
 # A browser and its driver, for the dashboard's tests alone.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 
@@ -60,7 +62,8 @@ docker-test: packages ## Build both images with what they compile, and run them,
 
 .PHONY: test
 test: packages ## All tests; those that need root or the corpus say so where they cannot run
-	$(CARGO) test --workspace
+	@./scripts/packages $(NS_PACKAGES)
+	SPAND_NS=required $(CARGO) test --workspace
 
 .PHONY: packaging-test
 packaging-test: packages ## Alerts, dashboard and manifests, with Debian's promtool
@@ -106,6 +109,12 @@ rules: packages ## Estimation rules on recordings of real kernels, resumable, an
 benefit: packages ## Real transfers with and without the product, resumable, 45 minutes a seed: ARGS="--way route --scenarios alone"
 	$(CARGO) build --release --bin spand-gateway --bin spand-agent --bin benefit
 	./target/release/benefit $(ARGS)
+
+.PHONY: papers
+papers: packages ## The papers' experiments in ns-2 with the product's own code, resumable: ARGS="--quick" or ARGS="--only T1,T3"
+	@./scripts/packages $(NS_PACKAGES)
+	$(CARGO) build --release -p spand-tests --bin spand-oracle --bin papers
+	./target/release/papers $(ARGS)
 
 .PHONY: cases
 cases: packages ## Record the small truth cases that are missing or named, and write their figures: ARGS="NAME" or ARGS="--write"

@@ -13,6 +13,7 @@ pub mod lab;
 pub mod memory;
 pub mod networks;
 pub mod oracle;
+pub mod papers;
 pub mod plot;
 pub mod process;
 pub mod product;

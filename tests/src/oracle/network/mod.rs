@@ -8,7 +8,7 @@
 //! - `open T NET ID`, `close T NET ID`: a connection begins and ends.
 //! - `start T NET ID BYTES`: it begins a transfer, of `unknown` size perhaps. Answered `CWND SSTHRESH RATE BURST`, rate in bytes
 //!   per second after the burst and 0 where nothing is paced, or `none REASON`.
-//! - `state T NET ID PHASE CWND ACKS`: where it is after so many acknowledgements more.
+//! - `state T NET ID PHASE CWND ACKS`: where it is after ACKS further acknowledgements.
 //! - `loss T NET ID CWND PHASE`: a loss, with the window before and the phase that it ended; `timeout` for a retransmission
 //!   timeout, which is no sample of the window.
 //! - `rtt T NET ID US`: a round trip.

@@ -1,0 +1,57 @@
+//! The page of results.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::result;
+use super::row::{Finding, Judged, Row, Verdict};
+
+/// Judges every row by the results in `out` and writes the page. Returns the verdicts in the rows' order.
+pub fn write(page: &Path, out: &Path, rows: &[Row]) -> Result<Vec<(&'static str, Verdict)>> {
+    let judged: Vec<(&Row, Judged, f64)> = rows
+        .iter()
+        .map(|row| {
+            let (outcomes, cpu_seconds) = result::of_row(out, row);
+            (row, (row.judge)(&outcomes), cpu_seconds)
+        })
+        .collect();
+    if let Some(folder) = page.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    }
+    std::fs::write(page, text(&judged)).with_context(|| format!("cannot write {}", page.display()))?;
+    Ok(judged.iter().map(|(row, judged, _)| (row.id, judged.verdict())).collect())
+}
+
+fn text(judged: &[(&Row, Judged, f64)]) -> String {
+    let mut text = String::from(
+        "# The papers' experiments in their simulator\n\n`make papers`: Debian's ns-2, unchanged; the senders ask \
+         `spand-oracle` (the product's own code) how to grow and how to start. Intervals are Student's at 95 % over seeds; \
+         changes compare the same seeds. Seeds are 1, 2, and so on.\n\n| row | experiment | expected | source | verdict | CPU (s) |\n\
+         | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for (row, judged, cpu_seconds) in judged {
+        let verdict = judged.verdict().word();
+        writeln!(
+            text,
+            "| {} | {} | {} | {} | {verdict} | {cpu_seconds:.1} |",
+            row.id, row.what, row.expected, row.source
+        )
+        .ok();
+    }
+    for (row, judged, _) in judged {
+        writeln!(text, "\n## {}: {}\n\n| figure | expected | found | |\n| --- | --- | --- | --- |", row.id, row.what)
+            .ok();
+        for Finding { what, expected, found, is_met } in &judged.0 {
+            let found = found.as_deref().unwrap_or("no result");
+            let sign = match is_met {
+                Some(true) => "met",
+                Some(false) => "short",
+                None => "",
+            };
+            writeln!(text, "| {what} | {expected} | {found} | {sign} |").ok();
+        }
+    }
+    text
+}

@@ -1,0 +1,64 @@
+//! Which runs there are, and one run.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::ns;
+use super::result::RunResult;
+use super::row::{Row, Setting};
+
+/// A setting of a row with a seed.
+#[derive(Clone, Copy)]
+pub struct Planned<'a> {
+    /// Its row.
+    pub row: &'a Row,
+    /// Its setting.
+    pub setting: &'a Setting,
+    /// Its seed.
+    pub seed: u64,
+}
+
+impl Planned<'_> {
+    /// The script and its options, without the oracle's place.
+    pub fn command(&self) -> Vec<String> {
+        let options = self.setting.options.iter().map(|(name, value)| format!("{name}={value}"));
+        let seed = (self.row.seeds > 1).then(|| format!("seed={}", self.seed));
+        std::iter::once(self.row.script.to_owned()).chain(options).chain(seed).collect()
+    }
+
+    /// Of the script and what it reads in.
+    pub fn checksum(&self) -> Result<u32> {
+        let mut checksum = flate2::Crc::new();
+        for name in [self.row.script, "common.tcl"] {
+            let file = ns::scripts().join(name);
+            checksum.update(&std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
+        }
+        Ok(checksum.sum())
+    }
+
+    /// For lines of progress.
+    pub fn name(&self) -> String {
+        let seed = if self.row.seeds > 1 { format!(", seed {}", self.seed) } else { String::new() };
+        format!("{} {}{seed}", self.row.id, self.setting.name)
+    }
+
+    /// Runs it with this `spand-oracle`: its result and the processor time in seconds.
+    pub fn run(&self, oracle: &Path) -> Result<(RunResult, f64)> {
+        let command = self.command();
+        let oracle = format!("oracle={}", oracle.display());
+        let words: Vec<String> = command.iter().skip(1).cloned().chain([oracle]).collect();
+        let output = ns::run(&ns::scripts().join(self.row.script), &words)?;
+        let figures = (self.row.read)(&output).with_context(|| self.name())?;
+        let (row, setting) = (self.row.id.to_owned(), self.setting.name.clone());
+        let checksum = self.checksum()?;
+        Ok((RunResult { row, setting, seed: self.seed, command, checksum, figures }, output.cpu_seconds))
+    }
+}
+
+/// The runs of a row, seed by seed, so that a campaign that is cut short has some of every setting.
+pub fn of_row(row: &Row, quick: bool) -> Vec<Planned<'_>> {
+    let seeds = if quick { row.quick_seeds } else { row.seeds };
+    let settings = || row.settings.iter().filter(|setting| setting.quick || !quick);
+    (1..=seeds).flat_map(|seed| settings().map(move |setting| Planned { row, setting, seed })).collect()
+}

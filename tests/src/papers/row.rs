@@ -1,0 +1,213 @@
+//! A row of the page: one experiment of a paper, how it runs and when it is met.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::output::{Figures, Output};
+use crate::benefit::statistics::Mean;
+
+/// One experiment.
+pub struct Row {
+    /// Its name on the page and for `--only`.
+    pub id: &'static str,
+    /// Paper, section and setting in a line.
+    pub what: &'static str,
+    /// What it must come to, in words.
+    pub expected: &'static str,
+    /// Where that is from.
+    pub source: &'static str,
+    /// Script in `tests/papers`.
+    pub script: &'static str,
+    /// How often each setting runs, each time with another seed from 1 on; 1 where nothing is random.
+    pub seeds: u64,
+    /// The same with `--quick`.
+    pub quick_seeds: u64,
+    /// What is compared.
+    pub settings: Vec<Setting>,
+    /// How the figures are read out of what the script prints.
+    pub read: fn(&Output) -> anyhow::Result<Figures>,
+    /// What the figures come to.
+    pub judge: fn(&Outcomes) -> Judged,
+}
+
+/// One way to run a row's script.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Its name in files and on the page.
+    pub name: String,
+    /// Options of the script, apart from seed and oracle.
+    pub options: Vec<(&'static str, String)>,
+    /// Whether `--quick` runs it.
+    pub quick: bool,
+}
+
+impl Setting {
+    /// A setting that `--quick` runs, too.
+    pub fn new(name: impl Into<String>, options: &[(&'static str, &str)]) -> Self {
+        let options = options.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        Self { name: name.into(), options, quick: true }
+    }
+
+    /// Left out by `--quick`.
+    #[must_use]
+    pub fn long(self) -> Self {
+        Self { quick: false, ..self }
+    }
+
+    /// With one more option.
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "settings are written with numbers and literals")]
+    pub fn with(mut self, name: &'static str, value: impl ToString) -> Self {
+        self.options.push((name, value.to_string()));
+        self
+    }
+}
+
+/// The figures of a row's runs, by setting and seed.
+#[derive(Debug, Default)]
+pub struct Outcomes(pub BTreeMap<String, BTreeMap<u64, Figures>>);
+
+impl Outcomes {
+    /// A figure of each seed of a setting.
+    pub fn by_seed(&self, setting: &str, figure: &str) -> BTreeMap<u64, f64> {
+        let runs = self.0.get(setting).into_iter().flatten();
+        runs.filter_map(|(seed, figures)| Some((*seed, *figures.get(figure)?))).collect()
+    }
+
+    /// A figure of a setting's first seed.
+    pub fn one(&self, setting: &str, figure: &str) -> Option<f64> {
+        self.by_seed(setting, figure).into_values().next()
+    }
+
+    /// The mean over seeds.
+    pub fn mean(&self, setting: &str, figure: &str) -> Option<Mean> {
+        Mean::of(&self.by_seed(setting, figure).into_values().collect::<Vec<_>>())
+    }
+
+    /// By which part of the baseline's mean a figure is larger than the baseline's, over the seeds that both have.
+    pub fn change(&self, setting: (&str, &str), baseline: (&str, &str)) -> Option<Mean> {
+        let ours = self.by_seed(setting.0, setting.1);
+        let theirs = self.by_seed(baseline.0, baseline.1);
+        let pairs: Vec<(f64, f64)> = ours.iter().filter_map(|(seed, ours)| Some((*ours, *theirs.get(seed)?))).collect();
+        let level = Mean::of(&pairs.iter().map(|pair| pair.1).collect::<Vec<_>>())?.value;
+        Mean::of(&pairs.iter().map(|(ours, theirs)| (ours - theirs) / level).collect::<Vec<_>>())
+    }
+}
+
+/// Whether a row comes out as the paper has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Within the band.
+    Met,
+    /// Outside.
+    Short,
+    /// There is no band: what came out is on the page.
+    Reported,
+    /// Some of its runs have no result yet.
+    Incomplete,
+}
+
+impl Verdict {
+    /// Its word on the page.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Met => "met",
+            Self::Short => "**short**",
+            Self::Reported => "reported",
+            Self::Incomplete => "incomplete",
+        }
+    }
+}
+
+/// One line of a row's table.
+#[derive(Clone, Debug, Serialize)]
+pub struct Finding {
+    /// What was measured.
+    pub what: String,
+    /// What it should be; empty where there is no target.
+    pub expected: String,
+    /// What it is; `None` without a result.
+    pub found: Option<String>,
+    /// Whether that will do; `None` where there is no target.
+    pub is_met: Option<bool>,
+}
+
+/// A row's findings.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Judged(pub Vec<Finding>);
+
+impl Judged {
+    /// A figure with a target: `found` is its text and whether it is within.
+    pub fn target(&mut self, what: impl Into<String>, expected: impl Into<String>, found: Option<(String, bool)>) {
+        let is_met = found.as_ref().map(|(_, is_met)| *is_met).or(Some(false));
+        let found = found.map(|(text, _)| text);
+        self.0.push(Finding { what: what.into(), expected: expected.into(), found, is_met });
+    }
+
+    /// A figure within this distance of a value.
+    pub fn near(&mut self, what: impl Into<String>, expected: f64, most: f64, digits: usize, found: Option<f64>) {
+        let found = found.map(|found| (format!("{found:.digits$}"), (found - expected).abs() <= most + 1e-9));
+        self.target(what, format!("{expected:.digits$}"), found);
+    }
+
+    /// A figure without a target.
+    pub fn report(&mut self, what: impl Into<String>, expected: impl Into<String>, found: Option<String>) {
+        self.0.push(Finding { what: what.into(), expected: expected.into(), found, is_met: None });
+    }
+
+    /// What all of them come to.
+    pub fn verdict(&self) -> Verdict {
+        if self.0.iter().any(|finding| finding.found.is_none()) {
+            Verdict::Incomplete
+        } else if self.0.iter().any(|finding| finding.is_met == Some(false)) {
+            Verdict::Short
+        } else if self.0.iter().any(|finding| finding.is_met == Some(true)) {
+            Verdict::Met
+        } else {
+            Verdict::Reported
+        }
+    }
+}
+
+/// A change in percent with its interval and the number of seeds.
+pub fn percent(change: &Mean) -> String {
+    let half = change.half_width.map_or_else(String::new, |half| format!(" ±{:.1}", half * 100.0));
+    format!("{:+.1}{half} % ({} seeds)", change.value * 100.0, change.count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcomes(of: &[(&str, u64, f64)]) -> Outcomes {
+        let mut outcomes = Outcomes::default();
+        for (setting, seed, value) in of {
+            let seeds = outcomes.0.entry((*setting).to_owned()).or_default();
+            seeds.insert(*seed, Figures::from([("t".to_owned(), *value)]));
+        }
+        outcomes
+    }
+
+    #[test]
+    fn a_change_compares_the_same_seeds_alone() {
+        let outcomes = outcomes(&[("a", 1, 1.0), ("a", 2, 2.0), ("a", 3, 9.0), ("b", 1, 2.0), ("b", 2, 4.0)]);
+        let change = outcomes.change(("a", "t"), ("b", "t")).unwrap();
+        assert_eq!((change.value, change.count), (-0.5, 2));
+        assert!(outcomes.change(("a", "t"), ("c", "t")).is_none());
+    }
+
+    #[test]
+    fn a_row_is_met_when_every_target_is_and_incomplete_while_a_result_is_missing() {
+        let mut judged = Judged::default();
+        judged.report("a", "", Some("1".to_owned()));
+        assert_eq!(judged.verdict(), Verdict::Reported);
+        judged.near("b", 1.0, 0.02, 2, Some(1.02));
+        assert_eq!(judged.verdict(), Verdict::Met);
+        judged.near("c", 1.0, 0.02, 2, Some(1.03));
+        assert_eq!(judged.verdict(), Verdict::Short);
+        judged.near("d", 1.0, 0.02, 2, None);
+        assert_eq!(judged.verdict(), Verdict::Incomplete);
+    }
+}

@@ -1,0 +1,96 @@
+//! The papers' experiments that come out exactly, and what makes a run fail.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use spand_tests::papers::row::{Outcomes, Row, Verdict};
+use spand_tests::papers::{ns, plan, rows};
+
+const ORACLE: &str = env!("CARGO_BIN_EXE_spand-oracle");
+
+/// Runs all settings of a row and judges it.
+fn is_met(id: &str) -> Result<()> {
+    if !ns::is_here()? {
+        return Ok(());
+    }
+    let row = row(id);
+    let mut outcomes = Outcomes::default();
+    for planned in plan::of_row(&row, false) {
+        let (result, _) = planned.run(Path::new(ORACLE))?;
+        outcomes.0.entry(result.setting).or_default().insert(result.seed, result.figures);
+    }
+    let judged = (row.judge)(&outcomes);
+    ensure!(judged.verdict() == Verdict::Met, "{:#?}", judged.0);
+    Ok(())
+}
+
+fn row(id: &str) -> Row {
+    rows::all().into_iter().find(|row| row.id == id).expect("a row")
+}
+
+#[test]
+fn a_transfer_alone_takes_the_papers_time_to_the_microsecond() -> Result<()> {
+    is_met("T1")
+}
+
+#[test]
+fn each_factor_takes_its_round_trips() -> Result<()> {
+    is_met("T2")
+}
+
+#[test]
+fn medians_among_other_transfers_are_those_of_one_alone() -> Result<()> {
+    is_met("T4")
+}
+
+#[test]
+fn slow_start_overflows_a_buffer_where_the_model_has_it() -> Result<()> {
+    is_met("T12")
+}
+
+#[test]
+fn byte_counting_overflows_it_between_the_standard_growths() -> Result<()> {
+    is_met("T13")
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes() -> Result<()> {
+    if !ns::is_here()? {
+        return Ok(());
+    }
+    let row = row("T4");
+    let runs = plan::of_row(&row, false);
+    let written = |index: usize| -> Result<Vec<u8>> {
+        let (result, _) = runs[index].run(Path::new(ORACLE))?;
+        Ok(serde_json::to_vec(&result)?)
+    };
+    let eight = runs.iter().position(|planned| planned.setting.name == "burst8").expect("a setting");
+    let first = written(eight)?;
+    ensure!(first == written(eight)?, "two runs with one seed differ");
+    let another = runs.iter().rposition(|planned| planned.setting.name == "burst8").expect("a setting");
+    ensure!(first != written(another)?, "the seed changes nothing");
+    Ok(())
+}
+
+/// Whatever goes wrong between script and oracle, there is no output that could be read as a figure.
+#[test]
+fn a_fault_of_the_conversation_makes_the_run_fail() -> Result<()> {
+    if !ns::is_here()? {
+        return Ok(());
+    }
+    let script = ns::scripts().join("btcp-single.tcl");
+    for (words, reason) in [
+        (["growth=burst 0 32".to_owned(), format!("oracle={ORACLE}")], "f is `0`, not a whole number in range"),
+        (["growth=cubed 1".to_owned(), format!("oracle={ORACLE}")], "there is no growth `cubed`"),
+        (["growth=burst 4".to_owned(), format!("oracle={ORACLE}")], "not a whole number in range"),
+        (["growth=burst 4 32".to_owned(), "oracle=/bin/true".to_owned()], "the oracle ended at"),
+        (["growth=burst 4 32".to_owned(), "oracle=/nonexistent".to_owned()], "cannot start the oracle"),
+        (["growth=burst 4 32".to_owned(), "oracle=/bin/cat".to_owned()], "expected floating-point number"),
+        (["growth=standard".to_owned(), "packet=7".to_owned()], "there is no option `packet=7`"),
+    ] {
+        let fault = ns::run(&script, &words).expect_err("a figure from a conversation gone wrong");
+        let fault = format!("{fault:#}");
+        ensure!(fault.contains(reason), "{words:?}: {fault}");
+    }
+    Ok(())
+}
