@@ -4,6 +4,7 @@ mod barakat;
 mod btcp_mice;
 mod btcp_more;
 mod btcp_single;
+mod spand;
 
 use super::row::Row;
 
@@ -18,6 +19,9 @@ pub fn all() -> Vec<Row> {
         barakat::byte_counting(),
         btcp_more::other_paths(),
         btcp_more::after_the_mice(),
+        spand::one_bottleneck(),
+        spand::five_bottlenecks(),
+        spand::crowded_bottlenecks(),
     ]
 }
 
