@@ -4,23 +4,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spand_core::counters::Ignored;
-use spand_core::event::{Event, StartImminent, Trigger, Withdrawal};
-use spand_core::flow::sample_rate::SampleRate;
-use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
-use spand_core::service::ServiceSize;
 use spand_core::estimate::NoEstimate;
+use spand_core::event::{Event, StartImminent, Trigger, Withdrawal};
+use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::flow::sample_rate::SampleRate;
+use spand_core::service::ServiceSize;
 use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
 use spand_gateway::api::fuzzing::{Pages, REPORTER};
 use spand_gateway::api::{Access, password_line};
 use spand_gateway::config::Config;
 use spand_gateway::publisher::{
-    Batch, CaptureStatus, Client, EngineStatus, PacketClock, Part, Published, PublisherConfig, Subscription, Trend, TrendPoint,
+    Batch, CaptureStatus, Client, EngineStatus, PacketClock, Part, Published, PublisherConfig, Subscription, Trend,
+    TrendPoint,
 };
 use spand_proto::estimate::Estimate;
 use spand_proto::made_up;
 use spand_proto::network::Network;
-use spand_proto::push::{AgentDescription, Subscription as Wish, ApplyMethod};
+use spand_proto::push::{AgentDescription, ApplyMethod, Subscription as Wish};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
 use spand_proto::start::{Mode, RefusalReason};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
@@ -127,7 +128,12 @@ fn host_name() -> spand_proto::contract::HostName {
 }
 
 fn agent() -> AgentDescription {
-    AgentDescription { version: "0.1.0".to_owned(), mode: Some(Mode::Careful), method: Some(ApplyMethod::Bpf), pause: None }
+    AgentDescription {
+        version: "0.1.0".to_owned(),
+        mode: Some(Mode::Careful),
+        method: Some(ApplyMethod::Bpf),
+        pause: None,
+    }
 }
 
 fn estimate(n: u8) -> Estimate {
@@ -151,6 +157,7 @@ fn poor() -> NetworkView {
         parallel: 0,
         parallel_at_samples: 0,
         followed: SampleRate::ALL,
+        compared: Vec::new(),
         newest: None,
     }
 }

@@ -12,7 +12,7 @@ const VALUES: &str = r#"v = [
     0, 1, 2, 3, 10, 64, 65, 117, 118, 1000, 1001, 2048, 4097, 65536, 100000000, 4294967295, 9223372036854775807, -1,
     0.0, 0.1, 0.5, 1.0, 1.5, 10.0, 1e300, -0.5, nan, inf, true, false, 2026-11-22,
     "", "a", "eth1", "0", "auto", "none", "certificate", "peer_address", "af_packet", "libpcap", "pf_ring", "two_tuple",
-    "five_tuple", "robust", "spand", "probe", "observe", "careful", "paper", "dry_run", "route", "bpf", "cubic", "reno",
+    "five_tuple", "robust", "spand", "probe", "liss", "miss", "cached", "observe", "careful", "paper", "dry_run", "route", "bpf", "cubic", "reno",
     "cgroup", "text", "json", "info", "info,spand_gateway::run=debug", "=[", "tls/own.pem", "/own.pem", "../own",
     "127.0.0.1:0", "127.0.0.1:7400", "127.0.0.2:7400", "0.0.0.0:7400", "[::]:7400", "[::1]:7480", "192.0.2.1:7480", ":7480",
     "http://127.0.0.1:7400", "http://localhost:1", "http://[::1]", "http://192.0.2.1:7400", "https://gateway.example.org:7400",

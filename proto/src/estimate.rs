@@ -102,9 +102,28 @@ pub enum RuleKind {
     /// A bounded average of the newest samples in which no source, no single value and no own advice decides.
     #[default]
     Robust,
+    /// Share of `robust`; a connection opens with the fair share by the oldest window (Less Informed Slow Start, Yu & Newman 2011).
+    Liss,
+    /// The same by the oldest window smoothed (Informed Slow Start).
+    Iss,
+    /// As `liss`, with the times of losses (More Informed Slow Start).
+    Miss,
+    /// Share of `robust`; a connection opens with the slow-start threshold of another one.
+    Cached,
+    /// Share of `robust`; a connection opens with the mean window of all of five minutes.
+    Averaged,
 }
 
 impl RuleKind {
+    /// The rule that its share comes from: itself, or `robust` for those that differ in the opening alone.
+    #[must_use]
+    pub const fn of_share(self) -> Self {
+        match self {
+            Self::Spand | Self::Probe | Self::Robust => self,
+            Self::Liss | Self::Iss | Self::Miss | Self::Cached | Self::Averaged => Self::Robust,
+        }
+    }
+
     /// Its name in configuration and output.
     pub fn name(self) -> &'static str {
         self.into()
@@ -113,7 +132,7 @@ impl RuleKind {
 
 /// A name that is no rule's.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[error("`{0}` is not an estimation rule: choose spand, probe or robust")]
+#[error("`{0}` is not an estimation rule: choose spand, probe, robust, liss, iss, miss, cached or averaged")]
 pub struct NotARule(pub String);
 
 impl FromStr for RuleKind {

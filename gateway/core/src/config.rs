@@ -27,6 +27,8 @@ pub struct EngineConfig {
     pub read_window_option: bool,
     /// Rule that makes an estimate of a window. Default `robust`.
     pub rule: RuleKind,
+    /// Rules whose answers are shown beside it, in this order; they decide nothing. Default none.
+    pub compare: Vec<RuleKind>,
     /// Limits of every table.
     pub limits: Limits,
     /// The sliding window.
@@ -72,6 +74,9 @@ pub struct Limits {
     /// Memory of the samples in all networks' windows, a few hundred bytes to 126 KiB each. At the limit the network refreshed
     /// longest ago is evicted, as at that of networks. Default 1 GiB.
     pub network_memory_bytes: NonZeroUsize,
+    /// Senders under way to one network with a place of their own, about 170 bytes each, where an estimation rule looks at them. Beyond, those
+    /// that began last are only counted. Default 64.
+    pub live_senders: NonZeroUsize,
     /// Outstanding segments remembered per sender. At the limit neighbours merge and lose their RTT sample, counted. Default 16,384.
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of seen sequence space per sender. At the limit the lowest hole is taken as seen, counted. Default 1,024.
@@ -124,6 +129,7 @@ impl Default for EngineConfig {
             tunnels: Tunnels::NONE,
             read_window_option: false,
             rule: RuleKind::default(),
+            compare: Vec::new(),
             limits: Limits::default(),
             window: WindowConfig::default(),
             hash_seed: 0,
@@ -141,6 +147,7 @@ impl Default for Limits {
             segment_memory_bytes: non_zero(320 << 20),
             sender_memory_bytes: non_zero(2 << 30),
             network_memory_bytes: non_zero(1 << 30),
+            live_senders: non_zero(64),
             outstanding_segments: non_zero_u32(16_384),
             sequence_ranges: non_zero_u32(1_024),
             services: non_zero(8_192),

@@ -21,6 +21,8 @@ const MAX_BUFFER_MIB: u32 = 2_047;
 const BLOCK_KIB: RangeInclusive<u32> = 4..=16_384;
 /// Smallest queue between capture and engine: packets travel in batches of this many, each taken or dropped as a whole.
 const MIN_QUEUE_PACKETS: usize = run::BATCH_PACKETS;
+/// Most senders kept of one network; each report of one looks through them.
+const MAX_LIVE_SENDERS: usize = 1_024;
 /// Most buckets of a window; each network keeps all of them.
 const MAX_BUCKETS: u32 = 1_000;
 /// Largest gRPC request that can be allowed, in KiB: each connection may hold as many as its streams.
@@ -141,6 +143,15 @@ impl Config {
         let estimate = &self.estimate;
         if estimate.buckets.get() > MAX_BUCKETS {
             return Err(format!("estimate.buckets is {}: at most {MAX_BUCKETS}", estimate.buckets));
+        }
+        for (n, rule) in estimate.compare.iter().enumerate() {
+            if *rule == estimate.rule || estimate.compare.iter().take(n).any(|other| other == rule) {
+                let place = if *rule == estimate.rule { "it is estimate.rule" } else { "it is there twice" };
+                return Err(format!("estimate.compare names `{rule}`: {place}; name each other rule once at most"));
+            }
+        }
+        if self.limits.live_senders.get() > MAX_LIVE_SENDERS {
+            return Err(format!("limits.live_senders is {}: at most {MAX_LIVE_SENDERS}", self.limits.live_senders));
         }
         if !(estimate.change > 0.0 && estimate.change <= 10.0) {
             return Err(format!(

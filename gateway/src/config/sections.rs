@@ -42,6 +42,8 @@ pub struct Traffic {
 pub struct Estimate {
     /// The rule. Default `robust`.
     pub rule: RuleKind,
+    /// Rules whose answers are shown beside it. Default none.
+    pub compare: Vec<RuleKind>,
     /// Buckets of the sliding window. Default 30.
     pub buckets: NonZeroU32,
     /// Length of one bucket in seconds. Default 10.
@@ -72,6 +74,8 @@ pub struct Limits {
     pub sender_memory_mib: NonZeroU32,
     /// Memory of the samples in all networks' windows, in MiB.
     pub network_memory_mib: NonZeroU32,
+    /// Senders under way to one network with a place of their own, where a rule looks at them.
+    pub live_senders: NonZeroUsize,
     /// Outstanding segments remembered per sender.
     pub outstanding_segments: NonZeroU32,
     /// Disjoint ranges of sequence space per sender.
@@ -190,6 +194,7 @@ impl Default for Estimate {
         let window = WindowConfig::default();
         Self {
             rule: RuleKind::default(),
+            compare: Vec::new(),
             buckets: window.buckets,
             bucket_s: whole_secs(window.bucket),
             min_samples: NonZeroU32::new(window.min_samples).unwrap_or(NonZeroU32::MIN),
@@ -210,6 +215,7 @@ impl Default for Limits {
             segment_memory_mib: whole_mib(limits.segment_memory_bytes),
             sender_memory_mib: whole_mib(limits.sender_memory_bytes),
             network_memory_mib: whole_mib(limits.network_memory_bytes),
+            live_senders: limits.live_senders,
             outstanding_segments: limits.outstanding_segments,
             sequence_ranges: limits.sequence_ranges,
             services: limits.services,

@@ -100,7 +100,7 @@ fn a_fault_in_the_text_names_file_line_and_key() {
         ("[api]\ngrpc_listen = \"localhost\"", "line 2: api.grpc_listen: `localhost` is no address to listen on"),
         (
             "[estimate]\nrule = \"median\"",
-            "line 2: estimate.rule: unknown variant `median`, expected one of `spand`, `probe`, `robust`",
+            "line 2: estimate.rule: unknown variant `median`, expected one of `spand`, `probe`, `robust`, `liss`, `iss`, `miss`, `cached`, `averaged`",
         ),
         (
             "[[traffic.tunnel]]\nkind = \"l2tp\"",
@@ -132,6 +132,9 @@ fn values_that_contradict_each_other_are_refused() {
         ("[capture]\nbuffer_mib = 4096", "buffer_mib is 4096"),
         ("[capture]\nblock_kib = 100", "capture.block_kib is 100: choose a power of two from 4 to 16384"),
         ("[capture]\nblock_kib = 1024\nbuffer_mib = 1", "capture.buffer_mib 1 does not hold two blocks"),
+        ("[estimate]\ncompare = [\"liss\", \"iss\", \"liss\"]", "estimate.compare names `liss`: it is there twice"),
+        ("[estimate]\ncompare = [\"robust\"]", "estimate.compare names `robust`: it is estimate.rule"),
+        ("[limits]\nlive_senders = 2000", "limits.live_senders is 2000: at most 1024"),
         ("[estimate]\nchange = 0.0", "estimate.change is 0"),
         ("[estimate]\nchange = nan", "estimate.change is NaN"),
         ("[estimate]\nrefresh_s = 400", "refresh_s 400 is longer"),

@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Networks instead of /24 and /48: one prefix a line, the longest match wins
     #[arg(long, value_name = "FILE")]
     pub prefix_list: Option<PathBuf>,
-    /// Rule that makes an estimate of the samples: spand, probe or robust
+    /// Rule that makes an estimate of the samples: spand, probe, robust, liss, iss, miss, cached or averaged
     #[arg(long)]
     pub rule: Option<RuleKind>,
     /// Window samples from which on a network has an estimate; the configuration's, else 3

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 use spand_core::config::WindowConfig;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::bucket::{LimitCounts, RttSum};
+use spand_core::window::live::SenderId;
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -85,7 +86,7 @@ impl Made {
         let limits = LimitCounts { window: 9, receiver: 0, application: 3 };
         self.table.add_rounds(network, at, remote, RttSum::of(rtt), limits);
         if reason == SampleReason::Loss {
-            self.table.add_loss(network, at);
+            self.table.add_loss(network, at, SenderId { connection: ConnectionId(self.samples), remote }, rtt);
         }
     }
 }

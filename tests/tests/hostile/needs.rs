@@ -60,6 +60,7 @@ fn view(n: u32) -> NetworkView {
         parallel: 0,
         parallel_at_samples: 0,
         followed: SampleRate::ALL,
+        compared: Vec::new(),
         newest: Some(Timestamp(8_000_000_000)),
     }
 }

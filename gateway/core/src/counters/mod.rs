@@ -64,6 +64,8 @@ counted! {
         pub contributions_shared: u64,
         /// Round-trip times at which an address lost its place to another because their bucket had no room for one more.
         pub rtts_shared: u64,
+        /// Reports of senders under way that were only added to their network's sums because older ones had all places.
+        pub live_shared: u64,
         /// Window samples taken.
         pub window_samples: u64,
         /// Lower bounds taken.

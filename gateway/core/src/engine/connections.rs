@@ -228,6 +228,7 @@ impl Engine {
         let context = FlowContext {
             limits: &config.limits,
             read_window_option: config.read_window_option,
+            wants_live: networks.wants_live(),
             prefixes,
             ledger,
             hosts,

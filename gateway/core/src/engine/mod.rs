@@ -86,7 +86,9 @@ impl Engine {
             flows: FlowTable::new(&config.limits, config.hash_seed),
             openings: Openings::default(),
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed)
-                .within(config.limits.network_memory_bytes),
+                .within(config.limits.network_memory_bytes)
+                .with_live_senders(config.limits.live_senders)
+                .comparing(&config.compare),
             ledger: PushLedger::new(config.hash_seed),
             hosts: Hosts::new(config.hash_seed),
             services: ServiceTable::new(

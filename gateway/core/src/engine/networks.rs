@@ -4,13 +4,14 @@ use std::net::IpAddr;
 
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 use super::Engine;
 use crate::counters::Ignored;
 use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::flow::sink::FlowSink;
 use crate::window::bucket::{LimitCounts, RttSum};
+use crate::window::live::{SenderId, SenderState};
 use crate::window::record::NetworkRecord;
 use crate::window::table::{ChangedNetwork, NetworkTable};
 use crate::window::view::NetworkView;
@@ -28,12 +29,16 @@ impl FlowSink for NetworkTable {
         self.begin_transfer(network, at)
     }
 
-    fn ends(&mut self, network: Network, at: Timestamp) {
-        self.end_transfer(network, at);
+    fn under_way(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState) {
+        self.add_state(network, at, sender, state);
     }
 
-    fn loss(&mut self, network: Network, at: Timestamp, _: ConnectionId) {
-        self.add_loss(network, at);
+    fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: bool) {
+        self.end_transfer(network, at, sender, counted);
+    }
+
+    fn loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros) {
+        self.add_loss(network, at, sender, rtt);
     }
 }
 
@@ -127,5 +132,6 @@ impl Engine {
         self.counters.networks_evicted = self.networks.evicted();
         self.counters.contributions_shared = self.networks.shared();
         self.counters.rtts_shared = self.networks.rtts_shared();
+        self.counters.live_shared = self.networks.live_shared();
     }
 }

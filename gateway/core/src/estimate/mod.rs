@@ -3,7 +3,12 @@
 //! A [`Rule`] says what a sample counts as and which share follows from all of them; the rest of an estimate is the same
 //! for every rule. Each function here is pure: the same window at the same moment gives the same bits.
 
+mod averaged;
+mod cached;
 mod confidence;
+mod liss;
+mod miss;
+mod opening;
 mod probe;
 mod recent;
 mod remotes;
@@ -20,15 +25,18 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
+use spand_proto::opening::Opening;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
 
+pub use self::opening::OpeningRule;
 pub use self::probe::ProbeRule;
 pub use self::robust::RobustRule;
 pub use self::spand::SpandRule;
 use crate::config::WindowConfig;
 use crate::flow::sample::WindowSample;
 use crate::window::bucket::larger;
+use crate::window::live::LiveView;
 use crate::window::record::{NetworkRecord, WindowSlice};
 
 /// Why a network has no estimate.
@@ -62,6 +70,16 @@ pub trait Rule: fmt::Debug + Send + Sync {
 
     /// The share `Wc` that the window shows; `None` without samples.
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window>;
+
+    /// What a new connection may open with, by the senders under way; only asked where [`Self::needs_live`].
+    fn opening(&self, _slice: WindowSlice<'_>, _live: LiveView<'_>, _now: Timestamp) -> Option<Opening> {
+        None
+    }
+
+    /// Whether it looks at the senders under way: only then they are kept.
+    fn needs_live(&self) -> bool {
+        false
+    }
 
     /// The largest window that counts as carried without loss, for a sample of the address `of`.
     fn carried(&self, slice: WindowSlice<'_>, _of: IpAddr) -> Option<Window> {
@@ -97,6 +115,11 @@ pub fn rule(kind: RuleKind) -> &'static dyn Rule {
         RuleKind::Spand => &SpandRule,
         RuleKind::Probe => &ProbeRule,
         RuleKind::Robust => &RobustRule::DEFAULT,
+        RuleKind::Liss => &OpeningRule::LISS,
+        RuleKind::Iss => &OpeningRule::ISS,
+        RuleKind::Miss => &OpeningRule::MISS,
+        RuleKind::Cached => &OpeningRule::CACHED,
+        RuleKind::Averaged => &OpeningRule::AVERAGED,
     }
 }
 
@@ -107,19 +130,19 @@ pub fn rule(kind: RuleKind) -> &'static dyn Rule {
 /// Why it says nothing.
 pub fn estimate(
     network: Network,
-    record: &NetworkRecord,
+    (record, live): (&NetworkRecord, LiveView<'_>),
     now: Timestamp,
     config: &WindowConfig,
     rule: &dyn Rule,
 ) -> Result<Estimate, NoEstimate> {
     let slice = record.slice(now, config);
-    of_counted(network, record, (slice, &Counts::of(slice)), now, config, rule)
+    of_counted(network, (record, live), (slice, &Counts::of(slice)), now, config, rule)
 }
 
 /// The same of a window that is counted already.
 pub(crate) fn of_counted(
     network: Network,
-    record: &NetworkRecord,
+    (record, live): (&NetworkRecord, LiveView<'_>),
     (slice, counts): (WindowSlice<'_>, &Counts),
     now: Timestamp,
     config: &WindowConfig,
@@ -145,12 +168,30 @@ pub(crate) fn of_counted(
         loss_connections: counts.loss_connections,
         losses: slice.losses(),
         loss_window: loss_window(slice),
-        opening: None,
+        opening: rule.opening(slice, live, now),
         buffer: None,
         refreshed,
         confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
-        rule: rule.kind(),
+        rule: rule.kind().of_share(),
     })
+}
+
+/// What a rule that is not in force says of the same window.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Compared {
+    /// The rule.
+    pub rule: RuleKind,
+    /// Its share, of the samples as the rule in force admitted them.
+    pub share: Option<Window>,
+    /// Its opening.
+    pub opening: Option<Opening>,
+}
+
+impl Compared {
+    pub(crate) fn of(kind: RuleKind, slice: WindowSlice<'_>, live: LiveView<'_>, now: Timestamp) -> Self {
+        let rule = rule(kind);
+        Self { rule: kind, share: rule.share(slice), opening: rule.opening(slice, live, now) }
+    }
 }
 
 /// How many samples a window holds, and of how many connections.

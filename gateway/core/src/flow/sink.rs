@@ -3,16 +3,17 @@
 use std::net::IpAddr;
 
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::Limits;
 use crate::counters::Counters;
 use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
-use crate::flow::sample::{ConnectionId, WindowSample};
+use crate::flow::sample::WindowSample;
 use crate::service::ServiceTable;
 use crate::window::bucket::{LimitCounts, RttSum};
+use crate::window::live::{SenderId, SenderState};
 
 /// Takes findings: the window per network in the engine.
 pub(crate) trait FlowSink {
@@ -22,10 +23,12 @@ pub(crate) trait FlowSink {
     fn rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts);
     /// A transfer to the network begins; whether it is counted there.
     fn begins(&mut self, network: Network, at: Timestamp) -> bool;
-    /// A transfer that was counted ends.
-    fn ends(&mut self, network: Network, at: Timestamp);
-    /// A loss event, whether or not it gave a sample.
-    fn loss(&mut self, network: Network, at: Timestamp, connection: ConnectionId);
+    /// The state of a sender in the middle of a transfer: about once a round trip, where [`FlowContext::wants_live`].
+    fn under_way(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState);
+    /// A transfer of `sender` ends; whether it was counted at its beginning.
+    fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: bool);
+    /// A loss event of a sender whose round trip is `rtt`, whether or not it gave a sample.
+    fn loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros);
 }
 
 /// What a connection works with while it takes a segment.
@@ -34,6 +37,8 @@ pub(crate) struct FlowContext<'a> {
     pub(crate) limits: &'a Limits,
     /// Whether senders are heard on their own windows.
     pub(crate) read_window_option: bool,
+    /// Whether a rule looks at the senders under way.
+    pub(crate) wants_live: bool,
     /// Which network an address belongs to.
     pub(crate) prefixes: &'a Prefixes,
     /// Who was advised.

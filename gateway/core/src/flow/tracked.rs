@@ -8,12 +8,13 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 use crate::counters::Ignored;
 use crate::flow::pending::PendingStats;
 use crate::flow::reported_window::ReportedWindow;
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::sample::{ConnectionId, Limiter, Phase, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::flavour::{Flavour, Vote};
 use crate::flow::shadow::observation::ShadowSample;
 use crate::flow::sink::FlowContext;
 use crate::window::bucket::LimitCounts;
+use crate::window::live::SenderId;
 
 /// Shortest time between two flushes of a sender's round trips alone to its network: as often as an estimate
 /// is evaluated for them. The end of a transfer and every sample flush them too.
@@ -46,6 +47,8 @@ pub(crate) struct TrackedSender {
     flushed_at: Timestamp,
     /// The round trip under way ends when this position is acknowledged.
     pub(crate) round_end: u64,
+    /// Its phase when its state was last reported.
+    pub(crate) reported_phase: Phase,
 }
 
 /// New data from the first byte to everything acknowledged and silence.
@@ -79,7 +82,13 @@ impl TrackedSender {
             pending_stats: PendingStats::default(),
             flushed_at: at,
             round_end: 0,
+            reported_phase: Phase::SlowStart,
         }
+    }
+
+    /// Which one it is to its network.
+    pub(crate) fn id(&self, connection: ConnectionId) -> SenderId {
+        SenderId { connection, remote: self.remote }
     }
 
     /// Reports its vote to its host, and reads the votes of the host's other connections.

@@ -7,9 +7,11 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::bucket::LimitCounts;
+use super::live::LiveView;
 use super::record::NetworkRecord;
+use super::table::Rules;
 use crate::config::WindowConfig;
-use crate::estimate::{self, Counts, NoEstimate, Rule};
+use crate::estimate::{self, Compared, Counts, NoEstimate};
 use crate::flow::sample_rate::SampleRate;
 
 /// What the window of a network holds, with the estimate made of it or the reason why there is none.
@@ -43,6 +45,8 @@ pub struct NetworkView {
     /// The smallest share of all connections that was followed at any time in the window: less than all under overload, and
     /// then the counts above are of a sample. Those in parallel are what all would have been.
     pub followed: SampleRate,
+    /// What the rules say that are compared with the one in force.
+    pub compared: Vec<Compared>,
     /// When the newest sample, lower bound or round-trip time came.
     pub newest: Option<Timestamp>,
 }
@@ -59,18 +63,18 @@ impl NetworkView {
     /// The view of a network at `now`; `None` if the window has nothing of it.
     pub(super) fn of(
         network: Network,
-        record: &NetworkRecord,
+        (record, live): (&NetworkRecord, LiveView<'_>),
         crowd: Crowd,
         now: Timestamp,
         config: &WindowConfig,
-        rule: &dyn Rule,
+        rules: &Rules,
     ) -> Option<Self> {
         let slice = record.slice(now, config);
         if slice.buckets.is_empty() {
             return None;
         }
         let counts = Counts::of(slice);
-        let estimate = estimate::of_counted(network, record, (slice, &counts), now, config, rule);
+        let estimate = estimate::of_counted(network, (record, live), (slice, &counts), now, config, rules.in_force);
         let (rtt_min, rtt_mean) = match &estimate {
             Ok(estimate) => (estimate.rtt_min, estimate.rtt_mean),
             Err(_) => (slice.rtt().min, slice.rtt_mean()),
@@ -89,6 +93,7 @@ impl NetworkView {
             parallel: crowd.parallel,
             parallel_at_samples: crowd.at_samples,
             followed: crowd.followed,
+            compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
             newest: record.newest,
         })
     }

@@ -131,6 +131,7 @@ mod tests {
             connections: 1,
             losses: value.unwrap_or(0).into(),
             limits: LimitCounts::default(),
+            compared: Vec::new(),
             parallel: 1,
             parallel_at_samples: 1,
             followed: SampleRate::ALL,

@@ -86,6 +86,8 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     scrape.counter("engine_contributions_shared", help, counters.contributions_shared)?;
     let help = "Round-trip times at which an address lost its slot in a full bucket";
     scrape.counter("engine_rtts_shared", help, counters.rtts_shared)?;
+    let help = "Reports of senders under way that were only added to their network's sums";
+    scrape.counter("engine_live_shared", help, counters.live_shared)?;
     let help = "Networks evicted because the table was full";
     scrape.counter("engine_networks_evicted", help, counters.networks_evicted)?;
     scrape.counter("engine_window_samples", "Window samples taken", counters.window_samples)?;

@@ -142,6 +142,7 @@ fn poor() -> NetworkView {
         parallel: 0,
         parallel_at_samples: 0,
         followed: SampleRate::ALL,
+        compared: Vec::new(),
         newest: Some(Timestamp(8_000_000_000)),
     }
 }

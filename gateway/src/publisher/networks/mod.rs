@@ -211,6 +211,7 @@ impl Networks {
                 parallel: 0,
                 parallel_at_samples: 0,
                 followed: SampleRate::ALL,
+                compared: Vec::new(),
                 newest: Some(estimate.refreshed),
                 estimate: Some(estimate),
             },

@@ -45,6 +45,7 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         parallel: 1,
         parallel_at_samples: 1,
         followed: SampleRate::ALL,
+        compared: Vec::new(),
         newest: None,
     }
 }

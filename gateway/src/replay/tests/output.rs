@@ -58,6 +58,7 @@ pub(super) fn known() -> NetworkView {
         parallel: 0,
         parallel_at_samples: 0,
         followed: SampleRate::ALL,
+        compared: Vec::new(),
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
         why_not: None,
@@ -79,6 +80,7 @@ pub(super) fn unknown() -> NetworkView {
         parallel: 0,
         parallel_at_samples: 0,
         followed: SampleRate::ALL,
+        compared: Vec::new(),
         newest: None,
     }
 }

@@ -23,6 +23,7 @@ use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use spand_core::config::WindowConfig;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::bucket::{LimitCounts, RttSum};
+use spand_core::window::live::SenderId;
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -187,8 +188,10 @@ impl Networks {
             other => return Err(Fault::new(format!("there is no phase `{other}`"))),
         }
         connection.lost = true;
+        let sender = SenderId { connection: ConnectionId(about.id), remote: connection.remote };
+        let rtt = connection.rtt_min.unwrap_or_default();
         if phase != "recovery" {
-            self.table.add_loss(about.network, self.now);
+            self.table.add_loss(about.network, self.now, sender, rtt);
         }
         if phase == "avoidance" {
             let window = (window - 1.0).max(1.0);

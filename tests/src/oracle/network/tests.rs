@@ -77,7 +77,10 @@ fn a_closed_connection_may_open_again() {
 fn bad_questions_are_refused() {
     let alone = [
         ("open 0 198.51.100.0/24 1", "`open` comes before `rule`"),
-        ("rule median paper 1000 1 1 1", "`median` is not an estimation rule: choose spand, probe or robust"),
+        (
+            "rule median paper 1000 1 1 1",
+            "`median` is not an estimation rule: choose spand, probe, robust, liss, iss, miss, cached or averaged",
+        ),
         ("rule spand brave 1000 1 1 1", "`brave` is not a mode: choose observe, careful or paper"),
         ("rule spand paper 0 1 1 1", "segment size is `0`, not a whole number in range"),
         ("rule spand paper 1000 0 1 1", "initial window is `0`, not a whole number in range"),

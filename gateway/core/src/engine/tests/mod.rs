@@ -4,6 +4,7 @@ mod blind;
 mod limits;
 mod memory;
 mod nonsense;
+mod opening;
 mod regroup;
 mod window_option;
 
@@ -13,7 +14,7 @@ use arrayvec::ArrayVec;
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::*;
-use crate::config::Limits;
+use crate::config::{Limits, WindowConfig};
 use crate::event::{Established, Trigger};
 use crate::flow::report::{DirectionReport, TransferSummary};
 use crate::flow::sample::ConnectionId;

@@ -1,6 +1,7 @@
 //! The rules on windows whose answer is known, and the loop in which the plain average ratchets down.
 
 mod hostile;
+mod opening;
 mod property;
 mod robust;
 
@@ -74,7 +75,7 @@ impl Path {
     }
 
     fn estimate(&self) -> Option<Estimate> {
-        estimate(network(), &self.record, self.now, &self.config, self.rule).ok()
+        estimate(network(), (&self.record, LiveView::new(None, self.now)), self.now, &self.config, self.rule).ok()
     }
 
     fn share(&self) -> f64 {
@@ -138,7 +139,10 @@ fn the_plain_average_takes_no_lower_bound() {
 
 #[test]
 fn too_little_is_no_estimate_and_says_why() {
-    let why = |path: &Path| estimate(network(), &path.record, path.now, &path.config, path.rule).unwrap_err();
+    let why = |path: &Path| {
+        estimate(network(), (&path.record, LiveView::new(None, path.now)), path.now, &path.config, path.rule)
+            .unwrap_err()
+    };
     assert_eq!(why(&spand(&[(EndAppLimited, 9.0, 1); 9])), NoEstimate::TooFewSamples);
     assert_eq!(why(&spand(&[(End, 9.0, 1), (Loss, 9.0, 2)])), NoEstimate::TooFewSamples);
     let mut one = Path::new(RuleKind::Spand);

@@ -205,6 +205,9 @@ impl Sender {
         if turn.ended || turn.began == Some(LossKind::Ecn) {
             followed.shadow.on_recovery_end(at, pipe);
         }
+        if turn.ended || turn.undone {
+            self.report_state(context);
+        }
         if let Some(kind) = turn.began {
             self.lose(kind, pipe_before, at, context);
         }
@@ -251,6 +254,9 @@ impl Sender {
                 followed.compare_notes(context);
             }
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
+            self.report_state(context);
+        } else if context.wants_live && followed.shadow.phase() != followed.reported_phase {
+            self.report_state(context);
         }
     }
 }

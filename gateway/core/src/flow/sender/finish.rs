@@ -61,10 +61,11 @@ impl Sender {
     }
 
     fn forget_transfer(&mut self, context: &mut FlowContext<'_>) {
+        let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let ended = followed.transfer.take();
-        if ended.is_some_and(|transfer| transfer.counted) {
-            context.findings.ends(followed.network, context.now);
+        if let Some(Transfer { counted, .. }) = ended.filter(|ended| ended.counted || context.wants_live) {
+            context.findings.ends(followed.network, context.now, followed.id(connection), counted);
         }
         followed.round_end = 0;
         if let (Some(transfer), Some(report)) = (ended, &mut self.report) {

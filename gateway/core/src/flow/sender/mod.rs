@@ -9,6 +9,7 @@ mod finish;
 mod judge;
 mod round_trips;
 mod send;
+mod under_way;
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
@@ -316,11 +317,13 @@ impl Sender {
             report.loss_events += 1;
             report.timeouts += u64::from(kind == LossKind::Timeout);
         }
+        let rtt = self.rtt.smoothed().unwrap_or_default();
         let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
-        context.findings.loss(followed.network, context.now, connection);
+        context.findings.loss(followed.network, context.now, followed.id(connection), rtt);
         let said = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
         followed.compare_notes(context);
+        self.report_state(context);
         self.give_sample(said, context);
     }
 

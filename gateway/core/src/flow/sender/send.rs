@@ -241,6 +241,7 @@ impl Sender {
         };
         let start = self.board.una();
         let Some(followed) = self.followed.as_deref_mut() else { return };
+        let begins = followed.transfer.is_none();
         if new_bytes > 0 {
             let network = followed.network;
             let begin = || Transfer {
@@ -265,6 +266,9 @@ impl Sender {
             }
         }
         followed.shadow.on_sent(at, &sent);
+        if begins {
+            self.report_state(context);
+        }
     }
 
     /// Starts to follow the sender with its first data, where its window is wanted.

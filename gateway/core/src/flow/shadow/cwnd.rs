@@ -60,6 +60,10 @@ impl Cwnd {
         self.threshold
     }
 
+    pub(super) const fn has_threshold(&self) -> bool {
+        self.threshold != NO_THRESHOLD
+    }
+
     pub(super) const fn in_slow_start(&self) -> bool {
         self.whole < self.threshold
     }

@@ -194,6 +194,17 @@ impl Shadow {
         (self.known && self.mss > 0).then(|| self.bytes(self.best_segments())).flatten()
     }
 
+    /// The slow-start threshold; `None` while nothing is known of it, for BBR, and before the first reduction.
+    pub fn ssthresh(&self) -> Option<Window> {
+        let cwnd = match self.leaning.best() {
+            Flavour::Bbr => return None,
+            Flavour::Reno => &self.reno.cwnd,
+            _ => &self.cubic.cwnd,
+        };
+        let known = self.known && self.mss > 0 && cwnd.has_threshold();
+        known.then(|| self.bytes(f64::from(cwnd.threshold()))).flatten()
+    }
+
     /// The phase of the flavour that fits best.
     pub fn phase(&self) -> Phase {
         if let State::Recovery(_) = self.state {

@@ -6,7 +6,6 @@ use spand_proto::units::{Micros, Timestamp, Window};
 use super::slots::Slot;
 use super::{Entry, NetworkTable};
 use crate::config::WindowConfig;
-use crate::estimate;
 use crate::estimate::NoEstimate;
 use crate::event::{Event, Withdrawal};
 use crate::flow::sample::WindowSample;
@@ -35,14 +34,20 @@ pub(super) struct Announced {
 struct Values {
     share: Window,
     rtt: Option<Micros>,
+    /// Where a rule gives openings: the threshold, and when the last loss began.
+    threshold: Option<Window>,
+    lost: Option<Timestamp>,
 }
 
 impl Values {
     fn of(estimate: &Estimate) -> Self {
-        Self { share: estimate.share, rtt: estimate.rtt_mean }
+        let opening = estimate.opening;
+        let lost = opening.and_then(|opening| opening.losses).map(|losses| losses.last);
+        let threshold = opening.map(|opening| opening.threshold);
+        Self { share: estimate.share, rtt: estimate.rtt_mean, threshold, lost }
     }
 
-    /// Whether the share or the round-trip time is off by at least the part `change` of these.
+    /// Whether the share, the round-trip time or the threshold is off by at least the part `change` of these, or another loss began since.
     fn moved_to(&self, now: &Self, change: f64) -> bool {
         let off = |announced: f64, now: f64| {
             (now - announced).abs() >= change * announced && now.to_bits() != announced.to_bits()
@@ -51,7 +56,11 @@ impl Values {
             (Some(announced), Some(now)) => off(announced.0 as f64, now.0 as f64),
             (announced, now) => announced != now,
         };
-        rtt_moved || off(self.share.bytes(), now.share.bytes())
+        let threshold_moved = match (self.threshold, now.threshold) {
+            (Some(announced), Some(now)) => off(announced.bytes(), now.bytes()),
+            (announced, now) => announced != now,
+        };
+        rtt_moved || threshold_moved || self.lost != now.lost || off(self.share.bytes(), now.share.bytes())
     }
 }
 
@@ -59,7 +68,7 @@ impl NetworkTable {
     /// Evaluates a network and announces the result.
     pub(super) fn evaluate(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get(slot) else { return };
-        let estimate = estimate::estimate(entry.network, &entry.record, now, &self.config, self.rule);
+        let estimate = entry.estimate(now, &self.config, self.rules.in_force);
         self.consider_estimate(slot, estimate, now);
     }
 

@@ -24,11 +24,13 @@ pub use self::handover::ChangedNetwork;
 use self::recent::Recent;
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, LimitCounts, RttSum};
+use super::live::losses::LossCount;
+use super::live::{LiveSenders, LiveView, SenderId, SenderState};
 use super::parallel::Parallel;
 use super::record::NetworkRecord;
 use super::view::{Crowd, NetworkView};
-use crate::config::WindowConfig;
-use crate::estimate::{self, Known, Rule};
+use crate::config::{Limits, WindowConfig};
+use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::event::{Event, Withdrawal};
 use crate::flow::sample::WindowSample;
 use crate::flow::sample_rate::{RecentSampleRate, SampleRate};
@@ -42,7 +44,7 @@ use crate::memory::{Account, bytes, treed};
 #[derive(Debug)]
 pub struct NetworkTable {
     config: WindowConfig,
-    rule: &'static dyn Rule,
+    rules: Rules,
     slots: Slots,
     changes: Changes,
     recent: Recent,
@@ -50,10 +52,29 @@ pub struct NetworkTable {
     evicted: u64,
     shared: u64,
     rtts_shared: u64,
+    live: LiveConfig,
+    live_shared: u64,
     /// Something was added or removed since the last [`Self::take_dirty`].
     dirty: bool,
     kept: RecentSampleRate,
     memory: Account,
+}
+
+/// The rule in force, and those whose answers are shown beside it.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) in_force: &'static dyn Rule,
+    pub(super) compared: Vec<RuleKind>,
+}
+
+/// What is kept of senders under way.
+#[derive(Clone, Copy, Debug)]
+struct LiveConfig {
+    /// Anything: a rule looks at them.
+    wanted: bool,
+    /// Senders of one network with a place of their own.
+    senders: NonZeroUsize,
+    losses: LossCount,
 }
 
 /// One network in the table.
@@ -62,6 +83,8 @@ struct Entry {
     network: Network,
     record: NetworkRecord,
     parallel: Parallel,
+    /// Its senders under way, where a rule looks at them.
+    live: Option<Box<LiveSenders>>,
     announced: Option<Announced>,
     /// Samples came since it was announced.
     has_new_samples: bool,
@@ -84,7 +107,7 @@ impl NetworkTable {
     pub fn with_rule(config: WindowConfig, limit: NonZeroUsize, rule: &'static dyn Rule, hash_seed: u64) -> Self {
         Self {
             config,
-            rule,
+            rules: Rules { in_force: rule, compared: Vec::new() },
             slots: Slots::new(limit, hash_seed),
             // As many again for removed networks, which the store has to remove too.
             changes: Changes::new(limit.get().saturating_mul(2)),
@@ -93,6 +116,12 @@ impl NetworkTable {
             evicted: 0,
             shared: 0,
             rtts_shared: 0,
+            live: LiveConfig {
+                wanted: rule.needs_live(),
+                senders: Limits::default().live_senders,
+                losses: LossCount::default(),
+            },
+            live_shared: 0,
             dirty: false,
             kept: RecentSampleRate::new(),
             memory: Account::up_to(usize::MAX),
@@ -110,6 +139,26 @@ impl NetworkTable {
         Self { memory: Account::up_to(memory_bytes.get()), ..self }
     }
 
+    /// The same with the answers of other rules in each view, never in events.
+    #[must_use]
+    pub fn comparing(mut self, rules: &[RuleKind]) -> Self {
+        self.rules.compared = rules.to_vec();
+        self.live.wanted |= rules.iter().any(|kind| estimate::rule(*kind).needs_live());
+        self
+    }
+
+    /// The same with places of their own for this many senders under way to one network, the oldest; others are only counted.
+    #[must_use]
+    pub fn with_live_senders(self, senders: NonZeroUsize) -> Self {
+        Self { live: LiveConfig { senders, ..self.live }, ..self }
+    }
+
+    /// The same with another count of losses, for comparison.
+    #[must_use]
+    pub fn counting_losses(self, losses: LossCount) -> Self {
+        Self { live: LiveConfig { losses, ..self.live }, ..self }
+    }
+
     /// Memory of samples.
     pub const fn memory(&self) -> Account {
         self.memory
@@ -118,7 +167,7 @@ impl NetworkTable {
     /// Takes a window sample or a lower bound.
     pub fn add(&mut self, sample: &WindowSample) {
         let Some(slot) = self.slot(sample.network, sample.at) else { return };
-        let (config, rule) = (&self.config, self.rule);
+        let (config, rule) = (&self.config, self.rules.in_force);
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let shared = if sample.reason.is_lower_bound() {
             entry.record.add(sample, sample.window, config)
@@ -157,16 +206,46 @@ impl NetworkTable {
         true
     }
 
-    /// A transfer that was counted ends.
-    pub fn end_transfer(&mut self, network: Network, at: Timestamp) {
+    /// A transfer of `sender` ends; `counted` as at its beginning.
+    pub fn end_transfer(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: bool) {
         if let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot)) {
-            entry.parallel.end(at, self.config.bucket);
+            if counted {
+                entry.parallel.end(at, self.config.bucket);
+            }
+            if let Some(live) = &mut entry.live {
+                live.end(at, sender);
+            }
         }
     }
 
-    /// Takes a loss event.
-    pub fn add_loss(&mut self, network: Network, at: Timestamp) {
+    /// Whether [`Self::add_state`] keeps anything.
+    pub fn wants_live(&self) -> bool {
+        self.live.wanted
+    }
+
+    /// Takes the state of a sender in the middle of a transfer, about once a round trip. A network without samples, round trips or losses is
+    /// none yet.
+    pub fn add_state(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState) {
+        if !self.live.wanted {
+            return;
+        }
+        let Some(slot) = self.slots.find(network) else { return };
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        if entry.live.get_or_insert_default().report(at, sender, state, self.live.senders) {
+            self.live_shared += 1;
+            self.dirty = true;
+        }
+        self.account(slot);
+    }
+
+    /// Takes a loss event of a sender whose round trip is `rtt`.
+    pub fn add_loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros) {
         self.with_record(network, at, |record, config| record.bucket_at(at, config).map(Bucket::add_loss));
+        if self.live.wanted
+            && let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot))
+        {
+            entry.live.get_or_insert_default().lose(at, sender, rtt, self.live.losses);
+        }
     }
 
     /// Looks at networks that are due at `now` until that was so much work: one for each, and one for every 32 contributions to its
@@ -212,7 +291,7 @@ impl NetworkTable {
     /// The estimate of a network at `now`.
     pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
         let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
-        estimate::estimate(network, &entry.record, now, &self.config, self.rule).ok()
+        entry.estimate(now, &self.config, self.rules.in_force).ok()
     }
 
     /// The view of a network at `now`; `None` if the window has nothing of it.
@@ -235,7 +314,7 @@ impl NetworkTable {
             at_samples: kept.scale(entry.parallel.at_samples()),
             followed: self.kept.within(now, self.window()),
         };
-        NetworkView::of(entry.network, &entry.record, crowd, now, &self.config, self.rule)
+        NetworkView::of(entry.network, (&entry.record, entry.live(now)), crowd, now, &self.config, &self.rules)
     }
 
     /// From `at` on this share of the connections is followed.
@@ -278,6 +357,11 @@ impl NetworkTable {
         self.shared
     }
 
+    /// Reports of senders under way that were only added to the sums of their network.
+    pub fn live_shared(&self) -> u64 {
+        self.live_shared
+    }
+
     /// Round-trip times at which an address lost its slot in its bucket, so that they no longer count as its own.
     pub fn rtts_shared(&self) -> u64 {
         self.rtts_shared
@@ -296,6 +380,7 @@ impl NetworkTable {
                 network,
                 record,
                 parallel: Parallel::default(),
+                live: None,
                 announced: None,
                 considered: None,
                 has_new_samples: false,
@@ -330,7 +415,8 @@ impl NetworkTable {
     #[inline]
     fn account(&mut self, slot: Slot) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
-        let held = bytes(entry.record.held_bytes());
+        let live = entry.live.as_ref().map_or(0, |live| live.held_bytes());
+        let held = bytes(entry.record.held_bytes() + live);
         if held == entry.held {
             return;
         }
@@ -353,13 +439,22 @@ impl NetworkTable {
 }
 
 impl Entry {
+    /// What its window says at `now`.
+    fn estimate(&self, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Result<Estimate, NoEstimate> {
+        estimate::estimate(self.network, (&self.record, self.live(now)), now, config, rule)
+    }
+
+    fn live(&self, now: Timestamp) -> LiveView<'_> {
+        LiveView::new(self.live.as_deref(), now)
+    }
+
     /// What the rule may know before it admits `sample`.
     fn known(&self, sample: &WindowSample, config: &WindowConfig, rule: &dyn Rule) -> Known {
         // Only advised samples can be raised, so only they are worth an evaluation.
         if !sample.advised {
             return Known::default();
         }
-        let estimate = estimate::estimate(self.network, &self.record, sample.at, config, rule).ok();
+        let estimate = self.estimate(sample.at, config, rule).ok();
         Known {
             share: estimate.as_ref().map(|estimate| estimate.share),
             rtt: estimate.and_then(|estimate| estimate.rtt_mean),

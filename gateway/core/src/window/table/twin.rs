@@ -241,7 +241,7 @@ pub(super) fn feed(table: &mut NetworkTable, at: Timestamp, n: u8, inputs: Input
         Input::Rtt { us, host } => {
             table.add_rounds(network(n), at, [198, 51, n, host].into(), RttSum::of(Micros(us)), LimitCounts::default());
         }
-        Input::Loss => table.add_loss(network(n), at),
+        Input::Loss => table.add_loss(network(n), at, sender(n, 1), Micros::from_millis(100)),
         Input::Limiter(limiter) => {
             let mut pending = PendingStats::default();
             pending.count(limiter);
@@ -272,4 +272,10 @@ pub(super) fn sample(n: u8, at: Timestamp, segments: f64, connection: u64, reaso
         advised: false,
         rtt_min: None,
     }
+}
+
+/// A sender to network `n`, to the host of the same number as its connection.
+pub(super) fn sender(n: u8, connection: u64) -> SenderId {
+    let host = u8::try_from(connection % 200).unwrap();
+    SenderId { connection: ConnectionId(connection), remote: [198, 51, n, host].into() }
 }

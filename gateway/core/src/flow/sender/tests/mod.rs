@@ -18,6 +18,7 @@ use crate::flow::sample::WindowSample;
 use crate::flow::sink::FlowSink;
 use crate::service::ServiceTable;
 use crate::window::bucket::{LimitCounts, RttSum};
+use crate::window::live::{SenderId, SenderState};
 use crate::wire::segment::{Ecn, Endpoint, Flags, Options, SackBlock, Timestamps};
 
 const MSS: u32 = 1_000;
@@ -26,6 +27,8 @@ const MSS: u32 = 1_000;
 struct Heard {
     losses: u32,
     rtts: RttSum,
+    states: Vec<SenderState>,
+    ends: u32,
 }
 
 impl FlowSink for Heard {
@@ -36,8 +39,13 @@ impl FlowSink for Heard {
     fn begins(&mut self, _: Network, _: Timestamp) -> bool {
         true
     }
-    fn ends(&mut self, _: Network, _: Timestamp) {}
-    fn loss(&mut self, _: Network, _: Timestamp, _: ConnectionId) {
+    fn under_way(&mut self, _: Network, _: Timestamp, _: SenderId, state: &SenderState) {
+        self.states.push(*state);
+    }
+    fn ends(&mut self, _: Network, _: Timestamp, _: SenderId, _: bool) {
+        self.ends += 1;
+    }
+    fn loss(&mut self, _: Network, _: Timestamp, _: SenderId, _: Micros) {
         self.losses += 1;
     }
 }
@@ -54,6 +62,7 @@ struct Script {
     services: ServiceTable,
     ip_id: u16,
     ecn: Ecn,
+    wants_live: bool,
 }
 
 impl Script {
@@ -75,6 +84,7 @@ impl Script {
             services: ServiceTable::new(Limits::default().services, Micros::from_secs(20), 0.1, 0, false),
             ip_id: 0,
             ecn: Ecn::NotEct,
+            wants_live: true,
         };
         let mut syn = script.segment(0);
         syn.flags = Flags(Flags::SYN);
@@ -107,7 +117,7 @@ impl Script {
     }
 
     fn take_sent(&mut self, segment: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, wants_live, .. } = self;
         let copy = sender.is_copy(segment);
         sender.send(
             segment,
@@ -115,6 +125,7 @@ impl Script {
             &mut FlowContext {
                 limits,
                 read_window_option: true,
+                wants_live: *wants_live,
                 prefixes,
                 ledger,
                 hosts,
@@ -159,13 +170,14 @@ impl Script {
     }
 
     fn take_ack(&mut self, ack: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, wants_live, .. } = self;
         sender.acknowledge(
             ack,
             Some(0),
             &mut FlowContext {
                 limits,
                 read_window_option: true,
+                wants_live: *wants_live,
                 prefixes,
                 ledger,
                 hosts,
@@ -175,6 +187,27 @@ impl Script {
                 findings: heard,
             },
         );
+    }
+
+    /// Whether its transfer goes on at `now`.
+    fn is_under_way(&mut self, now: Timestamp) -> bool {
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, wants_live, .. } = self;
+        sender.end_by_silence(
+            now,
+            &mut FlowContext {
+                limits,
+                read_window_option: true,
+                wants_live: *wants_live,
+                prefixes,
+                ledger,
+                hosts,
+                services,
+                counters,
+                now,
+                findings: heard,
+            },
+        );
+        sender.followed.as_deref().unwrap().transfer.is_some()
     }
 
     /// Loss events, timeouts among them.

@@ -1,6 +1,7 @@
 //! Handshakes, round trips, windows and the ends of transfers.
 
 use super::*;
+use crate::flow::sample::Phase;
 use crate::flow::shadow::flavour::{Flavour, Vote};
 
 #[test]
@@ -145,26 +146,8 @@ fn data_after_silence_is_a_new_transfer_though_no_timer_told() {
     script.send(200, 0..2);
     script.ack(300, 2);
     let deadline = script.sender.silence_ends_at().unwrap();
-    let Script { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = &mut script;
-    let mut end_at = |now| {
-        sender.end_by_silence(
-            now,
-            &mut FlowContext {
-                limits,
-                read_window_option: true,
-                prefixes,
-                ledger,
-                hosts,
-                services,
-                counters,
-                now,
-                findings: heard,
-            },
-        );
-        sender.followed.as_deref().unwrap().transfer.is_some()
-    };
-    assert!(end_at(Timestamp(deadline.0 - 1)), "not a nanosecond early");
-    assert!(!end_at(deadline));
+    assert!(script.is_under_way(Timestamp(deadline.0 - 1)), "not a nanosecond early");
+    assert!(!script.is_under_way(deadline));
 }
 
 #[test]
@@ -201,4 +184,53 @@ fn the_round_trip_is_smoothed_as_its_sender_does() {
 fn a_sender_takes_no_more_room_than_was_settled() {
     let sizes = [size_of::<Sender>(), size_of::<TrackedSender>()];
     assert!(sizes <= [400, 664] && sizes.iter().sum::<usize>() <= 1_064, "{sizes:?}");
+}
+
+/// Times in ms and states: phase, window and threshold in segments, segments that arrived.
+fn states(script: &Script) -> Vec<(Phase, f64, Option<f64>, u64)> {
+    let one = |state: &SenderState| {
+        let segments = |window: Window| window.segments_f64(state.mss).round();
+        let arrived = state.delivered_bytes / u64::from(MSS);
+        (state.phase, segments(state.window), state.ssthresh.map(segments), arrived)
+    };
+    script.heard.states.iter().map(one).collect()
+}
+
+#[test]
+fn a_sender_under_way_is_reported_at_its_begin_each_round_trip_at_losses_and_until_it_ends() {
+    let mut script = Script::new();
+    script.send(100, 0..10);
+    assert_eq!(states(&script), [(Phase::SlowStart, 10.0, None, 0)], "with the first segment");
+    for n in 1..=5 {
+        script.ack(200 + u64::from(n), 2 * n);
+    }
+    script.send(210, 10..30);
+    assert_eq!(states(&script).len(), 3, "with the first acknowledgement, and with that of all");
+    script.ack(310, 20);
+    let later = *states(&script).last().unwrap();
+    assert!(matches!(later, (Phase::SlowStart, 20.0.., None, 20)), "a round trip later: {later:?}");
+    script.ack_with(311, 20, &[(21, 30)], 210);
+    script.send(312, 20..21);
+    let lost = states(&script);
+    assert_eq!(lost.last().map(|(phase, ..)| *phase), Some(Phase::Recovery));
+    assert!(lost.last().unwrap().2.is_some(), "a loss sets a threshold");
+    script.ack(412, 30);
+    let repaired = states(&script);
+    assert_eq!(repaired.last().map(|(phase, ..)| *phase), Some(Phase::CongestionAvoidance));
+    assert_eq!(script.heard.ends, 0);
+    let reported = script.heard.states.len();
+    assert!(!script.is_under_way(at(2_000)));
+    assert_eq!((script.heard.ends, script.heard.states.len()), (1, reported));
+}
+
+#[test]
+fn nothing_is_reported_where_no_rule_looks_at_it() {
+    let mut script = Script::new();
+    script.wants_live = false;
+    script.send(100, 0..10);
+    script.ack(200, 10);
+    script.send(210, 10..20);
+    script.ack_with(310, 10, &[(11, 20)], 210);
+    script.send(311, 10..11);
+    assert!(script.losses().0 > 0 && script.heard.states.is_empty());
 }

@@ -184,7 +184,7 @@ fn addresses_that_lose_their_place_in_a_bucket_are_counted() {
 #[test]
 fn silence_expires_an_estimate_and_then_the_network() {
     let mut table = announced_table();
-    table.add_loss(network(1), seconds(100));
+    table.add_loss(network(1), seconds(100), sender(1, 1), Micros(1));
     // START lies in the middle of its bucket, which leaves the window 295 s later.
     assert!(table.expire(seconds(294), 10));
     assert!(table.estimate(network(1), seconds(294)).is_some());

@@ -6,7 +6,7 @@ mod twin;
 
 use spand_proto::units::Micros;
 
-use super::twin::{START, network, sample};
+use super::twin::{START, network, sample, sender};
 use super::*;
 use crate::flow::sample::{ConnectionId, SampleReason};
 

@@ -1,0 +1,40 @@
+//! The state of a sender in the middle of a transfer, for the rules that look at it.
+
+use spand_proto::units::Micros;
+
+use super::Sender;
+use crate::flow::sink::FlowContext;
+use crate::window::live::SenderState;
+
+impl Sender {
+    /// Reports its state to its network, where a rule looks at it.
+    #[inline]
+    pub(super) fn report_state(&mut self, context: &mut FlowContext<'_>) {
+        if context.wants_live {
+            self.report_state_now(context);
+        }
+    }
+
+    #[inline(never)]
+    fn report_state_now(&mut self, context: &mut FlowContext<'_>) {
+        let (connection, rtt, timeout) =
+            (self.connection(), self.rtt.smoothed().unwrap_or_default(), self.rtt.timeout());
+        let Some(followed) = self.followed.as_deref_mut().filter(|followed| followed.transfer.is_some()) else {
+            return;
+        };
+        let (shadow, Some(mss)) = (&followed.shadow, self.size.bytes()) else { return };
+        followed.reported_phase = shadow.phase();
+        let Some(window) = shadow.window() else { return };
+        let state = SenderState {
+            phase: followed.reported_phase,
+            window,
+            ssthresh: shadow.ssthresh(),
+            delivered_bytes: self.delivered,
+            mss,
+            rtt,
+            // The last report is up to a round trip old when the sender falls silent.
+            silence: Micros(timeout.0.saturating_add(rtt.0)),
+        };
+        context.findings.under_way(followed.network, context.now, followed.id(connection), &state);
+    }
+}
