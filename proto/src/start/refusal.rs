@@ -108,7 +108,7 @@ pub enum Refusal {
     /// Nothing is known of the senders under way.
     #[error(
         "a start of shape {shape} rests on the senders under way, and the gateway gives no threshold by them: none is known now, or \
-         its `estimate.rule` is none of liss, iss, miss, cached and averaged"
+         its `estimate.rule` is not one of liss, iss, miss, cached and averaged"
     )]
     NoOpening {
         /// The shape that needs it.

@@ -34,6 +34,11 @@ impl<'a> Words<'a> {
         self.0.next().ok_or_else(|| Fault::new(format!("{name} is missing")))
     }
 
+    /// A word that need not be there.
+    pub(super) fn optional(&mut self) -> Option<&'a str> {
+        self.0.next()
+    }
+
     /// A whole number, of a type that may refuse zero.
     pub(super) fn whole<T: FromStr>(&mut self, name: &str) -> Result<T, Fault> {
         let word = self.word(name)?;

@@ -7,6 +7,7 @@
 mod growth;
 mod line;
 mod network;
+mod startup;
 
 use std::io::{self, BufRead, Read as _, Write};
 
@@ -22,6 +23,7 @@ const LONGEST_LINE: u64 = 1024;
 #[derive(Debug, Default)]
 pub struct Oracle {
     networks: Option<Networks>,
+    measured: startup::Measured,
 }
 
 impl Oracle {
@@ -30,6 +32,8 @@ impl Oracle {
         let mut words = Words::of(question);
         let answer = match words.word("a question")? {
             "grow" => growth::grow(&mut words)?,
+            "measure" => self.measured.measure(&mut words)?,
+            "paced" => startup::paced(&mut words)?,
             "rule" if self.networks.is_some() => return Err(Fault::new("there is a rule already".to_owned())),
             "rule" => {
                 self.networks = Some(Networks::of(&mut words)?);

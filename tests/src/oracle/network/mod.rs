@@ -3,8 +3,8 @@
 //!
 //! Every question is `WORD TIME NETWORK CONNECTION ..`, with the time in seconds and windows in segments:
 //!
-//! - `rule RULE MODE MSS INITIAL SAMPLES CONNECTIONS`, once and first, without a time: how estimates are made and how far
-//!   starts go, the segment size and initial window of every sender, and what an estimate needs at least.
+//! - `rule RULE MODE MSS INITIAL SAMPLES CONNECTIONS [SHAPE [episodes|each]]`, once and first, without a time: how estimates are
+//!   made, how far starts go and of which shape they are, what counts as a loss of its own, the segment size and initial window of every sender, and what an estimate needs at least.
 //! - `open T NET ID`, `close T NET ID`: a connection begins and ends.
 //! - `start T NET ID BYTES`: it begins a transfer, of `unknown` size perhaps. Answered `CWND SSTHRESH RATE BURST`, rate in bytes
 //!   per second after the burst and 0 where nothing is paced, or `none REASON`.
@@ -23,11 +23,12 @@ use std::num::{NonZeroU16, NonZeroU64, NonZeroUsize};
 use spand_core::config::WindowConfig;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::bucket::{LimitCounts, RttSum};
-use spand_core::window::live::SenderId;
+use spand_core::window::live::losses::LossCount;
+use spand_core::window::live::{SenderId, SenderState};
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
-use spand_proto::start::{Mode, StartPolicy, StartRequest, TransferSize, start};
+use spand_proto::start::{Mode, Shape, StartPolicy, StartRequest, TransferSize, start};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
 use super::line::{Fault, Words};
@@ -37,6 +38,8 @@ mod tests;
 
 /// More is a fault of the script.
 const MOST_CONNECTIONS: usize = 1_000_000;
+/// Scripts report their senders more often.
+const SILENCE: Micros = Micros::from_secs(60);
 /// Networks of one simulation; the table evicts beyond.
 const NETWORKS: NonZeroUsize = NonZeroUsize::new(1_024).expect("not zero");
 /// The questions about networks, after `rule`.
@@ -66,6 +69,9 @@ struct Connection {
     /// It lost something since.
     lost: bool,
     rtt_min: Option<Micros>,
+    /// The newest.
+    rtt: Option<Micros>,
+    delivered_bytes: u64,
 }
 
 /// What the other words of a question are about.
@@ -83,10 +89,16 @@ impl Networks {
         let initial_window = Segments(words.whole::<NonZeroU16>("initial window")?.get().into());
         let min_samples = words.whole("smallest number of samples")?;
         let min_connections = words.whole("smallest number of connections")?;
+        let shape = words.optional().map_or(Ok(Shape::default()), str::parse).map_err(fault)?;
+        let losses = match words.optional() {
+            None | Some("episodes") => LossCount::Episodes,
+            Some("each") => LossCount::PerEvent,
+            Some(other) => return Err(Fault::new(format!("losses count as `episodes` or `each`, not `{other}`"))),
+        };
         let config = WindowConfig { min_samples, min_connections, ..WindowConfig::default() };
         Ok(Self {
-            table: NetworkTable::new(config, NETWORKS, rule, 0),
-            policy: StartPolicy { min_samples, min_connections, ..StartPolicy::of(mode) },
+            table: NetworkTable::new(config, NETWORKS, rule, 0).counting_losses(losses),
+            policy: StartPolicy { min_samples, min_connections, shape, ..StartPolicy::of(mode) },
             mss,
             initial_window,
             now: Timestamp(0),
@@ -116,8 +128,16 @@ impl Networks {
         let hosts = network.prefix().hosts();
         let place = usize::try_from(id % 254).unwrap_or_default();
         let remote = hosts.clone().nth(place).unwrap_or(network.prefix().addr());
-        let connection =
-            Connection { network, remote, phase: Phase::SlowStart, advised: false, lost: false, rtt_min: None };
+        let connection = Connection {
+            network,
+            remote,
+            phase: Phase::SlowStart,
+            advised: false,
+            lost: false,
+            rtt_min: None,
+            rtt: None,
+            delivered_bytes: 0,
+        };
         match self.connections.insert(id, connection) {
             None => Ok(OK.to_owned()),
             Some(_) => Err(Fault::new(format!("connection {id} is open already"))),
@@ -126,8 +146,10 @@ impl Networks {
 
     fn close(&mut self, words: &mut Words<'_>) -> Result<String, Fault> {
         let about = self.about(words)?;
-        self.connection(&about)?;
+        let remote = self.connection(&about)?.remote;
         self.connections.remove(&about.id);
+        let sender = SenderId { connection: ConnectionId(about.id), remote };
+        self.table.end_transfer(about.network, self.now, sender, false);
         Ok(OK.to_owned())
     }
 
@@ -169,9 +191,27 @@ impl Networks {
             "recovery" => Phase::Recovery,
             other => return Err(Fault::new(format!("there is no phase `{other}`"))),
         };
-        words.positive("window")?;
-        words.whole::<u32>("acknowledgements")?;
-        self.connection(&about)?.phase = phase;
+        let window = self.window(words.positive("window")?)?;
+        let acknowledged: u32 = words.whole("acknowledgements")?;
+        let ssthresh = words.optional().map(|word| number("ssthresh", word)).transpose()?;
+        let ssthresh = ssthresh.map(|ssthresh| self.window(ssthresh as f64)).transpose()?;
+        let mss = self.mss;
+        let connection = self.connection(&about)?;
+        connection.phase = phase;
+        connection.delivered_bytes += u64::from(acknowledged) * mss.0;
+        let state = SenderState {
+            phase,
+            window,
+            ssthresh,
+            delivered_bytes: connection.delivered_bytes,
+            mss,
+            rtt: connection.rtt.unwrap_or_default(),
+            silence: SILENCE,
+        };
+        let sender = SenderId { connection: ConnectionId(about.id), remote: connection.remote };
+        if self.table.wants_live() {
+            self.table.add_state(about.network, self.now, sender, &state);
+        }
         Ok(OK.to_owned())
     }
 
@@ -189,7 +229,7 @@ impl Networks {
         }
         connection.lost = true;
         let sender = SenderId { connection: ConnectionId(about.id), remote: connection.remote };
-        let rtt = connection.rtt_min.unwrap_or_default();
+        let rtt = connection.rtt.unwrap_or_default();
         if phase != "recovery" {
             self.table.add_loss(about.network, self.now, sender, rtt);
         }
@@ -205,6 +245,7 @@ impl Networks {
         let about = self.about(words)?;
         let rtt = Micros(words.whole::<NonZeroU64>("round trip")?.get());
         let connection = self.connection(&about)?;
+        connection.rtt = Some(rtt);
         connection.rtt_min = Some(connection.rtt_min.map_or(rtt, |min| min.min(rtt)));
         let remote = connection.remote;
         self.table.add_rounds(about.network, self.now, remote, RttSum::of(rtt), LimitCounts::default());
@@ -239,9 +280,7 @@ impl Networks {
         phase: Phase,
         transfer: Bytes,
     ) -> Result<(), Fault> {
-        let bytes = window_segments * self.mss.0 as f64;
-        let window =
-            Window::from_bytes(bytes).ok_or_else(|| Fault::new(format!("there is no window of {bytes} bytes")))?;
+        let window = self.window(window_segments)?;
         let (at, mss) = (self.now, self.mss);
         let Connection { network, remote, advised, rtt_min, .. } = *self.connection(about)?;
         let connection = ConnectionId(about.id);
@@ -261,6 +300,11 @@ impl Networks {
             rtt_min,
         });
         Ok(())
+    }
+
+    fn window(&self, segments: f64) -> Result<Window, Fault> {
+        let bytes = segments * self.mss.0 as f64;
+        Window::from_bytes(bytes).ok_or_else(|| Fault::new(format!("there is no window of {bytes} bytes")))
     }
 
     /// Time and connection of a question; the table ages up to there.

@@ -5,6 +5,8 @@ mod btcp_mice;
 mod btcp_more;
 mod btcp_single;
 mod spand;
+mod startup;
+mod yu;
 
 use super::row::Row;
 
@@ -15,6 +17,13 @@ pub fn all() -> Vec<Row> {
         btcp_single::satellite(),
         btcp_mice::shared(),
         btcp_mice::medians(),
+        yu::long_lives(),
+        yu::short_lives(),
+        yu::other_thresholds(),
+        startup::satellite(),
+        startup::wide_area(),
+        startup::paced(),
+        startup::timers(),
         barakat::overflow(),
         barakat::byte_counting(),
         btcp_more::other_paths(),
