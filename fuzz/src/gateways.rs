@@ -186,6 +186,7 @@ fn sample(reason: SampleReason) -> WindowSample {
         transfer: Bytes(1_000_000),
         advised: true,
         rtt_min: (reason == SampleReason::Loss).then_some(Micros(38_000)),
+        rtt: (reason == SampleReason::Loss).then_some(Micros(76_000)),
     }
 }
 

@@ -127,6 +127,7 @@ fn sample(number: u32, at: Timestamp, connection: u64, addresses: u64) -> Window
         transfer: Bytes(100_000),
         advised: false,
         rtt_min: None,
+        rtt: None,
     }
 }
 

@@ -10,7 +10,7 @@ use rand::seq::index::sample;
 use rand::{RngExt, SeedableRng};
 use spand_core::config::WindowConfig;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
-use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
+use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, RttSum, Source};
 use spand_core::window::record::NetworkRecord;
 use spand_core::window::table::NetworkTable;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
@@ -64,6 +64,7 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
         squares: 3.0 * share * share,
         carried: Window::from_bytes(share),
         mss: Bytes(1_448),
+        queued: QueueSum { losses: 1, bytes: share / 2.0, squares: share * share / 4.0 },
         lower_bounds: 0,
         largest_bound: None,
     };
@@ -108,6 +109,7 @@ pub fn fill_store(folder: &Path, remotes: &[IpAddr]) -> Result<()> {
                 transfer: Bytes(1_000_000),
                 advised: false,
                 rtt_min: Some(Micros(20_000)),
+                rtt: None,
             });
         }
     }

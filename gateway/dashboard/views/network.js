@@ -15,6 +15,7 @@ export function network(failed, prefix) {
   const cards = {
     share: card("Share"), rtt: card("Round-trip time"), confidence: card("Confidence"), samples: card("Samples in the window"),
     losses: card("Loss events in the window"), age: card("Newest sample"),
+    buffer: card("Bottleneck buffer"),
   };
   const windows = chart("Window samples and 10 s mean", [
     { label: "packet loss or ECN mark", colour: "--bad", points: true }, { label: "end of transfer", colour: "--accent", points: true },
@@ -42,6 +43,8 @@ export function network(failed, prefix) {
     cards.confidence.show(part(one.confidence), `${count(one.connections)} connections`);
     cards.samples.show(count(one.samples), `and ${count(one.lower_bounds)} lower bounds`);
     cards.losses.show(count(one.losses), one.loss_connections === null ? "" : `${count(one.loss_connections)} connections lost packets`);
+    cards.buffer.show(one.buffer_bytes === null ? "unknown" : bytes(one.buffer_bytes),
+      one.buffer_bytes === null ? "no three connections agree" : "by round trips at losses");
     cards.age.show(one.age_s === null ? "–" : `${age(one.age_s)} ago`, `round trips: ${count(one.limited_by.window)} window-limited, ${count(one.limited_by.receiver)} receiver-limited, ${count(one.limited_by.application)} application-limited`);
   }
 

@@ -66,6 +66,8 @@ pub struct NetworkRow {
     pub data_connections: u64,
     /// Why it has no window sample.
     pub no_sample: Option<&'static str>,
+    /// The bottleneck's buffer, as far as losses show it.
+    pub buffer_bytes: Option<u64>,
 }
 
 impl NetworkRow {
@@ -92,6 +94,7 @@ impl NetworkRow {
             limited_application: view.limits.application,
             no_estimate: view.why_not.map(NoEstimate::name),
             time: rfc3339_ns(now),
+            buffer_bytes: estimate.and_then(|estimate| estimate.buffer).map(whole_bytes),
             no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(NoSample::name),
             ..traffic.map(Self::of_traffic).unwrap_or_default()
         }

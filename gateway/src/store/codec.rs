@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! key    family (1 byte: 4 or 6), address (4 or 16 bytes, network order), prefix length (1 byte)
-//! value  format (1 byte: 3), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
+//! value  format (1 byte: 4, or 3 of an older gateway), payload ([`super::record`]), CRC-32 of key, format and payload (4 bytes, little endian)
 //! ```
 //!
 //! Keys sort as networks do. The checksum takes the key in, so that a value that ended up under another network's key is
@@ -18,7 +18,9 @@ use super::bytes::{Reader, RecordError, Writer};
 use super::record;
 
 /// Format of what follows.
-const FORMAT: u8 = 3;
+const FORMAT: u8 = 4;
+/// The one before, without what losses show of the queue; read only.
+const FORMAT_BEFORE: u8 = 3;
 pub(super) const CHECKSUM_LEN: usize = 4;
 
 /// The key of a network.
@@ -71,10 +73,12 @@ pub(super) fn record_of(key: &[u8], value: &[u8]) -> Result<NetworkRecord, Recor
         return Err(RecordError::Checksum);
     }
     let (format, payload) = checked.split_first().ok_or(RecordError::Short)?;
-    if *format != FORMAT {
-        return Err(RecordError::Format(*format));
-    }
-    record::read(&mut Reader { rest: payload })
+    let shows_queue = match *format {
+        FORMAT => true,
+        FORMAT_BEFORE => false,
+        format => return Err(RecordError::Format(format)),
+    };
+    record::read(&mut Reader { rest: payload }, shows_queue)
 }
 
 /// CRC-32 of a key and what is kept under it.
@@ -89,7 +93,7 @@ pub(super) fn checksum(key: &[u8], checked: &[u8]) -> [u8; CHECKSUM_LEN] {
 mod tests {
     use proptest::prelude::*;
     use spand_core::flow::sample::ConnectionId;
-    use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
+    use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, RttSum, Source};
     use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
     use super::*;
@@ -121,6 +125,7 @@ mod tests {
             mss: u64,
             largest_bound in prop::option::of(window()),
             carried in prop::option::of(window()),
+            queued in (any::<u32>(), 0.0..1e15, 0.0..1e30),
         ) -> Contribution {
             Contribution {
                 bucket,
@@ -132,6 +137,11 @@ mod tests {
                 squares: sums.2,
                 carried,
                 mss: Bytes(mss),
+                queued: if queued.0 > 0 {
+                    QueueSum { losses: queued.0, bytes: queued.1, squares: queued.2 }
+                } else {
+                    QueueSum::default()
+                },
                 lower_bounds: counts.2,
                 largest_bound,
             }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! NAME                      directory of the store
-//! NAME/VERSION              "spand store 1\n", written before anything else
+//! NAME/VERSION              "spand store 2\n", written before anything else
 //! NAME/sled                 the database
 //! NAME.lock                 held by the gateway that uses the store; outlives a set-aside
 //! NAME.damaged-1764000000   a store set aside, by the second since 1970 when that happened
@@ -23,7 +23,10 @@ use nix::fcntl::{Flock, FlockArg};
 use super::OpenError;
 
 /// Version of directory and database; what is inside a record has its own ([`super::codec`]).
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+/// The one before: read, and marked with the present version before anything is written, so that an older gateway sets the store aside
+/// rather than drop records that it does not understand.
+const VERSION_BEFORE: u32 = 1;
 
 const VERSION_FILE: &str = "VERSION";
 const VERSION_FILE_NEW: &str = "VERSION.new";
@@ -70,6 +73,8 @@ pub(super) struct Directory {
 pub(super) enum Found {
     /// A store of this version.
     Store,
+    /// A store of the version before.
+    Older,
     /// Nothing: it was made ready for a new store.
     Nothing,
     /// A store that cannot be used.
@@ -128,6 +133,7 @@ impl Directory {
         match fs::read(self.path.join(VERSION_FILE)) {
             Ok(text) => Ok(match parse_version(&text) {
                 Some(VERSION) => Found::Store,
+                Some(VERSION_BEFORE) => Found::Older,
                 Some(newer) if newer > VERSION => Found::Bad(Damage::Newer(newer)),
                 _ => Found::Bad(Damage::NoVersion),
             }),
@@ -141,8 +147,8 @@ impl Directory {
         if self.path.join(VERSION_FILE).exists() { Ok(()) } else { self.make() }
     }
 
-    /// Makes an empty store: its directory and its version.
-    fn make(&self) -> Result<(), OpenError> {
+    /// Makes an empty store, its directory and its version, or gives one its present version.
+    pub(super) fn make(&self) -> Result<(), OpenError> {
         let make = || {
             fs::create_dir_all(&self.path)?;
             // By way of a second name, so that a crash leaves a whole version or none.

@@ -1,4 +1,4 @@
-//! The payload of a record, format 3.
+//! The payload of a record, format 4.
 //!
 //! ```text
 //! record        bucket length (µs), presence, [newest sample] [newest] [raised] (ns), buckets, contributions,
@@ -7,9 +7,11 @@
 //!               (µs), losses, limits (window, receiver, application)
 //! contributions count, then each: bucket index less that of the one before, family (0, 4 or 6), [address, connection],
 //!               samples, loss samples, sum, sum by losses, squares (fractions), MSS, lower bounds, presence, [largest bound]
-//!               [largest sample] (fractions)
+//!               [largest sample] (fractions), losses that show the queue, [their sum, the sum of their squares] (fractions) where there are any
 //! round trips   count, then each: bucket index less that of the one before, family (4 or 6), address, count, sum (µs)
 //! ```
+//!
+//! Format 3 has nothing of the queue; it is read, and never written.
 //!
 //! Numbers are written as [`super::bytes`] says; a presence byte has a bit, from the lowest, for each value in brackets
 //! that follows it. Index differences wrap, so that any record comes back as it was; whether it makes sense is the
@@ -18,7 +20,7 @@
 use std::net::IpAddr;
 
 use spand_core::flow::sample::ConnectionId;
-use spand_core::window::bucket::{Bucket, Contribution, RemoteRtt, RttSum, Source};
+use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RemoteRtt, RttSum, Source};
 use spand_core::window::record::NetworkRecord;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
@@ -60,8 +62,8 @@ pub(super) fn write(record: &NetworkRecord, out: &mut Writer) {
     }
 }
 
-/// Reads a record that takes all of `input`.
-pub(super) fn read(input: &mut Reader<'_>) -> Result<NetworkRecord, RecordError> {
+/// Reads a record of one of the formats, which takes all of `input`.
+pub(super) fn read(input: &mut Reader<'_>, shows_queue: bool) -> Result<NetworkRecord, RecordError> {
     let bucket = Micros(input.whole()?);
     let [newest_sample, newest, raised] = read_optional(input, |input| input.whole().map(Timestamp))?;
     let mut before = 0u64;
@@ -72,7 +74,7 @@ pub(super) fn read(input: &mut Reader<'_>) -> Result<NetworkRecord, RecordError>
     let mut before = 0u64;
     let contributions = input.list(LEAST_CONTRIBUTION, |input| {
         before = before.wrapping_add(input.whole()?);
-        read_contribution(before, input)
+        read_contribution(before, input, shows_queue)
     })?;
     let mut before = 0u64;
     let rtts = input.list(LEAST_ROUND_TRIPS, |input| {
@@ -122,6 +124,7 @@ fn write_contribution(contribution: &Contribution, out: &mut Writer) {
         squares,
         carried,
         mss,
+        queued,
         lower_bounds,
         largest_bound,
     } = contribution;
@@ -141,9 +144,14 @@ fn write_contribution(contribution: &Contribution, out: &mut Writer) {
     out.whole(mss.0);
     out.whole((*lower_bounds).into());
     optional(out, &[*largest_bound, *carried], |out, window| out.fraction(window.bytes()));
+    out.whole(queued.losses.into());
+    if queued.losses > 0 {
+        out.fraction(queued.bytes);
+        out.fraction(queued.squares);
+    }
 }
 
-fn read_contribution(bucket: u64, input: &mut Reader<'_>) -> Result<Contribution, RecordError> {
+fn read_contribution(bucket: u64, input: &mut Reader<'_>, shows_queue: bool) -> Result<Contribution, RecordError> {
     let source = match read_address(input)? {
         Some(remote) => Some(Source { remote, connection: ConnectionId(input.whole()?) }),
         None => None,
@@ -153,6 +161,7 @@ fn read_contribution(bucket: u64, input: &mut Reader<'_>) -> Result<Contribution
     let mss = Bytes(input.whole()?);
     let lower_bounds = input.whole_u32()?;
     let [largest_bound, carried] = read_optional(input, window)?;
+    let queued = if shows_queue { read_queue(input)? } else { QueueSum::default() };
     Ok(Contribution {
         bucket,
         source,
@@ -163,9 +172,16 @@ fn read_contribution(bucket: u64, input: &mut Reader<'_>) -> Result<Contribution
         squares,
         carried,
         mss,
+        queued,
         lower_bounds,
         largest_bound,
     })
+}
+
+fn read_queue(input: &mut Reader<'_>) -> Result<QueueSum, RecordError> {
+    let losses = input.whole_u32()?;
+    let (bytes, squares) = if losses > 0 { (input.fraction()?, input.fraction()?) } else { (0.0, 0.0) };
+    Ok(QueueSum { losses, bytes, squares })
 }
 
 fn family(address: IpAddr) -> u8 {

@@ -67,8 +67,10 @@ impl SledStore {
     /// Opens the store at `path`, or makes one. One that is damaged or newer is set aside and replaced by an empty one.
     pub fn open(path: &Path) -> Result<Opened, OpenError> {
         let directory = Directory::lock(path)?;
-        let (mut set_aside, fresh) = match directory.look()? {
-            Found::Store => (None, false),
+        let found = directory.look()?;
+        let is_older = matches!(found, Found::Older);
+        let (mut set_aside, fresh) = match found {
+            Found::Store | Found::Older => (None, false),
             Found::Nothing => (None, true),
             Found::Bad(damage) => (Some(directory.set_aside(damage)?), true),
         };
@@ -82,6 +84,9 @@ impl SledStore {
                 read(&directory)?.map_err(|why| OpenError::New { path: path.to_owned(), why })?
             }
         };
+        if is_older {
+            directory.make()?;
+        }
         let Contents { database, records, unreadable, experiment: Held { experiment, stale } } = opened;
         let database = Database::Open(database);
         let store = Self { database, read, set_aside: 0, stale_experiment: stale, lacks_hosts: false, directory };

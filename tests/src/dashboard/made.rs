@@ -82,6 +82,7 @@ impl Made {
             transfer: Bytes(1_000_000),
             advised: false,
             rtt_min: Some(rtt),
+            rtt: Some(rtt),
         });
         let limits = LimitCounts { window: 9, receiver: 0, application: 3 };
         self.table.add_rounds(network, at, remote, RttSum::of(rtt), limits);

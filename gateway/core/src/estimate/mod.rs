@@ -4,6 +4,7 @@
 //! for every rule. Each function here is pure: the same window at the same moment gives the same bits.
 
 mod averaged;
+mod buffer;
 mod cached;
 mod confidence;
 mod liss;
@@ -169,7 +170,7 @@ pub(crate) fn of_counted(
         losses: slice.losses(),
         loss_window: loss_window(slice),
         opening: rule.opening(slice, live, now),
-        buffer: None,
+        buffer: buffer::buffer(slice, record.bucket),
         refreshed,
         confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),

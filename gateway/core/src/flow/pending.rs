@@ -12,6 +12,8 @@ pub(crate) struct PendingStats {
     sum_us: u64,
     count: u32,
     min: MaybeMicros,
+    /// Not flushed: the newest of all.
+    newest: MaybeMicros,
     window: u32,
     receiver: u32,
     application: u32,
@@ -20,9 +22,20 @@ pub(crate) struct PendingStats {
 impl PendingStats {
     /// A round-trip time: `measured` on the wire, `taken` for the mean.
     pub(crate) fn add(&mut self, measured: Micros, taken: Micros) {
+        self.newest = MaybeMicros::some(measured);
         self.count = self.count.saturating_add(1);
         self.sum_us = self.sum_us.saturating_add(taken.0);
         self.min = MaybeMicros::some(self.min.get().map_or(measured, |min| min.min(measured)));
+    }
+
+    /// What is there since the last flush; the newest round-trip time stays.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self { newest: self.newest, ..Self::default() })
+    }
+
+    /// The newest round-trip time, as measured.
+    pub(crate) fn newest(&self) -> Option<Micros> {
+        self.newest.get()
     }
 
     /// A round trip that this limited.

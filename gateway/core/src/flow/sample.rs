@@ -37,6 +37,9 @@ pub struct WindowSample {
     pub advised: bool,
     /// Smallest round-trip time of the connection so far.
     pub rtt_min: Option<Micros>,
+    /// At a loss, the newest round-trip time of the connection: a packet close to the lost one waited in the full queue. `None` of BBR, which
+    /// does not fill the queue until it loses.
+    pub rtt: Option<Micros>,
 }
 
 /// What gave a sample.

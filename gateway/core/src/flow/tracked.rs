@@ -8,7 +8,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp};
 use crate::counters::Ignored;
 use crate::flow::pending::PendingStats;
 use crate::flow::reported_window::ReportedWindow;
-use crate::flow::sample::{ConnectionId, Limiter, Phase, WindowSample};
+use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::flavour::{Flavour, Vote};
 use crate::flow::shadow::observation::ShadowSample;
@@ -126,7 +126,7 @@ impl TrackedSender {
 
     /// Flushes the collected round trips to its network.
     pub(crate) fn flush_round_stats(&mut self, context: &mut FlowContext<'_>) {
-        let pending_stats = std::mem::take(&mut self.pending_stats);
+        let pending_stats = self.pending_stats.take();
         let (rtts, limits) = (pending_stats.rtts(), pending_stats.limits());
         self.flushed_at = context.now;
         if rtts.count > 0 || limits != LimitCounts::default() {
@@ -166,6 +166,7 @@ impl TrackedSender {
         rtt_min: Option<Micros>,
     ) -> WindowSample {
         let transfer = self.transfer.unwrap_or_default();
+        let fills_queue = sample.reason == SampleReason::Loss && self.shadow.leaning().best() != Flavour::Bbr;
         WindowSample {
             at,
             network: self.network,
@@ -179,6 +180,7 @@ impl TrackedSender {
             transfer: Bytes(transfer.bytes),
             advised: transfer.advised,
             rtt_min,
+            rtt: self.pending_stats.newest().filter(|_| fills_queue),
         }
     }
 }

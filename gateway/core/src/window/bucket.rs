@@ -2,9 +2,10 @@
 
 use std::net::IpAddr;
 
+use spand_proto::growth::overflow::buffer_at_loss;
 use spand_proto::units::{Bytes, Micros, Window};
 
-use crate::flow::sample::{ConnectionId, WindowSample};
+use crate::flow::sample::{ConnectionId, SampleReason, WindowSample};
 
 /// Aggregates of one network over one bucket. Every bucket in which anything happened has one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -91,10 +92,45 @@ pub struct Contribution {
     pub carried: Option<Window>,
     /// Effective segment size of the newest of them.
     pub mss: Bytes,
+    /// What its losses show of the bottleneck's buffer.
+    pub queued: QueueSum,
     /// Lower bounds.
     pub lower_bounds: u32,
     /// The largest lower bound.
     pub largest_bound: Option<Window>,
+}
+
+/// What a connection had in the bottleneck's queue when it overflowed: the window at the loss times the part of the round trip beyond the
+/// smallest.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct QueueSum {
+    /// Losses that show it.
+    pub losses: u32,
+    /// Sum of what they show.
+    pub bytes: f64,
+    /// Sum of the squares.
+    pub squares: f64,
+}
+
+impl QueueSum {
+    /// What a sample shows. The first loss of a connection shows nothing: growth up to it is too fast for a window of one round trip before.
+    fn of(sample: &WindowSample) -> Option<Self> {
+        if sample.reason != SampleReason::Loss || sample.sawtooth.is_none() {
+            return None;
+        }
+        let queued = buffer_at_loss(sample.window, sample.rtt_min?, sample.rtt?)?.bytes();
+        Some(Self { losses: 1, bytes: queued, squares: queued * queued })
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            losses: self.losses.saturating_add(other.losses),
+            bytes: self.bytes + other.bytes,
+            squares: self.squares + other.squares,
+        }
+    }
 }
 
 /// Where samples come from.
@@ -175,6 +211,7 @@ impl Contribution {
             squares: 0.0,
             carried: None,
             mss: Bytes(0),
+            queued: QueueSum::default(),
             lower_bounds: 0,
             largest_bound: None,
         }
@@ -191,6 +228,9 @@ impl Contribution {
         if sample.reason.is_loss() {
             self.loss_samples = self.loss_samples.saturating_add(1);
             self.loss_bytes += admitted.bytes();
+            if let Some(queued) = QueueSum::of(sample) {
+                self.queued = self.queued.with(queued);
+            }
         }
         self.sum_bytes += admitted.bytes();
         self.carried = Some(larger(self.carried, sample.window));
@@ -209,6 +249,7 @@ impl Contribution {
         self.loss_bytes += other.loss_bytes;
         self.squares += other.squares;
         self.carried = other.carried.map(|carried| larger(self.carried, carried)).or(self.carried);
+        self.queued = self.queued.with(other.queued);
         self.lower_bounds = self.lower_bounds.saturating_add(other.lower_bounds);
         self.largest_bound = other.largest_bound.map(|bound| larger(self.largest_bound, bound)).or(self.largest_bound);
     }

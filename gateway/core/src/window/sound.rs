@@ -40,6 +40,11 @@ impl NetworkRecord {
             let sensible = sums.iter().all(|sum| sum.is_finite() && *sum >= 0.0)
                 && sum_of(contribution.loss_samples).contains(&contribution.loss_bytes)
                 && ends.is_some_and(|ends| sum_of(ends).contains(&(contribution.sum_bytes - contribution.loss_bytes)));
+            let queued = contribution.queued;
+            let queues = f64::from(queued.losses);
+            let queue_is_sound = queued.losses <= contribution.loss_samples
+                && (0.0..=queues * LARGEST_SAMPLE_BYTES).contains(&queued.bytes)
+                && (0.0..=queues * LARGEST_SAMPLE_BYTES * LARGEST_SAMPLE_BYTES).contains(&queued.squares);
             // A share is sent in segments.
             let measured = contribution.samples == 0 || contribution.mss.0 > 0;
             let numbered = contribution.source.is_none_or(|source| source.connection < FIRST_REFUSED);
@@ -47,7 +52,7 @@ impl NetworkRecord {
             // One more than the limit: the common rest.
             let fits = contribution.bucket >= before && in_bucket <= CONTRIBUTIONS_PER_BUCKET + 1;
             before = before.max(contribution.bucket);
-            known && sensible && measured && numbered && fits
+            known && sensible && queue_is_sound && measured && numbered && fits
         });
         let (mut before, mut in_bucket, mut sum) = (0, 0, RttSum::default());
         self.rtts.retain(|part| {

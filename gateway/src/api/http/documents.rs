@@ -56,6 +56,7 @@ pub(super) struct NetworkDocument {
     loss_connections: Option<u32>,
     losses: u64,
     loss_window_bytes: Option<f64>,
+    buffer_bytes: Option<f64>,
     limited_by: LimitsDocument,
     parallel: u32,
     parallel_at_samples: u32,
@@ -94,6 +95,7 @@ impl NetworkDocument {
             loss_connections: estimate.map(|estimate| estimate.loss_connections),
             losses: view.losses,
             loss_window_bytes: estimate.and_then(|estimate| Some(estimate.loss_window?.bytes())),
+            buffer_bytes: estimate.and_then(|estimate| Some(estimate.buffer?.bytes())),
             limited_by: LimitsDocument {
                 window: view.limits.window,
                 receiver: view.limits.receiver,

@@ -40,6 +40,7 @@ fn sample(second: u64, reason: SampleReason) -> WindowSample {
         transfer: Bytes(1_000_000),
         advised: true,
         rtt_min: Some(Micros(38_000)),
+        rtt: None,
     }
 }
 

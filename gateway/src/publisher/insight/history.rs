@@ -177,6 +177,7 @@ mod tests {
             transfer: Bytes(0),
             advised: false,
             rtt_min: None,
+            rtt: None,
         }
     }
 

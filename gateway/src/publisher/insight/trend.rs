@@ -82,7 +82,7 @@ fn quartiles(record: &NetworkRecord) -> Option<[f64; 2]> {
 #[cfg(test)]
 mod tests {
     use spand_core::flow::sample::ConnectionId;
-    use spand_core::window::bucket::{Bucket, Contribution, RttSum, Source};
+    use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RttSum, Source};
     use spand_proto::units::Bytes;
 
     use super::*;
@@ -100,6 +100,7 @@ mod tests {
             squares: 0.0,
             carried: None,
             mss: Bytes(1_448),
+            queued: QueueSum::default(),
             lower_bounds: 0,
             largest_bound: None,
         };

@@ -50,7 +50,7 @@ fn into_io(error: csv::Error) -> io::Error {
 }
 
 /// Columns of [`crate::replay::NetworkRow`], in order.
-pub(super) const NETWORK_COLUMNS: [&str; 23] = [
+pub(super) const NETWORK_COLUMNS: [&str; 24] = [
     "prefix",
     "wc_segments",
     "wc_bytes",
@@ -74,6 +74,7 @@ pub(super) const NETWORK_COLUMNS: [&str; 23] = [
     "retransmitted_pct",
     "data_connections",
     "no_sample",
+    "buffer_bytes",
 ];
 
 /// Columns of [`crate::replay::FlowRow`], in order.

@@ -114,6 +114,7 @@ fn sample(connection: u64) -> WindowSample {
         transfer: Bytes(100_000),
         advised: false,
         rtt_min: None,
+        rtt: None,
     }
 }
 

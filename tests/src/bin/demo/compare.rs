@@ -146,6 +146,7 @@ fn share(network: IpNet, samples: &[&KernelSample]) -> Option<f64> {
             transfer: Bytes(0),
             advised: false,
             rtt_min: None,
+            rtt: None,
         });
         while table.poll_event().is_some() {}
     }

@@ -298,6 +298,7 @@ impl Networks {
             transfer,
             advised,
             rtt_min,
+            rtt: None,
         });
         Ok(())
     }

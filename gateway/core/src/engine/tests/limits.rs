@@ -65,6 +65,7 @@ fn networks_age_no_faster_than_there_is_room_for_their_events() {
         transfer: Bytes(100_000),
         advised: false,
         rtt_min: None,
+        rtt: None,
     };
     engine.handle_timeout(ms(0));
     for n in 0..50 {

@@ -1,5 +1,6 @@
 //! The rules on windows whose answer is known, and the loop in which the plain average ratchets down.
 
+mod buffer;
 mod hostile;
 mod opening;
 mod property;
@@ -48,6 +49,7 @@ impl Path {
             transfer: Bytes(1_000_000),
             advised: true,
             rtt_min: None,
+            rtt: None,
         }
     }
 

@@ -62,6 +62,7 @@ mod tests {
             transfer: Bytes(0),
             advised: false,
             rtt_min: None,
+            rtt: None,
         };
         let mut recent = Recent::default();
         recent.note(&sample(0));

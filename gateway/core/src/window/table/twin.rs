@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "compiled for tests and fuzzing only, where a panic is the finding")]
 #![allow(unreachable_pub, reason = "public to fuzzing alone")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spand_proto::units::{Bytes, Micros, Window};
 
@@ -108,6 +108,7 @@ struct Answer {
     connections: u32,
     loss_connections: Option<u32>,
     loss_window: Option<f64>,
+    buffer: Option<f64>,
     losses: u64,
     limits: LimitCounts,
     rtt_us: Option<(u64, u64)>,
@@ -159,6 +160,7 @@ impl Twin {
             loss_connections: share.is_ok().then(|| connections(&lossy)),
             loss_window: (share.is_ok() && !lossy.is_empty())
                 .then(|| lossy.iter().map(|(segments, ..)| segments).sum::<f64>() / lossy.len() as f64),
+            buffer: share.is_ok().then(|| buffer(&live, &lossy)).flatten(),
             share,
             samples: sampled.len().try_into().unwrap(),
             lower_bounds: (all.len() - sampled.len()).try_into().unwrap(),
@@ -172,6 +174,57 @@ impl Twin {
             rtt_us: rtts.iter().map(|(us, _)| *us).min().map(|min| (min, mean_rtt(&rtts))),
         })
     }
+}
+
+/// Of each connection's losses but those by marks; of each host the mean; the upper median, times the senders of the busiest bucket.
+fn buffer(live: &[(Timestamp, Input)], lossy: &[(f64, u64, SampleReason)]) -> Option<f64> {
+    let mut connections: BTreeMap<(u64, u64), Vec<f64>> = BTreeMap::new();
+    for (segments, connection, _) in lossy.iter().filter(|(_, _, reason)| *reason == SampleReason::Loss) {
+        let [min, rtt] = rtts_at_loss(*connection, *segments).map(|us| us as f64);
+        connections.entry((connection % 200, *connection)).or_default().push(segments * (1.0 - min / rtt));
+    }
+    let mut hosts: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
+    let (mean, mut agreeing) = (|of: &[f64]| of.iter().sum::<f64>() / of.len() as f64, 0);
+    for ((host, _), shown) in &connections {
+        let center = mean(shown);
+        let squares: Vec<f64> = shown.iter().map(|one| (one - center).powi(2)).collect();
+        if mean(&squares).sqrt() <= 0.5 * center {
+            hosts.entry(*host).or_default().push(center);
+            agreeing += 1;
+        }
+    }
+    let upper = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    if agreeing < 3 {
+        return None;
+    }
+    let mut voices = if hosts.len() == 1 {
+        hosts.into_values().next().unwrap()
+    } else {
+        hosts.values().map(|own| mean(own)).collect()
+    };
+    let middle = upper(&mut voices);
+    if upper(&mut voices.iter().map(|voice| (voice - middle).abs()).collect()) > 0.5 * middle {
+        return None;
+    }
+    let mut busiest = 1.0_f64;
+    for bucket in live.iter().map(|(at, _)| at.0 / 10_000_000_000).collect::<BTreeSet<_>>() {
+        let own = || live.iter().filter(|(at, _)| at.0 / 10_000_000_000 == bucket);
+        let rtts: Vec<u64> =
+            own().filter_map(|(_, input)| if let Input::Rtt { us, .. } = input { Some(*us) } else { None }).collect();
+        let limited = own().filter(|(_, input)| matches!(input, Input::Limiter(Limiter::Window))).count();
+        let n = rtts.len() as u64;
+        let rtt = (rtts.iter().sum::<u64>() + n / 2).checked_div(n).unwrap_or(0);
+        busiest = busiest.max(limited as f64 * rtt as f64 / 10e6);
+    }
+    Some(middle * busiest)
+}
+
+/// Smallest and newest round trip of a connection at a loss.
+fn rtts_at_loss(connection: u64, segments: f64) -> [u64; 2] {
+    [20_000, 21_000 + connection % 5 * 9_000 + u64::from(segments > 30.0) * 70_000]
 }
 
 /// Their mean, in which the host with more than half of them weighs as much as all others.
@@ -210,6 +263,7 @@ fn answer(view: &NetworkView) -> Answer {
         connections: view.connections,
         loss_connections: view.estimate.as_ref().map(|estimate| estimate.loss_connections),
         loss_window: view.estimate.as_ref().and_then(|estimate| Some(estimate.loss_window?.bytes() / 1_000.0)),
+        buffer: view.estimate.as_ref().and_then(|estimate| Some(estimate.buffer?.bytes() / 1_000.0)),
         losses: view.losses,
         limits: view.limits,
         rtt_us: view.rtt_min.zip(view.rtt_mean).map(|(min, mean)| (min.0, mean.0)),
@@ -223,6 +277,7 @@ fn assert_same(table: &NetworkTable, twin: &Twin, now: Timestamp) {
             let windows = [
                 ("share", here.share.as_mut().ok(), there.share.ok()),
                 ("window at losses", here.loss_window.as_mut(), there.loss_window),
+                ("buffer", here.buffer.as_mut(), there.buffer),
             ];
             for (what, a, b) in windows {
                 let (Some(a), Some(b)) = (a, b) else { continue };
@@ -258,6 +313,7 @@ pub(super) fn network(n: u8) -> Network {
 /// A window of this many segments of 1,000 bytes towards network `n`, by a connection to the host of the same number.
 pub(super) fn sample(n: u8, at: Timestamp, segments: f64, connection: u64, reason: SampleReason) -> WindowSample {
     let host = u8::try_from(connection % 200).unwrap();
+    let [least, rtt] = rtts_at_loss(connection, segments);
     WindowSample {
         at,
         network: network(n),
@@ -266,11 +322,12 @@ pub(super) fn sample(n: u8, at: Timestamp, segments: f64, connection: u64, reaso
         window: Window::from_bytes(segments * 1_000.0).unwrap(),
         mss: Bytes(1_000),
         reason,
-        sawtooth: None,
+        sawtooth: Some(0.9),
         phase: Phase::CongestionAvoidance,
         transfer: Bytes(100_000),
         advised: false,
-        rtt_min: None,
+        rtt_min: Some(Micros(least)),
+        rtt: Some(Micros(rtt)),
     }
 }
 

@@ -1,0 +1,77 @@
+//! The bottleneck's buffer, from the windows and round trips at losses (`docs/definitions.md`, "The estimate").
+
+use std::net::IpAddr;
+
+use smallvec::SmallVec;
+use spand_proto::units::{Micros, Window};
+
+use crate::flow::sample::ConnectionId;
+use crate::window::bucket::QueueSum;
+use crate::window::record::WindowSlice;
+
+/// Fewest connections that must show it: as many as let a start fall below the host's default.
+const MIN_CONNECTIONS: usize = 3;
+/// Largest standard deviation of what one connection shows, and median distance of what all show, as part of the value. Packets lost at
+/// random are lost at any length of the queue, and scatter more.
+const MAX_SCATTER: f64 = 0.5;
+
+/// What a connection had in the queue when that overflowed, in the median over addresses, times the connections that share the queue.
+///
+/// `None` unless losses of enough connections show it and agree. Each address has one voice, its mean; where there is only one address, each
+/// connection has one. Of an even number the larger of the middle two counts: a buffer taken too large limits no start below what standard TCP
+/// does, one taken too small would.
+pub(super) fn buffer(slice: WindowSlice<'_>, bucket: Micros) -> Option<Window> {
+    let mut voices = voices(slice);
+    let middle = median(&mut voices)?;
+    let mut distances: SmallVec<[f64; 32]> = voices.iter().map(|voice| (voice - middle).abs()).collect();
+    if median(&mut distances)? > MAX_SCATTER * middle {
+        return None;
+    }
+    Window::from_bytes(middle * senders(slice, bucket)).filter(|buffer| buffer.bytes() > 0.0)
+}
+
+/// One value for each address, or for each connection where there is one address; none of too few connections.
+fn voices(slice: WindowSlice<'_>) -> SmallVec<[f64; 32]> {
+    // Those beyond the limit of a bucket may be of any address.
+    let named = slice.contributions.iter().filter(|part| part.queued.losses > 0).filter_map(|part| {
+        let source = part.source?;
+        Some((source.remote, source.connection, part.queued))
+    });
+    let mut parts: SmallVec<[(IpAddr, ConnectionId, QueueSum); 16]> = named.collect();
+    if parts.len() < MIN_CONNECTIONS {
+        return SmallVec::new();
+    }
+    parts.sort_unstable_by_key(|(remote, connection, _)| (*remote, *connection));
+    let connections = parts.chunk_by(|one, next| (one.0, one.1) == (next.0, next.1)).filter_map(|same| {
+        let queued = same.iter().fold(QueueSum::default(), |sum, (_, _, queued)| sum.with(*queued));
+        let losses = f64::from(queued.losses);
+        let mean = queued.bytes / losses;
+        let variance = queued.squares / losses - mean * mean;
+        (variance <= (MAX_SCATTER * mean).powi(2)).then_some((same.first()?.0, mean))
+    });
+    let connections: SmallVec<[(IpAddr, f64); 32]> = connections.collect();
+    if connections.len() < MIN_CONNECTIONS {
+        return SmallVec::new();
+    }
+    let addresses = connections.chunk_by(|one, next| one.0 == next.0);
+    if addresses.clone().count() == 1 {
+        return connections.iter().map(|(_, mean)| *mean).collect();
+    }
+    addresses.map(|own| own.iter().map(|(_, mean)| mean).sum::<f64>() / own.len() as f64).collect()
+}
+
+/// Puts the values in order; the middle one, of an even number the larger.
+fn median(values: &mut [f64]) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// Senders that their window limits at a time, at least one: the round trips that they spent over the time that passed, of the busiest bucket
+/// (Little's law).
+fn senders(slice: WindowSlice<'_>, bucket: Micros) -> f64 {
+    let of = |part: &crate::window::bucket::Bucket| {
+        let rtt = part.rtt.mean().unwrap_or_default().0 as f64;
+        f64::from(part.window_limited) * rtt / bucket.0.max(1) as f64
+    };
+    slice.buckets.iter().map(of).fold(1.0, f64::max)
+}
