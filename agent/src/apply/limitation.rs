@@ -36,11 +36,13 @@ pub enum Limitation {
     LaterFlights,
     /// Slow start goes by the kernel's own rule; of no account where no other is chosen.
     Growth,
+    /// Every start is paced at the share; of no account where no other shape is chosen.
+    Shape,
 }
 
 impl Limitation {
     /// Limitations of route metrics.
-    pub const ROUTE: [Self; 9] = [
+    pub const ROUTE: [Self; 10] = [
         Self::HandshakeRtt,
         Self::TransferSize,
         Self::ControlGroup,
@@ -50,20 +52,22 @@ impl Limitation {
         Self::Budget,
         Self::Exemptions,
         Self::Growth,
+        Self::Shape,
     ];
 
     /// Limitations where nothing is applied.
-    pub const DRY_RUN: [Self; 2] = [Self::Everything, Self::Growth];
+    pub const DRY_RUN: [Self; 3] = [Self::Everything, Self::Growth, Self::Shape];
 
     /// Limitations of our congestion controls.
     pub const BPF_STAY: [Self; 1] = [Self::FirstTen];
 
     /// Limitations when connections are handed over to the host's own congestion control.
-    pub const BPF_HAND_OVER: [Self; 5] = [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Growth];
+    pub const BPF_HAND_OVER: [Self; 6] =
+        [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Growth, Self::Shape];
 
     /// Limitations of socket options.
-    pub const BPF_SOCKOPS: [Self; 6] =
-        [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Threshold, Self::Growth];
+    pub const BPF_SOCKOPS: [Self; 7] =
+        [Self::FirstTen, Self::Rate, Self::LaterFlights, Self::Restart, Self::Threshold, Self::Growth, Self::Shape];
 
     /// Its stable name.
     pub fn name(self) -> &'static str {
@@ -104,6 +108,9 @@ impl Limitation {
             Self::Growth => {
                 "start.growth has no effect: that needs apply = \"bpf\" with bpf.variant = \"stay\" on a kernel that takes congestion \
                  controls of ours"
+            }
+            Self::Shape => {
+                "start.shape has no effect: that needs apply = \"bpf\" with bpf.variant = \"stay\"; starts are the share's window, paced"
             }
             Self::LaterFlights => {
                 "a connection counts in the budget for two round trips from its handshake: what leaves later, as a TLS server's \

@@ -7,8 +7,8 @@ use spand_proto::push::MAX_ADDRESSES;
 use spand_proto::start::{DEFAULT_INITIAL_WINDOW, Floor, Mode, PacingRule, RttBounds, StartPolicy, TransferSize};
 use spand_proto::units::{Bytes, Micros, Segments};
 
-use super::{ApplyMethod, Config};
-use crate::policy::{Holdout, Policy, Scope};
+use super::{ApplyMethod, Config, Variant};
+use crate::policy::{Holdout, Policy, Scope, Shapes};
 
 /// Largest window in segments that any key may ask for: the most that TCP's scaled window can have in flight at the
 /// smallest MSS, and far above anything sensible.
@@ -102,8 +102,15 @@ impl Config {
                 start.pacing = PacingRule::AfterBurst { burst: DEFAULT_INITIAL_WINDOW };
             }
         }
+        start.buffered = self.start.buffer;
+        // A window by a route leaves as one burst, however large.
+        if self.start.buffer && self.apply == ApplyMethod::Route {
+            start.pacing = PacingRule::ShareAfterBurst { burst: Segments(u32::MAX) };
+        }
+        let has_shapes = self.apply == ApplyMethod::Bpf && self.bpf.variant == Variant::Stay;
         Policy {
             start,
+            shapes: if has_shapes { self.start.shapes() } else { Shapes::default() },
             scope: Scope::new(&self.destinations.include, &self.destinations.exclude, &caps(&self.destinations.caps)),
             holdout: Holdout { fraction: self.holdout.fraction, slot_s: self.holdout.slot_s, seed: self.holdout.seed },
             initial_window: Segments(policy.initial_window_segments.get()),

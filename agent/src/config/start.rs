@@ -8,11 +8,11 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use spand_proto::growth::{Growth, MOST_ACKED};
 use spand_proto::network::Network;
-use spand_proto::start::Mode;
+use spand_proto::start::{Mode, Shape};
 use strum::{Display, IntoStaticStr};
 use toml::Spanned;
 
-use crate::policy::Growths;
+use crate::policy::{Growths, Shapes};
 
 /// Prefixes, and services, that `[[start.for]]` may name; the kernel's tables have the same room (`MOST_GROWTHS`).
 pub(crate) const MOST_NAMED: usize = 1_024;
@@ -27,6 +27,10 @@ const CAREFUL_BURST_F: u32 = 8;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Start {
+    /// What a start is made of. Default `paced`.
+    pub shape: Spanned<Shape>,
+    /// Whether the bottleneck's buffer bounds what is not paced, and the slow start after it. Default false.
+    pub buffer: bool,
     /// How the window grows in slow start. Default `standard`.
     pub growth: GrowthRule,
     /// For `dbc`: what an acknowledged segment adds falls from one segment to one part in this many at the threshold. Default 2.
@@ -48,6 +52,9 @@ pub struct StartFor {
     /// Connections of this address and port of the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service: Option<Spanned<SocketAddr>>,
+    /// As in `[start]`; for prefixes only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shape: Option<Spanned<Shape>>,
     /// As in `[start]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub growth: Option<GrowthRule>,
@@ -89,6 +96,8 @@ impl Fault {
 impl Default for Start {
     fn default() -> Self {
         Self {
+            shape: unwritten(Shape::default()),
+            buffer: false,
             growth: GrowthRule::default(),
             dbc_dmax: unwritten(const { NonZeroU32::new(2).unwrap() }),
             burst_f: unwritten(const { NonZeroU32::new(8).unwrap() }),
@@ -105,6 +114,7 @@ fn unwritten<T>(value: T) -> Spanned<T> {
 impl Start {
     /// The first fault.
     pub(super) fn check(&self, mode: Mode) -> Result<(), Fault> {
+        check_shape("start", &self.shape, mode)?;
         check_numbers("start", Some(&self.dbc_dmax), Some(&self.burst_f), mode)?;
         let (mut prefixes, mut services) = (BTreeSet::new(), BTreeSet::new());
         for entry in &self.exceptions {
@@ -127,6 +137,16 @@ impl Start {
             }
         }
         Ok(())
+    }
+
+    /// What starts are made of, by network.
+    pub(crate) fn shapes(&self) -> Shapes {
+        let mut shapes = Shapes { by_default: *self.shape.get_ref(), ..Shapes::default() };
+        for entry in self.exceptions.iter().map(Spanned::get_ref) {
+            let Some(shape) = &entry.shape else { continue };
+            shapes.prefixes.extend(entry.prefixes.iter().map(|prefix| (*prefix.get_ref(), *shape.get_ref())));
+        }
+        shapes
     }
 
     /// The rules of slow start, by connection.
@@ -166,8 +186,15 @@ impl StartFor {
             }
             _ => {}
         }
-        if self.growth.is_none() {
-            return refuse("changes nothing: give growth");
+        if let Some(shape) = &self.shape {
+            if self.service.is_some() {
+                let message = "start.for gives a shape for a service: shapes are chosen by prefixes".to_owned();
+                return Err(Fault::of(shape, message));
+            }
+            check_shape("start.for", shape, mode)?;
+        }
+        if self.growth.is_none() && self.shape.is_none() {
+            return refuse("changes nothing: give shape or growth");
         }
         if self.dbc_dmax.is_some() && self.growth != Some(GrowthRule::Dbc) {
             return refuse("gives dbc_dmax without growth = \"dbc\": leave it out");
@@ -177,6 +204,15 @@ impl StartFor {
         }
         Ok(())
     }
+}
+
+fn check_shape(section: &str, shape: &Spanned<Shape>, mode: Mode) -> Result<(), Fault> {
+    let name = shape.get_ref();
+    if name.is_compared_only() && mode != Mode::Paper {
+        let message = format!("{section}.shape `{name}` is for comparison: it runs in mode `paper` only");
+        return Err(Fault::of(shape, message));
+    }
+    Ok(())
 }
 
 fn check_numbers(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use spand_proto::growth::Growth;
-use spand_proto::start::StartPolicy;
+use spand_proto::start::{Shape, StartPolicy};
 use strum::VariantArray;
 
 use super::*;
@@ -120,7 +120,26 @@ fn a_fault_in_the_text_names_file_line_and_key() {
             "agent.toml, line 5: start.for: the service `[::ffff:192.0.2.2]:443` is named twice",
         ),
         ("[[start.for]]\ngrowth = \"dbc\"", "agent.toml, line 1: start.for says not for which connections"),
-        ("\n[[start.for]]\nprefixes = [\"::/0\"]", "agent.toml, line 2: start.for changes nothing: give growth"),
+        (
+            "\n[[start.for]]\nprefixes = [\"::/0\"]",
+            "agent.toml, line 2: start.for changes nothing: give shape or growth",
+        ),
+        (
+            "[start]\nshape = \"leap\"",
+            "line 2: start.shape: unknown variant `leap`, expected one of `paced`, `threshold`, `jump`, `measured`, `own_threshold`, `own_paced`",
+        ),
+        (
+            "[start]\nshape = \"measured\"",
+            "agent.toml, line 2: start.shape `measured` is for comparison: it runs in mode `paper` only",
+        ),
+        (
+            "mode = \"observe\"\n[[start.for]]\nprefixes = [\"::/0\"]\nshape = \"own_paced\"",
+            "agent.toml, line 4: start.for.shape `own_paced` is for comparison: it runs in mode `paper` only",
+        ),
+        (
+            "[[start.for]]\nservice = \"192.0.2.2:443\"\nshape = \"jump\"",
+            "agent.toml, line 3: start.for gives a shape for a service: shapes are chosen by prefixes",
+        ),
         (
             "[[start.for]]\nprefixes = [\"::/0\"]\nservice = \"192.0.2.2:443\"\ngrowth = \"dbc\"",
             "line 1: start.for gives prefixes and a service",
@@ -259,4 +278,19 @@ fn old_names_work_and_each_is_one_warning_that_names_the_new_one() {
         assert!(warning.contains(&format!("{section}.{old} is now {section}.{new}")), "{warning}");
     }
     assert!(fault("[gateway]\nsilence_s = 7\nidle_timeout_s = 7\n").contains("duplicate field"));
+}
+
+#[test]
+fn shapes_need_congestion_controls_of_ours() {
+    let shapes = |text: &str| {
+        let start = "[start]\nshape = \"threshold\"\nbuffer = true\n[[start.for]]\nprefixes = [\"192.0.2.0/24\"]\nshape = \"jump\"\n";
+        let policy = Config::parse(&format!("{text}{start}"), Path::new("agent.toml")).unwrap().policy();
+        let of = |network: &str| policy.start_to(network.parse().unwrap());
+        assert!(of("192.0.2.0/24").buffered);
+        (of("192.0.2.0/24").shape, of("198.51.100.0/24").shape)
+    };
+    assert_eq!(shapes("apply = \"bpf\"\n"), (Shape::Jump, Shape::Threshold));
+    for other in ["", "apply = \"route\"\n"] {
+        assert_eq!(shapes(other), (Shape::Paced, Shape::Paced), "{other}");
+    }
 }

@@ -13,6 +13,7 @@ mod growth;
 mod holdout;
 mod reason;
 mod scope;
+mod shapes;
 #[cfg(test)]
 mod tests;
 
@@ -20,12 +21,15 @@ pub use growth::{GrowthSource, Growths, growth_words};
 pub use holdout::Holdout;
 pub use reason::Reason;
 pub use scope::{Scope, ScopeVerdict};
+pub use shapes::Shapes;
 
 /// Everything that bounds a decision; made from the configuration.
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// Limits of the start function.
     pub start: StartPolicy,
+    /// What starts are made of, by network.
+    pub shapes: Shapes,
     /// Destinations that may be advised.
     pub scope: Scope,
     /// The part left alone for comparison.
@@ -38,6 +42,13 @@ pub struct Policy {
     pub sets_threshold: bool,
     /// How windows grow in slow start.
     pub growths: Growths,
+}
+
+impl Policy {
+    /// The limits of starts to a network, with its shape.
+    pub fn start_to(&self, network: Network) -> StartPolicy {
+        StartPolicy { shape: self.shapes.of(network), ..self.start }
+    }
 }
 
 /// What is known about a network from the gateway, and until when it may be used.
@@ -155,7 +166,7 @@ fn bounded_start(question: &Question<'_>, policy: &Policy, cap: Option<Segments>
             (Some(general), Some(own)) => Some(general.min(own)),
             (general, own) => general.or(own),
         },
-        ..policy.start
+        ..policy.start_to(question.within.unwrap_or(question.network))
     };
     let request = StartRequest {
         estimate,

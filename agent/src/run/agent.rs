@@ -264,7 +264,8 @@ impl<A: Applier> Agent<A> {
                     ScopeVerdict::Allowed { cap } => cap,
                     ScopeVerdict::Excluded | ScopeVerdict::NotIncluded => None,
                 };
-                let inputs = Inputs::new(&held.estimate, held.lease, cap, &self.policy.start);
+                let inputs =
+                    Inputs::new(&held.estimate, held.lease, cap, &self.policy.start_to(within.unwrap_or(network)));
                 self.desired.insert(network, Desired { window, reason, expires: held.expires, announced, inputs });
             }
             (Verdict::Leave(reason), _) if counts_as_left(reason) => {

@@ -57,8 +57,14 @@ impl<A: Applier> Agent<A> {
     /// What the apply method cannot do of what is asked of it.
     fn limitations(&self) -> impl Iterator<Item = crate::apply::Limitation> {
         let all_standard = self.policy.growths.is_standard();
+        let start = &self.config.start;
+        let all_paced = start.shapes().is_standard();
         let all = self.applier.limitations().iter().copied();
-        all.filter(move |limitation| !(all_standard && *limitation == crate::apply::Limitation::Growth))
+        all.filter(move |limitation| match limitation {
+            crate::apply::Limitation::Growth => !all_standard,
+            crate::apply::Limitation::Shape => !all_paced,
+            _ => true,
+        })
     }
 
     /// The rules of slow start; none where the kernel's own holds for all, by choice or since the method has no other.
