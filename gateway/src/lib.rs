@@ -8,6 +8,7 @@ pub mod cli;
 pub mod config;
 mod descriptors;
 pub mod doctor;
+pub mod opening;
 mod password;
 pub mod publisher;
 pub mod replay;

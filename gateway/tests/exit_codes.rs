@@ -123,6 +123,7 @@ fn a_wrong_call_ends_with_64() {
         &["replay", "--at", "yesterday", "x.pcap"],
         &["replay", "--internal", "10.0.0.0/33", "x.pcap"],
         &["replay", "--rule", "median", "x.pcap"],
+        &["replay", "--compare", "liss,median", "x.pcap"],
         &["replay", "--mss", "0", "x.pcap"],
         &["replay", "--min-samples", "0", "x.pcap"],
         &["replay", "--min-connections", "0", "x.pcap"],
@@ -135,6 +136,10 @@ fn a_wrong_call_ends_with_64() {
     }
     let two_tables = ["replay", "--flows", "--format", "csv", "--every", "10s"];
     failed(&gateway(&two_tables, Path::new("x.pcap")), 64, &["--flows with --at or --every", "--format json"]);
+    let twice = ["replay", "--rule", "probe", "--compare", "liss,iss,liss"];
+    failed(&gateway(&twice, Path::new("x.pcap")), 64, &["--compare names `liss`", "twice"]);
+    let in_force = ["replay", "--rule", "probe", "--compare", "liss,probe"];
+    failed(&gateway(&in_force, Path::new("x.pcap")), 64, &["--compare names `probe`", "the rule in force"]);
     for asked in ["--help", "--version"] {
         assert_eq!(Command::new(PROGRAM).arg(asked).output().unwrap().status.code(), Some(0), "{asked}");
     }

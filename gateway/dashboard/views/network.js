@@ -26,12 +26,16 @@ export function network(failed, prefix) {
   const samples = table("Last samples", ["time", ["window", "n"], ["in bytes", "n"], "reason", "to", ["RTT", "n wide"], "on advice"], [], "No samples kept.");
   const leases = table("Leases", ["host", "addresses", ["lease above its default window", "n"]], [], "No host has a lease.");
   const starts = table("Announced starts", ["time", "host", "towards", "trigger", ["agents", "n"]], [], "No announced starts.");
+  const openings = table("Slow-start thresholds by rule", ["rule", ["threshold", "n"], ["in bytes", "n"], ["share", "n"], ["last loss", "n"], "use"]);
+  const opening = section("Openings by the senders under way", openings.element);
+  opening.hidden = true;
   const distribution = h("p", {}, "");
   const element = h("div", { class: "view" },
     h("p", {}, h("a", { href: "#/networks" }, "← all networks")),
     h("dl", { class: "cards" }, Object.values(cards).map(({ element }) => element)),
     h("div", { class: "pair" }, windows.element, trips.element),
     section("Advice for a connection that starts now", advice.element),
+    opening,
     section("Distribution", distribution, h("div", { class: "pair" }, leases.element, starts.element)),
     section("Last samples", samples.element));
 
@@ -46,6 +50,16 @@ export function network(failed, prefix) {
     cards.buffer.show(one.buffer_bytes === null ? "unknown" : bytes(one.buffer_bytes),
       one.buffer_bytes === null ? "no three connections agree" : "by round trips at losses");
     cards.age.show(one.age_s === null ? "–" : `${age(one.age_s)} ago`, `round trips: ${count(one.limited_by.window)} window-limited, ${count(one.limited_by.receiver)} receiver-limited, ${count(one.limited_by.application)} application-limited`);
+  }
+
+  /** Rules with an opening: the one in force, then those that are compared with it. None, no section. */
+  function thresholds(one) {
+    const row = (rule, share, found, note) => [rule, segments(found?.ssthresh_segments), bytes(found?.ssthresh_bytes), bytes(share),
+      found?.loss_age_s == null ? "–" : `${age(found.loss_age_s)} ago`, note];
+    const inForce = one.opening === null ? [] : [row(one.opening.rule, one.wc_bytes, one.opening, "in force")];
+    const rows = [...inForce, ...one.compared.map((other) => row(other.rule, other.wc_bytes, other.opening, "compared, not sent to hosts"))];
+    opening.hidden = rows.length === 0;
+    openings.show(rows);
   }
 
   function history(past) {
@@ -93,6 +107,7 @@ export function network(failed, prefix) {
     const [past, ...answers] = await Promise.all([get(prefixPath("/v1/history/", one.prefix), signal), ...SIZES.map(ask)]);
     if (signal.aborted) return;
     present(one);
+    thresholds(one);
     history(past);
     advice.show(SIZES.map((size, place) => row(size, answers[place])));
   }, failed);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use super::{CaptureBackend, Config, Engine};
+use super::{CaptureBackend, Config, Engine, Estimate};
 use crate::api::ApiConfig;
 use crate::run;
 
@@ -36,6 +36,20 @@ const MAX_SECONDS: u64 = 365 * 24 * 3_600;
 const OTHER_FILES: usize = 128;
 /// Files of one reader of an interface, with those that it opens for a moment.
 const READER_FILES: usize = 4;
+
+impl Estimate {
+    /// Refuses rules to compare that say nothing new; `compare` and `rule` are the names of the options.
+    pub(crate) fn check_compare(&self, compare: &str, rule: &str) -> Result<(), String> {
+        for (n, compared) in self.compare.iter().enumerate() {
+            if *compared == self.rule || self.compare.iter().take(n).any(|other| other == compared) {
+                let place =
+                    if *compared == self.rule { format!("it is {rule}") } else { "it is there twice".to_owned() };
+                return Err(format!("{compare} names `{compared}`: {place}; name each other rule once at most"));
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Config {
     /// The first contradiction, as a sentence.
@@ -144,12 +158,7 @@ impl Config {
         if estimate.buckets.get() > MAX_BUCKETS {
             return Err(format!("estimate.buckets is {}: at most {MAX_BUCKETS}", estimate.buckets));
         }
-        for (n, rule) in estimate.compare.iter().enumerate() {
-            if *rule == estimate.rule || estimate.compare.iter().take(n).any(|other| other == rule) {
-                let place = if *rule == estimate.rule { "it is estimate.rule" } else { "it is there twice" };
-                return Err(format!("estimate.compare names `{rule}`: {place}; name each other rule once at most"));
-            }
-        }
+        estimate.check_compare("estimate.compare", "estimate.rule")?;
         if self.limits.live_senders.get() > MAX_LIVE_SENDERS {
             return Err(format!("limits.live_senders is {}: at most {MAX_LIVE_SENDERS}", self.limits.live_senders));
         }

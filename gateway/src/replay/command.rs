@@ -47,6 +47,9 @@ pub struct Arguments {
     /// Rule that makes an estimate of the samples: spand, probe, robust, liss, iss, miss, cached or averaged
     #[arg(long)]
     pub rule: Option<RuleKind>,
+    /// Rules to compute beside it, with commas between; the configuration's, else none
+    #[arg(long, value_name = "RULES", value_delimiter = ',')]
+    pub compare: Option<Vec<RuleKind>>,
     /// Window samples from which on a network has an estimate; the configuration's, else 3
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub min_samples: Option<u32>,
@@ -148,6 +151,12 @@ impl Arguments {
         if let Some(rule) = self.rule {
             config.estimate.rule = rule;
         }
+        if let Some(compare) = &self.compare {
+            config.estimate.compare.clone_from(compare);
+            config.estimate.check_compare("--compare", "the rule in force").map_err(Failure::Usage)?;
+        }
+        // Where `--rule` puts one in force that the configuration compares.
+        config.estimate.compare.retain(|compared| *compared != config.estimate.rule);
         let options = EngineOptions { flow_reports: self.flows, ..EngineOptions::default() };
         let mut engine = config.engine(options)?;
         if let Some(samples) = self.min_samples {

@@ -16,6 +16,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::traffic::{percent, retransmitted, throughput_bps};
 use super::{FileReport, NoSample, Traffic};
+use crate::opening::{ComparedDocument, OpeningDocument};
 
 /// One network at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -68,6 +69,12 @@ pub struct NetworkRow {
     pub no_sample: Option<&'static str>,
     /// The bottleneck's buffer, as far as losses show it.
     pub buffer_bytes: Option<u64>,
+    /// What one more connection may open with; no column.
+    #[serde(skip)]
+    pub opening: Option<OpeningDocument>,
+    /// What rules say that are compared with the one in force; no column.
+    #[serde(skip)]
+    pub compared: Vec<ComparedDocument>,
 }
 
 impl NetworkRow {
@@ -96,6 +103,8 @@ impl NetworkRow {
             time: rfc3339_ns(now),
             buffer_bytes: estimate.and_then(|estimate| estimate.buffer).map(whole_bytes),
             no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(NoSample::name),
+            opening: OpeningDocument::in_force(view, mss, now),
+            compared: ComparedDocument::all(view, mss, now),
             ..traffic.map(Self::of_traffic).unwrap_or_default()
         }
     }

@@ -1,7 +1,7 @@
 //! One kind of work on a generated trace, once: what `scripts/bench-instructions` counts the instructions of.
 //!
 //! `instructions write FILE`, then `instructions parse FILE`, `inside FILE` (the senders of `INSIDE` rebuilt) or `both FILE`; each
-//! prints how many packets it took.
+//! prints how many packets it took. `--compare liss,iss` computes those rules beside the one in force.
 
 use std::path::{Path, PathBuf};
 
@@ -12,6 +12,7 @@ use spand_core::config::{EngineConfig, Limits};
 use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::wire::{Decoder, Frame};
+use spand_proto::estimate::RuleKind;
 use spand_proto::units::Timestamp;
 use spand_tests::trace::{TraceConfig, write_trace};
 
@@ -26,6 +27,9 @@ const INSIDE: &str = "10.0.0.0/8";
 struct Arguments {
     work: Work,
     file: PathBuf,
+    /// Rules to compute beside the one in force.
+    #[arg(long, value_delimiter = ',')]
+    compare: Vec<RuleKind>,
 }
 
 /// A kind of work.
@@ -42,15 +46,15 @@ enum Work {
 }
 
 fn main() -> anyhow::Result<()> {
-    let Arguments { work, file } = Arguments::parse();
+    let Arguments { work, file, compare } = Arguments::parse();
     let packets = match work {
         Work::Write => {
             let out = std::fs::File::create(&file).with_context(|| format!("{} cannot be written", file.display()))?;
             write_trace(std::io::BufWriter::new(out), &TRACE)?.packets
         }
         Work::Parse => parse(&file)?,
-        Work::Inside => rebuild(&file, vec![INSIDE.parse()?])?,
-        Work::Both => rebuild(&file, Vec::new())?,
+        Work::Inside => rebuild(&file, vec![INSIDE.parse()?], compare)?,
+        Work::Both => rebuild(&file, Vec::new(), compare)?,
     };
     println!("{packets}");
     Ok(())
@@ -68,8 +72,9 @@ fn parse(file: &Path) -> anyhow::Result<u64> {
     Ok(packets)
 }
 
-fn rebuild(file: &Path, internal: Vec<ipnet::IpNet>) -> anyhow::Result<u64> {
-    let mut engine = Engine::new(EngineConfig { limits: Limits::for_replay(), internal, ..EngineConfig::default() });
+fn rebuild(file: &Path, internal: Vec<ipnet::IpNet>, compare: Vec<RuleKind>) -> anyhow::Result<u64> {
+    let limits = Limits::for_replay();
+    let mut engine = Engine::new(EngineConfig { limits, internal, compare, ..EngineConfig::default() });
     let packets = replay(file, |at, frame| {
         engine.handle_frame(at, frame);
         while engine.poll_event().is_some() {}

@@ -10,9 +10,13 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use spand_core::estimate::Compared;
 use spand_core::event::{Event, Withdrawal};
 use spand_gateway::publisher::{Batch, Kind, Part};
+use spand_proto::estimate::RuleKind;
+use spand_proto::opening::Opening;
+use spand_proto::units::Window;
 use spand_tests::dashboard::browser::Browser;
 use spand_tests::dashboard::stage::Stage;
 
@@ -145,7 +149,44 @@ fn every_view_shows_what_the_gateway_knows_and_complains_of_nothing() -> Result<
         assert!(page.contains(word), "the network's page lacks `{word}`: {page}");
     }
     picture(&browser, "network")?;
+    shows_openings(&stage, &browser)?;
     silent(&browser)
+}
+
+/// A network's page has a section of openings where a rule gives or is compared for one, and none elsewhere.
+fn shows_openings(stage: &Stage, browser: &Browser) -> Result<()> {
+    let page = "document.querySelector('main').innerText";
+    let heading = "Openings by the senders under way";
+    let without = browser.run(&format!("return {page}.includes('{heading}')"))?;
+    assert_eq!(without, false, "nothing is compared there");
+    let mut view = (*stage.published().network("198.51.100.0/24".parse()?).context("it is not published")?).clone();
+    view.network = "192.0.2.0/24".parse()?;
+    let estimate = view.estimate.as_mut().context("it has no estimate")?;
+    estimate.network = view.network;
+    let opening = |rule, bytes| -> Result<_> {
+        let threshold = Window::from_bytes(bytes).context("no window")?;
+        Ok(Opening { rule, threshold, losses: None })
+    };
+    estimate.opening = Some(opening(RuleKind::Liss, 9_000.0)?);
+    let share = Some(estimate.share);
+    view.compared = vec![
+        Compared { rule: RuleKind::Averaged, share, opening: Some(opening(RuleKind::Averaged, 7_000.0)?) },
+        Compared { rule: RuleKind::Cached, share, opening: None },
+    ];
+    stage.published().apply(Batch { views: vec![view], ..Batch::new() });
+    browser.run("location.hash = '#/networks/192.0.2.0/24'")?;
+    browser.wait(heading, &format!("{page}.includes('{heading}') && {page}.includes('averaged')"))?;
+    let rows = browser.run(
+        "return [...document.querySelectorAll('section[aria-label^=Openings] tbody tr')]
+          .map((row) => [...row.children].filter((_, place) => place !== 3).map((cell) => cell.textContent.replaceAll('\\u00a0', ' ')))",
+    )?;
+    let segments = |row: usize| rows[row][1].as_str().unwrap_or_default().ends_with(" seg");
+    assert!(segments(0) && segments(1), "{rows}");
+    let place = |row: usize, place: usize| rows[row][place].as_str().unwrap_or_default();
+    assert_eq!([place(0, 0), place(0, 2), place(0, 4)], ["liss", "9 KB", "in force"], "{rows}");
+    assert_eq!([place(1, 0), place(1, 2), place(1, 4)], ["averaged", "7 KB", "compared, not sent to hosts"], "{rows}");
+    assert_eq!([place(2, 0), place(2, 1), place(2, 2)], ["cached", "–", "–"], "{rows}");
+    Ok(())
 }
 
 #[test]

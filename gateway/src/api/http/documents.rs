@@ -8,6 +8,7 @@ use spand_core::window::view::NetworkView;
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};
 
+use crate::opening::{ComparedDocument, OpeningDocument};
 use crate::publisher::Trend;
 
 /// When something was, under the name of the dialect and the deprecated one. Flattened into what it is of.
@@ -65,6 +66,9 @@ pub(super) struct NetworkDocument {
     confidence: Option<f64>,
     rule: Option<&'static str>,
     no_estimate: Option<&'static str>,
+    opening: Option<OpeningDocument>,
+    /// Never sent to hosts.
+    compared: Vec<ComparedDocument>,
     /// Where it was asked for and is remembered.
     #[serde(skip_serializing_if = "Option::is_none")]
     trend: Option<TrendDocument>,
@@ -81,6 +85,7 @@ struct LimitsDocument {
 impl NetworkDocument {
     pub(super) fn new(view: &NetworkView, now: Timestamp) -> Self {
         let estimate = view.estimate.as_ref();
+        let mss = estimate.map(|estimate| estimate.mss);
         Self {
             prefix: view.network.to_string(),
             wc_segments: estimate.map(|estimate| estimate.share_segments(estimate.mss).0),
@@ -108,6 +113,8 @@ impl NetworkDocument {
             confidence: estimate.map(|estimate| estimate.confidence.value()),
             rule: estimate.map(|estimate| estimate.rule.name()),
             no_estimate: view.why_not.map(NoEstimate::name),
+            opening: OpeningDocument::in_force(view, mss, now),
+            compared: ComparedDocument::all(view, mss, now),
             trend: None,
         }
     }

@@ -7,6 +7,7 @@ mod http;
 mod insight;
 mod live;
 mod metrics;
+mod opening;
 mod turns;
 
 use std::net::SocketAddr;

@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use spand_proto::operator::rfc3339_ns;
 
 use super::{Show, ignored};
-use crate::replay::{FileReport, Report, State, Summary};
+use crate::opening::{ComparedDocument, OpeningDocument};
+use crate::replay::{FileReport, NetworkRow, Report, State, Summary};
 
 /// What has been written so far.
 #[derive(Debug, Default)]
@@ -21,7 +22,7 @@ impl Json {
         writer.write_all(if self.states == 0 { b"{\"states\":[\n" } else { b",\n" })?;
         self.states += 1;
         write!(writer, "{{\"time\":\"{}\",\"networks\":", rfc3339_ns(state.at))?;
-        array(writer, show.networks(state))?;
+        array(writer, show.networks(state).iter().map(Network::from))?;
         writer.write_all(b"}")
     }
 
@@ -34,7 +35,7 @@ impl Json {
         })?;
         serde_json::to_writer(&mut *writer, &Summary::new(report))?;
         writer.write_all(b",\n\"networks\":")?;
-        array(writer, show.networks(&report.end))?;
+        array(writer, show.networks(&report.end).iter().map(Network::from))?;
         if show.flows {
             writer.write_all(b",\n\"flows\":")?;
             array(writer, show.flows(report))?;
@@ -46,6 +47,21 @@ impl Json {
         writer.write_all(b",\n\"files\":")?;
         array(writer, report.files.iter().map(file))?;
         writeln!(writer, ",\n\"expired\":{}}}", report.expired)
+    }
+}
+
+/// The columns of a row, and what is no single value.
+#[derive(Serialize)]
+struct Network<'a> {
+    #[serde(flatten)]
+    row: &'a NetworkRow,
+    opening: Option<&'a OpeningDocument>,
+    compared: &'a [ComparedDocument],
+}
+
+impl<'a> From<&'a NetworkRow> for Network<'a> {
+    fn from(row: &'a NetworkRow) -> Self {
+        Self { row, opening: row.opening.as_ref(), compared: &row.compared }
     }
 }
 

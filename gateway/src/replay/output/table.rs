@@ -7,6 +7,7 @@ use spand_proto::units::Timestamp;
 
 use super::fit::{Column, NONE, fitted, text};
 use super::{Show, ignored, summary};
+use crate::opening::{ComparedDocument, OpeningDocument};
 use crate::replay::{FlowRow, NetworkRow, Report, State};
 
 /// What has been written so far.
@@ -16,7 +17,7 @@ pub(super) struct Tables {
     left_out: bool,
 }
 
-const NETWORK_COLUMNS: [Column; 18] = [
+const NETWORK_COLUMNS: [Column; 19] = [
     Column::text("network", 0),
     Column::number("bytes", 1),
     Column::number("Mbit/s", 4),
@@ -34,6 +35,7 @@ const NETWORK_COLUMNS: [Column; 18] = [
     Column::number("limited\nw/r/a", 13),
     Column::number("age\ns", 16),
     Column::number("confi-\ndence", 12),
+    Column::text("opening\nsegs", 8),
     Column::text("no estimate", 0),
 ];
 
@@ -118,7 +120,7 @@ impl Tables {
     }
 }
 
-fn network(row: &NetworkRow) -> [String; 18] {
+fn network(row: &NetworkRow) -> [String; 19] {
     [
         row.prefix.clone(),
         bytes(row.unique_bytes),
@@ -137,8 +139,16 @@ fn network(row: &NetworkRow) -> [String; 18] {
         format!("{}/{}/{}", row.limited_window, row.limited_receiver, row.limited_application),
         row.age_s.map_or(NONE.to_owned(), |age| format!("{age:.0}")),
         row.confidence.map_or(NONE.to_owned(), |confidence| format!("{confidence:.2}")),
+        openings(row),
         row.no_sample.or(row.no_estimate).unwrap_or_default().replace('_', " "),
     ]
+}
+
+/// The opening in force and those compared with it, each with its rule.
+fn openings(row: &NetworkRow) -> String {
+    let in_force = row.opening.iter().map(OpeningDocument::in_short);
+    let all: Vec<_> = in_force.chain(row.compared.iter().map(ComparedDocument::in_short)).collect();
+    if all.is_empty() { NONE.to_owned() } else { all.join(", ") }
 }
 
 fn flow(row: &FlowRow<'_>) -> [String; 18] {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use spand_core::estimate::NoEstimate;
+use spand_core::estimate::{Compared, NoEstimate};
 use spand_core::flow::report::{DirectionReport, RttSummary, TransferSummary};
 use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
 use spand_core::flow::sample_rate::SampleRate;
@@ -12,6 +12,7 @@ use spand_core::window::bucket::LimitCounts;
 use spand_core::wire::segment::Endpoint;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
+use spand_proto::opening::Opening;
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::NOW;
@@ -213,12 +214,44 @@ fn json_has_the_same_columns_in_the_same_order() {
     assert_eq!(value["flows"][0]["window_samples"].as_str().unwrap().split(';').count(), 2);
     for (rows, csv) in [("networks", printed(Format::Csv, false, None)), ("flows", printed(Format::Csv, true, None))] {
         let mut columns: Vec<_> = csv.lines().next().unwrap().split(',').collect();
+        if rows == "networks" {
+            columns.extend(["opening", "compared"]);
+        }
         columns.sort_unstable();
         let keys: Vec<_> = value[rows][0].as_object().unwrap().keys().collect();
         assert_eq!(keys, columns, "{rows}");
     }
     assert_eq!(value["files"][0]["file"], "a.pcap");
     assert_eq!(value["ignored_by_reason"]["not_tcp"], 0);
+}
+
+#[test]
+fn openings_are_in_json_and_in_the_table_where_a_rule_gives_one() {
+    let opening = |rule, bytes| Opening { rule, threshold: Window::from_bytes(bytes).unwrap(), losses: None };
+    let mut report = report();
+    let view = &mut report.end.networks[0];
+    view.estimate.as_mut().unwrap().opening = Some(opening(RuleKind::Liss, 7_240.0));
+    view.compared = vec![
+        Compared {
+            rule: RuleKind::Averaged,
+            share: Window::from_bytes(14_480.0),
+            opening: Some(opening(RuleKind::Averaged, 11_584.0)),
+        },
+        Compared { rule: RuleKind::Cached, share: None, opening: None },
+    ];
+    let value: serde_json::Value = serde_json::from_str(&shown(&report, show(Format::Json, false))).unwrap();
+    let rows = &value["networks"];
+    assert_eq!((&rows[0]["opening"]["rule"], &rows[0]["opening"]["ssthresh_segments"]), (&"liss".into(), &5.into()));
+    let compared = &rows[0]["compared"][0];
+    assert_eq!((&compared["rule"], &compared["wc_segments"]), (&"averaged".into(), &10.into()));
+    assert_eq!(compared["opening"]["ssthresh_bytes"], 11_584.0);
+    assert_eq!(rows[0]["compared"][1]["opening"], serde_json::Value::Null);
+    assert_eq!((&rows[1]["opening"], &rows[1]["compared"]), (&serde_json::Value::Null, &serde_json::json!([])));
+    let text = shown(&report, show(Format::Table, false));
+    assert!(text.contains("liss 5, averaged 8, cached –"), "{text}");
+    let halves = shown(&report, Show { mss: Some(Bytes(724)), ..show(Format::Table, false) });
+    assert!(halves.contains("liss 10, averaged 16, cached –"), "{halves}");
+    assert_eq!(shown(&report, show(Format::Csv, false)), printed(Format::Csv, false, None), "no columns of csv");
 }
 
 #[test]
