@@ -171,10 +171,15 @@ impl Judged {
     }
 }
 
+/// A number of seeds in words.
+pub fn seeds(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "seed" } else { "seeds" })
+}
+
 /// A change in percent with its interval and the number of seeds.
 pub fn percent(change: &Mean) -> String {
     let half = change.half_width.map_or_else(String::new, |half| format!(" ±{:.1}", half * 100.0));
-    format!("{:+.1}{half} % ({} seeds)", change.value * 100.0, change.count)
+    format!("{:+.1}{half} % ({})", change.value * 100.0, seeds(change.count))
 }
 
 #[cfg(test)]

@@ -89,7 +89,8 @@ fn main() -> Result<ExitCode> {
     }
     for (id, verdict) in page::write(&arguments.page, &arguments.out, &rows)? {
         println!("{id}: {}", verdict.word().trim_matches('*'));
-        failed += usize::from(verdict == Verdict::Short && !arguments.report);
+        let asked = arguments.only.is_empty() || arguments.only.iter().any(|only| *only == id);
+        failed += usize::from(verdict == Verdict::Short && asked && !arguments.report);
     }
     println!("{} written", arguments.page.display());
     Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })

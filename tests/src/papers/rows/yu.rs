@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::benefit::statistics::Mean;
 use crate::papers::output::{Figures, Output, number};
-use crate::papers::row::{Judged, Outcomes, Row, Setting};
+use crate::papers::row::{Judged, Outcomes, Row, Setting, seeds};
 
 const SCRIPT: &str = "yu.tcl";
 const FIRST: &str = "first_5_s_packets";
@@ -149,7 +149,7 @@ fn ratio(outcomes: &Outcomes, name: &str, figure: &str) -> Option<Mean> {
 
 fn times(mean: &Mean) -> String {
     let half = mean.half_width.map_or_else(String::new, |half| format!(" ±{half:.2}"));
-    format!("{:.2}{half} ({} seeds)", mean.value, mean.count)
+    format!("{:.2}{half} ({})", mean.value, seeds(mean.count))
 }
 
 fn within(judged: &mut Judged, what: String, band: &str, (low, high): (f64, f64), found: Option<Mean>) {
