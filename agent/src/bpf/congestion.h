@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The congestion controls of ours: Reno and CUBIC as the kernel has them, but for the start of a transfer, first or after an
 // idle time, which begins at the network's share, in congestion avoidance, paced; and slow start by another rule where the administrator
-// chose one (growth.h).
+// chose one (growth.h), or up to a threshold that the connection measures (measure.h).
 //
 // Without `cong_control`, so that the kernel's own recovery, pacing and restart go on; without `min_tso_segs`, with which
 // some first windows leave as bursts of twenty.
@@ -9,6 +9,7 @@
 #pragma once
 
 #include "growth.h"
+#include "measure.h"
 
 INLINE struct connection *known(struct sock *sk)
 {
@@ -52,6 +53,9 @@ INLINE int set(struct tcp_sock *tp, const struct start *start)
 // acknowledgements on paced connections, and slow start then overruns queues that it would have seen.
 INLINE void end_pacing(struct sock *sk, struct connection *connection)
 {
+	// Paced for a round trip from its own threshold on, whatever becomes of the flight before.
+	if (connection->half == HALF_PACED)
+		return;
 	connection->paced = 0;
 	if (sk->sk_pacing_status == SK_PACING_NEEDED && sk->sk_max_pacing_rate == NO_RATE)
 		sk->sk_pacing_status = SK_PACING_NONE;
@@ -132,10 +136,67 @@ INLINE int has_left(const struct tcp_sock *tp, const struct connection *connecti
 	       tp->snd_nxt - connection->flight_start >= connection->flight_bytes;
 }
 
-INLINE void on_acknowledged(struct sock *sk)
+// The first threshold is known: half of it at once, paced. The kernel computes its own rate for the window once the acknowledgement is
+// processed, in the place of the one that was measured.
+INLINE void send_half(struct tcp_sock *tp, struct connection *connection, const struct settings *settings, u32 threshold,
+		      u32 rtt_us)
+{
+	struct network *network = network_of(tp);
+	connection->half = HALF_NOT;
+	if (!network)
+		return;
+	// Limits that the administrator named hold here as well.
+	u32 window = smaller(smaller(tp->snd_ssthresh / 2, settings->policy.cap), network->cap);
+	window = smaller(window, tp->snd_cwnd_clamp);
+	if (window <= tp->snd_cwnd)
+		return;
+	tp->snd_cwnd = window;
+	connection->paced |= pace((struct sock *)tp, rate_of(threshold, tp->mss_cache, rtt_us));
+	connection->half = HALF_PACED;
+}
+
+// In slow start, before the first loss: a smaller threshold by this acknowledgement. HyStart's stays where it is lower.
+static __attribute__((noinline)) int measure_own(struct sock *sk, struct connection *connection,
+						 const struct ack_sample *sample)
+{
+	struct tcp_sock *tp = (struct tcp_sock *)sk;
+	u32 now_us = tp->tcp_mstamp, rtt_us = tp->srtt_us >> 3;
+	if (connection->half == HALF_PACED && now_us - connection->measured.estimated >= rtt_us) {
+		connection->half = HALF_NOT;
+		if (connection->paced)
+			end_pacing(sk, connection);
+	}
+	struct settings *settings = all_settings();
+	if (!settings || settings->pauses & 1 || BITS(&tp->inet_conn, icsk_ca_state) >= CA_CWR ||
+	    tp->snd_cwnd >= tp->snd_ssthresh) {
+		connection->measures = MEASURES_NOT;
+		if (connection->half == HALF_WAITING)
+			connection->half = HALF_NOT;
+		return 0;
+	}
+	if (connection->measures == MEASURES_NOT || !sample->pkts_acked)
+		return 0;
+	u32 threshold = measure(&connection->measured, &connection->measures, now_us, sample->pkts_acked, rtt_us);
+	if (!threshold)
+		return 0;
+	threshold = smaller(threshold, MOST_SEGMENTS);
+	if (threshold < 2)
+		threshold = 2;
+	if (threshold < tp->snd_ssthresh)
+		tp->snd_ssthresh = threshold;
+	if (connection->half == HALF_WAITING)
+		send_half(tp, connection, settings, threshold, rtt_us);
+	return 0;
+}
+
+INLINE void on_acknowledged(struct sock *sk, const struct ack_sample *sample)
 {
 	struct connection *connection = known(sk);
-	if (!connection || connection->phase != PHASE_FLIGHT)
+	if (!connection)
+		return;
+	if (connection->measures | connection->half)
+		measure_own(sk, connection, sample);
+	if (connection->phase != PHASE_FLIGHT)
 		return;
 	struct tcp_sock *tp = (struct tcp_sock *)sk;
 	watch_flight(tp, connection, 1);
@@ -186,8 +247,9 @@ SEC("struct_ops")
 void cubic_pkts_acked(u64 *arguments)
 {
 	struct sock *sk = (struct sock *)arguments[0];
-	cubictcp_acked(sk, (const struct ack_sample *)arguments[1]);
-	on_acknowledged(sk);
+	const struct ack_sample *sample = (const struct ack_sample *)arguments[1];
+	cubictcp_acked(sk, sample);
+	on_acknowledged(sk, sample);
 }
 
 SEC("struct_ops")
@@ -218,7 +280,7 @@ void reno_cwnd_event(u64 *arguments)
 SEC("struct_ops")
 void reno_pkts_acked(u64 *arguments)
 {
-	on_acknowledged((struct sock *)arguments[0]);
+	on_acknowledged((struct sock *)arguments[0], (const struct ack_sample *)arguments[1]);
 }
 
 SEC("struct_ops")

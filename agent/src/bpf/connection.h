@@ -158,6 +158,9 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	connection->drained = 0;
 	connection->rate = start->rate ? start->rate + (u64)transfer.unpaced * transfer.mss * 1000000 / (rtt_us | !rtt_us) : 0;
 	if (first) {
+		// Of account for congestion controls of ours only.
+		connection->measures = network.shape >= SHAPE_OWN_THRESHOLD ? MEASURES_FIRST : MEASURES_NOT;
+		connection->half = network.shape == SHAPE_OWN_PACED ? HALF_WAITING : HALF_NOT;
 		connection->first_granted = start->cwnd;
 		connection->first_end = connection->flight_start + connection->flight_bytes;
 	}

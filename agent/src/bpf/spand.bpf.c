@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Starts TCP connections at their share of the path (TCP/SPAND section 4). The order to read: model.h, start.h,
-// tables.h, budget.h, connection.h, growth.h, congestion.h, report.h, timeout.h, sockets.h, size.h, option.h.
+// tables.h, budget.h, connection.h, growth.h, measure.h, congestion.h, report.h, timeout.h, sockets.h, size.h,
+// option.h.
 
 #include "kernel.h"
 #include "start.h"
@@ -44,6 +45,27 @@ SEC("syscall")
 int try_grow(struct growth_trial *trial)
 {
 	trial->grown = grow(trial->growth, trial->window, trial->ssthresh, trial->acked);
+	return 0;
+}
+
+// And of a connection's own threshold.
+struct measure_trial {
+	struct measured measured;
+	u32 measures;
+	u32 at_us;
+	u32 acked;
+	u32 rtt_us;
+	u32 threshold;
+};
+
+SEC("syscall")
+int try_measure(struct measure_trial *trial)
+{
+	struct measured measured = trial->measured;
+	u8 measures = trial->measures;
+	trial->threshold = measure(&measured, &measures, trial->at_us, trial->acked, trial->rtt_us);
+	trial->measured = measured;
+	trial->measures = measures;
 	return 0;
 }
 

@@ -104,6 +104,21 @@ enum phase {
 	PHASE_OPEN = 3,
 };
 
+// Whether a connection measures its own threshold (measure.h).
+enum measures { MEASURES_NOT = 0, MEASURES_FIRST = 1, MEASURES_ON = 2 };
+
+// Whether half of the first threshold is then sent paced.
+enum half { HALF_NOT = 0, HALF_WAITING = 1, HALF_PACED = 2 };
+
+// A group of closely spaced acknowledgements, and what the ones before it came to. Times are microseconds.
+struct measured {
+	u32 began;     // the first of the group
+	u32 last;      // the newest
+	u32 segments;  // acknowledged after the first
+	u32 estimated; // the last one that ended with an estimation
+	u32 minimum;   // the smallest estimation; 0: none yet
+};
+
 // A connection to a network with an estimate.
 struct connection {
 	u64 flight_ns;	   // when the flight began
@@ -130,11 +145,13 @@ struct connection {
 	u8 cut;	  // the kernel took a loss for congestion: the window is no longer a start's
 	u8 drained; // all that was written of the flight has arrived
 	u8 asks_rtt; // the flag for round trips is ours
-	u8 unused[2];
+	u8 measures; // enum measures
+	u8 half;     // enum half
 	u32 pauses; // `pauses` of the settings when it was established
 	u32 growth; // its rule of slow start (growth.h); 0: the kernel's own, or not any more
 	u32 grown; // the window that it made, in segments
 	u32 fraction; // and the part of a segment that belongs to it, in 2^-20
+	struct measured measured;
 };
 
 // A size that an application stated, for the next transfer.

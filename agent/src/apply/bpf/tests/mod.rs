@@ -1,6 +1,7 @@
 //! The start function in the kernel against the contract's own.
 
 mod growth;
+mod measure;
 mod networks;
 
 use libbpf_rs::{MapType, Object, ObjectBuilder, ProgramInput};
