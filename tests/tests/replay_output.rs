@@ -84,14 +84,18 @@ fn rows(object: &Value, name: &str) -> Vec<Row> {
     array.iter().map(|row| row.as_object().expect("an object").clone()).collect()
 }
 
-/// Every field of every row is the same in csv; what is not known is empty there.
+/// Fields that hold more than one value, which a table of one row a network has no column for.
+const NESTED: [&str; 2] = ["opening", "compared"];
+
+/// Every other field of every row is the same in csv; what is not known is empty there.
 fn same_as_csv(json: &[Row], csv: &str) {
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
     let header = reader.headers().expect("a header").clone();
     let mut count = 0;
     for (record, row) in reader.records().zip(json) {
         let record = record.expect("as many fields as the header");
-        assert_eq!(header.len(), row.len(), "columns");
+        let cells = row.keys().filter(|name| !NESTED.contains(&name.as_str())).count();
+        assert_eq!(header.len(), cells, "columns");
         for (name, field) in header.iter().zip(&record) {
             let same = match &row[name] {
                 Value::Null => field.is_empty(),

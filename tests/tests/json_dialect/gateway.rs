@@ -106,7 +106,8 @@ pub(super) fn commands(walk: &mut Walk) -> Result<()> {
     std::fs::write(&damaged, "no capture")?;
     let damaged = damaged.to_str().context("a path in UTF-8")?.to_owned();
     let replay = ["replay", "--format", "json", "--flows", "--min-samples", "1", "--min-connections", "1"];
-    for more in [&["--every", "100ms", capture][..], &[capture, &damaged]] {
+    let openings = ["--rule", "cached", "--compare", "averaged", capture];
+    for more in [&["--every", "100ms", capture][..], &[capture, &damaged], &openings] {
         let document = walk.command(Origin::Replay, "spand-gateway", &[&replay, more].concat())?;
         ensure!(document["flows"].as_array().is_some_and(|flows| !flows.is_empty()), "no flows in {CAPTURE}");
     }

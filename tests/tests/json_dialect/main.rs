@@ -24,8 +24,11 @@ const EMPTY: &[(&str, &str)] = &[
     ("certificate", "TLS"),
     ("certificate_not_after", "TLS"),
     ("last_error", "a subscription that ended"),
+    ("loss_age_s", "the rule miss, and senders under way that lose segments twice"),
+    ("loss_interval_ms", "the same"),
     ("next_retry_at", "a gateway that does not answer"),
     ("not_kept", "a state directory that cannot be written"),
+    ("oldest_loss_interval_ms", "the same"),
     ("unseen_since", "connections of sockets outside the agent's cgroup"),
 ];
 
