@@ -122,6 +122,8 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 	if (halvings) {
 		network.share_half_bytes >>= 1;
 		network.pipe_half_bytes >>= 1;
+		network.opening_half_bytes >>= 1;
+		network.oldest_loss_us >>= 1;
 		// A precaution that no loss backs: not below plain TCP's start, and slow start goes on.
 		network.evidence = 0;
 	}

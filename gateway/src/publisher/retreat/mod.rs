@@ -286,12 +286,12 @@ impl Retreat {
 
 /// An estimate with no more than this share. No loss was measured at what is a precaution: it may not bring starts below plain
 /// TCP's, nor end their slow start. But hosts have seen losses, whether or not the tap saw them: it is not a share without any, which
-/// would leave faster.
+/// would leave faster. What the senders under way show is withdrawn: a start on it would be above what is left.
 fn capped(own: Estimate, cap: Window) -> Estimate {
     if cap >= own.share {
         return own;
     }
-    Estimate { share: cap, loss_connections: 0, loss_window: None, losses: own.losses.max(1), ..own }
+    Estimate { share: cap, loss_connections: 0, loss_window: None, losses: own.losses.max(1), opening: None, ..own }
 }
 
 /// The window of a host that has no advice.

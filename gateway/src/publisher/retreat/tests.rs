@@ -3,6 +3,7 @@
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::window::bucket::LimitCounts;
 use spand_proto::estimate::{Confidence, RuleKind};
+use spand_proto::opening::Opening;
 
 use super::*;
 
@@ -146,6 +147,17 @@ fn what_is_halved_is_no_share_without_losses_though_the_tap_saw_none() {
         let held = rig.retreat.hold(NetworkView { estimate, ..own });
         assert_eq!(held.estimate.map(|estimate| estimate.losses), Some(published));
     }
+}
+
+#[test]
+fn a_halved_share_has_no_opening() {
+    let mut rig = Rig::losing();
+    assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
+    let own = view(40.0);
+    let opening = Opening { rule: RuleKind::Liss, threshold: Window::from_bytes(30.0 * MSS).unwrap(), losses: None };
+    let estimate = own.estimate.clone().map(|estimate| Estimate { opening: Some(opening), ..estimate });
+    let held = rig.retreat.hold(NetworkView { estimate, ..own });
+    assert_eq!(held.estimate.map(|estimate| estimate.opening), Some(None), "hosts would start above what is left");
 }
 
 #[test]
