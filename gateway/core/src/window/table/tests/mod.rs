@@ -2,9 +2,10 @@
 
 mod kept;
 mod life;
+mod live;
 mod twin;
 
-use spand_proto::units::Micros;
+use spand_proto::units::{Bytes, Micros, Window};
 
 use super::twin::{START, network, sample, sender};
 use super::*;
