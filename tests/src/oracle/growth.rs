@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(answered("grow 1 burst 4 32 1 100000 1"), "8");
         assert_eq!(answered("grow 1 burst 8 32 1.0 100000 1"), "4");
         assert_eq!(answered("grow 1 burst 4 32 8 100000 1"), "8.75");
-        assert_eq!(answered("grow 1 dbc 2 100 1000 1"), "standard");
+        assert_eq!(answered("grow 1 dbc 2 100 100 1"), "standard");
         assert_eq!(answered("grow 1 dbc 2 1 100 1"), "2");
         assert_eq!(answered("grow 1 standard 1 100 1"), "standard");
     }

@@ -86,7 +86,12 @@ fn bad_questions_are_refused() {
         ("rule spand paper 1000 0 1 1", "initial window is `0`, not a whole number in range"),
         ("rule spand paper 1000 1 -1 1", "smallest number of samples is `-1`, not a whole number in range"),
         ("rule spand paper 1000 1 1", "smallest number of connections is missing"),
-        ("rule spand paper 1000 1 1 1 1", "`1` is one word too many"),
+        (
+            "rule spand paper 1000 1 1 1 leap",
+            "`leap` is not a shape of a start: choose paced, threshold, jump, measured, own_threshold or own_paced",
+        ),
+        ("rule spand paper 1000 1 1 1 jump all", "losses count as `episodes` or `each`, not `all`"),
+        ("rule spand paper 1000 1 1 1 jump each 1", "`1` is one word too many"),
     ];
     for (question, reason) in alone {
         assert_eq!(last(question), format!("% {reason}"), "{question}");
@@ -114,6 +119,7 @@ fn bad_questions_are_refused() {
         ("state 2 NET 1 idle 3 1", "there is no phase `idle`"),
         ("state 2 NET 1 avoidance 0 1", "window is `0`, not a positive number"),
         ("state 2 NET 1 avoidance 3 -1", "acknowledgements is `-1`, not a whole number in range"),
+        ("state 2 NET 1 avoidance 3 1 half", "ssthresh is `half`, not a whole number in range"),
         ("state 2 NET 4 avoidance 3 1", "there is no connection 4 to 198.51.100.0/24"),
         ("loss 2 NET 1 NaN avoidance", "window is `NaN`, not a positive number"),
         ("loss 2 NET 1 3 idle", "there is no phase `idle`"),
@@ -130,4 +136,15 @@ fn bad_questions_are_refused() {
         let question = question.replace("NET", NET);
         assert_eq!(last(&format!("{}\n{question}", known())), format!("% {reason}"), "{question}");
     }
+}
+
+#[test]
+fn a_second_sender_opens_with_the_fair_share_of_one_more() {
+    let known = known().replace("1 1 1\n", "1 1 1 threshold\n").replace("spand", "liss");
+    let questions = format!(
+        "{known}\nopen 2 {NET} 2\nstart 2 {NET} 2 unknown\nstate 2 {NET} 1 avoidance 20 40 10\nstart 2 {NET} 2 unknown"
+    );
+    let starts: Vec<_> = answers(&questions).into_iter().filter(|answer| answer != "ok").collect();
+    // One in avoidance with 20 segments: half of it for one more.
+    assert_eq!(starts, ["none no_opening", "1 10 0 1"]);
 }
