@@ -111,9 +111,9 @@ benefit: packages ## Real transfers with and without the product, resumable, 45 
 	./target/release/benefit $(ARGS)
 
 .PHONY: papers
-papers: packages ## The papers' experiments in ns-2 with the product's own code, resumable: ARGS="--quick" or ARGS="--only T1,T3"
+papers: packages ## The papers' experiments, in ns-2 or on this kernel, resumable: ARGS="--quick", "--only T1,T3" or "--kernel"
 	@./scripts/packages $(NS_PACKAGES)
-	$(CARGO) build --release -p spand-tests --bin spand-oracle --bin papers
+	$(CARGO) build --release --bin spand-oracle --bin papers --bin spand-gateway --bin spand-agent
 	./target/release/papers $(ARGS)
 
 .PHONY: cases

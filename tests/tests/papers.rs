@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Result, ensure};
-use spand_tests::papers::row::{Outcomes, Row, Verdict};
+use spand_tests::papers::row::{Outcomes, Programs, Row, Verdict};
 use spand_tests::papers::{ns, plan, rows};
 
 const ORACLE: &str = env!("CARGO_BIN_EXE_spand-oracle");
@@ -16,7 +16,7 @@ fn is_met(id: &str) -> Result<()> {
     let row = row(id);
     let mut outcomes = Outcomes::default();
     for planned in plan::of_row(&row, false) {
-        let (result, _) = planned.run(Path::new(ORACLE))?;
+        let (result, _) = planned.run(&Programs::beside(Path::new(ORACLE)))?;
         outcomes.0.entry(result.setting).or_default().insert(result.seed, result.figures);
     }
     let judged = (row.judge)(&outcomes);
@@ -61,7 +61,7 @@ fn the_same_seed_gives_the_same_bytes() -> Result<()> {
     let row = row("T4");
     let runs = plan::of_row(&row, false);
     let written = |index: usize| -> Result<Vec<u8>> {
-        let (result, _) = runs[index].run(Path::new(ORACLE))?;
+        let (result, _) = runs[index].run(&Programs::beside(Path::new(ORACLE)))?;
         Ok(serde_json::to_vec(&result)?)
     };
     let eight = runs.iter().position(|planned| planned.setting.name == "burst8").expect("a setting");

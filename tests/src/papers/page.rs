@@ -5,16 +5,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use super::result;
+use super::result::Results;
 use super::row::{Finding, Judged, Row, Verdict};
 
-/// Judges every row by the results in `out` and writes the page. Returns the verdicts in the rows' order.
-pub fn write(page: &Path, out: &Path, rows: &[Row]) -> Result<Vec<(&'static str, Verdict)>> {
+/// Judges every row by its results and writes the page. Returns the verdicts in the rows' order.
+pub fn write(page: &Path, results: &Results, rows: &[Row]) -> Result<Vec<(&'static str, Verdict)>> {
     let judged: Vec<(&Row, Judged, f64)> = rows
         .iter()
         .map(|row| {
-            let (outcomes, cpu_seconds) = result::of_row(out, row);
-            (row, (row.judge)(&outcomes), cpu_seconds)
+            let (outcomes, seconds) = results.of_row(row);
+            (row, (row.judge)(&outcomes), seconds)
         })
         .collect();
     if let Some(folder) = page.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -26,19 +26,15 @@ pub fn write(page: &Path, out: &Path, rows: &[Row]) -> Result<Vec<(&'static str,
 
 fn text(judged: &[(&Row, Judged, f64)]) -> String {
     let mut text = String::from(
-        "# The papers' experiments in their simulator\n\n`make papers`: Debian's ns-2, unchanged; the senders ask \
-         `spand-oracle` (the product's own code) how to grow and how to start. Intervals are Student's at 95 % over seeds; \
-         changes compare the same seeds. Seeds are 1, 2, and so on.\n\n| row | experiment | expected | source | verdict | CPU (s) |\n\
+        "# The papers' experiments\n\n`make papers`: T rows in Debian's ns-2, unchanged, whose senders ask `spand-oracle` (the \
+         product's own code) how to grow and how to start; K rows with the product on this kernel. Intervals are Student's at 95 % over seeds; \
+         changes compare the same seeds. Seeds are 1, 2, and so on.\n\n| row | experiment | expected | source | verdict | time (s) |\n\
          | --- | --- | --- | --- | --- | --- |\n",
     );
-    for (row, judged, cpu_seconds) in judged {
+    for (row, judged, seconds) in judged {
         let verdict = judged.verdict().word();
-        writeln!(
-            text,
-            "| {} | {} | {} | {} | {verdict} | {cpu_seconds:.1} |",
-            row.id, row.what, row.expected, row.source
-        )
-        .ok();
+        writeln!(text, "| {} | {} | {} | {} | {verdict} | {seconds:.1} |", row.id, row.what, row.expected, row.source)
+            .ok();
     }
     for (row, judged, _) in judged {
         writeln!(text, "\n## {}: {}\n\n| figure | expected | found | |\n| --- | --- | --- | --- |", row.id, row.what)

@@ -1,12 +1,12 @@
 //! Which runs there are, and one run.
 
-use std::path::Path;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 
 use super::ns;
 use super::result::RunResult;
-use super::row::{Row, Setting};
+use super::row::{Programs, Row, Setting, Way};
 
 /// A setting of a row with a seed.
 #[derive(Clone, Copy)]
@@ -20,17 +20,25 @@ pub struct Planned<'a> {
 }
 
 impl Planned<'_> {
-    /// The script and its options, without the oracle's place.
+    /// What runs and its options, without the programs' places.
     pub fn command(&self) -> Vec<String> {
+        let what = match self.row.way {
+            Way::Simulated { script, .. } => script,
+            Way::Kernel { .. } => "kernel",
+        };
         let options = self.setting.options.iter().map(|(name, value)| format!("{name}={value}"));
         let seed = (self.row.seeds > 1).then(|| format!("seed={}", self.seed));
-        std::iter::once(self.row.script.to_owned()).chain(options).chain(seed).collect()
+        std::iter::once(what.to_owned()).chain(options).chain(seed).collect()
     }
 
-    /// Of the script and what it reads in.
+    /// Of the script and what it reads in; on a kernel the version of the experiment.
     pub fn checksum(&self) -> Result<u32> {
+        let script = match self.row.way {
+            Way::Simulated { script, .. } => script,
+            Way::Kernel { version, .. } => return Ok(version),
+        };
         let mut checksum = flate2::Crc::new();
-        for name in [self.row.script, "common.tcl"] {
+        for name in [script, "common.tcl"] {
             let file = ns::scripts().join(name);
             checksum.update(&std::fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?);
         }
@@ -43,16 +51,25 @@ impl Planned<'_> {
         format!("{} {}{seed}", self.row.id, self.setting.name)
     }
 
-    /// Runs it with this `spand-oracle`: its result and the processor time in seconds.
-    pub fn run(&self, oracle: &Path) -> Result<(RunResult, f64)> {
+    /// Runs it: its result, and the processor time of the simulation or the time on the kernel in seconds.
+    pub fn run(&self, programs: &Programs) -> Result<(RunResult, f64)> {
         let command = self.command();
-        let oracle = format!("oracle={}", oracle.display());
-        let words: Vec<String> = command.iter().skip(1).cloned().chain([oracle]).collect();
-        let output = ns::run(&ns::scripts().join(self.row.script), &words)?;
-        let figures = (self.row.read)(&output).with_context(|| self.name())?;
+        let (figures, seconds) = match self.row.way {
+            Way::Simulated { script, read } => {
+                let oracle = format!("oracle={}", programs.oracle.display());
+                let words: Vec<String> = command.iter().skip(1).cloned().chain([oracle]).collect();
+                let output = ns::run(&ns::scripts().join(script), &words)?;
+                (read(&output), output.cpu_seconds)
+            }
+            Way::Kernel { run, .. } => {
+                let begin = Instant::now();
+                (run(self.setting, self.seed, programs), begin.elapsed().as_secs_f64())
+            }
+        };
+        let figures = figures.with_context(|| self.name())?;
         let (row, setting) = (self.row.id.to_owned(), self.setting.name.clone());
         let checksum = self.checksum()?;
-        Ok((RunResult { row, setting, seed: self.seed, command, checksum, figures }, output.cpu_seconds))
+        Ok((RunResult { row, setting, seed: self.seed, command, checksum, figures }, seconds))
     }
 }
 

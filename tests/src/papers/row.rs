@@ -1,7 +1,10 @@
 //! A row of the page: one experiment of a paper, how it runs and when it is met.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
+use anyhow::Context as _;
 use serde::Serialize;
 
 use super::output::{Figures, Output};
@@ -17,26 +20,69 @@ pub struct Row {
     pub expected: &'static str,
     /// Where that is from.
     pub source: &'static str,
-    /// Script in `tests/papers`.
-    pub script: &'static str,
+    /// How a setting runs.
+    pub way: Way,
     /// How often each setting runs, each time with another seed from 1 on; 1 where nothing is random.
     pub seeds: u64,
     /// The same with `--quick`.
     pub quick_seeds: u64,
     /// What is compared.
     pub settings: Vec<Setting>,
-    /// How the figures are read out of what the script prints.
-    pub read: fn(&Output) -> anyhow::Result<Figures>,
     /// What the figures come to.
     pub judge: fn(&Outcomes) -> Judged,
 }
 
-/// One way to run a row's script.
+/// How a row's settings run.
+#[derive(Clone, Copy)]
+pub enum Way {
+    /// In ns-2.
+    Simulated {
+        /// Script in `tests/papers`.
+        script: &'static str,
+        /// How the figures are read out of what it prints.
+        read: fn(&Output) -> anyhow::Result<Figures>,
+    },
+    /// Between namespaces on this kernel: all that is compared side by side, in one run.
+    Kernel {
+        /// Raised when an older result no longer counts: there is no script that could be compared.
+        version: u32,
+        /// Runs a setting with a seed.
+        run: fn(&Setting, u64, &Programs) -> anyhow::Result<Figures>,
+    },
+}
+
+impl Way {
+    /// Whether it needs this kernel, in place of the simulator.
+    pub const fn is_kernel(&self) -> bool {
+        matches!(self, Self::Kernel { .. })
+    }
+}
+
+/// The programs that runs use.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// What answers the simulator.
+    pub oracle: PathBuf,
+    /// The product's gateway.
+    pub gateway: PathBuf,
+    /// The product's agent.
+    pub agent: PathBuf,
+}
+
+impl Programs {
+    /// All of them in the oracle's folder.
+    pub fn beside(oracle: &Path) -> Self {
+        let program = |name| oracle.with_file_name(name);
+        Self { oracle: oracle.to_owned(), gateway: program("spand-gateway"), agent: program("spand-agent") }
+    }
+}
+
+/// One way to set a row up.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// Its name in files and on the page.
     pub name: String,
-    /// Options of the script, apart from seed and oracle.
+    /// Options of the script or of the run on a kernel, apart from the seed and the programs.
     pub options: Vec<(&'static str, String)>,
     /// Whether `--quick` runs it.
     pub quick: bool,
@@ -53,6 +99,13 @@ impl Setting {
     #[must_use]
     pub fn long(self) -> Self {
         Self { quick: false, ..self }
+    }
+
+    /// An option's value, read as a number or a word.
+    pub fn option<T: FromStr>(&self, name: &str) -> anyhow::Result<T> {
+        let value = self.options.iter().find(|(option, _)| *option == name).map(|(_, value)| value);
+        let value = value.with_context(|| format!("setting {} has no option {name}", self.name))?;
+        value.parse().ok().with_context(|| format!("setting {}: {name}={value} is none of its values", self.name))
     }
 
     /// With one more option.

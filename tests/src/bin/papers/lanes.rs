@@ -1,7 +1,6 @@
 //! Runs what is missing, some runs side by side.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -9,27 +8,28 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use parking_lot::Mutex;
 use spand_tests::papers::plan::Planned;
-use spand_tests::papers::result;
+use spand_tests::papers::result::Results;
+use spand_tests::papers::row::Programs;
 use spand_tests::product::interrupt;
 
-/// Runs everything of `runs` that has no result in `out`. Returns how many runs failed.
+/// Runs everything of `runs` that has no result. Returns how many runs failed.
 pub(crate) fn run(
     runs: &[Planned<'_>],
-    out: &Path,
-    oracle: &Path,
+    results: &Results,
+    programs: &Programs,
     lanes: usize,
     deadline: Option<Instant>,
 ) -> Result<usize> {
-    let missing: Vec<&Planned<'_>> = runs.iter().filter(|planned| result::read(out, planned).is_none()).collect();
-    println!("{} runs, {} of them to do; results in {}", runs.len(), missing.len(), out.display());
+    let missing: Vec<&Planned<'_>> = runs.iter().filter(|planned| results.read(planned).is_none()).collect();
+    println!("{} runs, {} of them to do", runs.len(), missing.len());
     let next = AtomicUsize::new(0);
-    let progress = Mutex::new(Progress { done: 0, failed: 0, cpu_seconds: 0.0, all: missing.len() });
+    let progress = Mutex::new(Progress { done: 0, failed: 0, seconds: 0.0, all: missing.len() });
     let lane = || {
         while !interrupt::came() && deadline.is_none_or(|deadline| Instant::now() < deadline) {
             let Some(planned) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-            let ran = planned.run(oracle).and_then(|(result, cpu_seconds)| {
-                result::write(out, &result, cpu_seconds)?;
-                Ok(cpu_seconds)
+            let ran = planned.run(programs).and_then(|(result, seconds)| {
+                results.write(&result, seconds)?;
+                Ok(seconds)
             });
             progress.lock().ended(planned, ran);
         }
@@ -52,16 +52,16 @@ pub(crate) fn run(
 struct Progress {
     done: usize,
     failed: usize,
-    cpu_seconds: f64,
+    seconds: f64,
     all: usize,
 }
 
 impl Progress {
     fn ended(&mut self, planned: &Planned<'_>, ran: Result<f64>) {
         match ran {
-            Ok(cpu_seconds) => {
+            Ok(seconds) => {
                 self.done += 1;
-                self.cpu_seconds += cpu_seconds;
+                self.seconds += seconds;
             }
             Err(error) => {
                 self.failed += 1;
@@ -80,7 +80,7 @@ impl Progress {
     /// Leaves the line of progress behind.
     fn close(&self) {
         if std::io::stdout().is_terminal() {
-            println!("\r\x1b[K{} of {} runs done, {:.0} s of processor time", self.done, self.all, self.cpu_seconds);
+            println!("\r\x1b[K{} of {} runs done, {:.0} s in all", self.done, self.all, self.seconds);
         }
     }
 }

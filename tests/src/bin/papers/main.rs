@@ -1,4 +1,5 @@
-//! The papers' experiments in the simulator that they used (`make papers`): runs what has no result yet, and makes the page.
+//! The papers' experiments in the simulator that they used, or on this kernel (`make papers`): runs what has no result yet, and makes
+//! the page.
 //!
 //! Each run leaves one file, so a campaign can be cut at any point and go on later.
 
@@ -11,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Parser;
 use spand_tests::papers::plan::{self, Planned};
-use spand_tests::papers::row::{Row, Verdict};
+use spand_tests::papers::result::Results;
+use spand_tests::papers::row::{Programs, Row, Verdict};
 use spand_tests::papers::{ns, page, rows};
 use spand_tests::product::{interrupt, program};
 
@@ -39,6 +41,12 @@ struct Arguments {
     /// Where results go, one file a run
     #[arg(long, default_value = "target/papers")]
     out: PathBuf,
+    /// The results of the repository, which count as well
+    #[arg(long, default_value = "docs/results/papers.jsonl")]
+    kept: PathBuf,
+    /// Write all results there that count
+    #[arg(long)]
+    keep: bool,
     /// Where the tables go, as a page
     #[arg(long, default_value = "target/papers.md")]
     page: PathBuf,
@@ -48,27 +56,24 @@ struct Arguments {
     /// Only make the tables
     #[arg(long)]
     report: bool,
-    /// The rows on real kernels: none exists yet
+    /// The rows on this kernel (root): one run at a time, for what it measures is time
     #[arg(long)]
     kernel: bool,
-    /// The program that answers the simulator; default: beside this one
+    /// The program that answers the simulator, and beside it the product's; default: beside this one
     #[arg(long)]
     oracle: Option<PathBuf>,
 }
 
 fn main() -> Result<ExitCode> {
     let arguments = Arguments::parse();
-    if arguments.kernel {
-        eprintln!("there are no rows on real kernels yet: leave --kernel out for those in the simulator");
-        return Ok(ExitCode::from(USAGE));
-    }
     let rows = rows::all();
     if let Some(unknown) = arguments.only.iter().find(|id| !rows.iter().any(|row| row.id == **id)) {
         let ids: Vec<&str> = rows.iter().map(|row| row.id).collect();
         eprintln!("there is no row {unknown}; rows: {}", ids.join(", "));
         return Ok(ExitCode::from(USAGE));
     }
-    let is_wanted = |row: &&Row| arguments.only.is_empty() || arguments.only.iter().any(|id| row.id == *id);
+    let is_asked = |id: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == id);
+    let is_wanted = |row: &&Row| is_asked(row.id) && row.way.is_kernel() == arguments.kernel;
     let runs: Vec<Planned<'_>> =
         rows.iter().filter(is_wanted).flat_map(|row| plan::of_row(row, arguments.quick)).collect();
     if arguments.plan {
@@ -77,20 +82,33 @@ fn main() -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
+    if runs.is_empty() {
+        eprintln!("rows K1 to K8 run with --kernel, the others without");
+        return Ok(ExitCode::from(USAGE));
+    }
+    let results = Results::open(&arguments.out, &arguments.kept)?;
     let mut failed = 0;
     if !arguments.report {
-        anyhow::ensure!(ns::is_here()?, "there is no ns-2 here");
+        if arguments.kernel {
+            anyhow::ensure!(nix::unistd::geteuid().is_root(), "rows on a kernel need root");
+        } else {
+            anyhow::ensure!(ns::is_here()?, "there is no ns-2 here");
+        }
         interrupt::install()?;
         let minutes = arguments.minutes.or(arguments.quick.then_some(QUICK_MINUTES));
         let deadline = minutes.map(|minutes| Instant::now() + Duration::from_secs(minutes * 60));
         let oracle = program(arguments.oracle.as_deref(), "spand-oracle")?;
-        let oracle = std::path::absolute(&oracle).context("the oracle's place")?;
-        failed = lanes::run(&runs, &arguments.out, &oracle, usize::from(arguments.lanes), deadline)?;
+        let programs = Programs::beside(&std::path::absolute(&oracle).context("the oracle's place")?);
+        let lanes = if arguments.kernel { 1 } else { usize::from(arguments.lanes) };
+        failed = lanes::run(&runs, &results, &programs, lanes, deadline)?;
     }
-    for (id, verdict) in page::write(&arguments.page, &arguments.out, &rows)? {
+    for (id, verdict) in page::write(&arguments.page, &results, &rows)? {
         println!("{id}: {}", verdict.word().trim_matches('*'));
-        let asked = arguments.only.is_empty() || arguments.only.iter().any(|only| *only == id);
-        failed += usize::from(verdict == Verdict::Short && asked && !arguments.report);
+        let has_run = runs.iter().any(|planned| planned.row.id == id);
+        failed += usize::from(verdict == Verdict::Short && has_run && !arguments.report);
+    }
+    if arguments.keep {
+        println!("{} results in {}", results.keep(&arguments.kept, &rows)?, arguments.kept.display());
     }
     println!("{} written", arguments.page.display());
     Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 use spand_proto::growth::overflow::first_overflow;
 
 use crate::papers::output::{Figures, Output, number};
-use crate::papers::row::{Judged, Outcomes, Row, Setting};
+use crate::papers::row::{Judged, Outcomes, Row, Setting, Way};
 
 const SCRIPT: &str = "barakat.tcl";
 const WINDOW: &str = "window_at_first_drop_segments";
@@ -34,11 +34,10 @@ pub(super) fn overflow() -> Row {
         what: "Barakat & Altman: the window at which slow start first overflows a buffer of B packets, pipe of 191 packets of 512 bytes",
         expected: "1.0 to 1.45 times W_B; no drop in slow start with a threshold at W_B",
         source: "W_B = min(B + µT, B (d + 1)); the paper has no numbers, the band is of this project",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 1,
         quick_seeds: 1,
         settings,
-        read,
         judge: overflow_judged,
     }
 }
@@ -90,11 +89,10 @@ pub(super) fn byte_counting() -> Row {
         what: "Barakat & Altman: decreasing byte counting (dmax = 2, W_th = 100) on a buffer of 50 packets",
         expected: "with its formula beyond W_th: first drop at a window of 195 after 6.13 s, between d = 1 (114, 4.19 s) and d = 2 (190, 7.26 s); to 10 %",
         source: "a run of this project: the paper's plots have no scale",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 1,
         quick_seeds: 1,
         settings: settings.chain([ended]).collect(),
-        read,
         judge: byte_counting_judged,
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::benefit::statistics::Mean;
 use crate::papers::output::{Figures, Output, number};
-use crate::papers::row::{Judged, Outcomes, Row, Setting, percent};
+use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, percent};
 
 pub(super) const SCRIPT: &str = "btcp-mice.tcl";
 
@@ -46,11 +46,10 @@ pub(super) fn shared() -> Row {
         what: "Gonçalves Figures 15 to 19 and 21: mice (up to 32 packets) among 250 to 1250 transfers of random size",
         expected: "B-TCP(8) faster than NewReno with fewer drops at every load; B-TCP(4) slower than NewReno with a queue of 3 packets and at 1 Mbit/s",
         source: "5.2, 5.3 (\"38 % to 19 %\" is reported, not a target: no f is named)",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 20,
         quick_seeds: 5,
         settings,
-        read,
         judge: shared_judged,
     }
 }
@@ -125,11 +124,10 @@ pub(super) fn medians() -> Row {
         what: "Gonçalves Table II: medians of the mice among 250 transfers with reverse traffic",
         expected: "7 or 8 packets that nothing disturbed, the same for all three kinds: .383518/.222257/.297213 or .389193/.227932/.302887 s",
         source: "Table II",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 2,
         quick_seeds: 2,
         settings: settings.collect(),
-        read,
         judge: medians_judged,
     }
 }

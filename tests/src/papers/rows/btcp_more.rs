@@ -1,7 +1,7 @@
 //! B-TCP on further paths, beside NewReno, and by other readings of its text (Gonçalves, 5.3 to 5.6).
 
 use crate::benefit::statistics::Mean;
-use crate::papers::row::{Judged, Outcomes, Row, Setting, percent};
+use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, percent};
 
 use super::btcp_mice::{KINDS, SCRIPT, figure, is_below, mice, read, reno};
 
@@ -39,11 +39,10 @@ pub(super) fn other_paths() -> Row {
         what: "Gonçalves Figures 26, 28, 31 and 33: delayed ACKs, a constant stream, two bottlenecks, B-TCP beside NewReno",
         expected: "two bottlenecks: f = 8 10 % below NewReno or more; during the stream f = 4 above NewReno; NewReno in the mix within 5 % of NewReno alone",
         source: "5.3.2, 5.3.3, 5.4, 5.6",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 10,
         quick_seeds: 3,
         settings,
-        read,
         judge: other_paths_judged,
     }
 }
@@ -118,11 +117,10 @@ pub(super) fn after_the_mice() -> Row {
         what: "Gonçalves, three readings of what follows mice_t without a loss: +1/W per ACK (elsewhere here), slow start, the pseudo-code's floor below zero",
         expected: "nothing: the text does not decide it",
         source: "4.2, Figure 9",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 5,
         quick_seeds: 2,
         settings,
-        read,
         judge: |outcomes| {
             let mut judged = Judged::default();
             for load in ["250", "1250"] {

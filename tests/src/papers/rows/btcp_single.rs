@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::papers::output::{Figures, Output, number};
-use crate::papers::row::{Judged, Outcomes, Row, Setting};
+use crate::papers::row::{Judged, Outcomes, Row, Setting, Way};
 
 const SCRIPT: &str = "btcp-single.tcl";
 const TRANSFER: &str = "transfer_seconds";
@@ -48,11 +48,10 @@ pub(super) fn alone() -> Row {
         what: "Gonçalves Table II: a transfer of 7 and of 8 packets alone on the path of Figure 14",
         expected: "to 1 µs",
         source: "Table II (medians that nothing disturbed); B-TCP(4) with 7 packets: computed",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 1,
         quick_seeds: 1,
         settings: settings.collect(),
-        read,
         judge: |outcomes| {
             let mut judged = Judged::default();
             for (name, packets, growth, seconds) in ALONE {
@@ -72,11 +71,10 @@ pub(super) fn satellite() -> Row {
         what: "Gonçalves 4.3: 64 packets over 1.5 Mbit/s and a round trip of 1 s, without losses",
         expected: "f = 7, 8, 9 a second above NewReno, f up to 6 not above it; to 0.02 s",
         source: "Figures 10 to 13 for the order; seconds computed from the growth rule",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 1,
         quick_seeds: 1,
         settings: settings.collect(),
-        read,
         judge: satellite_judged,
     }
 }

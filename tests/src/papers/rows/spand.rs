@@ -4,7 +4,7 @@ use anyhow::{Result, ensure};
 
 use crate::benefit::statistics::Mean;
 use crate::papers::output::{Figures, Output, number};
-use crate::papers::row::{Judged, Outcomes, Row, Setting, percent};
+use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, percent};
 
 const SCRIPT: &str = "spand.tcl";
 const SECONDS: &str = "seconds";
@@ -111,11 +111,10 @@ pub(super) fn one_bottleneck() -> Row {
         what: "TCP/SPAND Figures 10 to 13, 18, 19: N senders share a bottleneck of 1.6 Mbit/s, 50 ms and ten packets",
         expected: "rule `spand` within 15 % of an earlier run of this project; no rule more than 10 % slower than it in Figures 10, 11",
         source: "6.3, 6.5; the figures' values are not readable in the text at hand",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 3,
         quick_seeds: 1,
         settings,
-        read,
         judge: one_bottleneck_judged,
     }
 }
@@ -127,11 +126,10 @@ pub(super) fn five_bottlenecks() -> Row {
         what: "TCP/SPAND Figures 14, 15: five such bottlenecks in a row, 50 ms together, 40 sources of 12 kbit/s across each (assumed)",
         expected: "30 to 65 % less than `*-ssr`, 25 to 55 % less than `*-nssr`: how many cells is reported",
         source: "6.4.1",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 3,
         quick_seeds: 1,
         settings: of_place(&HOPS, &[]),
-        read,
         judge: |outcomes| {
             let mut judged = Judged::default();
             changes(&mut judged, outcomes, &HOPS, &[]);
@@ -148,11 +146,10 @@ pub(super) fn crowded_bottlenecks() -> Row {
         what: "TCP/SPAND Figures 16, 17: the same with sources of 48 kbit/s",
         expected: "never slower: how many cells is reported",
         source: "6.4.2",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 1,
         quick_seeds: 1,
         settings: of_place(&CROWDED, &[]),
-        read,
         judge: |outcomes| {
             let mut judged = Judged::default();
             changes(&mut judged, outcomes, &CROWDED, &[]);

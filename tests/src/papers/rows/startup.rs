@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::papers::output::{Figures, Output, number};
-use crate::papers::row::{Judged, Outcomes, Row, Setting};
+use crate::papers::row::{Judged, Outcomes, Row, Setting, Way};
 
 const SCRIPT: &str = "startup.tcl";
 const ORIGINAL: &str = "original";
@@ -42,11 +42,10 @@ pub(super) fn satellite() -> Row {
         what: "Aron & Druschel Figure 9, a satellite link (580 ms): effective throughput with a measured threshold",
         expected: "original and given threshold within 10 % of an earlier run; measured at least 3.5 times the original at 20 and 30 s (paper: about 5)",
         source: "the text and a run of this project; the paper's simulator is not ns-2",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 1,
         quick_seeds: 1,
         settings: settings(&SATELLITE),
-        read,
         judge: |outcomes| judged(outcomes, &SATELLITE),
     }
 }
@@ -58,11 +57,10 @@ pub(super) fn wide_area() -> Row {
         what: "Aron & Druschel Figure 10, eight senders on a fast wide-area path (60 ms): effective throughput with a measured threshold",
         expected: "original and given threshold within 10 % of an earlier run; measured at least 5 times the original at 2 s, 2.5 at 5 s (paper: nearly 10 below 5 s)",
         source: "the text and a run of this project",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 1,
         quick_seeds: 1,
         settings: settings(&WAN),
-        read,
         judge: |outcomes| judged(outcomes, &WAN),
     }
 }
@@ -98,7 +96,7 @@ pub(super) fn paced() -> Row {
         what: "Aron & Druschel Figures 9 and 10: paced slow start on top of the measured threshold",
         expected: "satellite: at least 2 times the threshold alone below 5 s (paper: 5); wide area at 0.7 s: a clock of 2 ms more than one of 10 ms (paper: +85 %, +20 %), and that more than none",
         source: "the text, section 5.2",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 1,
         quick_seeds: 1,
         settings: vec![
@@ -108,7 +106,6 @@ pub(super) fn paced() -> Row {
             setting("wan-10ms", "wan", "paced", "0.01"),
             setting("wan-2ms", "wan", "paced", "0.002"),
         ],
-        read,
         judge: paced_judged,
     }
 }
@@ -141,16 +138,10 @@ pub(super) fn timers() -> Row {
         what: "Aron & Druschel Figure 7, a T1 line (100 ms): a slow start beside a transfer, with round trips measured by 500 ms and by 1 ms",
         expected: "44 and 66 % of the line in the 5 s that follow, to 10 points",
         source: "the text, section 5.1; ns-2 has one clock for measuring and for timeouts, and the paper's simulator another TCP",
-        script: "timers.tcl",
+        way: Way::Simulated { script: "timers.tcl", read: read_timers },
         seeds: 10,
         quick_seeds: 3,
         settings: vec![setting("original"), setting("proposed")],
-        read: |output| {
-            Ok(Figures::from([
-                ("share_percent".to_owned(), number(output.line("share")?, 0)?),
-                ("timeouts".to_owned(), number(output.line("timeouts")?, 0)?),
-            ]))
-        },
         judge: |outcomes| {
             let mut judged = Judged::default();
             for (name, text) in [("original", 44.0), ("proposed", 66.0)] {
@@ -165,6 +156,13 @@ pub(super) fn timers() -> Row {
             judged
         },
     }
+}
+
+fn read_timers(output: &Output) -> Result<Figures> {
+    Ok(Figures::from([
+        ("share_percent".to_owned(), number(output.line("share")?, 0)?),
+        ("timeouts".to_owned(), number(output.line("timeouts")?, 0)?),
+    ]))
 }
 
 fn moment(second: &str) -> String {

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::benefit::statistics::Mean;
 use crate::papers::output::{Figures, Output, number};
-use crate::papers::row::{Judged, Outcomes, Row, Setting, seeds};
+use crate::papers::row::{Judged, Outcomes, Row, Setting, Way, seeds};
 
 const SCRIPT: &str = "yu.tcl";
 const FIRST: &str = "first_5_s_packets";
@@ -39,11 +39,10 @@ pub(super) fn long_lives() -> Row {
         what: "Yu & Newman Figure 3 at 16 Mbit/s: packets within the first 5 s of each connection, and in all, of 3,000 s",
         expected: "times Reno's: LISS 1.35 to 1.55, ISS 1.40 to 1.70, JS 1.95 to 2.30, MISS 1.5 or more (losses of a round trip as one: 1.7); total of JS 0.95 to 1.00",
         source: "the text (1.48, 1.61, 2.22, 2.22) and a run of this project",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 5,
         quick_seeds: 1,
         settings,
-        read,
         judge: long_lives_judged,
     }
 }
@@ -86,11 +85,10 @@ pub(super) fn short_lives() -> Row {
         what: "Yu & Newman Figure 17: the same with connections of 5 s in the mean",
         expected: "MISS the worst of the four; LISS, ISS and JS above Reno in the first 5 s",
         source: "the text, section 5.4",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 3,
         quick_seeds: 1,
         settings,
-        read,
         judge: short_lives_judged,
     }
 }
@@ -115,11 +113,10 @@ pub(super) fn other_thresholds() -> Row {
         what: "Yu & Newman Figure 20, in the network of Figure 3 (the one with 600 nodes is not published): thresholds of others, cached and averaged, against LISS",
         expected: "averaged below LISS; cached within 10 % of LISS",
         source: "the text, section 5.4",
-        script: SCRIPT,
+        way: Way::Simulated { script: SCRIPT, read },
         seeds: 3,
         quick_seeds: 1,
         settings: schemes(&[LISS, CACHED, AVERAGED]),
-        read,
         judge: other_thresholds_judged,
     }
 }
