@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod accuracy;
+pub mod advised;
 pub mod attacks;
 pub mod benefit;
 pub mod cases;

@@ -4,6 +4,7 @@ mod barakat;
 mod btcp_mice;
 mod btcp_more;
 mod btcp_single;
+mod kernel;
 mod spand;
 mod startup;
 mod yu;
@@ -12,7 +13,7 @@ use super::row::Row;
 
 /// All of them, in the page's order.
 pub fn all() -> Vec<Row> {
-    vec![
+    let mut rows = vec![
         btcp_single::alone(),
         btcp_single::satellite(),
         btcp_mice::shared(),
@@ -31,7 +32,9 @@ pub fn all() -> Vec<Row> {
         spand::one_bottleneck(),
         spand::five_bottlenecks(),
         spand::crowded_bottlenecks(),
-    ]
+    ];
+    rows.extend(kernel::all());
+    rows
 }
 
 #[cfg(test)]

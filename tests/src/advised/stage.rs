@@ -1,0 +1,170 @@
+//! The lab with the agent's programs in this process.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use spand_agent::Clock;
+use spand_agent::apply::bpf::BpfApplier;
+use spand_agent::apply::{Applier as _, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
+use spand_agent::config::{ApplyMethod, Config};
+use spand_agent::policy::Policy;
+use spand_proto::growth::Growth;
+use spand_proto::network::Network;
+use spand_proto::start::{Mode, Shape};
+use spand_proto::units::{Micros, Segments};
+use tokio::runtime::Runtime;
+
+use crate::lab::cgroup::Cgroup;
+use crate::lab::topology::{NetworkPlan, Topology};
+use crate::lab::traffic::{Client, Conduct, Plan, Server, Transfer};
+use crate::lab::truth::{FlowId, Record, Row, SegmentTruth};
+
+/// How long the advice holds; longer than any run.
+const LIFETIME: Micros = Micros::from_secs(3_600);
+
+/// How connections to a network start, and grow in slow start.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice {
+    /// Growth in slow start.
+    pub growth: Growth,
+    /// What is known of the network.
+    pub inputs: Inputs,
+}
+
+impl Advice {
+    /// A start of this shape, which knows the round trip and nothing else.
+    pub fn shape(shape: Shape, rtt: Duration) -> Self {
+        let rtt = Micros(u64::try_from(rtt.as_micros()).unwrap_or(u64::MAX));
+        let inputs = Inputs {
+            share_half_bytes: 0,
+            pipe_half_bytes: 0,
+            threshold_bytes: 0,
+            rtt: Some(rtt),
+            proven: true,
+            backed: true,
+            lossless: false,
+            cap: None,
+            lease: None,
+            shape,
+            opening_half_bytes: 0,
+            losses: None,
+            overflow_bytes: 0,
+        };
+        Self { growth: Growth::Standard, inputs }
+    }
+
+    /// A start with a window and a threshold of so many segments of `mss` bytes.
+    pub fn start(window: u32, threshold: u32, mss: u64, rtt: Duration) -> Self {
+        let mut advice = Self::shape(Shape::Paced, rtt);
+        let half_bytes = 2 * u64::from(window) * mss;
+        (advice.inputs.share_half_bytes, advice.inputs.pipe_half_bytes) = (half_bytes, half_bytes);
+        advice.inputs.threshold_bytes = u64::from(threshold) * mss;
+        advice
+    }
+
+    /// The same with another growth.
+    #[must_use]
+    pub fn growing(self, growth: Growth) -> Self {
+        Self { growth, ..self }
+    }
+}
+
+/// A lab that stands, with connections to its server under advice. One in a process at a time.
+pub struct Stage {
+    server: Server,
+    applier: BpfApplier,
+    _runtime: Runtime,
+    truth: SegmentTruth,
+    record: Record,
+    _cgroup: Cgroup,
+    /// Its namespaces and paths.
+    pub lab: Topology,
+}
+
+impl Stage {
+    /// Builds it: `base` is the host's congestion control. Networks without advice start as the host does. What is advised is
+    /// started with: no part of it and no floor is taken. The limit by the bottleneck's buffer holds where advice knows that.
+    ///
+    /// # Errors
+    /// Without root, or where the kernel refuses.
+    pub fn build(base: &str, networks: &[(NetworkPlan, Option<Advice>)]) -> Result<Self> {
+        let plans: Vec<NetworkPlan> = networks.iter().map(|(plan, _)| *plan).collect();
+        let lab = Topology::build(&plans)?;
+        lab.server.default_congestion_control(base)?;
+        let cgroup = Cgroup::make("advised")?;
+        let record = Record::default();
+        let truth = SegmentTruth::start(record.clone(), lab.port)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let advised: Vec<(Network, Advice)> =
+            networks.iter().filter_map(|(plan, advice)| Some((Network::new(plan.prefix), (*advice)?))).collect();
+        let applier = runtime.block_on(apply(&cgroup, &advised))?;
+        let server = cgroup.enter(|| Server::start_with(&lab.server, lab.port, &Conduct::default()))?;
+        Ok(Self { server, applier, _runtime: runtime, truth, record, _cgroup: cgroup, lab })
+    }
+
+    /// Connections that started on advice so far.
+    pub fn started(&self) -> u64 {
+        self.applier.counts().get("started").copied().unwrap_or_default()
+    }
+
+    /// Ends it: what the kernel said of every segment, in order of time. What is still on its way then is not waited for.
+    ///
+    /// # Errors
+    /// Where the kernel's words have holes.
+    pub fn finish(self) -> Result<Vec<Row>> {
+        drop(self.server);
+        ensure!(self.truth.finish()? == 0, "segments without room in the truth");
+        ensure!(self.record.dropped() == 0, "more segments than a record keeps");
+        Ok(self.record.rows())
+    }
+}
+
+/// One request of a network's client: how its answer went.
+///
+/// # Errors
+/// Where there is no such client, or the answer stalls.
+pub fn ask(lab: &Topology, network: usize, client: usize, plan: &Plan) -> Result<Transfer> {
+    let network = lab.networks.get(network).context("a network that was not asked for")?;
+    let from = *network.addresses.get(client).context("a client that was not asked for")?;
+    let target = lab.server_address(network.plan.prefix);
+    network.namespace.enter(|| Client::connect(from, target)?.ask(plan))
+}
+
+/// The rows of each connection, in order of time.
+pub fn by_connection(rows: Vec<Row>) -> BTreeMap<FlowId, Vec<Row>> {
+    let mut connections: BTreeMap<FlowId, Vec<Row>> = BTreeMap::new();
+    for row in rows {
+        connections.entry(row.flow()).or_default().push(row);
+    }
+    connections
+}
+
+fn is_compared_only(advised: &[(Network, Advice)]) -> bool {
+    advised.iter().any(|(_, advice)| advice.inputs.shape.is_compared_only())
+}
+
+async fn apply(cgroup: &Cgroup, advised: &[(Network, Advice)]) -> Result<BpfApplier> {
+    let mode = if is_compared_only(advised) { Mode::Paper } else { Mode::Careful };
+    let mut config = Config { apply: ApplyMethod::Bpf, mode, ..Config::default() };
+    // Names of congestion controls are the whole machine's.
+    config.bpf.name = format!("s{}", std::process::id());
+    config.bpf.control_fraction = 0.0;
+    cgroup.folder().clone_into(&mut config.bpf.cgroup);
+    let mut policy: Policy = config.policy();
+    (policy.start.fraction, policy.start.floor, policy.start.buffered) = (None, None, true);
+    let clock = Clock::start();
+    policy.growths.prefixes.extend(advised.iter().map(|(network, advice)| (*network, advice.growth)));
+    let mut applier = BpfApplier::start(&config, &policy, clock)?;
+    let now = clock.now();
+    let desired = |advice: &Advice| Desired {
+        window: Segments(1),
+        reason: StartReason { mode, share: Segments(1), clipped_by: None },
+        expires: now.after(LIFETIME),
+        announced: None,
+        inputs: advice.inputs,
+    };
+    let desired: DesiredStarts = advised.iter().map(|(network, advice)| (*network, desired(advice))).collect();
+    applier.reconcile(&Decided { desired: &desired, skipped: &Skipped::new(), touched: None }, now).await;
+    Ok(applier)
+}
