@@ -80,7 +80,7 @@ fn busy() -> (Published, Vec<Subscription>) {
     });
     published.set_captures(vec![CaptureStatus { interface: "eth1".to_owned(), ..CaptureStatus::default() }]);
     let service = (HOST, 443).into();
-    let mut events: Vec<_> = (0..40).map(|n| Event::Estimate(estimate(n))).collect();
+    let mut events: Vec<_> = (0..40).map(|n| Event::estimate(estimate(n))).collect();
     events.push(Event::ServiceSize(ServiceSize { service, quantile: Bytes(30_048), transfers: 412 }));
     published.apply(Batch { events, views: vec![poor()], ..Batch::new() });
     for frames in [1_000, 2_500] {

@@ -14,7 +14,7 @@ use crate::service::ServiceSize;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// An estimate appeared, moved by more than the configured change, or was refreshed.
-    Estimate(Estimate),
+    Estimate(Box<Estimate>),
     /// A network has no estimate any more.
     Withdrawn {
         /// The network.
@@ -34,6 +34,13 @@ pub enum Event {
     TransferEnded(TransferEnded),
     /// A service has no size quantile any more: it sent too little, or the table of services was full.
     ServiceForgotten(SocketAddr),
+}
+
+impl Event {
+    /// Of an estimate, on the heap: it is larger than everything else that is queued, and rarer.
+    pub fn estimate(estimate: Estimate) -> Self {
+        Self::Estimate(Box::new(estimate))
+    }
 }
 
 /// Why an estimate was withdrawn.

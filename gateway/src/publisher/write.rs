@@ -33,7 +33,7 @@ impl Published {
             match event {
                 Event::StartImminent(start) => pushed.extend(self.push_start(start).then_some(start)),
                 Event::Established(connection) => self.established(&connection),
-                Event::Estimate(estimate) => changes.push(State::Estimate(estimate)),
+                Event::Estimate(estimate) => changes.push(State::Estimate(*estimate)),
                 Event::Withdrawn { network, reason } => changes.push(State::Withdrawn(network, reason)),
                 Event::ServiceSize(size) => self.put_service(size),
                 Event::ServiceForgotten(service) => self.shared.services.write().remove(service),

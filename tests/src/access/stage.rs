@@ -81,7 +81,7 @@ impl Setup {
         tokio::spawn(published.clone().run());
         let network = "192.0.2.0/24".parse().map_err(|error| anyhow::anyhow!("{error}"))?;
         let share = Window::from_bytes(28_960.0).context("a window")?;
-        let estimate = Event::Estimate(made_up::estimate(network, share, clock.now()));
+        let estimate = Event::estimate(made_up::estimate(network, share, clock.now()));
         published.apply(Batch { events: vec![estimate], ..Batch::new() });
         for &part in Part::VARIANTS {
             published.readiness().ready(part);

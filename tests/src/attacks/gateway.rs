@@ -47,7 +47,7 @@ fn fill(published: &Published) {
     };
     let estimate = |n: u16| {
         let share = Window::from_bytes(20_000.0 + f64::from(n)).unwrap_or_default();
-        Event::Estimate(made_up::estimate(network(n), share, now))
+        Event::estimate(made_up::estimate(network(n), share, now))
     };
     published.apply(Batch { events: (0..NETWORKS).map(estimate).collect(), ..Batch::new() });
 }

@@ -274,7 +274,7 @@ fn estimates(networks: impl IntoIterator<Item = u32>, round: u64, now: Timestamp
         let network = Network::of(Ipv4Addr::from(FIRST_NETWORK + (number << 8)).into());
         made_up::estimate(network, Window::from_bytes(share + f64::from(number)).unwrap_or_default(), now)
     };
-    networks.into_iter().map(|network| Event::Estimate(estimate(network))).collect()
+    networks.into_iter().map(|network| Event::estimate(estimate(network))).collect()
 }
 
 /// A SYN with an MSS option from `remote` to port 443 of `host`, from the IP header on. Checksums are left at zero, as a

@@ -99,7 +99,7 @@ pub(super) fn serve(namespace: &Namespace, listen: &'static str, stop: watch::Re
             tokio::spawn(published.clone().run());
             let network = NETWORK.parse().map_err(|error| anyhow::anyhow!("{error}"))?;
             let share = Window::from_bytes(28_960.0).context("a window")?;
-            let estimate = Event::Estimate(made_up::estimate(network, share, clock.now()));
+            let estimate = Event::estimate(made_up::estimate(network, share, clock.now()));
             published.apply(Batch { events: vec![estimate], ..Batch::new() });
             let listener = TcpListener::bind(listen).await?;
             let api = Api::new(config.api(), published.clone(), None);

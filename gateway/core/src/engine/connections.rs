@@ -228,7 +228,6 @@ impl Engine {
         let context = FlowContext {
             limits: &config.limits,
             read_window_option: config.read_window_option,
-            wants_live: networks.wants_live(),
             prefixes,
             ledger,
             hosts,

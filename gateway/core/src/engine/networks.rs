@@ -29,6 +29,10 @@ impl FlowSink for NetworkTable {
         self.begin_transfer(network, at)
     }
 
+    fn wants_live(&self) -> bool {
+        Self::wants_live(self)
+    }
+
     fn under_way(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState) {
         self.add_state(network, at, sender, state);
     }

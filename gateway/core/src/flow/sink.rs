@@ -23,7 +23,9 @@ pub(crate) trait FlowSink {
     fn rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts);
     /// A transfer to the network begins; whether it is counted there.
     fn begins(&mut self, network: Network, at: Timestamp) -> bool;
-    /// The state of a sender in the middle of a transfer: about once a round trip, where [`FlowContext::wants_live`].
+    /// Whether a rule looks at the senders under way.
+    fn wants_live(&self) -> bool;
+    /// The state of a sender in the middle of a transfer: about once a round trip, where [`Self::wants_live`].
     fn under_way(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState);
     /// A transfer of `sender` ends; whether it was counted at its beginning.
     fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: bool);
@@ -37,8 +39,6 @@ pub(crate) struct FlowContext<'a> {
     pub(crate) limits: &'a Limits,
     /// Whether senders are heard on their own windows.
     pub(crate) read_window_option: bool,
-    /// Whether a rule looks at the senders under way.
-    pub(crate) wants_live: bool,
     /// Which network an address belongs to.
     pub(crate) prefixes: &'a Prefixes,
     /// Who was advised.

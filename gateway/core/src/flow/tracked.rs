@@ -47,8 +47,8 @@ pub(crate) struct TrackedSender {
     flushed_at: Timestamp,
     /// The round trip under way ends when this position is acknowledged.
     pub(crate) round_end: u64,
-    /// Its phase when its state was last reported.
-    pub(crate) reported_phase: Phase,
+    /// Its phase when its state was last reported; `None` where no rule looks at the senders under way.
+    pub(crate) reported_phase: Option<Phase>,
 }
 
 /// New data from the first byte to everything acknowledged and silence.
@@ -82,7 +82,7 @@ impl TrackedSender {
             pending_stats: PendingStats::default(),
             flushed_at: at,
             round_end: 0,
-            reported_phase: Phase::SlowStart,
+            reported_phase: None,
         }
     }
 

@@ -22,7 +22,7 @@ impl Life {
     fn begin(path: &Path, second: u64) -> Self {
         let clock = SetClock(Arc::new(AtomicU64::new(second * 1_000_000_000)));
         let published = Published::new(PublisherConfig::default(), clock.clone());
-        published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 20.0))], ..Batch::new() });
+        published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 20.0))], ..Batch::new() });
         let opened = SledStore::open(path).unwrap();
         let store = StoreWriter::start(opened.store, Duration::from_millis(1)).unwrap();
         let api = Api::new(ApiConfig::default(), published, Some(store.measures().clone()));

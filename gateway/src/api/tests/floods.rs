@@ -49,7 +49,7 @@ async fn metrics_are_written_down_once_for_all_who_wait() {
 #[tokio::test]
 async fn a_full_report_leaves_others_their_turns() {
     let published = Published::new(PublisherConfig::default(), SetClock(Arc::new(AtomicU64::new(10_000_000_000))));
-    published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 20.0))], ..Batch::new() });
+    published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 20.0))], ..Batch::new() });
     let connection = ConnectionReport {
         host: ([10, 0, 0, 1], 443).into(),
         remote: ([192, 0, 2, 7], 50_000).into(),

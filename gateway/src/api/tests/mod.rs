@@ -70,7 +70,7 @@ impl Rig {
         tokio::spawn(published.clone().run());
         let views = vec![NetworkView { why_not: Some(NoEstimate::TooFewSamples), ..poor() }];
         let events =
-            [(GOOD, 20.0), (WIDE, 200.0), (SIX, 50.0)].map(|(network, wc)| Event::Estimate(estimate(network, wc)));
+            [(GOOD, 20.0), (WIDE, 200.0), (SIX, 50.0)].map(|(network, wc)| Event::estimate(estimate(network, wc)));
         published.apply(Batch { events: events.into(), views, ..Batch::new() });
         let service = ServiceSize { service: ([203, 0, 113, 10], 443).into(), quantile: Bytes(30_048), transfers: 412 };
         published.apply(Batch { events: vec![Event::ServiceSize(service)], ..Batch::new() });

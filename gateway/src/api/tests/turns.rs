@@ -27,7 +27,7 @@ impl PacketClock for Readings {
 async fn a_subscriber_with_much_to_read_leaves_others_their_turns() {
     let clock = Readings::default();
     let published = Published::new(PublisherConfig::default(), clock.clone());
-    published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 20.0))], ..Batch::new() });
+    published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 20.0))], ..Batch::new() });
     let (stop, stopped) = watch::channel(false);
     let grpc = bind().await;
     let address = grpc.local_addr().unwrap();

@@ -5,7 +5,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn a_snapshot_comes_first_and_then_only_what_moved() {
     let (published, clock) = publisher(PublisherConfig::default());
-    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, [1, 2].map(|n| Event::estimate(estimate(n, 10_000.0, 0))));
     settle().await;
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
@@ -13,14 +13,14 @@ async fn a_snapshot_comes_first_and_then_only_what_moved() {
     assert_eq!(twin.held.len(), 2);
     assert_eq!(twin.sequence, 4, "begin, two estimates, end");
 
-    apply(&published, [Event::Estimate(estimate(1, 10_900.0, 10))]);
+    apply(&published, [Event::estimate(estimate(1, 10_900.0, 10))]);
     twin.read(&mut subscription).await;
     assert_eq!(twin.sequence, 4, "9 % is not advertised");
-    apply(&published, [Event::Estimate(estimate(1, 11_100.0, 20))]);
+    apply(&published, [Event::estimate(estimate(1, 11_100.0, 20))]);
     twin.read(&mut subscription).await;
     assert_eq!(twin.sequence, 5, "11 % is");
     clock.0.store(121_000_000_000, Ordering::Relaxed);
-    apply(&published, [Event::Estimate(estimate(1, 11_100.0, 121))]);
+    apply(&published, [Event::estimate(estimate(1, 11_100.0, 121))]);
     twin.read(&mut subscription).await;
     assert_eq!(twin.sequence, 6, "the advertised estimate had grown old");
     apply(&published, [Event::Withdrawn { network: network(2), reason: Withdrawal::Expired }]);
@@ -31,7 +31,7 @@ async fn a_snapshot_comes_first_and_then_only_what_moved() {
 #[tokio::test(start_paused = true)]
 async fn a_start_overtakes_a_snapshot() {
     let (published, clock) = publisher(PublisherConfig::default());
-    apply(&published, (0..=255).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, (0..=255).map(|n| Event::estimate(estimate(n, 10_000.0, 0))));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     for _ in 0..100 {
         subscription.next().await.unwrap();
@@ -48,7 +48,7 @@ async fn a_start_overtakes_a_snapshot() {
 #[tokio::test(start_paused = true)]
 async fn snapshots_take_turns_and_a_start_does_not_wait_for_its() {
     let (published, _) = publisher(PublisherConfig::default());
-    apply(&published, (0..=255).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, (0..=255).map(|n| Event::estimate(estimate(n, 10_000.0, 0))));
     let began = tokio::time::Instant::now();
     let mut readers: Vec<_> = (0..10u8).map(|n| published.subscribe(&[[10, 0, 0, n].into()]).unwrap()).collect();
     for reader in &mut readers {
@@ -68,7 +68,7 @@ async fn snapshots_take_turns_and_a_start_does_not_wait_for_its() {
 #[tokio::test(start_paused = true)]
 async fn a_start_reaches_only_its_host_and_only_with_an_estimate() {
     let (published, _) = publisher(PublisherConfig::default());
-    apply(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
+    apply(&published, [Event::estimate(estimate(1, 10_000.0, 0))]);
     let mut mine = published.subscribe(&["::ffff:10.0.0.1".parse().unwrap()]).unwrap();
     let mut other = published.subscribe(&[[10, 0, 0, 2].into()]).unwrap();
     let to = |host, n| Event::StartImminent(start(host, n));
@@ -90,7 +90,7 @@ async fn a_slow_reader_is_resynchronised_with_the_number_of_lost_changes() {
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
     for round in 1..=10 {
-        apply(&published, [Event::Estimate(estimate(round, 10_000.0, 0))]);
+        apply(&published, [Event::estimate(estimate(round, 10_000.0, 0))]);
         settle().await;
     }
     apply(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
@@ -106,7 +106,7 @@ async fn a_slow_reader_is_resynchronised_with_the_number_of_lost_changes() {
 async fn waiting_starts_are_bounded_and_the_oldest_goes() {
     let one = NonZeroUsize::MIN;
     let (published, _) = publisher(PublisherConfig { waiting_starts: one, ..PublisherConfig::default() });
-    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, [1, 2].map(|n| Event::estimate(estimate(n, 10_000.0, 0))));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     assert!(published.push_start(start(HOST, 1)) && published.push_start(start(HOST, 2)));
     assert!(
@@ -159,7 +159,7 @@ async fn advice_is_renewed_while_nothing_moves() {
 #[tokio::test(start_paused = true)]
 async fn a_replaced_state_is_sent_again_and_the_end_ends_all() {
     let (published, _) = publisher(PublisherConfig::default());
-    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, [1, 2].map(|n| Event::estimate(estimate(n, 10_000.0, 0))));
     let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
@@ -183,7 +183,7 @@ async fn an_address_finds_its_longest_network_and_no_stale_estimate() {
     let (published, clock) = publisher(PublisherConfig::default());
     let wide = Estimate { network: "198.51.0.0/16".parse().unwrap(), ..estimate(1, 5_000.0, 0) };
     let six = Estimate { network: "2001:db8:1::/48".parse().unwrap(), ..estimate(1, 5_000.0, 0) };
-    apply(&published, [estimate(1, 10_000.0, 0), wide.clone(), six.clone()].map(Event::Estimate));
+    apply(&published, [estimate(1, 10_000.0, 0), wide.clone(), six.clone()].map(Event::estimate));
     let found = |address: &str| published.lookup(address.parse().unwrap()).map(|view| view.network);
     assert_eq!(found("198.51.1.77"), Some(network(1)));
     assert_eq!(found("::ffff:198.51.2.77"), Some(wide.network));
@@ -238,7 +238,7 @@ async fn a_host_gets_the_sizes_of_its_own_services_periodically() {
 #[tokio::test(start_paused = true)]
 async fn a_budget_counts_no_crowd_in_which_the_share_was_not_measured() {
     let (published, _clock) = publisher(PublisherConfig::default());
-    apply(&published, [Event::Estimate(estimate(1, 40.0 * 1_448.0, 0))]);
+    apply(&published, [Event::estimate(estimate(1, 40.0 * 1_448.0, 0))]);
     settle().await;
     let view = NetworkView::clone(&published.network(network(1)).unwrap());
     for (parallel, parallel_at_samples, budget) in [(200, 1, 40), (200, 5, 200), (3, 200, 120), (0, 0, 40)] {
@@ -254,7 +254,7 @@ async fn a_budget_counts_no_crowd_in_which_the_share_was_not_measured() {
 #[tokio::test(start_paused = true)]
 async fn budgets_are_leased_to_the_hosts_that_start_connections() {
     let (published, clock) = publisher(PublisherConfig::default());
-    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 40.0 * 1_448.0, 0))));
+    apply(&published, [1, 2].map(|n| Event::estimate(estimate(n, 40.0 * 1_448.0, 0))));
     settle().await;
     let mut one = published.subscribe(&[HOST.into()]).unwrap();
     let mut two_sees = Twin::default();
@@ -278,7 +278,7 @@ async fn budgets_are_leased_to_the_hosts_that_start_connections() {
     assert_eq!(two_sees.leases[&network(2)], 0);
     assert!(published.measures().leases_advertised.get() > 0);
     assert_eq!(published.leased_networks(), 1);
-    apply(&published, [Event::Estimate(estimate(1, 20.0 * 1_448.0, 2))]);
+    apply(&published, [Event::estimate(estimate(1, 20.0 * 1_448.0, 2))]);
     two_sees.read(&mut two).await;
     assert_eq!(two_sees.leases[&network(1)], 15, "a budget that shrank");
 }

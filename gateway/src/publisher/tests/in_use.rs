@@ -7,11 +7,11 @@ fn in_use() -> PublisherConfig {
 }
 
 fn known(count: u8) -> Vec<Event> {
-    (1..=count).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))).collect()
+    (1..=count).map(|n| Event::estimate(estimate(n, 10_000.0, 0))).collect()
 }
 
 fn moved(n: u8) -> [Event; 1] {
-    [Event::Estimate(estimate(n, 20_000.0, 0))]
+    [Event::estimate(estimate(n, 20_000.0, 0))]
 }
 
 fn moved_share() -> Window {
@@ -92,7 +92,7 @@ async fn a_network_that_lapses_is_withdrawn_since_a_renewal_would_keep_it() {
     twin.read(&mut subscription).await;
     pass(&clock, 301);
     assert!(!published.push_start(start(HOST, 2)), "the estimate is old");
-    apply(&published, [1, 2].map(|n| Event::Estimate(estimate(n, 10_000.0, 301))));
+    apply(&published, [1, 2].map(|n| Event::estimate(estimate(n, 10_000.0, 301))));
     pass(&clock, 599);
     twin.read(&mut subscription).await;
     assert_eq!(held(&twin), [network(1), network(2)]);
@@ -100,7 +100,7 @@ async fn a_network_that_lapses_is_withdrawn_since_a_renewal_would_keep_it() {
     twin.read(&mut subscription).await;
     assert_eq!((held(&twin), &*twin.withdrawn), (vec![network(2)], &[(network(1), WithdrawalReason::Quiet)][..]));
     assert_eq!(published.measures().destinations_expired.get(), 1);
-    apply(&published, [Event::Estimate(estimate(1, 30_000.0, 600))]);
+    apply(&published, [Event::estimate(estimate(1, 30_000.0, 600))]);
     twin.read(&mut subscription).await;
     assert_eq!(held(&twin), [network(2)], "and is no longer advertised");
     assert!(published.push_start(start(HOST, 1)));
@@ -197,7 +197,7 @@ async fn a_start_that_went_from_a_full_queue_leaves_its_estimate() {
 #[tokio::test(start_paused = true)]
 async fn the_host_that_starts_gets_its_lease_and_the_other_nothing() {
     let (published, clock) = publisher(in_use());
-    apply(&published, [Event::Estimate(estimate(1, 40.0 * 1_448.0, 0))]);
+    apply(&published, [Event::estimate(estimate(1, 40.0 * 1_448.0, 0))]);
     let (mut one, mut two) =
         (published.subscribe(&[HOST.into()]).unwrap(), published.subscribe(&[OTHER.into()]).unwrap());
     let (mut one_sees, mut two_sees) = (Twin::default(), Twin::default());
@@ -215,7 +215,7 @@ async fn the_host_that_starts_gets_its_lease_and_the_other_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_page_holds_networks_with_an_estimate_alone_and_as_many_as_it_may() {
     let (published, _) = publisher(in_use());
-    apply(&published, (200..=250).map(|n| Event::Estimate(estimate(n, 10_000.0, 0))));
+    apply(&published, (200..=250).map(|n| Event::estimate(estimate(n, 10_000.0, 0))));
     let _subscription = published.subscribe(&[HOST.into()]).unwrap();
     let host_id = published.subscribers()[0].host_id;
     (0..=220).for_each(|n| published.used_destinations(&[(HOST.into(), network(n))]));

@@ -11,7 +11,7 @@ fn wide(n: u16, share_bytes: f64) -> Estimate {
 }
 
 fn known(networks: u16, share_bytes: f64) -> Vec<Event> {
-    (0..networks).map(|n| Event::Estimate(wide(n, share_bytes))).collect()
+    (0..networks).map(|n| Event::estimate(wide(n, share_bytes))).collect()
 }
 
 fn hosts(published: &Published, count: u8) -> Vec<Subscription> {
@@ -47,7 +47,7 @@ async fn snapshots_that_outlast_the_ring_end_without_a_resync_and_lose_nothing()
     for round in 0..100u16 {
         let (moved, gone, back) = (round * 59, round * 53 + 7, round * 47 + 3);
         let withdrawn = Event::Withdrawn { network: wide(gone, 1.0).network, reason: Withdrawal::Expired };
-        apply(&published, [Event::Estimate(wide(moved, 20_000.0)), withdrawn, Event::Estimate(wide(back, 30_000.0))]);
+        apply(&published, [Event::estimate(wide(moved, 20_000.0)), withdrawn, Event::estimate(wide(back, 30_000.0))]);
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     let twins = readers.join_all().await;
@@ -175,7 +175,7 @@ async fn changes_are_paced_and_overtaken_ones_are_not_sent() {
 
     let (mut subscription, mut twin) = one.unwrap();
     let lone = Instant::now();
-    apply(&published, [Event::Estimate(wide(7, 90_000.0))]);
+    apply(&published, [Event::estimate(wide(7, 90_000.0))]);
     twin.came.clear();
     while twin.came.is_empty() {
         twin.take(subscription.next().await.unwrap());

@@ -48,7 +48,7 @@ fn held_and_published(steps: Vec<Step>, config: PublisherConfig) -> (Vec<Estimat
         let mut twin = Twin::default();
         for (number, step) in (0..).zip(steps) {
             match step {
-                Step::Estimate(n, share) => apply(&published, [Event::Estimate(estimate(n, share, 1_000_000))]),
+                Step::Estimate(n, share) => apply(&published, [Event::estimate(estimate(n, share, 1_000_000))]),
                 Step::Withdraw(n) => {
                     apply(&published, [Event::Withdrawn { network: network(n), reason: Withdrawal::Expired }]);
                 }

@@ -43,7 +43,7 @@ fn advised(published: &Published, address: u8) -> (Network, Option<u32>) {
 
 /// The first network has a neighbour with advised starts beside the address 9, which loses six first flights.
 fn one_loses(published: &Published) {
-    apply(published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    apply(published, [Event::estimate(estimate(1, SHARE, 0))]);
     flight(published, 8, 1, false);
     lose(published, 9, 1..=6);
 }
@@ -73,7 +73,7 @@ async fn losses_of_one_address_hold_back_its_own_advice_and_return_it() {
     // What is halved once more counts from the end of the minute on, and is forgotten with the samples.
     pass(&clock, 70_000);
     settle().await;
-    apply(&published, [Event::Estimate(estimate(1, SHARE, 70))]);
+    apply(&published, [Event::estimate(estimate(1, SHARE, 70))]);
     flight(&published, 9, 21, false);
     assert_eq!(advised(&published, 9), (own(9), Some(11)), "it grows by a segment with what arrives whole");
     pass(&clock, 369_999);
@@ -95,7 +95,7 @@ async fn an_address_with_advice_of_its_own_follows_its_network() {
     let mut twin = Twin::default();
     one_loses(&published);
     for (share, own_share) in [(30, 20), (12, 12), (60, 20)] {
-        apply(&published, [Event::Estimate(estimate(1, f64::from(share) * 1_448.0, 0))]);
+        apply(&published, [Event::estimate(estimate(1, f64::from(share) * 1_448.0, 0))]);
         assert_eq!((advised(&published, 9).1, advised(&published, 8).1), (Some(own_share), Some(share)));
     }
     let view = NetworkView::clone(&published.network(network(1)).unwrap());
@@ -108,20 +108,20 @@ async fn an_address_with_advice_of_its_own_follows_its_network() {
     apply(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::TooFew }]);
     twin.read(&mut subscription).await;
     assert_eq!((advised(&published, 9), twin.held.len()), ((own(9), None), 0), "there is nothing to start on");
-    apply(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
     twin.read(&mut subscription).await;
     assert_eq!(twin.held[&own(9)].share_segments(Bytes(1_448)), Segments(20));
     apply(&published, [Event::Withdrawn { network: network(1), reason: Withdrawal::Evicted }]);
     twin.read(&mut subscription).await;
     assert_eq!((published.network_count(), published.address_retreats(), twin.held.len()), (0, 0, 0));
-    apply(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
     assert_eq!(advised(&published, 9), (network(1), Some(40)), "forgotten with its network");
 }
 
 #[tokio::test(start_paused = true)]
 async fn two_addresses_hold_back_their_networks_advice_and_the_losses_of_each_so_far() {
     let (published, clock) = publisher(PublisherConfig::default());
-    apply(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
     flight(&published, 8, 1, false);
     lose(&published, 9, 1..=5);
     lose(&published, 7, 1..=3);
@@ -139,7 +139,7 @@ async fn two_addresses_hold_back_their_networks_advice_and_the_losses_of_each_so
 #[tokio::test(start_paused = true)]
 async fn a_clean_start_of_an_address_ends_its_row_and_one_of_a_neighbour_does_not() {
     let (published, _) = publisher(PublisherConfig::default());
-    apply(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
     flight(&published, 8, 1, false);
     lose(&published, 9, 1..=5);
     flight(&published, 9, 6, false);
@@ -169,7 +169,7 @@ async fn what_starts_on_advice_of_its_own_says_nothing_of_its_networks() {
 async fn an_address_that_the_prefix_list_makes_a_network_is_one() {
     let (published, _) = publisher(PublisherConfig::default());
     one_loses(&published);
-    apply(&published, [Event::Estimate(Estimate { network: own(9), ..estimate(1, SHARE, 0) })]);
+    apply(&published, [Event::estimate(Estimate { network: own(9), ..estimate(1, SHARE, 0) })]);
     assert_eq!(advised(&published, 9), (own(9), Some(40)));
     assert_eq!((published.network_count(), published.address_retreats(), published.retreats()), (2, 0, 0));
     lose(&published, 9, 11..=16);
@@ -182,7 +182,7 @@ async fn hosts_that_use_an_address_get_its_own_advice() {
     let (published, clock) = publisher(config);
     let mut streams = [HOST, OTHER].map(|host| published.subscribe(&[host.into()]).unwrap());
     let mut twins = [Twin::default(), Twin::default()];
-    apply(&published, [Event::Estimate(estimate(1, SHARE, 0))]);
+    apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
     for host in [HOST, OTHER] {
         assert!(published.push_start(start(host, 1)));
     }
@@ -211,13 +211,13 @@ async fn leases_rise_with_the_share_at_the_end_of_a_retreat() {
     let (published, clock) = publisher(PublisherConfig::default());
     let hosts = [HOST, OTHER].map(|host| published.subscribe(&[host.into()]).unwrap());
     let share = SHARE;
-    apply(&published, [Event::Estimate(estimate(1, share, 0))]);
+    apply(&published, [Event::estimate(estimate(1, share, 0))]);
     lose(&published, 9, 1..=6);
     let host_ids: Vec<u64> = published.subscribers().iter().map(|subscriber| subscriber.host_id).collect();
     let leased = || published.leases_of(network(1), &host_ids).iter().map(|lease| lease.0).sum::<u32>();
     // The message that the first is no longer the only one has arrived.
     pass(&clock, 290_000);
-    apply(&published, [Event::Estimate(estimate(1, share, 290))]);
+    apply(&published, [Event::estimate(estimate(1, share, 290))]);
     for host in [HOST, OTHER] {
         published.push_start(start(host, 1));
     }

@@ -16,7 +16,7 @@ fn known() -> Vec<Event> {
         let [high, low] = n.to_be_bytes();
         Network::of([100, high, low, 1].into())
     };
-    (0..NETWORKS).map(|n| Event::Estimate(Estimate { network: network(n), ..estimate(0, 10_000.0, 0) })).collect()
+    (0..NETWORKS).map(|n| Event::estimate(Estimate { network: network(n), ..estimate(0, 10_000.0, 0) })).collect()
 }
 
 /// A subscription of a client with these addresses.
@@ -73,7 +73,7 @@ async fn a_client_that_subscribes_and_leaves_again_and_again_holds_up_nobody() {
     assert!(beside <= alone * 3 / 2, "{beside:?} beside a flood of subscriptions, {alone:?} alone");
     more.abort();
 
-    apply(&published, [Event::Estimate(estimate(1, 10_000.0, 0))]);
+    apply(&published, [Event::estimate(estimate(1, 10_000.0, 0))]);
     let pushed = Instant::now();
     assert!(published.push_start(start(HONEST, 1)));
     while !matches!(subscription.next().await.unwrap().event, UpdateEvent::ImminentStart(_)) {}

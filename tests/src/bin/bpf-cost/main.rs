@@ -18,8 +18,8 @@ use nix::sys::socket::{setsockopt, sockopt};
 use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
 use spand_agent::apply::{Applier, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
-use spand_agent::config::{ApplyMethod, Config};
-use spand_proto::start::Mode;
+use spand_agent::config::{ApplyMethod, Config, GrowthRule};
+use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
 use spand_tests::lab::cgroup::Cgroup;
 use spand_tests::lab::namespace::Namespace;
@@ -55,6 +55,32 @@ struct Arguments {
 /// Run time and runs of each program, by name.
 type Runs = BTreeMap<String, (u64, u64)>;
 
+/// A way to start and to grow.
+struct Arm {
+    name: &'static str,
+    shape: Shape,
+    growth: GrowthRule,
+    /// Segments up to which slow start goes.
+    threshold: u64,
+}
+
+impl Arm {
+    const fn new(name: &'static str, shape: Shape, growth: GrowthRule, threshold: u64) -> Self {
+        Self { name, shape, growth, threshold }
+    }
+}
+
+/// Beyond what a connection sends, where all of it shall be slow start.
+const NEVER: u64 = 100_000;
+
+/// The defaults, and what `[start]` may add: all acknowledgements of these go through it.
+const ARMS: [Arm; 4] = [
+    Arm::new("paced, standard growth", Shape::Paced, GrowthRule::Standard, 0),
+    Arm::new("the same, all of it slow start", Shape::Paced, GrowthRule::Standard, NEVER),
+    Arm::new("growth dbc", Shape::Paced, GrowthRule::Dbc, NEVER),
+    Arm::new("own_threshold (measures)", Shape::OwnThreshold, GrowthRule::Standard, 0),
+];
+
 /// Cost of one turn.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
@@ -83,19 +109,23 @@ fn measure(arguments: &Arguments) -> Result<()> {
         "route replace local 127.0.0.1 dev lo table local src 127.1.0.1",
         "route replace local 127.0.0.0/8 dev lo table local src 127.0.0.1 congctl cubic",
     ])?;
-    let (mut pass, mut ours) = (Vec::new(), Vec::new());
+    let mut pass = Vec::new();
+    let mut ours = ARMS.map(|_| Vec::new());
     for turn in 1..=arguments.turns {
         pass.push(host.enter(|| pass_through(arguments, &servers))?);
-        ours.push(host.enter(|| with_agent(arguments, &servers))?);
+        for (arm, costs) in ARMS.iter().zip(&mut ours) {
+            costs.push(host.enter(|| with_agent(arguments, &servers, arm))?);
+        }
         eprintln!("turn {turn} of {}", arguments.turns);
     }
-    println!("{:<28} {:>12} {:>12} {:>12}", "median of the turns", "pass-through", "agent's", "added");
-    for (name, pick) in [
-        ("per acknowledgement, ns", (|cost| cost.per_ack_ns) as fn(&Cost) -> f64),
-        ("per connection, ns", |cost| cost.per_connection_ns),
-    ] {
-        let (pass, ours) = (median(&pass, pick), median(&ours, pick));
-        println!("{name:<28} {pass:>12.0} {ours:>12.0} {:>12.0}", ours - pass);
+    println!("{:<36} {:>20} {:>20}", "median of the turns, ns", "per acknowledgement", "per connection");
+    let per_ack = |costs: &[Cost]| median(costs, |cost| cost.per_ack_ns);
+    let per_connection = |costs: &[Cost]| median(costs, |cost| cost.per_connection_ns);
+    let (ack, connection) = (per_ack(&pass), per_connection(&pass));
+    println!("{:<36} {ack:>20.0} {connection:>20.0}", "pass-through");
+    for (arm, costs) in ARMS.iter().zip(&ours) {
+        let (ack, connection) = (per_ack(costs) - ack, per_connection(costs) - connection);
+        println!("{:<36} {ack:>+20.0} {connection:>+20.0}", arm.name);
     }
     println!(
         "{} connections of {} segments in each of {} turns",
@@ -121,11 +151,12 @@ fn pass_through(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
     cost
 }
 
-fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
+fn with_agent(arguments: &Arguments, servers: &Cgroup, arm: &Arm) -> Result<Cost> {
     let mut config = Config { apply: ApplyMethod::Bpf, mode: Mode::Paper, ..Config::default() };
     "cost".clone_into(&mut config.bpf.name);
     config.bpf.control_fraction = 0.0;
     config.bpf.window_option = arguments.window_option;
+    config.start.growth = arm.growth;
     servers.folder().clone_into(&mut config.bpf.cgroup);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -137,14 +168,14 @@ fn with_agent(arguments: &Arguments, servers: &Cgroup) -> Result<Cost> {
         let inputs = Inputs {
             share_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
             pipe_half_bytes: 2 * 40 * SEGMENT_BYTES as u64,
-            threshold_bytes: 0,
+            threshold_bytes: arm.threshold * SEGMENT_BYTES as u64,
             rtt: Some(Micros(1_000)),
             proven: false,
             backed: true,
             lossless: false,
             cap: None,
             lease: Some(Segments(1 << 20)),
-            shape: spand_proto::start::Shape::Paced,
+            shape: arm.shape,
             opening_half_bytes: 0,
             losses: None,
             overflow_bytes: 0,

@@ -112,7 +112,7 @@ impl World {
                 *round
             });
             let share = Window::from_bytes(if high { 30_000.0 } else { 20_000.0 }).unwrap_or_default();
-            Event::Estimate(made_up::estimate(Network::of(address(network).into()), share, now))
+            Event::estimate(made_up::estimate(Network::of(address(network).into()), share, now))
         };
         networks.into_iter().map(estimate).collect()
     }

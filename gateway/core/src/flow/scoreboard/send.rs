@@ -45,6 +45,7 @@ impl Scoreboard {
     }
 
     /// Appends, or at the limit lets the last segment grow over it, which no longer can be timed.
+    #[inline]
     fn push_back(&mut self, segment: Outstanding, limit: usize) -> bool {
         if self.segments.len() >= limit
             && let Some(last) = self.segments.back_mut()

@@ -8,7 +8,7 @@ use super::round_trips::senders_rtts;
 use crate::counters::Ignored;
 use crate::flow::announced::Announced;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
-use crate::flow::recovery::{AckKind, Counted, Progress};
+use crate::flow::recovery::{AckKind, Counted, Progress, Turn};
 use crate::flow::sink::FlowContext;
 
 use crate::flow::scoreboard::{Arrived, CumulativeAck};
@@ -189,8 +189,16 @@ impl Sender {
     }
 
     /// Lets recovery take the acknowledgement and follows its turn.
+    #[inline]
     fn turn(&mut self, progress: &Progress, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
         let turn = self.recovery.acknowledged(progress);
+        if turn != Turn::default() {
+            self.follow_turn(turn, pipe_before, at, context);
+        }
+    }
+
+    #[inline(never)]
+    fn follow_turn(&mut self, turn: Turn, pipe_before: u64, at: Timestamp, context: &mut FlowContext<'_>) {
         if turn.probe_loss {
             self.lose(LossKind::TailLossProbe, pipe_before, at, context);
         }
@@ -255,7 +263,7 @@ impl Sender {
             }
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
             self.report_state(context);
-        } else if context.wants_live && followed.shadow.phase() != followed.reported_phase {
+        } else if followed.reported_phase.is_some_and(|reported| reported != followed.shadow.phase()) {
             self.report_state(context);
         }
     }

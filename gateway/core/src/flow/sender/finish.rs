@@ -64,7 +64,8 @@ impl Sender {
         let connection = self.connection();
         let Some(followed) = self.followed.as_deref_mut() else { return };
         let ended = followed.transfer.take();
-        if let Some(Transfer { counted, .. }) = ended.filter(|ended| ended.counted || context.wants_live) {
+        if let Some(Transfer { counted, .. }) = ended.filter(|ended| ended.counted || followed.reported_phase.is_some())
+        {
             context.findings.ends(followed.network, context.now, followed.id(connection), counted);
         }
         followed.round_end = 0;

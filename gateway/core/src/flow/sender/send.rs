@@ -9,6 +9,7 @@ use crate::flow::coverage::{Coverage, Inserted};
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeTime};
 use crate::flow::reported_window::ReportedWindow;
+use crate::flow::sample::Phase;
 use crate::flow::scoreboard::{Placed, Stamp};
 use crate::flow::shadow::Shadow;
 use crate::flow::shadow::observation::Sent;
@@ -294,6 +295,7 @@ impl Sender {
         if let Some(reaction) = self.reaction.get() {
             followed.shadow.on_reaction(reaction);
         }
+        followed.reported_phase = context.findings.wants_live().then_some(Phase::SlowStart);
         followed.compare_notes(context);
         self.followed = Some(followed);
         self.tell_segment_size(segment.at);

@@ -10,12 +10,12 @@ impl Sender {
     /// Reports its state to its network, where a rule looks at it.
     #[inline]
     pub(super) fn report_state(&mut self, context: &mut FlowContext<'_>) {
-        if context.wants_live {
+        if self.followed.as_deref().is_some_and(|followed| followed.reported_phase.is_some()) {
             self.report_state_now(context);
         }
     }
 
-    #[inline(never)]
+    #[cold]
     fn report_state_now(&mut self, context: &mut FlowContext<'_>) {
         let (connection, rtt, timeout) =
             (self.connection(), self.rtt.smoothed().unwrap_or_default(), self.rtt.timeout());
@@ -23,10 +23,11 @@ impl Sender {
             return;
         };
         let (shadow, Some(mss)) = (&followed.shadow, self.size.bytes()) else { return };
-        followed.reported_phase = shadow.phase();
+        let phase = shadow.phase();
+        followed.reported_phase = Some(phase);
         let Some(window) = shadow.window() else { return };
         let state = SenderState {
-            phase: followed.reported_phase,
+            phase,
             window,
             ssthresh: shadow.ssthresh(),
             delivered_bytes: self.delivered,

@@ -158,7 +158,7 @@ impl Entry {
         };
         self.announced = Some(Announced { last, moved, at: now });
         self.has_new_samples = false;
-        Some(Event::Estimate(estimate))
+        Some(Event::estimate(estimate))
     }
 
     fn withdraw(&mut self, reason: Withdrawal) -> Option<Event> {

@@ -20,7 +20,7 @@ async fn hostile(rig: &Rig) -> SpandClient<Channel> {
 
 fn fill(rig: &Rig) {
     let network = |n: u16| format!("100.{}.{}.0/24", n >> 8, n & 255);
-    let events = (0..NETWORKS).map(|n| Event::Estimate(estimate(&network(n), 20.0)));
+    let events = (0..NETWORKS).map(|n| Event::estimate(estimate(&network(n), 20.0)));
     rig.published.apply(Batch { events: events.collect(), ..Batch::new() });
 }
 

@@ -205,7 +205,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     let mut updates = client.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
     while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}
     // Halved, it is still more than any host starts with.
-    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 60.0))], ..Batch::new() });
+    rig.published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 60.0))], ..Batch::new() });
     let mut batch = 0;
     let mut lost = |advised: Option<u32>, port: u32| {
         batch += 1;
@@ -230,7 +230,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     while !is_half(&updates.message().await.unwrap().unwrap().event.unwrap()) {}
 
     // What the engine says meanwhile does not lift it.
-    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 90.0))], ..Batch::new() });
+    rig.published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 90.0))], ..Batch::new() });
     assert_eq!(share().await, Some(30));
     rig.clock.0.store(14_000_000_000, Ordering::Relaxed);
     for port in 8..14 {
@@ -249,7 +249,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
     // It survives reading the state again; a minute later a quarter is advertised.
     let views = rig.published.page(None, 10).iter().map(|view| NetworkView::clone(view)).collect();
     rig.published.replace(views, |_| true, None);
-    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 90.0))], ..Batch::new() });
+    rig.published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 90.0))], ..Batch::new() });
     assert_eq!(share().await, None);
     rig.clock.0.store(74_000_000_000, Ordering::Relaxed);
     while share().await != Some(15) {
@@ -262,7 +262,7 @@ async fn losses_in_first_flights_take_advice_back_for_all_hosts() {
 async fn losses_of_one_address_are_advertised_as_a_separate_network() {
     let rig = Rig::new(ApiConfig::default()).await;
     let mut client = client(&rig).await;
-    rig.published.apply(Batch { events: vec![Event::Estimate(estimate(GOOD, 60.0))], ..Batch::new() });
+    rig.published.apply(Batch { events: vec![Event::estimate(estimate(GOOD, 60.0))], ..Batch::new() });
     let mut updates = client.subscribe(wish(&["10.0.0.2"])).await.unwrap().into_inner();
     while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}
     for batch in 1..=7 {

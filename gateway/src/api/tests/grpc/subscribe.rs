@@ -26,7 +26,7 @@ async fn a_subscriber_gets_the_snapshot_then_changes_and_its_own_starts() {
         at: Timestamp(9_998_000_000),
     };
     let of_another = StartImminent { host: host("10.0.0.2"), ..start };
-    let moved = Event::Estimate(estimate(WIDE, 100.0));
+    let moved = Event::estimate(estimate(WIDE, 100.0));
     let events = vec![moved, Event::StartImminent(of_another), Event::StartImminent(start)];
     rig.published.apply(Batch { events, ..Batch::new() });
     let Update::ImminentStart(start) = updates.message().await.unwrap().unwrap().event.unwrap() else {
@@ -87,7 +87,7 @@ async fn hosts_that_use_different_networks_get_different_ones() {
     assert_eq!(named_until(&mut two, WIDE, 200.0).await, [WIDE]);
 
     // All of them change, and then each host uses another one: the messages of the change have arrived before that.
-    let moved = [(GOOD, 40.0), (WIDE, 100.0), (SIX, 90.0)].map(|(network, wc)| Event::Estimate(estimate(network, wc)));
+    let moved = [(GOOD, 40.0), (WIDE, 100.0), (SIX, 90.0)].map(|(network, wc)| Event::estimate(estimate(network, wc)));
     rig.published.apply(Batch { events: moved.into(), ..Batch::new() });
     let own = |named: Vec<String>, network: &str| named.iter().all(|named| named == network);
     assert!(own(named_until(&mut one, GOOD, 40.0).await, GOOD));

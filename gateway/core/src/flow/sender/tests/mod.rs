@@ -29,6 +29,7 @@ struct Heard {
     rtts: RttSum,
     states: Vec<SenderState>,
     ends: u32,
+    without_live: bool,
 }
 
 impl FlowSink for Heard {
@@ -38,6 +39,9 @@ impl FlowSink for Heard {
     }
     fn begins(&mut self, _: Network, _: Timestamp) -> bool {
         true
+    }
+    fn wants_live(&self) -> bool {
+        !self.without_live
     }
     fn under_way(&mut self, _: Network, _: Timestamp, _: SenderId, state: &SenderState) {
         self.states.push(*state);
@@ -62,7 +66,6 @@ struct Script {
     services: ServiceTable,
     ip_id: u16,
     ecn: Ecn,
-    wants_live: bool,
 }
 
 impl Script {
@@ -84,7 +87,6 @@ impl Script {
             services: ServiceTable::new(Limits::default().services, Micros::from_secs(20), 0.1, 0, false),
             ip_id: 0,
             ecn: Ecn::NotEct,
-            wants_live: true,
         };
         let mut syn = script.segment(0);
         syn.flags = Flags(Flags::SYN);
@@ -117,7 +119,7 @@ impl Script {
     }
 
     fn take_sent(&mut self, segment: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, wants_live, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
         let copy = sender.is_copy(segment);
         sender.send(
             segment,
@@ -125,7 +127,6 @@ impl Script {
             &mut FlowContext {
                 limits,
                 read_window_option: true,
-                wants_live: *wants_live,
                 prefixes,
                 ledger,
                 hosts,
@@ -170,14 +171,13 @@ impl Script {
     }
 
     fn take_ack(&mut self, ack: &Segment) {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, wants_live, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
         sender.acknowledge(
             ack,
             Some(0),
             &mut FlowContext {
                 limits,
                 read_window_option: true,
-                wants_live: *wants_live,
                 prefixes,
                 ledger,
                 hosts,
@@ -191,13 +191,12 @@ impl Script {
 
     /// Whether its transfer goes on at `now`.
     fn is_under_way(&mut self, now: Timestamp) -> bool {
-        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, wants_live, .. } = self;
+        let Self { sender, counters, heard, limits, prefixes, ledger, hosts, services, .. } = self;
         sender.end_by_silence(
             now,
             &mut FlowContext {
                 limits,
                 read_window_option: true,
-                wants_live: *wants_live,
                 prefixes,
                 ledger,
                 hosts,

@@ -226,7 +226,7 @@ fn a_sender_under_way_is_reported_at_its_begin_each_round_trip_at_losses_and_unt
 #[test]
 fn nothing_is_reported_where_no_rule_looks_at_it() {
     let mut script = Script::new();
-    script.wants_live = false;
+    script.heard.without_live = true;
     script.send(100, 0..10);
     script.ack(200, 10);
     script.send(210, 10..20);
