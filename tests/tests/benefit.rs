@@ -15,7 +15,7 @@ use spand_tests::benefit::result::{self, Learning, RunResult};
 use spand_tests::benefit::run::run;
 use spand_tests::benefit::stage::Programs;
 use spand_tests::product::standing_in::{link_programs, stand_in};
-use spand_tests::product::{ApplyMethod, Mode};
+use spand_tests::product::{ApplyMethod, Mode, StartVariant};
 
 fn main() -> ExitCode {
     stand_in().unwrap_or_else(|| match test() {
@@ -53,6 +53,7 @@ fn test_way(way: ApplyMethod, programs: &Programs, folder: &Path) -> Result<()> 
         modes: vec![Mode::Careful],
         stated: true,
         learning: Learning::Plain,
+        starts: vec![StartVariant::Plain],
         first_seed: 1,
         seeds: 1,
         scenarios: vec!["quick".to_owned()],

@@ -3,7 +3,7 @@
 use super::result::{Learning, Run};
 use super::scenario::{Question, Scenario, Work};
 use super::scenarios;
-use crate::product::{ApplyMethod, Mode};
+use crate::product::{ApplyMethod, Mode, StartVariant};
 
 /// Seconds that a run takes besides its transfers.
 const AROUND_S: f64 = 12.0;
@@ -19,11 +19,13 @@ pub struct Campaign {
     pub stated: bool,
     /// What the gateway learns from.
     pub learning: Learning,
+    /// What the product's starts are made of.
+    pub starts: Vec<StartVariant>,
     /// Seeds: from this one on ...
     pub first_seed: u64,
     /// Number of seeds.
     pub seeds: u64,
-    /// Scenarios by name, or all of a family by its name; empty: all but the quick one.
+    /// Scenarios by name, or all of a family by its name; empty: all that belong to a campaign without a choice.
     pub scenarios: Vec<String>,
 }
 
@@ -43,20 +45,23 @@ impl Campaign {
         for seed in (self.first_seed..).take(usize::try_from(self.seeds).unwrap_or(usize::MAX)) {
             for scenario in scenarios::all() {
                 let wanted = match self.scenarios.as_slice() {
-                    [] => scenario.family != "quick",
+                    [] => scenario.is_default(),
                     names => names.iter().any(|name| scenario.is_named(name)),
                 };
                 // Without an agent nobody says how a first flight should be.
                 if !wanted || (scenario.question == Question::FirstFlight && self.way == ApplyMethod::None) {
                     continue;
                 }
-                for mode in &self.modes {
+                for (mode, start) in
+                    self.modes.iter().flat_map(|mode| self.starts.iter().map(move |start| (mode, start)))
+                {
                     let run = Run {
                         scenario: scenario.name(),
                         way: self.way,
                         mode: *mode,
                         stated: self.stated,
                         learning: self.learning,
+                        start: *start,
                         seed,
                     };
                     runs.push(Planned { scenario: scenario.clone(), run });
@@ -84,7 +89,8 @@ impl Planned {
             let learning = if site.is_product() { f64::from(*learn) * seconds(mean) } else { 0.0 };
             let timed = match *work {
                 Work::Sizes { bytes, rounds } => {
-                    bytes.iter().map(|bytes| seconds(*bytes as f64)).sum::<f64>() * f64::from(rounds)
+                    let turns = if self.run.start == StartVariant::Plain { rounds } else { 2 * rounds };
+                    bytes.iter().map(|bytes| seconds(*bytes as f64)).sum::<f64>() * f64::from(turns)
                 }
                 Work::Flights { bytes, connections, .. } => {
                     let longest = bytes.iter().max().copied().unwrap_or(0);
@@ -99,5 +105,38 @@ impl Planned {
             _ => 0.0,
         };
         lanes.values().copied().fold(0.0, f64::max) + rounds + AROUND_S
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn campaign(scenarios: &[&str], starts: &[StartVariant]) -> Vec<String> {
+        let campaign = Campaign {
+            way: ApplyMethod::Bpf,
+            modes: vec![Mode::Careful],
+            stated: true,
+            learning: Learning::Plain,
+            starts: starts.to_vec(),
+            first_seed: 1,
+            seeds: 2,
+            scenarios: scenarios.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        campaign.runs().iter().map(|planned| planned.run.name()).collect()
+    }
+
+    #[test]
+    fn starts_that_are_compared_run_one_after_the_other() {
+        let runs = campaign(&["alone-pair"], &[StartVariant::Plain, StartVariant::Buffer]);
+        let (plain, buffer) = ("bpf-careful/alone-pair", "bpf-careful-buffer/alone-pair");
+        assert_eq!(runs, [format!("{plain}-1"), format!("{buffer}-1"), format!("{plain}-2"), format!("{buffer}-2")]);
+    }
+
+    #[test]
+    fn what_is_only_for_comparing_starts_runs_where_it_is_named() {
+        let runs = [campaign(&[], &[StartVariant::Plain]), campaign(&["alone", "grid-20"], &[StartVariant::Plain])];
+        assert!(runs.iter().flatten().all(|name| !name.contains("pair") && !name.contains("quick")), "{runs:?}");
+        assert!(runs.iter().all(|runs| runs.contains(&"bpf-careful/grid-20-64-bbr-2".to_owned())));
     }
 }

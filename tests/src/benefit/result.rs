@@ -1,5 +1,6 @@
 //! What is kept of a run: one file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flight::Flights;
 use crate::accuracy::result::Health;
-use crate::product::{ApplyMethod, Mode};
+use crate::product::{ApplyMethod, Mode, StartVariant};
 
 /// What the transfers are like from which the gateway learns.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize, ValueEnum)]
@@ -33,6 +34,10 @@ pub struct Run {
     pub stated: bool,
     /// What the gateway learnt from.
     pub learning: Learning,
+    /// What the product's starts are made of; where that is not the default, the product's transfers with the default are timed
+    /// beside it, as those of an arm `plain`.
+    #[serde(default)]
+    pub start: StartVariant,
     /// Seed of the order, the jitter and the paths.
     pub seed: u64,
 }
@@ -42,7 +47,12 @@ impl Run {
     pub fn name(&self) -> String {
         let sizes = if self.stated { "" } else { "-unstated" };
         let learning = if self.learning == Learning::Plain { "" } else { "-advised-learning" };
-        format!("{}-{}{sizes}{learning}/{}-{}", self.way.name(), self.mode.name(), self.scenario, self.seed)
+        let start = match self.start {
+            StartVariant::Plain => String::new(),
+            other => format!("-{}", other.name()),
+        };
+        let (way, mode) = (self.way.name(), self.mode.name());
+        format!("{way}-{mode}{sizes}{learning}{start}/{}-{}", self.scenario, self.seed)
     }
 
     fn file(&self, out: &Path) -> PathBuf {
@@ -119,6 +129,9 @@ pub struct RunResult {
     pub transfers: Vec<Measured>,
     /// All paths.
     pub carried: Vec<Carried>,
+    /// What the connections with a variant of the start met, by the agent's counters; empty where there is none.
+    #[serde(default)]
+    pub met: BTreeMap<String, u64>,
     /// First flights, where the scenario looks at them.
     pub flights: Option<Flights>,
     /// Why it means nothing; nothing where it is sound.

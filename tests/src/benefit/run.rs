@@ -1,10 +1,11 @@
 //! One run from end to end: the lab, the learning, the timed transfers, and what their packets show.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::flight;
 use super::learn::learn;
@@ -14,7 +15,7 @@ use super::stage::{Programs, Recorded, Stage};
 use super::statistics::quantile;
 use super::work::{self, Asked, Done, Progress};
 use crate::accuracy::result::Health;
-use crate::product::ApplyMethod;
+use crate::product::{ApplyMethod, StartVariant};
 
 /// Time between two words about how far it is.
 const SAY_PERIOD: Duration = Duration::from_secs(10);
@@ -30,11 +31,11 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     let begin = Instant::now();
     let mut stage = Stage::build(scenario, run, programs)?;
     if run.learning == Learning::Advised {
-        stage.start_agent(scenario, run, programs)?;
+        stage.start_agent(scenario, (run, run.start), programs)?;
     }
     let taught = watched(say, "learning", |progress| learn(&stage, scenario, run.seed, progress))?;
     if run.learning == Learning::Plain {
-        stage.start_agent(scenario, run, programs)?;
+        stage.start_agent(scenario, (run, run.start), programs)?;
     }
     stage.product.check()?;
     thread::sleep(SETTLE);
@@ -44,27 +45,32 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
     let shares = |stage: &Stage| (0..scenario.sites.len()).map(|n| stage.share(n)).collect::<Result<Vec<_>>>();
     let before = shares(&stage)?;
     let recording = stage.record()?;
-    let (done, flights) = match scenario.work {
+    let mut met = BTreeMap::new();
+    let (parts, flights) = match scenario.work {
         Work::Flights { .. } => {
             let (done, planned) = watched(say, "timed", |progress| flight::connect(&stage, scenario, progress))?;
-            (done, Some(planned))
+            (vec![(run.start, done)], Some(planned))
         }
-        _ => (watched(say, "timed", |progress| work::timed(&stage, scenario, run.seed, progress))?, None),
+        _ if run.start == StartVariant::Plain => {
+            let done = watched(say, "timed", |progress| work::timed(&stage, scenario, run.seed, progress))?;
+            (vec![(run.start, done)], None)
+        }
+        _ => (in_turns(&mut stage, scenario, run, programs, (&advised, &mut met), say)?, None),
     };
     stage.product.check()?;
     thread::sleep(SETTLE);
     let recorded = stage.recorded(recording, &scenario.sites)?;
     let after = shares(&stage)?;
     let mut health = Health {
-        transfers: done.asked.len() as u64,
-        failed: done.failed,
+        transfers: parts.iter().map(|(_, done)| done.asked.len() as u64).sum(),
+        failed: parts.iter().map(|(_, done)| done.failed).sum(),
         captured: recorded.packets.0,
         tap_dropped: recorded.packets.1,
         ..Health::default()
     };
     health.add_paths(&stage.lab.emulator);
     let mut learnt = Vec::new();
-    for (place, (n, _)) in advised.into_iter().enumerate() {
+    for (place, (n, _)) in advised.iter().copied().enumerate() {
         learnt.push(Learnt {
             case: scenario.sites.get(n).map_or_else(String::new, |site| site.case.clone()),
             transfers: taught.get(n).copied().unwrap_or(0),
@@ -74,26 +80,76 @@ pub fn run(scenario: &Scenario, run: &Run, programs: &Programs, say: &(dyn Fn(&s
         });
     }
     let flights = flights.map(|planned| flight::judge(&planned, &recorded));
-    let (transfers, unseen) = if flights.is_some() { (Vec::new(), 0) } else { measured(scenario, &done, &recorded)? };
-    let fault = fault(&health, &learnt, &done, unseen).or_else(|| wrong_window(scenario, &transfers));
+    let (mut transfers, mut unseen) = (Vec::new(), 0);
+    for (start, done) in parts.iter().filter(|_| flights.is_none()) {
+        let (seen, lacking) = measured(scenario, done, &recorded)?;
+        let is_beside = *start != run.start;
+        let label = |one: Measured| if is_beside && one.arm == Arm::Product.name() { beside_it(one) } else { one };
+        transfers.extend(seen.into_iter().map(label));
+        unseen += lacking;
+    }
+    let fault = fault(&health, &learnt, unseen).or_else(|| wrong_window(scenario, &transfers));
     for line in stage.product.stop(&stage.lab) {
         say(&line);
     }
     let carried = recorded.carried;
     let seconds = begin.elapsed().as_secs_f64();
-    Ok(RunResult { run: run.clone(), health, learnt, transfers, carried, flights, fault, seconds })
+    Ok(RunResult { run: run.clone(), health, learnt, transfers, carried, met, flights, fault, seconds })
+}
+
+/// Times a variant of the start and the plain one in turns, on what the gateway has learnt once: what it learns differs from run to
+/// run by more than starts do. The agent is another each time. Adds what the variant's connections met to `met`.
+fn in_turns(
+    stage: &mut Stage,
+    scenario: &Scenario,
+    run: &Run,
+    programs: &Programs,
+    (advised, met): (&[(usize, u64)], &mut BTreeMap<String, u64>),
+    say: &(dyn Fn(&str) + Sync),
+) -> Result<Vec<(StartVariant, Done)>> {
+    let Work::Sizes { bytes, rounds } = scenario.work else {
+        bail!("starts are compared where one transfer is timed at a time: {} has others", scenario.name())
+    };
+    let one_round = Scenario { work: Work::Sizes { bytes, rounds: 1 }, ..scenario.clone() };
+    let mut parts = Vec::new();
+    for round in 0..rounds {
+        // Which one is first changes from round to round and from seed to seed: estimates go on learning.
+        let variant_first = (u64::from(round) + run.seed).is_multiple_of(2);
+        let order = if variant_first { [run.start, StartVariant::Plain] } else { [StartVariant::Plain, run.start] };
+        for start in order {
+            stage.product.stop_agent();
+            stage.start_agent(scenario, (run, start), programs)?;
+            stage.wait_for_advice(advised)?;
+            let seed = run.seed ^ u64::from(round) << 16;
+            let what = format!("timed, start {}, round {}", start.name(), round + 1);
+            let done = watched(say, &what, |progress| work::timed(stage, &one_round, seed, progress))?;
+            stage.product.check()?;
+            if start == run.start {
+                for (name, count) in stage.product.method_events()? {
+                    *met.entry(name).or_default() += count;
+                }
+            }
+            parts.push((start, done));
+        }
+    }
+    Ok(parts)
+}
+
+/// A transfer of the product with the plain start, timed beside a variant.
+fn beside_it(one: Measured) -> Measured {
+    Measured { arm: StartVariant::Plain.name().to_owned(), ..one }
 }
 
 /// Why a run means nothing.
-fn fault(health: &Health, learnt: &[Learnt], done: &Done, unseen: usize) -> Option<String> {
+fn fault(health: &Health, learnt: &[Learnt], unseen: usize) -> Option<String> {
     if let Some(fault) = health.fault() {
         return Some(fault);
     }
     if let Some(path) = learnt.iter().find(|path| path.share_before.is_none()) {
         return Some(format!("the gateway learnt nothing of {} from {} transfers", path.case, path.transfers));
     }
-    if done.failed > 0 || unseen > 0 {
-        return Some(format!("{} transfers broke, {unseen} were not seen whole", done.failed));
+    if health.failed > 0 || unseen > 0 {
+        return Some(format!("{} transfers broke, {unseen} were not seen whole", health.failed));
     }
     None
 }

@@ -173,6 +173,12 @@ pub enum Question {
     FirstFlight,
 }
 
+/// The part of a family with the product and CUBIC alone, for comparing variants of the product's start.
+pub const PAIR: &str = "pair";
+/// The same with the longest transfers alone.
+pub const PAIR_LONG: &str = "pair-10mb";
+const PAIR_PARTS: [&str; 2] = [PAIR, PAIR_LONG];
+
 /// A run of real transfers.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -198,9 +204,14 @@ impl Scenario {
         if self.part.is_empty() { self.family.to_owned() } else { format!("{}-{}", self.family, self.part) }
     }
 
-    /// Whether this is the scenario, or of the family, that someone names.
+    /// Whether a campaign runs it that names no scenarios.
+    pub fn is_default(&self) -> bool {
+        self.family != "quick" && !PAIR_PARTS.contains(&self.part)
+    }
+
+    /// Whether this is the scenario, or of the family, that someone names. What is only for comparing starts is named alone.
     pub fn is_named(&self, name: &str) -> bool {
-        self.family == name || self.name() == name
+        self.name() == name || (self.family == name && self.is_default())
     }
 }
 

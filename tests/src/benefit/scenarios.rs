@@ -1,7 +1,7 @@
 //! What is timed: every scenario.
 
 use super::path::Way;
-use super::scenario::{Arm, Question, Scenario, Senders, Site, Work};
+use super::scenario::{Arm, PAIR, PAIR_LONG, Question, Scenario, Senders, Site, Work};
 
 /// Transfers from which the gateway learns before anything is timed.
 const LEARN: u32 = 20;
@@ -43,8 +43,11 @@ const FAIRNESS_ARMS: [Arm; 4] = [Arm::Product, Arm::Fixed(16), Arm::Fixed(32), A
 pub(super) fn all() -> Vec<Scenario> {
     let mut all = Vec::new();
     all.extend(ALONE_PARTS.map(alone));
-    all.extend(GRID_PARTS.map(|part| grid("grid-20", part, 20)));
-    all.extend(GRID_PARTS.map(|part| grid("grid-100", part, 100)));
+    all.push(alone((PAIR, &[])));
+    for (family, mbit) in [("grid-20", 20), ("grid-100", 100)] {
+        all.extend(GRID_PARTS.map(|part| grid(family, part, mbit)));
+        all.extend([grid(family, (PAIR, &[]), mbit), long(family, mbit)]);
+    }
     all.extend(TOGETHER_PARTS.map(together));
     all.extend(BURST_PARTS.map(burst));
     all.extend([
@@ -126,6 +129,12 @@ fn grid(family: &'static str, part: Part, mbit: u32) -> Scenario {
         learn: LEARN,
         work: Work::Sizes { bytes: &GRID_BYTES, rounds: 2 },
     }
+}
+
+/// The grid's longest transfers alone, more of them.
+fn long(family: &'static str, mbit: u32) -> Scenario {
+    let work = Work::Sizes { bytes: &[10_000_000], rounds: 4 };
+    Scenario { work, ..grid(family, (PAIR_LONG, &[]), mbit) }
 }
 
 fn fairness(family: &'static str, other: Arm) -> Scenario {

@@ -21,7 +21,7 @@ use crate::lab::tap::Tap;
 use crate::lab::topology::{NetworkPlan, SERVER_DEVICE, Topology};
 use crate::lab::traffic::{Conduct, Server};
 use crate::lab::truth::FlowId;
-use crate::product::{AgentSetup, ApplyMethod, GatewaySetup, Product};
+use crate::product::{AgentSetup, ApplyMethod, GatewaySetup, Product, StartVariant};
 
 /// The product's programs.
 #[derive(Clone, Debug)]
@@ -112,12 +112,18 @@ impl Stage {
             hosts.insert(arm, host);
         }
         let (folder, scratch) = folder(programs.keep.as_deref())?;
-        let product = Product::start_gateway(&lab, &programs.gateway, &GatewaySetup::default(), &folder)?;
+        let setup = GatewaySetup { rule: run.start.rule(), ..GatewaySetup::default() };
+        let product = Product::start_gateway(&lab, &programs.gateway, &setup, &folder)?;
         Ok(Self { product, hosts, lab, folder, scratch, _servers: servers, cgroup })
     }
 
-    /// Starts the agent on the product's host, where the way has one.
-    pub fn start_agent(&mut self, scenario: &Scenario, run: &Run, programs: &Programs) -> Result<()> {
+    /// Starts the agent on the product's host, where the way has one, with starts that are made of this.
+    pub fn start_agent(
+        &mut self,
+        scenario: &Scenario,
+        (run, start): (&Run, StartVariant),
+        programs: &Programs,
+    ) -> Result<()> {
         if run.way == ApplyMethod::None {
             return Ok(());
         }
@@ -128,7 +134,7 @@ impl Stage {
             include: include.map(|(n, _)| prefix(n)).collect::<Result<_>>()?,
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),
             control_fraction: 0.0,
-            more: programs.agent_more.clone(),
+            more: format!("{}\n{}", start.agent_lines(), programs.agent_more),
         };
         self.product.start_agent(&self.lab, &programs.agent, &setup)
     }

@@ -1,5 +1,6 @@
 //! The agent's decisions for connections to a place.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +10,9 @@ use spand_agent::control::{Explained, Reply, Request, ask};
 
 use super::running::Product;
 
-/// Time that the agent gets to apply what the gateway measured.
+/// Time that the agent gets to answer at all: a busy machine takes a while to check programs for the kernel.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// Time that it gets from then on to apply what the gateway measured.
 const ADVICE_MAX: Duration = Duration::from_secs(6);
 
 impl Product {
@@ -22,19 +25,33 @@ impl Product {
         }
     }
 
+    /// What the agent's method has met so far, by its counters' names: connections that it started, and those that it did not.
+    pub fn method_events(&self) -> Result<BTreeMap<String, u64>> {
+        match ask(&self.agent_socket(), &Request::Status) {
+            Ok(Reply::Status(status)) => Ok(status.method_events),
+            Ok(other) => bail!("the agent answered another question: {other:?}"),
+            Err(failure) => bail!("the agent does not tell its state: {failure:?}"),
+        }
+    }
+
     /// Waits until the agent applies advice to connections to all these places, or a little: what it does not apply stays
     /// so.
     pub fn wait_for_advice(&self, places: &[(IpAddr, Option<u64>)]) -> Result<Vec<Explained>> {
         let begin = Instant::now();
+        let mut answered = None;
         loop {
             let explained: Result<Vec<Explained>> =
                 places.iter().map(|(destination, mss)| self.explained(*destination, None, *mss)).collect();
-            let is_late = begin.elapsed() > ADVICE_MAX;
             match explained {
-                Ok(explained) if is_late || explained.iter().all(|one| one.on_advice) => return Ok(explained),
-                Err(error) if is_late => return Err(error),
-                // It has just started, or has not heard of all of them yet.
-                _ => {}
+                Ok(explained) => {
+                    let is_late = answered.get_or_insert_with(Instant::now).elapsed() > ADVICE_MAX;
+                    if is_late || explained.iter().all(|one| one.on_advice) {
+                        return Ok(explained);
+                    }
+                }
+                Err(error) if begin.elapsed() > ANSWER_MAX => return Err(error),
+                // It has just started.
+                Err(_) => {}
             }
             thread::sleep(Duration::from_millis(100));
         }

@@ -16,7 +16,7 @@ pub use asking::{Asking, Waits};
 pub use daemon::Daemon;
 pub use measured::MeasuredGateway;
 pub use running::Product;
-pub use setup::{AgentSetup, ApplyMethod, GatewaySetup, Mode};
+pub use setup::{AgentSetup, ApplyMethod, GatewaySetup, Mode, StartVariant};
 
 use std::path::{Path, PathBuf};
 

@@ -75,6 +75,11 @@ impl Product {
         Ok(())
     }
 
+    /// Stops the agent, where one runs, and says how that went.
+    pub fn stop_agent(&mut self) -> Option<String> {
+        Some(self.agent.take()?.stop())
+    }
+
     /// Prints addresses to try.
     pub fn print_addresses(&self) {
         let enter = format!("nsenter --net={}", self.api.namespace.path().display());

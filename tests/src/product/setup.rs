@@ -35,6 +35,23 @@ pub enum Mode {
     Careful,
 }
 
+/// What the agent's starts are made of. All but the default need the programs in the kernel.
+#[derive(
+    Clone, Copy, Debug, Default, Deserialize, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize, ValueEnum,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum StartVariant {
+    /// The default: the share's window, paced.
+    #[default]
+    Plain,
+    /// The same, with the bottleneck's buffer as a bound of what is not paced.
+    Buffer,
+    /// The host's own window, with a slow-start threshold by the last sender to the network: of the rules for openings one that
+    /// has an opening for a sender that is alone.
+    Threshold,
+}
+
 impl ApplyMethod {
     /// As configurations and files name it.
     pub fn name(self) -> &'static str {
@@ -49,17 +66,44 @@ impl Mode {
     }
 }
 
+impl StartVariant {
+    /// As files name it.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// Lines of the agent's configuration; none by default.
+    pub const fn agent_lines(self) -> &'static str {
+        match self {
+            Self::Plain => "",
+            Self::Buffer => "[start]\nbuffer = true\n",
+            Self::Threshold => "[start]\nshape = \"threshold\"\n",
+        }
+    }
+
+    /// The gateway's rule of estimates, where it is not the default.
+    pub const fn rule(self) -> Option<&'static str> {
+        match self {
+            Self::Plain | Self::Buffer => None,
+            Self::Threshold => Some("cached"),
+        }
+    }
+}
+
 /// The gateway's configuration.
 #[derive(Clone, Debug)]
 pub struct GatewaySetup {
     /// Prefixes whose senders are followed.
     pub internal: Vec<IpNet>,
+    /// Its rule of estimates; `None`: the default.
+    pub rule: Option<&'static str>,
 }
 
 impl Default for GatewaySetup {
     fn default() -> Self {
         Self {
             internal: vec![IpNet::from(std::net::IpAddr::V4(SERVER_V4)), IpNet::from(std::net::IpAddr::V6(SERVER_V6))],
+            rule: None,
         }
     }
 }
@@ -67,12 +111,16 @@ impl Default for GatewaySetup {
 impl GatewaySetup {
     /// Its configuration file.
     pub(super) fn toml(&self) -> String {
-        format!(
+        let mut text = format!(
             "[capture]\ninterfaces = [\"{MIRROR_DEVICE}\"]\n\n[traffic]\ninternal = {}\n\n[api]\ngrpc_listen = \
              \"{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nhttp_listen = \"{GATEWAY_MANAGEMENT}:{HTTP_PORT}\"\n\n[agents]\nplain_text = true\n\n[admin]\nopen = true\n\n[store]\n\
              directory = \"store\"\n",
             list(&self.internal)
-        )
+        );
+        if let Some(rule) = self.rule {
+            write!(text, "\n[estimate]\nrule = \"{rule}\"\n").ok();
+        }
+        text
     }
 }
 

@@ -1,8 +1,11 @@
 //! The results page: what was found beside its targets, then a table for each question, worst rows first.
 
 mod cells;
+mod starts;
 mod tables;
 mod targets;
+#[cfg(test)]
+mod testing;
 mod windows;
 
 use std::fmt::Write as _;
@@ -17,10 +20,11 @@ use super::result::{Learning, Run, RunResult};
 use super::scenario::{Question, Scenario};
 use super::scenarios;
 use crate::plot::{Axis, Bars};
-use crate::product::{ApplyMethod, Mode};
+use crate::product::{ApplyMethod, Mode, StartVariant};
 
-/// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated, what was learnt from.
-type Kind = (ApplyMethod, Mode, bool, Learning);
+/// Runs that stand in one section: how starts were applied, the mode, whether sizes were stated, what was learnt from, what
+/// starts were made of.
+type Kind = (ApplyMethod, Mode, bool, Learning, StartVariant);
 
 /// One section of the page.
 struct Section<'a> {
@@ -38,10 +42,17 @@ pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
     kinds.dedup();
     let mut body = String::new();
     let mut findings: Vec<(Kind, Finding)> = Vec::new();
+    let of_kind = |kind: Kind| -> Vec<&RunResult> {
+        results.iter().filter(|result| self::kind(&result.run) == kind && result.fault.is_none()).collect()
+    };
     for kind in kinds {
-        let of_kind = results.iter().filter(|result| self::kind(&result.run) == kind && result.fault.is_none());
-        let section = Section { kind, results: of_kind.collect() };
-        findings.extend(section.write(&mut body, page)?.into_iter().map(|finding| (kind, finding)));
+        let section = Section { kind, results: of_kind(kind) };
+        let mut found = section.write(&mut body, page)?;
+        if kind.4 != StartVariant::Plain {
+            // Targets of its own: the others are those of the default.
+            found = starts::write(&mut body, kind.4, &section.results);
+        }
+        findings.extend(found.into_iter().map(|finding| (kind, finding)));
     }
     let mut text = header(results);
     verdicts(&mut text, findings);
@@ -51,16 +62,20 @@ pub fn write(page: &Path, results: &[RunResult]) -> Result<()> {
 }
 
 fn kind(run: &Run) -> Kind {
-    (run.way, run.mode, run.stated, run.learning)
+    (run.way, run.mode, run.stated, run.learning, run.start)
 }
 
-fn words((way, mode, stated, learning): Kind) -> String {
+fn words((way, mode, stated, learning, start): Kind) -> String {
     let sizes = if stated { "sizes stated" } else { "sizes not stated" };
     let learnt = if learning == Learning::Plain { "" } else { ", learnt on advice" };
     match way {
         ApplyMethod::None => "no agent".to_owned(),
-        way => format!("way `{}`, mode `{}`, {sizes}{learnt}", way.name(), mode.name()),
+        way => format!("way `{}`, mode `{}`, {sizes}{learnt}{}", way.name(), mode.name(), start_words(start)),
     }
+}
+
+fn start_words(start: StartVariant) -> String {
+    if start == StartVariant::Plain { String::new() } else { format!(", start `{}`", start.name()) }
 }
 
 fn header(results: &[RunResult]) -> String {

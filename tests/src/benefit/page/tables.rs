@@ -31,7 +31,7 @@ pub(super) fn percent(value: f64) -> String {
     format!("{:+.1} %", value * 100.0)
 }
 
-fn with_interval(mean: Mean) -> String {
+pub(super) fn with_interval(mean: Mean) -> String {
     match mean.half_width {
         Some(half) => format!("{} ± {:.1}", percent(mean.value), half * 100.0),
         None => percent(mean.value),

@@ -48,16 +48,17 @@ impl Ratio {
     /// Geometric mean over cells, each the geometric mean of its seeds. The interval is Student's over seeds of how far a
     /// seed's cells lie, on average, from their own means: so a seed that lacks some cells counts too.
     fn of(cells: &[&Cell]) -> Option<Self> {
-        let logarithm = |cell: &Cell| {
-            let values: Vec<f64> = cell.ratios.values().copied().collect();
-            geometric_mean(&values).map(f64::ln)
-        };
+        Self::of_ratios(&cells.iter().map(|cell| &cell.ratios).collect::<Vec<_>>())
+    }
+
+    /// The same of the ratios by seed of each cell.
+    pub(super) fn of_ratios(cells: &[&BTreeMap<u64, f64>]) -> Option<Self> {
         let mut sum = 0.0;
         let mut seeds: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
-        for cell in cells {
-            let mean = logarithm(cell)?;
+        for ratios in cells {
+            let mean = geometric_mean(&ratios.values().copied().collect::<Vec<_>>())?.ln();
             sum += mean;
-            for (seed, ratio) in &cell.ratios {
+            for (seed, ratio) in *ratios {
                 seeds.entry(*seed).or_default().push(ratio.ln() - mean);
             }
         }
@@ -70,7 +71,7 @@ impl Ratio {
         Some(Self { value: mean.exp(), interval: half.map(|half| ((mean - half).exp(), (mean + half).exp())) })
     }
 
-    fn text(self) -> String {
+    pub(super) fn text(self) -> String {
         let interval = self.interval.map(|(low, high)| format!(" ({low:.3} to {high:.3})")).unwrap_or_default();
         format!("{:.3}{interval}", self.value)
     }
@@ -228,38 +229,8 @@ fn means(text: &mut String, arms: &[(String, Vec<Cell>)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::accuracy::result::Health;
+    use crate::benefit::page::testing::result;
     use crate::benefit::path::Way;
-    use crate::benefit::result::{Learning, Measured, Run};
-    use crate::product::{ApplyMethod, Mode};
-
-    /// A run with one transfer of 100 KB for each of these: path, arm, time, retransmitted segments.
-    fn result(scenario: &str, seed: u64, transfers: &[(&str, &str, f64, u32)]) -> RunResult {
-        let measured = |(case, arm, completion_ms, again): &(&str, &str, f64, u32)| Measured {
-            case: (*case).to_owned(),
-            arm: (*arm).to_owned(),
-            bytes: 100_000,
-            client: 0,
-            round: 0,
-            completion_ms: *completion_ms,
-            bound_ms: 1.0,
-            packets: 100,
-            again: *again,
-            first_flight: 10,
-            first_flight_ms: 0.0,
-        };
-        let (way, mode, learning) = (ApplyMethod::Bpf, Mode::Careful, Learning::Plain);
-        RunResult {
-            run: Run { scenario: scenario.to_owned(), way, mode, stated: true, learning, seed },
-            health: Health::default(),
-            learnt: Vec::new(),
-            transfers: transfers.iter().map(measured).collect(),
-            carried: Vec::new(),
-            flights: None,
-            fault: None,
-            seconds: 1.0,
-        }
-    }
 
     fn near(value: f64, wanted: f64) {
         assert!((value - wanted).abs() < 1e-9, "{value}, not {wanted}");

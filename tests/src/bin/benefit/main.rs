@@ -15,7 +15,7 @@ use spand_tests::benefit::plan::{Campaign, Planned};
 use spand_tests::benefit::result::Learning;
 use spand_tests::benefit::stage::Programs;
 use spand_tests::benefit::{page, result, run};
-use spand_tests::product::{ApplyMethod, Mode, interrupt, program};
+use spand_tests::product::{ApplyMethod, Mode, StartVariant, interrupt, program};
 
 #[derive(Debug, Parser)]
 #[command(about = "Times real transfers with and without the product (needs root)")]
@@ -32,6 +32,9 @@ struct Arguments {
     /// What the gateway learns from; advised: the agent runs from the start, so that estimates rest on their own effect
     #[arg(long, value_enum, default_value = "plain")]
     learning: Learning,
+    /// What the product's starts are made of; a variant is timed in turns with plain
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "plain")]
+    start: Vec<StartVariant>,
     /// First seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -93,10 +96,17 @@ fn main() -> Result<()> {
         modes: arguments.modes.clone(),
         stated: !arguments.unstated,
         learning: arguments.learning,
+        starts: arguments.start.clone(),
         first_seed: arguments.seed,
         seeds: arguments.seeds,
         scenarios,
     };
+    let needs_programs = arguments.start.iter().any(|start| *start != StartVariant::Plain);
+    ensure!(!needs_programs || arguments.way == ApplyMethod::Bpf, "--start other than plain needs --way bpf");
+    ensure!(
+        !needs_programs || arguments.learning == Learning::Plain,
+        "--start other than plain needs --learning plain: the agent is another from round to round"
+    );
     let runs = campaign.runs();
     ensure!(!runs.is_empty(), "there is no scenario {}", campaign.scenarios.join(" or "));
     if arguments.one.is_some() {

@@ -47,7 +47,7 @@ fn start(planned: &Planned, out: &Path, programs: &[OsString]) -> Result<()> {
     let mut command = Command::new(program);
     command
         .args(["--one", &run.scenario, "--seed", &run.seed.to_string(), "--modes", run.mode.name()])
-        .args(["--way", run.way.name()])
+        .args(["--way", run.way.name(), "--start", run.start.name()])
         .args(programs)
         .arg("--out")
         .arg(out)

@@ -1,0 +1,153 @@
+//! Variants of the product's start, each against what it shall not be slower than, path by path.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::cells::{Case, Which, cases, ratios, side};
+use super::tables::{name, percent, with_interval};
+use super::targets::{Finding, WORSE_MOST};
+use super::windows::Ratio;
+use crate::benefit::result::RunResult;
+use crate::benefit::statistics::Mean;
+use crate::product::StartVariant;
+
+/// How much longer transfers may take over all paths and sizes.
+const WORSE_OVER_ALL: f64 = 0.01;
+
+/// A variant of the start held against another arm of its runs, by case.
+struct Compared {
+    case: Case,
+    /// Time over the other's, by seed.
+    ratios: BTreeMap<u64, f64>,
+    /// Retransmitted segments a transfer: the variant's and the other's.
+    again: (f64, f64),
+}
+
+impl Compared {
+    /// By how much it takes longer.
+    fn change(&self) -> Option<Mean> {
+        Mean::of(&self.ratios.values().map(|ratio| ratio - 1.0).collect::<Vec<_>>())
+    }
+
+    /// The lower end of its interval; from a single seed the value.
+    fn at_least(&self) -> Option<f64> {
+        self.change().map(|change| change.value - change.half_width.unwrap_or(0.0))
+    }
+}
+
+/// What a variant is held against: it shall not be slower.
+const fn other(start: StartVariant) -> &'static str {
+    match start {
+        StartVariant::Plain | StartVariant::Buffer => "plain",
+        // Its window is the host's own.
+        StartVariant::Threshold => "cubic",
+    }
+}
+
+/// Writes the table of a variant.
+pub(super) fn write(text: &mut String, start: StartVariant, results: &[&RunResult]) -> Vec<Finding> {
+    let other = other(start);
+    let findings = table(text, &format!("start `{}` against `{other}`", start.name()), &compared(results, other));
+    // Without it nothing would say whether the variant was in force at all.
+    writeln!(text, "\nWhat became of the connections with this start: {}.", met(results)).ok();
+    findings
+}
+
+fn compared(results: &[&RunResult], other: &str) -> Vec<Compared> {
+    let (ours, theirs) = (Which::of("product"), Which::of(other));
+    let compared = |case: Case| {
+        let (is, was) = (side(results, &case, ours)?, side(results, &case, theirs)?);
+        Some(Compared { ratios: ratios(results, &case, ours, theirs), again: (is.again, was.again), case })
+    };
+    cases(results, "product").into_iter().filter_map(compared).collect()
+}
+
+/// The agent's counters over all runs.
+fn met(results: &[&RunResult]) -> String {
+    let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, count) in results.iter().flat_map(|result| &result.met).filter(|(_, count)| **count > 0) {
+        *sums.entry(name).or_default() += count;
+    }
+    let words: Vec<String> = sums.into_iter().map(|(name, count)| format!("`{name}` {count}")).collect();
+    words.join(", ")
+}
+
+fn table(text: &mut String, what: &str, compared: &[Compared]) -> Vec<Finding> {
+    let mut rows: Vec<(&Compared, Mean)> = compared.iter().filter_map(|one| Some((one, one.change()?))).collect();
+    rows.sort_by(|a, b| b.1.value.total_cmp(&a.1.value));
+    let all = Ratio::of_ratios(&rows.iter().map(|(one, _)| &one.ratios).collect::<Vec<_>>());
+    let (Some(all), Some((worst, _))) = (all, rows.first()) else { return Vec::new() };
+    writeln!(
+        text,
+        "\n### {what}\n\nChange of the completion time, worst rows first, with its 95 % interval over seeds.\n\n| path, size | change | \
+         seeds | repeats a transfer |\n| --- | --- | --- | --- |"
+    )
+    .ok();
+    for (one, change) in &rows {
+        let (change_text, (is, was)) = (with_interval(*change), one.again);
+        writeln!(text, "| {} | {change_text} | {} | {was:.2} → {is:.2} |", name(&one.case), change.count).ok();
+    }
+    let sum = |of: fn(&Compared) -> f64| rows.iter().map(|(one, _)| of(one)).sum::<f64>();
+    let (is, was) = (sum(|one| one.again.0), sum(|one| one.again.1));
+    let too_long = rows.iter().filter(|(one, _)| one.at_least().is_some_and(|least| least > WORSE_MOST)).count();
+    writeln!(
+        text,
+        "\nGeometric mean of the ratios over {} paths and sizes: {}. Wholly above {}: {too_long}. Repeats a transfer, summed over \
+         these: {was:.2} → {is:.2}.",
+        rows.len(),
+        all.text(),
+        percent(WORSE_MOST),
+    )
+    .ok();
+    let highest = rows.iter().filter_map(|(one, _)| one.at_least()).fold(f64::NEG_INFINITY, f64::max);
+    vec![
+        Finding {
+            what: format!("{what}: intervals wholly above {}", percent(WORSE_MOST)),
+            found: format!("{too_long}; the worst path {}", name(&worst.case)),
+            target: "0".to_owned(),
+            beyond: highest - WORSE_MOST,
+        },
+        Finding {
+            what: format!("{what}: geometric mean"),
+            found: all.text(),
+            target: format!("{:.2} or less", 1.0 + WORSE_OVER_ALL),
+            beyond: all.value - 1.0 - WORSE_OVER_ALL,
+        },
+        Finding {
+            what: format!("{what}: repeats a transfer, summed over paths and sizes"),
+            found: format!("{is:.2}"),
+            target: format!("{was:.2} or less"),
+            beyond: is - was,
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::benefit::page::testing::result;
+
+    fn run(seed: u64, product: (f64, u32), plain: f64, cubic: f64) -> RunResult {
+        let beside = [("S1", "plain", plain, 2), ("S1", "cubic", cubic, 4)];
+        result("alone-pair", seed, &[&beside[..], &[("S1", "product", product.0, product.1)]].concat())
+    }
+
+    #[test]
+    fn a_variant_is_held_against_the_plain_start_of_its_runs() {
+        let runs = [run(1, (104.0, 3), 100.0, 300.0), run(2, (208.0, 3), 200.0, 100.0)];
+        let mut text = String::new();
+        let findings = write(&mut text, StartVariant::Buffer, &runs.iter().collect::<Vec<_>>());
+        assert_eq!(findings.iter().filter(|finding| finding.is_missed()).count(), 3, "{findings:?}");
+        assert!(text.contains("| S1, 100 KB | +4.0 % ± 0.0 | 2 | 2.00 → 3.00 |"), "{text}");
+    }
+
+    #[test]
+    fn a_start_with_the_hosts_window_is_held_against_cubic() {
+        let runs = [run(1, (103.0, 3), 1.0, 100.0), run(2, (98.0, 4), 1.0, 100.0)];
+        let mut text = String::new();
+        let findings = write(&mut text, StartVariant::Threshold, &runs.iter().collect::<Vec<_>>());
+        // One seed is 3 % slower, and the interval reaches far below.
+        assert!(findings.iter().all(|finding| !finding.is_missed()), "{findings:?}");
+        assert!(text.contains("start `threshold` against `cubic`") && text.contains("4.00 → 3.50"), "{text}");
+    }
+}
