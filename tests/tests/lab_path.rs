@@ -59,7 +59,7 @@ fn impaired() -> PathConfig {
     // A third less than is offered, so that the queue fills, marks and drops.
     let narrow = Hop { mark_above: Some(10), ..Hop::new(Some(BytesPerSecond(1_056_000)), Queue::Packets(40), delay) };
     let wide = Hop::new(Some(BytesPerSecond(5_000_000)), Queue::Bytes(50_000), delay);
-    let down = LinkConfig { impairments, hop: wide, further: [Some(narrow), None] };
+    let down = LinkConfig { impairments, ..LinkConfig::new(wide).then([narrow]) };
     PathConfig { down, up: LinkConfig::new(Hop::new(None, Queue::Packets(1), delay)), seed: 5 }
 }
 

@@ -127,7 +127,7 @@ fn path(cell: &Cell, numbers: &Numbers) -> PathConfig {
             let narrow = Hop { delay: half / 2, ..path.down.hop };
             let wide = BytesPerSecond(numbers.rate.0 * 5 / 4);
             path.down.hop = Hop::new(Some(wide), Queue::Packets(numbers.queue), half / 2);
-            path.down.further = [Some(narrow), None];
+            path.down = path.down.then([narrow]);
         }
         _ => {}
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use spand_proto::units::BytesPerSecond;
 
-use crate::lab::path::{Hop, LinkConfig, PathConfig, Queue};
+use crate::lab::path::{Cross, Hop, LinkConfig, PathConfig, Queue};
 
 /// IP and TCP headers with timestamps.
 const HEADER_BYTES: u64 = 52;
@@ -15,6 +15,9 @@ const ACCESS_DELAY: Duration = Duration::from_millis(1);
 /// Packets before the access link: it shall drop none.
 const ACCESS_QUEUE: u32 = 10_000;
 
+/// Sources of cross traffic at each bottleneck.
+const CROSS_SOURCES: u16 = 40;
+
 /// One path from servers to clients.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Way {
@@ -24,6 +27,10 @@ pub struct Way {
     pub one_way_ms: u64,
     /// Packets that the bottleneck's queue holds, drop-tail.
     pub queue_packets: u32,
+    /// Bottlenecks in a row, all the same; they share the delay.
+    pub bottlenecks: u8,
+    /// Rate, in kbit/s while it sends, of each source of the cross traffic that shares a bottleneck and then leaves.
+    pub cross_kbit: Option<u64>,
     /// Rate of a link before the bottleneck, in kbit/s.
     pub access_kbit: Option<u64>,
     /// Payload of a full segment with timestamps.
@@ -33,7 +40,8 @@ pub struct Way {
 impl Way {
     /// A path of the reference measurements: segments of 1,000 bytes, 10 packets of queue, an access link of 10 Mbit/s.
     pub const fn reference(kbit: u64, one_way_ms: u64) -> Self {
-        Self { kbit, one_way_ms, queue_packets: 10, access_kbit: Some(10_000), mss: 1_000 }
+        let (queue_packets, access_kbit, mss) = (10, Some(10_000), 1_000);
+        Self { kbit, one_way_ms, queue_packets, bottlenecks: 1, cross_kbit: None, access_kbit, mss }
     }
 
     /// A path with a queue of one bandwidth-delay product and usual segments.
@@ -41,7 +49,7 @@ impl Way {
         // Full packets of 1,500 bytes.
         let queue_packets = mbit * 1_000 * rtt_ms / 8 / 1_500;
         let (kbit, one_way_ms) = (u64::from(mbit) * 1_000, u64::from(rtt_ms / 2));
-        Self { kbit, one_way_ms, queue_packets, access_kbit: None, mss: 1_448 }
+        Self { kbit, one_way_ms, queue_packets, bottlenecks: 1, cross_kbit: None, access_kbit: None, mss: 1_448 }
     }
 
     /// For the emulator.
@@ -49,13 +57,15 @@ impl Way {
         let rate = |kbit: u64| Some(BytesPerSecond(kbit * 125));
         let delay = Duration::from_millis(self.one_way_ms);
         let queue = Queue::Packets(self.queue_packets);
-        let down = match self.access_kbit {
-            None => LinkConfig::new(Hop::new(rate(self.kbit), queue, delay)),
-            Some(access) => {
-                let first = Hop::new(rate(access), Queue::Packets(ACCESS_QUEUE), ACCESS_DELAY);
-                let second = Hop::new(rate(self.kbit), queue, delay.saturating_sub(ACCESS_DELAY));
-                LinkConfig { further: [Some(second), None], ..LinkConfig::new(first) }
-            }
+        let access = self.access_kbit.map(|access| Hop::new(rate(access), Queue::Packets(ACCESS_QUEUE), ACCESS_DELAY));
+        let behind = delay.saturating_sub(access.map_or(Duration::ZERO, |access| access.delay));
+        let cross = self.cross_kbit.map(|kbit| Cross::paper(CROSS_SOURCES, BytesPerSecond(kbit * 125)));
+        let each = behind / u32::from(self.bottlenecks.max(1));
+        let bottleneck = Hop { cross, ..Hop::new(rate(self.kbit), queue, each) };
+        let all = usize::from(self.bottlenecks);
+        let down = match access {
+            None => LinkConfig::new(bottleneck).then(std::iter::repeat_n(bottleneck, all.saturating_sub(1))),
+            Some(access) => LinkConfig::new(access).then(std::iter::repeat_n(bottleneck, all)),
         };
         PathConfig { down, up: LinkConfig::new(Hop::new(None, queue, delay)), seed }
     }
@@ -119,6 +129,17 @@ mod tests {
         // The link is busy for longer than a round trip: the acknowledgement is there before the window is used up.
         let narrow = Way::reference(1_600, 52);
         near(narrow.bound_with_receiver_ms(100_000), narrow.bound_ms(100_000));
+    }
+
+    #[test]
+    fn bottlenecks_share_the_delay_behind_the_access_link() {
+        let way = Way { bottlenecks: 5, cross_kbit: Some(48), ..Way::reference(1_600, 51) };
+        let down = way.config(1).down;
+        let hops: Vec<Hop> = down.hops().collect();
+        assert_eq!((hops.len(), hops[0].cross, down.delay()), (6, None, Duration::from_millis(51)));
+        let cross = Cross::paper(40, BytesPerSecond(6_000));
+        let is_bottleneck = |hop: &Hop| hop.cross == Some(cross) && hop.delay == Duration::from_millis(10);
+        assert!(hops[1..].iter().all(is_bottleneck), "{hops:?}");
     }
 
     #[test]

@@ -161,7 +161,7 @@ fn wrong_window(scenario: &Scenario, transfers: &[Measured]) -> Option<String> {
         return None;
     }
     let whole = |arm: Arm| match arm {
-        Arm::Fixed(segments) => Some(segments),
+        Arm::Fixed(segments) | Arm::RenoFrom(segments) => Some(segments),
         Arm::Cubic => Some(KERNEL_WINDOW),
         Arm::Product | Arm::Bbr | Arm::Reno => None,
     };

@@ -13,6 +13,8 @@ pub enum Arm {
     Bbr,
     /// CUBIC with one initial window everywhere, in segments, set at the host's default route.
     Fixed(u32),
+    /// Reno with an initial window in segments, set at the host's default route.
+    RenoFrom(u32),
     /// Reno that restarts after idle times, one connection for all transfers.
     Reno,
 }
@@ -25,6 +27,7 @@ impl Arm {
             Self::Cubic => "cubic".to_owned(),
             Self::Bbr => "bbr".to_owned(),
             Self::Reno => "reno".to_owned(),
+            Self::RenoFrom(segments) => format!("reno{segments}"),
             Self::Fixed(segments) => format!("fixed{segments}"),
         }
     }
@@ -39,13 +42,13 @@ impl Arm {
         match self {
             Self::Product | Self::Cubic | Self::Fixed(_) => "cubic",
             Self::Bbr => "bbr",
-            Self::Reno => "reno",
+            Self::Reno | Self::RenoFrom(_) => "reno",
         }
     }
 
     /// Initial window of its host's default route, where it is not the kernel's.
     pub const fn initial_window(self) -> Option<u32> {
-        if let Self::Fixed(segments) = self { Some(segments) } else { None }
+        if let Self::Fixed(segments) | Self::RenoFrom(segments) = self { Some(segments) } else { None }
     }
 
     /// Whether a client keeps its connection from transfer to transfer.

@@ -196,7 +196,7 @@ fn flights(family: &'static str, active: bool) -> Scenario {
 
 /// A few seconds of the whole: whether the harness works.
 fn quick() -> Scenario {
-    let path = Way { kbit: 20_000, one_way_ms: 10, queue_packets: 40, access_kbit: None, mss: 1_448 };
+    let path = Way { queue_packets: 40, ..Way::deep(20, 20) };
     let sites = vec![site("quick", Arm::Product, path, 0), site("quick", Arm::Cubic, path, 1)];
     let work = Work::Sizes { bytes: &[10_000, 100_000], rounds: 3 };
     let learn_bytes = (30_000, 1_000_000);

@@ -215,7 +215,8 @@ impl Stage {
     }
 }
 
-fn configure(host: &Namespace, arm: Arm) -> Result<()> {
+/// Sets the congestion control and the initial window of a kind's host.
+pub fn configure(host: &Namespace, arm: Arm) -> Result<()> {
     host.default_congestion_control(arm.congestion_control())?;
     let Some(window) = arm.initial_window() else { return Ok(()) };
     let output = host.command("ip").args(["-4", "route", "show", "default"]).output().context("cannot run `ip`")?;

@@ -53,7 +53,7 @@ impl Hop {
 }
 
 /// Most bottlenecks that follow the first.
-pub const FURTHER_MAX: usize = 2;
+pub const FURTHER_MAX: usize = 5;
 
 /// One direction of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -70,6 +70,16 @@ impl LinkConfig {
     /// One bottleneck without impairments.
     pub fn new(hop: Hop) -> Self {
         Self { impairments: Impairments::default(), hop, further: [None; FURTHER_MAX] }
+    }
+
+    /// The same with these bottlenecks in a row after the first, at most [`FURTHER_MAX`].
+    #[must_use]
+    pub fn then(self, hops: impl IntoIterator<Item = Hop>) -> Self {
+        let mut further = [None; FURTHER_MAX];
+        for (place, hop) in further.iter_mut().zip(hops) {
+            *place = Some(hop);
+        }
+        Self { further, ..self }
     }
 
     /// Delay of an empty direction, transmission times left out.

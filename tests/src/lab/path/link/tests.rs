@@ -59,7 +59,7 @@ fn a_queue_in_bytes_counts_bytes() {
 #[test]
 fn bottlenecks_in_a_row_queue_one_after_another() {
     let slower = Hop::new(Some(BytesPerSecond(500_000)), Queue::Packets(2), Duration::from_millis(10));
-    let config = LinkConfig { further: [Some(slower), None], ..LinkConfig::new(hop(Queue::Packets(9))) };
+    let config = LinkConfig::new(hop(Queue::Packets(9))).then([slower]);
     let mut link = Link::new(&config, 1);
     // 1 ms and 50 ms, then 2 ms and 10 ms.
     assert_eq!(due(&mut link, 0, FULL), Ok(63 * MS));

@@ -1,6 +1,8 @@
 //! Rows on this kernel.
 
 mod growth;
+mod hops;
+mod mice;
 
 use std::thread;
 
@@ -10,7 +12,7 @@ use crate::papers::row::Row;
 
 /// All of them, in the page's order.
 pub(super) fn all() -> Vec<Row> {
-    vec![growth::followed()]
+    vec![hops::five_bottlenecks(), growth::followed(), mice::burst_tcp()]
 }
 
 /// Does the work of each of `count` networks in a thread of its own.
