@@ -25,7 +25,7 @@ impl Sender {
         let (shadow, Some(mss)) = (&followed.shadow, self.size.bytes()) else { return };
         let phase = shadow.phase();
         followed.reported_phase = Some(phase);
-        let Some(window) = shadow.window() else { return };
+        let Some(window) = shadow.window_in_use() else { return };
         let state = SenderState {
             phase,
             window,

@@ -194,6 +194,16 @@ impl Shadow {
         (self.known && self.mss > 0).then(|| self.bytes(self.best_segments())).flatten()
     }
 
+    /// The window as others that share the path can be compared with it: of a sender taken for BBR the most that was in flight in its last
+    /// two round trips. BBR's own window is twice what it uses, and four segments while it measures the round trip; one that is taken for
+    /// BBR and is not fills its window.
+    pub fn window_in_use(&self) -> Option<Window> {
+        let pipe = self.rounds.recent().pipe_max_segments;
+        let window = self.window()?;
+        let in_use = (self.leaning.best() == Flavour::Bbr && pipe > 0).then(|| self.bytes(f64::from(pipe)));
+        in_use.unwrap_or(Some(window))
+    }
+
     /// The slow-start threshold; `None` while nothing is known of it, for BBR, and before the first reduction.
     pub fn ssthresh(&self) -> Option<Window> {
         let cwnd = match self.leaning.best() {

@@ -197,3 +197,17 @@ fn repeats_that_leave_evenly_by_themselves_name_bbr() {
     assert!(towards_bbr(LossKind::FastRetransmit, &[5_000, 2_000, 8_000, 4_000, 1_000]) <= 0.0, "each at its own time");
     assert!(towards_bbr(LossKind::Timeout, &[5_000, 5_000, 5_100, 4_900, 5_000]) <= 0.0);
 }
+
+#[test]
+fn of_a_sender_taken_for_bbr_what_was_in_flight_is_compared_with_others() {
+    let in_use = |prior: Prior| {
+        let (mut shadow, mut at, mut delivered) = (opened(), Timestamp(0), 0);
+        shadow.presume(at, prior);
+        rounds(&mut shadow, &mut at, &mut delivered, &[10, 20, 30, 30, 30, 30]);
+        (whole(&shadow), shadow.window_in_use().unwrap().segments(Bytes(MSS)).0)
+    };
+    let (model, bbr) = in_use(Prior::Bbr);
+    assert!(model > 50 && bbr == 30, "{model}, {bbr}");
+    let (window, reno) = in_use(Prior::LossBased(Flavour::Reno));
+    assert_eq!(window, reno, "a window that losses bound is compared as it is");
+}
