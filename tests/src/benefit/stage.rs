@@ -134,6 +134,7 @@ impl Stage {
             include: include.map(|(n, _)| prefix(n)).collect::<Result<_>>()?,
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),
             control_fraction: 0.0,
+            number: 0,
             more: format!("{}\n{}", start.agent_lines(), programs.agent_more),
         };
         self.product.start_agent(&self.lab, &programs.agent, &setup)

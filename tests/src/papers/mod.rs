@@ -4,6 +4,7 @@
 //! A script of `tests/papers` simulates; what its senders need to decide it asks of `spand-oracle`, which is the product's
 //! own code. The same seed gives the same bytes.
 
+pub mod crowd;
 pub mod ns;
 pub mod output;
 pub mod page;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use spand_agent::control::{Explained, Reply, Request, ask};
 
-use super::running::Product;
+use super::running::{Product, READY_MAX};
 
 /// Time that the agent gets to answer at all: a busy machine takes a while to check programs for the kernel.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
@@ -16,6 +16,22 @@ const ANSWER_MAX: Duration = Duration::from_secs(30);
 const ADVICE_MAX: Duration = Duration::from_secs(6);
 
 impl Product {
+    /// Waits until the agent has subscribed to the gateway.
+    pub fn wait_for_agent(&mut self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            self.check()?;
+            match ask(&self.agent_socket(), &Request::Status) {
+                Ok(Reply::Status(status)) if status.gateway.connected => return Ok(()),
+                other if begin.elapsed() > READY_MAX => {
+                    bail!("the agent did not subscribe within {READY_MAX:?}: {other:?}")
+                }
+                // It has just started.
+                _ => thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
     /// The agent's decision for a connection now.
     pub fn explained(&self, destination: IpAddr, bytes: Option<u64>, mss: Option<u64>) -> Result<Explained> {
         match ask(&self.agent_socket(), &Request::Explain { destination, bytes, mss }) {

@@ -19,7 +19,7 @@ use serde_json::Value;
 pub(super) const GRPC_PORT: u16 = 7400;
 pub(super) const HTTP_PORT: u16 = 7480;
 /// Time a program gets to become ready.
-const READY_MAX: Duration = Duration::from_secs(10);
+pub(super) const READY_MAX: Duration = Duration::from_secs(10);
 
 /// The running product.
 #[derive(Debug)]

@@ -137,6 +137,8 @@ pub struct AgentSetup {
     pub cgroup: Option<PathBuf>,
     /// Part of the connections that are the control group, if its method distinguishes them.
     pub control_fraction: f64,
+    /// Which of the agents that this process runs it is, from 0.
+    pub number: u8,
     /// Lines added to its configuration as they are.
     pub more: String,
 }
@@ -155,7 +157,8 @@ impl AgentSetup {
         }
         if let Some(cgroup) = self.cgroup.as_ref().filter(|_| self.method == ApplyMethod::Bpf) {
             // Names of congestion controls are the whole machine's.
-            let (name, cgroup) = (format!("b{}", std::process::id()), cgroup.display());
+            let letter = char::from(b'a'.saturating_add(self.number));
+            let (name, cgroup) = (format!("b{}{letter}", std::process::id()), cgroup.display());
             let control = self.control_fraction;
             write!(text, "\n[bpf]\ncgroup = \"{cgroup}\"\nname = \"{name}\"\ncontrol_fraction = {control:?}\n").ok();
         }

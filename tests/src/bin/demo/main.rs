@@ -250,6 +250,7 @@ fn start_agent(
         include: Vec::new(),
         cgroup,
         control_fraction: 0.5,
+        number: 0,
         more: String::new(),
     };
     product.start_agent(lab, agent, &setup)?;

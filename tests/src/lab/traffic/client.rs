@@ -61,6 +61,11 @@ impl Client {
 
     /// Sends one request and reads all of its answer.
     pub fn ask(&mut self, plan: &Plan) -> Result<Transfer> {
+        self.ask_watched(plan, |_, _| Ok(()))
+    }
+
+    /// The same while `watch` hears how long ago the request was and how many bytes of the answer have come; its error ends the wait.
+    pub fn ask_watched(&mut self, plan: &Plan, mut watch: impl FnMut(Duration, u64) -> Result<()>) -> Result<Transfer> {
         let begin = Instant::now();
         self.stream.write_all(format!("{plan}\n").as_bytes())?;
         let mut buffer = vec![0; 256 * 1024];
@@ -76,6 +81,7 @@ impl Client {
                 break;
             }
             bytes += length as u64;
+            watch(begin.elapsed(), bytes)?;
         }
         let completion = begin.elapsed();
         if let Some(expected) = plan.bytes() {

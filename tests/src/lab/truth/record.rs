@@ -216,6 +216,8 @@ impl Row {
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     rows: Arc<Mutex<Rows>>,
+    /// Which rows are kept; `None`: all.
+    wanted: Option<fn(&Row) -> bool>,
 }
 
 #[derive(Debug, Default)]
@@ -225,8 +227,16 @@ struct Rows {
 }
 
 impl Record {
+    /// One that keeps only the rows that are `wanted`: for runs that are too long to keep all.
+    pub fn only(wanted: fn(&Row) -> bool) -> Self {
+        Self { wanted: Some(wanted), ..Self::default() }
+    }
+
     /// Adds a row.
     pub fn add(&self, row: Row) {
+        if self.wanted.is_some_and(|wanted| !wanted(&row)) {
+            return;
+        }
         let mut rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         if rows.kept.len() < ROWS_LIMIT {
             rows.kept.push(row);

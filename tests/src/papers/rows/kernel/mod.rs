@@ -1,5 +1,6 @@
 //! Rows on this kernel.
 
+mod crowd;
 mod growth;
 mod hops;
 mod mice;
@@ -12,7 +13,13 @@ use crate::papers::row::Row;
 
 /// All of them, in the page's order.
 pub(super) fn all() -> Vec<Row> {
-    vec![hops::five_bottlenecks(), growth::followed(), mice::burst_tcp()]
+    vec![
+        hops::five_bottlenecks(),
+        crowd::long_lives(),
+        crowd::short_lives(),
+        growth::followed(),
+        mice::burst_tcp(),
+    ]
 }
 
 /// Does the work of each of `count` networks in a thread of its own.
