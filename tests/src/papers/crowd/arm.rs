@@ -7,10 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use ipnet::{IpNet, Ipv4Net};
 use serde_json::Value;
-use spand_agent::control::{Reply, Request, ask};
 use spand_proto::estimate::RuleKind;
 use spand_proto::start::Shape;
 use tempfile::TempDir;
@@ -272,12 +271,8 @@ impl Stand {
     /// What the agent counted, by the counter's name.
     pub(super) fn counters(&self) -> Result<BTreeMap<String, f64>> {
         let Some(product) = &self.product else { return Ok(BTreeMap::new()) };
-        match ask(&product.agent_socket(), &Request::Status) {
-            Ok(Reply::Status(status)) => {
-                Ok(status.method_events.iter().map(|(name, count)| (format!("agent_{name}"), *count as f64)).collect())
-            }
-            other => bail!("the agent does not say what it counted: {other:?}"),
-        }
+        let events = product.method_events()?;
+        Ok(events.into_iter().map(|(name, count)| (format!("agent_{name}"), count as f64)).collect())
     }
 
     /// What the path did.

@@ -13,13 +13,7 @@ use crate::papers::row::Row;
 
 /// All of them, in the page's order.
 pub(super) fn all() -> Vec<Row> {
-    vec![
-        hops::five_bottlenecks(),
-        crowd::long_lives(),
-        crowd::short_lives(),
-        growth::followed(),
-        mice::burst_tcp(),
-    ]
+    vec![hops::five_bottlenecks(), crowd::long_lives(), crowd::short_lives(), growth::followed(), mice::burst_tcp()]
 }
 
 /// Does the work of each of `count` networks in a thread of its own.
