@@ -1,9 +1,13 @@
 //! Rows on this kernel.
 
+mod buffers;
 mod crowd;
 mod growth;
 mod hops;
+mod lanes;
 mod mice;
+mod overflow;
+mod satellite;
 
 use std::thread;
 
@@ -13,7 +17,16 @@ use crate::papers::row::Row;
 
 /// All of them, in the page's order.
 pub(super) fn all() -> Vec<Row> {
-    vec![hops::five_bottlenecks(), crowd::long_lives(), crowd::short_lives(), growth::followed(), mice::burst_tcp()]
+    vec![
+        hops::five_bottlenecks(),
+        crowd::long_lives(),
+        crowd::short_lives(),
+        satellite::satellite(),
+        growth::followed(),
+        overflow::overflow(),
+        mice::burst_tcp(),
+        buffers::estimates(),
+    ]
 }
 
 /// Does the work of each of `count` networks in a thread of its own.
