@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use spand_tests::papers::result::Results;
 use spand_tests::papers::row::{Outcomes, Programs, Row, Verdict};
-use spand_tests::papers::{ns, plan, rows};
+use spand_tests::papers::{ns, plan, plots, rows};
 
 const ORACLE: &str = env!("CARGO_BIN_EXE_spand-oracle");
 
@@ -92,6 +93,19 @@ fn a_fault_of_the_conversation_makes_the_run_fail() -> Result<()> {
         let fault = ns::run(&script, &words).expect_err("a figure from a conversation gone wrong");
         let fault = format!("{fault:#}");
         ensure!(fault.contains(reason), "{words:?}: {fault}");
+    }
+    Ok(())
+}
+
+/// The plots of the documentation are those of the results that lie beside them.
+#[test]
+fn the_plots_are_those_of_the_kept_results() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
+    let nowhere = folder.join("none");
+    let results = Results::open(&nowhere, &folder.join("papers.jsonl"))?;
+    for (name, svg) in plots::all(&results, &rows::all())? {
+        let kept = std::fs::read_to_string(folder.join(name)).with_context(|| format!("docs/results/{name}"))?;
+        ensure!(kept == svg, "docs/results/{name} shows other results: make papers ARGS=\"--report --keep\"");
     }
     Ok(())
 }

@@ -9,6 +9,7 @@ pub mod ns;
 pub mod output;
 pub mod page;
 pub mod plan;
+pub mod plots;
 pub mod result;
 pub mod row;
 pub mod rows;

@@ -70,7 +70,7 @@ impl Axis {
     }
 
     fn title(&self) -> String {
-        format!("{} ({})", self.what, self.unit)
+        if self.unit.is_empty() { self.what.clone() } else { format!("{} ({})", self.what, self.unit) }
     }
 
     /// Whether a value has a place on this axis.

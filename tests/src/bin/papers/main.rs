@@ -5,7 +5,7 @@
 
 mod lanes;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use clap::Parser;
 use spand_tests::papers::plan::{self, Planned};
 use spand_tests::papers::result::Results;
 use spand_tests::papers::row::{Programs, Row, Verdict};
-use spand_tests::papers::{ns, page, rows};
+use spand_tests::papers::{ns, page, plots, rows};
 use spand_tests::product::{interrupt, program};
 
 /// The exit status of a wrong command line.
@@ -44,10 +44,10 @@ struct Arguments {
     /// The results of the repository, which count as well
     #[arg(long, default_value = "docs/results/papers.jsonl")]
     kept: PathBuf,
-    /// Write all results there that count
+    /// Write all results there that count, and the plots beside them
     #[arg(long)]
     keep: bool,
-    /// Where the tables go, as a page
+    /// Where the tables go, as a page; its plots lie beside it
     #[arg(long, default_value = "target/papers.md")]
     page: PathBuf,
     /// Only print the runs
@@ -107,8 +107,11 @@ fn main() -> Result<ExitCode> {
         let has_run = runs.iter().any(|planned| planned.row.id == id);
         failed += usize::from(verdict == Verdict::Short && has_run && !arguments.report);
     }
+    let folder = |file: &Path| file.parent().map(Path::to_owned).context("a file lies in a folder");
+    plots::write(&folder(&arguments.page)?, &results, &rows)?;
     if arguments.keep {
         println!("{} results in {}", results.keep(&arguments.kept, &rows)?, arguments.kept.display());
+        plots::write(&folder(&arguments.kept)?, &results, &rows)?;
     }
     println!("{} written", arguments.page.display());
     Ok(if failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
