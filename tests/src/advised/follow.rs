@@ -71,7 +71,7 @@ impl Step {
         })
     }
 
-    /// Those of the windows possible after it that the kernel may have had, with the window that it said.
+    /// Those of the windows possible after it that the kernel may have had, with the window that it reports.
     fn windows(&self, before: &[GrownWindow], parts: usize, growth: Growth) -> Vec<GrownWindow> {
         let mut after = divided(before, self.acked, parts, &|window, acked| {
             let kernels = GrownWindow::of(Segments((window.whole + acked).min(self.ssthresh)));

@@ -1,4 +1,4 @@
-//! Connections that start on advice of one's own making: a lab whose server host has the agent's kernel programs, told directly what is
+//! Connections that start on advice of one's own making: a lab whose server host has the agent's kernel programs, which get directly what is
 //! known of each network, and every segment's window by the kernel.
 
 mod follow;

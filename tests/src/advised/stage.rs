@@ -54,7 +54,7 @@ impl Advice {
         Self { growth: Growth::Standard, inputs }
     }
 
-    /// A start with a window and a threshold of so many segments of `mss` bytes.
+    /// A start with a window and a threshold in segments of `mss` bytes.
     pub fn start(window: u32, threshold: u32, mss: u64, rtt: Duration) -> Self {
         let mut advice = Self::shape(Shape::Paced, rtt);
         let half_bytes = 2 * u64::from(window) * mss;
@@ -108,7 +108,7 @@ impl Stage {
         self.applier.counts().get("started").copied().unwrap_or_default()
     }
 
-    /// Ends it: what the kernel said of every segment, in order of time. What is still on its way then is not waited for.
+    /// Ends it: what the kernel reported of every segment, in order of time. What is still on its way then is not waited for.
     ///
     /// # Errors
     /// Where the kernel's words have holes.

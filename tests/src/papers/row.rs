@@ -105,7 +105,7 @@ impl Setting {
     pub fn option<T: FromStr>(&self, name: &str) -> anyhow::Result<T> {
         let value = self.options.iter().find(|(option, _)| *option == name).map(|(_, value)| value);
         let value = value.with_context(|| format!("setting {} has no option {name}", self.name))?;
-        value.parse().ok().with_context(|| format!("setting {}: {name}={value} is none of its values", self.name))
+        value.parse().ok().with_context(|| format!("setting {}: {name} cannot be {value}", self.name))
     }
 
     /// With one more option.

@@ -1,4 +1,4 @@
-//! What the gateways said of their network meanwhile.
+//! What the gateways answered about their network meanwhile.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_row_is_judged_by_six_senders_and_by_whoever_loses() {
+    fn the_row_is_judged_by_six_senders_and_by_the_losers() {
         let of_run = |gain: f64, loss: f64| {
             let mut outcomes = Outcomes::default();
             for (kbit, change) in [(LIGHT, gain), (HEAVY, loss)] {

@@ -29,7 +29,7 @@ pub(super) struct Lane {
     pub(super) path: PathConfig,
 }
 
-/// What the kernel said of a transfer, from its first segment on.
+/// What the kernel reported of a transfer, from its first segment on.
 pub(super) struct Course(Vec<Row>);
 
 /// Lets all lanes send as much as they can for this time.

@@ -46,7 +46,7 @@ const LOADS: [u32; 2] = [250, 1_250];
 /// Who sends.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// Burst TCP with this f on Reno, from a window of so many segments.
+    /// Burst TCP with this f on Reno, from a window in segments.
     Burst(u32, u32),
     /// A host of its own.
     Host(Sender),

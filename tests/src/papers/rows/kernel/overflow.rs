@@ -52,7 +52,7 @@ fn pipe() -> f64 {
     RATE.0 as f64 * 2.0 * DELAY.as_secs_f64() / PACKET_BYTES as f64
 }
 
-/// What one arm of a path with this buffer is told: the buffer, and all that the path holds as the window at losses.
+/// One arm of a path with this buffer. Its advice: the buffer, and all that the path holds as the window at losses.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "packets of a path")]
 fn lane(arm: &str, buffer: u32) -> Result<Lane> {
     let path = PathConfig::bottleneck(RATE, DELAY, Queue::Packets(buffer));
