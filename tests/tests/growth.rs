@@ -13,6 +13,7 @@ use spand_proto::growth::Growth;
 use spand_proto::start::{NO_THRESHOLD, Shape};
 use spand_proto::units::BytesPerSecond;
 use spand_tests::advised::{Advice, Stage, ask, follow};
+use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue};
 use spand_tests::lab::topology::NetworkPlan;
 use spand_tests::lab::traffic::{Plan, Step};
@@ -49,18 +50,9 @@ impl Choice {
     }
 }
 
-fn is_root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        println!("SKIPPED: this test needs root");
-        assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "skipped, and SPAND_REQUIRE_ROOT is set");
-    }
-    root
-}
-
 #[test]
 fn windows_of_the_kernel_follow_the_contract_and_the_first_loss_ends_burst_tcp() {
-    if !is_root() {
+    if !is_root().unwrap() {
         return;
     }
     let fast = PathConfig::bottleneck(BytesPerSecond(5_000_000), DELAY, Queue::Packets(400));
@@ -94,7 +86,7 @@ const INITIAL: u32 = 10;
 
 #[test]
 fn a_connection_measures_its_threshold_and_sends_half_of_it() {
-    if !is_root() {
+    if !is_root().unwrap() {
         return;
     }
     // 86 segments in a round trip of 100 ms, and a queue that nothing overflows.

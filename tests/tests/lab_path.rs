@@ -4,7 +4,7 @@
 //! Needs root. Without it the tests say so, and count themselves as skipped on standard error.
 
 use std::collections::BTreeMap;
-use std::io::{IoSliceMut, Write as _};
+use std::io::IoSliceMut;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use anyhow::{Context, Result, anyhow};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
 use spand_proto::units::BytesPerSecond;
+use spand_tests::lab::is_root;
 use spand_tests::lab::link::Offloads;
 use spand_tests::lab::path::{Burst, Episodes, Hop, Impairments, LinkConfig, PathConfig, Queue, Reorder};
 use spand_tests::lab::tap::Tap;
@@ -30,15 +31,6 @@ const PORT: u16 = 9_100;
 /// ECT(0) and CE (RFC 3168).
 const ECT: u8 = 0b10;
 const CE: u8 = 0b11;
-
-fn is_root() -> Result<bool> {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        // Past the harness's capture, which would swallow it.
-        writeln!(std::io::stderr(), "SKIPPED 1 test: the lab makes network namespaces and needs root")?;
-    }
-    Ok(root)
-}
 
 /// Everything at once: what arrives is what the counters say, packet by packet.
 fn impaired() -> PathConfig {

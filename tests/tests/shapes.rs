@@ -17,6 +17,7 @@ use spand_proto::start::{
 };
 use spand_proto::units::{Bytes, BytesPerSecond, Micros, Timestamp, Window};
 use spand_tests::advised::{Advice, Stage, ask, by_connection};
+use spand_tests::lab::is_root;
 use spand_tests::lab::path::{PathConfig, Queue};
 use spand_tests::lab::topology::NetworkPlan;
 use spand_tests::lab::traffic::Plan;
@@ -30,15 +31,6 @@ const RARE: Micros = Micros::from_secs(4_000);
 
 /// The tests of this process share the names of cgroup and congestion controls.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-
-fn is_root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        println!("SKIPPED: this test needs root");
-        assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "skipped, and SPAND_REQUIRE_ROOT is set");
-    }
-    root
-}
 
 fn segments(count: f64) -> Window {
     Window::from_bytes(count * MSS as f64).unwrap()
@@ -134,7 +126,7 @@ fn case(shape: Shape, opening: Option<f64>) -> Case {
 
 #[test]
 fn a_threshold_and_a_jump_start_as_the_contract_says() {
-    if !is_root() {
+    if !is_root().unwrap() {
         return;
     }
     for base in ["reno", "cubic"] {
@@ -159,7 +151,7 @@ fn a_threshold_and_a_jump_start_as_the_contract_says() {
 
 #[test]
 fn a_start_by_the_times_of_losses_is_the_contracts_and_the_hosts_own_where_one_is_overdue() {
-    if !is_root() {
+    if !is_root().unwrap() {
         return;
     }
     let now = Clock::start().now();

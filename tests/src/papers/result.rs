@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::output::Figures;
@@ -88,6 +88,7 @@ impl Results {
             text.push(b'\n');
             count += 1;
         }
+        ensure!(!kept.exists() || kept.is_file(), "{} is no file to keep results in", kept.display());
         whole(kept, &text)?;
         Ok(count)
     }

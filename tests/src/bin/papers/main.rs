@@ -72,8 +72,13 @@ fn main() -> Result<ExitCode> {
         eprintln!("there is no row {unknown}; rows: {}", ids.join(", "));
         return Ok(ExitCode::from(USAGE));
     }
-    let is_asked = |id: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == id);
-    let is_wanted = |row: &&Row| is_asked(row.id) && row.way.is_kernel() == arguments.kernel;
+    let is_named = |row: &Row| arguments.only.iter().any(|id| row.id == *id);
+    if !arguments.report && rows.iter().any(|row| is_named(row) && row.way.is_kernel() != arguments.kernel) {
+        eprintln!("rows K1 to K8 run with --kernel, the others without it: name them apart");
+        return Ok(ExitCode::from(USAGE));
+    }
+    let is_wanted =
+        |row: &&Row| (arguments.only.is_empty() || is_named(row)) && row.way.is_kernel() == arguments.kernel;
     let runs: Vec<Planned<'_>> =
         rows.iter().filter(is_wanted).flat_map(|row| plan::of_row(row, arguments.quick)).collect();
     if arguments.plan {
@@ -81,10 +86,6 @@ fn main() -> Result<ExitCode> {
             println!("{}: {}", planned.name(), planned.command().join(" "));
         }
         return Ok(ExitCode::SUCCESS);
-    }
-    if runs.is_empty() {
-        eprintln!("rows K1 to K8 run with --kernel, the others without");
-        return Ok(ExitCode::from(USAGE));
     }
     let results = Results::open(&arguments.out, &arguments.kept)?;
     let mut failed = 0;
