@@ -127,7 +127,7 @@ pub(super) fn no_thread(error: &std::io::Error) -> String {
 
 /// Opens the database, waiting for one of this process that was just dropped: sled's own threads let go of its file a
 /// moment after the drop.
-fn open_released(config: &sled::Config) -> sled::Result<Db> {
+pub(super) fn open_released(config: &sled::Config) -> sled::Result<Db> {
     let until = Instant::now() + RELEASE;
     loop {
         match config.open() {

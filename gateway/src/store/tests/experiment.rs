@@ -7,7 +7,7 @@ use spand_proto::comparison::{Comparison, LAYOUT};
 use spand_proto::report::{Arm, ConnectionReport};
 use spand_proto::units::{Bytes, Segments, Timestamp};
 
-use super::super::experiment;
+use super::super::{experiment, opening};
 use super::*;
 use crate::publisher::Client;
 
@@ -93,7 +93,7 @@ fn bits(experiment: &Experiment) -> Vec<u8> {
 
 /// Changes entries as another program or a disk would.
 fn tamper(path: &Path, work: impl FnOnce(&sled::Tree)) {
-    let database = sled::open(path.join("sled")).unwrap();
+    let database = opening::open_released(&sled::Config::new().path(path.join("sled"))).unwrap();
     work(&database.open_tree("experiment").unwrap());
     database.flush().unwrap();
 }
