@@ -36,6 +36,7 @@ pub(crate) fn look() -> Vec<Finding> {
         Some("BPF programs are compiled, which congestion controls of ours need"),
     ));
     findings.push(struct_ops());
+    findings.push(always_run());
     findings.push(congestion_control());
     findings.push(growth());
     findings.extend(SYSCTLS.iter().map(|(name, note)| sysctl(name, note)));
@@ -127,6 +128,25 @@ fn struct_ops() -> Finding {
     finding("struct_ops_tcp", value, Some("a hint from kallsyms that BPF congestion controls can be registered"))
 }
 
+/// A field by which some patched kernels tell BPF programs of process 1 from all others, which they do not run while that process is the
+/// current one; upstream has neither.
+const OWNED_BY_INIT: &[u8] = b"init_owned";
+
+fn always_run() -> Finding {
+    let Ok(types) = fs::read(BTF) else { return finding("programs_always_run", "not known", None) };
+    if !skips_programs(&types) {
+        return finding("programs_always_run", yes(true), None);
+    }
+    let note = "this patched kernel skips BPF programs in timers that interrupt process 1: with bpf.variant = \"stay\" a sender that \
+                detects a loss there then has no slow-start threshold, and sends all that its receiver takes; use hand_over or sockops";
+    finding("programs_always_run", yes(false), Some(note))
+}
+
+/// Whether the names of the kernel's types have that field.
+fn skips_programs(types: &[u8]) -> bool {
+    types.split(|byte| *byte == 0).any(|name| name == OWNED_BY_INIT)
+}
+
 fn congestion_control() -> Finding {
     let name = read("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_else(|| "not known".to_owned());
     let note = name.starts_with("bbr").then_some(
@@ -156,4 +176,15 @@ fn sysctl(name: &'static str, note: &str) -> Finding {
     let path = Path::new("/proc/sys").join(name.replace('.', "/"));
     let value = read(path).unwrap_or_else(|| "not there".to_owned());
     finding(name, value, Some(note))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_that_skips_programs_is_known_by_a_whole_name() {
+        assert!(skips_programs(b"\xeb\x9f\0init_private\0init_owned\0load_time\0"));
+        assert!(!skips_programs(b"\xeb\x9f\0init_private\0not_init_owned\0init_owned_by\0load_time\0"));
+    }
 }
