@@ -150,6 +150,25 @@ fn no_file_has_grown_past_its_subject() {
     assert!(checked > 20, "only {checked} files found: the walk is broken");
 }
 
+#[test]
+fn a_program_whose_tests_do_not_run_has_none() {
+    let metadata = metadata();
+    let programs = metadata.workspace_packages().into_iter().flat_map(|package| &package.targets);
+    let mut checked = 0;
+    for program in programs.filter(|target| target.is_bin() && !target.test) {
+        let source = program.src_path.as_std_path();
+        // Beside the `main.rs` of a crate is its library.
+        let is_folder = source.ends_with("main.rs") && !source.ends_with("src/main.rs");
+        let files = if is_folder { rust_files(source.parent().unwrap()) } else { vec![source.to_owned()] };
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            assert!(!text.contains("#[test]"), "{} has a test that `test = false` keeps from running", file.display());
+            checked += 1;
+        }
+    }
+    assert!(checked > 20, "only {checked} files found");
+}
+
 fn metadata() -> Metadata {
     MetadataCommand::new().current_dir(workspace()).exec().expect("cargo metadata of this workspace")
 }

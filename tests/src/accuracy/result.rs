@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::factors::Cell;
@@ -69,17 +70,39 @@ impl Health {
 
     /// Why the cell means nothing and must run again; `None` where it is sound.
     pub fn fault(&self) -> Option<String> {
-        let late_part = self.late_1ms as f64 / self.delivered.max(1) as f64;
-        if self.emulator_drops > 0 {
-            Some(format!("the emulator lost {} packets", self.emulator_drops))
-        } else if self.tap_dropped > 0 {
+        if self.tap_dropped > 0 {
             Some(format!("the tap lost {} packets", self.tap_dropped))
         } else if self.truth_lost > 0 {
             Some(format!("{} rows of truth were lost", self.truth_lost))
-        } else if late_part > LATE_PART_MOST || self.late_mean_us > LATE_MEAN_MOST_US {
-            Some(format!("the path was off: {:.1} % late, {:.0} us on average", late_part * 100.0, self.late_mean_us))
+        } else if let Some(fault) = self.path_fault() {
+            Some(fault)
         } else if self.captured == 0 || self.transfers == 0 {
             Some(format!("{} transfers, {} packets captured", self.transfers, self.captured))
+        } else {
+            None
+        }
+    }
+
+    /// Fails where the paths were not what they are set to be, as on a busy machine: what went over them is no result.
+    ///
+    /// # Errors
+    /// With what was off.
+    pub fn check_paths(emulator: &Emulator) -> Result<()> {
+        let mut health = Self::default();
+        health.add_paths(emulator);
+        match health.path_fault() {
+            Some(fault) => bail!("{fault}; run it again while the machine does nothing else"),
+            None => Ok(()),
+        }
+    }
+
+    /// Why what went over the paths means nothing.
+    pub fn path_fault(&self) -> Option<String> {
+        let late_part = self.late_1ms as f64 / self.delivered.max(1) as f64;
+        if self.emulator_drops > 0 {
+            Some(format!("the emulator lost {} packets", self.emulator_drops))
+        } else if late_part > LATE_PART_MOST || self.late_mean_us > LATE_MEAN_MOST_US {
+            Some(format!("the path was off: {:.1} % late, {:.0} us on average", late_part * 100.0, self.late_mean_us))
         } else {
             None
         }

@@ -16,6 +16,7 @@ use tempfile::TempDir;
 
 use super::starts::Start;
 use super::{Carried, Connection, Crowd, FIRST, Tally};
+use crate::accuracy::result::Health;
 use crate::lab::cgroup::Cgroup;
 use crate::lab::host::Mirrored;
 use crate::lab::topology::{ClientNetwork, NetworkPlan, SERVER_V4, Topology};
@@ -279,8 +280,7 @@ impl Stand {
     pub(super) fn path_figures(&self) -> Result<BTreeMap<String, f64>> {
         let counters = &self.lab.emulator.counters().first().context("an arm has a path")?.down;
         let number = |counter: &std::sync::atomic::AtomicU64| counter.load(Relaxed) as f64;
-        let own = number(&counters.emulator_drops);
-        ensure!(own == 0.0, "{}: the emulator itself lost {own} packets", self.arm.name);
+        Health::check_paths(&self.lab.emulator).with_context(|| self.arm.name.to_owned())?;
         Ok(BTreeMap::from([
             ("path_dropped_packets".to_owned(), number(&counters.tail_drops)),
             ("path_delivered_packets".to_owned(), number(&counters.delivered)),

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use anyhow::{Result, ensure};
 use spand_proto::start::NO_THRESHOLD;
 
+use crate::lab::topology::SERVER_V4;
 use crate::lab::truth::{CongestionState, FlowId, Record, Row, SegmentTruth, Source};
 
 /// No path here has such a window.
@@ -51,7 +52,8 @@ impl Starts {
         let lost = truth.finish()? + record.dropped();
         ensure!(lost == 0, "{lost} segments were not observed");
         let (mut firsts, mut unbounded) = (BTreeMap::new(), BTreeSet::new());
-        for row in record.rows() {
+        // The other senders are a host of their own on the same port.
+        for row in record.rows().into_iter().filter(|row| row.flow().local.ip() == SERVER_V4) {
             if is_unbounded(&row) {
                 if unbounded.insert(row.flow()) {
                     eprintln!(

@@ -9,6 +9,7 @@ use serde_json::Value;
 use spand_proto::units::BytesPerSecond;
 
 use super::side_by_side;
+use crate::accuracy::result::Health;
 use crate::advised::ask;
 use crate::benefit::stage::prefix;
 use crate::benefit::statistics::quantile;
@@ -78,6 +79,7 @@ fn run(setting: &Setting, _seed: u64, programs: &Programs) -> Result<Figures> {
         side_by_side(usize::from(at_once), |client| transfer(u8::try_from(client)?))
     })?;
     drop(server);
+    Health::check_paths(&lab.emulator)?;
     let counts = tap.finish()?;
     ensure!(counts.dropped == 0, "the tap lost {} packets", counts.dropped);
     let networks = replayed(&programs.gateway, &capture)?;

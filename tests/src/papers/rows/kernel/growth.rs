@@ -9,6 +9,7 @@ use spand_proto::growth::Growth;
 use spand_proto::units::BytesPerSecond;
 
 use super::side_by_side;
+use crate::accuracy::result::Health;
 use crate::advised::{Advice, Stage, ask, by_connection, follow};
 use crate::benefit::stage::prefix;
 use crate::lab::path::{PathConfig, Queue};
@@ -92,6 +93,7 @@ fn run(setting: &Setting, _seed: u64, _programs: &Programs) -> Result<Figures> {
     thread::sleep(DELAY * 4);
     let expected = u64::from(NETWORKS) * EACH as u64;
     ensure!(stage.started() == expected, "{} of {expected} connections started on advice", stage.started());
+    Health::check_paths(&stage.lab.emulator)?;
     let connections = by_connection(stage.finish()?);
     ensure!(connections.len() as u64 == expected, "{} of {expected} connections were seen", connections.len());
     let (mut acknowledgements, mut different) = (0, 0);

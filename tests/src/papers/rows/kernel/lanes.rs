@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 
 use super::side_by_side;
+use crate::accuracy::result::Health;
 use crate::advised::{Advice, Stage, ask, by_connection};
 use crate::benefit::stage::prefix;
 use crate::lab::path::PathConfig;
@@ -50,6 +51,7 @@ pub(super) fn stream(lanes: &[Lane], time: Duration) -> Result<Vec<Course>> {
     })?;
     let advised = lanes.iter().filter(|lane| lane.advice.is_some()).count() as u64;
     ensure!(stage.started() == advised, "{} of {advised} transfers started on advice", stage.started());
+    Health::check_paths(&stage.lab.emulator)?;
     let connections = by_connection(stage.finish()?);
     let course = |n| {
         let prefix = prefix(n)?;

@@ -12,6 +12,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use spand_proto::growth::Growth;
 
+use crate::accuracy::result::Health;
 use crate::advised::{Advice, Stage};
 use crate::benefit::path;
 use crate::benefit::scenario::Arm as Sender;
@@ -197,6 +198,7 @@ fn run(setting: &Setting, seed: u64, _programs: &Programs) -> Result<Figures> {
         ensure!(tap.finish()?.dropped == 0, "a recording has holes");
         timelines.extend(timeline::read(&file(host), host.address, stage.lab.port)?);
     }
+    Health::check_paths(&stage.lab.emulator)?;
     // A connection whose SYN-ACK was lost is left alone by the agent, and says nothing of a start: of no kind.
     let seen: Asked = asked.into_iter().filter(|(.., flow)| !is_repeated(&timelines, flow)).collect();
     let advised = seen.iter().filter(|(kind, ..)| matches!(kind, Kind::Burst(..))).count() as u64;

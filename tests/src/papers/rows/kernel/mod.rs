@@ -8,6 +8,8 @@ mod lanes;
 mod mice;
 mod overflow;
 mod satellite;
+#[cfg(test)]
+mod tests;
 
 use std::thread;
 
