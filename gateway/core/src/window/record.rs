@@ -30,7 +30,8 @@ pub struct NetworkRecord {
     pub bucket: Micros,
     /// Buckets in which something happened, in order of [`Bucket::index`].
     pub buckets: Vec<Bucket>,
-    /// Contributions to them, in order of their bucket.
+    /// Contributions to them, in order of their bucket and in it of [`Contribution::source`]: what a rule makes of them does not depend
+    /// on which connection came first.
     pub contributions: Vec<Contribution>,
     /// Round-trip times by remote address, in order of their bucket.
     pub rtts: Vec<RemoteRtt>,
@@ -185,21 +186,18 @@ impl NetworkRecord {
         let (place, shared) = match own {
             Some(place) => (Some(place), false),
             None if has_room => (None, false),
-            None => (
-                in_bucket
-                    .iter()
-                    .position(|other| shares_place(other, source))
-                    .or(rest)
-                    .or_else(|| make_room(in_bucket, index, source)),
-                true,
-            ),
+            None => {
+                let same_address = in_bucket.iter().position(|other| shares_place(other, source));
+                (same_address.or(rest).or_else(|| make_room(in_bucket, index, source)), true)
+            }
         };
         if let Some(contribution) = place.and_then(|place| in_bucket.get_mut(place)) {
             contribution.add(sample, admitted);
         } else {
             let mut contribution = Contribution::new(index, (!shared).then_some(source));
             contribution.add(sample, admitted);
-            push_tight(&mut self.contributions, contribution);
+            let place = first + in_bucket.partition_point(|other| other.source < contribution.source);
+            insert_tight(&mut self.contributions, place, contribution);
         }
         shared
     }
@@ -225,13 +223,18 @@ impl NetworkRecord {
     }
 }
 
-/// Appends with little room to spare: most networks keep one or two of a kind, where a vector by itself makes room for
-/// four.
+/// Appends with little room to spare.
 fn push_tight<T>(all: &mut Vec<T>, one: T) {
+    insert_tight(all, all.len(), one);
+}
+
+/// Inserts with little room to spare: most networks keep one or two of a kind, where a vector by itself makes room for
+/// four.
+fn insert_tight<T>(all: &mut Vec<T>, place: usize, one: T) {
     if all.len() == all.capacity() {
         all.reserve_exact((all.len() / 2).max(1));
     }
-    all.push(one);
+    all.insert(place.min(all.len()), one);
 }
 
 /// Frees unused capacity. Otherwise every network would keep the memory of its busiest time.
@@ -257,7 +260,8 @@ fn make_room(in_bucket: &mut [Contribution], index: u64, source: Source) -> Opti
     })?;
     let gone = std::mem::replace(in_bucket.get_mut(freed)?, Contribution::new(index, Some(source)));
     in_bucket.get_mut(kept)?.merge(&gone);
-    Some(freed)
+    in_bucket.sort_unstable_by_key(|place| place.source);
+    in_bucket.iter().position(|place| place.source == Some(source))
 }
 
 fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {

@@ -54,6 +54,8 @@ impl NetworkRecord {
             before = before.max(contribution.bucket);
             known && sensible && queue_is_sound && measured && numbered && fits
         });
+        // A release before kept them in the order in which they came.
+        self.contributions.sort_by_key(|contribution| (contribution.bucket, contribution.source));
         let (mut before, mut in_bucket, mut sum) = (0, 0, RttSum::default());
         self.rtts.retain(|part| {
             if part.bucket != before {

@@ -124,7 +124,10 @@ fn an_overflow_is_judged_by_the_window_and_by_when_it_came() {
         let window = windows.into_iter().find(|(name, _)| *name == setting).expect("a setting").1;
         let rest = [("bytes", 1_000.0), ("repeats", 1.0)];
         let mut figures = of(&["reno", "cubic", "dbc_2", "buffer", "dbc_enough"], &rest);
-        figures.extend(of(&["reno", "cubic", "dbc_2"], &[("in_slow_start", 1.0), ("window_at_first_loss_segments", window)]));
+        figures.extend(of(
+            &["reno", "cubic", "dbc_2"],
+            &[("in_slow_start", 1.0), ("window_at_first_loss_segments", window)],
+        ));
         figures.extend(of(&["buffer", "dbc_enough"], &[("in_slow_start", 0.0)]));
         figures
     });

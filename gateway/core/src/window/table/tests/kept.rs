@@ -57,6 +57,11 @@ fn a_record_of_nonsense_is_cut_to_what_makes_sense() {
     );
     assert_eq!(restored(number_too_high), (Some(ConnectionId(4)), Some(2)));
     assert_eq!(restored(|record| record.contributions[2].bucket = 0), (Some(ConnectionId(3)), Some(2)));
+    // As a release before kept them, in the order in which they came.
+    let (mut other, mut arrived) = (super::table(10), record.clone());
+    arrived.contributions.reverse();
+    assert!(other.restore(network(1), arrived, START).is_some());
+    assert_eq!(other.changed_records(1).remove(0).1.as_ref(), Some(&record));
     let rtts = |change: fn(&mut NetworkRecord)| {
         let (mut other, mut record) = (super::table(10), record.clone());
         let part = RemoteRtt { bucket: record.buckets[0].index, remote: HOST, count: 2, sum: Micros(20) };
