@@ -65,20 +65,21 @@ test: packages ## All tests; those that need root or the corpus say so where the
 	@./scripts/packages $(NS_PACKAGES)
 	SPAND_NS=required $(CARGO) test --workspace
 
+# The whole workspace, as in `test`: with the same features nothing is compiled once more.
 .PHONY: packaging-test
 packaging-test: packages ## Alerts, dashboard and manifests, with Debian's promtool
 	@./scripts/packages $(ALERT_PACKAGES)
-	SPAND_PROMTOOL=required $(CARGO) test -p spand-tests --test packaging
+	SPAND_PROMTOOL=required $(CARGO) test --workspace --test packaging
 
 .PHONY: dashboard-test
 dashboard-test: packages ## The dashboard in Chromium, which it installs (about 100 MB): ARGS="--nocapture" shows the figures
 	@./scripts/packages $(BROWSER_PACKAGES)
-	SPAND_BROWSER=required $(CARGO) test -p spand-tests --test dashboard -- $(ARGS)
+	SPAND_BROWSER=required $(CARGO) test --workspace --test dashboard -- $(ARGS)
 
 .PHONY: dashboard-images
 dashboard-images: packages ## Take the pictures of docs/dashboard.md again
 	@./scripts/packages $(BROWSER_PACKAGES)
-	SPAND_BROWSER=required SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test -p spand-tests --test dashboard
+	SPAND_BROWSER=required SPAND_SCREENSHOTS=$(CURDIR)/docs/img $(CARGO) test --workspace --test dashboard
 
 .PHONY: dashboard
 dashboard: packages ## A gateway with a dashboard to look at: played captures and 10,000 made-up networks
