@@ -137,7 +137,7 @@ fn always_run() -> Finding {
     if !skips_programs(&types) {
         return finding("programs_always_run", yes(true), None);
     }
-    let note = "this patched kernel skips BPF programs in timers that interrupt process 1: with bpf.variant = \"stay\" a sender that \
+    let note = "by the names of its types, this kernel is patched to skip BPF programs in timers that interrupt process 1: with bpf.variant = \"stay\" a sender that \
                 detects a loss there then has no slow-start threshold, and sends all that its receiver takes; use hand_over or sockops";
     finding("programs_always_run", yes(false), Some(note))
 }

@@ -306,6 +306,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_path_is_sound_up_to_one_packet_in_a_hundred_that_is_late() {
+        let of = |late_1ms, late_mean_us, emulator_drops| {
+            Health { delivered: 1_000, late_1ms, late_mean_us, emulator_drops, ..Health::default() }.path_fault()
+        };
+        assert_eq!(of(10, 300.0, 0), None);
+        assert!(of(11, 0.0, 0).is_some() && of(0, 301.0, 0).is_some() && of(0, 0.0, 1).is_some());
+    }
+
+    #[test]
     fn less_than_a_segment_is_no_error_and_long_rows_are_thinned() {
         let mut errors = Errors::default();
         errors.add(10.9, 10.0);

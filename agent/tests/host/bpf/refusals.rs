@@ -142,12 +142,11 @@ fn a_first_flight_that_arrives_whole_ends_a_row_of_losses() {
         on_one_processor();
         let mut host = Host::new(27, "paper", "cubic", "").await;
         for round in 0..2 {
-            // Six in a row halve the share: both rounds together are more, and a timeout in what follows makes no six of either.
-            for _ in 0..4 {
+            for _ in 0..5 {
                 let (server, mut client) = host.accepted();
                 assert_eq!(host.loses(&server, &mut client).await.advised, Some(Segments(40)), "round {round}");
             }
-            // On a busy machine a timeout can strike a transfer that lost nothing, which counts as one that did.
+            // On a busy machine a timeout can strike a transfer that lost nothing.
             let whole = (0..10).any(|_| {
                 let (mut server, mut client) = host.accepted();
                 transfer(&mut server, &mut client, 60 * SEGMENT);

@@ -31,7 +31,7 @@ pub struct NetworkRecord {
     /// Buckets in which something happened, in order of [`Bucket::index`].
     pub buckets: Vec<Bucket>,
     /// Contributions to them, in order of their bucket and in it of [`Contribution::source`]: what a rule makes of them does not depend
-    /// on which connection came first.
+    /// on which connection came first, as long as the bucket had room for each.
     pub contributions: Vec<Contribution>,
     /// Round-trip times by remote address, in order of their bucket.
     pub rtts: Vec<RemoteRtt>,

@@ -66,10 +66,10 @@ fn long_lives_are_judged_by_liss_and_by_jump_start() {
         figures.insert("js_first_5_s_packets".to_owned(), 161.0);
         figures
     });
-    let (first, slow) = ("minutes-20", "minutes-4");
+    let (long, short) = ("minutes-20", "minutes-4");
     base.check(
-        &[(first, "miss_first_5_s_packets", 50.0), (slow, "liss_first_5_s_packets", 50.0)],
-        &[(first, "liss_first_5_s_packets", 119.0), (first, "js_first_5_s_packets", 159.0)],
+        &[(long, "miss_first_5_s_packets", 50.0), (short, "liss_first_5_s_packets", 50.0)],
+        &[(long, "liss_first_5_s_packets", 119.0), (long, "js_first_5_s_packets", 159.0)],
     );
 }
 
@@ -165,13 +165,13 @@ fn burst_tcp_is_judged_by_time_from_one_segment_and_by_repeats_from_ten() {
 #[test]
 fn estimates_of_a_buffer_are_judged_by_median_and_ninth_decile_and_by_those_that_are_missing() {
     const QUEUES: [f64; 9] = [10.0, 20.0, 40.0, 20.0, 30.0, 100.0, 50.0, 40.0, 150.0];
-    // The first paths of both settings are off by this part.
-    let with = |off: &[(usize, f64)], missing: bool| {
+    // The first paths of both settings, as many as `off`, are wrong by this part.
+    let with = |off: usize, error: f64, missing: bool| {
         Base::new("K8", |setting| {
             let mut figures = Figures::new();
             for (n, queue) in QUEUES.into_iter().enumerate() {
                 figures.insert(format!("path{n}_losses"), 20.0);
-                let error = off.iter().find(|(below, _)| n < *below).map_or(0.0, |(_, error)| *error);
+                let error = if n < off { error } else { 0.0 };
                 if !(missing && n == 8 && setting == "four") {
                     figures.insert(format!("path{n}_buffer_segments"), queue * (1.0 + error));
                 }
@@ -179,11 +179,11 @@ fn estimates_of_a_buffer_are_judged_by_median_and_ninth_decile_and_by_those_that
             figures
         })
     };
-    with(&[], false).check(&[], &[]);
-    assert_eq!(with(&[(4, 0.3)], false).verdict(&[]), Verdict::Met);
-    assert_eq!(with(&[(5, 0.14)], false).verdict(&[]), Verdict::Met);
-    assert_eq!(with(&[(5, 0.16)], false).verdict(&[]), Verdict::Short, "the median");
-    assert_eq!(with(&[(2, 0.5)], false).verdict(&[]), Verdict::Short, "one in ten");
-    assert_eq!(with(&[(2, -0.5)], false).verdict(&[]), Verdict::Short, "too small is no better");
-    assert_eq!(with(&[], true).verdict(&[]), Verdict::Short, "one without an estimate");
+    with(0, 0.0, false).check(&[], &[]);
+    assert_eq!(with(4, 0.3, false).verdict(&[]), Verdict::Met);
+    assert_eq!(with(5, 0.14, false).verdict(&[]), Verdict::Met);
+    assert_eq!(with(5, 0.16, false).verdict(&[]), Verdict::Short, "the median");
+    assert_eq!(with(2, 0.5, false).verdict(&[]), Verdict::Short, "one in ten");
+    assert_eq!(with(2, -0.5, false).verdict(&[]), Verdict::Short, "too small is no better");
+    assert_eq!(with(0, 0.0, true).verdict(&[]), Verdict::Short, "one without an estimate");
 }
