@@ -284,7 +284,7 @@ pub(super) enum Put {
 
 /// Whether `new` differs enough from the advertised estimate: in share, round-trip time or the windows at losses, in what decides
 /// about a start below the host's default, or because the advertised one is old.
-fn worth_advertising(advertised: &Estimate, new: &Estimate, config: &PublisherConfig) -> bool {
+pub(super) fn worth_advertising(advertised: &Estimate, new: &Estimate, config: &PublisherConfig) -> bool {
     let moved = |a: f64, b: f64| (a - b).abs() > config.change * a.abs();
     let some_moved = |a: Option<f64>, b: Option<f64>| match (a, b) {
         (Some(a), Some(b)) => moved(a, b),
