@@ -9,12 +9,15 @@ use strum::IntoStaticStr;
 
 use crate::flow::report::DirectionReport;
 use crate::service::ServiceSize;
+use crate::window::view::NetworkView;
 
 /// Something the publisher or the replay has to know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     /// An estimate appeared, moved by more than the configured change, or was refreshed.
     Estimate(Box<Estimate>),
+    /// The state of a network that changed, at its turn ([`crate::engine::Engine::changed_networks`]), with its estimate.
+    Network(Box<NetworkView>),
     /// A network has no estimate any more.
     Withdrawn {
         /// The network.

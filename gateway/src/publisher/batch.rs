@@ -4,8 +4,6 @@ use std::time::Instant;
 
 use spand_core::event::Event;
 use spand_core::flow::sample::WindowSample;
-use spand_core::window::view::NetworkView;
-use spand_proto::network::Network;
 
 use super::{EngineStatus, Trend};
 
@@ -16,10 +14,6 @@ pub struct Batch {
     pub polled: Instant,
     /// Events in the order polled. `DirectionEnded` is of no interest here.
     pub events: Vec<Event>,
-    /// Networks whose state changed otherwise, as they are now.
-    pub views: Vec<NetworkView>,
-    /// Networks that left the table without an event: they had no estimate.
-    pub gone: Vec<Network>,
     /// The windows of networks that changed, to be shown.
     pub trends: Vec<Trend>,
     /// Samples since the last batch with any, to be shown.
@@ -31,15 +25,7 @@ pub struct Batch {
 impl Batch {
     /// A batch of nothing, polled now.
     pub fn new() -> Self {
-        Self {
-            polled: Instant::now(),
-            events: Vec::new(),
-            views: Vec::new(),
-            gone: Vec::new(),
-            trends: Vec::new(),
-            samples: Vec::new(),
-            engine: None,
-        }
+        Self { polled: Instant::now(), events: Vec::new(), trends: Vec::new(), samples: Vec::new(), engine: None }
     }
 }
 

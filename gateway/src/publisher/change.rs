@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spand_core::estimate::NoEstimate;
 use spand_core::event::{Trigger, Withdrawal};
 use spand_core::service::ServiceSize;
 use spand_proto::network::Network;
@@ -34,6 +35,14 @@ pub(super) const fn withdrawal_reason(reason: Withdrawal) -> WithdrawalReason {
         Withdrawal::TooFew => WithdrawalReason::TooFew,
         Withdrawal::Evicted => WithdrawalReason::Evicted,
         Withdrawal::Administrator => WithdrawalReason::Administrator,
+    }
+}
+
+pub(super) const fn not_published(why_not: NoEstimate) -> WithdrawalReason {
+    match why_not {
+        NoEstimate::Expired => WithdrawalReason::Expired,
+        NoEstimate::TooFewSamples | NoEstimate::TooFewConnections => WithdrawalReason::TooFew,
+        NoEstimate::Retreat => WithdrawalReason::Retreat,
     }
 }
 

@@ -5,13 +5,8 @@
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::time::Duration;
 
-use parking_lot::Mutex;
 use spand_core::memory::listed;
-use spand_core::service::ServiceSize;
-use spand_proto::network::Network;
-use tokio::sync::Notify;
 use tokio::sync::broadcast::{Receiver, Sender};
 
 use super::change::{Broadcast, Change};
@@ -20,9 +15,8 @@ use super::subscribers::SubscribeError;
 /// Changes waiting to be sent, and the ring that carries them.
 #[derive(Debug)]
 pub(super) struct Gather {
-    pending: Mutex<Pending>,
-    changed: Notify,
-    ring: Mutex<Ring>,
+    pending: Pending,
+    ring: Ring,
 }
 
 #[derive(Debug, Default)]
@@ -45,7 +39,7 @@ const PENDING_LIMIT: usize = 65_536;
 impl Gather {
     pub(super) fn new(backlog_batches: NonZeroUsize) -> Self {
         let ring = Ring { sender: Some(Sender::new(backlog_batches.get())), sent: 0 };
-        Self { pending: Mutex::default(), changed: Notify::new(), ring: Mutex::new(ring) }
+        Self { pending: Pending::default(), ring }
     }
 
     /// Bytes of changes that wait, and of N batches in the ring.
@@ -53,77 +47,54 @@ impl Gather {
         2 * listed::<Change>(PENDING_LIMIT) + ring.saturating_mul(size_of::<Change>())
     }
 
-    pub(super) fn estimate(&self, network: Network) {
-        self.add(Change::Estimate(network));
-    }
-
-    pub(super) fn withdrawn(&self, network: Network) {
-        self.add(Change::Withdrawn(network));
-    }
-
-    pub(super) fn service(&self, size: ServiceSize) {
-        self.add(Change::Service(size));
+    /// Queues a change. At the limit everything that waits is dropped for a snapshot of the current state.
+    pub(super) fn add(&mut self, change: Change) {
+        if self.pending.changes.len() >= PENDING_LIMIT {
+            self.replaced();
+        }
+        self.pending.changes.push(change);
     }
 
     /// Everything sent so far is void; waiting changes are part of the new state.
-    pub(super) fn replaced(&self) {
-        *self.pending.lock() = Pending { changes: Vec::new(), replaced: true };
-        self.changed.notify_one();
-    }
-
-    fn add(&self, change: Change) {
-        let mut pending = self.pending.lock();
-        if pending.changes.len() >= PENDING_LIMIT {
-            *pending = Pending { changes: Vec::new(), replaced: true };
-        }
-        pending.changes.push(change);
-        let first = pending.changes.len() == 1;
-        drop(pending);
-        if first {
-            self.changed.notify_one();
-        }
+    pub(super) fn replaced(&mut self) {
+        self.pending = Pending { changes: Vec::new(), replaced: true };
     }
 
     /// A receiver of all changes from now on, and the number of the first of them.
     pub(super) fn listen(&self) -> Result<(Receiver<Broadcast>, u64), SubscribeError> {
-        let ring = self.ring.lock();
-        let sender = ring.sender.as_ref().ok_or(SubscribeError::Closed)?;
-        Ok((sender.subscribe(), ring.sent))
+        let sender = self.ring.sender.as_ref().ok_or(SubscribeError::Closed)?;
+        Ok((sender.subscribe(), self.ring.sent))
     }
 
     /// Whether the gateway stops.
     pub(super) fn is_closed(&self) -> bool {
-        self.ring.lock().sender.is_none()
+        self.ring.sender.is_none()
     }
 
-    /// Waits for changes and `interval` longer. Returns them, and whether everything sent before is void; `None` once closed.
-    pub(super) async fn gathered(&self, interval: Duration) -> Option<(Vec<Change>, bool)> {
-        self.changed.notified().await;
-        tokio::time::sleep(interval).await;
-        let Pending { changes, replaced } = std::mem::take(&mut *self.pending.lock());
+    /// What waits, and whether everything sent before is void; `None` once closed.
+    pub(super) fn take(&mut self) -> Option<(Vec<Change>, bool)> {
+        let Pending { changes, replaced } = std::mem::take(&mut self.pending);
         (!self.is_closed()).then_some((changes, replaced))
     }
 
     /// Signals to all subscribers that the state was replaced.
     pub(super) fn send_replaced(&self) {
-        if let Some(sender) = &self.ring.lock().sender {
+        if let Some(sender) = &self.ring.sender {
             send(sender, Broadcast::Replaced);
         }
     }
 
     /// Sends changes to all subscribers.
-    pub(super) fn send(&self, changes: &[Change]) {
-        let mut ring = self.ring.lock();
-        let Ring { sender: Some(sender), sent } = &mut *ring else { return };
+    pub(super) fn send(&mut self, changes: &[Change]) {
+        let Ring { sender: Some(sender), sent } = &mut self.ring else { return };
         if !changes.is_empty() {
             send(sender, Broadcast::Changes { first: *sent, changes: Arc::from(changes) });
             *sent += changes.len() as u64;
         }
     }
 
-    pub(super) fn close(&self) {
-        self.ring.lock().sender = None;
-        self.changed.notify_one();
+    pub(super) fn close(&mut self) {
+        self.ring.sender = None;
     }
 }
 

@@ -22,10 +22,12 @@ mod leases;
 mod measure;
 mod memory;
 mod networks;
+mod outbound;
 mod pace;
 mod read;
 mod retreat;
 mod services;
+mod state;
 mod status;
 mod subscribers;
 mod subscription;
@@ -38,16 +40,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use spand_core::shard::Partition;
+use tokio::sync::Notify;
 
-use self::destinations::DestinationsInUse;
-use self::gather::Gather;
 use self::insight::Insight;
-use self::leases::Leases;
-use self::networks::Networks;
+use self::outbound::Outbound;
 use self::pace::Pace;
-use self::services::Services;
-use self::subscribers::Subscribers;
+use self::state::State;
 
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
@@ -71,18 +69,13 @@ pub struct Published {
 struct Shared {
     config: PublisherConfig,
     clock: Box<dyn PacketClock>,
-    networks: RwLock<Networks>,
-    /// What makes networks since the configuration was read again; `None` before that.
-    made_by: RwLock<Option<Partition>>,
+    /// Locked before `state`, where both are held.
+    outbound: Mutex<Outbound>,
+    state: RwLock<State>,
+    /// Changes wait in `outbound`, or the gateway stops.
+    changed: Notify,
     /// Distinguishes the hosts that report.
     hosts: RandomState,
-    services: RwLock<Services>,
-    subscribers: Mutex<Subscribers>,
-    /// Locked after `subscribers` and before `networks`, where two are held.
-    leases: Mutex<Leases>,
-    /// Locked last, but for those of `insight`.
-    destinations: Mutex<DestinationsInUse>,
-    gather: Gather,
     pace: Pace,
     /// One for each engine.
     engines: RwLock<Vec<EngineStatus>>,
@@ -96,24 +89,15 @@ struct Shared {
 impl Published {
     /// An empty state. Nothing is sent to subscribers before [`Published::run`] runs.
     pub fn new(config: PublisherConfig, clock: impl PacketClock) -> Self {
-        let gather = Gather::new(config.backlog_batches);
-        let leases =
-            Leases::new(config.lifetime, config.leased_networks.get(), config.leases.get(), config.max_hosts());
-        let destinations =
-            DestinationsInUse::new(config.destination_idle, config.destinations_per_host, config.destinations);
         let measures = Measures::default();
         let shared = Shared {
-            destinations: Mutex::new(destinations),
+            outbound: Mutex::new(Outbound::new(&config)),
+            state: RwLock::new(State::new(&config)),
+            changed: Notify::new(),
             insight: Insight::new(&config),
             config,
-            leases: Mutex::new(leases),
             clock: Box::new(clock),
-            networks: RwLock::new(Networks::new()),
-            made_by: RwLock::default(),
             hosts: RandomState::new(),
-            services: RwLock::default(),
-            subscribers: Mutex::default(),
-            gather,
             pace: Pace::new(measures.pace_unused.clone()),
             engines: RwLock::default(),
             captures: RwLock::default(),
@@ -149,7 +133,8 @@ impl Published {
 
     /// Ends every subscription and refuses new ones.
     pub fn close(&self) {
-        self.shared.gather.close();
+        self.shared.outbound.lock().gather.close();
+        self.shared.changed.notify_one();
     }
 }
 

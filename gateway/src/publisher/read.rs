@@ -17,85 +17,79 @@ impl Published {
     /// The longest published network that contains `address`: what a host's routing table would choose among them. Where
     /// a prefix list names a longer one of which nothing is known, that is the network around it.
     pub fn lookup(&self, address: IpAddr) -> Option<Arc<NetworkView>> {
-        self.shared.networks.read().longest_match(address).cloned()
+        self.shared.state.read().networks.longest_match(address).cloned()
     }
 
     /// The networks of addresses, also of those with their own advice, under one hold of the lock: for a few.
     pub(crate) fn networks_of(&self, addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Option<Network>> {
-        let networks = self.shared.networks.read();
-        addresses.into_iter().map(|address| networks.network_of(address)).collect()
-    }
-
-    /// What a connection to `remote` in `network` is advised by: the network, or the address' own prefix.
-    pub(super) fn narrowed(&self, network: Network, remote: IpAddr) -> Network {
-        self.shared.networks.read().narrowed(network, remote)
+        let state = self.shared.state.read();
+        addresses.into_iter().map(|address| state.networks.network_of(address)).collect()
     }
 
     /// One network.
     pub fn network(&self, network: Network) -> Option<Arc<NetworkView>> {
-        self.shared.networks.read().get(network).cloned()
+        self.shared.state.read().networks.get(network).cloned()
     }
 
     /// The estimate of a network that is in force now.
     pub fn estimate(&self, network: Network) -> Option<Arc<Estimate>> {
-        let estimate = self.shared.networks.read().estimate(network)?;
-        (estimate.age(self.now()) <= self.shared.config.max_age).then_some(estimate)
+        self.shared.state.read().estimate(network, self.now(), &self.shared.config)
     }
 
     /// Up to `limit` networks in order of prefix, from the first one after `after` on.
     pub fn page(&self, after: Option<Network>, limit: usize) -> Vec<Arc<NetworkView>> {
-        self.shared.networks.read().page(after, limit)
+        self.shared.state.read().networks.page(after, limit)
     }
 
     /// How large the transfers of a service are, where that is known.
     pub fn service(&self, service: SocketAddr) -> Option<ServiceSize> {
-        self.shared.services.read().get(service)
+        self.shared.state.read().services.get(service)
     }
 
     /// Up to `limit` services in order of address and port, from the first one after `after` on; of one host, where
     /// `host` names it.
     pub fn services(&self, host: Option<IpAddr>, after: Option<SocketAddr>, limit: usize) -> Vec<ServiceSize> {
-        self.shared.services.read().page(host, after, limit)
+        self.shared.state.read().services.page(host, after, limit)
     }
 
     /// Services whose size is known.
     pub fn service_count(&self) -> usize {
-        self.shared.services.read().len()
+        self.shared.state.read().services.len()
     }
 
     /// Networks published.
     pub fn network_count(&self) -> usize {
-        self.shared.networks.read().len()
+        self.shared.state.read().networks.len()
     }
 
     /// Networks with an estimate, and remote addresses with their own.
     pub fn estimate_count(&self) -> usize {
-        self.shared.networks.read().estimates()
+        self.shared.state.read().networks.estimates()
     }
 
     /// Networks whose budgets are divided by demand.
     pub fn leased_networks(&self) -> usize {
-        self.shared.leases.lock().len()
+        self.shared.state.read().leases.len()
     }
 
     /// Hosts that are subscribed, or were within the lifetime of advice.
     pub fn host_count(&self) -> usize {
-        self.shared.leases.lock().host_count()
+        self.shared.state.read().leases.host_count()
     }
 
     /// Networks whose advice is held back because hosts reported losses in first flights.
     pub fn retreats(&self) -> usize {
-        self.shared.networks.read().retreats()
+        self.shared.state.read().networks.retreats()
     }
 
     /// Remote addresses whose own advice is held back.
     pub fn address_retreats(&self) -> usize {
-        self.shared.networks.read().client_retreats()
+        self.shared.state.read().networks.client_retreats()
     }
 
     /// Subscribers now.
     pub fn subscriber_count(&self) -> usize {
-        self.shared.subscribers.lock().len()
+        self.shared.outbound.lock().subscribers.len()
     }
 
     /// The packet clock's time.

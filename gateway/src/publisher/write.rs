@@ -7,17 +7,18 @@ use spand_core::event::{Event, StartImminent, Withdrawal};
 use spand_core::service::ServiceSize;
 use spand_core::shard::Partition;
 use spand_core::window::view::NetworkView;
-use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 
+use super::change::{Change, not_published, withdrawal_reason};
 use super::insight::Kind;
 use super::measure::{FAILURE, FlightLabels, ReloadLabels, SUCCESS};
-use super::networks::{Judged, Networks, Put};
+use super::networks::Judged;
 use super::retreat::FirstFlight;
 use super::services::Services;
+use super::state::{Advertised, State};
 use super::status::EngineStatus;
-use super::{Batch, Client, Published, Shared, change};
+use super::{Batch, Client, Published};
 
 /// Networks changed under one hold of the lock, so that readers wait well under a millisecond.
 const APPLY_CHUNK: usize = 256;
@@ -26,35 +27,27 @@ impl Published {
     /// Takes a batch from the engine. Returns the starts that reached a subscriber, for the engine's push ledger
     /// (`Engine::note_advised`). A network's and a service's batches come from one thread each.
     pub fn apply(&self, batch: Batch) -> Vec<StartImminent> {
-        let Batch { polled, events, views, gone, trends, samples, engine } = batch;
+        let Batch { polled, events, trends, samples, engine } = batch;
         let mut pushed = Vec::new();
-        let mut changes = Vec::with_capacity(events.len() + views.len() + gone.len());
+        let mut changes = Vec::with_capacity(events.len());
         for event in events {
             match event {
                 Event::StartImminent(start) => pushed.extend(self.push_start(start).then_some(start)),
                 Event::Established(connection) => self.established(&connection),
-                Event::Estimate(estimate) => changes.push(State::Estimate(*estimate)),
-                Event::Withdrawn { network, reason } => changes.push(State::Withdrawn(network, reason)),
-                Event::ServiceSize(size) => self.put_service(size),
-                Event::ServiceForgotten(service) => self.shared.services.write().remove(service),
                 Event::DirectionEnded(_) | Event::TransferEnded(_) => {}
+                change => changes.push(change),
             }
         }
-        changes.extend(views.into_iter().map(State::View));
-        changes.extend(gone.into_iter().map(|network| State::Withdrawn(network, Withdrawal::Evicted)));
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
-            self.shared.insight.changed();
-            let mut networks = self.shared.networks.write();
-            let mut advertised = Vec::new();
+            let mut advertised = Advertised::default();
+            let mut state = self.shared.state.write();
             for change in changes.by_ref().take(APPLY_CHUNK) {
-                self.shared.change(&mut networks, change, &mut advertised);
+                self.change(&mut state, change, &mut advertised);
             }
-            drop(networks);
-            let (mut leases, now) = (self.shared.leases.lock(), self.now());
-            for network in advertised {
-                leases.moved(network, now);
-            }
+            drop(state);
+            self.shared.insight.changed();
+            self.send_out(advertised);
         }
         self.shared.insight.trends(trends);
         self.shared.insight.samples(&samples);
@@ -75,19 +68,38 @@ impl Published {
 
     /// Hands one start to the host it is for, now. Whether a subscriber got it: only then is the connection advised.
     pub fn push_start(&self, start: StartImminent) -> bool {
-        let measures = self.measures();
-        let host_ids = self.shared.subscribers.lock().host_ids(start.host);
+        let (measures, config, now) = (self.measures(), &self.shared.config, self.now());
+        let mut outbound = self.shared.outbound.lock();
+        let host_ids = outbound.subscribers.host_ids(start.host);
         if host_ids.is_empty() {
+            drop(outbound);
             measures.starts_no_subscriber.inc();
             return false;
         }
-        let start = StartImminent { network: self.narrowed(start.network, start.remote), ..start };
-        let Some(estimate) = self.estimate_for(&host_ids, start.network) else {
+        let mut state = self.shared.state.write();
+        let start = StartImminent { network: state.networks.narrowed(start.network, start.remote), ..start };
+        let estimate = state.estimate(start.network, now, config);
+        if estimate.is_some()
+            && let Some(budget) = state.networks.budget(start.network)
+        {
+            // So that the host has its part before the start is pushed.
+            for host_id in &host_ids {
+                let has_room = state.leases.start(*host_id, start.network, budget, now);
+                measures.leases_no_room.inc_by((!has_room).into());
+            }
+        }
+        drop(state);
+        if self.shared.sends_only_in_use() {
+            let uses: Vec<_> = host_ids.iter().map(|host_id| (*host_id, start.network)).collect();
+            self.count_uses(&outbound.record_uses(&uses, estimate.is_some(), now));
+        }
+        let Some(estimate) = estimate else {
+            drop(outbound);
             measures.starts_no_estimate.inc();
             return false;
         };
-        self.request_lease(&start, &host_ids);
-        let pushed = self.shared.subscribers.lock().push(start, &estimate, &self.shared.config);
+        let pushed = outbound.subscribers.push(start, &estimate, config);
+        drop(outbound);
         if pushed.subscribers > 0 {
             self.shared.insight.pushed(&start, pushed.subscribers);
         }
@@ -95,13 +107,6 @@ impl Published {
         measures.starts_overflowed.inc_by(pushed.overflowed as u64);
         measures.start_queued_seconds.observe(self.now().since(start.at).as_secs_f64());
         pushed.subscribers > 0
-    }
-
-    fn put_service(&self, size: ServiceSize) {
-        if self.shared.services.write().put(size, self.shared.config.change) {
-            self.measures().service_sizes.inc();
-            self.shared.gather.service(size);
-        }
     }
 
     /// Replaces the state of the networks that are an engine's `own`, and of the services where it keeps them, after events of
@@ -123,7 +128,7 @@ impl Published {
 
     /// Other prefixes make networks from now on: hosts read the reason `administrator` for those that they no longer make.
     pub(crate) fn made_by(&self, partition: Partition) {
-        *self.shared.made_by.write() = Some(partition);
+        self.shared.state.write().made_by = Some(partition);
     }
 
     /// Takes what the store held, at the start.
@@ -137,29 +142,30 @@ impl Published {
             for size in sizes {
                 services.put(size, self.shared.config.change);
             }
-            *self.shared.services.write() = services;
+            self.shared.state.write().services = services;
         }
         let kept: HashSet<Network> = views.iter().map(|view| view.network).collect();
-        let mut gone = self.shared.networks.read().all();
+        let mut gone = self.shared.state.read().networks.all();
         gone.retain(|network| own(*network) && !kept.contains(network));
+        // A snapshot follows, so that nothing of it is gathered.
         for gone in gone.chunks(APPLY_CHUNK) {
-            let mut networks = self.shared.networks.write();
+            let mut state = self.shared.state.write();
             for network in gone {
-                networks.remove(*network);
+                state.networks.remove(*network);
             }
-            // A snapshot follows.
-            networks.take_of_clients();
+            state.networks.take_of_clients();
         }
         let mut views = views.into_iter().peekable();
         while views.peek().is_some() {
-            let mut networks = self.shared.networks.write();
+            let mut state = self.shared.state.write();
             for view in views.by_ref().take(APPLY_CHUNK) {
-                networks.put(view, &self.shared.config);
+                state.networks.put(view, &self.shared.config);
             }
-            networks.take_of_clients();
+            state.networks.take_of_clients();
         }
         self.shared.insight.changed();
-        self.shared.gather.replaced();
+        self.shared.outbound.lock().gather.replaced();
+        self.shared.changed.notify_one();
     }
 
     /// Takes a client's reports of advised first flights; the consequences are advertised at once. A few, since each lock is held for all of
@@ -171,30 +177,24 @@ impl Published {
         let now = self.now();
         // Names are of any length: their hash is enough to distinguish clients.
         let reporter = self.shared.hosts.hash_one(client);
-        let (mut verdicts, mut advertised, mut uses) = (Vec::new(), Vec::new(), Vec::new());
-        let mut networks = self.shared.networks.write();
+        let (mut verdicts, mut uses, mut advertised) = (Vec::new(), Vec::new(), Advertised::default());
+        let mut state = self.shared.state.write();
         for (network, flight) in flights {
-            let judged = networks.first_flight((*network, reporter), flight, now, &self.shared.config);
+            let judged = state.networks.first_flight((*network, reporter), flight, now, &self.shared.config);
             let Some(Judged { verdict, about, changes, has_displaced }) = judged else { continue };
-            let gather = |(network, put)| self.shared.gather_change(network, put, WithdrawalReason::Retreat);
-            advertised.extend(changes.into_iter().filter_map(gather));
+            state.advertise(changes, WithdrawalReason::Retreat, now, &mut advertised);
             verdicts.push((about, verdict, has_displaced));
             let [host, remote] = flight.ends.map(|end| end.ip());
-            let own = networks.narrowed(*network, remote);
+            let own = state.networks.narrowed(*network, remote);
             uses.extend((own != *network).then_some((host, own)));
         }
-        drop(networks);
+        drop(state);
         for (about, verdict, has_displaced) in verdicts {
             self.shared.insight.first_flight(now, about, verdict);
             self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
             self.measures().addresses_displaced.inc_by(has_displaced.into());
         }
-        if !advertised.is_empty() {
-            let mut leases = self.shared.leases.lock();
-            for network in advertised {
-                leases.moved(network, now);
-            }
-        }
+        self.send_out(advertised);
         // Other hosts get an address' own advice with their next starts there.
         uses.sort_unstable();
         uses.dedup();
@@ -204,69 +204,73 @@ impl Published {
     /// Lets retreats end that time alone ends.
     pub(super) fn pass_retreats(&self) {
         let now = self.now();
-        while self.shared.networks.read().is_due(now) {
-            let mut networks = self.shared.networks.write();
-            let passed = networks.pass(now, APPLY_CHUNK, &self.shared.config);
-            let advertised = passed.into_iter().filter_map(|(network, put)| {
-                self.shared.insight.note(now, Kind::Retreat, "over", network.to_string());
-                self.shared.gather_change(network, put, WithdrawalReason::Retreat)
-            });
-            let advertised: Vec<_> = advertised.collect();
-            drop(networks);
-            let mut leases = self.shared.leases.lock();
-            for network in advertised {
-                leases.moved(network, now);
+        while self.shared.state.read().networks.is_due(now) {
+            let mut advertised = Advertised::default();
+            let mut state = self.shared.state.write();
+            let passed = state.networks.pass(now, APPLY_CHUNK, &self.shared.config);
+            let over: Vec<String> = passed.iter().map(|(network, _)| network.to_string()).collect();
+            state.advertise(passed, WithdrawalReason::Retreat, now, &mut advertised);
+            drop(state);
+            for network in over {
+                self.shared.insight.note(now, Kind::Retreat, "over", network);
             }
+            self.send_out(advertised);
         }
     }
-}
 
-/// One change from the engine.
-enum State {
-    Estimate(Estimate),
-    Withdrawn(Network, Withdrawal),
-    View(NetworkView),
-}
-
-impl Shared {
-    /// Applies a change; adds what is advertised to `advertised`.
-    fn change(&self, networks: &mut Networks, change: State, advertised: &mut Vec<Network>) {
+    /// Applies a change from the engine; takes down what follows for hosts.
+    fn change(&self, state: &mut State, change: Event, advertised: &mut Advertised) {
+        let (config, now) = (&self.shared.config, self.now());
         let (network, put, reason) = match change {
-            State::Estimate(estimate) => {
-                (estimate.network, networks.put_estimate(estimate, &self.config), Withdrawal::Expired)
+            Event::Estimate(estimate) => {
+                (estimate.network, state.networks.put_estimate(*estimate, config), WithdrawalReason::Expired)
             }
-            State::View(view) => (view.network, networks.put(view, &self.config), Withdrawal::Expired),
-            State::Withdrawn(network, reason @ (Withdrawal::Evicted | Withdrawal::Administrator)) => {
-                self.insight.forget(network);
-                (network, networks.remove(network), reason)
+            Event::Network(view) => {
+                let reason = view.why_not.map_or(WithdrawalReason::Expired, not_published);
+                (view.network, state.networks.put(*view, config), reason)
             }
-            State::Withdrawn(network, reason) => (network, networks.withdraw(network, reason, &self.config), reason),
+            Event::Withdrawn { network, reason: reason @ (Withdrawal::Evicted | Withdrawal::Administrator) } => {
+                self.shared.insight.forget(network);
+                (network, state.networks.remove(network), withdrawal_reason(reason))
+            }
+            Event::Withdrawn { network, reason } => {
+                (network, state.networks.withdraw(network, reason, config), withdrawal_reason(reason))
+            }
+            Event::ServiceSize(size) => {
+                if state.services.put(size, config.change) {
+                    self.measures().service_sizes.inc();
+                    advertised.changes.push(Change::Service(size));
+                }
+                return;
+            }
+            Event::ServiceForgotten(service) => return state.services.remove(service),
+            // Not of the state.
+            Event::StartImminent(_) | Event::Established(_) | Event::DirectionEnded(_) | Event::TransferEnded(_) => {
+                return;
+            }
         };
-        let reason = change::withdrawal_reason(reason);
-        advertised.extend(self.gather_change(network, put, reason));
-        let of_clients = networks.take_of_clients().into_iter();
-        advertised.extend(of_clients.filter_map(|(client, put)| self.gather_change(client, put, reason)));
+        let of_clients = state.networks.take_of_clients();
+        state.advertise([(network, put)].into_iter().chain(of_clients), reason, now, advertised);
     }
 
-    /// Queues the change of a network for subscribers; returns the network if there is one.
-    fn gather_change(&self, network: Network, put: Put, reason: WithdrawalReason) -> Option<Network> {
-        match put {
-            Put::Silent => return None,
-            Put::Advertise => {
-                self.measures.estimates.inc();
-                self.gather.estimate(network);
-            }
-            Put::Withdraw => {
-                self.measures.withdrawals.inc();
-                self.insight.withdrawn(self.clock.now(), network, reason);
-                self.gather.withdrawn(network);
-            }
-            Put::Rejoin => {
-                self.measures.withdrawals.inc();
-                self.gather.withdrawn(network);
-            }
+    /// Queues changes for subscribers, and takes them down for people.
+    fn send_out(&self, advertised: Advertised) {
+        let Advertised { changes, withdrawn, estimates, ends } = advertised;
+        if changes.is_empty() {
+            return;
         }
-        self.insight.changed();
-        Some(network)
+        let mut outbound = self.shared.outbound.lock();
+        for change in changes {
+            outbound.gather.add(change);
+        }
+        drop(outbound);
+        self.shared.changed.notify_one();
+        let now = self.now();
+        for (network, reason) in withdrawn {
+            self.shared.insight.withdrawn(now, network, reason);
+        }
+        self.measures().estimates.inc_by(estimates);
+        self.measures().withdrawals.inc_by(ends);
+        self.shared.insight.changed();
     }
 }

@@ -233,7 +233,8 @@ impl Replay {
                 Event::Estimate(estimate) => {
                     self.estimated.insert(estimate.network);
                 }
-                Event::Withdrawn { .. }
+                Event::Network(_)
+                | Event::Withdrawn { .. }
                 | Event::StartImminent(_)
                 | Event::Established(_)
                 | Event::TransferEnded(_)

@@ -12,7 +12,8 @@
 //! Ends with 1 when the 99th percentile is not below the target.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::process::ExitCode;
+use std::num::NonZeroU32;
+use std::process::{ExitCode, exit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -114,7 +115,13 @@ fn main() -> Result<ExitCode> {
     // All subscribers and this thread.
     let snapshots = Arc::new(Barrier::new(arguments.subscribers as usize + 1));
     for host in 0..arguments.subscribers {
-        clients.spawn(subscribe(address, host, Arc::clone(&snapshots), Arc::clone(&stamps)));
+        let subscribed = subscribe(address, host, Arc::clone(&snapshots), Arc::clone(&stamps));
+        clients.spawn(async move {
+            if let Err(error) = subscribed.await {
+                eprintln!("host {host}: {error:#}");
+                exit(1);
+            }
+        });
     }
     let began = Instant::now();
     clients.block_on(snapshots.wait());
@@ -138,7 +145,9 @@ fn runtime(name: &str, threads: usize) -> Result<Runtime> {
 fn serve(server: &Runtime, published: &Published, stopped: watch::Receiver<bool>) -> Result<SocketAddr> {
     let listener = server.block_on(TcpListener::bind("127.0.0.1:0")).context("a port on loopback")?;
     let address = listener.local_addr().context("its number")?;
-    let api = Api::new(ApiConfig::default(), published.clone(), None);
+    // All hosts are clients of one address here.
+    let config = ApiConfig { subscriptions_per_s: NonZeroU32::MAX, ..ApiConfig::default() };
+    let api = Api::new(config, published.clone(), None);
     server.spawn(published.clone().run());
     server.spawn(async move { api.serve_grpc(listener, stopped).await });
     Ok(address)

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use spand_core::engine::Engine;
-use spand_core::event::Event;
+use spand_core::event::{Event, Withdrawal};
 use spand_gateway::api::{Api, ApiConfig};
 use spand_gateway::publisher::{
     Batch, CaptureStatus, EngineStatus, MonotonicClock, PacketClock, Part, Published, PublisherConfig, Trend,
@@ -183,10 +183,10 @@ impl Feeder {
         for (network, record) in of_played.iter().chain(&of_made) {
             batch.trends.extend(record.as_ref().map(|record| Trend::of(*network, record)));
             let view = played.engine.network(*network, now).or_else(|| made.table.view(*network, now));
-            match view {
-                Some(view) => batch.views.push(view),
-                None => batch.gone.push(*network),
-            }
+            batch.events.push(match view {
+                Some(view) => Event::Network(Box::new(view)),
+                None => Event::Withdrawn { network: *network, reason: Withdrawal::Evicted },
+            });
         }
         batch.samples = played.engine.take_samples();
         batch.samples.extend(made.table.take_samples());

@@ -173,7 +173,7 @@ fn shows_openings(stage: &Stage, browser: &Browser) -> Result<()> {
         Compared { rule: RuleKind::Averaged, share, opening: Some(opening(RuleKind::Averaged, 7_000.0)?) },
         Compared { rule: RuleKind::Cached, share, opening: None },
     ];
-    stage.published().apply(Batch { views: vec![view], ..Batch::new() });
+    stage.published().apply(Batch { events: vec![Event::Network(Box::new(view))], ..Batch::new() });
     browser.run("location.hash = '#/networks/192.0.2.0/24'")?;
     browser.wait(heading, &format!("{page}.includes('{heading}') && {page}.includes('averaged')"))?;
     let rows = browser.run(

@@ -13,7 +13,7 @@ use crate::flow::sink::FlowSink;
 use crate::window::bucket::{LimitCounts, RttSum};
 use crate::window::live::{SenderId, SenderState};
 use crate::window::record::NetworkRecord;
-use crate::window::table::{ChangedNetwork, NetworkTable};
+use crate::window::table::NetworkTable;
 use crate::window::view::NetworkView;
 
 impl FlowSink for NetworkTable {
@@ -79,8 +79,8 @@ impl Engine {
         self.networks.changed_records(limit)
     }
 
-    /// The same with the view of each at `now`, to be shown. Networks are evaluated as after a sample, so take the events.
-    pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<ChangedNetwork> {
+    /// The same with an event of each, which holds its view at `now`.
+    pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<(Network, Option<NetworkRecord>)> {
         let room = self.config.limits.events.get().saturating_sub(self.events.len());
         let changed = self.networks.changed_networks(limit.min(room), now);
         self.take_network_events();

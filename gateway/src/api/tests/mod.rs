@@ -68,10 +68,11 @@ impl Rig {
         let clock = SetClock(Arc::new(AtomicU64::new(10_000_000_000)));
         let published = Published::new(publisher, clock.clone());
         tokio::spawn(published.clone().run());
-        let views = vec![NetworkView { why_not: Some(NoEstimate::TooFewSamples), ..poor() }];
+        let view = NetworkView { why_not: Some(NoEstimate::TooFewSamples), ..poor() };
         let events =
             [(GOOD, 20.0), (WIDE, 200.0), (SIX, 50.0)].map(|(network, wc)| Event::estimate(estimate(network, wc)));
-        published.apply(Batch { events: events.into(), views, ..Batch::new() });
+        let events = events.into_iter().chain([Event::Network(Box::new(view))]).collect();
+        published.apply(Batch { events, ..Batch::new() });
         let service = ServiceSize { service: ([203, 0, 113, 10], 443).into(), quantile: Bytes(30_048), transfers: 412 };
         published.apply(Batch { events: vec![Event::ServiceSize(service)], ..Batch::new() });
         let (stop, stopped) = watch::channel(false);

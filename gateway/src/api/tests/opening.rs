@@ -40,9 +40,9 @@ async fn a_network_shows_its_opening_and_what_is_compared_and_hosts_get_the_form
     let mut updates = client.subscribe(wish).await.unwrap().into_inner();
     while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}
     let in_force = Opening { rule: RuleKind::Liss, threshold: segments(12.0), losses: None };
-    let views = vec![view(GOOD, None), view(WIDE, Some(in_force))];
-    let events = views.iter().filter_map(|view| view.estimate.clone()).map(Event::estimate).collect();
-    rig.published.apply(Batch { events, views, ..Batch::new() });
+    let views = [view(GOOD, None), view(WIDE, Some(in_force))];
+    let events = views.into_iter().map(|view| Event::Network(Box::new(view))).collect();
+    rig.published.apply(Batch { events, ..Batch::new() });
 
     let compared = json!([
         { "rule": "miss", "wc_segments": 21, "wc_bytes": 30_408.0, "opening": {

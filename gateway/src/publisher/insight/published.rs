@@ -82,7 +82,7 @@ impl Published {
 
     /// Whether the gateway stops.
     pub(crate) fn is_closed(&self) -> bool {
-        self.shared.gather.is_closed()
+        self.shared.outbound.lock().gather.is_closed()
     }
 
     /// Rises when published networks change.
@@ -98,7 +98,7 @@ impl Published {
     /// The subscribers: name, agent, addresses, and since when.
     pub fn subscribers(&self) -> Vec<SubscriberView> {
         // Starts wait for the lock: what costs time is done without it.
-        let all = self.shared.subscribers.lock().all();
+        let all = self.shared.outbound.lock().subscribers.all();
         all.iter().map(|queue| queue.view()).collect()
     }
 
@@ -108,8 +108,8 @@ impl Published {
         let share = estimate.map_or(Segments(0), |estimate| estimate.share_segments(estimate.mss));
         // Starts wait for the lock.
         let some = host_ids.chunks(LEASES_CHUNK).flat_map(|some| {
-            let (mut leases, now) = (self.shared.leases.lock(), self.now());
-            some.iter().map(|host_id| leases.lease(*host_id, network, share, now)).collect::<Vec<_>>()
+            let (mut state, now) = (self.shared.state.write(), self.now());
+            some.iter().map(|host_id| state.leases.lease(*host_id, network, share, now)).collect::<Vec<_>>()
         });
         some.collect()
     }

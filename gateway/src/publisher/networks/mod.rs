@@ -19,7 +19,7 @@ use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::units::{Micros, Timestamp, Window};
+use spand_proto::units::{Micros, Segments, Timestamp, Window};
 
 pub(super) use self::retreats::Judged;
 use super::config::PublisherConfig;
@@ -140,6 +140,17 @@ impl Networks {
 
     pub(super) fn estimate(&self, network: Network) -> Option<Arc<Estimate>> {
         self.entries.get(&network)?.estimate.clone()
+    }
+
+    /// What all hosts together may have granted above their defaults in a network and not yet acknowledged: its share for
+    /// each connection that is seen there at once (`docs/definitions.md`, "Budget and retreat"), limited to the number of parallel
+    /// connections during which the share was measured: a share that few connections had for themselves is not what each of a crowd
+    /// gets.
+    pub(super) fn budget(&self, network: Network) -> Option<Segments> {
+        let view = self.get(network)?;
+        let estimate = view.estimate.as_ref()?;
+        let parallel = view.parallel.min(view.parallel_at_samples).max(1);
+        Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(parallel)))
     }
 
     /// Takes a network's new state.

@@ -18,6 +18,7 @@ use spand_core::service::ServiceSize;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Update, UpdateEvent};
+use spand_proto::units::Segments;
 use tokio::sync::broadcast::Receiver;
 use tokio::task::coop::consume_budget;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -62,20 +63,21 @@ impl Subscription {
     ) -> Result<Self, SubscribeError> {
         let shared = &published.shared;
         // Listening before the snapshot is read: a change in between comes twice rather than never.
-        let (changes, next_number) = shared.gather.listen()?;
+        let mut outbound = shared.outbound.lock();
+        let (changes, next_number) = outbound.gather.listen()?;
         let now = published.now();
         let mut only_one = None;
-        let mut subscribers = shared.subscribers.lock();
-        let (id, queue, left_out) = subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
-            let joined = shared.leases.lock().join(addresses, now);
-            let joined = joined.map_err(|TooManyHosts(hosts)| SubscribeError::TooManyHosts(hosts))?;
-            only_one = joined.request_snapshot;
-            Ok(joined.host)
-        })?;
+        let (id, queue, left_out) =
+            outbound.subscribers.add((subscriber, now), addresses, &shared.config, |addresses| {
+                let joined = shared.state.write().leases.join(addresses, now);
+                let joined = joined.map_err(|TooManyHosts(hosts)| SubscribeError::TooManyHosts(hosts))?;
+                only_one = joined.request_snapshot;
+                Ok(joined.host)
+            })?;
         if let Some(host_id) = only_one {
-            subscribers.request_snapshot(host_id);
+            outbound.subscribers.request_snapshot(host_id);
         }
-        drop(subscribers);
+        drop(outbound);
         published.measures().addresses_left_out.inc_by(left_out as u64);
         let every = shared.config.renewal;
         let mut renewal = interval_at(Instant::now() + every, every);
@@ -134,7 +136,9 @@ impl Subscription {
 
     fn next_start(&self) -> Option<ImminentStart> {
         let (event, estimate) = self.queue.take()?;
-        let delay = self.published.now().since(event.at);
+        let now = self.published.now();
+        let delay = now.since(event.at);
+        let lease = self.published.shared.state.write().lease(self.queue.host_id, &estimate, now);
         self.published.measures().start_sent_seconds.observe(delay.as_secs_f64());
         Some(ImminentStart {
             host: Endpoint { address: event.host, port: None },
@@ -142,7 +146,7 @@ impl Subscription {
             trigger: trigger(event.trigger),
             observed: event.at,
             delay,
-            estimate: self.update(&estimate),
+            estimate: self.update(&estimate, lease),
         })
     }
 
@@ -154,20 +158,16 @@ impl Subscription {
 
     /// The current state of a network as an update.
     fn state_of(&mut self, network: Network) -> UpdateEvent {
-        match self.published.state_for(self.queue.host_id, network) {
-            Ok(estimate) => {
+        match self.published.advice_for(self.queue.host_id, network) {
+            Ok((estimate, lease)) => {
                 self.phase.count();
-                UpdateEvent::Estimate(self.update(&estimate))
+                UpdateEvent::Estimate(self.update(&estimate, lease))
             }
             Err(reason) => UpdateEvent::Withdrawal { network, reason },
         }
     }
 
-    fn update(&self, estimate: &Estimate) -> EstimateUpdate {
-        let share = estimate.share_segments(estimate.mss);
-        let mut leases = self.published.shared.leases.lock();
-        let lease = leases.lease(self.queue.host_id, estimate.network, share, self.published.now());
-        drop(leases);
+    fn update(&self, estimate: &Estimate, lease: Segments) -> EstimateUpdate {
         EstimateUpdate { estimate: estimate.clone(), lifetime: self.published.config().lifetime, lease: Some(lease) }
     }
 
@@ -187,8 +187,8 @@ async fn granted(turn: Option<&Turn>) {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.published.shared.subscribers.lock().remove(self.id);
-        self.published.shared.leases.lock().leave(self.queue.host_id, self.published.now());
+        self.published.shared.outbound.lock().subscribers.remove(self.id);
+        self.published.shared.state.write().leases.leave(self.queue.host_id, self.published.now());
         self.published.shared.insight.agent(self.published.now(), "left", &self.queue.subscriber);
     }
 }

@@ -85,7 +85,8 @@ impl Subscription {
                 self.phase = Phase::Live;
                 // If another snapshot follows, leases may have changed in the middle of this one.
                 if !self.queue.needs_snapshot() {
-                    self.published.shared.leases.lock().all_advertised(self.queue.host_id, self.published.now());
+                    let now = self.published.now();
+                    self.published.shared.state.write().leases.all_advertised(self.queue.host_id, now);
                 }
                 self.queue_sizes();
                 Some(UpdateEvent::SnapshotEnd { networks: sent })
@@ -115,7 +116,7 @@ impl Subscription {
 
     /// Drops everything not sent and restarts from the current state.
     pub(super) fn restart(&mut self, reason: ResyncReason) -> Option<()> {
-        let (changes, next_number) = self.published.shared.gather.listen().ok()?;
+        let (changes, next_number) = self.published.shared.outbound.lock().gather.listen().ok()?;
         let dropped = next_number.saturating_sub(self.next_number);
         self.published.measures().changes_dropped.inc_by(dropped);
         self.sequence += dropped;

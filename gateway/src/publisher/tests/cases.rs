@@ -244,7 +244,7 @@ async fn a_budget_counts_no_crowd_in_which_the_share_was_not_measured() {
     for (parallel, parallel_at_samples, budget) in [(200, 1, 40), (200, 5, 200), (3, 200, 120), (0, 0, 40)] {
         published.replace(vec![NetworkView { parallel, parallel_at_samples, ..view.clone() }], |_| true, None);
         assert_eq!(
-            published.budget(network(1)),
+            published.shared.state.read().networks.budget(network(1)),
             Some(spand_proto::units::Segments(budget)),
             "{parallel}, {parallel_at_samples}"
         );

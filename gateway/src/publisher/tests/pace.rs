@@ -94,7 +94,7 @@ async fn what_waits_for_all_subscribers_is_bounded_and_one_with_too_much_gets_a_
         apply(&published, known(2_000, share));
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            most = most.max(published.shared.subscribers.lock().dirty());
+            most = most.max(published.shared.outbound.lock().subscribers.dirty());
         }
     }
     // Half of an equal part in each of two sets, beyond what all may have together.
@@ -103,7 +103,11 @@ async fn what_waits_for_all_subscribers_is_bounded_and_one_with_too_much_gets_a_
     for twin in readers.join_all().await {
         assert!(twin.held == in_force(&published));
     }
-    assert_eq!(published.shared.subscribers.lock().dirty(), 0, "the total is zero after the last subscription");
+    assert_eq!(
+        published.shared.outbound.lock().subscribers.dirty(),
+        0,
+        "the total is zero after the last subscription"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,8 +100,8 @@ async fn an_address_with_advice_of_its_own_follows_its_network() {
     }
     let view = NetworkView::clone(&published.network(network(1)).unwrap());
     let crowded = NetworkView { parallel: 5, parallel_at_samples: 5, ..view };
-    published.apply(Batch { views: vec![crowded], ..Batch::new() });
-    let budgets = [network(1), own(9)].map(|network| published.budget(network).unwrap().0);
+    apply(&published, [Event::Network(Box::new(crowded))]);
+    let budgets = [network(1), own(9)].map(|network| published.shared.state.read().networks.budget(network).unwrap().0);
     assert_eq!(budgets, [300, 20], "of five connections, and of one");
     twin.read(&mut subscription).await;
     assert_eq!(twin.held.len(), 2);

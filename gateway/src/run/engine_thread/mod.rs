@@ -235,8 +235,7 @@ impl EngineThread {
 
     /// What has been collected, due from now on: until something came there was nothing to publish.
     pub(super) fn due(&mut self) -> Option<Batch> {
-        let nothing = self.batch.events.is_empty() && self.batch.views.is_empty() && self.batch.gone.is_empty();
-        let due = !nothing || self.batch.engine.is_some();
+        let due = !self.batch.events.is_empty() || self.batch.engine.is_some();
         due.then(|| Batch { polled: Instant::now(), ..std::mem::take(&mut self.batch) })
     }
 }

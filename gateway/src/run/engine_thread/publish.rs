@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use spand_core::counters::Ignored;
-use spand_core::window::table::ChangedNetwork;
 use spand_proto::units::Timestamp;
 
 use super::{EngineThread, Transfers};
@@ -73,17 +72,10 @@ impl EngineThread {
         let changed = self.engine.changed_networks(FEW_NETWORKS, now);
         self.take_events();
         let count = changed.len();
-        let mut records = Vec::with_capacity(count);
-        for ChangedNetwork { network, record, view } in changed {
-            self.batch.trends.extend(record.as_ref().map(|record| Trend::of(network, record)));
-            match view {
-                Some(view) => self.batch.views.push(view),
-                None => self.batch.gone.push(network),
-            }
-            records.push((network, record));
-        }
+        let trends = changed.iter().filter_map(|(network, record)| Some(Trend::of(*network, record.as_ref()?)));
+        self.batch.trends.extend(trends);
         if let Some(store) = &self.store {
-            store.submit(records);
+            store.submit(changed);
         }
         count
     }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use spand_core::config::{Limits, WindowConfig};
+use spand_core::event::{Event, Withdrawal};
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::window::record::NetworkRecord;
 use spand_core::window::table::NetworkTable;
@@ -146,7 +147,7 @@ fn a_syn_goes_to_its_host() {
 fn a_batch_is_due_when_it_is_handed_over_and_not_when_the_one_before_was() {
     let mut worker = bench().worker;
     assert!(worker.due().is_none(), "nothing was collected");
-    worker.batch.gone.push(Network::of(REMOTE));
+    worker.batch.events.push(Event::Withdrawn { network: Network::of(REMOTE), reason: Withdrawal::Evicted });
     let now = Instant::now();
     assert!(worker.due().unwrap().polled >= now);
     assert!(worker.due().is_none());

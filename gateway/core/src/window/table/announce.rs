@@ -69,12 +69,18 @@ impl NetworkTable {
     pub(super) fn evaluate(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get(slot) else { return };
         let estimate = entry.estimate(now, &self.config, self.rules.in_force);
-        self.consider_estimate(slot, estimate, now);
+        let event = self.consider_estimate(slot, estimate, now);
+        self.events.extend(event);
     }
 
-    /// Announces a network that was evaluated just now.
-    pub(super) fn consider_estimate(&mut self, slot: Slot, estimate: Result<Estimate, NoEstimate>, now: Timestamp) {
-        let Some(entry) = self.slots.get_mut(slot) else { return };
+    /// Whether to announce a network that was evaluated just now, by which event; that counts as announced.
+    pub(super) fn consider_estimate(
+        &mut self,
+        slot: Slot,
+        estimate: Result<Estimate, NoEstimate>,
+        now: Timestamp,
+    ) -> Option<Event> {
+        let entry = self.slots.get_mut(slot)?;
         entry.considered = Some(now);
         let event = match estimate {
             Ok(estimate) => entry.announce(estimate, now, &self.config),
@@ -83,12 +89,12 @@ impl NetworkTable {
             }
             Err(_) => entry.withdraw(Withdrawal::Expired),
         };
-        self.events.extend(event);
         // Never due at once again: at the end of time, where a capture's broken clock can get, every later moment is now.
         let due = self.slots.get(slot).and_then(|entry| entry.due(&self.config)).filter(|due| *due > now);
         if let Some(due) = due {
             self.slots.due_by(slot, due);
         }
+        event
     }
 
     /// Evaluates a network to which `sample` was added: at once while it has no estimate, and then now and again. A lower

@@ -5,20 +5,9 @@ use spand_proto::units::Timestamp;
 
 use super::NetworkTable;
 use crate::estimate::NoEstimate;
+use crate::event::{Event, Withdrawal};
 use crate::flow::sample::ConnectionId;
 use crate::window::record::NetworkRecord;
-use crate::window::view::NetworkView;
-
-/// A network that changed.
-#[derive(Debug)]
-pub struct ChangedNetwork {
-    /// The network.
-    pub network: Network,
-    /// What is stored of it; `None` if it was removed.
-    pub record: Option<NetworkRecord>,
-    /// How it looks; `None` where the window holds nothing of it.
-    pub view: Option<NetworkView>,
-}
 
 impl NetworkTable {
     /// Networks that changed and were not returned by [`Self::changed_records`] since.
@@ -49,20 +38,25 @@ impl NetworkTable {
         records
     }
 
-    /// The same with the view of each at `now`, to be shown; each is announced as after a sample, so that it is evaluated
-    /// once for all.
-    pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<ChangedNetwork> {
-        let changed = self.changed_records(limit).into_iter().map(|(network, record)| {
-            let slot = self.slots.find(network);
+    /// The same with an event of each, which holds its view at `now`, or says that the window holds nothing of it. That is an
+    /// evaluation as after a sample, and takes the place of its event.
+    pub fn changed_networks(&mut self, limit: usize, now: Timestamp) -> Vec<(Network, Option<NetworkRecord>)> {
+        let changed = self.changed_records(limit);
+        self.dirty |= !changed.is_empty();
+        for (network, _) in &changed {
+            let slot = self.slots.find(*network);
             let view = slot.and_then(|slot| self.view_of(self.slots.get(slot)?, now));
-            if let (Some(slot), Some(view)) = (slot, &view) {
-                let estimate = view.estimate.clone().ok_or(view.why_not.unwrap_or(NoEstimate::Expired));
-                self.dirty = true;
-                self.consider_estimate(slot, estimate, now);
-            }
-            ChangedNetwork { network, record, view }
-        });
-        changed.collect()
+            let event = match (slot, view) {
+                (Some(slot), Some(view)) => {
+                    let estimate = view.estimate.clone().ok_or(view.why_not.unwrap_or(NoEstimate::Expired));
+                    self.consider_estimate(slot, estimate, now);
+                    Event::Network(Box::new(view))
+                }
+                _ => Event::Withdrawn { network: *network, reason: Withdrawal::Evicted },
+            };
+            self.events.push_back(event);
+        }
+        changed
     }
 
     /// Restores a network's record, as far as it is valid and not aged at `now`. Returns the smallest

@@ -20,7 +20,6 @@ use spand_proto::units::{Micros, Timestamp};
 
 use self::announce::Announced;
 use self::changes::Changes;
-pub use self::handover::ChangedNetwork;
 use self::recent::Recent;
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, LimitCounts, RttSum};

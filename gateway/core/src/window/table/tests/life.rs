@@ -75,9 +75,10 @@ fn networks_handed_over_are_announced_and_not_evaluated_again() {
     let ms = |n| START.after(Micros::from_millis(n));
     table.add(&end(1, ms(50), 40.0, 4));
     assert_eq!(shares(&events(&mut table)), [], "it waits for its look at 100 ms");
-    let handed_over = table.changed_networks(10, ms(60));
-    assert_eq!(handed_over.iter().filter_map(|one| one.view.as_ref()?.estimate.as_ref()).count(), 1);
-    assert_eq!(shares(&events(&mut table)), [Ok(17.5)]);
+    assert_eq!(table.changed_networks(10, ms(60)).len(), 1);
+    let handed_over = events(&mut table);
+    let [Event::Network(view)] = handed_over.as_slice() else { panic!("one event of each: {handed_over:?}") };
+    assert_eq!(shares(&[Event::estimate(view.estimate.clone().unwrap())]), [Ok(17.5)]);
     assert!(table.expire(ms(100), 10));
     assert_eq!(table.poll_timeout(), Some(ms(160)), "a look later than the last evaluation");
 }
