@@ -15,6 +15,7 @@ pub mod config;
 pub mod control;
 mod destination;
 mod doctor;
+mod hash;
 pub mod ledger;
 pub mod pause;
 pub mod policy;

@@ -77,6 +77,12 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     gauge(&mut registry, "config_last_reload_successful", help, u64::from(!failed));
     let gateway = &status.gateway;
     gauge(&mut registry, "gateway_connected", "1 while a subscription is open", u64::from(gateway.connected));
+    let in_use = Family::<Labels, Gauge>::default();
+    for one in &gateway.gateways {
+        in_use.get_or_create(&vec![("gateway", one.url.clone())]).set(i64::from(one.in_use));
+    }
+    registry.register("gateway_in_use", "1 for the gateway to which a subscription is open", in_use);
+    counter(&mut registry, "gateway_changes", "Changes from one gateway to another", gateway.gateway_changes);
     counter(&mut registry, "gateway_streams", "Subscriptions that were opened", gateway.connections);
     counter(&mut registry, "gateway_gaps", "Gaps in the sequence of updates", gateway.gaps);
     counter(&mut registry, "gateway_unreadable", "Updates that could not be read", gateway.unreadable);
@@ -252,7 +258,9 @@ mod tests {
             "accepted": direction(true, 273), "opened": direction(false, 0) });
         let status: Status = serde_json::from_value(serde_json::json!({
             "version": "0.1.0", "pid": 1, "uptime_s": 9, "paused": true, "paused_until": "2027-01-15T08:00:00Z", "transfers_paused": 4, "reloads": {"succeeded": 2, "failed": 1, "last": {"at": "2027-01-15T08:00:00Z", "error": "x", "took_effect": [], "needs_restart": []}}, "mode": "careful", "method": "bpf", "host_name": "a", "addresses": [], "sandbox": {"files": true},
-            "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0,
+            "gateway": {"url": "", "connected": true, "since_s": 1, "connections": 1, "gaps": 0, "unreadable": 0, "gateway_changes": 2,
+                "gateways": [{"url": "https://a:7400", "group": 1, "rank": 1, "in_use": false, "up_s": null, "last_error": "x", "next_attempt_at": null},
+                    {"url": "https://b:7400", "group": 1, "rank": 2, "in_use": true, "up_s": null, "last_error": null, "next_attempt_at": null}],
                 "certificate_not_after": "2027-01-15T08:00:00Z", "tls_failures": 1, "last_error": null},
             "networks_held": 2, "in_force": [], "decisions": {"apply": 2}, "method_events": {"started": 7}, "advice": HoldingCounts::default(),
             "pushes": Pushes::default(), "connections_seen": seen, "comparison": [class], "limitations": []
@@ -262,6 +270,9 @@ mod tests {
         let lines: Vec<&str> = text.lines().collect();
         for wanted in [
             "spand_agent_gateway_connected 1",
+            "spand_agent_gateway_in_use{gateway=\"https://a:7400\"} 0",
+            "spand_agent_gateway_in_use{gateway=\"https://b:7400\"} 1",
+            "spand_agent_gateway_changes_total 2",
             "spand_agent_paused 1",
             "spand_agent_paused_until_seconds 1800000000",
             "spand_agent_transfers_paused_total 4",

@@ -12,15 +12,20 @@ use super::{addresses, print_answers, print_json_answers};
 use crate::args::Query;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::control::{Reply, Request, try_ask};
 use crate::subscriber::{Dialer, words};
 
 pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
     if let Some(url) = &query.gateway {
-        config.gateway.url.clone_from(url);
+        config.gateway.only(url);
         // A URL with http:// is explicit.
         config.gateway.plain_text = true;
     }
     config.check().map_err(Failure::Usage)?;
+    let dialer = Dialer::new(&config)?;
+    if let Some(url) = in_use(&config) {
+        dialer.take_seat(&url);
+    }
     let handshake_rtt = handshake_rtt(query.handshake_ms)?;
     let question = |address| Question {
         address,
@@ -36,7 +41,7 @@ pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
         questions: addresses(&query.destination)?.into_iter().map(question).collect(),
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    let answers = runtime.block_on(ask(&config, &questions));
+    let answers = runtime.block_on(ask(&dialer, &questions));
     // A resolver that does not answer must not hold up the end of the program.
     runtime.shutdown_background();
     let (answers, now) = answers?;
@@ -61,13 +66,24 @@ fn handshake_rtt(ms: Option<f64>) -> Result<Option<Micros>, Failure> {
     }
 }
 
+/// The gateway that a running agent is subscribed to, where there is a choice.
+fn in_use(config: &Config) -> Option<String> {
+    if config.gateway.groups().concat().len() < 2 {
+        return None;
+    }
+    match try_ask(&config.control_socket(), &Request::Status) {
+        Ok(Reply::Status(status)) if status.gateway.connected => Some(status.gateway.url),
+        _ => None,
+    }
+}
+
 /// The answers, and when they came.
-async fn ask(config: &Config, questions: &Questions) -> Result<(Vec<Answer>, Timestamp), Failure> {
-    let url = &config.gateway.url;
-    let timeout = Duration::from_millis(config.gateway.timeout_ms.get());
+async fn ask(dialer: &Dialer, questions: &Questions) -> Result<(Vec<Answer>, Timestamp), Failure> {
+    let url = dialer.seat();
+    let timeout = Duration::from_millis(dialer.gateway().timeout_ms.get());
     let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
     // Twice: the name's lookup has a limit of its own, and a sentence.
-    let connected = tokio::time::timeout(timeout * 2, Dialer::new(config)?.connect()).await.map_err(silent)?;
+    let connected = tokio::time::timeout(timeout * 2, dialer.connect()).await.map_err(silent)?;
     let mut client =
         connected.map_err(|why| Failure::Environment(format!("cannot reach the gateway at {url}: {why}")))?;
     let answered = tokio::time::timeout(timeout, async {

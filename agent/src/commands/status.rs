@@ -9,7 +9,7 @@ use spand_proto::operator::Failure;
 use super::{print, print_json};
 use crate::args::Format;
 use crate::config::{ApplyMethod, Config};
-use crate::control::{GrowthInForce, LastReload, Reply, Request, Status, ask};
+use crate::control::{GatewayStanding, GatewayStatus, GrowthInForce, LastReload, Reply, Request, Status, ask};
 
 /// Networks listed one by one for people.
 const LISTED: usize = 20;
@@ -38,6 +38,7 @@ fn for_people(status: &Status) -> String {
         lines.extend(gateway.last_error.as_ref().map(|error| format!("  {error}")));
         lines.push(format!("  {}", gateway.retry(SystemTime::now())));
     }
+    lines.extend(gateways(gateway, SystemTime::now()));
     let addresses: Vec<String> = status.addresses.iter().map(ToString::to_string).collect();
     lines.push(format!("addresses: {}", addresses.join(", ")));
     let plural = if status.networks_held == 1 { "" } else { "s" };
@@ -78,6 +79,18 @@ fn for_people(status: &Status) -> String {
     lines.push(format!("limitations of apply {}:", status.method));
     lines.extend(status.limitations.iter().map(|limitation| format!("  {}: {}", limitation.name, limitation.sentence)));
     lines.join("\n")
+}
+
+/// Several gateways, a line for each.
+fn gateways(gateway: &GatewayStatus, now: SystemTime) -> Vec<String> {
+    if gateway.gateways.len() < 2 {
+        return Vec::new();
+    }
+    let line =
+        |one: &GatewayStanding| format!("  group {}, rank {}: {}: {}", one.group, one.rank, one.url, one.sentence(now));
+    let mut lines = vec![format!("gateways in the order of preference, {} changes so far:", gateway.gateway_changes)];
+    lines.extend(gateway.gateways.iter().map(line));
+    lines
 }
 
 /// The rules of slow start and where each comes from.
@@ -234,5 +247,31 @@ mod tests {
         );
         status.gateway.connected = true;
         assert!(!for_people(&status).contains("attempts failed"), "{text}");
+    }
+    #[test]
+    fn several_gateways_are_listed_each_with_what_became_of_it() {
+        let mut status = crate::control::made_up("dry_run", &[]);
+        assert!(!for_people(&status).contains("order of preference"), "one alone needs no list");
+        let now = SystemTime::now();
+        let soon = humantime::format_rfc3339_millis(now + std::time::Duration::from_secs(7_200)).to_string();
+        let one =
+            |url: &str, group, rank| GatewayStanding { url: url.to_owned(), group, rank, ..GatewayStanding::default() };
+        status.gateway.gateway_changes = 3;
+        status.gateway.gateways = vec![
+            GatewayStanding {
+                last_error: Some("refused".to_owned()),
+                next_attempt_at: Some(soon),
+                ..one("https://a", 1, 1)
+            },
+            GatewayStanding { up_s: Some(40), ..one("https://b", 1, 2) },
+            GatewayStanding { in_use: true, ..one("https://c", 1, 3) },
+            one("https://d", 2, 1),
+        ];
+        let text = gateways(&status.gateway, now).join("\n");
+        let expected = "gateways in the order of preference, 3 changes so far:\n  group 1, rank 1: https://a: refused; next attempt \
+                        in 7200 s\n  group 1, rank 2: https://b: up again for 40 s: this host returns to it\n  group 1, rank 3: \
+                        https://c: in use\n  group 2, rank 1: https://d: ready";
+        assert_eq!(text, expected);
+        assert!(for_people(&status).contains("group 2, rank 1: https://d: ready"));
     }
 }

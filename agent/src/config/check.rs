@@ -17,6 +17,7 @@ const MOST_SEGMENTS: u32 = 65_535;
 impl Config {
     /// Every fault, the first one in words.
     pub(crate) fn check(&self) -> Result<(), String> {
+        self.gateway.check()?;
         self.tls.check(&self.gateway)?;
         if self.gateway.retry_min_ms > self.gateway.retry_max_ms {
             return Err("gateway.retry_min_ms is above gateway.retry_max_ms: swap them".to_owned());

@@ -7,6 +7,7 @@
 //! Does not: reach the gateway, the kernel or the state directory. `run` finds faults of the environment.
 
 mod check;
+mod gateways;
 mod reload;
 mod sections;
 mod start;
@@ -21,6 +22,7 @@ use spand_confine::Process;
 use spand_proto::operator::{self, ConfigError, Log, Renamed};
 use spand_proto::start::Mode;
 
+pub(crate) use gateways::canonical;
 pub(crate) use reload::Reloaded;
 pub use sections::{ApplyMethod, Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant};
 #[cfg(test)]
@@ -127,9 +129,19 @@ impl Config {
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
         let mut config: Self = operator::parse(text, path)?;
         config.renamed = RENAMED.warnings(text);
+        config.gateway.fill_in();
         config.start.check(config.mode).map_err(|fault| ConfigError::at(path, text, fault.at, fault.message))?;
         config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
         Ok(config)
+    }
+
+    /// The configured name of this host, else the machine's.
+    pub(crate) fn own_name(&self) -> String {
+        if !self.host_name.is_empty() {
+            return self.host_name.clone();
+        }
+        // A machine that cannot say its name cannot run an agent either, and says so there.
+        nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
     }
 
     /// The socket by which the commands reach a running agent.

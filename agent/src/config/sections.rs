@@ -13,6 +13,8 @@ use spand_proto::network::Network;
 use spand_proto::start::Fraction;
 use strum::{Display, IntoStaticStr};
 
+use super::gateways;
+
 /// How a start is applied.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Display, Eq, IntoStaticStr, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -34,13 +36,17 @@ impl ApplyMethod {
     }
 }
 
-/// `[gateway]`: the gateway, and timeouts.
+/// `[gateway]`: the gateway or gateways, and timeouts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gateway {
-    /// Where its gRPC service listens. Default `http://127.0.0.1:7400`.
-    pub url: String,
-    /// Speak to a gateway on another machine without TLS. Default off.
+    /// Where its gRPC service listens. Default `http://127.0.0.1:7400` where `urls` are not given either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub url: Option<String>,
+    /// Where those of several gateways listen: groups, in the order in which they are tried. Default none.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "gateways::groups")]
+    pub urls: Option<Vec<Vec<String>>>,
+    /// Speak to gateways on other machines without TLS. Default off.
     pub plain_text: bool,
     /// Longest wait for a connection or an answer, in milliseconds. Default 5000.
     pub timeout_ms: NonZeroU64,
@@ -207,7 +213,8 @@ pub struct Limits {
 impl Default for Gateway {
     fn default() -> Self {
         Self {
-            url: "http://127.0.0.1:7400".to_owned(),
+            url: Some(gateways::DEFAULT_URL.to_owned()),
+            urls: None,
             plain_text: false,
             timeout_ms: const { NonZeroU64::new(5_000).unwrap() },
             idle_timeout_s: const { NonZeroU64::new(45).unwrap() },

@@ -7,7 +7,7 @@ use tonic::transport::Uri;
 
 use super::Gateway;
 
-/// `[tls]`: for a gateway at `https://`. The files are read again when they change.
+/// `[tls]`: for gateways at `https://`. The files are read again when they change.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tls {
@@ -17,10 +17,10 @@ pub struct Tls {
     /// Its private key, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<PathBuf>,
-    /// The authority of the gateway's certificate, in PEM.
+    /// The authority of the gateways' certificates, in PEM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
-    /// Name or address that the gateway's certificate must hold. Default none: the one in `gateway.url`.
+    /// Name or address that the certificates of all gateways must hold. Default none: each the one in its URL.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -33,27 +33,30 @@ impl Tls {
         }
     }
 
-    /// The first contradiction with where the gateway is, as a sentence.
+    /// The first contradiction with where the gateways are, as a sentence.
     pub(super) fn check(&self, gateway: &Gateway) -> Result<(), String> {
-        let url = &gateway.url;
+        gateway.groups().concat().into_iter().try_for_each(|url| self.check_one(gateway, url))
+    }
+
+    fn check_one(&self, gateway: &Gateway, url: &str) -> Result<(), String> {
+        let key = gateway.key();
         let uri: Option<Uri> = url.parse().ok();
         let host = uri.as_ref().and_then(Uri::host);
         let (Some(host), Some(scheme)) = (host, uri.as_ref().and_then(Uri::scheme_str)) else {
-            return Err(format!("gateway.url `{url}` is no address of a gateway: write https://HOST:PORT"));
+            return Err(format!("{key} `{url}` is no address of a gateway: write https://HOST:PORT"));
         };
         match scheme {
-            "https" if self.certificate.is_none() || self.key.is_none() || self.ca.is_none() => {
-                Err("gateway.url begins with https: name tls.certificate and tls.key, which the gateway asks for, and \
-                     tls.ca, which proves the gateway"
-                    .to_owned())
-            }
+            "https" if self.certificate.is_none() || self.key.is_none() || self.ca.is_none() => Err(format!(
+                "{key} begins with https: name tls.certificate and tls.key, which the gateway asks for, and tls.ca, which \
+                 proves the gateway"
+            )),
             "https" => Ok(()),
             "http" if is_this_machine(host) || gateway.plain_text => Ok(()),
             "http" => Err(format!(
-                "gateway.url `{url}` is another machine without TLS: write https, or say gateway.plain_text = true \
-                 where the network to it is trusted"
+                "{key} `{url}` is another machine without TLS: write https, or say gateway.plain_text = true where the \
+                 network to it is trusted"
             )),
-            _ => Err(format!("gateway.url `{url}` is no address of a gateway: write https://HOST:PORT")),
+            _ => Err(format!("{key} `{url}` is no address of a gateway: write https://HOST:PORT")),
         }
     }
 }

@@ -1,33 +1,26 @@
-//! The path to the gateway, and its clock against ours.
+//! The paths to the gateways, and their clocks against ours.
 
 use std::time::{Duration, SystemTime};
 
+use futures::future::join_all;
 use spand_proto::operator::Check;
-use spand_proto::query::{Query, Question};
-use spand_proto::start::TransferSize;
-use spand_proto::units::Segments;
-use spand_proto::v1;
 use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
 use crate::control::Status;
-use crate::subscriber::{Dialer, words};
+use crate::subscriber::{Dialer, look as ask};
 
-/// An address of the documentation (RFC 5737): whatever is answered about it, an answer came.
-const NOWHERE: [u8; 4] = [192, 0, 2, 1];
 /// Clocks further apart than this make hosts leave networks alone at different times, as `[holdout]` has it. The date of an
 /// answer is a whole second.
 const SKEW: Duration = Duration::from_secs(5);
 
+/// What came with a gateway's answer, or why there is none.
+type Answer = Result<MetadataMap, String>;
+
 pub(super) async fn look(config: &Config, status: Option<&Status>) -> Vec<Check> {
-    let url = &config.gateway.url;
-    let patience = Duration::from_millis(config.gateway.timeout_ms.get());
-    let to_do = "check gateway.url, that the gateway runs, that its api.grpc_listen is an address which this host reaches, and \
-                 firewalls between";
-    let mut checks = match tokio::time::timeout(patience, ask(config)).await {
-        Err(_) => vec![Check::fail("gateway", format!("{url} does not answer within {patience:?}"), to_do)],
-        Ok(Err(why)) => vec![Check::fail("gateway", format!("{url}: {why}"), to_do)],
-        Ok(Ok(metadata)) => vec![Check::ok("gateway", format!("{url} answers")), clock(&metadata)],
+    let mut checks = match Dialer::new(config) {
+        Ok(dialer) => judge(config, &all(&dialer).await),
+        Err(error) => vec![Check::fail("gateway", error.to_string(), to_do(config))],
     };
     if let Some(status) = status {
         checks.push(subscription(status));
@@ -35,30 +28,62 @@ pub(super) async fn look(config: &Config, status: Option<&Status>) -> Vec<Check>
     checks
 }
 
-async fn ask(config: &Config) -> Result<MetadataMap, String> {
-    let mut client = Dialer::new(config).map_err(|error| error.to_string())?.connect().await?;
-    let question = Question {
-        address: NOWHERE.into(),
-        size: TransferSize::Unknown,
-        mss: None,
-        snd_wnd: None,
-        handshake_rtt: None,
-        service: None,
+/// Asks all at once.
+async fn all(dialer: &Dialer) -> Vec<(String, Answer)> {
+    let patience = Duration::from_millis(dialer.gateway().timeout_ms.get());
+    let one = async |(at, url): (usize, String)| {
+        let asked = async { ask(&mut dialer.connect_to(at).await?).await };
+        let answer = tokio::time::timeout(patience, asked).await;
+        (url, answer.unwrap_or_else(|_| Err(format!("no answer within {patience:?}"))))
     };
-    let initial_window = Segments(config.policy.initial_window_segments.get());
-    let query = Query { mode: Some(config.mode), initial_window, questions: vec![question] };
-    let answer = client.query(v1::QueryRequest::from(&query)).await;
-    answer.map(|answer| answer.metadata().clone()).map_err(|status| format!("it refuses: {}", words(&status)))
+    join_all(dialer.places().iter().map(|place| place.url.clone()).enumerate().map(one)).await
 }
 
-fn clock(metadata: &MetadataMap) -> Check {
+fn to_do(config: &Config) -> String {
+    format!(
+        "check {}, that the gateway runs, that its api.grpc_listen is an address which this host reaches, and firewalls between",
+        config.gateway.key()
+    )
+}
+
+/// A gateway that does not answer is a fault where none does: else hosts have another one.
+fn judge(config: &Config, answers: &[(String, Answer)]) -> Vec<Check> {
+    let answering = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
+    let check = |(url, answer): &(String, Answer)| match answer {
+        Ok(_) => Check::ok("gateway", format!("{url} answers")),
+        Err(why) if answering == 0 => Check::fail("gateway", format!("{url}: {why}"), to_do(config)),
+        Err(why) => Check::warn("gateway", format!("{url}: {why}"), to_do(config)),
+    };
+    let mut checks: Vec<Check> = answers.iter().map(check).collect();
+    if answers.len() > 1 {
+        checks.push(count(answering, answers.len()));
+    }
+    if answering > 0 {
+        checks.push(clock(answers.iter().filter_map(|(_, answer)| answer.as_ref().ok())));
+    }
+    checks
+}
+
+fn count(answering: usize, all: usize) -> Check {
+    const NAME: &str = "gateways";
+    let found = format!("{answering} of {all} gateways answer");
+    let to_do = "see the checks `gateway`";
+    match answering {
+        0 => Check::fail(NAME, found, to_do),
+        some if some < all => Check::warn(NAME, found, to_do),
+        _ => Check::ok(NAME, found),
+    }
+}
+
+/// The clock that is furthest from ours.
+fn clock<'a>(answers: impl Iterator<Item = &'a MetadataMap>) -> Check {
     const NAME: &str = "clock";
-    let date = metadata.get("date").and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
-    let Some(theirs) = date else {
+    let date = |metadata: &MetadataMap| httpdate::parse_http_date(metadata.get("date")?.to_str().ok()?).ok();
+    let ours = SystemTime::now();
+    let apart = |theirs| ours.duration_since(theirs).unwrap_or_else(|error| error.duration());
+    let Some(apart) = answers.filter_map(date).map(apart).max() else {
         return Check::unknown(NAME, "the gateway does not say its time", "look at timedatectl on both machines");
     };
-    let ours = SystemTime::now();
-    let apart = ours.duration_since(theirs).unwrap_or_else(|error| error.duration());
     let found = format!("this host's clock and the gateway's are {} s apart", apart.as_secs());
     if apart <= SKEW {
         return Check::ok(NAME, found);
@@ -77,4 +102,28 @@ fn subscription(status: &Status) -> Check {
     let why = gateway.last_error.as_deref().unwrap_or("it has not answered yet");
     let found = format!("closed for {} s: {why}; {}", gateway.since_s, gateway.retry(SystemTime::now()));
     Check::fail(NAME, found, "see the check `gateway`; the agent retries automatically")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdicts(answers: &[bool]) -> Vec<(&'static str, spand_proto::operator::Verdict)> {
+        let answer = |answers: &bool| {
+            let refused = || Err("connection refused".to_owned());
+            ("https://a".to_owned(), if *answers { Ok(MetadataMap::new()) } else { refused() })
+        };
+        let answers: Vec<_> = answers.iter().map(answer).collect();
+        judge(&Config::default(), &answers).iter().map(|check| (check.name, check.verdict)).collect()
+    }
+
+    #[test]
+    fn a_gateway_that_does_not_answer_is_a_fault_where_none_does() {
+        use spand_proto::operator::Verdict::{Fail, Ok, Unknown, Warn};
+        assert_eq!(verdicts(&[true]), [("gateway", Ok), ("clock", Unknown)]);
+        assert_eq!(verdicts(&[false]), [("gateway", Fail)]);
+        let some = [("gateway", Ok), ("gateway", Warn), ("gateways", Warn), ("clock", Unknown)];
+        assert_eq!(verdicts(&[true, false]), some);
+        assert_eq!(verdicts(&[false, false]), [("gateway", Fail), ("gateway", Fail), ("gateways", Fail)]);
+    }
 }

@@ -10,6 +10,8 @@ use ipnet::IpNet;
 use spand_proto::network::Network;
 use spand_proto::report::Arm;
 
+use crate::hash::FixedHash;
+
 /// The draw.
 #[derive(Clone, Copy, Debug)]
 pub struct Holdout {
@@ -31,24 +33,13 @@ impl Holdout {
     }
 }
 
-/// FNV-1a over the bytes, then the finaliser of splitmix64: fixed for ever, since hosts of different releases must agree.
+/// The same on every host, whatever its release.
 fn hash(seed: u64, network: Network, slot: u64) -> u64 {
     let prefix = network.prefix();
-    let mut state = 0xcbf2_9ce4_8422_2325u64;
-    let mut eat = |bytes: &[u8]| {
-        for &byte in bytes {
-            state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
+    let hash = FixedHash::new().bytes(&seed.to_le_bytes());
+    let hash = match prefix {
+        IpNet::V4(net) => hash.bytes(&net.network().octets()),
+        IpNet::V6(net) => hash.bytes(&net.network().octets()),
     };
-    eat(&seed.to_le_bytes());
-    match prefix {
-        IpNet::V4(net) => eat(&net.network().octets()),
-        IpNet::V6(net) => eat(&net.network().octets()),
-    }
-    eat(&[prefix.prefix_len()]);
-    eat(&slot.to_le_bytes());
-    let mut mixed = state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    hash.bytes(&[prefix.prefix_len()]).bytes(&slot.to_le_bytes()).finish()
 }

@@ -78,6 +78,7 @@ impl<A: Applier> Agent<A> {
         applier: A,
     ) -> Self {
         let longest = Micros::from_secs(config.policy.lifetime_s.get());
+        let gateway = GatewayWatch::new(dialer.places(), clock.now());
         Self {
             config: config.clone(),
             policy: config.policy(),
@@ -92,7 +93,7 @@ impl<A: Applier> Agent<A> {
             addresses,
             applier,
             holdings: Holdings::new(config.limits.networks, longest),
-            gateway: GatewayWatch::new(config.gateway.url.clone(), clock.now()),
+            gateway,
             decisions: BTreeMap::new(),
             pushes: PushWatch::default(),
             seen: SeenWatch::default(),
@@ -114,9 +115,9 @@ impl<A: Applier> Agent<A> {
 
     pub(super) fn on_signal(&mut self, signal: subscriber::Signal) {
         match signal {
-            subscriber::Signal::Connected => {
+            subscriber::Signal::Connected(place) => {
                 self.holdings.on_new_stream();
-                self.gateway.on_connected(self.clock.now());
+                self.gateway.on_connected(place, self.clock.now());
             }
             subscriber::Signal::Event(event, arrived) => self.on_event(&event, arrived),
             subscriber::Signal::Gap => self.gateway.on_gap(),
@@ -127,8 +128,8 @@ impl<A: Applier> Agent<A> {
                     self.stale.networks.insert(network);
                 }
             }
-            subscriber::Signal::Lost { why, next_retry } => {
-                self.gateway.on_lost(why, next_retry, self.holdings.last_expiry(), self.clock.now());
+            subscriber::Signal::Lost { gateway, why, next_retry } => {
+                self.gateway.on_lost(&gateway, why, next_retry, self.holdings.last_expiry(), self.clock.now());
             }
             subscriber::Signal::Restarted(why) => self.gateway.on_restarted(why, self.clock.now()),
         }

@@ -137,7 +137,8 @@ async fn run_with<A: Applier>(config: &Config, mut own: Own, applier: A) -> Resu
     let batch = Duration::from_millis(config.route.batch_ms.get());
     let mut last_batch = Instant::now().checked_sub(batch).unwrap_or_else(Instant::now);
     agent.confined.say();
-    info!(mode = %config.mode, apply = %config.apply, gateway = config.gateway.url, "running");
+    let gateways: Vec<&str> = agent.dialer.places().iter().map(|place| place.url.as_str()).collect();
+    info!(mode = %config.mode, apply = %config.apply, gateway = gateways.join(", "), "running");
 
     loop {
         tokio::select! {
@@ -209,12 +210,7 @@ fn make_state_dir(path: &Path) -> Result<(), Failure> {
 
 /// The configured name, or the machine's.
 fn host_name(config: &Config) -> Result<HostName, Failure> {
-    let name = if config.host_name.is_empty() {
-        nix::unistd::gethostname().map_err(Failure::environment)?.to_string_lossy().into_owned()
-    } else {
-        config.host_name.clone()
-    };
-    HostName::try_from(name).map_err(|error| Failure::Usage(format!("host_name: {error}")))
+    HostName::try_from(config.own_name()).map_err(|error| Failure::Usage(format!("host_name: {error}")))
 }
 
 /// Whether an address is one that others reach this host by.

@@ -13,7 +13,7 @@ use crate::config::{ApplyMethod, Config};
 const KERNEL: [&str; 2] = ["/proc", "/sys"];
 /// What the libraries and programs lie in that the system loads.
 const LIBRARIES: [&str; 4] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64"];
-/// Where the gateway's name is looked up: `/etc/resolv.conf` is replaced as networks change, and may lead to `/run`.
+/// Where names of gateways are looked up: `/etc/resolv.conf` is replaced as networks change, and may lead to `/run`.
 const NAMES: [&str; 2] = ["/etc", "/run"];
 /// Where the system is asked for names by TCP, when an answer is long.
 const NAMES_PORT: u16 = 53;
@@ -47,15 +47,20 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
             plan.read.push(config.bpf.cgroup.clone());
         }
     }
-    let uri = config.gateway.url.parse::<Uri>().ok();
-    if let Some(uri) = uri {
-        plan.connect.push(uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 }));
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        if host.parse::<IpAddr>().is_err() {
-            plan.connect.push(NAMES_PORT);
-            plan.read.extend(paths(&NAMES));
-            plan.read.extend(paths(&LIBRARIES));
+    let uris = config.gateway.groups().concat().into_iter().filter_map(|url| url.parse::<Uri>().ok());
+    let mut needs_names = false;
+    for uri in uris {
+        let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+        if !plan.connect.contains(&port) {
+            plan.connect.push(port);
         }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        needs_names |= host.parse::<IpAddr>().is_err();
+    }
+    if needs_names {
+        plan.connect.push(NAMES_PORT);
+        plan.read.extend(paths(&NAMES));
+        plan.read.extend(paths(&LIBRARIES));
     }
     plan.read.retain(|path| !path.as_os_str().is_empty());
     plan
@@ -80,7 +85,7 @@ mod tests {
     #[test]
     fn each_way_keeps_what_it_uses_and_an_address_needs_no_names() {
         let mut config = Config { apply: ApplyMethod::DryRun, ..Config::default() };
-        config.gateway.url = "https://[2001:db8::1]:7400".to_owned();
+        config.gateway.only("https://[2001:db8::1]:7400");
         config.tls.ca = Some("/srv/tls/ca.pem".into());
         let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
         assert!(plan.keep.is_empty() && plan.start.is_empty() && !plan.kernel_programs);
@@ -93,11 +98,16 @@ mod tests {
         assert_eq!(plan.write, [Path::new("/var/lib/spand/agent")]);
 
         config.apply = ApplyMethod::Route;
-        config.gateway.url = "https://gateway.example".to_owned();
+        config.gateway.only("https://gateway.example");
         let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
         assert_eq!(plan.keep, [Capability::CAP_NET_ADMIN]);
         assert_eq!(plan.connect, [443, 53]);
         assert!(has(&plan.read, "/etc") && has(&plan.start, "/lib") && !has(&plan.write, "/etc"));
+
+        let several = [&["https://192.0.2.1:7400", "https://192.0.2.2:7400"][..], &["https://gateway.example"]];
+        let several = several.map(|group| group.iter().map(|url| (*url).to_owned()).collect());
+        config.gateway = crate::config::Gateway { url: None, urls: Some(several.to_vec()), ..config.gateway };
+        assert_eq!(needs(&config, Path::new("/srv/agent/agent.toml")).connect, [7400, 443, 53]);
 
         config.apply = ApplyMethod::Bpf;
         config.bpf.cgroup = "/srv/groups/web".into();

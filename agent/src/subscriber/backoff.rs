@@ -1,8 +1,9 @@
-//! Pauses between attempts to reach the gateway.
+//! Pauses between attempts to reach a gateway.
 
 use std::time::Duration;
 
-/// Doubling pauses with full jitter: hosts that lost one gateway together do not come back together.
+/// Doubling pauses with full jitter: hosts that lost one gateway together do not come back together, however long it is
+/// gone. A part of each pause that is the same for all would keep them together by as much.
 #[derive(Clone, Copy, Debug)]
 pub struct Backoff {
     min: Duration,
@@ -11,17 +12,17 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Pauses from `min` up to `max`.
+    /// Pauses below bounds from `min` up to `max`.
     pub const fn new(min: Duration, max: Duration) -> Self {
         Self { min, max, failures: 0 }
     }
 
-    /// The pause after one more failure; `jitter` is a random number from 0 to 1. Never below half of the bound, so
-    /// that a run of small draws does not become a storm.
+    /// The pause after one more failure; `jitter` is a random number from 0 to 1. Never below a quarter of `min`, so that a run
+    /// of small draws does not become a storm.
     pub fn next(&mut self, jitter: f64) -> Duration {
         let bound = self.min.saturating_mul(2u32.saturating_pow(self.failures.min(20))).min(self.max);
         self.failures = self.failures.saturating_add(1);
-        bound.mul_f64(0.5 + 0.5 * jitter.clamp(0.0, 1.0))
+        bound.mul_f64(jitter.clamp(0.0, 1.0)).max(self.min.min(bound) / 4)
     }
 
     /// Starts over after a success.
@@ -35,12 +36,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_double_up_to_the_bound_and_start_over() {
+    fn bounds_double_up_to_the_longest_and_start_over() {
         let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
         let longest: Vec<u128> = (0..10).map(|_| backoff.next(1.0).as_millis()).collect();
         assert_eq!(longest, [200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000]);
         backoff.reset();
-        assert_eq!(backoff.next(0.0), Duration::from_millis(100));
+        assert_eq!(backoff.next(0.5), Duration::from_millis(100));
+    }
+
+    #[test]
+    fn jitter_is_full_at_the_longest_bound_too_and_never_a_storm() {
+        let mut backoff = Backoff::new(Duration::from_millis(200), Duration::from_secs(30));
+        (0..20).for_each(|_| _ = backoff.next(1.0));
+        assert_eq!(backoff.next(0.25), Duration::from_millis(7_500));
+        assert_eq!(backoff.next(0.0), Duration::from_millis(50));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The path to the gateway: a connection, proven on both sides where the gateway is at `https://`.
+//! The paths to the gateways: connections, proven on both sides where a gateway is at `https://`.
 //!
 //! The files of `[tls]` are looked at before each connection. What changed comes into force; what cannot be used leaves
 //! the previous ones, logged once and counted.
@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use spand_proto::tls::{PemError, PemFile};
@@ -15,15 +16,20 @@ use spand_proto::v1::spand_client::SpandClient;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tracing::{error, info};
 
-use super::MOST_MESSAGE_BYTES;
+use super::candidates::Candidates;
+use super::choice::{Place, ranked};
+use super::{MOST_MESSAGE_BYTES, Timing};
 use crate::config::{self, Config, Gateway};
 use crate::destination::resolve;
 
-/// Knows where the gateway is and how to prove both ends.
+/// Knows where the gateways are, which of them this host is subscribed to, and how to prove both ends.
 #[derive(Debug)]
 pub struct Dialer {
     gateway: Gateway,
-    tls: Option<std::sync::Mutex<Kept>>,
+    places: Vec<Place>,
+    candidates: Mutex<Candidates>,
+    timing: Timing,
+    tls: Option<Mutex<Kept>>,
 }
 
 /// What is in force of `[tls]`.
@@ -80,22 +86,48 @@ pub struct TlsStatus {
 }
 
 impl Dialer {
-    /// A dialer for the configured gateway. Reads the files of `[tls]` where they are needed.
+    /// A dialer for the configured gateways, in the order in which this host prefers them. Reads the files of `[tls]` where they are
+    /// needed.
     pub fn new(config: &Config) -> Result<Self, TlsError> {
         let gateway = config.gateway.clone();
-        if !gateway.url.starts_with("https:") {
-            return Ok(Self { gateway, tls: None });
+        let places = ranked(&gateway, &config.own_name());
+        let timing = Timing::default();
+        let candidates = Mutex::new(Candidates::new(places.clone(), &gateway, timing));
+        let mut dialer = Self { gateway, places, candidates, timing, tls: None };
+        if let Some(proven) = dialer.places.iter().find(|place| place.url.starts_with("https:")) {
+            let named = config.tls.clone();
+            let files = Files::read(&named)?;
+            let in_force = prove(&proven.url, &named, &files)?;
+            dialer.tls = Some(Mutex::new(Kept { named, tried: Ok(files), in_force, failures: 0 }));
         }
-        let named = config.tls.clone();
-        let files = Files::read(&named)?;
-        let in_force = prove(&gateway, &named, &files)?;
-        let kept = Kept { named, tried: Ok(files), in_force, failures: 0 };
-        Ok(Self { gateway, tls: Some(std::sync::Mutex::new(kept)) })
+        Ok(dialer)
     }
 
-    /// Where the gateway is, and how patiently it is asked.
+    /// With these times instead of the usual ones.
+    #[must_use]
+    pub fn with_timing(self, timing: Timing) -> Self {
+        let candidates = Mutex::new(Candidates::new(self.places.clone(), &self.gateway, timing));
+        Self { candidates, timing, ..self }
+    }
+
+    /// How patiently gateways are asked.
     pub const fn gateway(&self) -> &Gateway {
         &self.gateway
+    }
+
+    /// The gateways in the order in which this host prefers them.
+    pub fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    pub(crate) const fn timing(&self) -> Timing {
+        self.timing
+    }
+
+    /// Which gateway is tried when.
+    pub(crate) fn candidates(&self) -> MutexGuard<'_, Candidates> {
+        // Nothing that holds it panics or waits; should it, what is known is still whole.
+        self.candidates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How its TLS is.
@@ -104,21 +136,43 @@ impl Dialer {
             .unwrap_or_default()
     }
 
-    /// A client of the gateway. The error is its innermost words: the outer ones say "transport error".
+    /// Where the gateway is that this host is subscribed to, else the one that it prefers.
+    pub(crate) fn seat(&self) -> &str {
+        self.places.get(self.candidates().seat()).map(|place| place.url.as_str()).unwrap_or_default()
+    }
+
+    /// This host is subscribed to the gateway at `url`, by another process.
+    pub(crate) fn take_seat(&self, url: &str) {
+        if let Some(at) = self.places.iter().position(|place| place.url == url) {
+            self.candidates().on_subscribed(at);
+        }
+    }
+
+    /// A client of the gateway that this host is subscribed to, else of the one that it prefers. The error is its innermost words:
+    /// the outer ones say "transport error".
     pub async fn connect(&self) -> Result<SpandClient<Channel>, String> {
+        let seat = self.candidates().seat();
+        self.connect_to(seat).await
+    }
+
+    /// A client of the gateway at this place of the order.
+    pub(crate) async fn connect_to(&self, at: usize) -> Result<SpandClient<Channel>, String> {
+        let place = self.places.get(at).ok_or("no such gateway")?;
         let timeout = Duration::from_millis(self.gateway.timeout_ms.get());
-        let mut endpoint = endpoint(&self.gateway)?;
+        let mut endpoint = endpoint(&place.url)?;
         // The name is looked up again below, as at every connection; here its failure gets a sentence and an end of its own.
-        let host = endpoint.uri().host().unwrap_or_default().trim_matches(['[', ']']);
+        let host = host_of(&endpoint).to_owned();
         if host.parse::<IpAddr>().is_err() {
-            resolve(host, timeout).await?;
+            resolve(&host, timeout).await?;
         }
         endpoint = endpoint
             .connect_timeout(timeout)
             .tcp_nodelay(true)
-            .http2_keep_alive_interval(Duration::from_secs(self.gateway.idle_timeout_s.get()) / 3)
-            .keep_alive_timeout(timeout);
-        if let Some(proof) = self.kept(|kept| kept.look(&self.gateway)) {
+            .http2_keep_alive_interval(self.timing.ping_after)
+            .keep_alive_timeout(self.timing.ping_timeout);
+        if endpoint.uri().scheme_str() == Some("https")
+            && let Some(proof) = self.kept(|kept| kept.look(&place.url))
+        {
             endpoint = endpoint.tls_config(proof).map_err(|error| innermost(&error))?;
         }
         let channel = endpoint.connect().await.map_err(|error| innermost(&error))?;
@@ -127,18 +181,18 @@ impl Dialer {
 
     fn kept<T>(&self, take: impl FnOnce(&mut Kept) -> T) -> Option<T> {
         // Nothing in here panics; should it, what is in force is still whole.
-        let mut kept = self.tls.as_ref()?.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut kept = self.tls.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         Some(take(&mut kept))
     }
 }
 
 impl Kept {
-    /// What is in force after a look at the files.
-    fn look(&mut self, gateway: &Gateway) -> ClientTlsConfig {
+    /// What is in force for the gateway at `url` after a look at the files.
+    fn look(&mut self, url: &str) -> ClientTlsConfig {
         let read = Files::read(&self.named).map_err(|error| error.to_string());
         if read != self.tried {
             let proved = read.as_ref().map_err(Clone::clone).and_then(|files| {
-                let proved = prove(gateway, &self.named, files);
+                let proved = prove(url, &self.named, files);
                 proved.map_err(|error| error.to_string())
             });
             self.tried = read;
@@ -153,7 +207,9 @@ impl Kept {
                 }
             }
         }
-        self.in_force.config.clone()
+        // The name is the gateway's own, unless one is configured.
+        let host = endpoint(url).map(|endpoint| host_of(&endpoint).to_owned()).unwrap_or_default();
+        self.in_force.config.clone().domain_name(self.named.name.clone().unwrap_or(host))
     }
 }
 
@@ -174,22 +230,26 @@ fn read(key: &'static str, path: Option<&Path>) -> Result<PemFile, TlsError> {
 }
 
 /// Tries the files out: a key of another certificate shows only when all are put together.
-fn prove(gateway: &Gateway, named: &config::Tls, files: &Files) -> Result<Proof, TlsError> {
+fn prove(url: &str, named: &config::Tls, files: &Files) -> Result<Proof, TlsError> {
     files.ca.certificates()?;
     files.key.private_key()?;
     let ends_unix_s = files.certificate.first_certificate()?.not_after_unix_s;
-    let endpoint = endpoint(gateway).map_err(TlsError::Unusable)?;
-    let host = endpoint.uri().host().unwrap_or_default().trim_matches(['[', ']']);
+    let endpoint = endpoint(url).map_err(TlsError::Unusable)?;
     let config = ClientTlsConfig::new()
-        .domain_name(named.name.as_deref().unwrap_or(host))
+        .domain_name(named.name.as_deref().unwrap_or(host_of(&endpoint)))
         .ca_certificate(Certificate::from_pem(&files.ca.text))
         .identity(Identity::from_pem(&files.certificate.text, &files.key.text));
     endpoint.tls_config(config.clone()).map_err(|error| TlsError::Unusable(innermost(&error)))?;
     Ok(Proof { config, ends_unix_s })
 }
 
-fn endpoint(gateway: &Gateway) -> Result<Endpoint, String> {
-    Endpoint::from_shared(gateway.url.clone()).map_err(|error| innermost(&error))
+fn endpoint(url: &str) -> Result<Endpoint, String> {
+    Endpoint::from_shared(url.to_owned()).map_err(|error| innermost(&error))
+}
+
+/// The name or address of a gateway.
+fn host_of(endpoint: &Endpoint) -> &str {
+    endpoint.uri().host().unwrap_or_default().trim_matches(['[', ']'])
 }
 
 /// The text of a refusal. A gateway refuses a certificate once the connection is established, and then the text lies

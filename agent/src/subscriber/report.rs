@@ -33,8 +33,10 @@ const MOST_WAITING: usize = 16 * MAX_CONNECTIONS;
 #[derive(Debug)]
 pub struct Reporter {
     dialer: Arc<Dialer>,
-    /// The connection, for as long as it works.
-    client: Option<SpandClient<Channel>>,
+    /// The connection and where it leads, for as long as it works and this host is subscribed there.
+    client: Option<(usize, SpandClient<Channel>)>,
+    /// The gateway that pauses are reported to.
+    pauses_to: usize,
     host_name: HostName,
     agent_started: Timestamp,
     batch: u64,
@@ -52,7 +54,7 @@ pub struct Reporter {
 struct PauseWatch {
     clock: Clock,
     now: watch::Receiver<Pausing>,
-    reported: Pausing,
+    reported: Option<Pausing>,
 }
 
 /// Whether the gateway refuses reports.
@@ -74,9 +76,11 @@ impl Reporter {
     /// A reporter of the agent that started at this moment.
     pub fn new(dialer: Arc<Dialer>, host_name: HostName, agent_started: Timestamp) -> Self {
         let reported = PushCount::default();
+        let pauses_to = dialer.candidates().seat();
         Self {
             dialer,
             client: None,
+            pauses_to,
             host_name,
             agent_started,
             batch: 0,
@@ -91,7 +95,7 @@ impl Reporter {
     /// Reports pauses too, at once when they change. The subscription sends the current state.
     #[must_use]
     pub fn with_pause(self, clock: Clock, mut now: watch::Receiver<Pausing>) -> Self {
-        let reported = *now.borrow_and_update();
+        let reported = Some(*now.borrow_and_update());
         Self { pause: Some(PauseWatch { clock, now, reported }), ..self }
     }
 
@@ -116,6 +120,7 @@ impl Reporter {
                 _ = tick.tick() => {}
             }
             let now = *counts.borrow();
+            self.follow_the_seat();
             // An unanswered batch is sent before anything new; a full batch is followed by the next one.
             while self.unanswered.is_some()
                 || !self.waiting.is_empty()
@@ -130,7 +135,21 @@ impl Reporter {
     }
 
     fn has_news_of_pause(&self) -> bool {
-        self.pause.as_ref().is_some_and(|pause| *pause.now.borrow() != pause.reported)
+        self.pause.as_ref().is_some_and(|pause| Some(*pause.now.borrow()) != pause.reported)
+    }
+
+    /// Reports go to the gateway that this host is subscribed to, else to the one that it prefers.
+    fn follow_the_seat(&mut self) {
+        let seat = self.dialer.candidates().seat();
+        if self.client.as_ref().is_some_and(|(at, _)| *at != seat) {
+            self.client = None;
+        }
+        if std::mem::replace(&mut self.pauses_to, seat) != seat
+            && let Some(pause) = &mut self.pause
+        {
+            // It may have changed between the subscription and its taking effect.
+            pause.reported = None;
+        }
     }
 
     /// Whether the gateway answered.
@@ -170,8 +189,9 @@ impl Reporter {
         };
         let pause = self.pause.as_mut().map(|pause| {
             // A batch is sent until it is answered, so this arrives.
-            pause.reported = *pause.now.borrow();
-            pause.reported.state(pause.clock.now())
+            let now = *pause.now.borrow();
+            pause.reported = Some(now);
+            now.state(pause.clock.now())
         });
         let count = self.waiting.len().min(MAX_CONNECTIONS);
         let report = Report {
@@ -191,16 +211,18 @@ impl Reporter {
         // Kept where it works: with TLS a connection costs both sides a handshake.
         let kept = self.client.take();
         let sent = tokio::time::timeout(timeout, async {
-            let mut client = match kept {
-                Some(client) => client,
-                None => self.dialer.connect().await?,
+            let (at, mut client) = if let Some(kept) = kept {
+                kept
+            } else {
+                let seat = self.dialer.candidates().seat();
+                (seat, self.dialer.connect_to(seat).await?)
             };
             match client.report(v1::ReportRequest::from(report)).await {
-                Ok(receipt) => Ok((client, Some(receipt.into_inner().accepted))),
+                Ok(receipt) => Ok(((at, client), Some(receipt.into_inner().accepted))),
                 // The same again would be refused again, and hold up all that follows.
                 Err(status) if is_final(status.code()) => {
                     warn!(batch = report.batch, "the gateway refused a report: {}", status.message());
-                    Ok((client, None))
+                    Ok(((at, client), None))
                 }
                 Err(status) => Err(words(&status)),
             }

@@ -1,16 +1,19 @@
 //! The subscription against a gateway in this process.
 
 use std::net::IpAddr;
+use std::slice;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use spand_agent::Clock;
 use spand_agent::config;
-use spand_agent::subscriber::{Dialer, Holdings, QUEUE, Signal, Subscriber};
-use spand_proto::contract::HostName;
+use spand_agent::subscriber::{Dialer, Holdings, QUEUE, Signal, Subscriber, Timing};
+use spand_proto::contract::{ContractVersion, HostName};
 use spand_proto::push::{AgentDescription, ApplyMethod, ResyncReason, UpdateEvent};
 use spand_proto::start::Mode;
 use spand_proto::units::Micros;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
 use crate::support::gateway::{Gateway, estimate};
@@ -19,10 +22,16 @@ const SOON: Duration = Duration::from_secs(10);
 
 /// A subscriber of `gateway`, its signals, and the means to change its addresses.
 fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<IpAddr>>) {
+    subscribe_to(&[&[gateway.url()]], Timing::default())
+}
+
+/// The same of these groups of gateways.
+fn subscribe_to(groups: &[&[String]], timing: Timing) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<IpAddr>>) {
     let (signals, heard) = mpsc::channel(QUEUE);
     let (change_addresses, addresses) = watch::channel(vec!["203.0.113.10".parse().unwrap()]);
     let gateway = config::Gateway {
-        url: gateway.url(),
+        url: None,
+        urls: Some(groups.iter().map(|group| group.to_vec()).collect()),
         idle_timeout_s: 2.try_into().unwrap(),
         retry_min_ms: 20.try_into().unwrap(),
         retry_max_ms: 100.try_into().unwrap(),
@@ -35,7 +44,7 @@ fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<Ip
         method: Some(ApplyMethod::DryRun),
         pause: None,
     };
-    let dialer = Dialer::new(&config::Config { gateway, ..config::Config::default() }).unwrap();
+    let dialer = Dialer::new(&config::Config { gateway, ..config::Config::default() }).unwrap().with_timing(timing);
     tokio::spawn(Subscriber::new(Arc::new(dialer), Clock::start(), (name, description), signals).run(addresses));
     (heard, change_addresses)
 }
@@ -49,7 +58,7 @@ async fn until(heard: &mut mpsc::Receiver<Signal>, holdings: &mut Holdings, last
     loop {
         let signal = next(heard).await;
         match &signal {
-            Signal::Connected => holdings.on_new_stream(),
+            Signal::Connected(_) => holdings.on_new_stream(),
             Signal::Event(event, now) => holdings.on_event(event, *now),
             _ => {}
         }
@@ -116,7 +125,7 @@ async fn a_gateway_that_says_nothing_is_left() {
     let mut gateway = Gateway::start().await;
     let (mut heard, _tell) = subscribe(&gateway);
     let _silent = gateway.subscribed().await;
-    assert_eq!(next(&mut heard).await, Signal::Connected);
+    assert!(matches!(next(&mut heard).await, Signal::Connected(_)));
     let Signal::Lost { why, .. } = next(&mut heard).await else { panic!("the stream goes on") };
     assert_eq!(why, "no message from the gateway for 2s");
     gateway.subscribed().await;
@@ -164,4 +173,167 @@ async fn a_busy_agent_makes_the_gateway_wait() {
     while holdings.counts().estimates < sent {
         until(&mut heard, &mut holdings, |_| true).await;
     }
+}
+
+/// The gateway of the next stream; failures before it are passed over.
+async fn connected(heard: &mut mpsc::Receiver<Signal>) -> String {
+    loop {
+        if let Signal::Connected(place) = next(heard).await {
+            return place.url;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lost_gateway_is_replaced_by_another_of_its_group_and_then_by_the_next_group() {
+    let mut gateways = [Gateway::start().await, Gateway::start().await, Gateway::start().await];
+    let [a, b, c] = [0, 1, 2].map(|at: usize| gateways[at].url());
+    let (mut heard, _tell) = subscribe_to(&[&[a.clone(), b.clone()], slice::from_ref(&c)], Timing::default());
+    let first = connected(&mut heard).await;
+    let first_at = usize::from(first == b);
+    assert!(first == a || first == b, "{first}");
+    let mut holdings = holdings();
+    let stream = gateways[first_at].snapshot(&[estimate("192.0.2.0/24", 40, 60)]).await;
+    until(&mut heard, &mut holdings, is_snapshot_end).await;
+
+    gateways[first_at].stop();
+    drop(stream);
+    until(&mut heard, &mut holdings, |signal| {
+        matches!(signal, Signal::Lost { gateway, .. } if gateway.url == first && gateway.group == 1 && gateway.rank == 1)
+    })
+    .await;
+    let second = connected(&mut heard).await;
+    assert_eq!(second, if first == a { b } else { a });
+    assert_eq!(held(&holdings), ["192.0.2.0/24"], "advice of the first one lives on");
+    holdings.on_new_stream();
+    let stream = gateways[1 - first_at].snapshot(&[estimate("198.51.100.0/24", 40, 60)]).await;
+    until(&mut heard, &mut holdings, is_snapshot_end).await;
+    assert_eq!(held(&holdings), ["198.51.100.0/24"]);
+
+    gateways[1 - first_at].stop();
+    drop(stream);
+    assert_eq!(connected(&mut heard).await, c);
+    assert_eq!(gateways[2].subscribed().await.request.addresses, ["203.0.113.10"]);
+}
+
+/// What a proxy does with connections.
+#[derive(Clone, Copy, PartialEq)]
+enum Path {
+    Open,
+    /// Nothing is passed on and no connection is closed.
+    Silent,
+    /// Connections are closed, also those that are open.
+    Closed,
+}
+
+/// A proxy to `to` on a port of its own, and the means to change what it does.
+async fn proxy(to: std::net::SocketAddr, path: Path) -> (String, watch::Sender<Path>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let (change, changes) = watch::channel(path);
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            let mut server = TcpStream::connect(to).await.unwrap();
+            let mut changes = changes.clone();
+            tokio::spawn(async move {
+                if *changes.borrow_and_update() == Path::Open {
+                    tokio::select! {
+                        _ = copy_bidirectional(&mut client, &mut server) => {}
+                        _ = changes.changed() => {}
+                    }
+                }
+                if *changes.borrow() == Path::Silent {
+                    std::future::pending::<()>().await;
+                }
+            });
+        }
+    });
+    (url, change)
+}
+
+#[tokio::test]
+async fn a_gateway_that_dies_silently_is_noticed_by_its_missing_sign_of_life() {
+    let standard = Timing::default();
+    assert_eq!(standard.ping_after + standard.ping_timeout, Duration::from_secs(10));
+
+    let mut gateway = Gateway::start().await;
+    let (url, path) = proxy(gateway.address, Path::Open).await;
+    let quick = Duration::from_millis(200);
+    let (mut heard, _tell) = subscribe_to(&[&[url]], Timing { ping_after: quick, ping_timeout: quick, ..standard });
+    let mut holdings = holdings();
+    let _stream = gateway.snapshot(&[]).await;
+    until(&mut heard, &mut holdings, is_snapshot_end).await;
+    // Pings keep it open where they are answered.
+    assert!(tokio::time::timeout(3 * quick, heard.recv()).await.is_err());
+    let died = Instant::now();
+    path.send(Path::Silent).ok().unwrap();
+    let Signal::Lost { why, .. } = next(&mut heard).await else { panic!("the stream goes on") };
+    assert_eq!(why, "the connection to the gateway was closed, or gave no sign of life for 400ms");
+    assert!(died.elapsed() < 5 * quick, "{:?}", died.elapsed());
+}
+
+/// Times by which a host returns within a test.
+fn quick_return() -> Timing {
+    Timing { look: Duration::from_millis(50), up: [Duration::from_millis(600), Duration::ZERO], ..Timing::default() }
+}
+
+#[tokio::test]
+async fn a_host_returns_to_the_gateway_it_prefers_without_a_gap_in_its_advice() {
+    let gone = Gateway::start().await;
+    let (preferred_url, address) = (gone.url(), gone.address);
+    gone.stop();
+    drop(gone);
+    let mut other = Gateway::start().await;
+    let (mut heard, _tell) = subscribe_to(&[slice::from_ref(&preferred_url), &[other.url()]], quick_return());
+    let mut holdings = holdings();
+    let mut stream = other.snapshot(&[estimate("192.0.2.0/24", 40, 60), estimate("198.51.100.0/24", 40, 60)]).await;
+    until(&mut heard, &mut holdings, is_snapshot_end).await;
+
+    let mut preferred = Gateway::start_at(address).await;
+    let back = Instant::now();
+    let mut new = preferred.subscribed().await;
+    assert!(back.elapsed() >= Duration::from_millis(600), "{:?}", back.elapsed());
+    let networks = 1;
+    new.send(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks }).await;
+    new.send(UpdateEvent::Estimate(estimate("203.0.113.0/24", 40, 60))).await;
+    // The stream that is open goes on meanwhile, and is the only one that is heard.
+    stream.send(UpdateEvent::Estimate(estimate("192.0.2.0/24", 44, 60))).await;
+    until(&mut heard, &mut holdings, |signal| matches!(signal, Signal::Event(..))).await;
+    assert!(tokio::time::timeout(Duration::from_millis(200), heard.recv()).await.is_err());
+    assert_eq!(held(&holdings), ["192.0.2.0/24", "198.51.100.0/24"]);
+
+    new.send(UpdateEvent::SnapshotEnd { networks }).await;
+    let Signal::Connected(place) = next(&mut heard).await else { panic!("another signal before the new stream") };
+    assert_eq!((place.url, place.group), (preferred_url, 1));
+    holdings.on_new_stream();
+    assert_eq!(held(&holdings).len(), 2);
+    until(&mut heard, &mut holdings, |signal| {
+        assert!(!matches!(signal, Signal::Lost { .. }));
+        is_snapshot_end(signal)
+    })
+    .await;
+    assert_eq!(held(&holdings), ["203.0.113.0/24"], "as at the end of any snapshot");
+    new.send(UpdateEvent::Estimate(estimate("192.0.2.0/24", 40, 60))).await;
+    until(&mut heard, &mut holdings, |signal| matches!(signal, Signal::Event(..))).await;
+    assert_eq!(held(&holdings).len(), 2);
+    stream.closed().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_comes_and_goes_takes_no_host_from_another() {
+    let mut preferred = Gateway::start().await;
+    let (url, path) = proxy(preferred.address, Path::Closed).await;
+    let mut other = Gateway::start().await;
+    let (mut heard, _tell) = subscribe_to(&[&[url], &[other.url()]], quick_return());
+    let mut holdings = holdings();
+    let mut stream = other.snapshot(&[]).await;
+    until(&mut heard, &mut holdings, is_snapshot_end).await;
+    for (is_up, ms) in [(true, 400), (false, 200)].repeat(4) {
+        path.send(if is_up { Path::Open } else { Path::Closed }).ok().unwrap();
+        assert!(tokio::time::timeout(Duration::from_millis(ms), preferred.subscribed()).await.is_err());
+        stream.send(UpdateEvent::Renewal { lifetime: Micros::from_secs(60) }).await;
+        assert!(matches!(next(&mut heard).await, Signal::Event(..)), "the stream goes on");
+    }
+    path.send(Path::Open).ok().unwrap();
+    preferred.subscribed().await;
 }

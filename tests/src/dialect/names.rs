@@ -44,8 +44,10 @@ pub(super) const COUNTS_BY_NAME: &[&str] = &["counters", "decisions", "method_ev
 
 /// Numbers that name something.
 pub(super) const IDENTIFIERS: &[&str] = &[
+    "group",
     "pid",
     "port",
+    "rank",
     "sequence",
     "next",
     "next_event",
@@ -85,6 +87,7 @@ pub(super) const COUNTS: &[&str] = &[
     "failed",
     "first_flight_losses",
     "gaps",
+    "gateway_changes",
     "hosts",
     "in_time",
     "late",

@@ -35,7 +35,7 @@ fn agent(stage: &Stage, made: &Made) -> AgentConfig {
 pub(super) fn agent_of(stage: &Stage) -> AgentConfig {
     let file = |name: &str| Some(stage.path().join(name));
     let tls = AgentTls { certificate: file("agent.pem"), key: file("agent.key"), ca: file("ca.pem"), name: None };
-    let gateway = Gateway { url: format!("https://{}", stage.grpc), ..Gateway::default() };
+    let gateway = Gateway { url: Some(format!("https://{}", stage.grpc)), ..Gateway::default() };
     AgentConfig { gateway, tls, ..AgentConfig::default() }
 }
 

@@ -26,10 +26,12 @@ const EMPTY: &[(&str, &str)] = &[
     ("last_error", "a subscription that ended"),
     ("loss_age_s", "the rule miss, and senders under way that lose segments twice"),
     ("loss_interval_ms", "the same"),
+    ("next_attempt_at", "another gateway that does not answer"),
     ("next_retry_at", "a gateway that does not answer"),
     ("not_kept", "a state directory that cannot be written"),
     ("oldest_loss_interval_ms", "the same"),
     ("unseen_since", "connections of sockets outside the agent's cgroup"),
+    ("up_s", "a gateway that is preferred to the one in use"),
 ];
 
 fn main() -> ExitCode {

@@ -135,6 +135,12 @@ impl Stream {
         self.updates.send(Ok(message)).await.expect("the agent listens");
     }
 
+    /// Until the agent has ended it.
+    pub(crate) async fn closed(&self) {
+        let closed = tokio::time::timeout(Duration::from_secs(10), self.updates.closed());
+        closed.await.expect("the agent ends the stream");
+    }
+
     /// An estimate by a rule that only a newer release knows.
     pub(crate) async fn send_newer_rule(&mut self, network: &str) {
         let update = Update { sequence: self.sequence + 1, event: UpdateEvent::Estimate(estimate(network, 40, 60)) };
