@@ -8,7 +8,7 @@ use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
 use crate::control::Status;
-use crate::subscriber::{Dialer, look as ask};
+use crate::subscriber::{Dialer, look as ask, words};
 
 /// Clocks further apart than this make hosts leave networks alone at different times, as `[holdout]` has it. The date of an
 /// answer is a whole second.
@@ -32,7 +32,10 @@ pub(super) async fn look(config: &Config, status: Option<&Status>) -> Vec<Check>
 async fn all(dialer: &Dialer) -> Vec<(String, Answer)> {
     let patience = Duration::from_millis(dialer.gateway().timeout_ms.get());
     let one = async |(at, url): (usize, String)| {
-        let asked = async { ask(&mut dialer.connect_to(at).await?).await };
+        let asked = async {
+            let answer = ask(&mut dialer.connect_to(at).await?).await;
+            answer.map_err(|status| format!("it refuses: {}", words(&status)))
+        };
         let answer = tokio::time::timeout(patience, asked).await;
         (url, answer.unwrap_or_else(|_| Err(format!("no answer within {patience:?}"))))
     };

@@ -152,6 +152,7 @@ impl Subscriber {
                 if addresses.changed().await.is_err() {
                     return;
                 }
+                again = Some(at);
                 continue;
             }
             if let Some(mode) = &mut self.speaker.mode {

@@ -12,6 +12,7 @@ use spand_proto::v1;
 use spand_proto::v1::spand_client::SpandClient;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
+use tonic::{Code, Status};
 use tracing::debug;
 
 use super::stream::{Heard, Stream, StreamError};
@@ -74,7 +75,11 @@ async fn look_at(dialer: &Dialer, at: usize, clients: &mut [Option<SpandClient<C
             Some(client) => client,
             None => dialer.connect_to(at).await?,
         };
-        look(&mut client).await.map(|_| client)
+        match look(&mut client).await {
+            // One that has too many hosts to answer for the moment is there.
+            Err(status) if status.code() != Code::ResourceExhausted => Err(words(&status)),
+            _ => Ok(client),
+        }
     });
     let client = looked.await.map_err(|_| format!("no answer within {timeout:?}"))??;
     if let Some(kept) = clients.get_mut(at) {
@@ -84,7 +89,7 @@ async fn look_at(dialer: &Dialer, at: usize, clients: &mut [Option<SpandClient<C
 }
 
 /// Asks for as little as can be asked for; what came with the answer.
-pub(crate) async fn look(client: &mut SpandClient<Channel>) -> Result<MetadataMap, String> {
+pub(crate) async fn look(client: &mut SpandClient<Channel>) -> Result<MetadataMap, Status> {
     let question = Question {
         address: NOWHERE.into(),
         size: TransferSize::Unknown,
@@ -94,8 +99,7 @@ pub(crate) async fn look(client: &mut SpandClient<Channel>) -> Result<MetadataMa
         service: None,
     };
     let query = Query { mode: None, initial_window: Segments(10), questions: vec![question] };
-    let answer = client.query(v1::QueryRequest::from(&query)).await;
-    answer.map(|answer| answer.metadata().clone()).map_err(|status| format!("it refuses: {}", words(&status)))
+    Ok(client.query(v1::QueryRequest::from(&query)).await?.metadata().clone())
 }
 
 /// Subscribes, and waits for the end of the snapshot.

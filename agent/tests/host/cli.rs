@@ -1,6 +1,7 @@
 //! What the commands print and how they end.
 
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -143,6 +144,45 @@ async fn query_asks_the_gateway() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_several_gateways_the_one_in_use_is_shown_asked_and_reported_to() {
+    let mut gateway = Gateway::start().await;
+    let gone = Gateway::start().await.url().replace("127.0.0.1", "127.0.0.2");
+    let mut agent = Agent::stopped();
+    let text = format!(
+        "state_dir = \"state\"\naddresses = [\"203.0.113.10\"]\nhost_name = \"web-1\"\n[gateway]\nurls = [[\"{gone}\"], [\"{}\"]]\n\
+         retry_min_ms = 50\nretry_max_ms = 200\n",
+        gateway.url()
+    );
+    std::fs::write(agent.config(), text).unwrap();
+    agent.run();
+    let _stream = gateway.snapshot(&[]).await;
+    let status = || agent.json(&["status", "--json"])["gateway"].clone();
+    eventually(Duration::from_secs(10), "subscribed", || status()["connected"] == true).await;
+    let status = status();
+    assert_eq!(status["url"], gateway.url());
+    assert_eq!((&status["group"], &status["rank"], &status["connected"]), (&2.into(), &1.into(), &true.into()));
+    let [first, second] = &status["gateways"].as_array().unwrap()[..] else { panic!("{status}") };
+    assert_eq!((&first["url"], &first["in_use"]), (&gone.as_str().into(), &false.into()));
+    assert!(first["last_error"].as_str().unwrap().contains("refused"), "{status}");
+    assert_eq!((&second["in_use"], &second["last_error"]), (&true.into(), &Value::Null));
+    let people = String::from_utf8(agent.output(&["status"]).stdout).unwrap();
+    assert!(people.contains(&format!("group 2, rank 1: {}: in use", gateway.url())), "{people}");
+    let metrics = String::from_utf8(agent.output(&["metrics"]).stdout).unwrap();
+    assert!(metrics.contains(&format!("spand_agent_gateway_in_use{{gateway=\"{gone}\"}} 0")), "{metrics}");
+
+    let answer = agent.json(&["query", "192.0.2.77", "--json"]);
+    assert_eq!(answer["estimate"]["prefix"], "192.0.2.0/24", "the one that is gone answers nothing: {answer}");
+    assert!(agent.output(&["pause"]).status.success());
+    let report = tokio::time::timeout(Duration::from_secs(10), gateway.reports.recv()).await.unwrap().unwrap();
+    assert_eq!(report.host_name.to_string(), "web-1");
+    let checks = agent.json(&["doctor", "--json"]);
+    let checks = checks["checks"].as_array().unwrap();
+    let of = |name: &str| checks.iter().filter(|check| check["name"] == name).collect::<Vec<_>>();
+    assert_eq!(of("gateways")[0]["found"], "1 of 2 gateways answer");
+    assert_eq!((of("gateway").len(), &of("gateway")[0]["verdict"]), (2, &"warn".into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dry_run_explains_and_lists_what_it_lacks() {
     let mut gateway = Gateway::start().await;
     let agent = Agent::start(&gateway, "addresses = [\"203.0.113.10\"]\nhost_name = \"web-1\"", "");
@@ -152,7 +192,7 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
         ("web-1", &["203.0.113.10".to_owned()][..])
     );
     let explain = || agent.json(&["explain", "192.0.2.77", "--bytes", "144800", "--json"]);
-    eventually(std::time::Duration::from_secs(10), "decided", || explain()["outcome"] == "would_be").await;
+    eventually(Duration::from_secs(10), "decided", || explain()["outcome"] == "would_be").await;
 
     let explained = explain();
     assert_eq!((&explained["cwnd_segments"], &explained["on_advice"]), (&10.into(), &false.into()), "{explained}");
