@@ -33,7 +33,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "spand-confine",
         &["caps", "landlock", "libc", "nix", "seccompiler", "serde", "spand-proto", "strum", "thiserror", "tracing"],
     ),
-    ("spand-core", &["arrayvec", "hashbrown", "ipnet", "prefix-trie", "smallvec", "spand-proto", "strum", "thiserror"]),
+    (
+        "spand-core",
+        &[
+            "arrayvec",
+            "hashbrown",
+            "ipnet",
+            "prefix-trie",
+            "siphasher",
+            "smallvec",
+            "spand-proto",
+            "strum",
+            "thiserror",
+        ],
+    ),
     ("spand-capture", &["flate2", "libc", "libloading", "nix", "pcap", "spand-proto", "strum", "thiserror", "zstd"]),
 ];
 

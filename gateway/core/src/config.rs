@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 
+use crate::sharing::Sharing;
 pub use crate::tunnels::{TunnelKind, Tunnels};
 
 /// Configuration of an engine.
@@ -41,6 +42,8 @@ pub struct EngineConfig {
     pub flow_reports: bool,
     /// Which networks are this engine's, where there are several. Default: all. Limits are this engine's own.
     pub shard: Shard,
+    /// How it shares what it sees with the engines of other gateways. Default: not at all.
+    pub sharing: Option<Sharing>,
 }
 
 /// Which of how many engines one is.
@@ -135,6 +138,7 @@ impl Default for EngineConfig {
             hash_seed: 0,
             flow_reports: false,
             shard: Shard::WHOLE,
+            sharing: None,
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod fuzzing;
 pub mod memory;
 pub mod service;
 pub mod shard;
+pub mod sharing;
 pub mod window;
 pub mod wire;
 

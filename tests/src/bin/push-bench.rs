@@ -12,7 +12,7 @@
 //! Ends with 1 when the 99th percentile is not below the target.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::process::{ExitCode, exit};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -146,7 +146,12 @@ fn serve(server: &Runtime, published: &Published, stopped: watch::Receiver<bool>
     let listener = server.block_on(TcpListener::bind("127.0.0.1:0")).context("a port on loopback")?;
     let address = listener.local_addr().context("its number")?;
     // All hosts are clients of one address here.
-    let config = ApiConfig { subscriptions_per_s: NonZeroU32::MAX, ..ApiConfig::default() };
+    let config = ApiConfig {
+        connections_per_peer: NonZeroUsize::MAX,
+        streams_per_peer: NonZeroUsize::MAX,
+        subscriptions_per_s: NonZeroU32::MAX,
+        ..ApiConfig::default()
+    };
     let api = Api::new(config, published.clone(), None);
     server.spawn(published.clone().run());
     server.spawn(async move { api.serve_grpc(listener, stopped).await });
@@ -164,7 +169,13 @@ async fn subscribe(address: SocketAddr, host: u32, snapshots: Arc<Barrier>, stam
     };
     let mut updates = client.subscribe(wish).await?.into_inner();
     let mut first = true;
-    while let Some(Update { event: Some(event), .. }) = updates.message().await? {
+    loop {
+        let event = match updates.message().await {
+            Ok(Some(Update { event: Some(event), .. })) => event,
+            // The end of the measurement ends the stream.
+            Err(error) if first => return Err(error.into()),
+            _ => return Ok(()),
+        };
         match event {
             UpdateEvent::ImminentStart(start) => {
                 let number = start.remote_address.parse().ok().and_then(|remote| number_of(remote, stamps.networks));
@@ -179,7 +190,6 @@ async fn subscribe(address: SocketAddr, host: u32, snapshots: Arc<Barrier>, stam
             _ => {}
         }
     }
-    Ok(())
 }
 
 /// Hands SYNs to the engine at their times, and moves estimates. How long each SYN took to the subscriber's queue.

@@ -196,8 +196,12 @@ impl Engine {
             let oldest = self.flows.least_wanted()?;
             self.evict(oldest);
         }
-        let id = ConnectionId(self.next_connection);
-        self.next_connection += 1;
+        let id = if let Some(sharing) = &self.config.sharing {
+            sharing.pseudonyms.connection(segment)
+        } else {
+            self.next_connection += 1;
+            ConnectionId(self.next_connection - 1)
+        };
         let home = claim == Claim::Home;
         self.counters.connections += u64::from(home);
         self.counters.connections_midstream += u64::from(home && !segment.flags.has(Flags::SYN));

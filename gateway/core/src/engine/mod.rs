@@ -88,7 +88,8 @@ impl Engine {
             networks: NetworkTable::new(config.window, config.limits.networks, config.rule, config.hash_seed)
                 .within(config.limits.network_memory_bytes)
                 .with_live_senders(config.limits.live_senders)
-                .comparing(&config.compare),
+                .comparing(&config.compare)
+                .sharing(config.sharing),
             ledger: PushLedger::new(config.hash_seed),
             hosts: Hosts::new(config.hash_seed),
             services: ServiceTable::new(

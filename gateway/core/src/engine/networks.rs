@@ -11,9 +11,10 @@ use crate::counters::Ignored;
 use crate::flow::sample::{ConnectionId, WindowSample};
 use crate::flow::sink::FlowSink;
 use crate::window::bucket::{LimitCounts, RttSum};
+use crate::window::cells::{Cell, CellRefused};
 use crate::window::live::{SenderId, SenderState};
 use crate::window::record::NetworkRecord;
-use crate::window::table::NetworkTable;
+use crate::window::table::{NetworkTable, SharingCounts};
 use crate::window::view::NetworkView;
 
 impl FlowSink for NetworkTable {
@@ -105,6 +106,39 @@ impl Engine {
             self.next_connection = self.next_connection.max(above);
         }
         self.take_network_events();
+    }
+
+    /// Cells that are to leave for other gateways, oldest first; take them after every call that takes frames or time. None where the
+    /// engine does not share.
+    pub fn take_cells(&mut self) -> Vec<(Network, Cell)> {
+        self.networks.take_cells()
+    }
+
+    /// Every network with samples of this gateway's own, in order of prefix: to share again what may not have arrived.
+    pub fn own_networks(&self) -> Vec<Network> {
+        self.networks.own_networks()
+    }
+
+    /// The cells of a network as this gateway saw it, from this bucket on.
+    pub fn own_cells(&self, network: Network, from: u64, now: Timestamp) -> Vec<Cell> {
+        self.networks.own_cells(network, from, now)
+    }
+
+    /// Takes what another gateway saw of a network of this engine; `now` by the clock that stamps frames.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not count.
+    pub fn take_cell(&mut self, network: Network, cell: Cell, now: Timestamp) -> Result<(), CellRefused> {
+        if !self.part.owns(network) || !self.prefixes.makes(network) {
+            return Err(CellRefused::NotANetwork);
+        }
+        self.networks.take_cell(network, cell, now.max(self.now))
+    }
+
+    /// What became of cells; `None` where the engine does not share.
+    pub fn sharing_counts(&self) -> Option<&SharingCounts> {
+        self.networks.sharing_counts()
     }
 
     /// Looks at networks that are due, with at most so much work and at most as many as there is room for their events: the

@@ -5,6 +5,7 @@
 //! estimate appeared, changed, was refreshed or removed. Independent of connections, packets, hosts and subscribers.
 
 pub mod bucket;
+pub mod cells;
 pub mod live;
 pub(crate) mod majority;
 mod parallel;

@@ -7,6 +7,7 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::bucket::LimitCounts;
+use super::cells::Seen;
 use super::live::LiveView;
 use super::record::NetworkRecord;
 use super::table::Rules;
@@ -51,20 +52,12 @@ pub struct NetworkView {
     pub newest: Option<Timestamp>,
 }
 
-/// What is known of a network besides its record.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Crowd {
-    pub(super) parallel: u32,
-    pub(super) at_samples: u32,
-    pub(super) followed: SampleRate,
-}
-
 impl NetworkView {
     /// The view of a network at `now`; `None` if the window has nothing of it.
     pub(super) fn of(
         network: Network,
         (record, live): (&NetworkRecord, LiveView<'_>),
-        crowd: Crowd,
+        seen: Seen,
         now: Timestamp,
         config: &WindowConfig,
         rules: &Rules,
@@ -90,9 +83,9 @@ impl NetworkView {
             connections: counts.connections_in_all,
             losses: slice.losses(),
             limits: slice.limits(),
-            parallel: crowd.parallel,
-            parallel_at_samples: crowd.at_samples,
-            followed: crowd.followed,
+            parallel: seen.parallel,
+            parallel_at_samples: seen.parallel_at_samples,
+            followed: seen.followed,
             compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
             newest: record.newest,
         })

@@ -6,6 +6,7 @@ mod memory;
 mod nonsense;
 mod opening;
 mod regroup;
+mod share;
 mod window_option;
 
 use std::num::NonZeroUsize;

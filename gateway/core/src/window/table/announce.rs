@@ -67,6 +67,7 @@ impl Values {
 impl NetworkTable {
     /// Evaluates a network and announces the result.
     pub(super) fn evaluate(&mut self, slot: Slot, now: Timestamp) {
+        self.renew_merged(slot, now);
         let Some(entry) = self.slots.get(slot) else { return };
         let estimate = entry.estimate(now, &self.config, self.rules.in_force);
         let event = self.consider_estimate(slot, estimate, now);
@@ -93,6 +94,9 @@ impl NetworkTable {
         let due = self.slots.get(slot).and_then(|entry| entry.due(&self.config)).filter(|due| *due > now);
         if let Some(due) = due {
             self.slots.due_by(slot, due);
+        }
+        if event.is_some() || self.slots.get(slot).is_some_and(|entry| entry.announced.is_none()) {
+            self.send_early(slot, now);
         }
         event
     }
@@ -123,11 +127,13 @@ impl NetworkTable {
     pub(super) fn age(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         entry.record.drop_aged(now, &self.config);
+        self.drop_aged_cells(slot, now);
+        self.send_waiting(slot, now);
         self.account(slot);
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let due = entry.due(&self.config).filter(|due| *due > now);
         let look = entry.considered.map(|at| at.after(entry.sample_look())).filter(|look| *look > now);
-        if entry.record.buckets.is_empty() {
+        if entry.record.buckets.is_empty() && !entry.has_foreign() {
             self.remove(slot, Withdrawal::Expired);
         } else if let (Some(due), Some(look)) = (due, look) {
             // It waited for an evaluation of its samples, and was evaluated meanwhile.
@@ -140,6 +146,9 @@ impl NetworkTable {
     /// Removes a network, with an event if it was announced.
     pub(super) fn remove(&mut self, slot: Slot, reason: Withdrawal) {
         let Some(mut entry) = self.slots.remove(slot) else { return };
+        if let (Some(foreign), Some(sharing)) = (entry.foreign(), &mut self.sharing) {
+            foreign.newest().map(|newest| sharing.foreign_only.remove(&(newest, entry.network)));
+        }
         self.memory.change(entry.held, 0);
         self.events.extend(entry.withdraw(reason));
         self.changes.note(entry.network);
@@ -172,12 +181,12 @@ impl Entry {
     }
 
     fn has_samples(&self, now: Timestamp, config: &WindowConfig) -> bool {
-        self.record.slice(now, config).contributions.iter().any(|contribution| contribution.samples > 0)
+        self.evaluated().slice(now, config).contributions.iter().any(|contribution| contribution.samples > 0)
     }
 
     /// Shortest time between two evaluations for samples.
-    fn sample_look(&self) -> Micros {
-        let contributions = u64::try_from(self.record.contributions.len()).unwrap_or(u64::MAX);
+    pub(super) fn sample_look(&self) -> Micros {
+        let contributions = u64::try_from(self.evaluated().contributions.len()).unwrap_or(u64::MAX);
         SAMPLE_LOOK.max(Micros(CONTRIBUTION_LOOK.0.saturating_mul(contributions)))
     }
 
@@ -186,8 +195,9 @@ impl Entry {
         let refresh =
             self.announced.filter(|_| self.has_new_samples).map(|announced| announced.at.after(config.refresh));
         // Just after the age limit, at which an estimate still holds.
-        let expires = self.record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
+        let record = self.evaluated();
+        let expires = record.newest_sample.map(|newest| newest.after(config.max_age).after(Micros(1)));
         let expires = expires.filter(|_| self.announced.is_some());
-        [self.record.next_aged(config), refresh, expires].into_iter().flatten().min()
+        [record.next_aged(config), refresh, expires].into_iter().flatten().min()
     }
 }

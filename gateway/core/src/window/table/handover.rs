@@ -16,7 +16,7 @@ impl NetworkTable {
     }
 
     /// At most `limit` networks that changed since they were last returned here, with what is kept of them, or `None`
-    /// if they were removed. The first call starts the account with everything there is.
+    /// if they were removed or hold nothing that this gateway saw. The first call starts the account with everything there is.
     pub fn changed_records(&mut self, limit: usize) -> Vec<(Network, Option<NetworkRecord>)> {
         if self.changes.is_asleep() {
             self.changes.wake();
@@ -29,9 +29,9 @@ impl NetworkTable {
             let entry = self.slots.find(network).and_then(|slot| self.slots.get_mut(slot));
             records.push((
                 network,
-                entry.map(|entry| {
+                entry.and_then(|entry| {
                     entry.changed = false;
-                    entry.record.clone()
+                    (!entry.record.buckets.is_empty()).then(|| entry.record.clone())
                 }),
             ));
         }
@@ -45,6 +45,7 @@ impl NetworkTable {
         self.dirty |= !changed.is_empty();
         for (network, _) in &changed {
             let slot = self.slots.find(*network);
+            slot.inspect(|slot| self.renew_merged(*slot, now));
             let view = slot.and_then(|slot| self.view_of(self.slots.get(slot)?, now));
             let event = match (slot, view) {
                 (Some(slot), Some(view)) => {

@@ -4,6 +4,7 @@ mod announce;
 mod changes;
 mod handover;
 mod recent;
+mod share;
 mod slots;
 #[cfg(test)]
 mod tests;
@@ -21,13 +22,16 @@ use spand_proto::units::{Micros, Timestamp};
 use self::announce::Announced;
 use self::changes::Changes;
 use self::recent::Recent;
+pub use self::share::{SeenByBoth, SharingCounts};
+use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
 use super::bucket::{Bucket, LimitCounts, RttSum};
+use super::cells::Foreign;
 use super::live::losses::LossCount;
 use super::live::{LiveSenders, LiveView, SenderId, SenderState};
 use super::parallel::Parallel;
 use super::record::NetworkRecord;
-use super::view::{Crowd, NetworkView};
+use super::view::NetworkView;
 use crate::config::{Limits, WindowConfig};
 use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::event::{Event, Withdrawal};
@@ -57,6 +61,7 @@ pub struct NetworkTable {
     dirty: bool,
     kept: RecentSampleRate,
     memory: Account,
+    sharing: Option<Box<TableSharing>>,
 }
 
 /// The rule in force, and those whose answers are shown beside it.
@@ -91,8 +96,10 @@ struct Entry {
     considered: Option<Timestamp>,
     /// Waits in the set of changes.
     changed: bool,
-    /// Bytes of its record's samples, as accounted for.
+    /// Bytes of its record's samples, and of what other gateways saw, as accounted for.
     held: u32,
+    /// Where it is shared with other gateways.
+    shared: Option<Box<SharedEntry>>,
 }
 
 impl NetworkTable {
@@ -124,6 +131,7 @@ impl NetworkTable {
             dirty: false,
             kept: RecentSampleRate::new(),
             memory: Account::up_to(usize::MAX),
+            sharing: None,
         }
     }
 
@@ -165,6 +173,8 @@ impl NetworkTable {
 
     /// Takes a window sample or a lower bound.
     pub fn add(&mut self, sample: &WindowSample) {
+        self.recent.note(sample);
+        let sample = &WindowSample { remote: self.known_as(sample.remote), ..*sample };
         let Some(slot) = self.slot(sample.network, sample.at) else { return };
         let (config, rule) = (&self.config, self.rules.in_force);
         let Some(entry) = self.slots.get_mut(slot) else { return };
@@ -180,8 +190,8 @@ impl NetworkTable {
             entry.record.add(sample, admitted.window, config)
         };
         self.shared += u64::from(shared);
-        self.recent.note(sample);
         self.note_change(slot);
+        self.note_own(slot);
         self.consider_sample(slot, sample);
         self.account(slot);
     }
@@ -189,6 +199,7 @@ impl NetworkTable {
     /// Takes round-trip times to an address of the network, and round trips of its sender by what limited them. Cheap: the
     /// estimate that they may move is evaluated at most once a second.
     pub fn add_rounds(&mut self, network: Network, at: Timestamp, remote: IpAddr, rtts: RttSum, limits: LimitCounts) {
+        let remote = self.known_as(remote);
         let shared = self.with_record(network, at, |record, config| {
             if let Some(bucket) = record.bucket_at(at, config) {
                 bucket.add_limits(limits);
@@ -251,7 +262,7 @@ impl NetworkTable {
     /// window. `false` where more wait. A caller with packets at hand spreads the work over them; answers are right in between, since
     /// readers pass over what is aged.
     pub fn expire(&mut self, now: Timestamp, work: usize) -> bool {
-        let mut left = work;
+        let mut left = self.close_over(now, work);
         while left > 0 {
             let Some(slot) = self.slots.take_due(now) else { return true };
             let contributions = self.slots.get(slot).map_or(0, |entry| entry.record.contributions.len());
@@ -259,12 +270,12 @@ impl NetworkTable {
             self.dirty = true;
             self.age(slot, now);
         }
-        self.slots.next_due().is_none_or(|due| due > now)
+        self.poll_timeout().is_none_or(|due| due > now)
     }
 
     /// When [`Self::expire`] has something to do next.
     pub fn poll_timeout(&self) -> Option<Timestamp> {
-        self.slots.next_due()
+        [self.slots.next_due(), self.next_close()].into_iter().flatten().min()
     }
 
     /// Whether anything with events or counters was added or removed since the last call.
@@ -307,13 +318,10 @@ impl NetworkTable {
     }
 
     fn view_of(&self, entry: &Entry, now: Timestamp) -> Option<NetworkView> {
-        let kept = self.kept.now();
-        let crowd = Crowd {
-            parallel: kept.scale(entry.parallel.most(now, self.config.bucket)),
-            at_samples: kept.scale(entry.parallel.at_samples()),
-            followed: self.kept.within(now, self.window()),
-        };
-        NetworkView::of(entry.network, (&entry.record, entry.live(now)), crowd, now, &self.config, &self.rules)
+        let own = self.seen(entry, now);
+        let tap = self.sharing.as_ref().map(|sharing| sharing.own.tap);
+        let seen = entry.foreign().zip(tap).map_or(own, |(foreign, tap)| foreign.crowd(tap, own, now, &self.config));
+        NetworkView::of(entry.network, (entry.evaluated(), entry.live(now)), seen, now, &self.config, &self.rules)
     }
 
     /// From `at` on this share of the connections is followed.
@@ -330,6 +338,11 @@ impl NetworkTable {
         }
         self.dirty = true;
         gone.len()
+    }
+
+    /// The address by which a remote end is known in records: its pseudonym, where they are shared.
+    fn known_as(&self, remote: IpAddr) -> IpAddr {
+        self.sharing.as_ref().map_or(remote, |sharing| sharing.own.pseudonyms.address(remote))
     }
 
     fn window(&self) -> Micros {
@@ -372,24 +385,16 @@ impl NetworkTable {
         let Some(slot) = self.slots.find(network) else {
             if let Some(oldest) = self.slots.oldest_if_full() {
                 self.evicted += 1;
-                self.remove(oldest, Withdrawal::Evicted);
+                self.remove(self.oldest_foreign().unwrap_or(oldest), Withdrawal::Evicted);
             }
-            let record = NetworkRecord::new(self.config.bucket);
-            return self.slots.insert(Entry {
-                network,
-                record,
-                parallel: Parallel::default(),
-                live: None,
-                announced: None,
-                considered: None,
-                has_new_samples: false,
-                changed: false,
-                held: 0,
-            });
+            let slot = self.slots.insert(Entry::new(network, self.config.bucket))?;
+            self.opens_bucket(slot, at);
+            return Some(slot);
         };
         // Order by bucket is exact enough, and spares most packets the writes.
         if self.slots.get(slot)?.record.is_new_bucket(at) {
             self.slots.touch(slot);
+            self.opens_bucket(slot, at);
         }
         Some(slot)
     }
@@ -404,6 +409,7 @@ impl NetworkTable {
         let entry = self.slots.get_mut(slot)?;
         let added = add(&mut entry.record, &self.config);
         self.note_change(slot);
+        self.note_own(slot);
         self.schedule_evaluation(slot, at);
         self.account(slot);
         Some(added)
@@ -415,13 +421,14 @@ impl NetworkTable {
     fn account(&mut self, slot: Slot) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let live = entry.live.as_ref().map_or(0, |live| live.held_bytes());
-        let held = bytes(entry.record.held_bytes() + live);
+        let foreign = entry.foreign().map_or(0, Foreign::held_bytes);
+        let held = bytes(entry.record.held_bytes() + live + foreign);
         if held == entry.held {
             return;
         }
         self.memory.change(std::mem::replace(&mut entry.held, held), held);
         while self.memory.is_over()
-            && let Some(oldest) = self.slots.oldest_of_several()
+            && let Some(oldest) = self.oldest_foreign().or_else(|| self.slots.oldest_of_several())
         {
             self.evicted += 1;
             self.remove(oldest, Withdrawal::Evicted);
@@ -438,9 +445,29 @@ impl NetworkTable {
 }
 
 impl Entry {
+    fn new(network: Network, bucket: Micros) -> Self {
+        Self {
+            network,
+            record: NetworkRecord::new(bucket),
+            parallel: Parallel::default(),
+            live: None,
+            announced: None,
+            considered: None,
+            has_new_samples: false,
+            changed: false,
+            held: 0,
+            shared: None,
+        }
+    }
+
+    /// What estimates are made of: its record, merged with what other gateways saw.
+    fn evaluated(&self) -> &NetworkRecord {
+        self.foreign().map_or(&self.record, Foreign::merged)
+    }
+
     /// What its window says at `now`.
     fn estimate(&self, now: Timestamp, config: &WindowConfig, rule: &dyn Rule) -> Result<Estimate, NoEstimate> {
-        estimate::estimate(self.network, (&self.record, self.live(now)), now, config, rule)
+        estimate::estimate(self.network, (self.evaluated(), self.live(now)), now, config, rule)
     }
 
     fn live(&self, now: Timestamp) -> LiveView<'_> {
@@ -457,8 +484,8 @@ impl Entry {
         Known {
             share: estimate.as_ref().map(|estimate| estimate.share),
             rtt: estimate.and_then(|estimate| estimate.rtt_mean),
-            carried: rule.carried(self.record.slice(sample.at, config), sample.remote),
-            raised: self.record.raised,
+            carried: rule.carried(self.evaluated().slice(sample.at, config), sample.remote),
+            raised: self.evaluated().raised.max(self.record.raised),
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::flow::pending::PendingStats;
 use crate::flow::sample::{ConnectionId, Limiter, Phase, SampleReason};
 
 /// A start in the middle of a bucket.
-pub(super) const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
+pub(crate) const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
 
 /// The table and its twin, with the same inputs at the same times.
 #[derive(Debug)]
@@ -306,12 +306,12 @@ pub(super) fn feed(table: &mut NetworkTable, at: Timestamp, n: u8, inputs: Input
 }
 
 /// Network number `n`.
-pub(super) fn network(n: u8) -> Network {
+pub(crate) fn network(n: u8) -> Network {
     Network::of(IpAddr::from([198, 51, n, 0]))
 }
 
 /// A window of this many segments of 1,000 bytes towards network `n`, by a connection to the host of the same number.
-pub(super) fn sample(n: u8, at: Timestamp, segments: f64, connection: u64, reason: SampleReason) -> WindowSample {
+pub(crate) fn sample(n: u8, at: Timestamp, segments: f64, connection: u64, reason: SampleReason) -> WindowSample {
     let host = u8::try_from(connection % 200).unwrap();
     let [least, rtt] = rtts_at_loss(connection, segments);
     WindowSample {

@@ -1,0 +1,111 @@
+//! Several gateways that estimate from what all of them saw: who one is, and the pseudonyms under which clients leave it.
+
+use std::hash::Hasher;
+use std::net::{IpAddr, Ipv6Addr};
+
+use siphasher::sip::SipHasher24;
+
+use crate::flow::sample::ConnectionId;
+use crate::wire::segment::{Endpoint, Segment};
+
+/// The number of a gateway among those that share.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct GatewayId(pub u16);
+
+/// The tap whose packets a gateway sees. Gateways of a mirror group see the packets of one tap: of what they hold of a network and a
+/// bucket one counts, and what gateways of different taps hold is added up.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct TapId(pub u32);
+
+/// How an engine shares.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sharing {
+    /// Which gateway it belongs to.
+    pub gateway: GatewayId,
+    /// Whose packets it sees.
+    pub tap: TapId,
+    /// What makes pseudonyms: the same for all gateways.
+    pub pseudonyms: Pseudonyms,
+}
+
+/// Makes pseudonyms under a key: one address has the same one at every gateway with the key, and without the key nobody finds the address.
+#[derive(Clone, Copy, Eq, PartialEq)]
+pub struct Pseudonyms {
+    key: [u8; 16],
+}
+
+impl std::fmt::Debug for Pseudonyms {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pseudonyms")
+    }
+}
+
+/// The upper half of every pseudonym: the discard-only block of RFC 6666, from which nobody sends.
+const DISCARD_ONLY: u128 = 0x0100 << 112;
+/// Bits of a connection's number that come from its hash: far below [`crate::window`]'s limit for numbers.
+const CONNECTION_BITS: u32 = 61;
+
+impl Pseudonyms {
+    /// Under this key.
+    pub fn new(key: [u8; 16]) -> Self {
+        Self { key }
+    }
+
+    /// The pseudonym of a remote address, an address itself.
+    pub fn address(&self, address: IpAddr) -> IpAddr {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(&[0]);
+        hasher.write(&bytes_of(address));
+        Self::of_hash(hasher.finish())
+    }
+
+    /// The pseudonym with this hash.
+    pub fn of_hash(hash: u64) -> IpAddr {
+        IpAddr::V6(Ipv6Addr::from_bits(DISCARD_ONLY | u128::from(hash)))
+    }
+
+    /// The hash in a pseudonym; `None` where the address is none.
+    pub fn hash_of(pseudonym: IpAddr) -> Option<u64> {
+        let IpAddr::V6(address) = pseudonym else { return None };
+        let bits = address.to_bits();
+        (bits >> 64 == DISCARD_ONLY >> 64).then_some(u64::try_from(bits & u128::from(u64::MAX)).unwrap_or_default())
+    }
+
+    /// The number of the connection that `first` is the first segment of: the same at every gateway that sees the same packets, and the
+    /// order of numbers has nothing to do with which connection came first.
+    pub(crate) fn connection(&self, first: &Segment) -> ConnectionId {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(&[1]);
+        for Endpoint { address, port } in [first.source, first.destination] {
+            hasher.write(&bytes_of(address));
+            hasher.write(&port.to_be_bytes());
+        }
+        hasher.write(&first.seq.to_be_bytes());
+        ConnectionId(hasher.finish() >> (u64::BITS - CONNECTION_BITS))
+    }
+}
+
+fn bytes_of(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pseudonym_is_the_same_under_one_key_and_another_one_under_another() {
+        let (one, other) = (Pseudonyms::new([7; 16]), Pseudonyms::new([8; 16]));
+        let address = IpAddr::from([192, 0, 2, 1]);
+        assert_eq!(one.address(address), Pseudonyms::new([7; 16]).address(address));
+        assert_ne!(one.address(address), other.address(address));
+        assert_ne!(one.address(address), one.address([192, 0, 2, 2].into()));
+        let hash = Pseudonyms::hash_of(one.address(address)).unwrap();
+        assert_eq!(Pseudonyms::of_hash(hash), one.address(address));
+        assert_eq!(Pseudonyms::hash_of(address), None);
+        assert_eq!(Pseudonyms::hash_of("2001:db8::1".parse().unwrap()), None);
+    }
+}

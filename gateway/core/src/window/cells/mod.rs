@@ -1,0 +1,170 @@
+//! What other gateways saw of a network, and the record that follows from all of it.
+//!
+//! A network's own record stays what this gateway saw: it is what is stored, and what leaves as cells. Cells of others lie beside it, and
+//! both give a merged record, bucket by bucket where one changed. Evaluation takes the merged one where there are cells.
+
+mod cell;
+mod merge;
+#[cfg(test)]
+mod tests;
+
+use smallvec::SmallVec;
+use spand_proto::units::Timestamp;
+
+pub use self::cell::{Cell, CellRefused};
+pub(crate) use self::cell::{Seen, of_index};
+use crate::config::WindowConfig;
+use crate::memory::{allocated_for, boxed};
+use crate::sharing::{GatewayId, TapId};
+use crate::window::bucket::{Contribution, RemoteRtt};
+use crate::window::record::{NetworkRecord, bucket_nanos};
+
+/// Gateways of which cells of one bucket and network are kept. At the limit a further one's is refused.
+const GATEWAYS_PER_BUCKET: usize = 32;
+
+/// Cells of other gateways in one network's window, and what they give with the own record.
+#[derive(Clone, Debug)]
+pub(crate) struct Foreign {
+    /// In order of bucket and gateway.
+    cells: Vec<Cell>,
+    merged: NetworkRecord,
+    /// Buckets whose part of `merged` is not what follows any more.
+    stale: SmallVec<[u64; 4]>,
+    /// Contributions that had no room in a merged bucket.
+    pub(super) crowded_out: u64,
+}
+
+/// What became of a cell.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Taken {
+    /// It counts.
+    New,
+    /// The same or a newer one is here already.
+    Known,
+}
+
+impl Foreign {
+    pub(crate) fn new(own: &NetworkRecord) -> Self {
+        Self { cells: Vec::new(), merged: own.clone(), stale: SmallVec::new(), crowded_out: 0 }
+    }
+
+    /// Takes a cell that is sound.
+    pub(crate) fn take(&mut self, cell: Cell) -> Result<Taken, CellRefused> {
+        let key = |cell: &Cell| (cell.index(), cell.gateway);
+        let index = cell.index();
+        match self.cells.binary_search_by_key(&key(&cell), key) {
+            Ok(place) => {
+                let Some(known) = self.cells.get_mut(place) else { return Err(CellRefused::NoRoom) };
+                if known.revision() >= cell.revision() {
+                    return Ok(Taken::Known);
+                }
+                *known = cell;
+            }
+            Err(place) => {
+                let first = self.cells.partition_point(|known| known.index() < index);
+                let of_bucket = self.cells.iter().skip(first).take_while(|known| known.index() == index).count();
+                if of_bucket >= GATEWAYS_PER_BUCKET {
+                    return Err(CellRefused::NoRoom);
+                }
+                self.cells.insert(place, cell);
+            }
+        }
+        self.note_stale(index);
+        Ok(Taken::New)
+    }
+
+    /// The own record changed in its newest bucket.
+    pub(crate) fn note_own(&mut self, own: &NetworkRecord) {
+        if let Some(newest) = own.buckets.last() {
+            self.note_stale(newest.index);
+        }
+    }
+
+    fn note_stale(&mut self, index: u64) {
+        if !self.stale.contains(&index) {
+            self.stale.push(index);
+        }
+    }
+
+    /// The newest bucket of another gateway.
+    pub(crate) fn newest(&self) -> Option<u64> {
+        self.cells.last().map(Cell::index)
+    }
+
+    /// Whether nothing of another gateway is left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// The record that follows from the own one and the cells, as of the last [`Self::renew`].
+    pub(crate) fn merged(&self) -> &NetworkRecord {
+        &self.merged
+    }
+
+    /// Brings the merged record up to date.
+    pub(crate) fn renew(&mut self, own: &NetworkRecord, of_own: (GatewayId, TapId), seen: Seen, now: Timestamp) {
+        for index in std::mem::take(&mut self.stale) {
+            let first = self.cells.partition_point(|cell| cell.index() < index);
+            let after = self.cells.partition_point(|cell| cell.index() <= index);
+            let own_cell = Cell::of(own, index, of_own, seen, now);
+            let cells = self.cells.get(first..after).unwrap_or_default().iter().chain(&own_cell);
+            let (bucket, crowded_out) = merge::merge(index, cells);
+            self.crowded_out += crowded_out;
+            merge::put(&mut self.merged, index, bucket);
+        }
+        let newest = |of: fn(&Cell) -> Option<Timestamp>| self.cells.iter().filter_map(of).max();
+        // A gateway whose clock is ahead makes nothing younger than it is.
+        let past = |at: Option<Timestamp>| at.map(|at| at.min(now));
+        self.merged.newest_sample = past(newest(|cell| cell.newest_sample)).max(own.newest_sample);
+        self.merged.raised = past(newest(|cell| cell.raised)).max(own.raised);
+        self.merged.newest = past(newest(|cell| Some(cell.as_of))).max(own.newest);
+    }
+
+    /// Drops what is older than the window at `now`.
+    pub(crate) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
+        let oldest = (now.0 / bucket_nanos(config.bucket) + 1).saturating_sub(u64::from(config.buckets.get()));
+        self.cells.drain(..self.cells.partition_point(|cell| cell.index() < oldest));
+        self.stale.retain(|index| *index >= oldest);
+        self.merged.drop_aged(now, config);
+    }
+
+    /// How many connections all taps saw at once, of which `own` saw `seen`: the sums of their most, and of the smaller of that and
+    /// the number at samples; and the smallest share that was followed. Of the current bucket and the one before.
+    pub(crate) fn crowd(&self, own: TapId, seen: Seen, now: Timestamp, config: &WindowConfig) -> Seen {
+        let current = now.0 / bucket_nanos(config.bucket);
+        let recent = self.cells.iter().rev().take_while(|cell| cell.index().saturating_add(1) >= current);
+        let mut taps = SmallVec::<[&Cell; 8]>::new();
+        for cell in recent {
+            if !taps.iter().any(|known| known.tap == cell.tap) {
+                taps.push(cell);
+            }
+        }
+        let mut all = Seen { parallel_at_samples: seen.parallel.min(seen.parallel_at_samples), ..seen };
+        // What the own tap shows is complete before others are added.
+        taps.sort_unstable_by_key(|cell| cell.tap != own);
+        for cell in taps {
+            let at_samples = cell.parallel.min(cell.parallel_at_samples);
+            if cell.tap == own {
+                all.parallel = all.parallel.max(cell.parallel);
+                all.parallel_at_samples = all.parallel_at_samples.max(at_samples);
+            } else {
+                all.parallel = all.parallel.saturating_add(cell.parallel);
+                all.parallel_at_samples = all.parallel_at_samples.saturating_add(at_samples);
+            }
+            all.followed = all.followed.min(cell.followed);
+        }
+        all
+    }
+
+    /// Heap memory.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let of_cell = |cell: &Cell| {
+            allocated_for::<Contribution>(cell.contributions.capacity())
+                + allocated_for::<RemoteRtt>(cell.rtts.capacity())
+        };
+        boxed::<Self>()
+            + allocated_for::<Cell>(self.cells.capacity())
+            + self.cells.iter().map(of_cell).sum::<usize>()
+            + self.merged.held_bytes()
+    }
+}

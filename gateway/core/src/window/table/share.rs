@@ -1,0 +1,358 @@
+//! What leaves of a network for other gateways, and what comes of it from them.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
+
+use super::slots::Slot;
+use super::{Entry, NetworkTable};
+use crate::sharing::{GatewayId, Sharing};
+use crate::window::cells::{Cell, CellRefused, Foreign, Seen, Taken};
+use crate::window::record::bucket_nanos;
+
+/// Shortest time between two cells of an open bucket of one network.
+const EARLY: Micros = Micros::from_secs(1);
+/// Cells that wait to be taken. At the limit the oldest is dropped, counted: its bucket is still in the record.
+const WAITING: usize = 16_384;
+
+/// What a table shares with those of other gateways.
+#[derive(Debug)]
+pub(super) struct TableSharing {
+    pub(super) own: Sharing,
+    waiting: VecDeque<(Network, Cell)>,
+    /// Networks with an open bucket that has not left, by its number.
+    open: BTreeMap<u64, Vec<Network>>,
+    /// Networks of which only other gateways have samples, by their newest bucket: they make room first.
+    pub(super) foreign_only: BTreeSet<(u64, Network)>,
+    counts: SharingCounts,
+}
+
+/// What became of cells.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SharingCounts {
+    /// Cells of closed buckets that left, and of open ones.
+    pub closed: u64,
+    /// Cells of buckets that were still open.
+    pub early: u64,
+    /// Cells that were dropped before they were taken.
+    pub dropped: u64,
+    /// Cells of others that count.
+    pub taken: u64,
+    /// Cells of others that were here already.
+    pub known: u64,
+    /// Contributions that had no room in a merged bucket.
+    pub crowded_out: u64,
+    /// Of each gateway with another tap: connections in its closed cells, and those of them that this gateway saw too.
+    pub seen_by_both: BTreeMap<GatewayId, SeenByBoth>,
+}
+
+/// Connections in buckets that two gateways closed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct SeenByBoth {
+    /// All that the other gateway saw in buckets in which this one saw some of the same network.
+    pub all: u64,
+    /// Those that this gateway saw too: as many as all where their taps are one.
+    pub both: u64,
+}
+
+/// What is kept of a network for sharing.
+#[derive(Debug, Default)]
+pub(super) struct SharedEntry {
+    pub(super) foreign: Option<Foreign>,
+    /// The newest bucket that left closed.
+    closed: Option<u64>,
+    /// When a cell of an open bucket left last.
+    early: Option<Timestamp>,
+    /// A sample, a lower bound, a round trip or a loss came since a cell left.
+    fresh: bool,
+    /// An early cell is to leave as soon as one may.
+    wants_early: bool,
+}
+
+impl NetworkTable {
+    /// The same, sharing with the tables of other gateways.
+    #[must_use]
+    pub fn sharing(self, own: Option<Sharing>) -> Self {
+        let sharing = own.map(|own| {
+            Box::new(TableSharing {
+                own,
+                waiting: VecDeque::new(),
+                open: BTreeMap::new(),
+                foreign_only: BTreeSet::new(),
+                counts: SharingCounts::default(),
+            })
+        });
+        Self { sharing, ..self }
+    }
+
+    /// Cells that are to leave, oldest first.
+    pub fn take_cells(&mut self) -> Vec<(Network, Cell)> {
+        self.sharing.as_mut().map(|sharing| sharing.waiting.drain(..).collect()).unwrap_or_default()
+    }
+
+    /// What became of cells so far; `None` where nothing is shared.
+    pub fn sharing_counts(&self) -> Option<&SharingCounts> {
+        self.sharing.as_ref().map(|sharing| &sharing.counts)
+    }
+
+    /// Every network with samples of its own, in order of prefix.
+    pub fn own_networks(&self) -> Vec<Network> {
+        let own = self.slots.entries().filter(|entry| !entry.record.buckets.is_empty());
+        let mut networks: Vec<_> = own.map(|entry| entry.network).collect();
+        networks.sort_unstable();
+        networks
+    }
+
+    /// The cells of a network as this gateway saw it, from bucket `from` on: what left already, and the open one.
+    pub fn own_cells(&self, network: Network, from: u64, now: Timestamp) -> Vec<Cell> {
+        let Some(sharing) = &self.sharing else { return Vec::new() };
+        let Some(entry) = self.slots.find(network).and_then(|slot| self.slots.get(slot)) else { return Vec::new() };
+        let (own, seen) = ((sharing.own.gateway, sharing.own.tap), self.seen(entry, now));
+        let indices = entry.record.buckets.iter().map(|bucket| bucket.index).filter(|index| *index >= from);
+        indices.filter_map(|index| Cell::of(&entry.record, index, own, seen, now)).collect()
+    }
+
+    /// Takes what another gateway saw. Cheap: the network is evaluated when it is its turn.
+    ///
+    /// # Errors
+    ///
+    /// Why it does not count.
+    pub fn take_cell(&mut self, network: Network, cell: Cell, now: Timestamp) -> Result<(), CellRefused> {
+        let Some(own) = self.sharing.as_ref().map(|sharing| sharing.own) else { return Err(CellRefused::Own) };
+        if cell.gateway == own.gateway {
+            return Err(CellRefused::Own);
+        }
+        let cell = cell.sound(now, &self.config)?;
+        let slot = match self.slots.find(network) {
+            Some(slot) => slot,
+            None => self.slots.insert(Entry::new(network, self.config.bucket)).ok_or(CellRefused::NoRoom)?,
+        };
+        self.dirty = true;
+        let (index, gateway, closed) =
+            (cell.index(), cell.gateway, cell.is_closed(&self.config) && cell.tap != own.tap);
+        let (Some(entry), Some(sharing)) = (self.slots.get_mut(slot), &mut self.sharing) else {
+            return Err(CellRefused::NoRoom);
+        };
+        let both = closed.then(|| SeenByBoth::of(&cell, &entry.record));
+        let shared = entry.shared.get_or_insert_default();
+        let foreign = shared.foreign.get_or_insert_with(|| Foreign::new(&entry.record));
+        let newest = foreign.newest();
+        match foreign.take(cell)? {
+            Taken::Known => {
+                sharing.counts.known += 1;
+                return Ok(());
+            }
+            Taken::New => sharing.counts.taken += 1,
+        }
+        if let Some(SeenByBoth { all, both }) = both {
+            let sum = sharing.counts.seen_by_both.entry(gateway).or_default();
+            (sum.all, sum.both) = (sum.all + all, sum.both + both);
+        }
+        if entry.record.buckets.is_empty() && newest.is_none_or(|newest| newest < index) {
+            newest.map(|newest| sharing.foreign_only.remove(&(newest, network)));
+            sharing.foreign_only.insert((index, network));
+        }
+        let look = entry.considered.map_or(now, |at| at.after(entry.sample_look()).max(now));
+        self.slots.due_by(slot, look);
+        self.note_change(slot);
+        self.account(slot);
+        Ok(())
+    }
+
+    /// What is kept of connections to a network at once, as a cell has it.
+    pub(super) fn seen(&self, entry: &Entry, now: Timestamp) -> Seen {
+        let kept = self.kept.now();
+        Seen {
+            followed: self.kept.within(now, self.window()),
+            parallel: kept.scale(entry.parallel.most(now, self.config.bucket)),
+            parallel_at_samples: kept.scale(entry.parallel.at_samples()),
+        }
+    }
+
+    /// Something comes at `at` that opens a bucket of a network: the one before is closed.
+    pub(super) fn opens_bucket(&mut self, slot: Slot, at: Timestamp) {
+        let Some(newest) = self.slots.get(slot).map(|entry| entry.record.buckets.last().map(|bucket| bucket.index))
+        else {
+            return;
+        };
+        newest.inspect(|newest| self.close(slot, *newest, at));
+        let index = at.0 / bucket_nanos(self.config.bucket);
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        if let Some(sharing) = &mut self.sharing {
+            sharing.open.entry(index).or_default().push(entry.network);
+            if newest.is_none()
+                && let Some(foreign) = entry.shared.as_ref().and_then(|shared| shared.foreign.as_ref())
+                && let Some(newest) = foreign.newest()
+            {
+                sharing.foreign_only.remove(&(newest, entry.network));
+            }
+        }
+    }
+
+    /// Something was added to a network's own record.
+    pub(super) fn note_own(&mut self, slot: Slot) {
+        if self.sharing.is_none() {
+            return;
+        }
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        let shared = entry.shared.get_or_insert_default();
+        shared.fresh = true;
+        if let Some(foreign) = &mut shared.foreign {
+            foreign.note_own(&entry.record);
+        }
+    }
+
+    /// A cell of the open bucket leaves, now or as soon as one may: the estimate moved, or there is none yet.
+    pub(super) fn send_early(&mut self, slot: Slot, now: Timestamp) {
+        let Some(sharing) = &self.sharing else { return };
+        let own = (sharing.own.gateway, sharing.own.tap);
+        let Some(entry) = self.slots.get(slot) else { return };
+        let Some(shared) = entry.shared.as_ref().filter(|shared| shared.fresh) else { return };
+        let next = shared.early.map(|early| early.after(EARLY)).filter(|next| *next > now);
+        let newest = entry.record.buckets.last().map(|bucket| bucket.index);
+        let cell = match next {
+            Some(_) => None,
+            None => newest.and_then(|index| Cell::of(&entry.record, index, own, self.seen(entry, now), now)),
+        };
+        let network = entry.network;
+        if let Some(next) = next {
+            self.slots.due_by(slot, next);
+        }
+        let Some(shared) = self.slots.get_mut(slot).and_then(|entry| entry.shared.as_mut()) else { return };
+        shared.wants_early = next.is_some();
+        if let (Some(cell), Some(sharing)) = (cell, &mut self.sharing) {
+            (shared.early, shared.fresh) = (Some(now), false);
+            sharing.counts.early += 1;
+            sharing.send(network, cell);
+        }
+    }
+
+    /// An early cell leaves that had to wait.
+    pub(super) fn send_waiting(&mut self, slot: Slot, now: Timestamp) {
+        let waits = |entry: &Entry| entry.shared.as_ref().is_some_and(|shared| shared.wants_early);
+        if self.slots.get(slot).is_some_and(waits) {
+            self.send_early(slot, now);
+        }
+    }
+
+    /// When the next bucket is over that has to leave.
+    pub(super) fn next_close(&self) -> Option<Timestamp> {
+        let (index, _) = self.sharing.as_ref()?.open.first_key_value()?;
+        Some(Timestamp(index.saturating_add(1).saturating_mul(bucket_nanos(self.config.bucket))))
+    }
+
+    /// Closes buckets that are over at `now`, with so much work at most. Returns what is left of it.
+    pub(super) fn close_over(&mut self, now: Timestamp, work: usize) -> usize {
+        let mut left = work;
+        while left > 0 && self.next_close().is_some_and(|end| end <= now) {
+            let Some(sharing) = &mut self.sharing else { break };
+            let Some(mut first) = sharing.open.first_entry() else { break };
+            let index = *first.key();
+            let Some(network) = first.get_mut().pop() else {
+                first.remove();
+                continue;
+            };
+            left -= 1;
+            if let Some(slot) = self.slots.find(network) {
+                self.close(slot, index, now);
+            }
+        }
+        left
+    }
+
+    /// The cell of a bucket that is over leaves, unless it has.
+    fn close(&mut self, slot: Slot, index: u64, now: Timestamp) {
+        let Some(sharing) = &self.sharing else { return };
+        let own = (sharing.own.gateway, sharing.own.tap);
+        let Some(entry) = self.slots.get(slot) else { return };
+        if entry.shared.as_ref().is_some_and(|shared| shared.closed.is_some_and(|closed| closed >= index)) {
+            return;
+        }
+        let Some(cell) = Cell::of(&entry.record, index, own, self.seen(entry, now), now) else { return };
+        // At the beginning of the next bucket the record still ends with this one.
+        let end = Timestamp(index.saturating_add(1).saturating_mul(bucket_nanos(self.config.bucket)));
+        let cell = Cell { as_of: end, ..cell };
+        let says_something = cell.contributions.iter().any(|part| part.samples > 0) || entry.announced.is_some();
+        let network = entry.network;
+        let Some(shared) = self.slots.get_mut(slot).map(|entry| entry.shared.get_or_insert_default()) else { return };
+        (shared.closed, shared.fresh) = (Some(index), false);
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| says_something) {
+            sharing.counts.closed += 1;
+            sharing.send(network, cell);
+        }
+    }
+
+    /// Brings what is evaluated of a network up to date.
+    pub(super) fn renew_merged(&mut self, slot: Slot, now: Timestamp) {
+        let Some(own) = self.sharing.as_ref().map(|sharing| (sharing.own.gateway, sharing.own.tap)) else { return };
+        let Some(seen) = self.slots.get(slot).filter(|entry| entry.has_foreign()).map(|entry| self.seen(entry, now))
+        else {
+            return;
+        };
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        let Some(foreign) = entry.shared.as_mut().and_then(|shared| shared.foreign.as_mut()) else { return };
+        let before = foreign.crowded_out;
+        foreign.renew(&entry.record, own, seen, now);
+        let crowded_out = foreign.crowded_out - before;
+        if let Some(sharing) = &mut self.sharing {
+            sharing.counts.crowded_out += crowded_out;
+        }
+    }
+
+    /// Drops what other gateways saw longer ago than the window reaches.
+    pub(super) fn drop_aged_cells(&mut self, slot: Slot, now: Timestamp) {
+        let Some(entry) = self.slots.get_mut(slot) else { return };
+        let (network, is_own) = (entry.network, !entry.record.buckets.is_empty());
+        let Some(shared) = &mut entry.shared else { return };
+        let Some(foreign) = &mut shared.foreign else { return };
+        let newest = foreign.newest();
+        foreign.drop_aged(now, &self.config);
+        let Some(sharing) = &mut self.sharing else { return };
+        newest.map(|newest| sharing.foreign_only.remove(&(newest, network)));
+        if foreign.is_empty() {
+            shared.foreign = None;
+        } else if !is_own && let Some(newest) = newest {
+            sharing.foreign_only.insert((newest, network));
+        }
+    }
+
+    /// A network of which only other gateways have samples, the one of the oldest: it makes room first.
+    pub(super) fn oldest_foreign(&self) -> Option<Slot> {
+        let (_, network) = self.sharing.as_ref()?.foreign_only.first()?;
+        self.slots.find(*network)
+    }
+}
+
+impl TableSharing {
+    fn send(&mut self, network: Network, cell: Cell) {
+        if self.waiting.len() >= WAITING {
+            self.waiting.pop_front();
+            self.counts.dropped += 1;
+        }
+        self.waiting.push_back((network, cell));
+    }
+}
+
+impl SeenByBoth {
+    fn of(cell: &Cell, own: &crate::window::record::NetworkRecord) -> Self {
+        let own = crate::window::cells::of_index(&own.contributions, cell.index(), |part| part.bucket);
+        if own.is_empty() {
+            return Self::default();
+        }
+        let sources = cell.contributions.iter().filter_map(|part| part.source);
+        let both = sources.clone().filter(|source| own.iter().any(|part| part.source == Some(*source))).count();
+        Self { all: sources.count() as u64, both: both as u64 }
+    }
+}
+
+impl Entry {
+    pub(super) fn has_foreign(&self) -> bool {
+        self.shared.as_ref().is_some_and(|shared| shared.foreign.is_some())
+    }
+
+    /// What other gateways saw.
+    pub(super) fn foreign(&self) -> Option<&Foreign> {
+        self.shared.as_ref()?.foreign.as_ref()
+    }
+}
