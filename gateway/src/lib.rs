@@ -14,5 +14,6 @@ pub mod publisher;
 pub mod replay;
 mod reset_experiment;
 pub mod run;
+pub mod share;
 pub mod store;
 pub mod tls;

@@ -225,7 +225,7 @@ proptest! {
     fn gateways_of_a_mirror_group_know_what_one_of_them_knows(all in prop::collection::vec(seen(5, 3, 400), 1..200)) {
         let mut tables = [table(0, 0, 10), table(1, 0, 10), table(2, 0, 10)];
         // Two lose packets.
-        let sees = |number: usize, one: &Seen| number == 1 || one.connection % 2 == 0;
+        let sees = |number: usize, one: &Seen| number == 1 || one.connection.is_multiple_of(2);
         let now = run(&mut tables, &all, sees, |_, _| true);
         let mut alone = table(9, 9, 10);
         run(std::slice::from_mut(&mut alone), &all, |_, _| true, |_, _| true);

@@ -1,0 +1,84 @@
+//! What carries messages between gateways, behind one trait: an engine such as NATS, or the memory of one process in tests.
+
+use spand_core::sharing::GatewayId;
+use tokio::sync::{mpsc, watch};
+
+/// What a message is about, which decides how it travels.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "snake_case")]
+pub enum Topic {
+    /// Cells of closed buckets: kept for the length of a window, so that who was away gets them later.
+    Closed,
+    /// Cells of open buckets: who is away misses them, and gets the closed ones.
+    Open,
+    /// Who a gateway is and how it is; again every few seconds.
+    Member,
+}
+
+impl Topic {
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+
+    /// Whether it is kept for those that are away.
+    pub fn is_kept(self) -> bool {
+        self == Self::Closed
+    }
+}
+
+/// A message on its way out.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Outgoing {
+    /// What it is about.
+    pub topic: Topic,
+    /// At most [`MESSAGE_BYTES`].
+    pub payload: Vec<u8>,
+}
+
+/// A message of another gateway.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Incoming {
+    /// Which gateway it is of, as the exchange knows it: by the subject that only that gateway may write to.
+    pub gateway: GatewayId,
+    /// What it is about.
+    pub topic: Topic,
+    /// What was sent.
+    pub payload: Vec<u8>,
+}
+
+/// Largest message.
+pub const MESSAGE_BYTES: usize = 64 * 1_024;
+
+/// Whether messages get through, as the exchange knows it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum LinkState {
+    /// Not connected yet.
+    #[default]
+    Connecting,
+    /// They do.
+    Up,
+    /// They do not, for this reason, a sentence.
+    Down(String),
+}
+
+/// The ends of the channels that an exchange works with. Both are bounded: what does not fit is dropped where it is produced, and
+/// counted there; nobody waits for an exchange.
+#[derive(Debug)]
+pub struct Link {
+    /// Messages to send, in order. At its end the exchange ends.
+    pub outgoing: mpsc::Receiver<Outgoing>,
+    /// Messages of others. Kept ones may come again; the exchange waits where the channel is full.
+    pub incoming: mpsc::Sender<Incoming>,
+    /// How it is. Each time it goes from anything else to [`LinkState::Up`], messages of before may be lost: what matters is sent
+    /// again by the reader of this.
+    pub state: watch::Sender<LinkState>,
+}
+
+/// Carries messages between the gateways of a cluster.
+pub trait Exchange: Send + 'static {
+    /// Carries until `link.outgoing` ends. Never gives up: after a failure it says so by the state and tries again with backoff.
+    fn run(self: Box<Self>, link: Link) -> impl Future<Output = ()> + Send
+    where
+        Self: Sized;
+}
