@@ -289,6 +289,20 @@ fn what_another_gateway_saw_is_known_here_and_never_stored_nor_passed_on() {
 }
 
 #[test]
+fn what_was_stored_before_anything_was_shared_leaves_under_pseudonyms_too() {
+    let limit = NonZeroUsize::new(10).unwrap();
+    let mut alone = NetworkTable::new(WindowConfig::default(), limit, RuleKind::Robust, 7);
+    alone.changed_records(0);
+    four(&mut alone, seconds(1), 20.0);
+    let (network, record) = alone.changed_records(1).remove(0);
+    let mut shared = table(0, 0, 10);
+    shared.restore(network, record.unwrap(), seconds(2));
+    let cell = shared.own_cells(network, 0, seconds(2)).remove(0);
+    assert_eq!((cell.contributions.len(), cell.rtts.len()), (4, 2));
+    table(1, 1, 10).take_cell(network, cell, seconds(2)).expect("it is sound, so all of its addresses are pseudonyms");
+}
+
+#[test]
 fn an_estimate_that_appears_or_moves_is_shared_at_once_and_a_bucket_when_it_is_over() {
     let mut table = table(0, 0, 10);
     four(&mut table, seconds(6), 20.0);

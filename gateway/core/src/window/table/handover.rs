@@ -7,6 +7,7 @@ use super::NetworkTable;
 use crate::estimate::NoEstimate;
 use crate::event::{Event, Withdrawal};
 use crate::flow::sample::ConnectionId;
+use crate::sharing::Pseudonyms;
 use crate::window::record::NetworkRecord;
 
 impl NetworkTable {
@@ -64,6 +65,16 @@ impl NetworkTable {
     /// connection number above all in it: new connections must be numbered from there on. A network that has samples
     /// already keeps those.
     pub fn restore(&mut self, network: Network, record: NetworkRecord, now: Timestamp) -> Option<ConnectionId> {
+        let mut record = record;
+        if let Some(sharing) = &self.sharing {
+            // It may be from before anything was shared.
+            let remotes = record.contributions.iter_mut().filter_map(|part| Some(&mut part.source.as_mut()?.remote));
+            for remote in remotes.chain(record.rtts.iter_mut().map(|part| &mut part.remote)) {
+                if Pseudonyms::hash_of(*remote).is_none() {
+                    *remote = sharing.own.pseudonyms.address(*remote);
+                }
+            }
+        }
         let record = record.sound(now, &self.config)?;
         let sources = record.contributions.iter().filter_map(|contribution| contribution.source);
         let above = sources.map(|source| source.connection.0.saturating_add(1)).max();
