@@ -3,6 +3,7 @@
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv6Addr};
 
+use ipnet::IpNet;
 use siphasher::sip::SipHasher24;
 
 use crate::flow::sample::ConnectionId;
@@ -85,6 +86,22 @@ impl Pseudonyms {
     }
 }
 
+/// A number for a list of prefixes, the same for equal lists on every machine: gateways whose lists differ make different networks.
+pub fn fingerprint(prefixes: &[IpNet]) -> u64 {
+    let mut prefixes: Vec<_> = prefixes
+        .iter()
+        .map(|prefix| (bytes_of(prefix.network()), prefix.prefix_len(), prefix.addr().is_ipv4()))
+        .collect();
+    prefixes.sort_unstable();
+    prefixes.dedup();
+    let mut hasher = SipHasher24::new();
+    for (address, length, is_ipv4) in prefixes {
+        hasher.write(&address);
+        hasher.write(&[length, u8::from(is_ipv4)]);
+    }
+    hasher.finish()
+}
+
 fn bytes_of(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -95,6 +112,19 @@ fn bytes_of(address: IpAddr) -> [u8; 16] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_of_prefixes_have_one_number_in_any_order_and_others_another() {
+        let of = |prefixes: &[&str]| {
+            let prefixes: Vec<IpNet> = prefixes.iter().map(|prefix| prefix.parse().unwrap()).collect();
+            fingerprint(&prefixes)
+        };
+        let number = of(&["192.0.2.0/24", "2001:db8::/32"]);
+        assert_eq!(of(&["2001:db8::/32", "192.0.2.0/24", "192.0.2.0/24"]), number);
+        assert_ne!(of(&["192.0.2.0/25", "2001:db8::/32"]), number);
+        assert_ne!(of(&["0.0.0.0/0"]), of(&["::ffff:0:0/0"]));
+        assert_eq!(of(&[]), 0x1e92_4b9d_7377_00d7, "SipHash-2-4 of nothing under the key zero, on every machine");
+    }
 
     #[test]
     fn a_pseudonym_is_the_same_under_one_key_and_another_one_under_another() {

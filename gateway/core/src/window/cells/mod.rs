@@ -101,6 +101,11 @@ impl Foreign {
         &self.merged
     }
 
+    /// Whether [`Self::merged`] is not what follows any more.
+    pub(crate) fn is_stale(&self) -> bool {
+        !self.stale.is_empty()
+    }
+
     /// Brings the merged record up to date.
     pub(crate) fn renew(&mut self, own: &NetworkRecord, of_own: (GatewayId, TapId), seen: Seen, now: Timestamp) {
         for index in std::mem::take(&mut self.stale) {

@@ -174,7 +174,14 @@ impl NetworkTable {
     /// Takes a window sample or a lower bound.
     pub fn add(&mut self, sample: &WindowSample) {
         self.recent.note(sample);
-        let sample = &WindowSample { remote: self.known_as(sample.remote), ..*sample };
+        // A copy costs as much as a small record's whole addition.
+        let named;
+        let sample = if self.sharing.is_some() {
+            named = WindowSample { remote: self.known_as(sample.remote), ..*sample };
+            &named
+        } else {
+            sample
+        };
         let Some(slot) = self.slot(sample.network, sample.at) else { return };
         let (config, rule) = (&self.config, self.rules.in_force);
         let Some(entry) = self.slots.get_mut(slot) else { return };
@@ -301,7 +308,9 @@ impl NetworkTable {
     /// The estimate of a network at `now`.
     pub fn estimate(&self, network: Network, now: Timestamp) -> Option<Estimate> {
         let entry = self.slots.find(network).and_then(|slot| self.slots.get(slot))?;
-        entry.estimate(now, &self.config, self.rules.in_force).ok()
+        let record = self.evaluated(entry, now);
+        let known = (record.as_ref(), entry.live(now));
+        estimate::estimate(network, known, now, &self.config, self.rules.in_force).ok()
     }
 
     /// The view of a network at `now`; `None` if the window has nothing of it.
@@ -321,7 +330,8 @@ impl NetworkTable {
         let own = self.seen(entry, now);
         let tap = self.sharing.as_ref().map(|sharing| sharing.own.tap);
         let seen = entry.foreign().zip(tap).map_or(own, |(foreign, tap)| foreign.crowd(tap, own, now, &self.config));
-        NetworkView::of(entry.network, (entry.evaluated(), entry.live(now)), seen, now, &self.config, &self.rules)
+        let record = self.evaluated(entry, now);
+        NetworkView::of(entry.network, (&record, entry.live(now)), seen, now, &self.config, &self.rules)
     }
 
     /// From `at` on this share of the connections is followed.

@@ -1,5 +1,6 @@
 //! What leaves of a network for other gateways, and what comes of it from them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use spand_proto::network::Network;
@@ -9,7 +10,7 @@ use super::slots::Slot;
 use super::{Entry, NetworkTable};
 use crate::sharing::{GatewayId, Sharing};
 use crate::window::cells::{Cell, CellRefused, Foreign, Seen, Taken};
-use crate::window::record::bucket_nanos;
+use crate::window::record::{NetworkRecord, bucket_nanos};
 
 /// Shortest time between two cells of an open bucket of one network.
 const EARLY: Micros = Micros::from_secs(1);
@@ -172,6 +173,9 @@ impl NetworkTable {
 
     /// Something comes at `at` that opens a bucket of a network: the one before is closed.
     pub(super) fn opens_bucket(&mut self, slot: Slot, at: Timestamp) {
+        if self.sharing.is_none() {
+            return;
+        }
         let Some(newest) = self.slots.get(slot).map(|entry| entry.record.buckets.last().map(|bucket| bucket.index))
         else {
             return;
@@ -300,6 +304,19 @@ impl NetworkTable {
         }
     }
 
+    /// What an estimate of a network follows from at `now`, also where the merged record waits to be brought up to date.
+    pub(super) fn evaluated<'a>(&self, entry: &'a Entry, now: Timestamp) -> Cow<'a, NetworkRecord> {
+        let own = self.sharing.as_ref().map(|sharing| (sharing.own.gateway, sharing.own.tap));
+        match entry.foreign().filter(|foreign| foreign.is_stale()).zip(own) {
+            Some((foreign, own)) => {
+                let mut foreign = foreign.clone();
+                foreign.renew(&entry.record, own, self.seen(entry, now), now);
+                Cow::Owned(foreign.merged().clone())
+            }
+            None => Cow::Borrowed(entry.evaluated()),
+        }
+    }
+
     /// Drops what other gateways saw longer ago than the window reaches.
     pub(super) fn drop_aged_cells(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
@@ -335,7 +352,7 @@ impl TableSharing {
 }
 
 impl SeenByBoth {
-    fn of(cell: &Cell, own: &crate::window::record::NetworkRecord) -> Self {
+    fn of(cell: &Cell, own: &NetworkRecord) -> Self {
         let own = crate::window::cells::of_index(&own.contributions, cell.index(), |part| part.bucket);
         if own.is_empty() {
             return Self::default();
