@@ -6,6 +6,7 @@ pub mod advised;
 pub mod attacks;
 pub mod benefit;
 pub mod cases;
+pub mod cluster;
 pub mod corpus;
 pub mod dashboard;
 pub mod dialect;

@@ -78,6 +78,7 @@ const FORBIDDEN: &[(&str, &[&str], &str)] = &[
 
 /// Outside crates that belong to one crate of ours alone, so that they can be replaced there.
 const OWNED: &[(&str, &str)] = &[
+    ("async-nats", "spand-gateway"),
     ("sled", "spand-gateway"),
     ("pcap", "spand-capture"),
     ("rtnetlink", "spand-agent"),

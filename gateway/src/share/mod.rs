@@ -5,3 +5,4 @@
 
 pub mod exchange;
 pub mod memory;
+pub mod nats;

@@ -1,0 +1,124 @@
+//! The exchange over NATS `JetStream`.
+//!
+//! Subjects are `spand.<cluster>.<site>.<topic>.<gateway>`: a gateway's user may publish to its own alone, so a subject says whom a
+//! message is of. Closed buckets are kept by the site's stream `spand-<cluster>-<site>` in memory for the length of a window, and read
+//! from every site's; the rest is published and kept nowhere. NATS holds nothing that gateways do not hold themselves.
+//!
+//! Of the client little is expected: each connection is a [`session`] that ends with its first fault, consumers are made anew from our
+//! own positions ([`reader`]), and their silence is noticed here ([`pull`]).
+
+mod backoff;
+mod config;
+mod fault;
+mod pull;
+mod reader;
+mod session;
+mod stream;
+mod subjects;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::ServerAddr;
+use parking_lot::Mutex;
+use rand::seq::SliceRandom;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use self::backoff::Backoff;
+pub use self::config::{
+    DEFAULT_REPLICAS, DEFAULT_STREAM_BYTES, DEFAULT_WINDOW, MOST_REPLICAS, NatsConfig, NatsConfigError, NatsIdentity,
+    NatsLogin, NatsTls,
+};
+use self::reader::Positions;
+use self::session::Ended;
+use self::subjects::Subjects;
+use super::exchange::{Exchange, Link, LinkState};
+
+/// Waits between connections.
+const FIRST_WAIT: Duration = Duration::from_millis(250);
+const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// Different warnings that are remembered as said.
+const SAID: usize = 64;
+
+/// Carries messages by NATS.
+#[derive(Debug)]
+pub struct NatsExchange {
+    nats: Nats,
+}
+
+/// What all sessions have in common.
+#[derive(Clone, Debug)]
+struct Nats {
+    config: Arc<NatsConfig>,
+    subjects: Arc<Subjects>,
+    said: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl NatsExchange {
+    /// Connects to nothing yet.
+    pub fn new(config: NatsConfig) -> Self {
+        let subjects = Arc::new(Subjects::new(&config.cluster, &config.site, config.gateway));
+        Self { nats: Nats { config: Arc::new(config), subjects, said: Arc::default() } }
+    }
+}
+
+impl Nats {
+    /// Warns of something that stays as it is, the first time.
+    fn say_once(&self, what: &str) {
+        let mut said = self.said.lock();
+        if said.len() < SAID && said.insert(what.to_owned()) {
+            tracing::warn!("{what}");
+        }
+    }
+}
+
+impl Exchange for NatsExchange {
+    async fn run(self: Box<Self>, mut link: Link) {
+        let nats = &self.nats;
+        let mut servers = match nats.config.check().and_then(|()| nats.config.addresses()) {
+            Ok(servers) => servers,
+            Err(error) => {
+                set(&link.state, LinkState::Down(error.to_string()));
+                return session::ended(&mut link.outgoing).await;
+            }
+        };
+        let positions = Positions::default();
+        let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
+        servers.shuffle(&mut rand::rng());
+        loop {
+            let fault = match session::run(nats, &servers, &positions, &mut link).await {
+                Ended::ForGood => return,
+                Ended::Failed(fault, was_up) => {
+                    if was_up {
+                        backoff.reset();
+                    }
+                    fault
+                }
+            };
+            set(&link.state, LinkState::Down(fault.sentence));
+            another_first(&mut servers);
+            tokio::select! {
+                () = sleep(backoff.wait()) => {}
+                () = session::ended(&mut link.outgoing) => return,
+            }
+        }
+    }
+}
+
+/// The next one is tried first: where a server accepts connections and does not work, the others get their turn.
+fn another_first(servers: &mut [ServerAddr]) {
+    if !servers.is_empty() {
+        servers.rotate_left(1);
+    }
+}
+
+/// Tells the state where it changed.
+fn set(state: &watch::Sender<LinkState>, now: LinkState) {
+    state.send_if_modified(|before| {
+        let is_new = *before != now;
+        *before = now;
+        is_new
+    });
+}

@@ -1,0 +1,105 @@
+//! The stream of a site: made where it is missing, used as it is where it is there.
+
+use std::time::Duration;
+
+use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::{Context, ErrorCode};
+
+use super::config::NatsConfig;
+use super::fault::Fault;
+use super::subjects::Subjects;
+
+/// The stream as it is made here.
+pub(super) fn wanted(config: &NatsConfig, subjects: &Subjects) -> Config {
+    Config {
+        name: subjects.stream(),
+        subjects: vec![subjects.kept()],
+        storage: StorageType::Memory,
+        retention: RetentionPolicy::Limits,
+        discard: DiscardPolicy::Old,
+        max_age: config.window,
+        max_bytes: i64::try_from(config.stream_bytes).unwrap_or(i64::MAX),
+        num_replicas: config.replicas,
+        // Nothing is sent under one name twice; NATS would remember every message for as long as this.
+        duplicate_window: Duration::from_secs(1).min(config.window),
+        ..Config::default()
+    }
+}
+
+/// The command that makes it.
+pub(super) fn how_to_make(wanted: &Config) -> String {
+    format!(
+        "nats stream add {} --subjects '{}' --storage memory --retention limits --discard old --replicas {} --max-age {}s \
+         --max-bytes {} --defaults",
+        wanted.name,
+        wanted.subjects.join(","),
+        wanted.num_replicas,
+        wanted.max_age.as_secs(),
+        wanted.max_bytes,
+    )
+}
+
+/// Makes it if it is missing. Tells what is different where it is there.
+pub(super) async fn ensure(context: &Context, wanted: &Config) -> Result<Option<String>, Fault> {
+    if let Some(found) = config_of(context, &wanted.name).await? {
+        return Ok(difference(wanted, &found));
+    }
+    match context.create_stream(wanted.clone()).await {
+        Ok(_) => Ok(None),
+        Err(error) => match error.kind() {
+            // Another gateway was faster, with other settings.
+            CreateStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NAME_EXIST => {
+                Ok(config_of(context, &wanted.name).await?.and_then(|found| difference(wanted, &found)))
+            }
+            CreateStreamErrorKind::JetStream(said) if is_off(said.error_code()) => Err(jetstream_is_off()),
+            CreateStreamErrorKind::JetStreamUnavailable => Err(jetstream_is_off()),
+            CreateStreamErrorKind::JetStream(said) => Err(Fault::of(format!(
+                "NATS cannot make the stream {} with {} replicas and {} bytes of memory: {said}",
+                wanted.name, wanted.num_replicas, wanted.max_bytes
+            ))),
+            _ => Err(no_answer(&wanted.name, &error)),
+        },
+    }
+}
+
+async fn config_of(context: &Context, name: &str) -> Result<Option<Config>, Fault> {
+    match context.get_stream(name).await {
+        Ok(stream) => Ok(Some(stream.cached_info().config.clone())),
+        Err(error) => match error.kind() {
+            GetStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),
+            GetStreamErrorKind::JetStream(said) if is_off(said.error_code()) => Err(jetstream_is_off()),
+            GetStreamErrorKind::Request if error.to_string().contains("no responders") => Err(jetstream_is_off()),
+            _ => Err(no_answer(name, &error)),
+        },
+    }
+}
+
+fn is_off(code: ErrorCode) -> bool {
+    [ErrorCode::JETSTREAM_NOT_ENABLED, ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT].contains(&code)
+}
+
+fn jetstream_is_off() -> Fault {
+    Fault::of("JetStream is off in NATS, or for the user's account: add `jetstream { }` to the servers' configuration")
+}
+
+fn no_answer(name: &str, error: &dyn std::error::Error) -> Fault {
+    Fault::absence(format!("NATS does not answer about its stream {name}, as while it elects a leader: {error}"))
+}
+
+/// What matters and is different, in words.
+fn difference(wanted: &Config, found: &Config) -> Option<String> {
+    let mut different = Vec::new();
+    let mut compare = |what: &str, wanted: String, found: String| {
+        if wanted != found {
+            different.push(format!("{what} {found} in place of {wanted}"));
+        }
+    };
+    compare("subjects", wanted.subjects.join(" "), found.subjects.join(" "));
+    compare("age", format!("{:?}", wanted.max_age), format!("{:?}", found.max_age));
+    compare("replicas", wanted.num_replicas.to_string(), found.num_replicas.to_string());
+    compare("bytes", wanted.max_bytes.to_string(), found.max_bytes.to_string());
+    compare("storage", format!("{:?}", wanted.storage), format!("{:?}", found.storage));
+    (!different.is_empty())
+        .then(|| format!("the NATS stream {} is used as it is: {}", wanted.name, different.join(", ")))
+}

@@ -1,0 +1,72 @@
+//! One gateway's end of an exchange.
+
+use std::time::Duration;
+
+use spand_core::sharing::GatewayId;
+use spand_gateway::share::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
+use spand_gateway::share::nats::{NatsConfig, NatsExchange};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout};
+
+/// Everything that is to happen happens within this.
+pub(crate) const SOON: Duration = Duration::from_secs(15);
+
+/// What a gateway has in its hands.
+pub(crate) struct Member {
+    pub(crate) out: mpsc::Sender<Outgoing>,
+    pub(crate) inbox: mpsc::Receiver<Incoming>,
+    pub(crate) state: watch::Receiver<LinkState>,
+}
+
+/// One replica, at these servers.
+pub(crate) fn config(servers: Vec<String>, gateway: u16) -> NatsConfig {
+    NatsConfig { replicas: 1, stream_bytes: 64 << 20, ..NatsConfig::new(servers, "test", "here", GatewayId(gateway)) }
+}
+
+impl Member {
+    pub(crate) fn join(config: NatsConfig) -> Self {
+        let ((out, outgoing), (incoming, inbox)) = (mpsc::channel(256), mpsc::channel(256));
+        let (state, seen) = watch::channel(LinkState::default());
+        tokio::spawn(Box::new(NatsExchange::new(config)).run(Link { outgoing, incoming, state }));
+        Self { out, inbox, state: seen }
+    }
+
+    /// Joined and up.
+    pub(crate) async fn up(config: NatsConfig) -> Self {
+        let mut member = Self::join(config);
+        member.wait_up().await;
+        member
+    }
+
+    pub(crate) async fn wait_up(&mut self) {
+        let up = timeout(SOON, self.state.wait_for(|state| *state == LinkState::Up)).await.map(|up| up.map(drop));
+        assert!(up.is_ok(), "not up: {:?}", *self.state.borrow());
+    }
+
+    /// Waits until it is down; its sentence.
+    pub(crate) async fn sentence(&mut self) -> String {
+        let down = timeout(SOON, self.state.wait_for(|state| matches!(state, LinkState::Down(_)))).await;
+        match down.expect("down soon").expect("the exchange runs").clone() {
+            LinkState::Down(sentence) => sentence,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) async fn send(&self, topic: Topic, payload: &str) {
+        self.out.send(Outgoing { topic, payload: payload.as_bytes().to_vec() }).await.expect("the exchange runs");
+    }
+
+    /// The next message: of whom, about what, and what.
+    pub(crate) async fn next(&mut self) -> (u16, Topic, String) {
+        let message = timeout(SOON, self.inbox.recv()).await.expect("a message soon").expect("the exchange runs");
+        (message.gateway.0, message.topic, String::from_utf8(message.payload).expect("text"))
+    }
+
+    /// That nothing more comes for a while.
+    pub(crate) async fn nothing(&mut self, length: Duration) {
+        let end = Instant::now() + length;
+        if let Ok(message) = tokio::time::timeout_at(end, self.inbox.recv()).await {
+            panic!("{message:?}");
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! What is said is heard, by everybody else and once.
+
+use std::time::Duration;
+
+use spand_gateway::share::exchange::Topic;
+use spand_tests::cluster::Servers;
+
+use crate::member::{Member, config};
+
+const A_WHILE: Duration = Duration::from_millis(700);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gateways_hear_each_other_and_who_comes_late_hears_what_is_kept() {
+    let Some(servers) = Servers::start(1, "").unwrap() else { return };
+    let mut one = Member::up(config(servers.urls(), 1)).await;
+    let mut other = Member::up(config(servers.urls(), 2)).await;
+    for topic in [Topic::Open, Topic::Member, Topic::Closed] {
+        one.send(topic, topic.name()).await;
+        assert_eq!(other.next().await, (1, topic, topic.name().to_owned()));
+        other.send(topic, topic.name()).await;
+        assert_eq!(one.next().await, (2, topic, topic.name().to_owned()));
+    }
+    let mut late = Member::up(config(servers.urls(), 3)).await;
+    for gateway in [1, 2] {
+        assert_eq!(late.next().await, (gateway, Topic::Closed, "closed".to_owned()));
+    }
+    for member in [&mut one, &mut other, &mut late] {
+        member.nothing(A_WHILE).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_down_while_the_server_is_away_and_up_when_it_comes() {
+    let Some(mut servers) = Servers::configure(1, "jetstream { store_dir: \"@STORE@\" }").unwrap() else { return };
+    let mut member = Member::join(config(servers.urls(), 1));
+    let sentence = member.sentence().await;
+    assert!(sentence.starts_with("no NATS server listens at 127.0.0.1:"), "{sentence}");
+    servers.start_one(0).unwrap();
+    member.wait_up().await;
+
+    // All that a stream in memory held is gone with its server: numbers begin anew.
+    let mut other = Member::up(config(servers.urls(), 2)).await;
+    for number in 0..5 {
+        member.send(Topic::Closed, &format!("before {number}")).await;
+        assert_eq!(other.next().await.2, format!("before {number}"));
+    }
+    servers.all()[0].kill().unwrap();
+    let sentence = member.sentence().await;
+    assert!(sentence.contains("127.0.0.1:"), "{sentence}");
+    servers.start_one(0).unwrap();
+    member.wait_up().await;
+    member.send(Topic::Closed, "after").await;
+    assert_eq!(other.next().await.2, "after");
+}
