@@ -84,15 +84,17 @@ impl Cell {
         let of_bucket = |at: Option<Timestamp>| at.filter(|at| (start..end).contains(&at.0));
         let contributions = of_index(&record.contributions, index, |part| part.bucket).to_vec();
         let has_samples = contributions.iter().any(|part| part.samples > 0);
-        // Of a bucket before the newest one it is not kept when exactly.
-        let within = || Timestamp(end - 1).min(record.newest_sample.unwrap_or_default());
+        // Of a bucket before the newest one it is not kept when exactly; and time that ran backwards, or a restart, leaves the newest
+        // bucket with what came before it.
+        let within = |at: Option<Timestamp>| Timestamp(at.unwrap_or_default().0.min(end - 1).max(start));
         Some(Self {
             gateway,
             tap,
-            as_of: if is_closed { Timestamp(end) } else { record.newest.unwrap_or_default() },
+            as_of: if is_closed { Timestamp(end) } else { within(record.newest) },
             bucket: record.buckets.get(place)?.clone(),
             rtts: of_index(&record.rtts, index, |part| part.bucket).to_vec(),
-            newest_sample: of_bucket(record.newest_sample).or_else(|| has_samples.then(within)),
+            newest_sample: of_bucket(record.newest_sample)
+                .or_else(|| has_samples.then(|| within(record.newest_sample))),
             raised: of_bucket(record.raised),
             contributions,
             followed: seen.followed,

@@ -348,6 +348,25 @@ fn networks_that_only_others_know_make_room_first_and_never_displace() {
     assert_eq!(full.take_cell(network(5), cell_of(&mut other, 5), seconds(2)), Err(CellRefused::NoRoom));
 }
 
+#[test]
+fn times_of_a_cell_lie_in_its_bucket_also_after_a_restart_with_an_earlier_clock() {
+    let mut before = table(0, 0, 10);
+    before.changed_records(0);
+    four(&mut before, seconds(4), 20.0);
+    four(&mut before, seconds(7), 20.0);
+    let (mut after, now) = (table(0, 0, 10), seconds(6));
+    for (network, record) in before.changed_records(10) {
+        after.restore(network, record.unwrap(), now);
+    }
+    let cells = after.own_cells(network(1), 0, now);
+    assert_eq!(cells.iter().map(Cell::samples).collect::<Vec<_>>(), [4, 4]);
+    for cell in cells {
+        let start = Timestamp(cell.index() * 10 * SECOND.0 * 1_000);
+        let times = [Some(cell.as_of), cell.newest_sample];
+        assert!(times.iter().all(|at| at.is_some_and(|at| at >= start)), "{times:?}");
+    }
+}
+
 fn cell(index: u64) -> Cell {
     let remote = Pseudonyms::new([3; 16]).address([192, 0, 2, 1].into());
     let source = Some(Source { remote, connection: ConnectionId(5) });
