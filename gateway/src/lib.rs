@@ -8,6 +8,7 @@ pub mod cli;
 pub mod config;
 mod descriptors;
 pub mod doctor;
+mod encoding;
 pub mod opening;
 mod password;
 pub mod publisher;

@@ -4,5 +4,6 @@
 //! for it: what does not fit is dropped and counted, and closed cells are sent again out of the engines' own records.
 
 pub mod exchange;
+pub mod format;
 pub mod memory;
 pub mod nats;

@@ -14,14 +14,38 @@ use ipnet::IpNet;
 use spand_core::window::record::NetworkRecord;
 use spand_proto::network::Network;
 
-use super::bytes::{Reader, RecordError, Writer};
 use super::record;
+use crate::encoding::numbers::{Malformed, Reader, Writer};
 
 /// Format of what follows.
 const FORMAT: u8 = 4;
 /// The one before, without what losses show of the queue; read only.
 const FORMAT_BEFORE: u8 = 3;
 pub(super) const CHECKSUM_LEN: usize = 4;
+
+/// Why an entry was left out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(super) enum RecordError {
+    /// Too short to hold anything.
+    #[error("the entry is cut short")]
+    Short,
+    /// Key, format and payload do not match the checksum.
+    #[error("the entry's checksum is wrong")]
+    Checksum,
+    /// A format of another gateway, or none at all.
+    #[error("the entry has format {0}, which this gateway does not know")]
+    Format(u8),
+    /// The checksum is right and the payload still makes no record.
+    #[error("the entry holds nonsense")]
+    Nonsense,
+}
+
+impl From<Malformed> for RecordError {
+    fn from(_: Malformed) -> Self {
+        // Nothing is missing of an entry with the right checksum.
+        Self::Nonsense
+    }
+}
 
 /// The key of a network.
 pub(super) fn key(network: Network) -> Vec<u8> {
@@ -78,7 +102,7 @@ pub(super) fn record_of(key: &[u8], value: &[u8]) -> Result<NetworkRecord, Recor
         FORMAT_BEFORE => false,
         format => return Err(RecordError::Format(format)),
     };
-    record::read(&mut Reader { rest: payload }, shows_queue)
+    Ok(record::read(&mut Reader { rest: payload }, shows_queue)?)
 }
 
 /// CRC-32 of a key and what is kept under it.

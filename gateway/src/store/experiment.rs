@@ -24,8 +24,7 @@ use spand_proto::comparison::{ARMS, CLASSES, Comparison, LAYOUT};
 use spand_proto::contract::MAX_HOST_NAME_BYTES;
 use spand_proto::units::Timestamp;
 
-use super::bytes::RecordError;
-use super::codec::{CHECKSUM_LEN, checksum};
+use super::codec::{CHECKSUM_LEN, RecordError, checksum};
 use crate::publisher::Client;
 
 const FORMAT: u8 = 1;

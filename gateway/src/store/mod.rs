@@ -7,7 +7,6 @@
 //! Knows nothing about samples, estimates or reports: records go in and come out as the engine gives them, and the experiment as
 //! the API does.
 
-mod bytes;
 mod cause;
 mod codec;
 mod contain;
