@@ -23,6 +23,9 @@ pub const LINES: u32 = 100;
 /// Length of that window.
 pub const WINDOW: Duration = Duration::from_secs(10);
 
+/// The client of NATS tells of each connection, and calls the end of one an error: what matters of it is said by us. A filter may name it.
+const QUIET: &str = "async_nats=off";
+
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 
 /// Lines of this process's log that were left out so far.
@@ -42,7 +45,7 @@ impl Log {
     /// Starts to log. A second start in one process (tests) changes nothing.
     pub fn start(&self) {
         // The filter was checked with the configuration.
-        let filter = EnvFilter::builder().parse_lossy(&self.filter);
+        let filter = EnvFilter::builder().parse_lossy(format!("{QUIET},{}", self.filter));
         let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(stderr).with_target(false);
         let started = match self.format {
             LogFormat::Text => lines.with_ansi(false).finish().with(Limit::default()).try_init(),

@@ -1,4 +1,6 @@
 //! Gateways that share over NATS, with real servers.
 
+mod faults;
 mod member;
 mod one_server;
+mod refusals;

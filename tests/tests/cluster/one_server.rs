@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use spand_gateway::share::exchange::Topic;
+use spand_gateway::share::nats::NatsConfig;
 use spand_tests::cluster::Servers;
 
 use crate::member::{Member, config};
@@ -27,6 +28,25 @@ async fn gateways_hear_each_other_and_who_comes_late_hears_what_is_kept() {
     for member in [&mut one, &mut other, &mut late] {
         member.nothing(A_WHILE).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn gateways_of_another_site_are_heard_and_those_of_another_cluster_are_not() {
+    let Some(servers) = Servers::start(1, "").unwrap() else { return };
+    let named = |cluster: &str, site: &str, gateway| {
+        let (cluster, site) = (cluster.to_owned(), site.to_owned());
+        NatsConfig { cluster, site, ..config(servers.urls(), gateway) }
+    };
+    // The stream of the third begins as those of the cluster `test` do.
+    let there = Member::up(named("test", "there", 1)).await;
+    let stranger = Member::up(named("test-x", "there", 2)).await;
+    let mut here = Member::up(named("test", "here", 3)).await;
+    for topic in [Topic::Closed, Topic::Open, Topic::Member] {
+        stranger.send(topic, "of a stranger").await;
+        there.send(topic, topic.name()).await;
+        assert_eq!(here.next().await, (1, topic, topic.name().to_owned()));
+    }
+    here.nothing(A_WHILE).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -77,9 +77,20 @@ impl Fault {
             )
         } else {
             let verb = if is_publish { "publish" } else { "subscribe" };
-            format!("the NATS user may not {verb} to {subject}: allow it")
+            format!("the NATS user may not {verb} to {subject}: allow {}", lasting_right(subject))
         }))
     }
+}
+
+/// The right that covers a subject whose last parts are other ones each time.
+fn lasting_right(subject: &str) -> String {
+    for (prefix, lasting) in [("_INBOX.", 1), ("$JS.API.CONSUMER.MSG.NEXT.", 6), ("$JS.API.CONSUMER.CREATE.", 5)] {
+        if subject.starts_with(prefix) {
+            let tokens: Vec<&str> = subject.split('.').take(lasting).collect();
+            return format!("{}.>", tokens.join("."));
+        }
+    }
+    subject.to_owned()
 }
 
 fn of_tls(config: &NatsConfig, server: &str, error: &Rustls) -> String {
@@ -136,4 +147,37 @@ fn found<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a
         next = inside.map(|inside| inside as &(dyn Error + 'static)).or_else(|| error.source());
     }
     None
+}
+
+#[cfg(test)]
+mod tests {
+    use spand_core::sharing::GatewayId;
+
+    use super::*;
+
+    #[test]
+    fn a_right_is_named_as_it_is_to_be_given() {
+        let subjects = Subjects::new("c", "s", GatewayId(1));
+        let said = |what: &str| Fault::of_right(&subjects, "make it", what).map(|fault| fault.sentence);
+        for (what, right) in [
+            ("Permissions Violation for Publish to \"spand.c.s.closed.1\"", "allow it to publish to spand.c.s.*.1,"),
+            ("Permissions Violation for Publish to \"$JS.API.STREAM.CREATE.spand-c-s\"", "by `make it`"),
+            (
+                "Permissions Violation for Publish to \"$JS.API.CONSUMER.MSG.NEXT.spand-c-s.xyz\"",
+                "allow $JS.API.CONSUMER.MSG.NEXT.spand-c-s.>",
+            ),
+            (
+                "Permissions Violation for Publish to \"$JS.API.CONSUMER.CREATE.spand-c-s.x.f\"",
+                "allow $JS.API.CONSUMER.CREATE.spand-c-s.>",
+            ),
+            (
+                "Permissions Violation for Subscription to \"_INBOX.xyz.*\"",
+                "may not subscribe to _INBOX.xyz.*: allow _INBOX.>",
+            ),
+        ] {
+            let sentence = said(what).expect(what);
+            assert!(sentence.contains(right), "{sentence}");
+        }
+        assert_eq!(said("Stale Connection"), None);
+    }
 }

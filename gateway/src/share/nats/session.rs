@@ -377,10 +377,10 @@ fn fault_of(event: &Event, nats: &Nats, wanted: &StreamConfig, server: &str) -> 
 
 fn refused(stream: &str, error: &jetstream::context::PublishError) -> Fault {
     match error.kind() {
-        PublishErrorKind::TimedOut => Fault::absence(format!(
-            "the NATS stream {stream} does not acknowledge messages, as while it elects a leader"
-        )),
-        PublishErrorKind::StreamNotFound => Fault::absence(format!("the NATS stream {stream} is not there")),
+        // Without a leader, a message meets either.
+        PublishErrorKind::TimedOut | PublishErrorKind::StreamNotFound => {
+            Fault::absence(format!("the NATS stream {stream} takes no messages: it elects a leader, or is gone"))
+        }
         _ => Fault::absence(format!("the NATS stream {stream} refuses messages: {error}")),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use async_nats::jetstream::context::{CreateStreamErrorKind, GetStreamErrorKind};
+use async_nats::jetstream::context::{
+    CreateStreamErrorKind, GetStreamError, GetStreamErrorKind, RequestError, RequestErrorKind,
+};
 use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
 use async_nats::jetstream::{Context, ErrorCode};
 
@@ -69,10 +71,16 @@ async fn config_of(context: &Context, name: &str) -> Result<Option<Config>, Faul
         Err(error) => match error.kind() {
             GetStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),
             GetStreamErrorKind::JetStream(said) if is_off(said.error_code()) => Err(jetstream_is_off()),
-            GetStreamErrorKind::Request if error.to_string().contains("no responders") => Err(jetstream_is_off()),
+            GetStreamErrorKind::Request if has_no_responders(&error) => Err(jetstream_is_off()),
             _ => Err(no_answer(name, &error)),
         },
     }
+}
+
+/// Nobody takes requests to `JetStream`.
+fn has_no_responders(error: &GetStreamError) -> bool {
+    let request = std::error::Error::source(error).and_then(|source| source.downcast_ref::<RequestError>());
+    request.is_some_and(|request| request.kind() == RequestErrorKind::NoResponders)
 }
 
 fn is_off(code: ErrorCode) -> bool {
