@@ -22,8 +22,13 @@ impl Backoff {
 
     /// The next wait.
     pub(super) fn wait(&mut self) -> Duration {
-        let longest = self.next;
-        self.next = (longest * 2).min(self.most);
+        self.wait_at_most(self.most)
+    }
+
+    /// The next wait, where it is to be no longer than this.
+    pub(super) fn wait_at_most(&mut self, most: Duration) -> Duration {
+        let longest = self.next.min(most);
+        self.next = (self.next * 2).min(self.most);
         longest.mul_f64(rand::random())
     }
 }

@@ -39,6 +39,8 @@ use super::exchange::{Exchange, Link, LinkState};
 /// Waits between connections.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// The same where nobody refuses anything: as while a leader is elected, which is soon.
+const LONGEST_WAIT_FOR_ABSENT: Duration = Duration::from_secs(1);
 /// Different warnings that are remembered as said.
 const SAID: usize = 64;
 
@@ -97,10 +99,11 @@ impl Exchange for NatsExchange {
                     fault
                 }
             };
+            let wait = backoff.wait_at_most(if fault.is_absence { LONGEST_WAIT_FOR_ABSENT } else { LONGEST_WAIT });
             set(&link.state, LinkState::Down(fault.sentence));
             another_first(&mut servers);
             tokio::select! {
-                () = sleep(backoff.wait()) => {}
+                () = sleep(wait) => {}
                 () = session::ended(&mut link.outgoing) => return,
             }
         }

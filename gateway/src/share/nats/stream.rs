@@ -5,12 +5,17 @@ use std::time::Duration;
 use async_nats::jetstream::context::{
     CreateStreamErrorKind, GetStreamError, GetStreamErrorKind, RequestError, RequestErrorKind,
 };
-use async_nats::jetstream::stream::{Config, DiscardPolicy, RetentionPolicy, StorageType};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, Info, RetentionPolicy, StorageType};
 use async_nats::jetstream::{Context, ErrorCode};
+
+use tokio::time::timeout;
 
 use super::config::NatsConfig;
 use super::fault::Fault;
 use super::subjects::Subjects;
+
+/// While there is no leader a question is lost: it is asked again soon, to be up soon after an election.
+const LEADER_WITHIN: Duration = Duration::from_secs(1);
 
 /// The stream as it is made here.
 pub(super) fn wanted(config: &NatsConfig, subjects: &Subjects) -> Config {
@@ -66,8 +71,14 @@ pub(super) async fn ensure(context: &Context, wanted: &Config) -> Result<Option<
 }
 
 async fn config_of(context: &Context, name: &str) -> Result<Option<Config>, Fault> {
-    match context.get_stream(name).await {
-        Ok(stream) => Ok(Some(stream.cached_info().config.clone())),
+    Ok(info(context, name).await?.map(|info| info.config))
+}
+
+/// What the leader of a stream says of it; nothing where there is no such stream.
+pub(super) async fn info(context: &Context, name: &str) -> Result<Option<Info>, Fault> {
+    let answer = timeout(LEADER_WITHIN, context.get_stream(name)).await;
+    match answer.map_err(|_| no_answer(name, &"timed out"))? {
+        Ok(stream) => Ok(Some(stream.cached_info().clone())),
         Err(error) => match error.kind() {
             GetStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),
             GetStreamErrorKind::JetStream(said) if is_off(said.error_code()) => Err(jetstream_is_off()),
@@ -91,7 +102,7 @@ fn jetstream_is_off() -> Fault {
     Fault::of("JetStream is off in NATS, or for the user's account: add `jetstream { }` to the servers' configuration")
 }
 
-fn no_answer(name: &str, error: &dyn std::error::Error) -> Fault {
+fn no_answer(name: &str, error: &dyn std::fmt::Display) -> Fault {
     Fault::absence(format!("NATS does not answer about its stream {name}, as while it elects a leader: {error}"))
 }
 
