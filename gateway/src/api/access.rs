@@ -194,7 +194,7 @@ mod tests {
 
         let published = Published::new(PublisherConfig::default(), MonotonicClock::from_wall_clock());
         let access = Access { passwords, ..Access::default() };
-        let api = Api::with_access(ApiConfig::default(), access, published, None, &Confined::default());
+        let api = Api::with_access(ApiConfig::default(), access, published, (None, None), &Confined::default());
         let look = Notify::new();
         look.notify_one();
         let others = async {

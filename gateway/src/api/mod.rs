@@ -39,6 +39,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 
 use crate::publisher::{Client, Published};
+use crate::share::ShareStatus;
 use crate::store::StoreMeasures;
 
 use self::access::Expected;
@@ -170,7 +171,7 @@ const LOOK: Duration = Duration::from_secs(5);
 impl Api {
     /// An API on the published state that anyone may ask. `store` where there is one.
     pub fn new(config: ApiConfig, published: Published, store: Option<StoreMeasures>) -> Self {
-        Self::with_access(config, Access::default(), published, store, &Confined::default())
+        Self::with_access(config, Access::default(), published, (store, None), &Confined::default())
     }
 
     /// An API with the access rules of `access`, of a process with the sandbox of `confined`.
@@ -178,7 +179,7 @@ impl Api {
         config: ApiConfig,
         access: Access,
         published: Published,
-        store: Option<StoreMeasures>,
+        (store, share): (Option<StoreMeasures>, Option<ShareStatus>),
         confined: &Confined,
     ) -> Self {
         let refusals = Refusals::new();
@@ -192,7 +193,8 @@ impl Api {
         let reported = Buckets::new(f64::from(reported.get()), reported.max(FULL_REPORT));
         let measures = ApiMeasures::default();
         let reports = Reports::new(config.reporting_hosts, published.now());
-        let metrics = Metrics::new(&published, store.clone(), (&measures, &refusals), &reports, (&access, confined));
+        let stored = (store.clone(), share.as_ref());
+        let metrics = Metrics::new(&published, stored, (&measures, &refusals), &reports, (&access, confined));
         let live = Places::new(config.live_streams, config.live_streams_per_peer, 0);
         Self {
             shared: Arc::new(Shared {

@@ -66,6 +66,7 @@ impl Config {
         }
         self.check_times()?;
         self.check_access()?;
+        self.check_share()?;
         if self.api.request_kib.get() > MAX_REQUEST_KIB {
             return Err(format!("api.request_kib is {}: choose at most {MAX_REQUEST_KIB}", self.api.request_kib));
         }

@@ -16,6 +16,7 @@ mod memory;
 mod prefix_list;
 mod renamed;
 mod sections;
+mod share;
 mod tunnel;
 
 use std::fs;
@@ -35,6 +36,7 @@ pub use memory::{Item, Memory};
 pub use prefix_list::{MAX_PREFIXES, PrefixListError, load_prefix_list};
 pub(crate) use renamed::warnings as renamed_warnings;
 pub use sections::{Api, Estimate, Limits, Publish, Store, Traffic};
+pub use share::{SecretError, Share};
 pub use tunnel::{Tunnel, TunnelKind};
 pub(crate) use tunnel::{proposed, proposed_line};
 
@@ -65,6 +67,8 @@ pub struct Config {
     pub agents: Agents,
     /// How people and scripts prove themselves.
     pub admin: Admin,
+    /// Other gateways whose cells count here too.
+    pub share: Share,
     /// What survives a restart.
     pub store: Store,
     /// What the program may still do once it runs.
@@ -102,6 +106,7 @@ impl Config {
         if let Some(passwords) = &mut self.admin.passwords {
             *passwords = folder.join(&*passwords);
         }
+        self.share.anchor(folder);
         self.store.directory = folder.join(&self.store.directory);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 
 use spand_capture::{Cluster, ClusterKind, PfRingOptions};
@@ -52,6 +53,19 @@ fn every_key() -> BTreeSet<String> {
             revoked: Some(PathBuf::from("tls/revoked.pem")),
         },
         traffic: Traffic { prefix_list: Some(PathBuf::from("routes.txt")), ..Traffic::default() },
+        share: Share {
+            servers: vec!["tls://nats-1:4222".to_owned()],
+            gateway: NonZeroU16::new(1),
+            mirror_group: NonZeroU16::new(1),
+            secret: Some(PathBuf::from("share.secret")),
+            user: Some("gateway-1".to_owned()),
+            password: Some(PathBuf::from("share.password")),
+            ca: Some(PathBuf::from("share-ca.pem")),
+            certificate: Some(PathBuf::from("share.pem")),
+            key: Some(PathBuf::from("share-key.pem")),
+            replicas: NonZeroU16::new(3),
+            ..Share::default()
+        },
         ..Config::default()
     };
     keys(&toml::Table::try_from(full).unwrap())

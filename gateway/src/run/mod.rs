@@ -58,6 +58,7 @@ use crate::api::{Access, Api};
 use crate::config::{Capture, Config, EngineOptions, renamed_warnings};
 use crate::descriptors;
 use crate::publisher::{MonotonicClock, Part, Published};
+use crate::share;
 
 /// Longest wait of a capture thread without packets; also what a stop may take.
 const READ_TIMEOUT: Micros = Micros::from_millis(100);
@@ -65,8 +66,8 @@ const READ_TIMEOUT: Micros = Micros::from_millis(100);
 /// Runs the gateway until SIGTERM or SIGINT, with the configuration of `file`, which SIGHUP has it read again.
 pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     config.log.start();
-    let (groups, seed, engines) = divided(config)?;
-    let partition = groups.partition.clone();
+    let Divided { groups, first, engines } = divided(config)?;
+    let (partition, seed) = (groups.partition.clone(), first.hash_seed);
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
@@ -100,12 +101,15 @@ pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     let servers = Servers::start(ports, workers)?;
     let Restored { engines, store, experiment } = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
-    let api = Api::with_access(config.api(), access, published.clone(), stored, &confined);
+    let started = share::start(&config.share, (&first, partition.clone(), draw_seed()), clock);
+    let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
+    let share = sharing.as_ref().map(|sharing| sharing.status().clone());
+    let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);
     if let Some(experiment) = experiment {
         api.continue_experiment(experiment);
     }
     let reload = Reload::new(config, file, seed, &captures, &published);
-    let workers = EngineThread::each(engines, &published, &captures, store.as_ref());
+    let workers = EngineThread::each(engines, &published, &captures, store.as_ref(), ends.unwrap_or_default());
     let thread_ended = Arc::clone(&captures.thread_ended);
     let threads = Threads::start(workers, captured, captures)?;
     published.readiness().ready(Part::Engine);
@@ -117,6 +121,8 @@ pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
         api.save_experiment(&store);
     }
     threads.stop();
+    // What the engines sent last is on its way.
+    drop(sharing);
     ended
 }
 
@@ -125,12 +131,18 @@ fn draw_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// The engines, how networks are divided among them, and under which secret.
-fn divided(config: &Config) -> Result<(Groups, u64, Vec<Engine>), Failure> {
+/// The engines, how networks are divided among them, and the configuration of the first.
+struct Divided {
+    groups: Groups,
+    first: EngineConfig,
+    engines: Vec<Engine>,
+}
+
+fn divided(config: &Config) -> Result<Divided, Failure> {
     let count = config.engine.threads;
     let (first, engines) = parts(config)?;
     let groups = Groups::of(&first, Partition::new(&first, count));
-    Ok((groups, first.hash_seed, engines.map(Engine::new).collect()))
+    Ok(Divided { groups, first, engines: engines.map(Engine::new).collect() })
 }
 
 /// The configuration of each engine; that of the first is returned twice. All have the same list of prefixes, which is read once: one that
@@ -139,7 +151,8 @@ fn parts(config: &Config) -> Result<(EngineConfig, impl Iterator<Item = EngineCo
     let count = config.engine.threads;
     let shard = Shard { index: 0, count };
     let options = EngineOptions { hash_seed: draw_seed(), shard, ..EngineOptions::default() };
-    let first = EngineConfig { own_listeners: own::listeners(config), ..config.engine(options)? };
+    let sharing = config.share.sharing().map_err(|error| Failure::Environment(error.to_string()))?;
+    let first = EngineConfig { own_listeners: own::listeners(config), sharing, ..config.engine(options)? };
     let all = first.clone();
     let part = move |index| EngineConfig { shard: Shard { index, count }, ..all.clone() };
     Ok((first, (0..count.get()).map(part)))

@@ -1,5 +1,6 @@
 //! What the gateway still needs once its interfaces and ports are open; the rest is dropped.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use spand_confine::{Capability, Plan};
@@ -10,6 +11,9 @@ use crate::config::{CaptureBackend, Config};
 const COUNTERS: [&str; 3] = ["/proc/self/net", "/sys/class/net", "/sys/devices"];
 /// Where PF_RING's library is looked for again when an interface comes back.
 const LIBRARIES: [&str; 5] = ["/etc/ld.so.cache", "/lib", "/lib64", "/usr/lib", "/usr/local/lib"];
+/// Where names of servers are looked up, and the port at which the system asks for them.
+const NAMES: [&str; 2] = ["/etc", "/run"];
+const NAMES_PORT: u16 = 53;
 
 /// What a gateway with this configuration, read from this file, needs.
 pub(super) fn needs(config: &Config, file: &Path) -> Plan {
@@ -30,6 +34,19 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
     let replaced =
         [&config.traffic.prefix_list, &tls.certificate, &tls.key, &tls.ca, &tls.revoked, &config.admin.passwords];
     replaced.into_iter().flatten().for_each(|file| plan.read_as_replaced(file));
+    if config.share.is_on() {
+        config.share.files().for_each(|file| plan.read_as_replaced(file));
+        for (host, port) in config.share.endpoints() {
+            if !plan.connect.contains(&port) {
+                plan.connect.push(port);
+            }
+            // The system asks for names by TCP, when an answer is long.
+            if host.parse::<IpAddr>().is_err() && !plan.connect.contains(&NAMES_PORT) {
+                plan.connect.push(NAMES_PORT);
+                plan.read.extend(NAMES.into_iter().chain(LIBRARIES).map(PathBuf::from));
+            }
+        }
+    }
     if config.store.enabled {
         plan.write.push(around(&config.store.directory));
     }
@@ -61,6 +78,12 @@ mod tests {
         assert_eq!(plan.read, read);
         assert_eq!(plan.keep, [Capability::CAP_NET_RAW]);
         assert!(plan.connect.is_empty() && plan.start.is_empty() && !plan.kernel_programs);
+
+        config.share.servers = ["tls://nats-1:4223", "tls://192.0.2.1"].map(str::to_owned).into();
+        config.share.secret = Some("/srv/share/secret".into());
+        let plan = needs(&config, Path::new("/srv/spand/gateway.toml"));
+        assert_eq!(plan.connect, [4_223, 53, 4_222]);
+        assert!(plan.read.iter().any(|path| path == Path::new("/srv/share")));
 
         config.capture.backend = CaptureBackend::PfRing;
         config.store.directory = "/store".into();

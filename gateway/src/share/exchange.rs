@@ -68,7 +68,7 @@ pub enum LinkState {
 pub struct Link {
     /// Messages to send, in order. At its end the exchange ends.
     pub outgoing: mpsc::Receiver<Outgoing>,
-    /// Messages of others. Kept ones may come again; the exchange waits where the channel is full.
+    /// Messages of others, and those about members of the own number too: another gateway may have it. Kept ones may come again; the exchange waits where the channel is full.
     pub incoming: mpsc::Sender<Incoming>,
     /// How it is. Each time it goes from anything else to [`LinkState::Up`], messages of before may be lost: what matters is sent
     /// again by the reader of this.
@@ -77,7 +77,7 @@ pub struct Link {
 
 /// Carries messages between the gateways of a cluster.
 pub trait Exchange: Send + 'static {
-    /// Carries until `link.outgoing` ends. Never gives up: after a failure it says so by the state and tries again with backoff.
+    /// Carries until `link.outgoing` ends. Never ends before: after a failure it shows that by the state and tries again with backoff.
     fn run(self: Box<Self>, link: Link) -> impl Future<Output = ()> + Send
     where
         Self: Sized;

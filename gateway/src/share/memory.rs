@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use spand_core::sharing::GatewayId;
 use tokio::sync::{Notify, watch};
 
-use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing};
+use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
 
 /// Kept messages. At the limit the oldest goes.
 const KEPT: usize = 65_536;
@@ -114,11 +114,15 @@ impl Log {
         self.messages.push_back(message);
     }
 
-    /// Those from number `next` on, or the kept ones for who is new; not a member's own.
+    /// Those from number `next` on, or the kept ones for who is new; of a member's own number, only those about who has it.
     fn since(&self, next: &mut Option<u64>, own: GatewayId) -> Vec<Incoming> {
         let from = next.replace(self.first + self.messages.len() as u64);
         let skipped = usize::try_from(from.unwrap_or_default().saturating_sub(self.first)).unwrap_or(usize::MAX);
-        let messages = self.messages.iter().skip(skipped).filter(|message| message.gateway != own);
+        let messages = self
+            .messages
+            .iter()
+            .skip(skipped)
+            .filter(|message| message.gateway != own || message.topic == Topic::Member);
         messages.filter(|message| from.is_some() || message.topic.is_kept()).cloned().collect()
     }
 }
@@ -126,7 +130,6 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::share::exchange::Topic;
     use tokio::sync::mpsc;
 
     struct Member {

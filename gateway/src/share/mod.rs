@@ -1,9 +1,28 @@
 //! Gateways that estimate from what all of them saw.
 //!
-//! Engines hand over cells of their own networks, and take those of others ([`spand_core::window::cells`]). An [`exchange`] carries them. Nobody waits
-//! for it: what does not fit is dropped and counted, and closed cells are sent again out of the engines' own records.
+//! ```text
+//! engine threads ─ engine_end ─ hub ─ exchange ─► other gateways
+//!   own cells  ─►                  format     ◄─
+//! ```
+//!
+//! Engines hand over cells of their own networks, and take those of others ([`spand_core::window::cells`]). The hub packs them for an
+//! exchange, which carries them. Nobody waits for another: what does not fit is dropped and counted, and closed cells are sent again out of
+//! the engines' own records once messages get through.
 
+mod engine_end;
 pub mod exchange;
 pub mod format;
+mod hub;
+mod measure;
+mod members;
 pub mod memory;
 pub mod nats;
+mod start;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::engine_end::EngineEnd;
+pub use self::hub::{Owner, ShareStatus, ShareView, Sharing};
+pub use self::measure::{GatewayLabel, ReasonLabel, ShareMeasures, TopicLabel};
+pub use self::members::{Incompatible, MemberView};
+pub(crate) use self::start::start;

@@ -23,7 +23,7 @@ pub const LINES: u32 = 100;
 /// Length of that window.
 pub const WINDOW: Duration = Duration::from_secs(10);
 
-/// The client of NATS tells of each connection, and calls the end of one an error: what matters of it is said by us. A filter may name it.
+/// The client of NATS tells of each connection, and calls the end of one an error: what matters of it is logged by us. A filter may name it.
 const QUIET: &str = "async_nats=off";
 
 static LEFT_OUT: AtomicU64 = AtomicU64::new(0);

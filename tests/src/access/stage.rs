@@ -87,7 +87,7 @@ impl Setup {
             published.readiness().ready(part);
         }
         let access = Access::open(&config)?;
-        let api = Api::with_access(config.api(), access.clone(), published.clone(), None, &Confined::default());
+        let api = Api::with_access(config.api(), access.clone(), published.clone(), (None, None), &Confined::default());
         let (grpc, http) = (TcpListener::bind("127.0.0.1:0").await?, TcpListener::bind("127.0.0.1:0").await?);
         let (grpc_address, http_address) = (grpc.local_addr()?, http.local_addr()?);
         let (stop, stopped) = watch::channel(false);

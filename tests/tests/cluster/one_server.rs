@@ -1,4 +1,4 @@
-//! What is said is heard, by everybody else and once.
+//! What is sent is heard, by everybody else and once.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ async fn it_is_down_while_the_server_is_away_and_up_when_it_comes() {
     servers.start_one(0).unwrap();
     member.wait_up().await;
 
-    // All that a stream in memory held is gone with its server: numbers begin anew.
+    // All that a stream in memory held is gone with its server: numbers begin again.
     let mut other = Member::up(config(servers.urls(), 2)).await;
     for number in 0..5 {
         member.send(Topic::Closed, &format!("before {number}")).await;

@@ -9,6 +9,7 @@ mod faults;
 mod gateway;
 mod names;
 mod partition;
+mod share;
 mod stage;
 
 use std::process::ExitCode;
@@ -17,8 +18,16 @@ use spand_tests::product::standing_in::{Case, run_cases, stand_in};
 
 fn main() -> ExitCode {
     stand_in().unwrap_or_else(|| {
-        let cases =
-            [gateway::CASES, agent::CASES, faults::CASES, partition::CASES, experiment::CASES, names::CASES].concat();
+        let cases = [
+            gateway::CASES,
+            agent::CASES,
+            faults::CASES,
+            partition::CASES,
+            share::CASES,
+            experiment::CASES,
+            names::CASES,
+        ]
+        .concat();
         run_cases("process", "the programs are started as root, which this is not", cases)
     })
 }

@@ -53,7 +53,7 @@ impl Pages {
         };
         let (router, agents) = runtime.block_on(async {
             let (published, agents) = seen();
-            let api = Api::with_access(config, access, published.clone(), None, &Confined::default());
+            let api = Api::with_access(config, access, published.clone(), (None, None), &Confined::default());
             for report in reports {
                 api.shared.reports.take(&REPORTER, report, &published).await;
             }

@@ -22,6 +22,7 @@ use super::benefit::BenefitMeasures;
 use super::refusals::Refusals;
 use super::reports::{ReportMeasures, Reports};
 use crate::publisher::{Measures, Published};
+use crate::share::{ShareMeasures, ShareStatus};
 use crate::store::StoreMeasures;
 
 /// The exposition's media type.
@@ -36,7 +37,7 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new(
         published: &Published,
-        store: Option<StoreMeasures>,
+        (store, share): (Option<StoreMeasures>, Option<&ShareStatus>),
         (api, refusals): (&ApiMeasures, &Refusals),
         reports: &Reports,
         (access, confined): (&Access, &Confined),
@@ -49,6 +50,7 @@ impl Metrics {
         all.publisher(published);
         all.0.register_collector(Box::new(StoreState(store.clone().unwrap_or_default())));
         all.store(store.unwrap_or_default());
+        all.share(share.map(ShareStatus::measures).cloned().unwrap_or_default());
         all.api(api);
         let help = "Refused peers and requests, by reason";
         all.add("api_refused", help, refusals.counts().clone());
@@ -205,6 +207,33 @@ impl Register {
         self.add("store_changes_dropped", "Changes dropped because too many waited", measures.dropped);
         self.add("store_networks_refused", "Stored networks that were not restored", measures.refused);
         self.add("store_write_seconds", "Time of one write including its flush", measures.write_seconds);
+    }
+
+    fn share(&mut self, measures: ShareMeasures) {
+        self.add("share_up", "1 while messages to and from other gateways get through", measures.up);
+        self.add("share_members", "Other gateways heard in the last 15 s", measures.members);
+        self.add("share_cells_sent", "Cells handed to the exchange, by topic", measures.cells_sent);
+        self.add("share_cells_received", "Cells of other gateways that came, by topic", measures.cells_received);
+        self.add("share_bytes_sent", "Bytes of messages handed to the exchange", measures.bytes_sent);
+        self.add("share_bytes_received", "Bytes of messages that came", measures.bytes_received);
+        self.add("share_cells_taken", "Cells of other gateways that count", measures.cells_taken);
+        self.add("share_cells_known", "Cells of other gateways that were known already", measures.cells_known);
+        self.add("share_messages_refused", "Messages that do not count, by reason", measures.refused);
+        self.add("share_cells_refused", "Cells that do not count, by reason", measures.cells_refused);
+        self.add(
+            "share_cells_dropped",
+            "Cells that had no room between hub and exchange, or at an engine",
+            measures.dropped,
+        );
+        self.add("share_cells_no_room", "Own cells that had no room on their way to the hub", measures.no_room);
+        let help = "Contributions that had no room in a merged bucket";
+        self.add("share_contributions_crowded_out", help, measures.crowded_out);
+        let help = "Connections in closed cells of another gateway, where this gateway saw the network too";
+        self.add("share_connections_compared", help, measures.seen);
+        let help = "Those of them that this gateway saw too";
+        self.add("share_connections_seen_by_both", help, measures.seen_by_both);
+        let help = "From the end of a bucket, or the newest packet of an open one, to its cell here, by topic";
+        self.add("share_lag_seconds", help, measures.lag_seconds);
     }
 
     fn api(&mut self, measures: &ApiMeasures) {

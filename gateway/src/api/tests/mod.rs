@@ -14,10 +14,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use spand_confine::Confined;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Event;
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::service::ServiceSize;
+use spand_core::sharing::GatewayId;
 use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
@@ -29,8 +31,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Api, ApiConfig};
+use super::{Access, Api, ApiConfig};
 use crate::publisher::{Batch, PacketClock, Published, PublisherConfig, ToHosts};
+use crate::share::ShareStatus;
 
 #[derive(Clone)]
 struct SetClock(Arc<AtomicU64>);
@@ -78,7 +81,10 @@ impl Rig {
         let (stop, stopped) = watch::channel(false);
         let (http, grpc) = (bind().await, bind().await);
         let addresses = (http.local_addr().unwrap(), grpc.local_addr().unwrap());
-        let api = Api::new(config, published.clone(), None);
+        let share = ShareStatus::default();
+        share.measures().compared(GatewayId(2), [40, 0]);
+        let (access, confined) = (Access::default(), Confined::default());
+        let api = Api::with_access(config, access, published.clone(), (None, Some(share)), &confined);
         let (one, two, also_stopped) = (api.clone(), api, stopped.clone());
         let servers = vec![
             tokio::spawn(async move { one.serve_http(http, stopped).await }),

@@ -20,6 +20,7 @@ use super::order::Order;
 use super::queue::{FrameBatch, Taken};
 use super::shedding::Shedding;
 use crate::publisher::{Batch, Published};
+use crate::share::EngineEnd;
 use crate::store::StoreWriter;
 
 /// How far the engine's time stays behind the clock when no packets come: what the kernel or a capture thread still holds
@@ -55,6 +56,8 @@ pub(super) struct EngineThread {
     /// Which of the engines it is.
     shard: usize,
     transfers: Transfers,
+    /// Where it shares with other gateways.
+    share: Option<EngineEnd>,
     shedding: Shedding,
     /// In force in the engine.
     groups: Arc<Groups>,
@@ -72,23 +75,23 @@ impl EngineThread {
         published: &Published,
         captures: &Arc<Captures>,
         store: Option<&Arc<StoreWriter>>,
+        share: Vec<EngineEnd>,
     ) -> Vec<Self> {
         let (sender, receiver) = mpsc::sync_channel(TRANSFERS);
-        let mut receiver = Some(receiver);
+        let (mut receiver, mut share) = (Some(receiver), share.into_iter());
         let each = engines.into_iter().enumerate().map(|(shard, engine)| {
             let transfers = receiver.take().map_or_else(|| Transfers::Send(sender.clone()), Transfers::Keep);
-            Self::new(shard, engine, transfers, published.clone(), Arc::clone(captures), store.cloned())
+            let shared = (published.clone(), Arc::clone(captures), store.cloned());
+            Self::new((shard, engine), transfers, share.next(), shared)
         });
         each.collect()
     }
 
     fn new(
-        shard: usize,
-        engine: Engine,
+        (shard, engine): (usize, Engine),
         transfers: Transfers,
-        published: Published,
-        captures: Arc<Captures>,
-        store: Option<Arc<StoreWriter>>,
+        share: Option<EngineEnd>,
+        (published, captures, store): (Published, Arc<Captures>, Option<Arc<StoreWriter>>),
     ) -> Self {
         let events_lost = engine.counters().ignored(Ignored::EventQueueFull);
         let groups = captures.grouping.in_force();
@@ -99,6 +102,7 @@ impl EngineThread {
             store,
             shard,
             transfers,
+            share,
             shedding: Shedding::new(Instant::now()),
             groups,
             batch: Batch::new(),
@@ -130,6 +134,7 @@ impl EngineThread {
             }
             self.regroup();
             self.take_transfers();
+            self.share();
             self.hand_over();
             if published.elapsed() >= PUBLISH_INTERVAL {
                 published = Instant::now();
@@ -222,6 +227,14 @@ impl EngineThread {
             for ended in receiver.try_iter() {
                 self.engine.take_transfer(ended);
             }
+            self.take_events();
+        }
+    }
+
+    /// Exchanges cells with other gateways.
+    pub(super) fn share(&mut self) {
+        if let Some(end) = &mut self.share {
+            end.turn(&mut self.engine, self.published.now());
             self.take_events();
         }
     }

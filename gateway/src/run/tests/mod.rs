@@ -96,7 +96,7 @@ fn bench() -> Bench {
     let captures = Arc::new(captures);
     let kept = Kept::default();
     let store = StoreWriter::start(kept.clone(), Duration::from_millis(10)).unwrap();
-    let workers = EngineThread::each(vec![engine], &published, &captures, Some(&Arc::new(store)));
+    let workers = EngineThread::each(vec![engine], &published, &captures, Some(&Arc::new(store)), Vec::new());
     let worker = workers.into_iter().next().unwrap();
     Bench { clock, published, captures, kept, worker }
 }
@@ -196,7 +196,7 @@ fn several_engines_announce_the_starts_of_all_networks_and_save_their_own() {
     }
     let kept = Kept::default();
     let store = StoreWriter::start(kept.clone(), Duration::from_millis(10)).unwrap();
-    let mut workers = EngineThread::each(engines, &published, &captures, Some(&Arc::new(store)));
+    let mut workers = EngineThread::each(engines, &published, &captures, Some(&Arc::new(store)), Vec::new());
     workers.iter_mut().for_each(EngineThread::publish_state);
     assert_eq!(published.engine().networks, remotes.len(), "each counts its own");
     let running: Vec<_> = workers.into_iter().map(|worker| thread::spawn(move || worker.run())).collect();

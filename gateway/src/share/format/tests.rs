@@ -288,13 +288,13 @@ fn an_address_of_a_client_is_never_written() {
             assert_eq!(refused(&cell), Unwritable::Address, "{address}");
         }
     }
-    let octets = [192, 0, 2, 77];
+    let bytes = [192, 0, 2, 77];
     let mut writer = writer();
-    assert!(writer.add(network(), &cell_to(pseudonym(octets))));
+    assert!(writer.add(network(), &cell_to(pseudonym(bytes))));
     let message = writer.finish();
-    let hash = Pseudonyms::hash_of(pseudonym(octets)).unwrap().to_le_bytes();
+    let hash = Pseudonyms::hash_of(pseudonym(bytes)).unwrap().to_le_bytes();
     let times = |bytes: &[u8]| message.windows(bytes.len()).filter(|window| *window == bytes).count();
-    assert_eq!((times(&hash), times(&octets), times(&[192, 0, 2])), (2, 0, 0));
+    assert_eq!((times(&hash), times(&bytes), times(&[192, 0, 2])), (2, 0, 0));
 }
 
 #[test]

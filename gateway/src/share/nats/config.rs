@@ -10,13 +10,13 @@ use spand_proto::tls::{PemError, PemFile};
 
 use super::fault::Fault;
 
-/// Copies of a stream where nothing else is said.
+/// Copies of a stream where nothing else is configured.
 pub const DEFAULT_REPLICAS: usize = 3;
 /// Most copies that NATS keeps.
 pub const MOST_REPLICAS: usize = 5;
-/// How long a stream keeps messages where nothing else is said: a window of 300 s, and what is under way.
+/// How long a stream keeps messages where nothing else is configured: a window of 300 s, and what is under way.
 pub const DEFAULT_WINDOW: Duration = Duration::from_secs(330);
-/// What a stream may hold where nothing else is said.
+/// What a stream may hold where nothing else is configured.
 pub const DEFAULT_STREAM_BYTES: u64 = 1 << 30;
 
 /// Longest name of a cluster or a site.

@@ -56,12 +56,12 @@ impl Fault {
         }
     }
 
-    /// What a server said of a right, as in `Permissions Violation for Publish to "x.y"`. `None` where it speaks of something else.
-    pub(super) fn of_right(subjects: &Subjects, how_to_make_stream: &str, said: &str) -> Option<Self> {
-        let said_lower = said.to_ascii_lowercase();
-        let (_, what) = said_lower.split_once("permissions violation for ")?;
+    /// What a server sent about a right, as in `Permissions Violation for Publish to "x.y"`. `None` where it speaks of something else.
+    pub(super) fn of_right(subjects: &Subjects, how_to_make_stream: &str, message: &str) -> Option<Self> {
+        let message_lower = message.to_ascii_lowercase();
+        let (_, what) = message_lower.split_once("permissions violation for ")?;
         let is_publish = what.starts_with("publish");
-        let subject = said.split('"').nth(1).unwrap_or("?");
+        let subject = message.split('"').nth(1).unwrap_or("?");
         let stream = subjects.stream();
         Some(Self::of(if subject == format!("$JS.API.STREAM.CREATE.{stream}") {
             format!(
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_right_is_named_as_it_is_to_be_given() {
         let subjects = Subjects::new("c", "s", GatewayId(1));
-        let said = |what: &str| Fault::of_right(&subjects, "make it", what).map(|fault| fault.sentence);
+        let of_right = |what: &str| Fault::of_right(&subjects, "make it", what).map(|fault| fault.sentence);
         for (what, right) in [
             ("Permissions Violation for Publish to \"spand.c.s.closed.1\"", "allow it to publish to spand.c.s.*.1,"),
             ("Permissions Violation for Publish to \"$JS.API.STREAM.CREATE.spand-c-s\"", "by `make it`"),
@@ -175,9 +175,9 @@ mod tests {
                 "may not subscribe to _INBOX.xyz.*: allow _INBOX.>",
             ),
         ] {
-            let sentence = said(what).expect(what);
+            let sentence = of_right(what).expect(what);
             assert!(sentence.contains(right), "{sentence}");
         }
-        assert_eq!(said("Stale Connection"), None);
+        assert_eq!(of_right("Stale Connection"), None);
     }
 }

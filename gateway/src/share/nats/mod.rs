@@ -4,7 +4,7 @@
 //! message is of. Closed buckets are kept by the site's stream `spand-<cluster>-<site>` in memory for the length of a window, and read
 //! from every site's; the rest is published and kept nowhere. NATS holds nothing that gateways do not hold themselves.
 //!
-//! Of the client little is expected: each connection is a [`session`] that ends with its first fault, consumers are made anew from our
+//! Of the client little is expected: each connection is a [`session`] that ends with its first fault, consumers are made again from our
 //! own positions ([`reader`]), and their silence is noticed here ([`pull`]).
 
 mod backoff;
@@ -41,8 +41,8 @@ const FIRST_WAIT: Duration = Duration::from_millis(250);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// The same where nobody refuses anything: as while a leader is elected, which is soon.
 const LONGEST_WAIT_FOR_ABSENT: Duration = Duration::from_secs(1);
-/// Different warnings that are remembered as said.
-const SAID: usize = 64;
+/// Different warnings that are remembered as logged.
+const LOGGED: usize = 64;
 
 /// Carries messages by NATS.
 #[derive(Debug)]
@@ -55,22 +55,22 @@ pub struct NatsExchange {
 struct Nats {
     config: Arc<NatsConfig>,
     subjects: Arc<Subjects>,
-    said: Arc<Mutex<BTreeSet<String>>>,
+    logged: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl NatsExchange {
     /// Connects to nothing yet.
     pub fn new(config: NatsConfig) -> Self {
         let subjects = Arc::new(Subjects::new(&config.cluster, &config.site, config.gateway));
-        Self { nats: Nats { config: Arc::new(config), subjects, said: Arc::default() } }
+        Self { nats: Nats { config: Arc::new(config), subjects, logged: Arc::default() } }
     }
 }
 
 impl Nats {
     /// Warns of something that stays as it is, the first time.
     fn say_once(&self, what: &str) {
-        let mut said = self.said.lock();
-        if said.len() < SAID && said.insert(what.to_owned()) {
+        let mut logged = self.logged.lock();
+        if logged.len() < LOGGED && logged.insert(what.to_owned()) {
             tracing::warn!("{what}");
         }
     }

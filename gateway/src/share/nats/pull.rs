@@ -68,7 +68,7 @@ impl Pull {
                 self.ask().await?;
             }
             let answer = timeout(SILENCE, self.answers.next()).await;
-            let answer = answer.map_err(|_| format!("the consumer has said nothing for {} ms", SILENCE.as_millis()))?;
+            let answer = answer.map_err(|_| format!("the consumer has sent nothing for {} ms", SILENCE.as_millis()))?;
             let message = answer.ok_or("the connection ended")?;
             match message.status {
                 None => return self.message(message).map(Some),

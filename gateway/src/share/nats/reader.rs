@@ -32,7 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3);
 pub(super) struct Inbox {
     subjects: Arc<Subjects>,
     incoming: mpsc::Sender<Incoming>,
-    said_unknown: Arc<AtomicBool>,
+    warned_unknown: Arc<AtomicBool>,
 }
 
 /// Nobody takes messages any more.
@@ -41,20 +41,21 @@ pub(super) struct Closed;
 
 impl Inbox {
     pub(super) fn new(subjects: Arc<Subjects>, incoming: mpsc::Sender<Incoming>) -> Self {
-        Self { subjects, incoming, said_unknown: Arc::default() }
+        Self { subjects, incoming, warned_unknown: Arc::default() }
     }
 
-    /// Hands a message over, and waits where there is no room. Own ones, empty ones and those of nobody are dropped.
+    /// Hands a message over, and waits where there is no room. Own ones, empty ones and those of nobody are dropped,
+    /// but not what says who has the own number: that may be another gateway.
     pub(super) async fn take(&self, message: async_nats::Message) -> Result<(), Closed> {
         let subject = message.subject.as_str();
         let Some((gateway, topic)) = self.subjects.author(subject) else {
-            if !self.said_unknown.swap(true, Ordering::Relaxed) {
-                tracing::warn!(subject, "messages whose subject names no gateway are dropped; this is said once");
+            if !self.warned_unknown.swap(true, Ordering::Relaxed) {
+                tracing::warn!(subject, "messages whose subject names no gateway are dropped; this is logged once");
             }
             return Ok(());
         };
         // An empty one only asks whether it gets through.
-        if self.subjects.is_own(gateway) || message.payload.is_empty() {
+        if (self.subjects.is_own(gateway) && topic != Topic::Member) || message.payload.is_empty() {
             return Ok(());
         }
         let incoming = Incoming { gateway, topic, payload: message.payload.into() };
@@ -92,7 +93,7 @@ pub(super) struct Reader {
     inbox: Inbox,
     window: Duration,
     positions: Positions,
-    /// Told when the server first answers.
+    /// Notified when the server first answers.
     ready: Option<oneshot::Sender<()>>,
 }
 
@@ -125,8 +126,8 @@ impl Reader {
 
     /// Completes when the server first answers.
     pub(super) fn ready(&mut self) -> oneshot::Receiver<()> {
-        let (told, ready) = oneshot::channel();
-        self.ready = Some(told);
+        let (sender, ready) = oneshot::channel();
+        self.ready = Some(sender);
         ready
     }
 
@@ -177,7 +178,9 @@ impl Reader {
     /// How far the stream was read, or where to begin with one that is new.
     async fn position(&self) -> Result<Position, Ended> {
         let stream = self.context.get_stream(&self.stream).await.map_err(|error| match error.kind() {
-            GetStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NOT_FOUND => Ended::ForGood,
+            GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                Ended::ForGood
+            }
             _ => Ended::Failed(error.to_string()),
         })?;
         let created = stream.cached_info().created;
@@ -220,7 +223,7 @@ impl Reader {
             if position.skipped.replace(time).is_none() {
                 tracing::warn!(
                     stream = self.stream,
-                    "more than a minute behind: goes on with the newest minute; this is said once"
+                    "more than a minute behind: goes on with the newest minute; this is logged once"
                 );
             }
             let until = time - NEWEST;

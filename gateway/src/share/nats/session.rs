@@ -131,10 +131,10 @@ impl<'a> Session<'a> {
 
     async fn connect_to(nats: &Nats, address: &ServerAddr) -> Result<(Client, mpsc::Receiver<Event>, String), Fault> {
         let server = format!("{}:{}", address.host(), address.port());
-        let (told, events) = mpsc::channel(EVENTS);
+        let (sender, events) = mpsc::channel(EVENTS);
         let options = nats.config.options().await?.event_callback(move |event| {
-            // Where so many wait, the first ones end the session.
-            let _full = told.try_send(event);
+            // Where N wait, the first ones end the session.
+            let _full = sender.try_send(event);
             std::future::ready(())
         });
         let connected = options.connect(address.clone()).await;
@@ -357,9 +357,9 @@ fn fault_of(event: &Event, nats: &Nats, wanted: &StreamConfig, server: &str) -> 
     match event {
         Event::Disconnected | Event::Closed => Some(lost(server)),
         Event::LameDuckMode => Some(Fault::absence(format!("NATS server {server} is about to stop"))),
-        Event::ServerError(ServerError::Other(said)) => {
-            let right = Fault::of_right(&nats.subjects, &stream::how_to_make(wanted), said);
-            Some(right.unwrap_or_else(|| Fault::absence(format!("NATS server {server} says: {said}"))))
+        Event::ServerError(ServerError::Other(message)) => {
+            let right = Fault::of_right(&nats.subjects, &stream::how_to_make(wanted), message);
+            Some(right.unwrap_or_else(|| Fault::absence(format!("NATS server {server} says: {message}"))))
         }
         Event::ServerError(ServerError::AuthorizationViolation) => {
             Some(Fault::of(format!("NATS server {server} does not take the login any more: make both the same")))
@@ -411,8 +411,8 @@ mod tests {
             assert_eq!(check_version("h:1", good), Ok(()), "{good}");
         }
         for old in ["2.9.10", "2.11.9", "1.4.1", "", "dev"] {
-            let said = check_version("h:1", old).unwrap_err().sentence;
-            assert!(said.contains("h:1") && said.contains(old) && said.contains("2.12"), "{said}");
+            let sentence = check_version("h:1", old).unwrap_err().sentence;
+            assert!(sentence.contains("h:1") && sentence.contains(old) && sentence.contains("2.12"), "{sentence}");
         }
     }
 }

@@ -56,13 +56,13 @@ pub(super) async fn ensure(context: &Context, wanted: &Config) -> Result<Option<
         Ok(_) => Ok(None),
         Err(error) => match error.kind() {
             // Another gateway was faster, with other settings.
-            CreateStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NAME_EXIST => {
+            CreateStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NAME_EXIST => {
                 Ok(config_of(context, &wanted.name).await?.and_then(|found| difference(wanted, &found)))
             }
-            CreateStreamErrorKind::JetStream(said) if is_off(said.error_code()) => Err(jetstream_is_off()),
+            CreateStreamErrorKind::JetStream(answer) if is_off(answer.error_code()) => Err(jetstream_is_off()),
             CreateStreamErrorKind::JetStreamUnavailable => Err(jetstream_is_off()),
-            CreateStreamErrorKind::JetStream(said) => Err(Fault::of(format!(
-                "NATS cannot make the stream {} with {} replicas and {} bytes of memory: {said}",
+            CreateStreamErrorKind::JetStream(answer) => Err(Fault::of(format!(
+                "NATS cannot make the stream {} with {} replicas and {} bytes of memory: {answer}",
                 wanted.name, wanted.num_replicas, wanted.max_bytes
             ))),
             _ => Err(no_answer(&wanted.name, &error)),
@@ -80,8 +80,8 @@ pub(super) async fn info(context: &Context, name: &str) -> Result<Option<Info>, 
     match answer.map_err(|_| no_answer(name, &"timed out"))? {
         Ok(stream) => Ok(Some(stream.cached_info().clone())),
         Err(error) => match error.kind() {
-            GetStreamErrorKind::JetStream(said) if said.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),
-            GetStreamErrorKind::JetStream(said) if is_off(said.error_code()) => Err(jetstream_is_off()),
+            GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND => Ok(None),
+            GetStreamErrorKind::JetStream(answer) if is_off(answer.error_code()) => Err(jetstream_is_off()),
             GetStreamErrorKind::Request if has_no_responders(&error) => Err(jetstream_is_off()),
             _ => Err(no_answer(name, &error)),
         },

@@ -1,0 +1,158 @@
+//! The engine threads' ends of sharing: cells out, cells of others in. Nothing here waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use spand_core::engine::Engine;
+use spand_core::sharing::GatewayId;
+use spand_core::window::cells::{Cell, CellRefused};
+use spand_core::window::table::SharingCounts;
+use spand_proto::network::Network;
+use spand_proto::units::Timestamp;
+use tokio::sync::mpsc;
+
+/// Lists of cells that may wait between an engine and the hub; one is what an engine has at once, at most [`AT_ONCE`].
+const LISTS: usize = 64;
+/// Cells in one list.
+const AT_ONCE: usize = 1_024;
+/// Cells of others that may wait for an engine.
+const FOR_ENGINE: usize = 32_768;
+/// Packets wait for cells of others no longer than this, and for one portion of [`FEW`].
+const CELLS_FOR: Duration = Duration::from_millis(20);
+const FEW: usize = 64;
+/// Networks whose cells are sent again between two looks at packets.
+const AGAIN: usize = 64;
+
+/// What the hub sends to an engine.
+#[derive(Debug)]
+pub(super) enum ToEngine {
+    /// What another gateway saw of a network.
+    Cell(Network, Box<Cell>),
+    /// Send the cells from this bucket on again.
+    SendAgain(u64),
+}
+
+/// The hub's end towards one engine.
+#[derive(Debug)]
+pub(super) struct HubEnd {
+    pub(super) cells: mpsc::Receiver<Vec<(Network, Cell)>>,
+    pub(super) engine: SyncSender<ToEngine>,
+    pub(super) counts: Arc<Mutex<EngineCounts>>,
+}
+
+/// What became of cells at one engine.
+#[derive(Clone, Debug, Default)]
+pub(super) struct EngineCounts {
+    pub(super) table: SharingCounts,
+    pub(super) refused: BTreeMap<&'static str, u64>,
+    /// Own cells that had no room on their way to the hub.
+    pub(super) no_room: u64,
+    /// Cells of each gateway that came.
+    pub(super) by_gateway: BTreeMap<GatewayId, u64>,
+}
+
+/// An engine thread's end.
+#[derive(Debug)]
+pub(crate) struct EngineEnd {
+    cells: mpsc::Sender<Vec<(Network, Cell)>>,
+    inbox: Receiver<ToEngine>,
+    counts: Arc<Mutex<EngineCounts>>,
+    own: EngineCounts,
+    /// From which bucket on cells are to be sent again: asked for by the hub, or because one had no room.
+    again_from: Option<u64>,
+    /// Networks whose cells are being sent again, in reverse order, and from which bucket on.
+    again: (Vec<Network>, u64),
+}
+
+/// Both ends.
+pub(super) fn ends() -> (EngineEnd, HubEnd) {
+    let (cells, from_engine) = mpsc::channel(LISTS);
+    let (engine, inbox) = sync_channel(FOR_ENGINE);
+    let counts = Arc::<Mutex<EngineCounts>>::default();
+    let own = EngineCounts::default();
+    let end = EngineEnd { cells, inbox, counts: Arc::clone(&counts), own, again_from: None, again: (Vec::new(), 0) };
+    (end, HubEnd { cells: from_engine, engine, counts })
+}
+
+impl EngineEnd {
+    /// Gives the engine what others saw, and the hub what this engine saw. Take the engine's events afterwards.
+    pub(crate) fn turn(&mut self, engine: &mut Engine, now: Timestamp) {
+        self.take(engine, now);
+        let mut cells = engine.take_cells();
+        while !cells.is_empty() {
+            let rest = cells.split_off(cells.len().min(AT_ONCE));
+            self.send(cells);
+            cells = rest;
+        }
+        self.send_again(engine, now);
+        let refused = std::mem::take(&mut self.own.refused);
+        let by_gateway = std::mem::take(&mut self.own.by_gateway);
+        let mut counts = self.counts.lock();
+        engine.sharing_counts().inspect(|table| counts.table.clone_from(table));
+        counts.no_room = self.own.no_room;
+        for (reason, count) in refused {
+            *counts.refused.entry(reason).or_default() += count;
+        }
+        for (gateway, count) in by_gateway {
+            *counts.by_gateway.entry(gateway).or_default() += count;
+        }
+    }
+
+    fn take(&mut self, engine: &mut Engine, now: Timestamp) {
+        let (begun, mut few) = (Instant::now(), FEW);
+        for message in self.inbox.try_iter() {
+            match message {
+                ToEngine::Cell(network, cell) => {
+                    let gateway = cell.gateway;
+                    match engine.take_cell(network, *cell, now) {
+                        Ok(()) => *self.own.by_gateway.entry(gateway).or_default() += 1,
+                        Err(reason) => *self.own.refused.entry(CellRefused::name(reason)).or_default() += 1,
+                    }
+                }
+                ToEngine::SendAgain(from) => {
+                    self.again_from = Some(self.again_from.map_or(from, |before| before.min(from)));
+                }
+            }
+            few -= 1;
+            if few == 0 {
+                if begun.elapsed() >= CELLS_FOR {
+                    break;
+                }
+                few = FEW;
+            }
+        }
+    }
+
+    fn send(&mut self, cells: Vec<(Network, Cell)>) {
+        let (count, oldest) = (cells.len(), cells.iter().map(|(_, cell)| cell.index()).min());
+        if self.cells.try_send(cells).is_err() {
+            self.own.no_room += count as u64;
+            self.again_from = self.again_from.into_iter().chain(oldest).min();
+        }
+    }
+
+    /// Sends some of what is to be sent again, where there is room: first what leaves by itself.
+    fn send_again(&mut self, engine: &Engine, now: Timestamp) {
+        let (networks, from) = &mut self.again;
+        if networks.is_empty()
+            && let Some(again) = self.again_from.take()
+        {
+            *networks = engine.own_networks();
+            networks.reverse();
+            *from = again;
+        }
+        if networks.is_empty() || self.cells.capacity() < LISTS / 2 {
+            return;
+        }
+        let mut cells = Vec::new();
+        for network in networks.drain(networks.len().saturating_sub(AGAIN)..).rev() {
+            cells.extend(engine.own_cells(network, *from, now).into_iter().map(|cell| (network, cell)));
+        }
+        for cells in cells.chunks(AT_ONCE) {
+            self.send(cells.to_vec());
+        }
+    }
+}

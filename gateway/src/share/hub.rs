@@ -1,0 +1,372 @@
+//! The hub: between the engines of this gateway and the exchange. One thread, on which nobody waits.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use spand_core::sharing::GatewayId;
+use spand_core::window::cells::Cell;
+use spand_proto::network::Network;
+use spand_proto::units::{Micros, Timestamp};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::engine_end::{EngineEnd, HubEnd, ToEngine, ends};
+use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
+use super::format::{BatchWriter, Member, read_batch, read_member, write_member};
+use super::measure::{OTHER_GATEWAY, ReasonLabel, ShareMeasures, TopicLabel, UNREADABLE};
+use super::members::{Incompatible, MemberView, Members};
+use crate::publisher::PacketClock;
+
+/// Messages that may wait for the exchange, and from it.
+const MESSAGES: usize = 1_024;
+/// How long a cell of an open bucket waits for others, and how many times as long one of a closed bucket.
+const GATHER: Duration = Duration::from_millis(100);
+const CLOSED_TICKS: u64 = 5;
+/// Buckets before the current one of which cells may be on their way.
+const ON_ITS_WAY: u64 = 2;
+/// How often a gateway says who it is.
+const MEMBER: Duration = Duration::from_secs(5);
+
+/// Finds the engine that a network belongs to.
+pub type Owner = Box<dyn Fn(Network) -> usize + Send>;
+
+/// What is to be known of sharing, for people.
+#[derive(Clone, Debug, Default)]
+pub struct ShareView {
+    /// Whether messages get through, and since when.
+    pub link: LinkState,
+    /// When that changed last.
+    pub since: Option<Instant>,
+    /// The other gateways.
+    pub members: Vec<MemberView>,
+}
+
+/// How sharing is, for metrics and people; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct ShareStatus {
+    measures: ShareMeasures,
+    view: Arc<Mutex<ShareView>>,
+}
+
+/// A running hub.
+#[derive(Debug)]
+pub struct Sharing {
+    status: ShareStatus,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What a hub works with.
+struct Hub {
+    members: Members,
+    bucket: Micros,
+    engines: Vec<HubEnd>,
+    owner: Owner,
+    clock: Box<dyn PacketClock>,
+    outgoing: mpsc::Sender<Outgoing>,
+    batches: BTreeMap<Topic, BatchWriter>,
+    state: LinkState,
+    was_up: bool,
+    /// From which bucket on cells may not have arrived.
+    again_from: Option<u64>,
+    status: ShareStatus,
+}
+
+impl ShareStatus {
+    /// Counters and histograms.
+    pub fn measures(&self) -> &ShareMeasures {
+        &self.measures
+    }
+
+    /// The link and the members now.
+    pub fn view(&self) -> ShareView {
+        self.view.lock().clone()
+    }
+}
+
+impl Sharing {
+    /// Starts a hub for this many engines, on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// Where the thread or what it waits with cannot be had.
+    pub(crate) fn start<E: Exchange>(
+        exchange: E,
+        own: Member,
+        engines: usize,
+        owner: Owner,
+        clock: impl PacketClock,
+    ) -> io::Result<(Self, Vec<EngineEnd>)> {
+        let (engine_ends, hub_ends): (Vec<_>, Vec<_>) = (0..engines).map(|_| ends()).unzip();
+        let ((outgoing, to_exchange), (from_exchange, incoming)) = (mpsc::channel(MESSAGES), mpsc::channel(MESSAGES));
+        let (state, seen) = watch::channel(LinkState::default());
+        let link = Link { outgoing: to_exchange, incoming: from_exchange, state };
+        let status = ShareStatus::default();
+        let hub = Hub {
+            bucket: own.bucket,
+            members: Members::new(own),
+            engines: hub_ends,
+            owner,
+            clock: Box::new(clock),
+            outgoing,
+            batches: BTreeMap::new(),
+            state: LinkState::default(),
+            was_up: false,
+            again_from: None,
+            status: status.clone(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let thread = thread::Builder::new().name("share".to_owned()).spawn(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    () = Box::new(exchange).run(link) => tracing::error!("the exchange ended"),
+                    () = hub.run(incoming, seen) => {}
+                    _ = stopped => {}
+                }
+            });
+        })?;
+        Ok((Self { status, stop: Some(stop), thread: Some(thread) }, engine_ends))
+    }
+
+    /// How it is.
+    pub fn status(&self) -> &ShareStatus {
+        &self.status
+    }
+}
+
+impl Drop for Sharing {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has logged it.
+            drop(thread.join());
+        }
+    }
+}
+
+impl Hub {
+    async fn run(mut self, mut incoming: mpsc::Receiver<Incoming>, mut state: watch::Receiver<LinkState>) {
+        let mut gather = interval(GATHER);
+        gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut member = interval(MEMBER);
+        member.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut ticks = 0_u64;
+        loop {
+            tokio::select! {
+                changed = state.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                    let new = state.borrow_and_update().clone();
+                    self.link(new);
+                }
+                message = incoming.recv() => match message {
+                    Some(message) => self.receive(&message),
+                    None => return,
+                },
+                _ = gather.tick() => {
+                    ticks += 1;
+                    self.collect();
+                    self.flush(Topic::Open);
+                    if ticks.is_multiple_of(CLOSED_TICKS) {
+                        self.flush(Topic::Closed);
+                    }
+                    self.ask_again();
+                }
+                _ = member.tick() => self.announce(),
+            }
+        }
+    }
+
+    /// Takes what the engines have.
+    fn collect(&mut self) {
+        for engine in 0..self.engines.len() {
+            while let Some(cells) = self.engines.get_mut(engine).and_then(|end| end.cells.try_recv().ok()) {
+                for (network, cell) in cells {
+                    self.send(network, &cell);
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, network: Network, cell: &Cell) {
+        let closed = cell.as_of.0 >= self.end_of(cell.index());
+        let topic = if closed { Topic::Closed } else { Topic::Open };
+        if self.state != LinkState::Up {
+            self.lost(cell.index());
+            return;
+        }
+        if !self.batch(topic, cell).add(network, cell) {
+            self.flush(topic);
+            self.batch(topic, cell).add(network, cell);
+        }
+    }
+
+    fn batch(&mut self, topic: Topic, cell: &Cell) -> &mut BatchWriter {
+        let new = || BatchWriter::new(cell.gateway, cell.tap, self.bucket);
+        self.batches.entry(topic).or_insert_with(new)
+    }
+
+    fn flush(&mut self, topic: Topic) {
+        let Some(batch) = self.batches.remove(&topic).filter(|batch| !batch.is_empty()) else { return };
+        let cells = batch.len() as u64;
+        let payload = batch.finish();
+        let (bytes, label) = (payload.len() as u64, TopicLabel::of(topic));
+        if self.outgoing.try_send(Outgoing { topic, payload }).is_ok() {
+            self.status.measures.cells_sent.get_or_create(&label).inc_by(cells);
+            self.status.measures.bytes_sent.inc_by(bytes);
+        } else {
+            self.status.measures.dropped.inc_by(cells);
+            self.lost((self.clock.now().0 / self.bucket_nanos()).saturating_sub(ON_ITS_WAY));
+        }
+    }
+
+    /// A cell of this bucket may not have arrived.
+    fn lost(&mut self, index: u64) {
+        self.again_from = Some(self.again_from.map_or(index, |before| before.min(index)));
+    }
+
+    /// Has the engines send again what may not have arrived, once messages get through.
+    fn ask_again(&mut self) {
+        if self.state != LinkState::Up || self.outgoing.capacity() < MESSAGES / 2 {
+            return;
+        }
+        let Some(from) = self.again_from.take() else { return };
+        for engine in &self.engines {
+            if engine.engine.try_send(ToEngine::SendAgain(from)).is_err() {
+                self.again_from = Some(from);
+            }
+        }
+    }
+
+    /// The link changed.
+    fn link(&mut self, state: LinkState) {
+        if state == self.state {
+            return;
+        }
+        match &state {
+            LinkState::Up => {
+                tracing::info!("sharing with other gateways");
+                if !self.was_up {
+                    // Others may not have heard this gateway before: everything of the window.
+                    self.lost(0);
+                }
+                self.was_up = true;
+            }
+            LinkState::Down(why) => {
+                tracing::warn!(why, "not sharing; going on with what is known");
+                // What was on its way is perhaps lost. Where it is known, it changes nothing when it comes again.
+                self.lost((self.clock.now().0 / self.bucket_nanos()).saturating_sub(ON_ITS_WAY));
+            }
+            LinkState::Connecting => {}
+        }
+        self.status.measures.up.set((state == LinkState::Up).into());
+        let mut view = self.status.view.lock();
+        (view.link, view.since) = (state.clone(), Some(Instant::now()));
+        drop(view);
+        self.state = state;
+        self.announce();
+    }
+
+    /// Says who this gateway is, and forgets who is gone.
+    fn announce(&mut self) {
+        let clock = self.clock.now();
+        let payload = write_member(self.members.own(clock));
+        if self.state == LinkState::Up {
+            // The next one comes soon.
+            drop(self.outgoing.try_send(Outgoing { topic: Topic::Member, payload }));
+        }
+        for gone in self.members.forget_gone(Instant::now()) {
+            let GatewayId(number) = gone.member.gateway;
+            tracing::warn!(
+                gateway = number,
+                name = gone.member.name,
+                "a gateway is gone; what it saw counts until it ages"
+            );
+        }
+        self.show();
+    }
+
+    fn show(&mut self) {
+        let members: Vec<_> = self.members.all().cloned().collect();
+        self.status.measures.members.set(i64::try_from(members.len()).unwrap_or(i64::MAX));
+        let counts = self.engines.iter().map(|end| end.counts.lock().clone());
+        self.status.measures.set_engines(&counts.collect::<Vec<_>>());
+        self.status.view.lock().members = members;
+    }
+
+    fn receive(&mut self, message: &Incoming) {
+        let refused = |reason: &'static str| ReasonLabel { reason };
+        self.status.measures.bytes_received.inc_by(message.payload.len() as u64);
+        if message.topic == Topic::Member {
+            match read_member(&message.payload) {
+                Ok(member) if member.gateway == message.gateway => {
+                    let news = self.members.take(member, self.clock.now(), Instant::now());
+                    if let Some(news) = news {
+                        tracing::info!("{news}");
+                        self.show();
+                    }
+                }
+                Ok(_) => drop(self.status.measures.refused.get_or_create(&refused(OTHER_GATEWAY)).inc()),
+                Err(error) => self.unreadable(message.gateway, &error),
+            }
+            return;
+        }
+        if let Some(why) = self.members.refuses(message.gateway) {
+            self.status.measures.refused.get_or_create(&refused(why.name())).inc();
+            return;
+        }
+        let batch = match read_batch(&message.payload) {
+            Ok(batch) => batch,
+            Err(error) => return self.unreadable(message.gateway, &error),
+        };
+        // Who may write to a subject is the exchange's to say, and what is in the message is the sender's.
+        let reason = if batch.gateway != message.gateway {
+            Some(OTHER_GATEWAY)
+        } else if batch.bucket != self.bucket {
+            Some(Incompatible::BucketLength.name())
+        } else {
+            None
+        };
+        if let Some(reason) = reason {
+            self.status.measures.refused.get_or_create(&refused(reason)).inc();
+            return;
+        }
+        let now = self.clock.now();
+        self.status
+            .measures
+            .cells_received
+            .get_or_create(&TopicLabel::of(message.topic))
+            .inc_by(batch.cells.len() as u64);
+        if let Some((_, newest)) = batch.cells.iter().max_by_key(|(_, cell)| cell.as_of) {
+            self.status.measures.lag(message.topic, now.since(newest.as_of));
+        }
+        for (network, cell) in batch.cells {
+            let engine = self.engines.get((self.owner)(network));
+            let sent = engine.map(|end| end.engine.try_send(ToEngine::Cell(network, Box::new(cell))));
+            if !matches!(sent, Some(Ok(()))) {
+                self.status.measures.dropped.inc();
+            }
+        }
+    }
+
+    fn unreadable(&self, GatewayId(gateway): GatewayId, error: &dyn std::error::Error) {
+        let label = ReasonLabel { reason: UNREADABLE };
+        if self.status.measures.refused.get_or_create(&label).inc() == 0 {
+            tracing::warn!(gateway, %error, "a message of another gateway cannot be read; further ones are only counted");
+        }
+    }
+
+    fn end_of(&self, index: u64) -> u64 {
+        Timestamp(index.saturating_add(1).saturating_mul(self.bucket_nanos())).0
+    }
+
+    fn bucket_nanos(&self) -> u64 {
+        self.bucket.0.max(1).saturating_mul(1_000)
+    }
+}

@@ -1,0 +1,73 @@
+//! What a configuration makes of sharing.
+
+use std::io;
+use std::time::Duration;
+
+use spand_core::config::EngineConfig;
+use spand_core::shard::Partition;
+use spand_core::sharing::fingerprint;
+use spand_proto::units::{Micros, Timestamp};
+
+use super::engine_end::EngineEnd;
+use super::format::{FORMAT, Member};
+use super::hub::Sharing;
+use super::nats::{NatsConfig, NatsExchange, NatsIdentity, NatsLogin, NatsTls};
+use crate::config::{Share, mib};
+use crate::publisher::PacketClock;
+
+/// Kept messages outlive the window by so much: a gateway that starts has that long to read them.
+const BEYOND: Duration = Duration::from_secs(30);
+
+/// Starts what is configured, for engines of this configuration; `None` where nothing is. `instance` is drawn at each start.
+///
+/// # Errors
+///
+/// Where the thread or what it waits with cannot be had.
+pub(crate) fn start(
+    share: &Share,
+    (engine, partition, instance): (&EngineConfig, Partition, u64),
+    clock: impl PacketClock,
+) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>> {
+    let Some(own) = engine.sharing else { return Ok(None) };
+    let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    let member = Member {
+        gateway: own.gateway,
+        tap: own.tap,
+        instance,
+        name,
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        bucket: engine.window.bucket,
+        buckets: engine.window.buckets.get(),
+        rule: engine.rule,
+        prefixes: fingerprint(&engine.prefixes),
+        formats: (FORMAT, FORMAT),
+        clock: Timestamp(0),
+        address: None,
+    };
+    let window = Duration::from(Micros(engine.window.bucket.0.saturating_mul(engine.window.buckets.get().into())));
+    let exchange = NatsExchange::new(NatsConfig {
+        servers: share.servers.clone(),
+        cluster: share.cluster.clone(),
+        site: share.site.clone(),
+        gateway: own.gateway,
+        login: share
+            .user
+            .clone()
+            .zip(share.password.clone())
+            .map(|(user, password_file)| NatsLogin::Password { user, password_file }),
+        tls: share.ca.clone().map(|ca| NatsTls {
+            ca,
+            identity: share
+                .certificate
+                .clone()
+                .zip(share.key.clone())
+                .map(|(certificate, key)| NatsIdentity { certificate, key }),
+        }),
+        replicas: share.replicas(),
+        window: window + BEYOND,
+        stream_bytes: mib(share.kept_mib).get() as u64,
+    });
+    let engines = usize::try_from(engine.shard.count.get()).unwrap_or(1);
+    let owner = move |network| usize::try_from(partition.owner(network)).unwrap_or(usize::MAX);
+    Sharing::start(exchange, member, engines, Box::new(owner), clock).map(Some)
+}

@@ -1,0 +1,215 @@
+//! Gateways that share through memory.
+
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use spand_core::config::{EngineConfig, WindowConfig};
+use spand_core::engine::Engine;
+use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
+use spand_core::sharing::{GatewayId, Pseudonyms, Sharing as EngineSharing, TapId};
+use spand_core::window::table::NetworkTable;
+use spand_proto::estimate::{Estimate, RuleKind};
+use spand_proto::network::Network;
+use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+
+use super::exchange::LinkState;
+use super::format::{FORMAT, Member};
+use super::memory::MemoryHub;
+use super::*;
+use crate::publisher::PacketClock;
+
+const START: Timestamp = Timestamp(1_700_000_003_000_000_000);
+const REMOTE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
+
+/// A clock that stands, ahead of the others' by this much.
+struct Stands(Micros);
+
+impl PacketClock for Stands {
+    fn now(&self) -> Timestamp {
+        START.after(self.0)
+    }
+}
+
+struct Gateway {
+    number: u16,
+    engine: Engine,
+    end: EngineEnd,
+    sharing: Sharing,
+}
+
+fn member(gateway: u16) -> Member {
+    Member {
+        gateway: GatewayId(gateway),
+        tap: TapId(gateway.into()),
+        instance: u64::from(gateway) * 17,
+        name: format!("gateway-{gateway}"),
+        version: "0".to_owned(),
+        bucket: WindowConfig::default().bucket,
+        buckets: 30,
+        rule: RuleKind::Robust,
+        prefixes: 0,
+        formats: (FORMAT, FORMAT),
+        clock: Timestamp(0),
+        address: None,
+    }
+}
+
+fn join(hub: &MemoryHub, own: Member) -> Gateway {
+    join_with(hub, own, Micros(0))
+}
+
+fn join_with(hub: &MemoryHub, own: Member, ahead: Micros) -> Gateway {
+    let pseudonyms = Pseudonyms::new([9; 16]);
+    let sharing = EngineSharing { gateway: own.gateway, tap: own.tap, pseudonyms };
+    let engine = Engine::new(EngineConfig { sharing: Some(sharing), ..EngineConfig::default() });
+    let (exchange, number) = (hub.member(own.gateway), own.gateway.0);
+    let (sharing, mut ends) = Sharing::start(exchange, own, 1, Box::new(|_| 0), Stands(ahead)).unwrap();
+    Gateway { number, engine, end: ends.remove(0), sharing }
+}
+
+impl Gateway {
+    /// Has seen three connections.
+    fn saw(&mut self, segments: f64) {
+        let limit = NonZeroUsize::new(1).unwrap();
+        let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::Robust, 0);
+        table.changed_records(0);
+        for connection in 0..3 {
+            table.add(&sample(connection, segments));
+        }
+        let (network, record) = table.changed_records(1).remove(0);
+        self.engine.restore(network, record.unwrap(), START);
+    }
+
+    fn turn(&mut self) -> Option<Estimate> {
+        self.end.turn(&mut self.engine, START);
+        self.engine.handle_timeout(START);
+        while self.engine.poll_event().is_some() {}
+        self.engine.estimate(Network::of(REMOTE), START)
+    }
+}
+
+fn sample(connection: u64, segments: f64) -> WindowSample {
+    WindowSample {
+        at: START,
+        network: Network::of(REMOTE),
+        remote: REMOTE,
+        connection: ConnectionId(connection),
+        window: Window::from_bytes(segments * 1_448.0).unwrap(),
+        mss: Bytes(1_448),
+        reason: SampleReason::Loss,
+        sawtooth: None,
+        phase: Phase::CongestionAvoidance,
+        transfer: Bytes(100_000),
+        advised: false,
+        rtt_min: None,
+        rtt: None,
+    }
+}
+
+/// Turns both until `is_so`, for ten seconds at most.
+fn until(gateways: &mut [Gateway], what: &str, is_so: impl Fn(&mut [Gateway], &[Option<Estimate>]) -> bool) {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(10) {
+        let estimates: Vec<_> = gateways.iter_mut().map(Gateway::turn).collect();
+        if is_so(gateways, &estimates) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("not within ten seconds: {what}");
+}
+
+fn share_bits(estimate: Option<&Estimate>) -> Option<u64> {
+    estimate.map(|estimate| estimate.share.bytes().to_bits())
+}
+
+#[test]
+fn what_one_gateway_saw_is_an_estimate_at_the_other_and_they_know_each_other() {
+    let hub = MemoryHub::new();
+    let mut gateways = [join(&hub, member(1)), join(&hub, member(2))];
+    gateways[0].saw(20.0);
+    until(&mut gateways, "the estimate arrives", |_, estimates| {
+        let [one, other] = estimates else { return false };
+        one.is_some() && share_bits(one.as_ref()) == share_bits(other.as_ref())
+    });
+    until(&mut gateways, "they know each other", |gateways, _| {
+        gateways.iter().all(|gateway| {
+            let view = gateway.sharing.status().view();
+            view.link == LinkState::Up && view.members.len() == 1 && view.members[0].incompatible.is_none()
+        })
+    });
+    assert!(gateways[1].engine.own_networks().is_empty());
+}
+
+#[test]
+fn what_was_seen_while_the_exchange_was_away_arrives_when_it_is_back() {
+    let hub = MemoryHub::new();
+    let mut gateways = [join(&hub, member(1)), join(&hub, member(2))];
+    until(&mut gateways, "both are up", |gateways, _| {
+        gateways.iter().all(|gateway| gateway.sharing.status().view().link == LinkState::Up)
+    });
+    hub.set_up(false);
+    until(&mut gateways, "both notice", |gateways, _| {
+        gateways.iter().all(|gateway| matches!(gateway.sharing.status().view().link, LinkState::Down(_)))
+    });
+    gateways[0].saw(20.0);
+    for _ in 0..30 {
+        assert!(gateways[0].turn().is_some() && gateways[1].turn().is_none());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    hub.set_up(true);
+    until(&mut gateways, "it arrives", |_, estimates| estimates[1].is_some());
+}
+
+#[test]
+fn a_gateway_with_which_nothing_can_be_shared_is_named_and_changes_nothing() {
+    let hub = MemoryHub::new();
+    let mut others = [
+        (Member { bucket: Micros::from_secs(20), ..member(2) }, Incompatible::BucketLength),
+        (Member { prefixes: 7, ..member(3) }, Incompatible::PrefixList),
+        (Member { formats: (FORMAT + 1, FORMAT + 1), ..member(4) }, Incompatible::Format),
+    ]
+    .map(|(own, expected)| (join(&hub, own), expected));
+    let mut own = join(&hub, member(1));
+    let mut late = join_with(&hub, member(5), Micros::from_secs(15));
+    let expected = |gateway: u16| others.iter().find(|(other, _)| other.number == gateway).map(|(_, why)| *why);
+    let whys: Vec<_> = (2..6).map(|gateway| (gateway, expected(gateway).unwrap_or(Incompatible::Clock))).collect();
+    until(std::slice::from_mut(&mut own), "all are named", |gateways, _| {
+        let mut found: Vec<_> = gateways[0]
+            .sharing
+            .status()
+            .view()
+            .members
+            .iter()
+            .map(|known| (known.member.gateway.0, known.incompatible.unwrap()))
+            .collect();
+        found.sort_unstable();
+        found == whys
+    });
+    for other in others.iter_mut().map(|(other, _)| other).chain([&mut late]) {
+        other.saw(20.0);
+        for _ in 0..60 {
+            other.turn();
+            assert_eq!(own.turn(), None);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn a_gateway_with_the_same_number_is_named_at_both() {
+    let hub = MemoryHub::new();
+    let mut gateways = [join(&hub, member(1)), join(&hub, Member { instance: 99, ..member(1) })];
+    until(&mut gateways, "both are named", |gateways, _| {
+        gateways.iter().all(|gateway| {
+            gateway
+                .sharing
+                .status()
+                .view()
+                .members
+                .iter()
+                .any(|known| known.incompatible == Some(Incompatible::SameNumber))
+        })
+    });
+}
