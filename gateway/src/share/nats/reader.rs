@@ -9,8 +9,7 @@ use std::time::Duration;
 
 use async_nats::datetime::{DateTime, now};
 use async_nats::jetstream::consumer::DeliverPolicy;
-use async_nats::jetstream::context::GetStreamErrorKind;
-use async_nats::jetstream::{Context, ErrorCode, Message as Received};
+use async_nats::jetstream::{Context, Message as Received};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
@@ -18,6 +17,7 @@ use tokio::time::sleep;
 
 use super::backoff::Backoff;
 use super::pull::Pull;
+use super::stream;
 use super::subjects::Subjects;
 use crate::share::exchange::{Incoming, Topic};
 
@@ -25,7 +25,7 @@ use crate::share::exchange::{Incoming, Topic};
 const NEWEST: Duration = Duration::from_secs(60);
 /// Waits after an error.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
-const LONGEST_WAIT: Duration = Duration::from_secs(3);
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
 /// Hands over messages of other gateways.
 #[derive(Clone, Debug)]
@@ -177,13 +177,8 @@ impl Reader {
 
     /// How far the stream was read, or where to begin with one that is new.
     async fn position(&self) -> Result<Position, Ended> {
-        let stream = self.context.get_stream(&self.stream).await.map_err(|error| match error.kind() {
-            GetStreamErrorKind::JetStream(answer) if answer.error_code() == ErrorCode::STREAM_NOT_FOUND => {
-                Ended::ForGood
-            }
-            _ => Ended::Failed(error.to_string()),
-        })?;
-        let created = stream.cached_info().created;
+        let found = stream::info(&self.context, &self.stream).await.map_err(|fault| fault.sentence)?;
+        let created = found.ok_or(Ended::ForGood)?.created;
         let mut positions = self.positions.lock();
         let known = positions.get(&self.stream).filter(|position| position.created == created);
         let position = known.copied().unwrap_or_else(|| {
