@@ -12,6 +12,8 @@ DEB_PACKAGES   := debhelper debootstrap dpkg-dev fakeroot lintian
 DOCKER_PACKAGES := debootstrap docker-compose docker.io podman runc
 # The simulator of the papers.
 NS_PACKAGES := ns2
+# What fetches a NATS server, for gateways that share.
+NATS_PACKAGES := python3-pip
 # A browser and its driver, for the dashboard's tests alone.
 BROWSER_PACKAGES := chromium chromium-driver fonts-dejavu-core
 
@@ -62,7 +64,7 @@ docker-test: packages ## Build both images with what they compile, and run them,
 
 .PHONY: test
 test: packages ## All tests; those that need root or the corpus say so where they cannot run
-	@./scripts/packages $(NS_PACKAGES)
+	@./scripts/packages $(NS_PACKAGES) $(NATS_PACKAGES)
 	SPAND_NS=required $(CARGO) test --workspace
 
 # The whole workspace, as in `test`: with the same features nothing is compiled once more.

@@ -18,6 +18,26 @@ pub struct GatewayId(pub u16);
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct TapId(pub u32);
 
+impl TapId {
+    /// Mirror groups are numbered from here on, above gateways.
+    const GROUPS: u32 = 1 << 16;
+
+    /// The tap that is one gateway's alone.
+    pub fn of_gateway(GatewayId(gateway): GatewayId) -> Self {
+        Self(gateway.into())
+    }
+
+    /// The tap of a mirror group.
+    pub fn of_group(group: u16) -> Self {
+        Self(Self::GROUPS + u32::from(group))
+    }
+
+    /// Whether this gateway may have it: its own, or that of a group. Otherwise one could put its cells in the place of another's.
+    pub fn may_be_of(self, gateway: GatewayId) -> bool {
+        self.0 >= Self::GROUPS || self == Self::of_gateway(gateway)
+    }
+}
+
 /// How an engine shares.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Sharing {

@@ -12,8 +12,6 @@ use super::Config;
 
 /// Largest number of a gateway, and of a mirror group.
 const MOST_GATEWAYS: u16 = 1_023;
-/// Taps of mirror groups are numbered from here on, above those of gateways without one.
-const GROUPS: u32 = 1 << 16;
 /// Servers that can be named.
 const MOST_SERVERS: usize = 32;
 /// Port of a server where none is named.
@@ -150,9 +148,9 @@ impl Share {
         let is_whole = digits.len() == 32 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
         let key = u128::from_str_radix(digits, 16).ok().filter(|_| is_whole);
         let key = key.ok_or_else(|| SecretError::NotASecret(path.clone()))?.to_be_bytes();
-        let tap = self.mirror_group.map_or(u32::from(gateway.get()), |group| GROUPS + u32::from(group.get()));
-        let pseudonyms = Pseudonyms::new(key);
-        Ok(Some(Sharing { gateway: GatewayId(gateway.get()), tap: TapId(tap), pseudonyms }))
+        let gateway = GatewayId(gateway.get());
+        let tap = self.mirror_group.map_or_else(|| TapId::of_gateway(gateway), |group| TapId::of_group(group.get()));
+        Ok(Some(Sharing { gateway, tap, pseudonyms: Pseudonyms::new(key) }))
     }
 }
 

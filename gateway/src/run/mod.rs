@@ -121,7 +121,7 @@ pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
         api.save_experiment(&store);
     }
     threads.stop();
-    // What the engines sent last is on its way.
+    // What has not left yet is in the store, and leaves after the next start.
     drop(sharing);
     ended
 }

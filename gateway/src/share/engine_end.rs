@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spand_core::engine::Engine;
-use spand_core::sharing::GatewayId;
 use spand_core::window::cells::{Cell, CellRefused};
 use spand_core::window::table::SharingCounts;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc;
 
-/// Lists of cells that may wait between an engine and the hub; one is what an engine has at once, at most [`AT_ONCE`].
+/// Lists of cells that may wait between the engines and the hub; one is what an engine has at once, at most [`AT_ONCE`].
 const LISTS: usize = 64;
 /// Cells in one list.
 const AT_ONCE: usize = 1_024;
@@ -25,6 +24,9 @@ const CELLS_FOR: Duration = Duration::from_millis(20);
 const FEW: usize = 64;
 /// Networks whose cells are sent again between two looks at packets.
 const AGAIN: usize = 64;
+
+/// Lists of cells on their way to the hub.
+pub(super) type Cells = mpsc::Sender<Vec<(Network, Cell)>>;
 
 /// What the hub sends to an engine.
 #[derive(Debug)]
@@ -38,7 +40,6 @@ pub(super) enum ToEngine {
 /// The hub's end towards one engine.
 #[derive(Debug)]
 pub(super) struct HubEnd {
-    pub(super) cells: mpsc::Receiver<Vec<(Network, Cell)>>,
     pub(super) engine: SyncSender<ToEngine>,
     pub(super) counts: Arc<Mutex<EngineCounts>>,
 }
@@ -50,14 +51,12 @@ pub(super) struct EngineCounts {
     pub(super) refused: BTreeMap<&'static str, u64>,
     /// Own cells that had no room on their way to the hub.
     pub(super) no_room: u64,
-    /// Cells of each gateway that came.
-    pub(super) by_gateway: BTreeMap<GatewayId, u64>,
 }
 
 /// An engine thread's end.
 #[derive(Debug)]
 pub(crate) struct EngineEnd {
-    cells: mpsc::Sender<Vec<(Network, Cell)>>,
+    cells: Cells,
     inbox: Receiver<ToEngine>,
     counts: Arc<Mutex<EngineCounts>>,
     own: EngineCounts,
@@ -67,14 +66,18 @@ pub(crate) struct EngineEnd {
     again: (Vec<Network>, u64),
 }
 
-/// Both ends.
-pub(super) fn ends() -> (EngineEnd, HubEnd) {
-    let (cells, from_engine) = mpsc::channel(LISTS);
+/// Where the engines' cells come to the hub.
+pub(super) fn cells() -> (Cells, mpsc::Receiver<Vec<(Network, Cell)>>) {
+    mpsc::channel(LISTS)
+}
+
+/// Both ends of one engine, which sends its cells to `cells`.
+pub(super) fn ends(cells: Cells) -> (EngineEnd, HubEnd) {
     let (engine, inbox) = sync_channel(FOR_ENGINE);
     let counts = Arc::<Mutex<EngineCounts>>::default();
     let own = EngineCounts::default();
     let end = EngineEnd { cells, inbox, counts: Arc::clone(&counts), own, again_from: None, again: (Vec::new(), 0) };
-    (end, HubEnd { cells: from_engine, engine, counts })
+    (end, HubEnd { engine, counts })
 }
 
 impl EngineEnd {
@@ -89,15 +92,11 @@ impl EngineEnd {
         }
         self.send_again(engine, now);
         let refused = std::mem::take(&mut self.own.refused);
-        let by_gateway = std::mem::take(&mut self.own.by_gateway);
         let mut counts = self.counts.lock();
         engine.sharing_counts().inspect(|table| counts.table.clone_from(table));
         counts.no_room = self.own.no_room;
         for (reason, count) in refused {
             *counts.refused.entry(reason).or_default() += count;
-        }
-        for (gateway, count) in by_gateway {
-            *counts.by_gateway.entry(gateway).or_default() += count;
         }
     }
 
@@ -106,10 +105,8 @@ impl EngineEnd {
         for message in self.inbox.try_iter() {
             match message {
                 ToEngine::Cell(network, cell) => {
-                    let gateway = cell.gateway;
-                    match engine.take_cell(network, *cell, now) {
-                        Ok(()) => *self.own.by_gateway.entry(gateway).or_default() += 1,
-                        Err(reason) => *self.own.refused.entry(CellRefused::name(reason)).or_default() += 1,
+                    if let Err(reason) = engine.take_cell(network, *cell, now) {
+                        *self.own.refused.entry(CellRefused::name(reason)).or_default() += 1;
                     }
                 }
                 ToEngine::SendAgain(from) => {

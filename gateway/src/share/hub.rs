@@ -14,7 +14,7 @@ use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::engine_end::{EngineEnd, HubEnd, ToEngine, ends};
+use super::engine_end::{EngineEnd, HubEnd, ToEngine, cells, ends};
 use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
 use super::format::{BatchWriter, Member, read_batch, read_member, write_member};
 use super::measure::{OTHER_GATEWAY, ReasonLabel, ShareMeasures, TopicLabel, UNREADABLE};
@@ -101,7 +101,8 @@ impl Sharing {
         owner: Owner,
         clock: impl PacketClock,
     ) -> io::Result<(Self, Vec<EngineEnd>)> {
-        let (engine_ends, hub_ends): (Vec<_>, Vec<_>) = (0..engines).map(|_| ends()).unzip();
+        let (sender, cells) = cells();
+        let (engine_ends, hub_ends): (Vec<_>, Vec<_>) = (0..engines).map(|_| ends(sender.clone())).unzip();
         let ((outgoing, to_exchange), (from_exchange, incoming)) = (mpsc::channel(MESSAGES), mpsc::channel(MESSAGES));
         let (state, seen) = watch::channel(LinkState::default());
         let link = Link { outgoing: to_exchange, incoming: from_exchange, state };
@@ -125,7 +126,7 @@ impl Sharing {
             runtime.block_on(async {
                 tokio::select! {
                     () = Box::new(exchange).run(link) => tracing::error!("the exchange ended"),
-                    () = hub.run(incoming, seen) => {}
+                    () = hub.run(cells, incoming, seen) => {}
                     _ = stopped => {}
                 }
             });
@@ -150,7 +151,12 @@ impl Drop for Sharing {
 }
 
 impl Hub {
-    async fn run(mut self, mut incoming: mpsc::Receiver<Incoming>, mut state: watch::Receiver<LinkState>) {
+    async fn run(
+        mut self,
+        mut cells: mpsc::Receiver<Vec<(Network, Cell)>>,
+        mut incoming: mpsc::Receiver<Incoming>,
+        mut state: watch::Receiver<LinkState>,
+    ) {
         let mut gather = interval(GATHER);
         gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut member = interval(MEMBER);
@@ -165,13 +171,18 @@ impl Hub {
                     let new = state.borrow_and_update().clone();
                     self.link(new);
                 }
+                // There is a sender as long as there are engines; when they have ended, what is on its way still leaves.
+                Some(cells) = cells.recv() => {
+                    for (network, cell) in cells {
+                        self.send(network, &cell);
+                    }
+                }
                 message = incoming.recv() => match message {
                     Some(message) => self.receive(&message),
                     None => return,
                 },
                 _ = gather.tick() => {
                     ticks += 1;
-                    self.collect();
                     self.flush(Topic::Open);
                     if ticks.is_multiple_of(CLOSED_TICKS) {
                         self.flush(Topic::Closed);
@@ -179,17 +190,6 @@ impl Hub {
                     self.ask_again();
                 }
                 _ = member.tick() => self.announce(),
-            }
-        }
-    }
-
-    /// Takes what the engines have.
-    fn collect(&mut self) {
-        for engine in 0..self.engines.len() {
-            while let Some(cells) = self.engines.get_mut(engine).and_then(|end| end.cells.try_recv().ok()) {
-                for (network, cell) in cells {
-                    self.send(network, &cell);
-                }
             }
         }
     }
@@ -326,7 +326,7 @@ impl Hub {
             Err(error) => return self.unreadable(message.gateway, &error),
         };
         // Who may write to a subject is the exchange's to say, and what is in the message is the sender's.
-        let reason = if batch.gateway != message.gateway {
+        let reason = if batch.gateway != message.gateway || !batch.tap.may_be_of(batch.gateway) {
             Some(OTHER_GATEWAY)
         } else if batch.bucket != self.bucket {
             Some(Incompatible::BucketLength.name())

@@ -58,11 +58,13 @@ pub struct MemberView {
 pub(super) struct Members {
     own: Member,
     all: BTreeMap<GatewayId, MemberView>,
+    /// That there are too many was logged.
+    is_full: bool,
 }
 
 impl Members {
     pub(super) fn new(own: Member) -> Self {
-        Self { own, all: BTreeMap::new() }
+        Self { own, all: BTreeMap::new(), is_full: false }
     }
 
     /// What this gateway sends about itself.
@@ -84,7 +86,8 @@ impl Members {
         if before.is_none() && self.all.len() >= MOST {
             self.forget_gone(now);
             if self.all.len() >= MOST {
-                return None;
+                let is_known = std::mem::replace(&mut self.is_full, true);
+                return (!is_known).then(|| sentence(gateway, &name, ahead, Some(Incompatible::TooMany), &self.own));
             }
         }
         let view = MemberView { member, heard: now, clock_ahead_us: ahead, incompatible };
@@ -113,7 +116,10 @@ impl Members {
 
     /// Why cells of a gateway do not count. A gateway that has not sent anything about itself may be gone: what it saw still counts.
     pub(super) fn refuses(&self, gateway: GatewayId) -> Option<Incompatible> {
-        self.all.get(&gateway).and_then(|known| known.incompatible)
+        match self.all.get(&gateway) {
+            Some(known) => known.incompatible,
+            None => (self.all.len() >= MOST).then_some(Incompatible::TooMany),
+        }
     }
 
     /// Forgets those that are gone; returns them.
@@ -167,7 +173,50 @@ fn sentence(gateway: GatewayId, name: &str, ahead_us: i64, why: Option<Incompati
             "the clock of gateway {number} ({name}) is {ahead_ms} ms ahead of this one's, more than a bucket: synchronise both; its cells are refused"
         ),
         Some(Incompatible::TooMany) => {
-            format!("gateway {number} ({name}) is one too many: at most {MOST} are remembered")
+            format!(
+                "gateway {number} ({name}) is one too many: at most {MOST} share with this one; divide them into clusters (share.cluster)"
+            )
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spand_core::sharing::TapId;
+    use spand_proto::estimate::RuleKind;
+
+    use super::*;
+
+    fn member(gateway: u16) -> Member {
+        Member {
+            gateway: GatewayId(gateway),
+            tap: TapId::of_gateway(GatewayId(gateway)),
+            instance: 1,
+            name: "gateway".to_owned(),
+            version: "0".to_owned(),
+            bucket: Micros::from_secs(10),
+            buckets: 30,
+            rule: RuleKind::Robust,
+            prefixes: 0,
+            formats: (1, 1),
+            clock: Timestamp(0),
+            address: None,
+        }
+    }
+
+    #[test]
+    fn one_too_many_is_refused_and_logged_once_until_another_is_gone() {
+        let (mut members, now) = (Members::new(member(0)), Instant::now());
+        for gateway in 1..=u16::try_from(MOST).unwrap() {
+            assert!(members.take(member(gateway), Timestamp(0), now).is_some());
+        }
+        let news = members.take(member(1_000), Timestamp(0), now).unwrap();
+        assert!(news.contains("one too many: at most 256"), "{news}");
+        assert_eq!(members.take(member(1_001), Timestamp(0), now), None);
+        assert_eq!(members.refuses(GatewayId(1_000)), Some(Incompatible::TooMany));
+        assert_eq!(members.refuses(GatewayId(1)), None);
+        let later = now + GONE + Duration::from_secs(1);
+        assert!(members.take(member(1_000), Timestamp(0), later).is_some());
+        assert_eq!(members.refuses(GatewayId(1_000)), None);
     }
 }

@@ -213,3 +213,16 @@ fn a_gateway_with_the_same_number_is_named_at_both() {
         })
     });
 }
+
+#[test]
+fn a_gateway_that_names_another_s_tap_as_its_own_changes_nothing() {
+    let hub = MemoryHub::new();
+    let mut gateways = [join(&hub, member(1)), join(&hub, Member { tap: TapId(1), ..member(2) })];
+    gateways[1].saw(20.0);
+    let refused = |gateway: &Gateway| {
+        let label = ReasonLabel { reason: "gateway" };
+        gateway.sharing.status().measures().refused.get_or_create(&label).get()
+    };
+    until(&mut gateways, "its cells are refused", |gateways, _| refused(&gateways[0]) > 0);
+    assert_eq!(gateways[0].turn(), None);
+}
