@@ -13,7 +13,9 @@ use spand_core::window::bucket::{LimitCounts, RttSum};
 use spand_core::window::cells::Cell;
 use spand_core::window::table::NetworkTable;
 use spand_gateway::share::exchange::MESSAGE_BYTES;
-use spand_gateway::share::format::{Batch, BatchWriter, FormatError, read_batch, read_member, write_member};
+use spand_gateway::share::format::{
+    Batch, BatchWriter, FormatError, read_batch, read_member, read_notices, write_member, write_notices,
+};
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
@@ -30,6 +32,7 @@ fuzz_target!(|data: &[u8]| {
     while let Some((len, after)) = rest.split_first_chunk().map(|(len, after)| (u16::from_le_bytes(*len), after)) {
         let (message, after) = after.split_at(usize::from(len).min(after.len()));
         member(message);
+        notices(message);
         batches.extend(batch(message));
         rest = after;
     }
@@ -43,6 +46,16 @@ fn member(message: &[u8]) {
         Ok(member) => {
             assert!(member.name.len() <= 253 && member.version.len() <= 64);
             assert_eq!(read_member(&write_member(&member)), Ok(member));
+        }
+        Err(error) => say(&error),
+    }
+}
+
+fn notices(message: &[u8]) {
+    match read_notices(message) {
+        Ok(notices) => {
+            assert!(notices.notices.len() <= message.len());
+            assert_eq!(read_notices(&write_notices(&notices)), Ok(notices));
         }
         Err(error) => say(&error),
     }

@@ -40,6 +40,10 @@ pub struct Measures {
     pub pace_unused: Counter,
     /// Advised first flights that hosts reported, by what they led to.
     pub first_flights: Family<FlightLabels, Counter>,
+    /// Retreats that other gateways began and that hold back advice here.
+    pub retreats_of_others: Counter,
+    /// What other gateways had to know and had no room on its way to the hub.
+    pub notices_dropped: Counter,
     /// Remote addresses whose losses were dropped before they expired, because there are too many.
     pub addresses_displaced: Counter,
     /// Reloads of the configuration, by result.
@@ -107,6 +111,8 @@ impl Default for Measures {
             dirty_overflows: counter(),
             pace_unused: counter(),
             first_flights: Family::default(),
+            retreats_of_others: counter(),
+            notices_dropped: counter(),
             addresses_displaced: counter(),
             config_reloads: Family::default(),
             config_last_reload_successful: Gauge::default(),

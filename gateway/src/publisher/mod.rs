@@ -13,6 +13,7 @@ mod batch;
 mod budgets;
 mod change;
 mod clock;
+mod cluster;
 mod config;
 mod destinations;
 mod dirty_set;
@@ -37,10 +38,10 @@ mod write;
 
 use std::hash::RandomState;
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use self::insight::Insight;
 use self::outbound::Outbound;
@@ -49,6 +50,8 @@ use self::state::State;
 
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
+pub(crate) use self::cluster::NOTICES;
+pub use self::cluster::{HeldBack, Notice};
 pub use self::config::{PublisherConfig, ToHosts};
 pub use self::insight::{Entry, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint};
 pub use self::insight::{Trend, TrendPoint};
@@ -74,6 +77,8 @@ struct Shared {
     state: RwLock<State>,
     /// Changes wait in `outbound`, or the gateway stops.
     changed: Notify,
+    /// What other gateways have to know leaves by this.
+    notices: OnceLock<mpsc::Sender<Notice>>,
     /// Distinguishes the hosts that report.
     hosts: RandomState,
     pace: Pace,
@@ -94,6 +99,7 @@ impl Published {
             outbound: Mutex::new(Outbound::new(&config)),
             state: RwLock::new(State::new(&config)),
             changed: Notify::new(),
+            notices: OnceLock::new(),
             insight: Insight::new(&config),
             config,
             clock: Box::new(clock),

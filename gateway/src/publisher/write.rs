@@ -11,10 +11,11 @@ use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 
 use super::change::{Change, not_published, withdrawal_reason};
+use super::cluster::Notice;
 use super::insight::Kind;
 use super::measure::{FAILURE, FlightLabels, ReloadLabels, SUCCESS};
 use super::networks::Judged;
-use super::retreat::FirstFlight;
+use super::retreat::{FirstFlight, Verdict};
 use super::services::Services;
 use super::state::{Advertised, State};
 use super::status::EngineStatus;
@@ -155,11 +156,11 @@ impl Published {
             }
             state.networks.take_of_clients();
         }
-        let mut views = views.into_iter().peekable();
+        let (mut views, now) = (views.into_iter().peekable(), self.now());
         while views.peek().is_some() {
             let mut state = self.shared.state.write();
             for view in views.by_ref().take(APPLY_CHUNK) {
-                state.networks.put(view, &self.shared.config);
+                state.networks.put(view, now, &self.shared.config);
             }
             state.networks.take_of_clients();
         }
@@ -178,17 +179,22 @@ impl Published {
         // Names are of any length: their hash is enough to distinguish clients.
         let reporter = self.shared.hosts.hash_one(client);
         let (mut verdicts, mut uses, mut advertised) = (Vec::new(), Vec::new(), Advertised::default());
+        let mut held_back = Vec::new();
         let mut state = self.shared.state.write();
         for (network, flight) in flights {
             let judged = state.networks.first_flight((*network, reporter), flight, now, &self.shared.config);
             let Some(Judged { verdict, about, changes, has_displaced }) = judged else { continue };
             state.advertise(changes, WithdrawalReason::Retreat, now, &mut advertised);
+            if matches!(verdict, Verdict::Halved | Verdict::Withdrawn) {
+                held_back.extend(state.networks.held_back(about));
+            }
             verdicts.push((about, verdict, has_displaced));
             let [host, remote] = flight.ends.map(|end| end.ip());
             let own = state.networks.narrowed(*network, remote);
             uses.extend((own != *network).then_some((host, own)));
         }
         drop(state);
+        held_back.into_iter().map(Notice::HeldBack).for_each(|notice| self.notify_others(notice));
         for (about, verdict, has_displaced) in verdicts {
             self.shared.insight.first_flight(now, about, verdict);
             self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();
@@ -223,11 +229,11 @@ impl Published {
         let (config, now) = (&self.shared.config, self.now());
         let (network, put, reason) = match change {
             Event::Estimate(estimate) => {
-                (estimate.network, state.networks.put_estimate(*estimate, config), WithdrawalReason::Expired)
+                (estimate.network, state.networks.put_estimate(*estimate, now, config), WithdrawalReason::Expired)
             }
             Event::Network(view) => {
                 let reason = view.why_not.map_or(WithdrawalReason::Expired, not_published);
-                (view.network, state.networks.put(*view, config), reason)
+                (view.network, state.networks.put(*view, now, config), reason)
             }
             Event::Withdrawn { network, reason: reason @ (Withdrawal::Evicted | Withdrawal::Administrator) } => {
                 self.shared.insight.forget(network);
@@ -254,7 +260,7 @@ impl Published {
     }
 
     /// Queues changes for subscribers, and takes them down for people.
-    fn send_out(&self, advertised: Advertised) {
+    pub(super) fn send_out(&self, advertised: Advertised) {
         let Advertised { changes, withdrawn, estimates, ends } = advertised;
         if changes.is_empty() {
             return;

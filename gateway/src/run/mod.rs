@@ -101,7 +101,7 @@ pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     let servers = Servers::start(ports, workers)?;
     let Restored { engines, store, experiment } = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
-    let started = share::start(&config.share, (&first, partition.clone(), draw_seed()), clock);
+    let started = share::start(&config.share, (&first, partition.clone(), draw_seed()), &published);
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
     let share = sharing.as_ref().map(|sharing| sharing.status().clone());
     let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);

@@ -7,7 +7,7 @@ use tokio::sync::{mpsc, watch};
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "snake_case")]
 pub enum Topic {
-    /// Cells of closed buckets: kept for the length of a window, so that who was away gets them later.
+    /// Cells of closed buckets, and advice that is held back: kept for the length of a window, so that who was away gets them later.
     Closed,
     /// Cells of open buckets: who is away misses them, and gets the closed ones.
     Open,

@@ -16,10 +16,11 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::engine_end::{EngineEnd, HubEnd, ToEngine, cells, ends};
 use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
-use super::format::{BatchWriter, Member, read_batch, read_member, write_member};
+use super::format::{BatchWriter, Member, NOTICES_AT_ONCE, holds_notices, read_batch, read_member, write_member};
 use super::measure::{OTHER_GATEWAY, ReasonLabel, ShareMeasures, TopicLabel, UNREADABLE};
 use super::members::{Incompatible, MemberView, Members};
-use crate::publisher::PacketClock;
+use super::notices::NoticeEnd;
+use crate::publisher::{Notice, PacketClock, Published};
 
 /// Messages that may wait for the exchange, and from it.
 const MESSAGES: usize = 1_024;
@@ -69,6 +70,7 @@ struct Hub {
     clock: Box<dyn PacketClock>,
     outgoing: mpsc::Sender<Outgoing>,
     batches: BTreeMap<Topic, BatchWriter>,
+    notices: NoticeEnd,
     state: LinkState,
     was_up: bool,
     /// From which bucket on cells may not have arrived.
@@ -99,7 +101,7 @@ impl Sharing {
         own: Member,
         engines: usize,
         owner: Owner,
-        clock: impl PacketClock,
+        published: Published,
     ) -> io::Result<(Self, Vec<EngineEnd>)> {
         let (sender, cells) = cells();
         let (engine_ends, hub_ends): (Vec<_>, Vec<_>) = (0..engines).map(|_| ends(sender.clone())).unzip();
@@ -107,14 +109,16 @@ impl Sharing {
         let (state, seen) = watch::channel(LinkState::default());
         let link = Link { outgoing: to_exchange, incoming: from_exchange, state };
         let status = ShareStatus::default();
+        let (notices, waiting) = NoticeEnd::new(published.clone());
         let hub = Hub {
             bucket: own.bucket,
             members: Members::new(own),
             engines: hub_ends,
             owner,
-            clock: Box::new(clock),
+            clock: Box::new(published),
             outgoing,
             batches: BTreeMap::new(),
+            notices,
             state: LinkState::default(),
             was_up: false,
             again_from: None,
@@ -126,7 +130,7 @@ impl Sharing {
             runtime.block_on(async {
                 tokio::select! {
                     () = Box::new(exchange).run(link) => tracing::error!("the exchange ended"),
-                    () = hub.run(cells, incoming, seen) => {}
+                    () = hub.run(cells, waiting, incoming, seen) => {}
                     _ = stopped => {}
                 }
             });
@@ -154,6 +158,7 @@ impl Hub {
     async fn run(
         mut self,
         mut cells: mpsc::Receiver<Vec<(Network, Cell)>>,
+        mut notices: mpsc::Receiver<Notice>,
         mut incoming: mpsc::Receiver<Incoming>,
         mut state: watch::Receiver<LinkState>,
     ) {
@@ -161,7 +166,7 @@ impl Hub {
         gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut member = interval(MEMBER);
         member.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut ticks = 0_u64;
+        let (mut ticks, mut waiting) = (0_u64, Vec::new());
         loop {
             tokio::select! {
                 changed = state.changed() => {
@@ -176,6 +181,10 @@ impl Hub {
                     for (network, cell) in cells {
                         self.send(network, &cell);
                     }
+                }
+                _ = notices.recv_many(&mut waiting, NOTICES_AT_ONCE) => {
+                    self.notify(&waiting);
+                    waiting.clear();
                 }
                 message = incoming.recv() => match message {
                     Some(message) => self.receive(&message),
@@ -204,6 +213,21 @@ impl Hub {
         if !self.batch(topic, cell).add(network, cell) {
             self.flush(topic);
             self.batch(topic, cell).add(network, cell);
+        }
+    }
+
+    /// Sends notices. What has no room is lost: each says what that costs.
+    fn notify(&mut self, notices: &[Notice]) {
+        if self.state != LinkState::Up {
+            return;
+        }
+        for message in self.notices.messages(notices, self.clock.now()) {
+            let bytes = message.payload.len() as u64;
+            if self.outgoing.try_send(message).is_ok() {
+                self.status.measures.bytes_sent.inc_by(bytes);
+            } else {
+                self.status.measures.notices_dropped.inc_by(notices.len() as u64);
+            }
         }
     }
 
@@ -270,6 +294,9 @@ impl Hub {
         (view.link, view.since) = (state.clone(), Some(Instant::now()));
         drop(view);
         self.state = state;
+        if self.state == LinkState::Up {
+            self.notify(&self.notices.again());
+        }
         self.announce();
     }
 
@@ -319,6 +346,13 @@ impl Hub {
         }
         if let Some(why) = self.members.refuses(message.gateway) {
             self.status.measures.refused.get_or_create(&refused(why.name())).inc();
+            return;
+        }
+        if holds_notices(&message.payload) {
+            match self.notices.take(message.gateway, message.topic, &message.payload) {
+                Ok(count) => drop(self.status.measures.notices_received.inc_by(count as u64)),
+                Err(error) => self.unreadable(message.gateway, &error),
+            }
             return;
         }
         let batch = match read_batch(&message.payload) {

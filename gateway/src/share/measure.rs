@@ -31,6 +31,10 @@ pub struct ShareMeasures {
     pub bytes_sent: Counter,
     /// Bytes of messages that came.
     pub bytes_received: Counter,
+    /// Notices of other gateways that were taken.
+    pub notices_received: Counter,
+    /// Notices for other gateways that had no room between hub and exchange.
+    pub notices_dropped: Counter,
     /// Cells that count, at the engines.
     pub cells_taken: Counter,
     /// Cells that were known already, at the engines.
@@ -93,6 +97,8 @@ impl Default for ShareMeasures {
             cells_received: Family::default(),
             bytes_sent: Counter::default(),
             bytes_received: Counter::default(),
+            notices_received: Counter::default(),
+            notices_dropped: Counter::default(),
             cells_taken: Counter::default(),
             cells_known: Counter::default(),
             refused: Family::default(),

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Engines hand over cells of their own networks, and take those of others ([`spand_core::window::cells`]). The hub packs them for an
-//! exchange, which carries them. Nobody waits for another: what does not fit is dropped and counted, and closed cells are sent again out of
+//! exchange, which carries them. What publishers have each other know goes the same way ([`crate::publisher::Notice`]). Nobody waits for another: what does not fit is dropped and counted, and closed cells are sent again out of
 //! the engines' own records once messages get through.
 
 mod engine_end;
@@ -17,6 +17,7 @@ mod measure;
 mod members;
 pub mod memory;
 pub mod nats;
+mod notices;
 mod start;
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use super::format::{FORMAT, Member};
 use super::hub::Sharing;
 use super::nats::{NatsConfig, NatsExchange, NatsIdentity, NatsLogin, NatsTls};
 use crate::config::{Share, mib};
-use crate::publisher::PacketClock;
+use crate::publisher::Published;
 
 /// Kept messages outlive the window by so much: a gateway that starts has that long to read them.
 const BEYOND: Duration = Duration::from_secs(30);
@@ -26,7 +26,7 @@ const BEYOND: Duration = Duration::from_secs(30);
 pub(crate) fn start(
     share: &Share,
     (engine, partition, instance): (&EngineConfig, Partition, u64),
-    clock: impl PacketClock,
+    published: &Published,
 ) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>> {
     let Some(own) = engine.sharing else { return Ok(None) };
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
@@ -69,5 +69,5 @@ pub(crate) fn start(
     });
     let engines = usize::try_from(engine.shard.count.get()).unwrap_or(1);
     let owner = move |network| usize::try_from(partition.owner(network)).unwrap_or(usize::MAX);
-    Sharing::start(exchange, member, engines, Box::new(owner), clock).map(Some)
+    Sharing::start(exchange, member, engines, Box::new(owner), published.clone()).map(Some)
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
+use spand_core::event::Event;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing as EngineSharing, TapId};
 use spand_core::window::table::NetworkTable;
@@ -17,7 +18,7 @@ use super::exchange::LinkState;
 use super::format::{FORMAT, Member};
 use super::memory::MemoryHub;
 use super::*;
-use crate::publisher::PacketClock;
+use crate::publisher::{Batch, Client, FirstFlight, PacketClock, Published, PublisherConfig};
 
 const START: Timestamp = Timestamp(1_700_000_003_000_000_000);
 const REMOTE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
@@ -36,6 +37,7 @@ struct Gateway {
     engine: Engine,
     end: EngineEnd,
     sharing: Sharing,
+    published: Published,
 }
 
 fn member(gateway: u16) -> Member {
@@ -64,8 +66,9 @@ fn join_with(hub: &MemoryHub, own: Member, ahead: Micros) -> Gateway {
     let sharing = EngineSharing { gateway: own.gateway, tap: own.tap, pseudonyms };
     let engine = Engine::new(EngineConfig { sharing: Some(sharing), ..EngineConfig::default() });
     let (exchange, number) = (hub.member(own.gateway), own.gateway.0);
-    let (sharing, mut ends) = Sharing::start(exchange, own, 1, Box::new(|_| 0), Stands(ahead)).unwrap();
-    Gateway { number, engine, end: ends.remove(0), sharing }
+    let published = Published::new(PublisherConfig::default(), Stands(ahead));
+    let (sharing, mut ends) = Sharing::start(exchange, own, 1, Box::new(|_| 0), published.clone()).unwrap();
+    Gateway { number, engine, end: ends.remove(0), sharing, published }
 }
 
 impl Gateway {
@@ -225,4 +228,43 @@ fn a_gateway_that_names_another_s_tap_as_its_own_changes_nothing() {
     };
     until(&mut gateways, "its cells are refused", |gateways, _| refused(&gateways[0]) > 0);
     assert_eq!(gateways[0].turn(), None);
+}
+
+/// Six advised starts of a gateway's hosts lose, where it has this estimate.
+fn retreats(gateway: &Gateway, estimate: &Estimate) {
+    gateway.published.apply(Batch { events: vec![Event::estimate(estimate.clone())], ..Batch::new() });
+    for port in 1..=6 {
+        let ends = [(IpAddr::from([10, 0, 0, 1]), 443).into(), (REMOTE, port).into()];
+        let advised = estimate.share_segments(estimate.mss);
+        let flight = FirstFlight { ends, lost: true, began: Some(START), advised, acknowledged: Bytes(0) };
+        gateway.published.first_flights(&Client::Address(REMOTE), &[(estimate.network, flight)]);
+    }
+}
+
+#[test]
+fn a_retreat_reaches_who_is_there_who_was_away_and_who_comes_later() {
+    let hub = MemoryHub::new();
+    let mut gateways = vec![join(&hub, member(1)), join(&hub, member(2))];
+    gateways[0].saw(20.0);
+    let estimate = gateways[0].turn().unwrap();
+    let is_up = |gateways: &mut [Gateway], _: &[_]| {
+        gateways.iter().all(|gateway| gateway.sharing.status().view().link == LinkState::Up)
+    };
+    until(&mut gateways, "both are up", is_up);
+    hub.set_up(false);
+    until(&mut gateways, "both notice", |gateways, _| {
+        gateways.iter().all(|gateway| matches!(gateway.sharing.status().view().link, LinkState::Down(_)))
+    });
+    // The network is known at the other only afterwards.
+    retreats(&gateways[0], &estimate);
+    hub.set_up(true);
+    gateways.push(join(&hub, member(3)));
+    let received = |gateway: &Gateway| gateway.sharing.status().measures().notices_received.get();
+    until(&mut gateways, "it arrives", |gateways, _| gateways[1..].iter().all(|gateway| received(gateway) > 0));
+    for gateway in &gateways {
+        gateway.published.apply(Batch { events: vec![Event::estimate(estimate.clone())], ..Batch::new() });
+        let view = gateway.published.lookup(REMOTE).unwrap();
+        let share = view.estimate.as_ref().map(|estimate| estimate.share);
+        assert_eq!(share, Window::from_bytes(estimate.share.bytes() / 2.0), "gateway {}", gateway.number);
+    }
 }

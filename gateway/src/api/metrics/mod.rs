@@ -159,6 +159,16 @@ impl Register {
             "Remote addresses with lost first flights evicted because too many were reported",
             measures.addresses_displaced,
         );
+        self.add(
+            "publisher_retreats_of_others",
+            "Retreats that other gateways began and that hold back advice here",
+            measures.retreats_of_others,
+        );
+        self.add(
+            "publisher_notices_dropped",
+            "What other gateways had to know and had no room on its way to the hub",
+            measures.notices_dropped,
+        );
         self.add("config_reloads", "Reloads of the configuration by SIGHUP", measures.config_reloads);
         self.add(
             "config_last_reload_successful",
@@ -216,6 +226,9 @@ impl Register {
         self.add("share_cells_received", "Cells of other gateways that came, by topic", measures.cells_received);
         self.add("share_bytes_sent", "Bytes of messages handed to the exchange", measures.bytes_sent);
         self.add("share_bytes_received", "Bytes of messages that came", measures.bytes_received);
+        self.add("share_notices_received", "Notices of other gateways that were taken", measures.notices_received);
+        let help = "Notices for other gateways that had no room between hub and exchange";
+        self.add("share_notices_dropped", help, measures.notices_dropped);
         self.add("share_cells_taken", "Cells of other gateways that count", measures.cells_taken);
         self.add("share_cells_known", "Cells of other gateways that were known already", measures.cells_known);
         self.add("share_messages_refused", "Messages that do not count, by reason", measures.refused);

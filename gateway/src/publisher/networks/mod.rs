@@ -22,6 +22,7 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Segments, Timestamp, Window};
 
 pub(super) use self::retreats::Judged;
+use super::cluster::HeldBack;
 use super::config::PublisherConfig;
 use super::retreat::{Clients, Retreat};
 
@@ -39,6 +40,8 @@ pub(super) struct Networks {
     clients: Clients,
     /// Changes of clients that followed from the last change of their network.
     of_clients: Vec<(Network, Put)>,
+    /// Networks that are not known here, held back at other gateways.
+    held_elsewhere: BTreeMap<Network, HeldBack>,
 }
 
 #[derive(Debug)]
@@ -78,6 +81,7 @@ impl Networks {
             retreats: BTreeSet::new(),
             clients: Clients::default(),
             of_clients: Vec::new(),
+            held_elsewhere: BTreeMap::new(),
         }
     }
 
@@ -154,7 +158,7 @@ impl Networks {
     }
 
     /// Takes a network's new state.
-    pub(super) fn put(&mut self, view: NetworkView, config: &PublisherConfig) -> Put {
+    pub(super) fn put(&mut self, view: NetworkView, now: Timestamp, config: &PublisherConfig) -> Put {
         // A prefix list can make a network of what was a client.
         if self.entries.get(&view.network).is_some_and(|entry| entry.is_client) {
             self.forget_client(view.network);
@@ -164,7 +168,10 @@ impl Networks {
             Some(retreat) => retreat.hold(view),
             None => view,
         };
-        self.publish(view, config)
+        let network = view.network;
+        let put = self.publish(view, config);
+        let held = if self.held_elsewhere.is_empty() { None } else { self.take_held_elsewhere(network, now, config) };
+        held.filter(|held| *held != Put::Silent).unwrap_or(put)
     }
 
     /// Publishes a network, and what follows for the clients in it.
@@ -206,7 +213,7 @@ impl Networks {
     }
 
     /// Takes a network's new estimate; the rest of its state stays until a view brings it.
-    pub(super) fn put_estimate(&mut self, estimate: Estimate, config: &PublisherConfig) -> Put {
+    pub(super) fn put_estimate(&mut self, estimate: Estimate, now: Timestamp, config: &PublisherConfig) -> Put {
         let view = match self.get(estimate.network) {
             Some(view) => NetworkView { why_not: None, estimate: Some(estimate), ..NetworkView::clone(view) },
             None => NetworkView {
@@ -227,7 +234,7 @@ impl Networks {
                 estimate: Some(estimate),
             },
         };
-        self.put(view, config)
+        self.put(view, now, config)
     }
 
     /// Takes away a network's estimate.

@@ -9,9 +9,13 @@ use spand_proto::network::Network;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
 use spand_proto::units::Timestamp;
 
-use super::{Networks, Put};
+use super::{Entry, Networks, Put};
+use crate::publisher::cluster::HeldBack;
 use crate::publisher::config::PublisherConfig;
 use crate::publisher::retreat::{Displaced, FirstFlight, Retreat, Verdict, client_network};
+
+/// Networks that are not known here and held back elsewhere. At the limit a further one is held back once its own hosts lose.
+const HELD_ELSEWHERE: usize = 4_096;
 
 /// What a report of a first flight led to.
 #[derive(Debug)]
@@ -39,13 +43,7 @@ impl Networks {
         if self.clients.is_held(client) && self.clients.network_of(client) == Some(network) {
             return self.client_flight((client, network, host), flight, now, config);
         }
-        let entry = self.entries.get_mut(&network)?;
-        let view = NetworkView::clone(&entry.view);
-        let retreat = entry.retreat.get_or_insert_with(|| {
-            let mut retreat = Box::<Retreat>::default();
-            retreat.hold(view);
-            retreat
-        });
+        let retreat = retreat_of(self.entries.get_mut(&network)?);
         let before = retreat.due();
         let verdict = retreat.report(flight, now);
         let put = self.renew(network, before, config);
@@ -92,6 +90,67 @@ impl Networks {
         }
         changes.push((client, self.renew_client((client, &view), before, config)));
         Some(Judged { verdict: reported.verdict, about: client, changes, has_displaced: reported.displaced.is_some() })
+    }
+
+    /// Holds back the advice of a network as another gateway does; what is to be advertised, where anything changed. A network that is
+    /// not known yet is held back once it is.
+    pub(in crate::publisher) fn hold_back(
+        &mut self,
+        held: &HeldBack,
+        now: Timestamp,
+        config: &PublisherConfig,
+    ) -> Option<Vec<(Network, Put)>> {
+        let network = held.network;
+        let Some(entry) = self.entries.get_mut(&network) else {
+            self.wait_for_network(held, now);
+            return None;
+        };
+        // Of a client this gateway judges by itself.
+        if entry.is_client {
+            return None;
+        }
+        let retreat = retreat_of(entry);
+        let before = retreat.due();
+        if !retreat.join(held, now) {
+            return None;
+        }
+        let put = self.renew(network, before, config);
+        let mut changes = vec![(network, put)];
+        changes.append(&mut self.of_clients);
+        Some(changes)
+    }
+
+    /// How the advice of a network is held back, for other gateways.
+    pub(in crate::publisher) fn held_back(&self, network: Network) -> Option<HeldBack> {
+        let entry = self.entries.get(&network).filter(|entry| !entry.is_client)?;
+        entry.retreat.as_ref()?.shared(network)
+    }
+
+    /// Of all networks.
+    pub(in crate::publisher) fn all_held_back(&self) -> Vec<HeldBack> {
+        self.retreats.iter().filter_map(|(_, network)| self.held_back(*network)).collect()
+    }
+
+    fn wait_for_network(&mut self, held: &HeldBack, now: Timestamp) {
+        if self.held_elsewhere.len() >= HELD_ELSEWHERE {
+            self.held_elsewhere.retain(|_, held| !held.is_over(now));
+        }
+        if self.held_elsewhere.len() < HELD_ELSEWHERE {
+            self.held_elsewhere.insert(held.network, *held);
+        }
+    }
+
+    /// Takes what another gateway held back of a network that was not known then.
+    pub(super) fn take_held_elsewhere(
+        &mut self,
+        network: Network,
+        now: Timestamp,
+        config: &PublisherConfig,
+    ) -> Option<Put> {
+        let held = self.held_elsewhere.remove(&network)?;
+        let retreat = retreat_of(self.entries.get_mut(&network)?);
+        let before = retreat.due();
+        retreat.join(&held, now).then(|| self.renew(network, before, config))
     }
 
     /// Ends or eases at most N retreats that are due; returns what follows for the networks.
@@ -213,4 +272,14 @@ impl Networks {
         before.map(|before| self.retreats.remove(&(before, network)));
         due.map(|due| self.retreats.insert((due, network)));
     }
+}
+
+/// The retreat of a network, begun where there is none.
+fn retreat_of(entry: &mut Entry) -> &mut Retreat {
+    let view = &entry.view;
+    entry.retreat.get_or_insert_with(|| {
+        let mut retreat = Box::<Retreat>::default();
+        retreat.hold(NetworkView::clone(view));
+        retreat
+    })
 }

@@ -6,6 +6,7 @@
 //! against that address' advice alone ([`clients`]). Pure: takes the time.
 
 mod clients;
+mod shared;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -108,7 +109,7 @@ pub(super) struct Retreat {
 }
 
 /// Advice that is held back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Held {
     /// The share is not more than this.
     cap: Window,

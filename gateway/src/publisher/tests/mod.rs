@@ -1,6 +1,7 @@
 //! The publisher against a twin: a subscriber that keeps what it receives must hold what is published.
 
 mod cases;
+mod cluster;
 mod in_use;
 mod pace;
 mod property;

@@ -1,8 +1,7 @@
 //! A cell as bytes.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use ipnet::IpNet;
 use spand_core::flow::sample::ConnectionId;
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::sharing::{GatewayId, Pseudonyms, TapId};
@@ -11,6 +10,7 @@ use spand_core::window::cells::Cell;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
+use super::network::{read_network, write_network};
 use crate::encoding::numbers::{Malformed, Reader, Writer, bits, flags, optional, read_optional};
 use crate::encoding::parts;
 
@@ -173,40 +173,4 @@ fn read_contribution(index: u64, input: &mut Reader<'_>) -> Result<Contribution,
 fn read_round_trips(index: u64, input: &mut Reader<'_>) -> Result<RemoteRtt, Malformed> {
     let remote = Pseudonyms::of_hash(input.fixed()?);
     Ok(RemoteRtt { bucket: index, remote, count: input.whole()?, sum: Micros(input.whole()?) })
-}
-
-fn write_network(network: Network, out: &mut Writer) {
-    let prefix = network.prefix();
-    let len = prefix.prefix_len();
-    out.byte(if prefix.addr().is_ipv4() { 4 } else { 6 });
-    out.byte(len);
-    let before = out.bytes.len();
-    out.address(prefix.addr());
-    out.bytes.truncate(before + significant(len));
-}
-
-fn read_network(input: &mut Reader<'_>) -> Result<Network, Malformed> {
-    let (family, len) = (input.byte()?, input.byte()?);
-    let address = match family {
-        4 => Ipv4Addr::from(read_address::<4>(len, input)?).into(),
-        6 => Ipv6Addr::from(read_address::<16>(len, input)?).into(),
-        _ => return Err(Malformed::Nonsense),
-    };
-    let prefix = IpNet::new(address, len).map_err(|_| Malformed::Nonsense)?;
-    let network = Network::new(prefix);
-    // Each network is written in one way.
-    if network.prefix() == prefix { Ok(network) } else { Err(Malformed::Nonsense) }
-}
-
-/// An address of which only the significant bytes were written.
-fn read_address<const N: usize>(len: u8, input: &mut Reader<'_>) -> Result<[u8; N], Malformed> {
-    let mut address = [0; N];
-    let written = address.get_mut(..significant(len)).ok_or(Malformed::Nonsense)?;
-    written.copy_from_slice(input.bytes(written.len())?);
-    Ok(address)
-}
-
-/// Bytes of an address that a prefix of this length reaches into.
-fn significant(len: u8) -> usize {
-    usize::from(len).div_ceil(8)
 }

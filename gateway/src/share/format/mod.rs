@@ -1,7 +1,7 @@
 //! What gateways send each other, as bytes.
 //!
 //! ```text
-//! message       format (1 byte), kind (1 byte: 1 cells, 2 member), then what it holds
+//! message       format (1 byte), kind (1 byte: 1 cells, 2 member, 3 notices), then what it holds
 //! cells         gateway, tap, bucket length (µs); count, then each cell
 //! cell          network, bucket index, presence, [as of] [newest sample] [raised] (ns after the bucket's start),
 //!               bucket, contributions, round trips, share of connections followed (1 byte: parts of 256, less one),
@@ -11,6 +11,8 @@
 //! round trips   count, then each: hash of the address (8 bytes), count, sum (µs)
 //! member        gateway, tap, instance (8 bytes), name, version, bucket length (µs), buckets, rule, hash of the prefix list
 //!               (8 bytes), oldest format read and newest written (1 byte each), clock (ns), presence, [address]
+//! notices       number (rises with each message of a gateway), count, then each: what it is about (1 byte), then its values
+//! 1 held back   network, presence, cap (8 bytes, a fraction of bytes), halved (ns), [no advice until] (ns)
 //! text          count of bytes, UTF-8 without control characters
 //! ```
 //!
@@ -28,6 +30,8 @@
 
 mod cell;
 mod member;
+mod network;
+mod notice;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +42,7 @@ use spand_proto::units::Micros;
 
 use self::cell::{CellHead, Unwritable};
 pub use self::member::{Member, read_member, write_member};
+pub use self::notice::{NOTICES_AT_ONCE, Notices, read_notices, write_notices};
 use super::exchange::MESSAGE_BYTES;
 use crate::encoding::numbers::{Malformed, Reader, Writer};
 
@@ -51,6 +56,7 @@ pub const FORMATS_READ: [u8; 1] = [FORMAT];
 enum Kind {
     Cells = 1,
     Member = 2,
+    Notices = 3,
 }
 
 /// Most bytes before the cells: format, kind, gateway, tap, bucket length and count.
@@ -99,6 +105,16 @@ fn formats_read() -> String {
     }
 }
 
+/// What a message is, by its second byte.
+fn kind_of(byte: u8) -> Option<Kind> {
+    [Kind::Cells, Kind::Member, Kind::Notices].into_iter().find(|kind| *kind as u8 == byte)
+}
+
+/// Whether a message holds notices, and not cells, which come under the same topic.
+pub fn holds_notices(message: &[u8]) -> bool {
+    message.get(1).copied().and_then(kind_of) == Some(Kind::Notices)
+}
+
 /// A message with only its first two bytes.
 fn begun(kind: Kind) -> Writer {
     Writer { bytes: vec![FORMAT, kind as u8] }
@@ -116,7 +132,7 @@ fn opened(message: &[u8], kind: Kind) -> Result<Reader<'_>, FormatError> {
     }
     match input.byte()? {
         found if found == kind as u8 => Ok(input),
-        found if [Kind::Cells as u8, Kind::Member as u8].contains(&found) => Err(FormatError::Misplaced),
+        found if kind_of(found).is_some() => Err(FormatError::Misplaced),
         _ => Err(FormatError::Nonsense),
     }
 }

@@ -15,6 +15,7 @@ use spand_proto::units::{Bytes, Timestamp, Window};
 use strum::VariantArray;
 
 use super::*;
+use crate::publisher::{HeldBack, Notice};
 
 const GATEWAY: GatewayId = GatewayId(7);
 const TAP: TapId = TapId(70_000);
@@ -150,7 +151,42 @@ prop_compose! {
     }
 }
 
+fn notice() -> impl Strategy<Value = Notice> {
+    (any_network(), window(), any::<u64>(), any::<Option<u64>>()).prop_map(|(network, cap, halved, withdrawn)| {
+        let (halved, withdrawn) = (Timestamp(halved), withdrawn.map(Timestamp));
+        Notice::HeldBack(HeldBack { network, cap, halved, withdrawn })
+    })
+}
+
+fn notices() -> impl Strategy<Value = Notices> {
+    (any::<u64>(), prop::collection::vec(notice(), 0..20)).prop_map(|(number, notices)| Notices { number, notices })
+}
+
+#[test]
+fn a_message_has_room_for_the_notices_that_it_may_hold() {
+    let network = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff/128".parse().unwrap();
+    let (halved, withdrawn) = (Timestamp(u64::MAX), Some(Timestamp(u64::MAX)));
+    let longest = Notice::HeldBack(HeldBack { network, cap: Window::from_bytes(1e300).unwrap(), halved, withdrawn });
+    let mut notices = Notices { number: u64::MAX, notices: vec![longest; NOTICES_AT_ONCE] };
+    let message = write_notices(&notices);
+    assert!(message.len() <= MESSAGE_BYTES, "{}", message.len());
+    assert_eq!(read_notices(&message).as_ref(), Ok(&notices));
+    notices.notices.push(notices.notices[0].clone());
+    assert_eq!(read_notices(&write_notices(&notices)).unwrap().notices.len(), NOTICES_AT_ONCE);
+}
+
 proptest! {
+    #[test]
+    fn any_notices_come_back(notices in notices()) {
+        let message = write_notices(&notices);
+        prop_assert!(holds_notices(&message));
+        prop_assert_eq!(read_batch(&message), Err(FormatError::Misplaced));
+        prop_assert_eq!(read_notices(&message), Ok(notices));
+        for cut in 0..message.len() {
+            prop_assert!(read_notices(&message[..cut]).is_err());
+        }
+    }
+
     #[test]
     fn any_batch_comes_back(batch in batch()) {
         prop_assert_eq!(read_batch(&written(&batch)), Ok(batch));
@@ -164,9 +200,12 @@ proptest! {
     #[test]
     fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let with = |kind: Kind| [&[FORMAT, kind as u8], &bytes[..]].concat();
-        for message in [bytes.clone(), with(Kind::Cells), with(Kind::Member)] {
+        for message in [bytes.clone(), with(Kind::Cells), with(Kind::Member), with(Kind::Notices)] {
             if let Ok(batch) = read_batch(&message) {
                 prop_assert!(batch.cells.len() <= message.len() / cell::LEAST);
+            }
+            if let Ok(notices) = read_notices(&message) {
+                prop_assert_eq!(read_notices(&write_notices(&notices)), Ok(notices));
             }
             if let Ok(member) = read_member(&message) {
                 prop_assert_eq!(read_member(&write_member(&member)), Ok(member));
@@ -360,7 +399,7 @@ fn a_message_of_another_kind_or_length_is_refused() {
     let (batch, member) = (writer().finish(), write_member(&plain_member()));
     assert_eq!(read_batch(&member), Err(FormatError::Misplaced));
     assert_eq!(read_member(&batch), Err(FormatError::Misplaced));
-    assert_eq!(read_batch(&[FORMAT, 3]), Err(FormatError::Nonsense));
+    assert_eq!(read_batch(&[FORMAT, 9]), Err(FormatError::Nonsense));
     assert_eq!((read_batch(&[]), read_member(&[])), (Err(FormatError::Truncated), Err(FormatError::Truncated)));
     let long = [&batch[..], &vec![0; MESSAGE_BYTES]].concat();
     assert_eq!(read_batch(&long), Err(FormatError::TooLong));

@@ -1,0 +1,122 @@
+//! What publishers of a cluster take from each other.
+
+use spand_core::sharing::GatewayId;
+use spand_proto::units::Segments;
+use tokio::sync::mpsc;
+
+use super::retreats::{flight, lose};
+use super::*;
+
+const SHARE: f64 = 1_448.0 * 40.0;
+const OF_OTHER: GatewayId = GatewayId(2);
+
+/// A publisher with an estimate of the first network, and what it has others know.
+fn sharing() -> (Published, SetClock, mpsc::Receiver<Notice>) {
+    let (published, clock) = publisher(PublisherConfig::default());
+    let (sender, notices) = mpsc::channel(NOTICES);
+    published.share_by(sender);
+    apply(&published, [Event::estimate(estimate(1, SHARE, 0))]);
+    (published, clock, notices)
+}
+
+fn at(clock: &SetClock, ms: u64) {
+    clock.0.store(ms * 1_000_000, Ordering::Relaxed);
+}
+
+fn all(notices: &mut mpsc::Receiver<Notice>) -> Vec<Notice> {
+    std::iter::from_fn(|| notices.try_recv().ok()).collect()
+}
+
+fn segments(published: &Published) -> Option<u32> {
+    let view = published.lookup([198, 51, 1, 9].into())?;
+    view.estimate.as_ref().map(|estimate| estimate.share_segments(estimate.mss).0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retreat_at_one_gateway_is_one_at_the_other() {
+    let ((one, clock, mut from_one), (other, other_clock, mut from_other)) = (sharing(), sharing());
+    lose(&one, 9, 1..=6);
+    let notices = all(&mut from_one);
+    assert!(matches!(notices.as_slice(), [Notice::HeldBack(HeldBack { withdrawn: None, .. })]), "{notices:?}");
+    let mut subscription = other.subscribe(&[OTHER.into()]).unwrap();
+    let mut twin = Twin::default();
+    twin.read(&mut subscription).await;
+    other.take_notices(GatewayId(1), &notices);
+    assert_eq!((segments(&one), segments(&other), other.retreats()), (Some(20), Some(20), 1));
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.held[&network(1)].share_segments(Bytes(1_448)), Segments(20));
+    assert_eq!(all(&mut from_other), [], "what came from another is not sent on");
+    assert_eq!(other.measures().retreats_of_others.get(), 1);
+
+    // Losses of before it came are accounted for; six under what is left withdraw it, at both.
+    lose(&other, 9, 1..=6);
+    assert_eq!(segments(&other), Some(20));
+    for clock in [&clock, &other_clock] {
+        at(clock, 10_000);
+    }
+    lose(&other, 9, 11..=16);
+    one.take_notices(OF_OTHER, &all(&mut from_other));
+    assert_eq!((segments(&one), segments(&other)), (None, None));
+    assert_eq!(twin_of_withdrawal(&one), Some(WithdrawalReason::Retreat));
+
+    for clock in [&clock, &other_clock] {
+        at(clock, 70_001);
+    }
+    settle().await;
+    apply(&one, [Event::estimate(estimate(1, SHARE, 70))]);
+    assert_eq!(segments(&one), Some(10), "half of the half after the minute");
+    flight(&one, 9, 21, false);
+    assert_eq!((segments(&one), all(&mut from_one)), (Some(11), Vec::new()), "each lets it grow by itself");
+}
+
+/// Why the first network has no advice.
+fn twin_of_withdrawal(published: &Published) -> Option<WithdrawalReason> {
+    published.advice_for(0, network(1)).err()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_harshest_of_two_retreats_is_in_force_and_an_old_one_is_none() {
+    let (published, clock, _notices) = sharing();
+    at(&clock, 400_000);
+    let held = |share: f64, halved_ms: u64| {
+        let cap = Window::from_bytes(1_448.0 * share).unwrap();
+        let halved = Timestamp(halved_ms * 1_000_000);
+        Notice::HeldBack(HeldBack { network: network(1), cap, halved, withdrawn: None })
+    };
+    apply(&published, [Event::estimate(estimate(1, SHARE, 400))]);
+    for (notice, expected) in [
+        (held(5.0, 99_999), 40),
+        (held(30.0, 390_000), 30),
+        (held(15.0, 380_000), 15),
+        (held(25.0, 395_000), 15),
+        (held(12.0, 999_000), 12),
+    ] {
+        published.take_notices(OF_OTHER, &[notice]);
+        assert_eq!(segments(&published), Some(expected));
+    }
+    // One of a clock that is ahead lasts no longer than one of this clock.
+    at(&clock, 700_001);
+    settle().await;
+    apply(&published, [Event::estimate(estimate(1, SHARE, 700))]);
+    assert_eq!((segments(&published), published.retreats()), (Some(40), 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_network_that_is_not_known_yet_is_held_back_once_it_is() {
+    let (one, _, mut from_one) = sharing();
+    lose(&one, 9, 1..=6);
+    let (other, _) = publisher(PublisherConfig::default());
+    other.take_notices(GatewayId(1), &all(&mut from_one));
+    assert_eq!((segments(&other), other.retreats()), (None, 0));
+    apply(&other, [Event::estimate(estimate(1, SHARE, 0))]);
+    assert_eq!((segments(&other), other.retreats()), (Some(20), 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retreat_of_one_address_stays_where_it_is() {
+    let (published, _, mut notices) = sharing();
+    flight(&published, 8, 1, false);
+    lose(&published, 9, 1..=6);
+    assert_eq!((published.address_retreats(), all(&mut notices)), (1, Vec::new()));
+    assert_eq!(published.held_back(), []);
+}
