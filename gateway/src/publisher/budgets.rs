@@ -17,14 +17,22 @@ const LEASE_CHUNKS: usize = 8;
 impl Published {
     /// A connection of a host is established, so its start was not a spoofed SYN.
     pub fn established(&self, connection: &Established) {
+        if !self.established_here(connection) {
+            self.hand_on_established(connection);
+        }
+    }
+
+    /// Whether the host is subscribed here.
+    pub(super) fn established_here(&self, connection: &Established) -> bool {
         let host_ids = self.shared.outbound.lock().subscribers.host_ids(connection.host);
         if host_ids.is_empty() {
-            return;
+            return false;
         }
         let (mut state, now) = (self.shared.state.write(), self.now());
         for host_id in host_ids {
             state.leases.confirm(host_id, connection.network, now);
         }
+        true
     }
 
     /// Periodically divides budgets by demand, ends retreats that are over and withdraws destinations that expired.

@@ -42,6 +42,12 @@ pub struct Measures {
     pub first_flights: Family<FlightLabels, Counter>,
     /// Retreats that other gateways began and that hold back advice here.
     pub retreats_of_others: Counter,
+    /// Starts handed to the gateway that their host is subscribed at.
+    pub starts_handed_on: Counter,
+    /// Starts that other gateways saw and handed to this one.
+    pub starts_of_others: Counter,
+    /// Hosts named by other gateways for which there was no room.
+    pub seats_no_room: Counter,
     /// What other gateways had to know and had no room on its way to the hub.
     pub notices_dropped: Counter,
     /// Remote addresses whose losses were dropped before they expired, because there are too many.
@@ -112,6 +118,9 @@ impl Default for Measures {
             pace_unused: counter(),
             first_flights: Family::default(),
             retreats_of_others: counter(),
+            starts_handed_on: counter(),
+            starts_of_others: counter(),
+            seats_no_room: counter(),
             notices_dropped: counter(),
             addresses_displaced: counter(),
             config_reloads: Family::default(),

@@ -38,11 +38,12 @@ mod write;
 
 use std::hash::RandomState;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
 
+use self::cluster::Cluster;
 use self::insight::Insight;
 use self::outbound::Outbound;
 use self::pace::Pace;
@@ -50,8 +51,8 @@ use self::state::State;
 
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
-pub(crate) use self::cluster::NOTICES;
-pub use self::cluster::{HeldBack, Notice};
+pub(crate) use self::cluster::{Addressed, NOTICES, SEATS_AGAIN};
+pub use self::cluster::{HeldBack, Notice, StartSeen};
 pub use self::config::{PublisherConfig, ToHosts};
 pub use self::insight::{Entry, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint};
 pub use self::insight::{Trend, TrendPoint};
@@ -77,8 +78,7 @@ struct Shared {
     state: RwLock<State>,
     /// Changes wait in `outbound`, or the gateway stops.
     changed: Notify,
-    /// What other gateways have to know leaves by this.
-    notices: OnceLock<mpsc::Sender<Notice>>,
+    cluster: Cluster,
     /// Distinguishes the hosts that report.
     hosts: RandomState,
     pace: Pace,
@@ -99,7 +99,7 @@ impl Published {
             outbound: Mutex::new(Outbound::new(&config)),
             state: RwLock::new(State::new(&config)),
             changed: Notify::new(),
-            notices: OnceLock::new(),
+            cluster: Cluster::default(),
             insight: Insight::new(&config),
             config,
             clock: Box::new(clock),

@@ -269,6 +269,16 @@ impl Subscribers {
         }
     }
 
+    /// The addresses of all of them.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        self.by_address.keys().copied().collect()
+    }
+
+    /// Those of these addresses that no other subscriber has.
+    pub(super) fn unclaimed(&self, addresses: &[IpAddr]) -> Vec<IpAddr> {
+        addresses.iter().filter(|address| !self.by_address.contains_key(address)).copied().collect()
+    }
+
     /// The hosts that subscribed for an address, each once.
     pub(super) fn host_ids(&self, address: IpAddr) -> Vec<u64> {
         let subscribed = self.by_address.get(&address.to_canonical()).into_iter().flatten();

@@ -67,15 +67,26 @@ impl Published {
         pushed
     }
 
-    /// Hands one start to the host it is for, now. Whether a subscriber got it: only then is the connection advised.
+    /// Hands one start to the host it is for, now, or to the gateway that its host is subscribed at. Whether a subscriber got it, as far
+    /// as is known here: only then is the connection advised.
     pub fn push_start(&self, start: StartImminent) -> bool {
+        match self.push_start_here(start) {
+            Some(is_pushed) => is_pushed,
+            None if self.hand_on(&start) => true,
+            None => {
+                self.measures().starts_no_subscriber.inc();
+                false
+            }
+        }
+    }
+
+    /// Whether a subscriber got it; `None` where the host is not subscribed here.
+    pub(super) fn push_start_here(&self, start: StartImminent) -> Option<bool> {
         let (measures, config, now) = (self.measures(), &self.shared.config, self.now());
         let mut outbound = self.shared.outbound.lock();
         let host_ids = outbound.subscribers.host_ids(start.host);
         if host_ids.is_empty() {
-            drop(outbound);
-            measures.starts_no_subscriber.inc();
-            return false;
+            return None;
         }
         let mut state = self.shared.state.write();
         let start = StartImminent { network: state.networks.narrowed(start.network, start.remote), ..start };
@@ -97,7 +108,7 @@ impl Published {
         let Some(estimate) = estimate else {
             drop(outbound);
             measures.starts_no_estimate.inc();
-            return false;
+            return Some(false);
         };
         let pushed = outbound.subscribers.push(start, &estimate, config);
         drop(outbound);
@@ -107,7 +118,7 @@ impl Published {
         measures.starts_pushed.inc_by(pushed.subscribers as u64);
         measures.starts_overflowed.inc_by(pushed.overflowed as u64);
         measures.start_queued_seconds.observe(self.now().since(start.at).as_secs_f64());
-        pushed.subscribers > 0
+        Some(pushed.subscribers > 0)
     }
 
     /// Replaces the state of the networks that are an engine's `own`, and of the services where it keeps them, after events of
@@ -194,7 +205,9 @@ impl Published {
             uses.extend((own != *network).then_some((host, own)));
         }
         drop(state);
-        held_back.into_iter().map(Notice::HeldBack).for_each(|notice| self.notify_others(notice));
+        for held_back in held_back {
+            self.notify(None, Notice::HeldBack(held_back));
+        }
         for (about, verdict, has_displaced) in verdicts {
             self.shared.insight.first_flight(now, about, verdict);
             self.measures().first_flights.get_or_create(&FlightLabels { verdict: verdict.name() }).inc();

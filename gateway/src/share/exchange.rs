@@ -11,8 +11,10 @@ pub enum Topic {
     Closed,
     /// Cells of open buckets: who is away misses them, and gets the closed ones.
     Open,
-    /// Who a gateway is and how it is; again every few seconds.
+    /// Who a gateway is and how it is, again every few seconds; and which hosts are subscribed at it.
     Member,
+    /// For one gateway alone: what others saw of its hosts. Lost where it is away.
+    Host,
 }
 
 impl Topic {
@@ -32,8 +34,17 @@ impl Topic {
 pub struct Outgoing {
     /// What it is about.
     pub topic: Topic,
+    /// For whom it is; `None`: for all. One gateway for [`Topic::Host`].
+    pub to: Option<GatewayId>,
     /// At most [`MESSAGE_BYTES`].
     pub payload: Vec<u8>,
+}
+
+impl Outgoing {
+    /// For all.
+    pub fn to_all(topic: Topic, payload: Vec<u8>) -> Self {
+        Self { topic, to: None, payload }
+    }
 }
 
 /// A message of another gateway.

@@ -12,7 +12,7 @@ use spand_core::window::cells::Cell;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::engine_end::{EngineEnd, HubEnd, ToEngine, cells, ends};
 use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
@@ -20,7 +20,7 @@ use super::format::{BatchWriter, Member, NOTICES_AT_ONCE, holds_notices, read_ba
 use super::measure::{OTHER_GATEWAY, ReasonLabel, ShareMeasures, TopicLabel, UNREADABLE};
 use super::members::{Incompatible, MemberView, Members};
 use super::notices::NoticeEnd;
-use crate::publisher::{Notice, PacketClock, Published};
+use crate::publisher::{Addressed, PacketClock, Published};
 
 /// Messages that may wait for the exchange, and from it.
 const MESSAGES: usize = 1_024;
@@ -29,6 +29,8 @@ const GATHER: Duration = Duration::from_millis(100);
 const CLOSED_TICKS: u64 = 5;
 /// Buckets before the current one of which cells may be on their way.
 const ON_ITS_WAY: u64 = 2;
+/// Notices that come within this time of a message leave with the next one.
+const REST: Duration = Duration::from_millis(2);
 /// How often a gateway says who it is.
 const MEMBER: Duration = Duration::from_secs(5);
 
@@ -158,7 +160,7 @@ impl Hub {
     async fn run(
         mut self,
         mut cells: mpsc::Receiver<Vec<(Network, Cell)>>,
-        mut notices: mpsc::Receiver<Notice>,
+        mut notices: mpsc::Receiver<Addressed>,
         mut incoming: mpsc::Receiver<Incoming>,
         mut state: watch::Receiver<LinkState>,
     ) {
@@ -166,7 +168,9 @@ impl Hub {
         gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut member = interval(MEMBER);
         member.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut ticks, mut waiting) = (0_u64, Vec::new());
+        let (mut ticks, mut waiting, mut is_resting) = (0_u64, Vec::new(), false);
+        let rest = sleep(REST);
+        tokio::pin!(rest);
         loop {
             tokio::select! {
                 changed = state.changed() => {
@@ -182,10 +186,12 @@ impl Hub {
                         self.send(network, &cell);
                     }
                 }
-                _ = notices.recv_many(&mut waiting, NOTICES_AT_ONCE) => {
-                    self.notify(&waiting);
-                    waiting.clear();
+                _ = notices.recv_many(&mut waiting, NOTICES_AT_ONCE), if !is_resting => {
+                    self.notify(std::mem::take(&mut waiting));
+                    rest.as_mut().reset(tokio::time::Instant::now() + REST);
+                    is_resting = true;
                 }
+                () = &mut rest, if is_resting => is_resting = false,
                 message = incoming.recv() => match message {
                     Some(message) => self.receive(&message),
                     None => return,
@@ -217,16 +223,17 @@ impl Hub {
     }
 
     /// Sends notices. What has no room is lost: each says what that costs.
-    fn notify(&mut self, notices: &[Notice]) {
-        if self.state != LinkState::Up {
+    fn notify(&mut self, notices: Vec<Addressed>) {
+        if self.state != LinkState::Up || notices.is_empty() {
             return;
         }
+        let count = notices.len() as u64;
         for message in self.notices.messages(notices, self.clock.now()) {
             let bytes = message.payload.len() as u64;
             if self.outgoing.try_send(message).is_ok() {
                 self.status.measures.bytes_sent.inc_by(bytes);
             } else {
-                self.status.measures.notices_dropped.inc_by(notices.len() as u64);
+                self.status.measures.notices_dropped.inc_by(count);
             }
         }
     }
@@ -241,7 +248,7 @@ impl Hub {
         let cells = batch.len() as u64;
         let payload = batch.finish();
         let (bytes, label) = (payload.len() as u64, TopicLabel::of(topic));
-        if self.outgoing.try_send(Outgoing { topic, payload }).is_ok() {
+        if self.outgoing.try_send(Outgoing::to_all(topic, payload)).is_ok() {
             self.status.measures.cells_sent.get_or_create(&label).inc_by(cells);
             self.status.measures.bytes_sent.inc_by(bytes);
         } else {
@@ -295,7 +302,8 @@ impl Hub {
         drop(view);
         self.state = state;
         if self.state == LinkState::Up {
-            self.notify(&self.notices.again());
+            let again = self.notices.again(self.clock.now());
+            self.notify(again);
         }
         self.announce();
     }
@@ -306,7 +314,11 @@ impl Hub {
         let payload = write_member(self.members.own(clock));
         if self.state == LinkState::Up {
             // The next one comes soon.
-            drop(self.outgoing.try_send(Outgoing { topic: Topic::Member, payload }));
+            drop(self.outgoing.try_send(Outgoing::to_all(Topic::Member, payload)));
+        }
+        if self.notices.is_time_for_seats(clock) {
+            let seats = self.notices.seats_again(clock);
+            self.notify(seats);
         }
         for gone in self.members.forget_gone(Instant::now()) {
             let GatewayId(number) = gone.member.gateway;
@@ -320,6 +332,7 @@ impl Hub {
     }
 
     fn show(&mut self) {
+        self.notices.set_members(self.members.own_as_it_was(), self.members.all());
         let members: Vec<_> = self.members.all().cloned().collect();
         self.status.measures.members.set(i64::try_from(members.len()).unwrap_or(i64::MAX));
         let counts = self.engines.iter().map(|end| end.counts.lock().clone());
@@ -330,7 +343,8 @@ impl Hub {
     fn receive(&mut self, message: &Incoming) {
         let refused = |reason: &'static str| ReasonLabel { reason };
         self.status.measures.bytes_received.inc_by(message.payload.len() as u64);
-        if message.topic == Topic::Member {
+        let holds_notices = holds_notices(&message.payload);
+        if message.topic == Topic::Member && !holds_notices {
             match read_member(&message.payload) {
                 Ok(member) if member.gateway == message.gateway => {
                     let news = self.members.take(member, self.clock.now(), Instant::now());
@@ -348,7 +362,7 @@ impl Hub {
             self.status.measures.refused.get_or_create(&refused(why.name())).inc();
             return;
         }
-        if holds_notices(&message.payload) {
+        if holds_notices {
             match self.notices.take(message.gateway, message.topic, &message.payload) {
                 Ok(count) => drop(self.status.measures.notices_received.inc_by(count as u64)),
                 Err(error) => self.unreadable(message.gateway, &error),

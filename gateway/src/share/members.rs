@@ -73,6 +73,11 @@ impl Members {
         &self.own
     }
 
+    /// Who this gateway is, with its clock as of the last message.
+    pub(super) fn own_as_it_was(&self) -> &Member {
+        &self.own
+    }
+
     /// Takes what a gateway sent about itself; says in a sentence what is new and matters to people.
     pub(super) fn take(&mut self, member: Member, clock: Timestamp, now: Instant) -> Option<String> {
         if member.gateway == self.own.gateway && member.instance == self.own.instance {

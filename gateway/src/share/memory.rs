@@ -30,7 +30,7 @@ struct Hub {
 #[derive(Debug, Default)]
 struct Log {
     first: u64,
-    messages: VecDeque<Incoming>,
+    messages: VecDeque<(Option<GatewayId>, Incoming)>,
 }
 
 impl MemoryHub {
@@ -94,8 +94,8 @@ impl Exchange for MemoryExchange {
                 changed = is_up.changed() => if changed.is_err() { return },
                 () = arrived => {}
                 sent = link.outgoing.recv() => match sent {
-                    Some(Outgoing { topic, payload }) => {
-                        hub.log.lock().add(Incoming { gateway: self.gateway, topic, payload });
+                    Some(Outgoing { topic, to, payload }) => {
+                        hub.log.lock().add(to, Incoming { gateway: self.gateway, topic, payload });
                         hub.arrived.notify_waiters();
                     }
                     None => return,
@@ -106,12 +106,12 @@ impl Exchange for MemoryExchange {
 }
 
 impl Log {
-    fn add(&mut self, message: Incoming) {
+    fn add(&mut self, to: Option<GatewayId>, message: Incoming) {
         if self.messages.len() >= KEPT {
             self.messages.pop_front();
             self.first += 1;
         }
-        self.messages.push_back(message);
+        self.messages.push_back((to, message));
     }
 
     /// Those from number `next` on, or the kept ones for who is new; of a member's own number, only those about who has it.
@@ -122,6 +122,8 @@ impl Log {
             .messages
             .iter()
             .skip(skipped)
+            .filter(|(to, _)| to.is_none_or(|to| to == own))
+            .map(|(_, message)| message)
             .filter(|message| message.gateway != own || message.topic == Topic::Member);
         messages.filter(|message| from.is_some() || message.topic.is_kept()).cloned().collect()
     }
@@ -147,7 +149,7 @@ mod tests {
     }
 
     async fn send(member: &Member, topic: Topic, byte: u8) {
-        member.out.send(Outgoing { topic, payload: vec![byte] }).await.unwrap();
+        member.out.send(Outgoing::to_all(topic, vec![byte])).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,40 +7,76 @@ use spand_proto::units::Timestamp;
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::exchange::{Outgoing, Topic};
-use super::format::{FormatError, NOTICES_AT_ONCE, Notices, read_notices, write_notices};
-use crate::publisher::{NOTICES, Notice, Published};
+use super::format::{FormatError, Member, NOTICES_AT_ONCE, Notices, read_notices, write_notices};
+use super::members::MemberView;
+use crate::publisher::{Addressed, NOTICES, Notice, Published, SEATS_AGAIN};
 
 /// The hub's end towards the publisher.
 pub(super) struct NoticeEnd {
     published: Published,
     /// Of the last message sent.
     number: u64,
+    /// When all hosts were named last.
+    seats_named: Option<Timestamp>,
     /// Of the last message taken, by whose it was: kept ones may come again.
     taken: BTreeMap<(GatewayId, Topic), u64>,
 }
 
 impl NoticeEnd {
     /// Has a publisher's notices come here.
-    pub(super) fn new(published: Published) -> (Self, Receiver<Notice>) {
+    pub(super) fn new(published: Published) -> (Self, Receiver<Addressed>) {
         let (notices, waiting) = channel(NOTICES);
         published.share_by(notices);
-        (Self { published, number: 0, taken: BTreeMap::new() }, waiting)
+        (Self { published, number: 0, seats_named: None, taken: BTreeMap::new() }, waiting)
     }
 
     /// Messages of these notices.
-    pub(super) fn messages(&mut self, notices: &[Notice], now: Timestamp) -> Vec<Outgoing> {
+    pub(super) fn messages(&mut self, notices: Vec<Addressed>, now: Timestamp) -> Vec<Outgoing> {
+        let mut by_way = BTreeMap::<_, Vec<_>>::new();
+        for Addressed { to, notice } in notices {
+            let topic = match (&notice, to) {
+                (Notice::HeldBack(_), _) => Topic::Closed,
+                (_, None) => Topic::Member,
+                (_, Some(_)) => Topic::Host,
+            };
+            by_way.entry((topic, to)).or_default().push(notice);
+        }
         let mut messages = Vec::new();
-        for notices in notices.chunks(NOTICES_AT_ONCE) {
-            self.number = now.0.max(self.number.saturating_add(1));
-            let payload = write_notices(&Notices { number: self.number, notices: notices.to_vec() });
-            messages.push(Outgoing { topic: Topic::Closed, payload });
+        for ((topic, to), notices) in by_way {
+            for notices in notices.chunks(NOTICES_AT_ONCE) {
+                self.number = now.0.max(self.number.saturating_add(1));
+                let payload = write_notices(&Notices { number: self.number, notices: notices.to_vec() });
+                messages.push(Outgoing { topic, to, payload });
+            }
         }
         messages
     }
 
     /// What others may not have heard while messages did not get through.
-    pub(super) fn again(&self) -> Vec<Notice> {
-        self.published.held_back().into_iter().map(Notice::HeldBack).collect()
+    pub(super) fn again(&mut self, now: Timestamp) -> Vec<Addressed> {
+        let held_back = self.published.held_back().into_iter().map(Notice::HeldBack);
+        let mut notices: Vec<_> = held_back.map(|notice| Addressed { to: None, notice }).collect();
+        notices.extend(self.seats_again(now));
+        notices
+    }
+
+    /// All hosts here, where it is time to name them again; how many those elsewhere are is known then, too.
+    pub(super) fn seats_again(&mut self, now: Timestamp) -> Vec<Addressed> {
+        self.seats_named = Some(now);
+        let seats = self.published.seated().into_iter().map(|host| Notice::Seat { host, here: true });
+        seats.map(|notice| Addressed { to: None, notice }).collect()
+    }
+
+    /// Whether it is time to name all hosts again.
+    pub(super) fn is_time_for_seats(&self, now: Timestamp) -> bool {
+        self.seats_named.is_none_or(|named| now.since(named) >= SEATS_AGAIN)
+    }
+
+    /// Takes which other gateways there are.
+    pub(super) fn set_members<'a>(&self, own: &Member, members: impl Iterator<Item = &'a MemberView>) {
+        let members = members.filter(|known| known.incompatible.is_none());
+        let members = members.map(|known| (known.member.gateway, known.member.tap)).collect();
+        self.published.set_members((own.gateway, own.tap), members);
     }
 
     /// Takes a message; how many notices it had, none where it came before.

@@ -6,19 +6,20 @@ use std::time::{Duration, Instant};
 
 use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
-use spand_core::event::Event;
+use spand_core::event::{Event, StartImminent, Trigger};
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::sharing::{GatewayId, Pseudonyms, Sharing as EngineSharing, TapId};
 use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::{Estimate, RuleKind};
 use spand_proto::network::Network;
+use spand_proto::push::{ImminentStart, UpdateEvent};
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::exchange::LinkState;
 use super::format::{FORMAT, Member};
 use super::memory::MemoryHub;
 use super::*;
-use crate::publisher::{Batch, Client, FirstFlight, PacketClock, Published, PublisherConfig};
+use crate::publisher::{Batch, Client, FirstFlight, PacketClock, Published, PublisherConfig, Subscription};
 
 const START: Timestamp = Timestamp(1_700_000_003_000_000_000);
 const REMOTE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9));
@@ -267,4 +268,53 @@ fn a_retreat_reaches_who_is_there_who_was_away_and_who_comes_later() {
         let share = view.estimate.as_ref().map(|estimate| estimate.share);
         assert_eq!(share, Window::from_bytes(estimate.share.bytes() / 2.0), "gateway {}", gateway.number);
     }
+}
+
+/// The next start that a subscriber hears of.
+async fn next_start(subscription: &mut Subscription) -> ImminentStart {
+    loop {
+        if let UpdateEvent::ImminentStart(start) = subscription.next().await.unwrap().event {
+            return start;
+        }
+    }
+}
+
+#[test]
+fn a_start_reaches_its_host_whichever_gateway_it_is_subscribed_at() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let _entered = runtime.enter();
+    let hub = MemoryHub::new();
+    let mut gateways = [join(&hub, member(1)), join(&hub, member(2))];
+    gateways[0].saw(20.0);
+    until(&mut gateways, "both know the network", |gateways, estimates| {
+        for (gateway, estimate) in gateways.iter().zip(estimates) {
+            let events = estimate.iter().cloned().map(Event::estimate).collect();
+            gateway.published.apply(Batch { events, ..Batch::new() });
+        }
+        gateways.iter().all(|gateway| gateway.published.estimate_count() == 1)
+    });
+    let host = IpAddr::from([10, 0, 0, 1]);
+    let mut subscription = gateways[1].published.subscribe(&[host]).unwrap();
+    until(&mut gateways, "its seat is known", |gateways, _| gateways[0].published.seats_elsewhere() == 1);
+
+    let network = Network::of(REMOTE);
+    let start = StartImminent { host, remote: REMOTE, network, trigger: Trigger::PassiveOpen, at: START };
+    assert!(gateways[0].published.push_start(start));
+    let pushed = runtime.block_on(async {
+        tokio::time::timeout(Duration::from_secs(10), next_start(&mut subscription)).await.unwrap()
+    });
+    assert_eq!(
+        (pushed.host.address, pushed.trigger, pushed.observed),
+        (host, spand_proto::push::Trigger::PassiveOpen, START)
+    );
+    assert_eq!(pushed.remote.address, IpAddr::from([192, 0, 2, 0]), "the client's address stays where it was seen");
+
+    let to_nobody = StartImminent { host: IpAddr::from([10, 0, 0, 2]), ..start };
+    let to_unknown = StartImminent { network: "203.0.113.0/24".parse().unwrap(), ..start };
+    assert!(!gateways[0].published.push_start(to_nobody) && !gateways[0].published.push_start(to_unknown));
+    let measures = gateways[0].published.measures();
+    assert_eq!((measures.starts_handed_on.get(), measures.starts_no_subscriber.get()), (1, 2));
+    drop(subscription);
+    until(&mut gateways, "it has left", |gateways, _| gateways[0].published.seats_elsewhere() == 0);
+    assert!(!gateways[0].published.push_start(start));
 }

@@ -63,7 +63,7 @@ async fn nothing_kept_is_lost_when_the_leader_is_killed() {
 async fn write(mut member: Member) -> (u32, Vec<LinkState>) {
     let (end, mut every) = (Instant::now() + BEFORE + AFTER, interval(EVERY));
     let (mut written, mut states) = (0, vec![member.state.borrow_and_update().clone()]);
-    let closed = |payload: String| Outgoing { topic: Topic::Closed, payload: payload.into_bytes() };
+    let closed = |payload: String| Outgoing::to_all(Topic::Closed, payload.into_bytes());
     loop {
         tokio::select! {
             _ = every.tick() => {

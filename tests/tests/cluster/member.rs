@@ -53,7 +53,7 @@ impl Member {
     }
 
     pub(crate) async fn send(&self, topic: Topic, payload: &str) {
-        self.out.send(Outgoing { topic, payload: payload.as_bytes().to_vec() }).await.expect("the exchange runs");
+        self.out.send(Outgoing::to_all(topic, payload.as_bytes().to_vec())).await.expect("the exchange runs");
     }
 
     /// The next message: of whom, about what, and what.

@@ -164,6 +164,12 @@ impl Register {
             "Retreats that other gateways began and that hold back advice here",
             measures.retreats_of_others,
         );
+        let help = "Starts handed to the gateway that their host is subscribed at";
+        self.add("publisher_starts_handed_on", help, measures.starts_handed_on);
+        let help = "Starts that other gateways saw and handed to this one";
+        self.add("publisher_starts_of_others", help, measures.starts_of_others);
+        let help = "Addresses of other gateways' hosts for which there was no room";
+        self.add("publisher_seats_no_room", help, measures.seats_no_room);
         self.add(
             "publisher_notices_dropped",
             "What other gateways had to know and had no room on its way to the hub",

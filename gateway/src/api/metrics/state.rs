@@ -146,6 +146,8 @@ impl Collector for PublishedState {
         scrape.gauge("publisher_subscribers", "Subscribers", self.0.subscriber_count() as u64)?;
         let help = "Hosts that are subscribed or were within the lifetime of advice";
         scrape.gauge("publisher_hosts", help, self.0.host_count() as u64)?;
+        let help = "Addresses of hosts that are subscribed at other gateways";
+        scrape.gauge("publisher_seats_elsewhere", help, self.0.seats_elsewhere() as u64)?;
         let help = "Deprecated, the next release does not have it: use spand_publisher_hosts";
         scrape.gauge("publisher_holders", help, self.0.host_count() as u64)?;
         let help = "Networks advertised to subscribers, each counted once per subscriber";

@@ -4,8 +4,15 @@
 //! costs.
 
 mod notice;
+mod seats;
 
-use spand_core::sharing::GatewayId;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+
+use parking_lot::RwLock;
+use spand_core::event::{Established, StartImminent};
+use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc::Sender;
@@ -14,7 +21,10 @@ use super::insight::Kind;
 use super::state::Advertised;
 use super::{PacketClock, Published};
 
-pub use self::notice::{HeldBack, Notice};
+pub(crate) use self::notice::Addressed;
+pub use self::notice::{HeldBack, Notice, StartSeen};
+pub(crate) use self::seats::AGAIN as SEATS_AGAIN;
+use self::seats::Seats;
 
 /// Notices that wait for the hub.
 pub(crate) const NOTICES: usize = 8_192;
@@ -26,19 +36,36 @@ impl PacketClock for Published {
     }
 }
 
+/// What the publisher has of other gateways.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    /// What they have to know leaves by this.
+    notices: OnceLock<Sender<Addressed>>,
+    seats: RwLock<Seats>,
+}
+
 impl Published {
     /// Has notices for other gateways leave by this channel. Once.
-    pub(crate) fn share_by(&self, notices: Sender<Notice>) {
-        drop(self.shared.notices.set(notices));
+    pub(crate) fn share_by(&self, notices: Sender<Addressed>) {
+        drop(self.shared.cluster.notices.set(notices));
     }
 
-    /// Has other gateways know, where there are any.
-    pub(super) fn notify_others(&self, notice: Notice) {
-        if let Some(notices) = self.shared.notices.get()
-            && notices.try_send(notice).is_err()
-        {
-            self.measures().notices_dropped.inc();
-        }
+    /// Takes which other gateways there are, and whose packets they see.
+    pub(crate) fn set_members(&self, own: (GatewayId, TapId), members: BTreeMap<GatewayId, TapId>) {
+        self.shared.cluster.seats.write().set_members(own, members);
+    }
+
+    /// Whether there may be others.
+    fn is_shared(&self) -> bool {
+        self.shared.cluster.notices.get().is_some()
+    }
+
+    /// Has other gateways know, or one, where there are any. Whether it is on its way.
+    pub(super) fn notify(&self, to: Option<GatewayId>, notice: Notice) -> bool {
+        let Some(notices) = self.shared.cluster.notices.get() else { return false };
+        let is_sent = notices.try_send(Addressed { to, notice }).is_ok();
+        self.measures().notices_dropped.inc_by((!is_sent).into());
+        is_sent
     }
 
     /// The networks whose advice this gateway holds back, for gateways that may not have heard of it.
@@ -46,11 +73,76 @@ impl Published {
         self.shared.state.read().networks.all_held_back()
     }
 
+    /// The addresses of the hosts that are subscribed here.
+    pub(crate) fn seated(&self) -> Vec<IpAddr> {
+        self.shared.outbound.lock().subscribers.addresses()
+    }
+
+    /// Addresses of hosts that are subscribed at other gateways.
+    pub(crate) fn seats_elsewhere(&self) -> usize {
+        self.shared.cluster.seats.read().len()
+    }
+
+    /// Hosts came or went.
+    pub(super) fn notify_seats(&self, hosts: &[IpAddr], here: bool) {
+        if self.is_shared() {
+            for host in hosts {
+                self.notify(None, Notice::Seat { host: *host, here });
+            }
+        }
+    }
+
+    /// Hands a start to the gateway that its host is subscribed at, if that is another one and does not see it. Whether it was.
+    pub(super) fn hand_on(&self, start: &StartImminent) -> bool {
+        let Some(to) = self.seat_of(start.host) else { return false };
+        let StartImminent { host, network, trigger, at, .. } = *start;
+        if !self.shared.state.read().networks.has_estimate(network) {
+            return false;
+        }
+        let is_sent = self.notify(Some(to), Notice::Start(StartSeen { host, network, trigger, at }));
+        self.measures().starts_handed_on.inc_by(is_sent.into());
+        is_sent
+    }
+
+    /// The same of a connection that is established.
+    pub(super) fn hand_on_established(&self, connection: &Established) {
+        let Established { host, network } = *connection;
+        if let Some(to) = self.seat_of(host) {
+            self.notify(Some(to), Notice::Established { host, network });
+        }
+    }
+
+    fn seat_of(&self, host: IpAddr) -> Option<GatewayId> {
+        if !self.is_shared() {
+            return None;
+        }
+        self.shared.cluster.seats.read().hand_to(host, self.now())
+    }
+
     /// Takes notices of another gateway.
     pub(crate) fn take_notices(&self, from: GatewayId, notices: &[Notice]) {
         for notice in notices {
-            match notice {
-                Notice::HeldBack(held) => self.take_held_back(from, held),
+            match *notice {
+                Notice::HeldBack(held) => self.take_held_back(from, &held),
+                Notice::Seat { host, here } => {
+                    let now = self.now();
+                    let mut seats = self.shared.cluster.seats.write();
+                    if !here {
+                        seats.leave(from, host);
+                    } else if !seats.take(from, host, now) {
+                        self.measures().seats_no_room.inc();
+                    }
+                }
+                Notice::Start(StartSeen { host, network, trigger, at }) => {
+                    // Its client is known only where it was seen.
+                    let remote = network.prefix().network();
+                    let at = at.min(self.now());
+                    self.measures().starts_of_others.inc();
+                    self.push_start_here(StartImminent { host, remote, network, trigger, at });
+                }
+                Notice::Established { host, network } => {
+                    self.established_here(&Established { host, network });
+                }
             }
         }
     }

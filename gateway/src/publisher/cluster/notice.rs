@@ -1,5 +1,9 @@
 //! What gateways have each other know beside what they saw.
 
+use std::net::IpAddr;
+
+use spand_core::event::Trigger;
+use spand_core::sharing::GatewayId;
 use spand_proto::network::Network;
 use spand_proto::units::{Timestamp, Window};
 
@@ -8,6 +12,42 @@ use spand_proto::units::{Timestamp, Window};
 pub enum Notice {
     /// Advice is held back. Lost, hosts of other gateways go on with the full advice until they lose by themselves.
     HeldBack(HeldBack),
+    /// A host is subscribed at the sender, or is no longer. Lost, it is known with the next one.
+    Seat {
+        /// An address of it.
+        host: IpAddr,
+        /// Whether it is.
+        here: bool,
+    },
+    /// A host of the receiver is about to send. Lost, it starts on what it holds.
+    Start(StartSeen),
+    /// A connection of a host of the receiver is established. Lost, its host has less demand.
+    Established {
+        /// The host.
+        host: IpAddr,
+        /// The network of its other end.
+        network: Network,
+    },
+}
+
+/// A start that another gateway saw. The client's address leaves no gateway.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StartSeen {
+    /// Host inside that will send.
+    pub host: IpAddr,
+    /// Where to.
+    pub network: Network,
+    /// What announced it.
+    pub trigger: Trigger,
+    /// When that packet was seen, by the clock of the gateway that saw it.
+    pub at: Timestamp,
+}
+
+/// A notice and who is to have it: one gateway, or all.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Addressed {
+    pub(crate) to: Option<GatewayId>,
+    pub(crate) notice: Notice,
 }
 
 /// Advice about a network that is held back, because hosts of one gateway reported losses in first flights.

@@ -78,6 +78,7 @@ impl Subscription {
             outbound.subscribers.request_snapshot(host_id);
         }
         drop(outbound);
+        published.notify_seats(queue.addresses(), true);
         published.measures().addresses_left_out.inc_by(left_out as u64);
         let every = shared.config.renewal;
         let mut renewal = interval_at(Instant::now() + every, every);
@@ -187,7 +188,11 @@ async fn granted(turn: Option<&Turn>) {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.published.shared.outbound.lock().subscribers.remove(self.id);
+        let mut outbound = self.published.shared.outbound.lock();
+        outbound.subscribers.remove(self.id);
+        let left = outbound.subscribers.unclaimed(self.queue.addresses());
+        drop(outbound);
+        self.published.notify_seats(&left, false);
         self.published.shared.state.write().leases.leave(self.queue.host_id, self.published.now());
         self.published.shared.insight.agent(self.published.now(), "left", &self.queue.subscriber);
     }

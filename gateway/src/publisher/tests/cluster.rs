@@ -11,7 +11,7 @@ const SHARE: f64 = 1_448.0 * 40.0;
 const OF_OTHER: GatewayId = GatewayId(2);
 
 /// A publisher with an estimate of the first network, and what it has others know.
-fn sharing() -> (Published, SetClock, mpsc::Receiver<Notice>) {
+fn sharing() -> (Published, SetClock, mpsc::Receiver<Addressed>) {
     let (published, clock) = publisher(PublisherConfig::default());
     let (sender, notices) = mpsc::channel(NOTICES);
     published.share_by(sender);
@@ -23,8 +23,10 @@ fn at(clock: &SetClock, ms: u64) {
     clock.0.store(ms * 1_000_000, Ordering::Relaxed);
 }
 
-fn all(notices: &mut mpsc::Receiver<Notice>) -> Vec<Notice> {
-    std::iter::from_fn(|| notices.try_recv().ok()).collect()
+/// Without who is subscribed.
+fn all(notices: &mut mpsc::Receiver<Addressed>) -> Vec<Notice> {
+    let all = std::iter::from_fn(|| notices.try_recv().ok()).map(|addressed| addressed.notice);
+    all.filter(|notice| !matches!(notice, Notice::Seat { .. })).collect()
 }
 
 fn segments(published: &Published) -> Option<u32> {

@@ -13,6 +13,10 @@
 //!               (8 bytes), oldest format read and newest written (1 byte each), clock (ns), presence, [address]
 //! notices       number (rises with each message of a gateway), count, then each: what it is about (1 byte), then its values
 //! 1 held back   network, presence, cap (8 bytes, a fraction of bytes), halved (ns), [no advice until] (ns)
+//! 2 seat        presence (the host is here), host
+//! 3 start       trigger (1 byte: 1 passive open, 2 active open, 3 idle), host, network, at (ns)
+//! 4 established host, network
+//! host          a network of one address
 //! text          count of bytes, UTF-8 without control characters
 //! ```
 //!

@@ -1,15 +1,19 @@
 //! What gateways have each other know beside what they saw, as bytes.
 
+use std::net::IpAddr;
+
+use spand_core::event::Trigger;
+use spand_proto::network::Network;
 use spand_proto::units::{Timestamp, Window};
 
 use super::network::{self, read_network, write_network};
 use super::{FormatError, Kind, begun, opened};
 use crate::encoding::numbers::{Malformed, Reader, Writer, bits, flags};
-use crate::publisher::{HeldBack, Notice};
+use crate::publisher::{HeldBack, Notice, StartSeen};
 use crate::share::exchange::MESSAGE_BYTES;
 
 /// Fewest bytes of a notice, and most.
-const LEAST: usize = 1 + network::LEAST;
+const LEAST: usize = 2 + network::LEAST;
 const MOST: usize = 64;
 /// Most notices in one message: as many as it has room for where each is the longest.
 pub const NOTICES_AT_ONCE: usize = (MESSAGE_BYTES - 32) / MOST;
@@ -18,6 +22,9 @@ pub const NOTICES_AT_ONCE: usize = (MESSAGE_BYTES - 32) / MOST;
 #[repr(u8)]
 enum Tag {
     HeldBack = 1,
+    Seat = 2,
+    Start = 3,
+    Established = 4,
 }
 
 /// Notices of one gateway.
@@ -69,6 +76,23 @@ fn write(notice: &Notice, out: &mut Writer) {
                 out.whole(until.0);
             }
         }
+        Notice::Seat { host, here } => {
+            out.byte(Tag::Seat as u8);
+            out.byte(bits([*here]));
+            write_host(*host, out);
+        }
+        Notice::Start(StartSeen { host, network, trigger, at }) => {
+            out.byte(Tag::Start as u8);
+            out.byte(trigger_byte(*trigger));
+            write_host(*host, out);
+            write_network(*network, out);
+            out.whole(at.0);
+        }
+        Notice::Established { host, network } => {
+            out.byte(Tag::Established as u8);
+            write_host(*host, out);
+            write_network(*network, out);
+        }
     }
 }
 
@@ -82,6 +106,40 @@ fn read(input: &mut Reader<'_>) -> Result<Notice, Malformed> {
             let withdrawn = if is_withdrawn { Some(Timestamp(input.whole()?)) } else { None };
             Ok(Notice::HeldBack(HeldBack { network, cap, halved, withdrawn }))
         }
+        tag if tag == Tag::Seat as u8 => {
+            let [here] = flags(input.byte()?)?;
+            Ok(Notice::Seat { host: read_host(input)?, here })
+        }
+        tag if tag == Tag::Start as u8 => {
+            let trigger = input.byte()?;
+            let trigger = TRIGGERS.into_iter().find(|known| trigger_byte(*known) == trigger);
+            let trigger = trigger.ok_or(Malformed::Nonsense)?;
+            let (host, network) = (read_host(input)?, read_network(input)?);
+            Ok(Notice::Start(StartSeen { host, network, trigger, at: Timestamp(input.whole()?) }))
+        }
+        tag if tag == Tag::Established as u8 => {
+            Ok(Notice::Established { host: read_host(input)?, network: read_network(input)? })
+        }
         _ => Err(Malformed::Nonsense),
     }
+}
+
+const TRIGGERS: [Trigger; 3] = [Trigger::PassiveOpen, Trigger::ActiveOpen, Trigger::Idle];
+
+fn trigger_byte(trigger: Trigger) -> u8 {
+    match trigger {
+        Trigger::PassiveOpen => 1,
+        Trigger::ActiveOpen => 2,
+        Trigger::Idle => 3,
+    }
+}
+
+/// A host inside, as a network of one address.
+fn write_host(host: IpAddr, out: &mut Writer) {
+    write_network(Network::new(host.into()), out);
+}
+
+fn read_host(input: &mut Reader<'_>) -> Result<IpAddr, Malformed> {
+    let network = read_network(input)?.prefix();
+    if network.prefix_len() == network.max_prefix_len() { Ok(network.addr()) } else { Err(Malformed::Nonsense) }
 }

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use ipnet::IpNet;
 use proptest::prelude::*;
 use spand_core::config::WindowConfig;
+use spand_core::event::Trigger;
 use spand_core::flow::sample::{ConnectionId, Phase, SampleReason, WindowSample};
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::sharing::{Pseudonyms, Sharing};
@@ -15,7 +16,7 @@ use spand_proto::units::{Bytes, Timestamp, Window};
 use strum::VariantArray;
 
 use super::*;
-use crate::publisher::{HeldBack, Notice};
+use crate::publisher::{HeldBack, Notice, StartSeen};
 
 const GATEWAY: GatewayId = GatewayId(7);
 const TAP: TapId = TapId(70_000);
@@ -152,10 +153,23 @@ prop_compose! {
 }
 
 fn notice() -> impl Strategy<Value = Notice> {
-    (any_network(), window(), any::<u64>(), any::<Option<u64>>()).prop_map(|(network, cap, halved, withdrawn)| {
-        let (halved, withdrawn) = (Timestamp(halved), withdrawn.map(Timestamp));
-        Notice::HeldBack(HeldBack { network, cap, halved, withdrawn })
-    })
+    let held =
+        (any_network(), window(), any::<u64>(), any::<Option<u64>>()).prop_map(|(network, cap, halved, withdrawn)| {
+            let (halved, withdrawn) = (Timestamp(halved), withdrawn.map(Timestamp));
+            Notice::HeldBack(HeldBack { network, cap, halved, withdrawn })
+        });
+    let triggers = prop::sample::select(vec![Trigger::PassiveOpen, Trigger::ActiveOpen, Trigger::Idle]);
+    let host = || any::<IpAddr>().prop_map(|host| host.to_canonical());
+    let start = (host(), any_network(), triggers, any::<u64>()).prop_map(|(host, network, trigger, at)| {
+        Notice::Start(StartSeen { host, network, trigger, at: Timestamp(at) })
+    });
+    let established = |(host, network)| Notice::Established { host, network };
+    prop_oneof![
+        held,
+        (host(), any::<bool>()).prop_map(|(host, here)| Notice::Seat { host, here }),
+        start,
+        (host(), any_network()).prop_map(established),
+    ]
 }
 
 fn notices() -> impl Strategy<Value = Notices> {

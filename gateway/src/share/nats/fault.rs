@@ -6,6 +6,8 @@ use std::io;
 use async_nats::{ConnectError, ConnectErrorKind};
 use rustls::{AlertDescription, CertificateError, Error as Rustls};
 
+use strum::VariantArray;
+
 use super::config::{CONNECT_WITHIN, NatsConfig};
 use super::subjects::Subjects;
 use crate::share::exchange::Topic;
@@ -68,9 +70,7 @@ impl Fault {
                 "there is no NATS stream {stream}, and the user may not make it: \
                  allow it to publish to {subject}, or make the stream once by `{how_to_make_stream}`"
             )
-        } else if is_publish
-            && [Topic::Closed, Topic::Open, Topic::Member].iter().any(|topic| subjects.own(*topic) == subject)
-        {
+        } else if is_publish && Topic::VARIANTS.iter().any(|topic| subjects.own(*topic) == subject) {
             let right = subjects.own_right();
             format!(
                 "the NATS user may not publish to {subject}: allow it to publish to {right}, and no other gateway's user"

@@ -150,8 +150,8 @@ impl<'a> Session<'a> {
             if let Some(different) = problem {
                 self.nats.say_once(&different);
             }
-            for topic in [Topic::Open, Topic::Member] {
-                let subject = self.nats.subjects.everybody(topic);
+            let subjects = &self.nats.subjects;
+            for subject in [subjects.everybody(Topic::Open), subjects.everybody(Topic::Member), subjects.inbox()] {
                 let subscriber = self.client.subscribe(subject).await.map_err(|_| lost(&self.server))?;
                 self.readers.spawn(hear(subscriber, self.inbox.clone()));
             }
@@ -236,7 +236,7 @@ impl<'a> Session<'a> {
 
     /// Sends a message; what there is to await of it. Those to the stream are dropped while it refuses them: they come again.
     async fn send(&self, message: Outgoing, is_writable: bool) -> Result<Option<Acknowledgement>, Fault> {
-        let subject = self.nats.subjects.own(message.topic);
+        let subject = self.nats.subjects.own_to(message.topic, message.to);
         if !message.topic.is_kept() {
             let sent = timeout(ANSWER_WITHIN, self.client.publish(subject, message.payload.into())).await;
             return sent.map_err(|_| lost(&self.server))?.map(|()| None).map_err(|_| lost(&self.server));
@@ -321,7 +321,7 @@ async fn streams(context: Context, prefix: String) -> Vec<String> {
 async fn probe(client: &Client, context: &Context, nats: &Nats) -> Result<(), Fault> {
     let stream = nats.subjects.stream();
     let tried = async {
-        for topic in [Topic::Open, Topic::Member] {
+        for topic in [Topic::Open, Topic::Member, Topic::Host] {
             client
                 .publish(nats.subjects.own(topic), Vec::new().into())
                 .await

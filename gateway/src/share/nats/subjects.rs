@@ -23,8 +23,18 @@ impl Subjects {
 
     /// Where this gateway writes what is about `topic`.
     pub(super) fn own(&self, topic: Topic) -> String {
+        self.own_to(topic, None)
+    }
+
+    /// The same, for one gateway alone.
+    pub(super) fn own_to(&self, topic: Topic, to: Option<GatewayId>) -> String {
         let Self { cluster, site, gateway } = self;
-        format!("{ROOT}.{cluster}.{site}.{}.{}", topic.name(), gateway.0)
+        format!("{ROOT}.{cluster}.{site}.{}.{}", token(topic, to), gateway.0)
+    }
+
+    /// What all gateways of all sites write for this one alone.
+    pub(super) fn inbox(&self) -> String {
+        format!("{ROOT}.{}.*.{}.*", self.cluster, token(Topic::Host, Some(self.gateway)))
     }
 
     /// All that this gateway writes to, as a right of its user.
@@ -60,7 +70,8 @@ impl Subjects {
         if root != ROOT || cluster != self.cluster || end.is_some() {
             return None;
         }
-        let topic = Topic::VARIANTS.iter().copied().find(|known| known.name() == topic)?;
+        let known = Topic::VARIANTS.iter().copied().find(|known| known.name() == topic);
+        let topic = known.or_else(|| (topic == token(Topic::Host, Some(self.gateway))).then_some(Topic::Host))?;
         let number: u16 = gateway.parse().ok()?;
         // A right is given for one spelling of a number.
         (number.to_string() == gateway).then_some((GatewayId(number), topic))
@@ -69,6 +80,14 @@ impl Subjects {
     /// Whether it is this gateway.
     pub(super) fn is_own(&self, gateway: GatewayId) -> bool {
         self.gateway == gateway
+    }
+}
+
+/// What is between site and gateway: the topic, and for whom it is where that is one gateway.
+fn token(topic: Topic, to: Option<GatewayId>) -> String {
+    match to {
+        Some(GatewayId(to)) => format!("{}-{to}", topic.name()),
+        None => topic.name().to_owned(),
     }
 }
 
@@ -82,6 +101,10 @@ mod tests {
         for topic in Topic::VARIANTS {
             assert_eq!(subjects.author(&subjects.own(*topic)), Some((GatewayId(7), *topic)));
         }
+        let other = Subjects::new("c", "there", GatewayId(8));
+        assert_eq!(subjects.author(&other.own_to(Topic::Host, Some(GatewayId(7)))), Some((GatewayId(8), Topic::Host)));
+        assert_eq!(subjects.author(&other.own_to(Topic::Host, Some(GatewayId(9)))), None);
+        assert_eq!(subjects.inbox(), "spand.c.*.host-7.*");
         assert_eq!(subjects.author("spand.c.there.open.65535"), Some((GatewayId(65_535), Topic::Open)));
         for foreign in [
             "spand.d.here.open.7",
