@@ -84,6 +84,27 @@ impl fmt::Display for HostName {
     }
 }
 
+/// The name of gateways that share what they see. It gives no rights.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Cluster(String);
+
+/// Longest name of a cluster in bytes.
+pub const MAX_CLUSTER_BYTES: usize = 64;
+
+impl Cluster {
+    /// The cluster of this name; `None` where it cannot be one: nothing, too long, or with control characters.
+    pub fn new(name: impl Into<String>) -> Option<Self> {
+        let name = name.into();
+        let fits = (1..=MAX_CLUSTER_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
+        fits.then_some(Self(name))
+    }
+
+    /// The name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +115,14 @@ mod tests {
         for number in [0, ContractVersion::CURRENT.number() + 1] {
             let error = ContractVersion::of_peer(number).unwrap_err();
             assert!(error.to_string().contains(&format!("version {number} ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_is_a_short_name_or_none() {
+        assert_eq!(Cluster::new("main").as_ref().map(Cluster::as_str), Some("main"));
+        for bad in [String::new(), "two\nlines".to_owned(), "a".repeat(MAX_CLUSTER_BYTES + 1)] {
+            assert_eq!(Cluster::new(bad), None);
         }
     }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 use strum::{Display, IntoStaticStr, VariantArray};
 
-use crate::contract::{ContractVersion, HostName};
+use crate::contract::{Cluster, ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::network::Network;
 use crate::start::Mode;
@@ -27,6 +27,8 @@ pub struct Subscription {
     pub addresses: Vec<IpAddr>,
     /// The agent's description, if it sent a readable one. It neither gives nor costs rights.
     pub agent: Option<AgentDescription>,
+    /// The cluster whose advice it holds; `None` where it holds none, or not of one alone.
+    pub cluster: Option<Cluster>,
 }
 
 /// Longest version of an agent in bytes.
@@ -94,6 +96,14 @@ pub enum UpdateEvent {
         version: ContractVersion,
         /// Estimates that follow, at most.
         networks: u32,
+        /// The cluster of the gateway, where it shares.
+        cluster: Option<Cluster>,
+    },
+    /// Comes before the first snapshot of a stream, to a host that holds advice of this gateway's cluster: the lifetime of all that it
+    /// holds is extended once by this, and its lease is not.
+    Adopted {
+        /// By how much.
+        lifetime: Micros,
     },
     /// The snapshot is complete: what was held before and did not come again is no longer in force.
     SnapshotEnd {

@@ -101,7 +101,7 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
     };
     counters(&mut registry, "decisions", "Decisions by outcome", named(&status.decisions, "outcome"));
     counters(&mut registry, "applied", "Events of the apply method", named(&status.method_events, "event"));
-    let (advice, pushes) = (status.advice, status.pushes);
+    let (advice, pushes, adoptions) = (status.advice, status.pushes, status.advice.adoptions);
     let of = |label: &'static str, counts: &[(&str, u64)]| {
         counts.iter().map(|(name, count)| (vec![(label, (*name).to_owned())], *count)).collect()
     };
@@ -112,6 +112,7 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
             ("snapshots", advice.snapshots),
             ("resyncs", advice.resyncs),
             ("renewals", advice.renewals),
+            ("adopted", advice.adopted),
             ("withdrawn", advice.withdrawn),
             ("dropped_by_snapshot", advice.dropped_by_snapshot),
             ("expired", advice.expired),
@@ -119,6 +120,7 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
             ("service_sizes", advice.service_sizes),
         ],
     );
+    counter(&mut registry, "adoptions", "Times that a gateway adopted advice of another one of its cluster", adoptions);
     counters(&mut registry, "advice", "What became of advice", advice);
     let pushes =
         of("result", &[("in_time", pushes.in_time), ("late", pushes.late), ("not_applied", pushes.not_applied)]);

@@ -129,6 +129,7 @@ impl<A: Applier> Agent<A> {
                 }
             }
             subscriber::Signal::Lost { gateway, why, next_retry } => {
+                self.holdings.on_lost(self.clock.now());
                 self.gateway.on_lost(&gateway, why, next_retry, self.holdings.last_expiry(), self.clock.now());
             }
             subscriber::Signal::Restarted(why) => self.gateway.on_restarted(why, self.clock.now()),
@@ -170,6 +171,12 @@ impl<A: Applier> Agent<A> {
             }
             UpdateEvent::ServiceSize(size) => {
                 self.applier.service_size(size.service, self.holdings.size(size.service));
+            }
+            UpdateEvent::Adopted { .. } => {
+                info!(
+                    networks = self.holdings.len(),
+                    "the gateway adopts the advice held: it lives on until its snapshot"
+                );
             }
             // Neither changes what is to be done before the snapshot is whole, or at all.
             UpdateEvent::SnapshotBegin { .. } | UpdateEvent::Renewal { .. } => {}

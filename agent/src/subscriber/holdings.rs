@@ -1,4 +1,7 @@
 //! The advice that is held. Takes the time as an argument; does no IO.
+//!
+//! A gateway that adopts this host extends the lifetime of what another one of its cluster gave, once, so that it does not end while the
+//! snapshot comes. A lease is not extended: the gateway that gave it passes it on to other hosts when its own lifetime is over.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,7 +11,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
 use spand_proto::push::{EstimateUpdate, ServiceSize, UpdateEvent};
-use spand_proto::units::{Bytes, Micros, Timestamp};
+use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
 use crate::policy::Advice;
 
@@ -20,6 +23,8 @@ pub struct Holdings {
     longest_lifetime: Micros,
     /// Counts snapshots: what an older one gave is not renewed, and gone when the newer one ends.
     snapshot: u64,
+    /// A stream began, and its first snapshot did not yet.
+    may_adopt: bool,
     /// The usual size of each service of this host, and when that ends.
     sizes: BTreeMap<SocketAddr, (Bytes, Timestamp)>,
     counts: HoldingCounts,
@@ -32,7 +37,13 @@ const MOST_SERVICES: usize = 4_096;
 struct Held {
     advice: Advice,
     given_by: u64,
+    /// Until when it lives on, where a gateway adopted it since it was given.
+    adopted: Option<Timestamp>,
 }
+
+/// A lease that is not extended with its advice ends this long before its lifetime does: everything is looked at once a second, and
+/// what is in the kernel is replaced before it ends.
+const LEASE_ENDS_BEFORE: Micros = Micros::from_secs(2);
 
 /// What happened to advice since the start.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
@@ -45,6 +56,12 @@ pub struct HoldingCounts {
     pub resyncs: u64,
     /// Renewals of all lifetimes.
     pub renewals: u64,
+    /// Times that a gateway adopted what another one of its cluster gave.
+    #[serde(default)]
+    pub adoptions: u64,
+    /// Advice whose lifetime was extended by that.
+    #[serde(default)]
+    pub adopted: u64,
     /// Advice withdrawn by the gateway.
     pub withdrawn: u64,
     /// Advice that a snapshot no longer held.
@@ -65,6 +82,7 @@ impl Holdings {
             limit,
             longest_lifetime,
             snapshot: 0,
+            may_adopt: false,
             sizes: BTreeMap::new(),
             counts: HoldingCounts::default(),
         }
@@ -73,7 +91,11 @@ impl Holdings {
     /// Takes in one event that arrived at `now`.
     pub fn on_event(&mut self, event: &UpdateEvent, now: Timestamp) {
         match event {
-            UpdateEvent::SnapshotBegin { .. } => self.snapshot += 1,
+            UpdateEvent::SnapshotBegin { .. } => {
+                self.snapshot += 1;
+                self.may_adopt = false;
+            }
+            UpdateEvent::Adopted { lifetime } => self.adopt(*lifetime),
             UpdateEvent::SnapshotEnd { .. } => {
                 self.counts.snapshots += 1;
                 let before = self.held.len();
@@ -106,7 +128,33 @@ impl Holdings {
         self.counts.estimates += 1;
         let expires = now.after(update.lifetime.min(self.longest_lifetime));
         let advice = Advice { estimate: update.estimate.clone(), lease: update.lease, expires };
-        self.held.insert(network, Held { advice, given_by: self.snapshot });
+        self.held.insert(network, Held { advice, given_by: self.snapshot, adopted: None });
+    }
+
+    /// Extends what the stream did not give, each once until it is given again: a host that goes from gateway to gateway, none of which
+    /// completes a snapshot, does not live on adoptions.
+    fn adopt(&mut self, lifetime: Micros) {
+        if !std::mem::take(&mut self.may_adopt) {
+            return;
+        }
+        self.counts.adoptions += 1;
+        let lifetime = lifetime.min(self.longest_lifetime);
+        let given_by = self.snapshot;
+        for held in self.held.values_mut().filter(|held| held.given_by != given_by && held.adopted.is_none()) {
+            held.adopted = Some(held.advice.expires.after(lifetime));
+            self.counts.adopted += 1;
+        }
+    }
+
+    /// The gateway is lost: what was adopted ends within a lifetime, like all else.
+    pub fn on_lost(&mut self, now: Timestamp) {
+        let latest = now.after(self.longest_lifetime);
+        for held in self.held.values_mut() {
+            if let Some(until) = &mut held.adopted {
+                *until = latest.min(*until);
+                held.advice.expires = latest.min(held.advice.expires);
+            }
+        }
     }
 
     fn take_size(&mut self, size: &ServiceSize, now: Timestamp) {
@@ -141,20 +189,32 @@ impl Holdings {
     /// A new stream begins: nothing that the last one gave is renewed by it.
     pub fn on_new_stream(&mut self) {
         self.snapshot += 1;
+        self.may_adopt = true;
     }
 
-    /// Drops what has lived too long; true where anything was.
+    /// Drops what has lived too long, and ends leases of what lives on; true where anything was.
     pub fn expire(&mut self, now: Timestamp) -> bool {
+        let ends = now.after(LEASE_ENDS_BEFORE);
+        let mut extended = false;
+        for Held { advice, adopted, .. } in self.held.values_mut() {
+            if let Some(until) = adopted
+                && advice.expires <= ends
+                && advice.expires < *until
+            {
+                (advice.expires, advice.lease) = (*until, Some(Segments(0)));
+                extended = true;
+            }
+        }
         let before = self.held.len();
         self.held.retain(|_, held| held.advice.expires > now);
         let expired = before - self.held.len();
         self.counts.expired += expired as u64;
-        expired > 0
+        extended || expired > 0
     }
 
     /// When the last of it expires, unless it is renewed; `None` where nothing is held.
     pub fn last_expiry(&self) -> Option<Timestamp> {
-        self.held.values().map(|held| held.advice.expires).max()
+        self.held.values().map(|held| held.adopted.unwrap_or(held.advice.expires)).max()
     }
 
     /// Advice about `network`.

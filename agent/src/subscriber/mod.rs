@@ -6,7 +6,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use spand_proto::contract::HostName;
+use spand_proto::contract::{Cluster, HostName};
 use spand_proto::network::Network;
 use spand_proto::push::{AgentDescription, Subscription, UpdateEvent};
 use spand_proto::start::Mode;
@@ -19,6 +19,7 @@ mod candidates;
 mod choice;
 mod dial;
 mod holdings;
+mod origin;
 mod outage;
 mod report;
 mod stream;
@@ -40,6 +41,7 @@ pub(crate) use way_back::look;
 
 use crate::clock::Clock;
 use crate::pause::Pausing;
+use origin::Origin;
 use stream::{Heard, Stream, StreamError};
 use way_back::{is_snapshot_end, way_back};
 
@@ -83,11 +85,12 @@ struct Speaker {
 }
 
 impl Speaker {
-    fn subscription(&self, own: &[IpAddr], clock: Clock) -> Subscription {
+    /// A subscription of a host that holds advice of this cluster.
+    fn subscription(&self, own: &[IpAddr], cluster: Option<Cluster>, clock: Clock) -> Subscription {
         let pause = self.pause.as_ref().map(|pause| pause.borrow().state(clock.now()));
         let mode = self.mode.as_ref().map_or(self.description.mode, |mode| Some(*mode.borrow()));
         let agent = Some(AgentDescription { pause, mode, ..self.description.clone() });
-        Subscription { host_name: self.host_name.clone(), addresses: own.to_vec(), agent }
+        Subscription { host_name: self.host_name.clone(), addresses: own.to_vec(), agent, cluster }
     }
 }
 
@@ -98,6 +101,8 @@ pub struct Subscriber {
     clock: Clock,
     speaker: Speaker,
     signals: mpsc::Sender<Signal>,
+    /// Where what was handed on came from.
+    origin: Origin,
 }
 
 /// The end of a stream, or of the attempt to open one.
@@ -117,7 +122,7 @@ impl Subscriber {
         signals: mpsc::Sender<Signal>,
     ) -> Self {
         let speaker = Speaker { host_name, description, pause: None, mode: None };
-        Self { dialer, clock, speaker, signals }
+        Self { dialer, clock, speaker, signals, origin: Origin::default() }
     }
 
     /// Sends with each subscription whether advice is paused.
@@ -158,7 +163,8 @@ impl Subscriber {
             if let Some(mode) = &mut self.speaker.mode {
                 mode.mark_unchanged();
             }
-            let opened = Stream::open(&self.dialer, at, &self.speaker.subscription(&own, self.clock)).await;
+            let wish = self.speaker.subscription(&own, self.origin.cluster().cloned(), self.clock);
+            let opened = Stream::open(&self.dialer, at, &wish).await;
             let end = match opened {
                 Ok(stream) => self.follow(stream, &own, &mut addresses).await,
                 Err(error) => Some(End { at, was_open: false, error }),
@@ -228,21 +234,28 @@ impl Subscriber {
     }
 
     /// This host is subscribed by `stream` now, by which `waiting` has come already.
-    async fn begin(&self, stream: &Stream, waiting: Vec<Signal>) -> Option<()> {
+    async fn begin(&mut self, stream: &Stream, waiting: Vec<Signal>) -> Option<()> {
         self.dialer.candidates().on_subscribed(stream.at);
         self.signals.send(Signal::Connected(self.place(stream.at))).await.ok()?;
         for signal in waiting {
-            self.signals.send(signal).await.ok()?;
+            self.hand_on(signal).await?;
         }
         Some(())
     }
 
-    async fn hear(&self, at: usize, Heard { gap, signal }: Heard) -> Option<()> {
+    async fn hear(&mut self, at: usize, Heard { gap, signal }: Heard) -> Option<()> {
         if gap {
             self.signals.send(Signal::Gap).await.ok()?;
         }
         if is_snapshot_end(&signal) {
             self.dialer.candidates().on_whole(at);
+        }
+        self.hand_on(signal).await
+    }
+
+    async fn hand_on(&mut self, signal: Signal) -> Option<()> {
+        if let Signal::Event(event, _) = &signal {
+            self.origin.on_event(event);
         }
         self.signals.send(signal).await.ok()
     }

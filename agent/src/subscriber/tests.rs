@@ -36,7 +36,7 @@ fn estimate(network: &str, lifetime_s: u64) -> UpdateEvent {
 }
 
 fn begin() -> UpdateEvent {
-    UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks: 1 }
+    UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks: 1, cluster: None }
 }
 
 fn end() -> UpdateEvent {
@@ -120,4 +120,91 @@ fn the_longest_prefix_answers() {
     assert_eq!(network("10.1.2.3").as_deref(), Some("10.1.0.0/16"));
     assert_eq!(network("::ffff:10.2.0.1").as_deref(), Some("10.0.0.0/8"));
     assert_eq!(network("2001:db8::1"), None);
+}
+
+fn adopted() -> UpdateEvent {
+    UpdateEvent::Adopted { lifetime: Micros::from_secs(60) }
+}
+
+fn with_lease(network: &str, lease: u32) -> UpdateEvent {
+    let UpdateEvent::Estimate(update) = estimate(network, 60) else { unreachable!() };
+    UpdateEvent::Estimate(EstimateUpdate { lease: Some(Segments(lease)), ..update })
+}
+
+/// What a host holds at second 20 of two networks given at second 0, the second of which its new gateway has given again.
+fn changed() -> Holdings {
+    let mut holdings =
+        after(&[(begin(), 0), (with_lease("192.0.2.0/24", 30), 0), (with_lease("198.51.100.0/24", 30), 0), (end(), 0)]);
+    holdings.on_new_stream();
+    for event in [adopted(), begin(), with_lease("198.51.100.0/24", 7)] {
+        holdings.on_event(&event, at(20));
+    }
+    holdings
+}
+
+fn lease(holdings: &Holdings, network: &str) -> Option<u32> {
+    holdings.get(network.parse().unwrap())?.lease.map(|lease| lease.0)
+}
+
+#[test]
+fn what_is_adopted_lives_on_once_and_its_lease_ends_with_its_own_lifetime() {
+    let mut holdings = changed();
+    assert_eq!((holdings.counts().adoptions, holdings.counts().adopted), (1, 2));
+    assert!(!holdings.expire(at(57)));
+    assert_eq!(
+        lease(&holdings, "192.0.2.0/24"),
+        Some(30),
+        "until its lifetime is over, as the gateway that gave it reckons"
+    );
+    assert!(holdings.expire(at(58)), "the lease ends before what is in force does");
+    assert_eq!((lease(&holdings, "192.0.2.0/24"), lease(&holdings, "198.51.100.0/24")), (Some(0), Some(7)));
+    holdings.on_event(&UpdateEvent::Renewal { lifetime: Micros::from_secs(60) }, at(70));
+    holdings.expire(at(119));
+    assert_eq!(holdings.len(), 2, "the new gateway takes its time");
+    holdings.expire(at(120));
+    assert_eq!(held(&holdings), ["198.51.100.0/24"], "120 s after it was given, whatever the stream renews");
+}
+
+#[test]
+fn the_end_of_the_snapshot_and_a_withdrawal_drop_what_was_adopted() {
+    let mut holdings = changed();
+    holdings.on_event(&end(), at(30));
+    assert_eq!(held(&holdings), ["198.51.100.0/24"]);
+    let mut holdings = changed();
+    let (network, reason) = ("192.0.2.0/24".parse().unwrap(), WithdrawalReason::Retreat);
+    holdings.on_event(&UpdateEvent::Withdrawal { network, reason }, at(21));
+    assert_eq!(held(&holdings), ["198.51.100.0/24"]);
+}
+
+#[test]
+fn a_second_change_before_the_snapshot_is_whole_extends_only_what_the_first_gave() {
+    let mut holdings = changed();
+    holdings.on_lost(at(50));
+    holdings.on_new_stream();
+    for event in [adopted(), adopted(), begin(), adopted()] {
+        holdings.on_event(&event, at(55));
+    }
+    assert_eq!(
+        (holdings.counts().adoptions, holdings.counts().adopted),
+        (2, 3),
+        "once a stream, and before its snapshot"
+    );
+    holdings.expire(at(58));
+    holdings.expire(at(109));
+    assert_eq!(holdings.len(), 2);
+    holdings.expire(at(110));
+    assert_eq!(held(&holdings), ["198.51.100.0/24"], "without a gateway it ends a lifetime after the loss");
+    holdings.expire(at(139));
+    assert_eq!(holdings.len(), 1);
+    holdings.expire(at(140));
+    assert!(holdings.is_empty());
+}
+
+#[test]
+fn without_adoption_advice_ends_before_a_slow_snapshot_does() {
+    let mut holdings = after(&[(begin(), 0), (estimate("192.0.2.0/24", 60), 0), (end(), 0)]);
+    holdings.on_new_stream();
+    holdings.on_event(&begin(), at(20));
+    assert!(holdings.expire(at(60)));
+    assert_eq!(holdings.counts().expired, 1);
 }

@@ -110,7 +110,8 @@ async fn subscribe(
     speaker: &Speaker,
     own: &[IpAddr],
 ) -> Result<Returned, StreamError> {
-    let mut stream = Stream::open(dialer, at, &speaker.subscription(own, clock)).await?;
+    // Nothing is to be adopted: the stream that is open renews what is held.
+    let mut stream = Stream::open(dialer, at, &speaker.subscription(own, None, clock)).await?;
     let mut heard = Vec::new();
     while heard.len() < MOST_WAITING {
         let Heard { gap, signal } = stream.next(clock).await?;

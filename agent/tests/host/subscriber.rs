@@ -294,7 +294,7 @@ async fn a_host_returns_to_the_gateway_it_prefers_without_a_gap_in_its_advice() 
     let mut new = preferred.subscribed().await;
     assert!(back.elapsed() >= Duration::from_millis(600), "{:?}", back.elapsed());
     let networks = 1;
-    new.send(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks }).await;
+    new.send(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks, cluster: None }).await;
     new.send(UpdateEvent::Estimate(estimate("203.0.113.0/24", 40, 60))).await;
     // The stream that is open goes on meanwhile, and is the only one that is heard.
     stream.send(UpdateEvent::Estimate(estimate("192.0.2.0/24", 44, 60))).await;

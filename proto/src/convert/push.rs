@@ -1,6 +1,6 @@
 //! Subscriptions and updates on the wire.
 
-use crate::contract::{ContractVersion, HostName};
+use crate::contract::{Cluster, ContractVersion, HostName};
 use crate::estimate::Estimate;
 use crate::push::{
     AgentDescription, ApplyMethod, Endpoint, EstimateUpdate, ImminentStart, MAX_ADDRESSES, MAX_VERSION_BYTES,
@@ -26,6 +26,7 @@ impl From<&Subscription> for v1::SubscribeRequest {
             host_name: subscription.host_name.to_string(),
             addresses: subscription.addresses.iter().map(ToString::to_string).collect(),
             agent: subscription.agent.as_ref().map(v1::AgentDescription::from),
+            cluster: name_of(subscription.cluster.as_ref()),
         }
     }
 }
@@ -41,8 +42,14 @@ impl TryFrom<v1::SubscribeRequest> for Subscription {
                 .map_err(|source| WireError::HostName { field: "host_name", source })?,
             addresses: entries(message.addresses, "addresses", |text| address(&text, "address"))?,
             agent: message.agent.and_then(AgentDescription::from_wire),
+            // One that cannot be a name is none: the host gets its snapshot, as without it.
+            cluster: Cluster::new(message.cluster),
         })
     }
+}
+
+fn name_of(cluster: Option<&Cluster>) -> String {
+    cluster.map(|cluster| cluster.as_str().to_owned()).unwrap_or_default()
 }
 
 impl From<&AgentDescription> for v1::AgentDescription {
@@ -104,9 +111,12 @@ impl Update {
 impl UpdateEvent {
     fn to_wire(&self, now: Timestamp) -> Event {
         match self {
-            Self::SnapshotBegin { version, networks } => {
-                Event::SnapshotBegin(v1::SnapshotBegin { contract_version: version.number(), networks: *networks })
-            }
+            Self::SnapshotBegin { version, networks, cluster } => Event::SnapshotBegin(v1::SnapshotBegin {
+                contract_version: version.number(),
+                networks: *networks,
+                cluster: name_of(cluster.as_ref()),
+            }),
+            Self::Adopted { lifetime } => Event::Adopted(v1::Adopted { lifetime_ms: millis(*lifetime) }),
             Self::SnapshotEnd { networks } => Event::SnapshotEnd(v1::SnapshotEnd { networks: *networks }),
             Self::Estimate(update) => Event::Estimate(update.to_wire(now)),
             Self::Renewal { lifetime } => Event::Renewal(v1::Renewal { lifetime_ms: millis(*lifetime) }),
@@ -126,7 +136,9 @@ impl UpdateEvent {
             Event::SnapshotBegin(begin) => Self::SnapshotBegin {
                 version: ContractVersion::of_peer(begin.contract_version)?,
                 networks: begin.networks,
+                cluster: Cluster::new(begin.cluster),
             },
+            Event::Adopted(adopted) => Self::Adopted { lifetime: Micros::from_millis(adopted.lifetime_ms.into()) },
             Event::SnapshotEnd(end) => Self::SnapshotEnd { networks: end.networks },
             Event::Estimate(update) => Self::Estimate(EstimateUpdate::from_wire(update, now)?),
             Event::Renewal(renewal) => Self::Renewal { lifetime: Micros::from_millis(renewal.lifetime_ms.into()) },

@@ -87,7 +87,13 @@ async fn calls(attack: Attack, target: &Target) -> Result<()> {
 
 fn wish() -> v1::SubscribeRequest {
     let addresses = vec![HOSTS[2].to_owned()];
-    v1::SubscribeRequest { contract_version: 1, host_name: NAMES[2].to_owned(), addresses, agent: None }
+    v1::SubscribeRequest {
+        contract_version: 1,
+        host_name: NAMES[2].to_owned(),
+        addresses,
+        agent: None,
+        cluster: String::new(),
+    }
 }
 
 fn report(agent: u64, batch: u64) -> v1::ReportRequest {

@@ -166,6 +166,7 @@ async fn subscribe(address: SocketAddr, host: u32, snapshots: Arc<Barrier>, stam
         host_name: format!("host-{host}"),
         addresses: vec![host_address(host).to_string()],
         agent: None,
+        cluster: String::new(),
     };
     let mut updates = client.subscribe(wish).await?.into_inner();
     let mut first = true;

@@ -65,6 +65,8 @@ pub(super) const RATIOS: &[&str] = &["confidence", "followed", "largest_host_par
 /// Counts.
 pub(super) const COUNTS: &[&str] = &[
     "addresses_in_all",
+    "adopted",
+    "adoptions",
     "agents",
     "all",
     "announced",

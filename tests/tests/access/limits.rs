@@ -15,7 +15,13 @@ const PLAIN: &str = "[tls]\n";
 
 fn wish(last: u8) -> v1::SubscribeRequest {
     let addresses = vec![format!("203.0.113.{last}")];
-    v1::SubscribeRequest { contract_version: 1, host_name: "web-1".to_owned(), addresses, agent: None }
+    v1::SubscribeRequest {
+        contract_version: 1,
+        host_name: "web-1".to_owned(),
+        addresses,
+        agent: None,
+        cluster: String::new(),
+    }
 }
 
 #[tokio::test]

@@ -22,7 +22,13 @@ pub(super) const HOUR: Duration = Duration::from_secs(3_600);
 
 pub(super) fn wish() -> v1::SubscribeRequest {
     let addresses = vec!["127.0.0.1".to_owned()];
-    v1::SubscribeRequest { contract_version: 1, host_name: "web-1".to_owned(), addresses, agent: None }
+    v1::SubscribeRequest {
+        contract_version: 1,
+        host_name: "web-1".to_owned(),
+        addresses,
+        agent: None,
+        cluster: String::new(),
+    }
 }
 
 /// The configuration of an agent of `stage` that shows this.

@@ -171,7 +171,7 @@ impl Stream {
 
     pub(crate) async fn snapshot(&mut self, estimates: &[EstimateUpdate]) {
         let networks = u32::try_from(estimates.len()).unwrap();
-        self.send(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks }).await;
+        self.send(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks, cluster: None }).await;
         for estimate in estimates {
             self.send(UpdateEvent::Estimate(estimate.clone())).await;
         }

@@ -36,7 +36,13 @@ async fn a_network_shows_its_opening_and_what_is_compared_and_hosts_get_the_form
     let rig = Rig::new(ApiConfig::default()).await;
     let mut client = SpandClient::connect(format!("http://{}", rig.grpc)).await.unwrap();
     let addresses = vec!["10.0.0.1".to_owned()];
-    let wish = v1::SubscribeRequest { contract_version: 1, host_name: "web-1".to_owned(), addresses, agent: None };
+    let wish = v1::SubscribeRequest {
+        contract_version: 1,
+        host_name: "web-1".to_owned(),
+        addresses,
+        agent: None,
+        cluster: String::new(),
+    };
     let mut updates = client.subscribe(wish).await.unwrap().into_inner();
     while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::SnapshotEnd(_)) {}
     let in_force = Opening { rule: RuleKind::Liss, threshold: segments(12.0), losses: None };

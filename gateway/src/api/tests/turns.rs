@@ -38,6 +38,7 @@ async fn a_subscriber_with_much_to_read_leaves_others_their_turns() {
         host_name: "web-1".to_owned(),
         addresses: vec!["10.0.0.1".to_owned()],
         agent: None,
+        cluster: String::new(),
     };
     let mut client = SpandClient::connect(format!("http://{address}")).await.unwrap();
     let mut updates = client.subscribe(wish).await.unwrap().into_inner();

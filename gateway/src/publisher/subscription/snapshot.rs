@@ -78,7 +78,7 @@ impl Subscription {
                 self.turn = None;
                 self.phase = Phase::Snapshot { after: None, sent: 0 };
                 let networks = u32::try_from(self.published.advertised_count(self.queue.host_id)).unwrap_or(u32::MAX);
-                Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks })
+                Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks, cluster: None })
             }
             Phase::Snapshot { .. } | Phase::Live => None,
             Phase::End { sent } => {

@@ -153,7 +153,7 @@ impl Twin {
                 self.held.insert(start.estimate.estimate.network, start.estimate.estimate);
             }
             UpdateEvent::ServiceSize(size) => self.sizes.push((size.service, size.quantile.0)),
-            UpdateEvent::Renewal { .. } => {}
+            UpdateEvent::Renewal { .. } | UpdateEvent::Adopted { .. } => {}
         }
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use prost::Message;
 use strum::VariantArray;
 
-use crate::contract::{ContractVersion, HostName};
+use crate::contract::{Cluster, ContractVersion, HostName};
 use crate::estimate::{Confidence, Estimate, RuleKind};
 use crate::network::Network;
 use crate::opening::{LossClock, Opening};
@@ -175,9 +175,18 @@ fn service_size() -> impl Strategy<Value = ServiceSize> {
     })
 }
 
+fn cluster() -> impl Strategy<Value = Option<Cluster>> {
+    proptest::option::of("[a-z0-9_-]{1,64}").prop_map(|name| name.and_then(Cluster::new))
+}
+
 fn update() -> impl Strategy<Value = Update> {
     let event = prop_oneof![
-        any::<u32>().prop_map(|networks| UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks }),
+        (any::<u32>(), cluster()).prop_map(|(networks, cluster)| UpdateEvent::SnapshotBegin {
+            version: ContractVersion::CURRENT,
+            networks,
+            cluster
+        }),
+        lifetime().prop_map(|lifetime| UpdateEvent::Adopted { lifetime }),
         any::<u32>().prop_map(|networks| UpdateEvent::SnapshotEnd { networks }),
         estimate_update().prop_map(UpdateEvent::Estimate),
         lifetime().prop_map(|lifetime| UpdateEvent::Renewal { lifetime }),
@@ -254,8 +263,9 @@ proptest! {
         host_name in host_name(),
         addresses in proptest::collection::vec(ip(), 1..4),
         agent in proptest::option::of(agent()),
+        cluster in cluster(),
     ) {
-        let subscription = Subscription { host_name, addresses, agent };
+        let subscription = Subscription { host_name, addresses, agent, cluster };
         prop_assert_eq!(Subscription::try_from(sent(&v1::SubscribeRequest::from(&subscription))), Ok(subscription));
     }
 

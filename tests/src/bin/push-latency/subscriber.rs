@@ -85,6 +85,7 @@ async fn subscribe(
         host_name: format!("host{index}"),
         addresses: vec![IpAddr::V4(host(index)).to_string()],
         agent: None,
+        cluster: String::new(),
     };
     let mut stream = client.subscribe(request).await.context("the gateway refused the subscription")?.into_inner();
     loop {

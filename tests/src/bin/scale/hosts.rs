@@ -201,6 +201,7 @@ async fn listen(address: SocketAddr, host: u32, tally: &Tally, mut back: watch::
             host_name: format!("host-{host}"),
             addresses: vec![host_address(host).to_string()],
             agent: None,
+            cluster: String::new(),
         };
         let mut updates = client.subscribe(wish).await?.into_inner();
         loop {

@@ -28,7 +28,13 @@ fn query(questions: Vec<v1::Question>) -> v1::QueryRequest {
 
 fn wish(addresses: &[&str]) -> v1::SubscribeRequest {
     let addresses = addresses.iter().map(|address| (*address).to_owned()).collect();
-    v1::SubscribeRequest { contract_version: 1, host_name: "web-1".to_owned(), addresses, agent: None }
+    v1::SubscribeRequest {
+        contract_version: 1,
+        host_name: "web-1".to_owned(),
+        addresses,
+        agent: None,
+        cluster: String::new(),
+    }
 }
 
 fn report(batch: u64, remotes: &[&str]) -> v1::ReportRequest {
