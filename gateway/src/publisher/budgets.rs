@@ -6,6 +6,8 @@ use spand_core::event::Established;
 use tokio::time::MissedTickBehavior;
 
 use super::Published;
+use super::cluster::{Notice, lease_notice};
+use super::leases::Turned;
 use super::state::State;
 
 /// Interval at which due budgets are divided; how many under one hold of the lock, and how many times that per interval: at most
@@ -57,9 +59,16 @@ impl Published {
     fn divide_some(&self) -> bool {
         let (mut state, now) = (self.shared.state.write(), self.now());
         let State { networks, leases, .. } = &mut *state;
-        let mut changed = leases.turn(now, LEASE_CHUNK, |network| networks.budget(network));
+        let turned = leases.turn(now, LEASE_CHUNK, |network| networks.budget(network));
         let more = leases.is_due(now);
         drop(state);
+        let Turned { mut changed, lent, settled } = turned;
+        for (gateway, network, lease) in lent {
+            self.notify(Some(gateway), lease_notice(network, lease));
+        }
+        for (gateway, network, as_of) in settled {
+            self.notify(Some(gateway), Notice::Settled { network, as_of });
+        }
         if !changed.is_empty() {
             self.measures().leases_advertised.inc_by(changed.len() as u64);
             let outbound = self.shared.outbound.lock();

@@ -77,7 +77,10 @@ impl State {
 
     /// What a host may grant in a network with this estimate.
     pub(super) fn lease(&mut self, host_id: u64, estimate: &Estimate, now: Timestamp) -> Segments {
-        self.leases.lease(host_id, estimate.network, estimate.share_segments(estimate.mss), now)
+        let share = estimate.share_segments(estimate.mss);
+        // The whole budget of a network is less than a share where another gateway's tap sees its connections.
+        let share = self.networks.budget(estimate.network).map_or(share, |budget| budget.min(share));
+        self.leases.lease(host_id, estimate.network, share, now)
     }
 
     /// Why a network has no estimate.

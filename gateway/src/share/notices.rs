@@ -1,6 +1,6 @@
 //! Notices between this gateway's publisher and those of others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use spand_core::sharing::GatewayId;
 use spand_proto::units::Timestamp;
@@ -18,8 +18,30 @@ pub(super) struct NoticeEnd {
     number: u64,
     /// When all hosts were named last.
     seats_named: Option<Timestamp>,
-    /// Of the last message taken, by whose it was: kept ones may come again.
-    taken: BTreeMap<(GatewayId, Topic), u64>,
+    /// Of the messages taken, by whose they were.
+    taken: BTreeMap<(GatewayId, Topic), Taken>,
+}
+
+/// Which messages of one gateway were taken. Kept ones may come again, and older ones after newer: of each the number is remembered, of
+/// the last [`REMEMBERED`]. Of others the newest counts alone.
+#[derive(Debug, Default)]
+struct Taken {
+    numbers: BTreeSet<u64>,
+}
+
+/// Kept messages whose numbers are remembered: they are few, each with many notices where there are many.
+const REMEMBERED: usize = 1_024;
+
+impl Taken {
+    /// Whether this one is new.
+    fn take(&mut self, number: u64, most: usize) -> bool {
+        let is_old = self.numbers.len() >= most && self.numbers.first().is_some_and(|first| number < *first);
+        let is_new = !is_old && self.numbers.insert(number);
+        while self.numbers.len() > most {
+            self.numbers.pop_first();
+        }
+        is_new
+    }
 }
 
 impl NoticeEnd {
@@ -82,12 +104,27 @@ impl NoticeEnd {
     /// Takes a message; how many notices it had, none where it came before.
     pub(super) fn take(&mut self, from: GatewayId, topic: Topic, message: &[u8]) -> Result<usize, FormatError> {
         let Notices { number, notices } = read_notices(message)?;
-        let taken = self.taken.entry((from, topic)).or_default();
-        if number <= *taken {
+        let most = if topic.is_kept() { REMEMBERED } else { 1 };
+        if !self.taken.entry((from, topic)).or_default().take(number, most) {
             return Ok(0);
         }
-        *taken = number;
-        self.published.take_notices(from, &notices);
+        self.published.take_notices(from, Timestamp(number), &notices);
         Ok(notices.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_messages_count_once_in_any_order_and_of_others_the_newest() {
+        let new = |numbers: &[u64], most| -> Vec<bool> {
+            let mut taken = Taken::default();
+            numbers.iter().map(|number| taken.take(*number, most)).collect()
+        };
+        assert_eq!(new(&[5, 3, 5, 4, 3], 8), [true, true, false, true, false]);
+        assert_eq!(new(&[5, 3, 5, 6, 6, 4], 1), [true, false, false, true, false, false]);
+        assert_eq!(new(&[5, 6, 7, 4, 6, 8, 5], 3), [true, true, true, false, false, true, false]);
     }
 }

@@ -43,6 +43,8 @@ pub struct NetworkView {
     /// The fewest connections that sent to it at once when a window was sampled, of about the last minute of samples: this many have
     /// the share together.
     pub parallel_at_samples: u32,
+    /// The smaller of both, of this gateway's tap alone: equal to that where nothing is shared.
+    pub parallel_here: u32,
     /// The smallest share of all connections that was followed at any time in the window: less than all under overload, and
     /// then the counts above are of a sample. Those in parallel are what all would have been.
     pub followed: SampleRate,
@@ -57,7 +59,7 @@ impl NetworkView {
     pub(super) fn of(
         network: Network,
         (record, live): (&NetworkRecord, LiveView<'_>),
-        seen: Seen,
+        (seen, parallel_here): (Seen, u32),
         now: Timestamp,
         config: &WindowConfig,
         rules: &Rules,
@@ -85,6 +87,7 @@ impl NetworkView {
             limits: slice.limits(),
             parallel: seen.parallel,
             parallel_at_samples: seen.parallel_at_samples,
+            parallel_here,
             followed: seen.followed,
             compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
             newest: record.newest,

@@ -134,6 +134,7 @@ mod tests {
             compared: Vec::new(),
             parallel: 1,
             parallel_at_samples: 1,
+            parallel_here: 1,
             followed: SampleRate::ALL,
             newest,
         }

@@ -13,21 +13,29 @@ use std::sync::OnceLock;
 use parking_lot::RwLock;
 use spand_core::event::{Established, StartImminent};
 use spand_core::sharing::{GatewayId, TapId};
+use spand_proto::network::Network;
 use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc::Sender;
 
 use super::insight::Kind;
+use super::leases::{Lease, TooManyHosts};
 use super::state::Advertised;
 use super::{PacketClock, Published};
 
 pub(crate) use self::notice::Addressed;
 pub use self::notice::{HeldBack, Notice, StartSeen};
 pub(crate) use self::seats::AGAIN as SEATS_AGAIN;
+pub(super) use self::seats::Division;
 use self::seats::Seats;
 
 /// Notices that wait for the hub.
 pub(crate) const NOTICES: usize = 8_192;
+
+/// What a gateway lends, as the other one hears of it.
+pub(super) fn lease_notice(network: Network, Lease { segments, as_of }: Lease) -> Notice {
+    Notice::Lease { network, segments, as_of }
+}
 
 /// The publisher's clock.
 impl PacketClock for Published {
@@ -52,7 +60,16 @@ impl Published {
 
     /// Takes which other gateways there are, and whose packets they see.
     pub(crate) fn set_members(&self, own: (GatewayId, TapId), members: BTreeMap<GatewayId, TapId>) {
-        self.shared.cluster.seats.write().set_members(own, members);
+        let now = self.now();
+        let mut state = self.shared.state.write();
+        for gateway in state.leases.gateways() {
+            if !members.contains_key(&gateway) {
+                state.leases.gateway_left(gateway, now);
+            }
+        }
+        let mut seats = self.shared.cluster.seats.write();
+        seats.set_members(own, members, now);
+        state.networks.set_division(seats.division());
     }
 
     /// Whether there may be others.
@@ -96,8 +113,16 @@ impl Published {
     pub(super) fn hand_on(&self, start: &StartImminent) -> bool {
         let Some(to) = self.seat_of(start.host) else { return false };
         let StartImminent { host, network, trigger, at, .. } = *start;
-        if !self.shared.state.read().networks.has_estimate(network) {
+        let (now, mut state) = (self.now(), self.shared.state.write());
+        if !state.networks.has_estimate(network) {
             return false;
+        }
+        let budget = state.networks.budget(network);
+        let lease = budget.and_then(|budget| state.leases.start_elsewhere(to, network, budget, now));
+        drop(state);
+        // So that the other has its part before the start.
+        if let Some(lease) = lease {
+            self.notify(Some(to), lease_notice(network, lease));
         }
         let is_sent = self.notify(Some(to), Notice::Start(StartSeen { host, network, trigger, at }));
         self.measures().starts_handed_on.inc_by(is_sent.into());
@@ -108,6 +133,7 @@ impl Published {
     pub(super) fn hand_on_established(&self, connection: &Established) {
         let Established { host, network } = *connection;
         if let Some(to) = self.seat_of(host) {
+            self.shared.state.write().leases.confirm_elsewhere(to, network, self.now());
             self.notify(Some(to), Notice::Established { host, network });
         }
     }
@@ -120,17 +146,15 @@ impl Published {
     }
 
     /// Takes notices of another gateway.
-    pub(crate) fn take_notices(&self, from: GatewayId, notices: &[Notice]) {
+    pub(crate) fn take_notices(&self, from: GatewayId, sent: Timestamp, notices: &[Notice]) {
         for notice in notices {
             match *notice {
                 Notice::HeldBack(held) => self.take_held_back(from, &held),
                 Notice::Seat { host, here } => {
-                    let now = self.now();
-                    let mut seats = self.shared.cluster.seats.write();
-                    if !here {
-                        seats.leave(from, host);
-                    } else if !seats.take(from, host, now) {
-                        self.measures().seats_no_room.inc();
+                    if here {
+                        self.take_seat(from, host);
+                    } else {
+                        self.shared.cluster.seats.write().leave(from, host);
                     }
                 }
                 Notice::Start(StartSeen { host, network, trigger, at }) => {
@@ -140,10 +164,38 @@ impl Published {
                     self.measures().starts_of_others.inc();
                     self.push_start_here(StartImminent { host, remote, network, trigger, at });
                 }
+                Notice::Lease { network, segments, as_of } => {
+                    let (now, lease) = (self.now(), Lease { segments, as_of });
+                    let settled = self.shared.state.write().leases.take_lease(from, (network, lease), sent, now);
+                    for (gateway, as_of) in settled {
+                        self.notify(Some(gateway), Notice::Settled { network, as_of });
+                    }
+                }
+                Notice::Settled { network, as_of } => {
+                    self.shared.state.write().leases.settle(from, network, as_of, self.now());
+                }
                 Notice::Established { host, network } => {
                     self.established_here(&Established { host, network });
                 }
             }
+        }
+    }
+
+    /// A host is subscribed at another gateway, which has a part of budgets from now on.
+    fn take_seat(&self, from: GatewayId, host: IpAddr) {
+        let now = self.now();
+        if !self.shared.cluster.seats.write().take(from, host, now) {
+            self.measures().seats_no_room.inc();
+        }
+        if self.shared.state.read().leases.has_gateway(from) {
+            return;
+        }
+        let outbound = self.shared.outbound.lock();
+        let came = self.shared.state.write().leases.gateway_came(from, now);
+        match came {
+            Ok(only_one) => only_one.into_iter().for_each(|host_id| outbound.subscribers.request_snapshot(host_id)),
+            // As one more host is refused; it is tried again with its next host.
+            Err(TooManyHosts(_)) => drop(self.measures().seats_no_room.inc()),
         }
     }
 

@@ -21,6 +21,23 @@ pub enum Notice {
     },
     /// A host of the receiver is about to send. Lost, it starts on what it holds.
     Start(StartSeen),
+    /// The receiver may divide this much of the sender's budget among its hosts, until the sender would have sent it six times. Lost, it is
+    /// unused until it comes again.
+    Lease {
+        /// Of which network.
+        network: Network,
+        /// In segments.
+        segments: u32,
+        /// When it became less last, by the sender's clock.
+        as_of: Timestamp,
+    },
+    /// The sender's hosts hold no more of the receiver's budget than its lease since then. Lost, it counts as in use for longer.
+    Settled {
+        /// Of which network.
+        network: Network,
+        /// The lease's `as_of`.
+        as_of: Timestamp,
+    },
     /// A connection of a host of the receiver is established. Lost, its host has less demand.
     Established {
         /// The host.

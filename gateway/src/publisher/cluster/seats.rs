@@ -16,12 +16,26 @@ const HEARD: Micros = Micros::from_secs(65);
 /// Addresses of other gateways' hosts. At the limit starts of a further one are not handed on, counted.
 const ADDRESSES: usize = 65_536;
 
+/// A gateway that is silent may be cut off, and its hosts go on: it counts until what it saw has left the window.
+const DIVIDING: Micros = Micros::from_secs(300);
+
+/// Among how many gateways a budget is divided, this one among them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(in crate::publisher) struct Division {
+    /// Those that see the packets of this one's tap, and so the same connections.
+    pub(in crate::publisher) of_tap: u32,
+    /// All.
+    pub(in crate::publisher) all: u32,
+}
+
 /// Seats at other gateways, and which gateways there are.
 #[derive(Debug, Default)]
 pub(super) struct Seats {
     own: Option<(GatewayId, TapId)>,
     /// Those that were heard lately, and whose packets they see.
     members: BTreeMap<GatewayId, TapId>,
+    /// Those that count where budgets are divided, and when they were heard last.
+    dividing: BTreeMap<GatewayId, (TapId, Timestamp)>,
     by_address: HashMap<IpAddr, Seat>,
 }
 
@@ -32,9 +46,19 @@ struct Seat {
 }
 
 impl Seats {
-    pub(super) fn set_members(&mut self, own: (GatewayId, TapId), members: BTreeMap<GatewayId, TapId>) {
+    pub(super) fn set_members(&mut self, own: (GatewayId, TapId), members: BTreeMap<GatewayId, TapId>, now: Timestamp) {
         self.own = Some(own);
+        self.dividing.retain(|_, (_, heard)| now.since(*heard) <= DIVIDING);
+        self.dividing.extend(members.iter().map(|(gateway, tap)| (*gateway, (*tap, now))));
         self.members = members;
+    }
+
+    /// Among how many gateways budgets are divided; `None` where this one is alone.
+    pub(super) fn division(&self) -> Option<Division> {
+        let (_, own) = self.own.filter(|_| !self.dividing.is_empty())?;
+        let count = |gateways: usize| u32::try_from(gateways).unwrap_or(u32::MAX).saturating_add(1);
+        let of_tap = self.dividing.values().filter(|(tap, _)| *tap == own).count();
+        Some(Division { of_tap: count(of_tap), all: count(self.dividing.len()) })
     }
 
     /// A gateway named a host of its own. `false`: there is no room for its address.
@@ -99,6 +123,7 @@ mod tests {
         seats.set_members(
             (GatewayId(own), tap(own)),
             others.map(|gateway| (GatewayId(gateway), tap(gateway))).collect(),
+            at(0),
         );
         seats
     }
@@ -126,10 +151,27 @@ mod tests {
         seats.leave(GatewayId(2), HOST);
         assert_eq!(seats.hand_to(HOST, at(66)), Some(GatewayId(4)));
         assert_eq!(seats.hand_to(HOST, at(67)), None);
-        seats.set_members((GatewayId(1), TapId(1)), BTreeMap::new());
+        seats.set_members((GatewayId(1), TapId(1)), BTreeMap::new(), at(2));
         assert_eq!(seats.hand_to(HOST, at(2)), None, "there is nobody to take it");
         seats.leave(GatewayId(4), HOST);
         assert_eq!(seats.len(), 0);
+    }
+
+    #[test]
+    fn a_gateway_counts_where_budgets_are_divided_until_what_it_saw_has_left_the_window() {
+        let division = |of_tap, all| Some(Division { of_tap, all });
+        assert_eq!(
+            (Seats::default().division(), of(1).division(), of(2).division()),
+            (None, division(1, 4), division(2, 4))
+        );
+        let mut seats = of(2);
+        let own = (GatewayId(2), TapId::of_group(1));
+        seats.set_members(own, BTreeMap::from([(GatewayId(4), TapId(4))]), at(300));
+        assert_eq!(seats.division(), division(2, 4));
+        seats.set_members(own, BTreeMap::new(), at(301));
+        assert_eq!(seats.division(), division(1, 2));
+        seats.set_members(own, BTreeMap::new(), at(601));
+        assert_eq!(seats.division(), None);
     }
 
     #[test]

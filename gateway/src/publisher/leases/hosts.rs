@@ -27,10 +27,14 @@ pub(super) struct Hosts {
 #[derive(Debug)]
 struct Host {
     addresses: Arc<[IpAddr]>,
+    /// Its leases end this much later: it passes them on.
+    later: Micros,
     streams: u32,
     /// One of this many streams ended; until this time its advice may still be used.
     parted: Option<(u32, Timestamp)>,
-    /// When its leases end, once no stream is left.
+    /// Since when no stream was left, until it is back and every lease was sent again.
+    left: Option<Timestamp>,
+    /// Once no stream is left: when its leases end.
     ends: Option<Timestamp>,
 }
 
@@ -69,21 +73,24 @@ impl Hosts {
     }
 
     /// A host with these addresses, sorted, subscribed.
-    pub(super) fn join(&mut self, addresses: &[IpAddr], now: Timestamp) -> Result<Joined, TooManyHosts> {
+    pub(super) fn join(&mut self, addresses: &[IpAddr], later: Micros, now: Timestamp) -> Result<Joined, TooManyHosts> {
         self.forget_ended(now);
         let id = match self.by_addresses.get(addresses) {
             Some(id) => *id,
-            None => self.add(addresses)?,
+            None => self.add(addresses, later)?,
         };
         let mut streams = 1;
         if let Some(host) = self.by_number.get_mut(&id) {
             host.streams += 1;
             streams = host.streams;
             host.ends.take().map(|ends| self.gone.remove(&(ends, id)));
+            // Nobody sends a gateway a snapshot: what is lent is sent to it again and again.
+            host.left = host.left.filter(|_| later == Micros(0));
         }
         let only = self.only_one() == Some(id);
         let was_only_one = match &mut self.sole {
-            None if only => {
+            // What is lent to a gateway is written down in each network.
+            None if only && later == Micros(0) => {
                 self.sole = Some(Sole { host: id, until: None });
                 None
             }
@@ -101,27 +108,27 @@ impl Hosts {
         Ok(Joined { host: id, request_snapshot: was_only_one.or((streams > 1).then_some(id)) })
     }
 
-    fn add(&mut self, addresses: &[IpAddr]) -> Result<u64, TooManyHosts> {
+    fn add(&mut self, addresses: &[IpAddr], later: Micros) -> Result<u64, TooManyHosts> {
         if self.by_number.len() >= self.limit {
             return Err(TooManyHosts(self.by_number.len()));
         }
         let (id, addresses) = (self.next, Arc::from(addresses));
         self.next += 1;
         self.by_addresses.insert(Arc::clone(&addresses), id);
-        self.by_number.insert(id, Host { addresses, streams: 0, parted: None, ends: None });
+        self.by_number.insert(id, Host { addresses, later, streams: 0, parted: None, left: None, ends: None });
         Ok(id)
     }
 
     /// A stream of a host ended.
     pub(super) fn leave(&mut self, id: u64, now: Timestamp) {
-        let ends = now.after(self.lifetime).after(NEWS);
         let Some(host) = self.by_number.get_mut(&id).filter(|host| host.streams > 0) else { return };
+        let ends = now.after(self.lifetime).after(NEWS).after(host.later);
         host.parted = Some((parts(host, now), ends));
         host.streams -= 1;
         if host.streams > 0 {
             return;
         }
-        host.ends = Some(ends);
+        (host.left, host.ends) = (Some(now), Some(ends));
         self.gone.insert((ends, id));
         if let Some(sole) = self.sole.as_mut().filter(|sole| sole.host == id) {
             sole.until = Some(sole.until.map_or(ends, |until| until.min(ends)));
@@ -136,6 +143,9 @@ impl Hosts {
 
     /// Every lease of a host was sent again.
     pub(super) fn all_advertised(&mut self, id: u64, now: Timestamp) {
+        if let Some(host) = self.by_number.get_mut(&id).filter(|host| host.streams > 0) {
+            host.left = None;
+        }
         if let Some(Sole { until: Some(until), .. }) = self.sole.as_mut().filter(|sole| sole.host == id) {
             *until = (*until).min(now.after(NEWS));
         }
@@ -159,11 +169,11 @@ impl Hosts {
     pub(super) fn standing(&self, id: u64) -> Option<Standing> {
         let host = self.by_number.get(&id)?;
         Some(if host.streams == 0 {
-            Standing::Gone
+            Standing::Gone(host.left.unwrap_or_default())
         } else if self.sole.is_some_and(|sole| sole.host != id) {
             Standing::Waits
         } else {
-            Standing::Free
+            host.left.map_or(Standing::Free, Standing::Back)
         })
     }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use spand_core::memory::treed;
 use spand_proto::units::{Micros, Timestamp};
 
-use super::NEWS;
+use super::gateways::{LENT_AGAIN, LENT_ENDS};
+use super::{Lease, NEWS};
 
 /// Time in which a host's demand halves.
 const HALVES: Micros = Micros::from_secs(60);
@@ -14,6 +15,9 @@ const LEAST: f64 = 0.045;
 /// Leases change by at least this fraction of themselves, so that not every segment is a message.
 const MOVE: u32 = 10;
 
+/// Longer than any lease.
+const NEVER: Timestamp = Timestamp(u64::MAX);
+
 /// What a host may get.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Standing {
@@ -21,14 +25,40 @@ pub(super) enum Standing {
     Free,
     /// Nothing yet: another one may still hold everything.
     Waits,
-    /// It is not connected: what it has ends by itself.
-    Gone,
+    /// It is back, and was gone since then: what was on its way is sent again with its snapshot.
+    Back(Timestamp),
+    /// It is not connected since then: what it has ends by itself.
+    Gone(Timestamp),
+}
+
+/// What there is to divide.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Budget {
+    /// By the own tap: for hosts and gateways.
+    pub(super) own: u32,
+    /// Lent by other gateways: for hosts.
+    pub(super) borrowed: u32,
+}
+
+impl Budget {
+    pub(super) fn all(self) -> u32 {
+        self.own.saturating_add(self.borrowed)
+    }
+
+    fn least(self, other: Self) -> Self {
+        Self { own: self.own.min(other.own), borrowed: self.borrowed.min(other.borrowed) }
+    }
+
+    fn without(self, gone: u32) -> Self {
+        let own = self.own.saturating_sub(gone);
+        Self { own, borrowed: self.borrowed.saturating_sub(gone - (self.own - own)) }
+    }
 }
 
 /// A network's budget.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
-    budget: u32,
+    budget: Budget,
     shares: BTreeMap<u64, Share>,
     /// When it is divided next.
     pub(super) due: Timestamp,
@@ -46,6 +76,9 @@ struct Share {
     lease: u32,
     /// Until then it may not know that its lease is no longer this.
     was: Option<(u32, Timestamp)>,
+    /// Of a gateway: when its lease became less last, and when it was sent.
+    cut_at: Timestamp,
+    sent: Timestamp,
 }
 
 /// What is left of demand.
@@ -66,9 +99,19 @@ impl Share {
         self.was.filter(|(_, until)| *until > now).map_or(self.lease, |(was, _)| was.max(self.lease))
     }
 
-    fn cut(&mut self, to: u32, now: Timestamp) {
-        self.was = Some((self.held(now), now.after(NEWS)));
-        self.lease = to;
+    /// A smaller lease that was on its way when the stream ended has not arrived.
+    fn lost(&mut self, standing: Standing, arrives: Micros, now: Timestamp) {
+        let Some((_, until)) = &mut self.was else { return };
+        match standing {
+            Standing::Gone(at) | Standing::Back(at) if *until > at => *until = NEVER,
+            Standing::Free | Standing::Waits if *until == NEVER => *until = now.after(arrives),
+            _ => {}
+        }
+    }
+
+    fn cut(&mut self, to: u32, arrives: Micros, now: Timestamp) {
+        self.was = Some((self.held(now), now.after(arrives)));
+        (self.lease, self.cut_at) = (to, now);
     }
 }
 
@@ -78,7 +121,7 @@ impl Pool {
         treed::<u64, Share>(parts)
     }
 
-    pub(super) fn new(budget: u32, due: Timestamp) -> Self {
+    pub(super) fn new(budget: Budget, due: Timestamp) -> Self {
         Self { budget, shares: BTreeMap::new(), due }
     }
 
@@ -97,8 +140,8 @@ impl Pool {
     }
 
     /// A start of a host; the budget may have become less.
-    pub(super) fn request(&mut self, id: u64, budget: u32, now: Timestamp) {
-        self.budget = self.budget.min(budget);
+    pub(super) fn request(&mut self, id: u64, budget: Budget, now: Timestamp) {
+        self.budget = self.budget.least(budget);
         let share = self.shares.entry(id).or_default();
         share.demand = share.demand(now) + 1.0;
         share.as_of = now;
@@ -112,10 +155,11 @@ impl Pool {
         true
     }
 
-    /// A first lease, at once: all that is free to the only host, and to one of several what is kept back.
+    /// A first lease, at once: all that is free to the only host, and to one of several what is kept back and what is lent.
     pub(super) fn give_first(&mut self, id: u64, only: bool, now: Timestamp) {
         let free = self.free(now);
-        let first = if only { free } else { free.min((self.budget / 4).max(1)) };
+        let kept_back = (self.budget.own / 4).max(1).saturating_add(self.budget.borrowed);
+        let first = if only { free } else { free.min(kept_back) };
         if let Some(share) = self.shares.get_mut(&id) {
             share.lease = first;
         }
@@ -125,23 +169,30 @@ impl Pool {
     /// lease changed.
     pub(super) fn divide(
         &mut self,
-        budget: u32,
+        budget: Budget,
         standing: impl Fn(u64) -> Option<Standing>,
+        gateway: impl Fn(u64) -> bool,
         only: Option<u64>,
         now: Timestamp,
     ) -> Vec<u64> {
         self.budget = budget;
         self.shares.retain(|id, _| standing(*id).is_some());
-        let standing = |id: &u64| standing(*id).unwrap_or(Standing::Gone);
-        let gone: u32 = self.total(|id, share| if standing(id) == Standing::Gone { share.held(now) } else { 0 });
-        let targets = self.targets(budget.saturating_sub(gone), only, now, |id| standing(id) == Standing::Free);
-        let over = self.total(|_, share| share.lease) > budget;
+        let standing = |id: &u64| standing(*id).unwrap_or(Standing::Waits);
+        let is_gone = |id: &u64| matches!(standing(id), Standing::Gone(_));
+        let arrives = |id| if gateway(id) { LENT_ENDS } else { NEWS };
+        for (id, share) in &mut self.shares {
+            share.lost(standing(id), arrives(*id), now);
+        }
+        let gone: u32 = self.total(|id, share| if is_gone(id) { share.held(now) } else { 0 });
+        let free = |id: &u64| matches!(standing(id), Standing::Free | Standing::Back(_));
+        let targets = self.targets(budget.without(gone), only, now, free, &gateway);
+        let over = self.total(|_, share| share.lease) > budget.all();
         let mut changed = Vec::new();
         for (id, share) in &mut self.shares {
             let target = targets.get(id).copied().unwrap_or(0);
             let less = share.lease.saturating_sub(target);
-            if standing(id) != Standing::Gone && less > 0 && (over || target == 0 || less > share.lease / MOVE) {
-                share.cut(target, now);
+            if !is_gone(id) && less > 0 && (over || target == 0 || less > share.lease / MOVE) {
+                share.cut(target, arrives(*id), now);
                 changed.push(*id);
             }
         }
@@ -177,10 +228,11 @@ impl Pool {
     /// What each host should have. Parts are cut from a whole one after the other, so that they sum up to it.
     fn targets(
         &self,
-        budget: u32,
+        budget: Budget,
         only: Option<u64>,
         now: Timestamp,
         may: impl Fn(&u64) -> bool,
+        gateway: impl Fn(u64) -> bool,
     ) -> BTreeMap<u64, u32> {
         // A start can be spoofed with one SYN: it does not count against a host whose connections are established.
         let is_confirmed = |(id, share): (&u64, &Share)| may(id) && share.confirmed(now) >= LEAST;
@@ -188,26 +240,73 @@ impl Pool {
         let demand = |share: &Share| if confirmed { share.confirmed(now) } else { share.demand(now) };
         let wants = self.shares.iter().map(|(id, share)| (*id, demand(share)));
         let wants: Vec<_> = wants.filter(|(id, demand)| may(id) && *demand >= LEAST).collect();
-        let whole = if only.is_some() { budget } else { budget - budget / 4 };
+        let whole = if only.is_some() { budget.own } else { budget.own - budget.own / 4 };
         let all: f64 = wants.iter().map(|(_, demand)| demand).sum();
-        let (mut sum, mut given) = (0.0, 0);
-        let part = |(id, demand)| {
-            sum += demand;
-            let upto = if all > 0.0 { portion(whole, sum / all) } else { 0 };
-            let target = upto - given;
-            given = upto;
-            (id, target)
-        };
-        wants.into_iter().map(part).collect()
+        let (gateways, hosts): (Vec<_>, Vec<_>) = wants.into_iter().partition(|(id, _)| gateway(*id));
+        // What is borrowed is for own hosts: nothing is lent twice.
+        let mut targets = cut_by_demand(whole, all, gateways);
+        let rest = whole.saturating_sub(targets.values().copied().fold(0, u32::saturating_add));
+        let of_hosts = hosts.iter().map(|(_, demand)| demand).sum();
+        targets.extend(cut_by_demand(rest.saturating_add(budget.borrowed), of_hosts, hosts));
+        targets
+    }
+
+    /// What is to be sent to gateways: leases of which they may not know, and those that they are to keep. Each is sent by that.
+    pub(super) fn lent(&mut self, gateway: impl Fn(u64) -> bool, changed: &[u64], now: Timestamp) -> Vec<(u64, Lease)> {
+        let mut lent = Vec::new();
+        for (id, share) in self.shares.iter_mut().filter(|(id, _)| gateway(**id)) {
+            let is_known = share.lease == 0 && share.held(now) == 0;
+            if changed.contains(id) || (!is_known && now.since(share.sent) >= LENT_AGAIN) {
+                share.sent = now;
+                lent.push((*id, Lease { segments: share.lease, as_of: share.cut_at }));
+            }
+        }
+        lent
+    }
+
+    /// What a gateway may divide.
+    pub(super) fn lent_to(&mut self, id: u64, now: Timestamp) -> Option<Lease> {
+        let share = self.shares.get_mut(&id).filter(|share| share.lease > 0)?;
+        share.sent = now;
+        Some(Lease { segments: share.lease, as_of: share.cut_at })
+    }
+
+    /// A gateway holds no more than what it has since its lease became less then. Whether that frees anything.
+    pub(super) fn settle(&mut self, id: u64, as_of: Timestamp) -> bool {
+        let share = self.shares.get_mut(&id).filter(|share| share.cut_at == as_of);
+        share.is_some_and(|share| share.was.take().is_some())
+    }
+
+    /// Whether all that is held is no more than the budget.
+    pub(super) fn is_within(&self, now: Timestamp) -> bool {
+        self.total(|_, share| share.held(now)) <= self.budget.all()
+    }
+
+    /// Whether a gateway may hold something.
+    pub(super) fn is_lent(&self, gateway: impl Fn(u64) -> bool, now: Timestamp) -> bool {
+        self.shares.iter().any(|(id, share)| gateway(*id) && share.held(now) > 0)
     }
 
     fn free(&self, now: Timestamp) -> u32 {
-        self.budget.saturating_sub(self.total(|_, share| share.held(now)))
+        self.budget.all().saturating_sub(self.total(|_, share| share.held(now)))
     }
 
     fn total(&self, of: impl Fn(&u64, &Share) -> u32) -> u32 {
         self.shares.iter().map(|(id, share)| of(id, share)).fold(0, u32::saturating_add)
     }
+}
+
+/// Cuts parts from a whole one after the other, by their demand of all of it, so that they sum up to it.
+fn cut_by_demand(whole: u32, all: f64, wants: Vec<(u64, f64)>) -> BTreeMap<u64, u32> {
+    let (mut sum, mut given) = (0.0, 0);
+    let part = |(id, demand)| {
+        sum += demand;
+        let upto = if all > 0.0 { portion(whole, sum / all) } else { 0 };
+        let target = upto - given;
+        given = upto;
+        (id, target)
+    };
+    wants.into_iter().map(part).collect()
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a u32, never negative")]
@@ -230,11 +329,16 @@ mod tests {
             only: Option<u64>,
             now: Timestamp,
         ) -> Vec<u64> {
-            self.budget = budget;
+            self.budget = budget_of(budget);
             self.shares.retain(|id, _| standings.contains_key(id));
             let is = |id: &u64, standing| standings.get(id) == Some(&standing);
-            let gone = self.total(|id, share| if is(id, Standing::Gone) { share.held(now) } else { 0 });
-            let targets = self.targets(budget.saturating_sub(gone), only, now, |id| is(id, Standing::Free));
+            let is_gone = |id: &u64| matches!(standings.get(id), Some(Standing::Gone(_)));
+            for (id, share) in &mut self.shares {
+                standings.get(id).inspect(|standing| share.lost(**standing, NEWS, now));
+            }
+            let gone = self.total(|id, share| if is_gone(id) { share.held(now) } else { 0 });
+            let targets =
+                self.targets(budget_of(budget).without(gone), only, now, |id| is(id, Standing::Free), |_| false);
             let over = self.total(|_, share| share.lease) > budget;
             let ids: Vec<u64> = self.shares.keys().copied().collect();
             let (mut taken, mut given) = (Vec::new(), Vec::new());
@@ -243,8 +347,8 @@ mod tests {
                 let share = self.shares.get_mut(id).unwrap();
                 let less = share.lease.saturating_sub(target);
                 let worth = over || target == 0 || less > share.lease / MOVE;
-                if !is(id, Standing::Gone) && less > 0 && worth {
-                    share.cut(target, now);
+                if !is_gone(id) && less > 0 && worth {
+                    share.cut(target, NEWS, now);
                     taken.push(*id);
                 }
             }
@@ -262,6 +366,10 @@ mod tests {
         }
     }
 
+    fn budget_of(own: u32) -> Budget {
+        Budget { own, borrowed: 0 }
+    }
+
     const NOW_MS: u64 = 1_000_000;
 
     fn at(ms: u64) -> Timestamp {
@@ -271,13 +379,13 @@ mod tests {
     /// What a host has, and where it stands.
     fn share() -> impl Strategy<Value = (Share, Standing)> {
         let was = prop::option::of((0u32..400, NOW_MS - 1_000..NOW_MS + 1_000));
-        let standing = prop_oneof![4 => Just(Standing::Free), 1 => Just(Standing::Waits), 1 => Just(Standing::Gone)];
+        let standing = prop_oneof![4 => Just(Standing::Free), 1 => Just(Standing::Waits), 1 => (NOW_MS - 2_000..NOW_MS).prop_map(|ms| Standing::Gone(at(ms)))];
         let confirmed = prop_oneof![Just(0.0), 0.0f64..20.0];
         (0.0f64..20.0, confirmed, 0u64..200_000, 0u32..300, was, standing).prop_map(
             |(demand, confirmed, ago_ms, lease, was, standing)| {
                 let was = was.map(|(was, until_ms)| (was, at(until_ms)));
                 let as_of = at(NOW_MS - ago_ms);
-                (Share { demand, as_of, confirmed, confirmed_as_of: as_of, lease, was }, standing)
+                (Share { demand, as_of, confirmed, confirmed_as_of: as_of, lease, was, ..Share::default() }, standing)
             },
         )
     }
@@ -292,12 +400,13 @@ mod tests {
         ) {
             let standings: BTreeMap<u64, Standing> = (0..).zip(shares.iter().map(|(_, standing)| *standing)).collect();
             let shares = (0..).zip(shares.into_iter().map(|(share, _)| share)).collect();
-            let mut pool = Pool { budget, shares, due: at(NOW_MS) };
+            let mut pool = Pool { budget: budget_of(budget), shares, due: at(NOW_MS) };
             let mut twin = pool.clone();
             let only = alone.then_some(0);
-            let changed = pool.divide(budget, |id| standings.get(&id).copied(), only, at(NOW_MS));
+            let changed = pool.divide(budget_of(budget), |id| standings.get(&id).copied(), |_| false, only, at(NOW_MS));
             prop_assert_eq!(changed, twin.divide_naive(budget, &standings, only, at(NOW_MS)));
-            prop_assert_eq!(pool.shares, twin.shares);
+            let but_cut_at = |shares: BTreeMap<u64, Share>| -> Vec<_> { shares.into_values().map(|share| Share { cut_at: at(0), ..share }).collect() };
+            prop_assert_eq!(but_cut_at(pool.shares), but_cut_at(twin.shares));
         }
     }
 }

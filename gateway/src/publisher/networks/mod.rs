@@ -22,7 +22,7 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Segments, Timestamp, Window};
 
 pub(super) use self::retreats::Judged;
-use super::cluster::HeldBack;
+use super::cluster::{Division, HeldBack};
 use super::config::PublisherConfig;
 use super::retreat::{Clients, Retreat};
 
@@ -42,6 +42,8 @@ pub(super) struct Networks {
     of_clients: Vec<(Network, Put)>,
     /// Networks that are not known here, held back at other gateways.
     held_elsewhere: BTreeMap<Network, HeldBack>,
+    /// Where there are other gateways.
+    division: Option<Division>,
 }
 
 #[derive(Debug)]
@@ -82,6 +84,7 @@ impl Networks {
             clients: Clients::default(),
             of_clients: Vec::new(),
             held_elsewhere: BTreeMap::new(),
+            division: None,
         }
     }
 
@@ -153,8 +156,21 @@ impl Networks {
     pub(super) fn budget(&self, network: Network) -> Option<Segments> {
         let view = self.get(network)?;
         let estimate = view.estimate.as_ref()?;
-        let parallel = view.parallel.min(view.parallel_at_samples).max(1);
-        Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(parallel)))
+        let share = estimate.share_segments(estimate.mss).0;
+        Some(Segments(match self.division {
+            None => share.saturating_mul(view.parallel.min(view.parallel_at_samples).max(1)),
+            // Each gateway has what passes its own tap: those budgets add up to that of all.
+            Some(Division { of_tap, .. }) if view.parallel_here > 0 => {
+                share.saturating_mul(view.parallel_here) / of_tap
+            }
+            Some(Division { all, .. }) if view.parallel == 0 => share / all,
+            Some(_) => 0,
+        }))
+    }
+
+    /// Takes among how many gateways budgets are divided.
+    pub(super) fn set_division(&mut self, division: Option<Division>) {
+        self.division = division;
     }
 
     /// Takes a network's new state.
@@ -228,6 +244,7 @@ impl Networks {
                 limits: LimitCounts::default(),
                 parallel: 0,
                 parallel_at_samples: 0,
+                parallel_here: 0,
                 followed: SampleRate::ALL,
                 compared: Vec::new(),
                 newest: Some(estimate.refreshed),

@@ -45,6 +45,7 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         limits: LimitCounts::default(),
         parallel: 1,
         parallel_at_samples: 1,
+        parallel_here: 0,
         followed: SampleRate::ALL,
         compared: Vec::new(),
         newest: None,

@@ -1,6 +1,6 @@
 //! What publishers of a cluster take from each other.
 
-use spand_core::sharing::GatewayId;
+use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::units::Segments;
 use tokio::sync::mpsc;
 
@@ -43,7 +43,7 @@ async fn a_retreat_at_one_gateway_is_one_at_the_other() {
     let mut subscription = other.subscribe(&[OTHER.into()]).unwrap();
     let mut twin = Twin::default();
     twin.read(&mut subscription).await;
-    other.take_notices(GatewayId(1), &notices);
+    other.take_notices(GatewayId(1), Timestamp(0), &notices);
     assert_eq!((segments(&one), segments(&other), other.retreats()), (Some(20), Some(20), 1));
     twin.read(&mut subscription).await;
     assert_eq!(twin.held[&network(1)].share_segments(Bytes(1_448)), Segments(20));
@@ -57,7 +57,7 @@ async fn a_retreat_at_one_gateway_is_one_at_the_other() {
         at(clock, 10_000);
     }
     lose(&other, 9, 11..=16);
-    one.take_notices(OF_OTHER, &all(&mut from_other));
+    one.take_notices(OF_OTHER, Timestamp(0), &all(&mut from_other));
     assert_eq!((segments(&one), segments(&other)), (None, None));
     assert_eq!(twin_of_withdrawal(&one), Some(WithdrawalReason::Retreat));
 
@@ -93,7 +93,7 @@ async fn the_harshest_of_two_retreats_is_in_force_and_an_old_one_is_none() {
         (held(25.0, 395_000), 15),
         (held(12.0, 999_000), 12),
     ] {
-        published.take_notices(OF_OTHER, &[notice]);
+        published.take_notices(OF_OTHER, Timestamp(0), &[notice]);
         assert_eq!(segments(&published), Some(expected));
     }
     // One of a clock that is ahead lasts no longer than one of this clock.
@@ -108,7 +108,7 @@ async fn a_network_that_is_not_known_yet_is_held_back_once_it_is() {
     let (one, _, mut from_one) = sharing();
     lose(&one, 9, 1..=6);
     let (other, _) = publisher(PublisherConfig::default());
-    other.take_notices(GatewayId(1), &all(&mut from_one));
+    other.take_notices(GatewayId(1), Timestamp(0), &all(&mut from_one));
     assert_eq!((segments(&other), other.retreats()), (None, 0));
     apply(&other, [Event::estimate(estimate(1, SHARE, 0))]);
     assert_eq!((segments(&other), other.retreats()), (Some(20), 1));
@@ -121,4 +121,102 @@ async fn a_retreat_of_one_address_stays_where_it_is() {
     lose(&published, 9, 1..=6);
     assert_eq!((published.address_retreats(), all(&mut notices)), (1, Vec::new()));
     assert_eq!(published.held_back(), []);
+}
+
+const TAP: fn(u16) -> (GatewayId, TapId) = |gateway| (GatewayId(gateway), TapId::of_gateway(GatewayId(gateway)));
+
+/// The first network with this many connections at once at this gateway's tap, and at all.
+fn crowd(here: u32, all: u32) -> Event {
+    let estimate = estimate(1, SHARE, 0);
+    let (samples, connections, losses) = (estimate.samples, estimate.connections, estimate.losses);
+    Event::Network(Box::new(NetworkView {
+        network: estimate.network,
+        why_not: None,
+        rtt_min: estimate.rtt_min,
+        rtt_mean: estimate.rtt_mean,
+        samples,
+        lower_bounds: 0,
+        connections,
+        losses,
+        limits: spand_core::window::bucket::LimitCounts::default(),
+        parallel: all,
+        parallel_at_samples: all,
+        parallel_here: here,
+        followed: spand_core::flow::sample_rate::SampleRate::ALL,
+        compared: Vec::new(),
+        newest: None,
+        estimate: Some(estimate),
+    }))
+}
+
+fn budget(published: &Published) -> Option<u32> {
+    published.shared.state.read().networks.budget(network(1)).map(|budget| budget.0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_gateway_has_the_budget_of_its_own_tap_beside_others() {
+    let (published, _, _notices) = sharing();
+    let with = |others: &[(u16, TapId)]| {
+        let others = others.iter().map(|(gateway, tap)| (GatewayId(*gateway), *tap)).collect();
+        published.set_members((GatewayId(1), TapId::of_group(7)), others);
+    };
+    apply(&published, [crowd(2, 5)]);
+    assert_eq!(budget(&published), Some(5 * 40), "alone");
+    with(&[(2, TapId(2))]);
+    assert_eq!(budget(&published), Some(2 * 40), "three of the five are of another tap");
+    with(&[(2, TapId(2)), (3, TapId::of_group(7))]);
+    assert_eq!(budget(&published), Some(2 * 40 / 2), "gateway 3 sees the same two");
+    apply(&published, [crowd(0, 3)]);
+    assert_eq!(budget(&published), Some(0));
+    apply(&published, [crowd(0, 0)]);
+    assert_eq!(budget(&published), Some(40 / 3), "nobody sees any");
+}
+
+/// Hands what each has the other know over until there is nothing left.
+async fn exchange(ends: &mut [(&Published, &mut mpsc::Receiver<Addressed>); 2]) {
+    for _ in 0..10 {
+        for [from, to] in [[0, 1], [1, 0]] {
+            let gateway = GatewayId(if from == 0 { 1 } else { 2 });
+            let notices: Vec<_> = std::iter::from_fn(|| ends[from].1.try_recv().ok()).map(|sent| sent.notice).collect();
+            ends[to].0.take_notices(gateway, ends[from].0.now(), &notices);
+        }
+        settle().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_has_its_part_of_the_budget_at_the_egress_that_it_uses() {
+    let ((one, one_clock, mut from_one), (two, two_clock, mut from_two)) = (sharing(), sharing());
+    one.set_members(TAP(1), [TAP(2)].into());
+    two.set_members(TAP(2), [TAP(1)].into());
+    apply(&one, [crowd(2, 2)]);
+    apply(&two, [crowd(0, 2)]);
+    let mut own = one.subscribe(&[HOST.into()]).unwrap();
+    let mut other = two.subscribe(&[OTHER.into()]).unwrap();
+    let (mut own_twin, mut other_twin) = (Twin::default(), Twin::default());
+    let mut ends = [(&one, &mut from_one), (&two, &mut from_two)];
+    exchange(&mut ends).await;
+    own_twin.read(&mut own).await;
+    other_twin.read(&mut other).await;
+    // The first host was the only one, with a whole share of every budget, until its snapshot has ended.
+    for clock in [&one_clock, &two_clock] {
+        at(clock, 2_000);
+    }
+    assert!(one.push_start(start(OTHER, 1)), "gateway 1 sees a start of the host at gateway 2");
+    exchange(&mut ends).await;
+    other_twin.read(&mut other).await;
+    assert_eq!((other_twin.starts, other_twin.leases[&network(1)]), (1, 20), "a quarter of two shares");
+    assert!((0..3).all(|_| one.push_start(start(HOST, 1))));
+    for step in 0..60 {
+        for clock in [&one_clock, &two_clock] {
+            at(clock, 2_500 + step * 500);
+        }
+        exchange(&mut ends).await;
+        own_twin.read(&mut own).await;
+        other_twin.read(&mut other).await;
+        let held = own_twin.leases[&network(1)] + other_twin.leases[&network(1)];
+        assert!(held <= 80, "{held} segments of 80");
+    }
+    let leases = [&own_twin, &other_twin].map(|twin| twin.leases[&network(1)]);
+    assert_eq!(leases, [45, 15], "three quarters of the budget, three starts to one");
 }

@@ -16,6 +16,8 @@
 //! 2 seat        presence (the host is here), host
 //! 3 start       trigger (1 byte: 1 passive open, 2 active open, 3 idle), host, network, at (ns)
 //! 4 established host, network
+//! 5 lease       network, segments, as of (ns)
+//! 6 settled     network, as of (ns)
 //! host          a network of one address
 //! text          count of bytes, UTF-8 without control characters
 //! ```

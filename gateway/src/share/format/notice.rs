@@ -25,6 +25,8 @@ enum Tag {
     Seat = 2,
     Start = 3,
     Established = 4,
+    Lease = 5,
+    Settled = 6,
 }
 
 /// Notices of one gateway.
@@ -88,6 +90,17 @@ fn write(notice: &Notice, out: &mut Writer) {
             write_network(*network, out);
             out.whole(at.0);
         }
+        Notice::Lease { network, segments, as_of } => {
+            out.byte(Tag::Lease as u8);
+            write_network(*network, out);
+            out.whole((*segments).into());
+            out.whole(as_of.0);
+        }
+        Notice::Settled { network, as_of } => {
+            out.byte(Tag::Settled as u8);
+            write_network(*network, out);
+            out.whole(as_of.0);
+        }
         Notice::Established { host, network } => {
             out.byte(Tag::Established as u8);
             write_host(*host, out);
@@ -116,6 +129,13 @@ fn read(input: &mut Reader<'_>) -> Result<Notice, Malformed> {
             let trigger = trigger.ok_or(Malformed::Nonsense)?;
             let (host, network) = (read_host(input)?, read_network(input)?);
             Ok(Notice::Start(StartSeen { host, network, trigger, at: Timestamp(input.whole()?) }))
+        }
+        tag if tag == Tag::Lease as u8 => {
+            let (network, segments) = (read_network(input)?, input.narrow()?);
+            Ok(Notice::Lease { network, segments, as_of: Timestamp(input.whole()?) })
+        }
+        tag if tag == Tag::Settled as u8 => {
+            Ok(Notice::Settled { network: read_network(input)?, as_of: Timestamp(input.whole()?) })
         }
         tag if tag == Tag::Established as u8 => {
             Ok(Notice::Established { host: read_host(input)?, network: read_network(input)? })

@@ -169,6 +169,9 @@ fn notice() -> impl Strategy<Value = Notice> {
         (host(), any::<bool>()).prop_map(|(host, here)| Notice::Seat { host, here }),
         start,
         (host(), any_network()).prop_map(established),
+        (any_network(), any::<(u32, u64)>())
+            .prop_map(|(network, (segments, as_of))| { Notice::Lease { network, segments, as_of: Timestamp(as_of) } }),
+        (any_network(), any::<u64>()).prop_map(|(network, as_of)| Notice::Settled { network, as_of: Timestamp(as_of) }),
     ]
 }
 

@@ -134,8 +134,9 @@ impl Foreign {
     }
 
     /// How many connections all taps saw at once, of which `own` saw `seen`: the sums of their most, and of the smaller of that and
-    /// the number at samples; and the smallest share that was followed. Of the current bucket and the one before.
-    pub(crate) fn crowd(&self, own: TapId, seen: Seen, now: Timestamp, config: &WindowConfig) -> Seen {
+    /// the number at samples; and the smallest share that was followed. Beside it that smaller one of the own tap alone. Of the current bucket
+    /// and the one before.
+    pub(crate) fn crowd(&self, own: TapId, seen: Seen, now: Timestamp, config: &WindowConfig) -> (Seen, u32) {
         let current = now.0 / bucket_nanos(config.bucket);
         let recent = self.cells.iter().rev().take_while(|cell| cell.index().saturating_add(1) >= current);
         let mut taps = SmallVec::<[&Cell; 8]>::new();
@@ -147,18 +148,20 @@ impl Foreign {
         let mut all = Seen { parallel_at_samples: seen.parallel.min(seen.parallel_at_samples), ..seen };
         // What the own tap shows is complete before others are added.
         taps.sort_unstable_by_key(|cell| cell.tap != own);
+        let mut here = all.parallel_at_samples;
         for cell in taps {
             let at_samples = cell.parallel.min(cell.parallel_at_samples);
             if cell.tap == own {
                 all.parallel = all.parallel.max(cell.parallel);
                 all.parallel_at_samples = all.parallel_at_samples.max(at_samples);
+                here = all.parallel_at_samples;
             } else {
                 all.parallel = all.parallel.saturating_add(cell.parallel);
                 all.parallel_at_samples = all.parallel_at_samples.saturating_add(at_samples);
             }
             all.followed = all.followed.min(cell.followed);
         }
-        all
+        (all, here)
     }
 
     /// Heap memory.

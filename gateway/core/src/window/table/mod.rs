@@ -329,7 +329,9 @@ impl NetworkTable {
     fn view_of(&self, entry: &Entry, now: Timestamp) -> Option<NetworkView> {
         let own = self.seen(entry, now);
         let tap = self.sharing.as_ref().map(|sharing| sharing.own.tap);
-        let seen = entry.foreign().zip(tap).map_or(own, |(foreign, tap)| foreign.crowd(tap, own, now, &self.config));
+        let here = own.parallel.min(own.parallel_at_samples);
+        let alone = (own, here);
+        let seen = entry.foreign().zip(tap).map_or(alone, |(foreign, tap)| foreign.crowd(tap, own, now, &self.config));
         let record = self.evaluated(entry, now);
         NetworkView::of(entry.network, (&record, entry.live(now)), seen, now, &self.config, &self.rules)
     }

@@ -1,5 +1,6 @@
 //! Which host gets which part and when, and that hosts never hold more than the budget.
 
+mod gateways;
 mod property;
 
 use super::*;
@@ -39,7 +40,7 @@ impl Rig {
 
     fn turn(&mut self, ms: u64) -> Vec<(u64, Network)> {
         let budget = self.budget;
-        self.leases.turn(at(ms), 100, |_| Some(Segments(budget)))
+        self.leases.turn(at(ms), 100, |_| Some(Segments(budget))).changed
     }
 
     /// Turns during two seconds: enough for messages to arrive and free parts to be granted.

@@ -128,7 +128,7 @@ proptest! {
                     }
                 }
                 Step::Turn => {
-                    for (id, network) in leases.turn(now, 100, |_| Some(Segments(budget))) {
+                    for (id, network) in leases.turn(now, 100, |_| Some(Segments(budget))).changed {
                         if hosts.contains(&Some(id)) {
                             read(&mut leases, &mut beliefs, id, network);
                         }
