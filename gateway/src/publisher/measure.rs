@@ -7,6 +7,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use strum::VariantArray;
 
+use super::adoption::{NotAdopted, NotAdoptedLabel};
 use super::retreat::Verdict;
 
 /// What the publisher counts and times. Clones share the same numbers.
@@ -58,6 +59,10 @@ pub struct Measures {
     pub config_last_reload_successful: Gauge,
     /// Subscriptions started.
     pub subscriptions: Counter,
+    /// Subscriptions whose host's advice of another gateway was adopted.
+    pub subscriptions_adopted: Counter,
+    /// Those that asked for it and were not, by reason.
+    pub subscriptions_not_adopted: Family<NotAdoptedLabel, Counter>,
     /// Subscriptions refused at a limit.
     pub subscriptions_refused: Counter,
     /// Addresses left out of subscriptions because they had reached the limit of subscribers per address.
@@ -126,6 +131,8 @@ impl Default for Measures {
             config_reloads: Family::default(),
             config_last_reload_successful: Gauge::default(),
             subscriptions: counter(),
+            subscriptions_adopted: counter(),
+            subscriptions_not_adopted: Family::default(),
             subscriptions_refused: counter(),
             addresses_left_out: counter(),
             resyncs_slow_reader: counter(),
@@ -138,6 +145,9 @@ impl Default for Measures {
         // Exposed as zero from the start, so that the first event is an increase.
         for verdict in Verdict::VARIANTS.iter().map(|verdict| verdict.name()) {
             drop(measures.first_flights.get_or_create(&FlightLabels { verdict }));
+        }
+        for reason in NotAdopted::VARIANTS.iter().map(|reason| reason.name()) {
+            drop(measures.subscriptions_not_adopted.get_or_create(&NotAdoptedLabel { reason }));
         }
         for result in [SUCCESS, FAILURE] {
             drop(measures.config_reloads.get_or_create(&ReloadLabels { result }));

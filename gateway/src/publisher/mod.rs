@@ -8,6 +8,7 @@
 //! Independent of packets, sockets, gRPC and JSON; never computes an estimate. No lock here is held across IO or
 //! an await.
 
+mod adoption;
 mod advertise;
 mod batch;
 mod budgets;
@@ -49,6 +50,7 @@ use self::outbound::Outbound;
 use self::pace::Pace;
 use self::state::State;
 
+pub use self::adoption::NotAdoptedLabel;
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
 pub(crate) use self::cluster::{Addressed, NOTICES, SEATS_AGAIN};

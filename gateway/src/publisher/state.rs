@@ -9,6 +9,7 @@ use spand_proto::push::WithdrawalReason;
 use spand_proto::units::{Segments, Timestamp};
 
 use super::PublisherConfig;
+use super::adoption::Withdrawn;
 use super::change::{Change, not_published};
 use super::leases::Leases;
 use super::networks::{Networks, Put};
@@ -21,6 +22,7 @@ pub(super) struct State {
     pub(super) networks: Networks,
     pub(super) leases: Leases,
     pub(super) services: Services,
+    pub(super) withdrawn: Withdrawn,
     /// What makes networks since the configuration was read again; `None` before that.
     pub(super) made_by: Option<Partition>,
 }
@@ -40,7 +42,13 @@ impl State {
     pub(super) fn new(config: &PublisherConfig) -> Self {
         let leases =
             Leases::new(config.lifetime, config.leased_networks.get(), config.leases.get(), config.max_hosts());
-        Self { networks: Networks::new(), leases, services: Services::default(), made_by: None }
+        Self {
+            networks: Networks::new(),
+            leases,
+            services: Services::default(),
+            withdrawn: Withdrawn::default(),
+            made_by: None,
+        }
     }
 
     /// The estimate of a network that is in force.
@@ -66,9 +74,11 @@ impl State {
                 }
                 Put::Rejoin => Change::Withdrawn(network),
             };
-            match change {
-                Change::Estimate(_) => advertised.estimates += 1,
-                _ => advertised.ends += 1,
+            if matches!(change, Change::Estimate(_)) {
+                advertised.estimates += 1;
+            } else {
+                self.withdrawn.note(network, now);
+                advertised.ends += 1;
             }
             advertised.changes.push(change);
             self.leases.moved(network, now);

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use spand_core::event::StartImminent;
-use spand_proto::contract::HostName;
+use spand_proto::contract::{Cluster, HostName};
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
 use spand_proto::push::AgentDescription;
@@ -32,6 +32,8 @@ pub struct Subscriber {
     pub client: Option<Client>,
     /// The agent's version and mode, where it sent them.
     pub agent: Option<AgentDescription>,
+    /// The cluster whose advice the host holds.
+    pub cluster: Option<Cluster>,
 }
 
 /// One subscriber's waiting starts and dirty networks.

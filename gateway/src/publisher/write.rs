@@ -14,7 +14,7 @@ use super::change::{Change, not_published, withdrawal_reason};
 use super::cluster::Notice;
 use super::insight::Kind;
 use super::measure::{FAILURE, FlightLabels, ReloadLabels, SUCCESS};
-use super::networks::Judged;
+use super::networks::{Judged, Put};
 use super::retreat::{FirstFlight, Verdict};
 use super::services::Services;
 use super::state::{Advertised, State};
@@ -159,15 +159,18 @@ impl Published {
         let kept: HashSet<Network> = views.iter().map(|view| view.network).collect();
         let mut gone = self.shared.state.read().networks.all();
         gone.retain(|network| own(*network) && !kept.contains(network));
+        let now = self.now();
         // A snapshot follows, so that nothing of it is gathered.
         for gone in gone.chunks(APPLY_CHUNK) {
             let mut state = self.shared.state.write();
             for network in gone {
-                state.networks.remove(*network);
+                if state.networks.remove(*network) != Put::Silent {
+                    state.withdrawn.note(*network, now);
+                }
             }
             state.networks.take_of_clients();
         }
-        let (mut views, now) = (views.into_iter().peekable(), self.now());
+        let mut views = views.into_iter().peekable();
         while views.peek().is_some() {
             let mut state = self.shared.state.write();
             for view in views.by_ref().take(APPLY_CHUNK) {

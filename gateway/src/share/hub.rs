@@ -44,6 +44,10 @@ pub struct ShareView {
     pub link: LinkState,
     /// When that changed last.
     pub since: Option<Instant>,
+    /// When they got through for the first time.
+    pub first_up: Option<Instant>,
+    /// The end of the last time; `None` before one ended.
+    pub up_until: Option<Instant>,
     /// The other gateways.
     pub members: Vec<MemberView>,
 }
@@ -84,6 +88,15 @@ impl ShareStatus {
     /// Counters and histograms.
     pub fn measures(&self) -> &ShareMeasures {
         &self.measures
+    }
+
+    /// Whether this gateway has known what others see for this long: messages first got through before that, and do or did within it, and cells
+    /// of others have come.
+    pub(super) fn knows_others(&self, for_this: Duration) -> bool {
+        let view = self.view.lock();
+        let is_old = view.first_up.is_some_and(|at| at.elapsed() >= for_this);
+        let is_up = view.link == LinkState::Up || view.up_until.is_some_and(|at| at.elapsed() < for_this);
+        is_old && is_up && self.measures.cells_taken.get() > 0
     }
 
     /// The link and the members now.
@@ -297,8 +310,15 @@ impl Hub {
             LinkState::Connecting => {}
         }
         self.status.measures.up.set((state == LinkState::Up).into());
+        let now = Instant::now();
         let mut view = self.status.view.lock();
-        (view.link, view.since) = (state.clone(), Some(Instant::now()));
+        (view.link, view.since) = (state.clone(), Some(now));
+        if state == LinkState::Up {
+            view.first_up.get_or_insert(now);
+        }
+        if self.state == LinkState::Up {
+            view.up_until = Some(now);
+        }
         drop(view);
         self.state = state;
         if self.state == LinkState::Up {

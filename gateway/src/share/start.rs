@@ -6,6 +6,7 @@ use std::time::Duration;
 use spand_core::config::EngineConfig;
 use spand_core::shard::Partition;
 use spand_core::sharing::fingerprint;
+use spand_proto::contract::Cluster;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::engine_end::EngineEnd;
@@ -69,5 +70,10 @@ pub(crate) fn start(
     });
     let engines = usize::try_from(engine.shard.count.get()).unwrap_or(1);
     let owner = move |network| usize::try_from(partition.owner(network)).unwrap_or(usize::MAX);
-    Sharing::start(exchange, member, engines, Box::new(owner), published.clone()).map(Some)
+    let (sharing, ends) = Sharing::start(exchange, member, engines, Box::new(owner), published.clone())?;
+    if let Some(cluster) = Cluster::new(share.cluster.clone()) {
+        let status = sharing.status().clone();
+        published.join_cluster(cluster, move |time| status.knows_others(time.into()));
+    }
+    Ok(Some((sharing, ends)))
 }

@@ -182,6 +182,16 @@ impl Register {
             measures.config_last_reload_successful,
         );
         self.add("publisher_subscriptions", "Subscriptions started", measures.subscriptions);
+        self.add(
+            "publisher_subscriptions_adopted",
+            "Subscriptions whose host's advice of another gateway lives on while the snapshot comes",
+            measures.subscriptions_adopted,
+        );
+        self.add(
+            "publisher_subscriptions_not_adopted",
+            "Subscriptions that asked for that in vain",
+            measures.subscriptions_not_adopted,
+        );
         self.add("publisher_subscriptions_refused", "Subscriptions refused at a limit", measures.subscriptions_refused);
         self.add(
             "publisher_addresses_left_out",

@@ -18,6 +18,7 @@ use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc::Sender;
 
+use super::adoption::Membership;
 use super::insight::Kind;
 use super::leases::{Lease, TooManyHosts};
 use super::state::Advertised;
@@ -50,6 +51,7 @@ pub(super) struct Cluster {
     /// What they have to know leaves by this.
     notices: OnceLock<Sender<Addressed>>,
     seats: RwLock<Seats>,
+    pub(super) membership: OnceLock<Membership>,
 }
 
 impl Published {

@@ -26,8 +26,13 @@ impl Published {
         certificate: Option<String>,
         client: Option<Client>,
     ) -> Result<Subscription, SubscribeError> {
-        let subscriber =
-            Subscriber { host_name: Some(wish.host_name.clone()), certificate, client, agent: wish.agent.clone() };
+        let subscriber = Subscriber {
+            host_name: Some(wish.host_name.clone()),
+            certificate,
+            client,
+            agent: wish.agent.clone(),
+            cluster: wish.cluster.clone(),
+        };
         let subscription = self.subscribe_as(subscriber.clone(), &wish.addresses);
         let what = if subscription.is_ok() { "subscribed" } else { "refused" };
         self.shared.insight.agent(self.now(), what, &subscriber);

@@ -188,6 +188,11 @@ impl Networks {
         self.retreats.first().is_some_and(|(due, _)| *due <= now)
     }
 
+    /// Networks and clients whose advice is held back.
+    pub(in crate::publisher) fn with_retreats(&self) -> impl Iterator<Item = Network> {
+        self.retreats.iter().map(|(_, network)| *network)
+    }
+
     /// Networks whose advice is held back.
     pub(in crate::publisher) fn retreats(&self) -> usize {
         self.retreats.len() - self.clients.held()

@@ -45,6 +45,9 @@ pub struct Subscription {
     /// The page being sent, and its turn.
     page: std::vec::IntoIter<Network>,
     turn: Option<Turn>,
+    /// What is sent before the pages of the first snapshot to a host that is adopted, and whether the page is of it.
+    ahead: std::vec::IntoIter<Network>,
+    page_is_ahead: bool,
     /// Sizes of the host's services that are to be sent, and when all of them are sent again.
     sizes: BTreeMap<SocketAddr, ServiceSize>,
     sizes_again: Instant,
@@ -90,9 +93,11 @@ impl Subscription {
             queue,
             changes,
             next_number,
-            phase: Phase::Begin,
+            phase: Phase::Adopt,
             page: Vec::new().into_iter(),
             turn: None,
+            ahead: Vec::new().into_iter(),
+            page_is_ahead: false,
             sizes: BTreeMap::new(),
             sizes_again: Instant::now(),
             turns: changes::turns(id),

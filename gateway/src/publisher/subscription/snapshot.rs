@@ -5,12 +5,15 @@ use spand_proto::network::Network;
 use spand_proto::push::{ResyncReason, UpdateEvent};
 
 use super::Subscription;
+use crate::publisher::adoption::NotAdoptedLabel;
 
 /// How far a stream is.
 #[derive(Debug)]
 pub(super) enum Phase {
     /// Changes were lost: the marker comes first, then a new snapshot.
     Resync(ResyncReason, u64),
+    /// A new stream: the host may be adopted.
+    Adopt,
     Begin,
     /// The published state up to `after` was paged.
     Snapshot {
@@ -36,7 +39,7 @@ impl Phase {
     /// Whether a network's page was read already, so that a change of it comes with no later one.
     pub(super) fn has_reached(&self, network: Network) -> bool {
         match self {
-            Self::Resync(..) | Self::Begin => false,
+            Self::Resync(..) | Self::Adopt | Self::Begin => false,
             Self::Snapshot { after, .. } => after.is_some_and(|after| network <= after),
             Self::End { .. } | Self::Live => true,
         }
@@ -72,13 +75,24 @@ impl Subscription {
                 self.phase = Phase::Begin;
                 Some(UpdateEvent::Resync { reason, dropped_updates })
             }
+            Phase::Adopt => {
+                self.phase = Phase::Begin;
+                self.adopt().or_else(|| self.next_marker())
+            }
             Phase::Begin => {
                 self.queue.begin_snapshot();
+                if std::mem::take(&mut self.page_is_ahead) {
+                    // What was not sent of it is in no page of the snapshot.
+                    let rest: Vec<_> = self.page.by_ref().chain(self.ahead.by_ref()).collect();
+                    self.ahead = rest.into_iter();
+                }
                 self.page = Vec::new().into_iter();
                 self.turn = None;
                 self.phase = Phase::Snapshot { after: None, sent: 0 };
-                let networks = u32::try_from(self.published.advertised_count(self.queue.host_id)).unwrap_or(u32::MAX);
-                Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks, cluster: None })
+                let networks = self.published.advertised_count(self.queue.host_id) + self.ahead.len();
+                let networks = u32::try_from(networks).unwrap_or(u32::MAX);
+                let cluster = self.published.cluster().cloned();
+                Some(UpdateEvent::SnapshotBegin { version: ContractVersion::CURRENT, networks, cluster })
             }
             Phase::Snapshot { .. } | Phase::Live => None,
             Phase::End { sent } => {
@@ -94,12 +108,35 @@ impl Subscription {
         }
     }
 
+    /// Has what the host holds live on, where it asked for that and this gateway knows enough.
+    fn adopt(&mut self) -> Option<UpdateEvent> {
+        let measures = self.published.measures();
+        match self.published.adopt(self.queue.subscriber.cluster.as_ref()?) {
+            Ok(ahead) => {
+                measures.subscriptions_adopted.inc();
+                self.ahead = ahead.into_iter();
+                Some(UpdateEvent::Adopted { lifetime: self.published.config().lifetime })
+            }
+            Err(why) => {
+                measures.subscriptions_not_adopted.get_or_create(&NotAdoptedLabel { reason: why.name() }).inc();
+                None
+            }
+        }
+    }
+
     /// Takes the next page, half of it from the snapshot and half from networks that changed in the part of the snapshot already
     /// sent (more where the other has less), and requests its turn.
     fn take_page(&mut self) {
         let is_snapshot = matches!(self.phase, Phase::Snapshot { .. });
-        let mut page = self.queue.take_paced(if is_snapshot { PAGE / 2 } else { PAGE });
-        if let Phase::Snapshot { after, sent } = &mut self.phase {
+        self.page_is_ahead = is_snapshot && self.ahead.len() > 0;
+        let mut page = if self.page_is_ahead {
+            self.ahead.by_ref().take(PAGE).collect()
+        } else {
+            self.queue.take_paced(if is_snapshot { PAGE / 2 } else { PAGE })
+        };
+        if let Phase::Snapshot { after, sent } = &mut self.phase
+            && !self.page_is_ahead
+        {
             let networks = self.published.advertised_page(self.queue.host_id, *after, PAGE - page.len());
             match networks.last() {
                 Some(last) => *after = Some(*last),

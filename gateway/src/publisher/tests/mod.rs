@@ -1,5 +1,6 @@
 //! The publisher against a twin: a subscriber that keeps what it receives must hold what is published.
 
+mod adoption;
 mod cases;
 mod cluster;
 mod in_use;
