@@ -7,6 +7,7 @@ use ipnet::IpNet;
 use siphasher::sip::SipHasher24;
 
 use crate::flow::sample::ConnectionId;
+use crate::flow::tuple::Tuple;
 use crate::wire::segment::{Endpoint, Segment};
 
 /// The number of a gateway among those that share.
@@ -103,6 +104,14 @@ impl Pseudonyms {
         }
         hasher.write(&first.seq.to_be_bytes());
         ConnectionId(hasher.finish() >> (u64::BITS - CONNECTION_BITS))
+    }
+
+    /// The hash of a connection's ends: the same at gateways that see different directions of it, which begin with different segments.
+    pub(crate) fn ends(&self, tuple: &Tuple) -> u64 {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(&[2]);
+        tuple.words().iter().for_each(|word| hasher.write(&word.to_be_bytes()));
+        hasher.finish()
     }
 }
 

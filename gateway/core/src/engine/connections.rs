@@ -196,13 +196,17 @@ impl Engine {
             let oldest = self.flows.least_wanted()?;
             self.evict(oldest);
         }
+        let home = claim == Claim::Home;
         let id = if let Some(sharing) = &self.config.sharing {
-            sharing.pseudonyms.connection(segment)
+            let id = sharing.pseudonyms.connection(segment);
+            if home && segment.flags.has(Flags::SYN) {
+                self.watch(tuple);
+            }
+            id
         } else {
             self.next_connection += 1;
             ConnectionId(self.next_connection - 1)
         };
-        let home = claim == Claim::Home;
         self.counters.connections += u64::from(home);
         self.counters.connections_midstream += u64::from(home && !segment.flags.has(Flags::SYN));
         let roles = match side {

@@ -4,6 +4,7 @@
 //! [`crate::window`]'s. Its clock is the time of the last frame or of [`Engine::handle_timeout`].
 
 mod connections;
+mod halves;
 mod networks;
 mod regroup;
 
@@ -26,6 +27,7 @@ use crate::flow::sample_rate::SampleRate;
 use crate::flow::shadow::Shadow;
 use crate::flow::table::{FlowTable, TICK_BITS, Turning};
 use crate::flow::tuple::Tuple;
+use crate::halves::Watch;
 use crate::memory::MemoryUse;
 use crate::service::{ServiceSize, ServiceTable};
 use crate::shard::{Claim, Part};
@@ -54,6 +56,8 @@ pub struct Engine {
     /// Connections that are followed.
     kept: SampleRate,
     next_connection: u64,
+    /// Connections that gateways compare, where the engine shares.
+    watch: Option<Box<Watch>>,
     /// The input is over, and connections are still to be ended.
     finishing: bool,
 }
@@ -105,6 +109,7 @@ impl Engine {
             leap: None,
             kept: SampleRate::ALL,
             next_connection: 0,
+            watch: config.sharing.is_some().then(Box::default),
             finishing: false,
             config,
         }
