@@ -149,6 +149,7 @@ struct Shared {
     measures: ApiMeasures,
     metrics: Metrics,
     store: Option<StoreMeasures>,
+    share: Option<ShareStatus>,
     /// Answers that cost much to make.
     costly: Costly,
     /// Places for live streams.
@@ -210,6 +211,7 @@ impl Api {
                 measures,
                 metrics,
                 store,
+                share,
                 costly: Costly::default(),
                 live,
             }),

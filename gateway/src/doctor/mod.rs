@@ -5,6 +5,7 @@
 //! sentences ([`judge`]). Without the password of a gateway that requires one, only its readiness is known.
 
 mod conversation;
+mod gateways;
 mod host;
 mod judge;
 mod look;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use spand_core::engine::Engine;
+use spand_core::halves::Halves;
 use spand_core::window::cells::{Cell, CellRefused};
 use spand_core::window::table::SharingCounts;
 use spand_proto::network::Network;
@@ -22,6 +23,8 @@ const FOR_ENGINE: usize = 32_768;
 /// Packets wait for cells of others no longer than this, and for one portion of [`FEW`].
 const CELLS_FOR: Duration = Duration::from_millis(20);
 const FEW: usize = 64;
+/// Connections that may wait for the hub.
+const HALVES: usize = 8_192;
 /// Networks whose cells are sent again between two looks at packets.
 const AGAIN: usize = 64;
 
@@ -42,6 +45,7 @@ pub(super) enum ToEngine {
 pub(super) struct HubEnd {
     pub(super) engine: SyncSender<ToEngine>,
     pub(super) counts: Arc<Mutex<EngineCounts>>,
+    pub(super) halves: Arc<Mutex<Halves>>,
 }
 
 /// What became of cells at one engine.
@@ -51,6 +55,8 @@ pub(super) struct EngineCounts {
     pub(super) refused: BTreeMap<&'static str, u64>,
     /// Own cells that had no room on their way to the hub.
     pub(super) no_room: u64,
+    /// Connections whose directions had none.
+    pub(super) halves_dropped: u64,
 }
 
 /// An engine thread's end.
@@ -59,6 +65,7 @@ pub(crate) struct EngineEnd {
     cells: Cells,
     inbox: Receiver<ToEngine>,
     counts: Arc<Mutex<EngineCounts>>,
+    halves: Arc<Mutex<Halves>>,
     own: EngineCounts,
     /// From which bucket on cells are to be sent again: asked for by the hub, or because one had no room.
     again_from: Option<u64>,
@@ -75,9 +82,17 @@ pub(super) fn cells() -> (Cells, mpsc::Receiver<Vec<(Network, Cell)>>) {
 pub(super) fn ends(cells: Cells) -> (EngineEnd, HubEnd) {
     let (engine, inbox) = sync_channel(FOR_ENGINE);
     let counts = Arc::<Mutex<EngineCounts>>::default();
-    let own = EngineCounts::default();
-    let end = EngineEnd { cells, inbox, counts: Arc::clone(&counts), own, again_from: None, again: (Vec::new(), 0) };
-    (end, HubEnd { engine, counts })
+    let halves = Arc::<Mutex<Halves>>::default();
+    let end = EngineEnd {
+        cells,
+        inbox,
+        counts: Arc::clone(&counts),
+        halves: Arc::clone(&halves),
+        own: EngineCounts::default(),
+        again_from: None,
+        again: (Vec::new(), 0),
+    };
+    (end, HubEnd { engine, counts, halves })
 }
 
 impl EngineEnd {
@@ -91,10 +106,12 @@ impl EngineEnd {
             cells = rest;
         }
         self.send_again(engine, now);
+        self.send_halves(engine, now);
         let refused = std::mem::take(&mut self.own.refused);
         let mut counts = self.counts.lock();
         engine.sharing_counts().inspect(|table| counts.table.clone_from(table));
         counts.no_room = self.own.no_room;
+        counts.halves_dropped = self.own.halves_dropped;
         for (reason, count) in refused {
             *counts.refused.entry(reason).or_default() += count;
         }
@@ -121,6 +138,16 @@ impl EngineEnd {
                 few = FEW;
             }
         }
+    }
+
+    fn send_halves(&mut self, engine: &mut Engine, now: Timestamp) {
+        let Some(Halves { sample, mut found }) = engine.take_halves(now) else { return };
+        let mut halves = self.halves.lock();
+        halves.sample = sample;
+        let room = HALVES.saturating_sub(halves.found.len());
+        self.own.halves_dropped += found.len().saturating_sub(room) as u64;
+        found.truncate(room);
+        halves.found.append(&mut found);
     }
 
     fn send(&mut self, cells: Vec<(Network, Cell)>) {

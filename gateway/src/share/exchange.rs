@@ -15,6 +15,8 @@ pub enum Topic {
     Member,
     /// For one gateway alone: what others saw of its hosts. Lost where it is away.
     Host,
+    /// Which directions of connections a gateway saw, again every few seconds: who is away misses them.
+    Halves,
 }
 
 impl Topic {

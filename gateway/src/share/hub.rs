@@ -7,6 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use spand_core::halves::Halves;
 use spand_core::sharing::GatewayId;
 use spand_core::window::cells::Cell;
 use spand_proto::network::Network;
@@ -17,6 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use super::engine_end::{EngineEnd, HubEnd, ToEngine, cells, ends};
 use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
 use super::format::{BatchWriter, Member, NOTICES_AT_ONCE, holds_notices, read_batch, read_member, write_member};
+use super::halves::{self, Compared, Comparison};
 use super::measure::{OTHER_GATEWAY, ReasonLabel, ShareMeasures, TopicLabel, UNREADABLE};
 use super::members::{Incompatible, MemberView, Members};
 use super::notices::NoticeEnd;
@@ -50,6 +52,8 @@ pub struct ShareView {
     pub up_until: Option<Instant>,
     /// The other gateways.
     pub members: Vec<MemberView>,
+    /// Which directions of connections they saw, compared with what this gateway saw.
+    pub compared: BTreeMap<GatewayId, Compared>,
 }
 
 /// How sharing is, for metrics and people; clones share it.
@@ -77,6 +81,7 @@ struct Hub {
     outgoing: mpsc::Sender<Outgoing>,
     batches: BTreeMap<Topic, BatchWriter>,
     notices: NoticeEnd,
+    halves: Comparison,
     state: LinkState,
     was_up: bool,
     /// From which bucket on cells may not have arrived.
@@ -134,6 +139,7 @@ impl Sharing {
             outgoing,
             batches: BTreeMap::new(),
             notices,
+            halves: Comparison::default(),
             state: LinkState::default(),
             was_up: false,
             again_from: None,
@@ -181,6 +187,8 @@ impl Hub {
         gather.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut member = interval(MEMBER);
         member.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut halves = interval(halves::EVERY);
+        halves.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut ticks, mut waiting, mut is_resting) = (0_u64, Vec::new(), false);
         let rest = sleep(REST);
         tokio::pin!(rest);
@@ -218,6 +226,7 @@ impl Hub {
                     self.ask_again();
                 }
                 _ = member.tick() => self.announce(),
+                _ = halves.tick() => self.compare(),
             }
         }
     }
@@ -351,6 +360,41 @@ impl Hub {
         self.show();
     }
 
+    /// Sends which directions of connections this gateway saw, and compares with what others did.
+    fn compare(&mut self) {
+        let now = self.clock.now();
+        let mut found = Halves::default();
+        for engine in &self.engines {
+            let mut halves = engine.halves.lock();
+            found.sample = found.sample.max(halves.sample);
+            found.found.append(&mut halves.found);
+        }
+        let mut dropped = self.halves.found(&found, now);
+        let (payload, count) = self.halves.message();
+        if self.state == LinkState::Up {
+            let bytes = payload.len() as u64;
+            if self.outgoing.try_send(Outgoing::to_all(Topic::Halves, payload)).is_ok() {
+                self.status.measures.bytes_sent.inc_by(bytes);
+            } else {
+                dropped += count;
+            }
+        }
+        let own = self.members.own_as_it_was();
+        for (is_fault, news) in self.halves.compare(own, self.members.compatible(), now) {
+            if is_fault {
+                tracing::warn!("{news}");
+            } else {
+                tracing::info!("{news}");
+            }
+        }
+        let compared: BTreeMap<_, _> = self.halves.all().collect();
+        let measures = &self.status.measures.halves;
+        measures.dropped.inc_by(dropped);
+        let mut view = self.status.view.lock();
+        measures.set(self.halves.sample(), &compared, &view.compared);
+        view.compared = compared;
+    }
+
     fn show(&mut self) {
         self.notices.set_members(self.members.own_as_it_was(), self.members.all());
         let members: Vec<_> = self.members.all().cloned().collect();
@@ -380,6 +424,16 @@ impl Hub {
         }
         if let Some(why) = self.members.refuses(message.gateway) {
             self.status.measures.refused.get_or_create(&refused(why.name())).inc();
+            return;
+        }
+        if message.topic == Topic::Halves {
+            // Of a gateway that did not say who it is nothing is kept.
+            if self.members.compatible().any(|member| member.gateway == message.gateway) {
+                match self.halves.take(message.gateway, &message.payload, self.clock.now()) {
+                    Ok(dropped) => drop(self.status.measures.halves.dropped.inc_by(dropped)),
+                    Err(error) => self.unreadable(message.gateway, &error),
+                }
+            }
             return;
         }
         if holds_notices {

@@ -14,6 +14,7 @@ use strum::VariantArray;
 
 use super::engine_end::EngineCounts;
 use super::exchange::Topic;
+use super::halves::HalfMeasures;
 use super::members::Incompatible;
 
 /// What sharing counts and times. Clones share the same numbers.
@@ -55,6 +56,8 @@ pub struct ShareMeasures {
     pub seen_by_both: Family<GatewayLabel, Counter>,
     /// From the end of a bucket, or the newest packet in an open one, to the cell here, in seconds, by topic.
     pub lag_seconds: Family<TopicLabel, Histogram, fn() -> Histogram>,
+    /// Which directions of connections other gateways saw.
+    pub halves: HalfMeasures,
 }
 
 /// Label of a topic.
@@ -88,6 +91,12 @@ impl TopicLabel {
     }
 }
 
+impl GatewayLabel {
+    pub(super) fn of(GatewayId(gateway): GatewayId) -> Self {
+        Self { gateway }
+    }
+}
+
 impl Default for ShareMeasures {
     fn default() -> Self {
         let all = Self {
@@ -108,6 +117,7 @@ impl Default for ShareMeasures {
             crowded_out: Counter::default(),
             seen: Family::default(),
             seen_by_both: Family::default(),
+            halves: HalfMeasures::default(),
             lag_seconds: Family::new_with_constructor(|| Histogram::new(SECONDS)),
         };
         // Each is there from the start, so that its first change is one.
@@ -145,6 +155,7 @@ impl ShareMeasures {
         let sum = |of: fn(&EngineCounts) -> u64| engines.iter().map(of).sum::<u64>();
         raise(&self.cells_taken, sum(|counts| counts.table.taken));
         raise(&self.cells_known, sum(|counts| counts.table.known));
+        raise(&self.halves.no_room, sum(|counts| counts.halves_dropped));
         raise(&self.crowded_out, sum(|counts| counts.table.crowded_out));
         raise(&self.no_room, sum(|counts| counts.no_room + counts.table.dropped));
         let mut refused = BTreeMap::<&'static str, u64>::new();

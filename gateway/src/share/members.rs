@@ -127,6 +127,11 @@ impl Members {
         }
     }
 
+    /// The gateways that are here and with which something can be shared.
+    pub(super) fn compatible(&self) -> impl Iterator<Item = &Member> {
+        self.all.values().filter(|known| known.incompatible.is_none()).map(|known| &known.member)
+    }
+
     /// Forgets those that are gone; returns them.
     pub(super) fn forget_gone(&mut self, now: Instant) -> Vec<MemberView> {
         let mut gone = Vec::new();

@@ -12,6 +12,7 @@
 mod engine_end;
 pub mod exchange;
 pub mod format;
+mod halves;
 mod hub;
 mod measure;
 mod members;
@@ -23,6 +24,7 @@ mod start;
 mod tests;
 
 pub(crate) use self::engine_end::EngineEnd;
+pub use self::halves::{Compared, HalfMeasures};
 pub use self::hub::{Owner, ShareStatus, ShareView, Sharing};
 pub use self::measure::{GatewayLabel, ReasonLabel, ShareMeasures, TopicLabel};
 pub use self::members::{Incompatible, MemberView};

@@ -44,6 +44,7 @@ pub(super) const COUNTS_BY_NAME: &[&str] = &["counters", "decisions", "method_ev
 
 /// Numbers that name something.
 pub(super) const IDENTIFIERS: &[&str] = &[
+    "gateway",
     "group",
     "pid",
     "port",
@@ -73,6 +74,7 @@ pub(super) const COUNTS: &[&str] = &[
     "announced_total",
     "application",
     "applied",
+    "both_directions",
     "connections",
     "connections_ended",
     "connections_midstream",
@@ -109,6 +111,8 @@ pub(super) const COUNTS: &[&str] = &[
     "no_room",
     "not_applied",
     "not_compared",
+    "one_direction",
+    "other_direction",
     "packets",
     "parallel",
     "parallel_at_samples",
@@ -125,6 +129,7 @@ pub(super) const COUNTS: &[&str] = &[
     "rx_missed",
     "samples",
     "seen",
+    "seen_by_both",
     "seen_total",
     "service_sizes",
     "services",

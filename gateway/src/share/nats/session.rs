@@ -151,7 +151,8 @@ impl<'a> Session<'a> {
                 self.nats.say_once(&different);
             }
             let subjects = &self.nats.subjects;
-            for subject in [subjects.everybody(Topic::Open), subjects.everybody(Topic::Member), subjects.inbox()] {
+            let plain = [Topic::Open, Topic::Member, Topic::Halves].map(|topic| subjects.everybody(topic));
+            for subject in plain.into_iter().chain([subjects.inbox()]) {
                 let subscriber = self.client.subscribe(subject).await.map_err(|_| lost(&self.server))?;
                 self.readers.spawn(hear(subscriber, self.inbox.clone()));
             }
@@ -321,7 +322,7 @@ async fn streams(context: Context, prefix: String) -> Vec<String> {
 async fn probe(client: &Client, context: &Context, nats: &Nats) -> Result<(), Fault> {
     let stream = nats.subjects.stream();
     let tried = async {
-        for topic in [Topic::Open, Topic::Member, Topic::Host] {
+        for topic in [Topic::Open, Topic::Member, Topic::Host, Topic::Halves] {
             client
                 .publish(nats.subjects.own(topic), Vec::new().into())
                 .await
