@@ -228,3 +228,28 @@ fn containers_have_the_capabilities_of_the_units() {
     let config = of("ConfigMap")["data"]["agent.toml"].as_str().unwrap();
     spand_agent::config::Config::parse(config, Path::new("agent.toml")).unwrap();
 }
+
+#[test]
+fn servers_for_gateways_that_share_run_alike_in_compose_and_kubernetes() {
+    let compose: serde_yaml_ng::Value = serde_yaml_ng::from_str(&read(&packaging("compose/nats.yml"))).unwrap();
+    let service = &compose["services"]["nats"];
+    let text = read(&packaging("kubernetes/spand-nats.yaml"));
+    let documents = serde_yaml_ng::Deserializer::from_str(&text);
+    let documents: Vec<_> = documents.map(|one| serde_yaml_ng::Value::deserialize(one).unwrap()).collect();
+    let of = |kind: &str| documents.iter().find(|one| one["kind"].as_str() == Some(kind)).unwrap();
+    let set = &of("StatefulSet")["spec"];
+    let container = &set["template"]["spec"]["containers"][0];
+    assert_eq!(service["image"], container["image"]);
+    assert_eq!(names(&service["command"]), names(&container["args"]));
+    for dropped in [&service["cap_drop"], &container["securityContext"]["capabilities"]["drop"]] {
+        assert_eq!(names(dropped), ["ALL".to_owned()].into());
+    }
+    // As many as the configuration's routes, and one of them may be away.
+    let routes = read(&packaging("nats/server.conf")).matches(".example.net:6222").count();
+    assert_eq!(set["replicas"].as_u64(), Some(routes as u64));
+    assert_eq!(of("PodDisruptionBudget")["spec"]["maxUnavailable"].as_u64(), Some(1));
+    let ports = |list: &serde_yaml_ng::Value, key: &str| -> BTreeSet<u64> {
+        list.as_sequence().unwrap().iter().filter_map(|port| port[key].as_u64()).collect()
+    };
+    assert_eq!(ports(&of("Service")["spec"]["ports"], "port"), ports(&container["ports"], "containerPort"));
+}

@@ -46,6 +46,17 @@ pub struct Servers {
     all: Vec<Server>,
 }
 
+/// Ports of servers, by number.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// For clients.
+    pub clients: Vec<u16>,
+    /// For the other servers of the site.
+    pub routes: Vec<u16>,
+    /// For other sites.
+    pub leaves: Vec<u16>,
+}
+
 /// One of them.
 #[derive(Debug)]
 pub struct Server {
@@ -89,6 +100,29 @@ impl Servers {
             text.push_str(&more.replace("@STORE@", &store.display().to_string()));
             let config = folder.path().join(format!("{name}.conf"));
             fs::write(&config, text)?;
+            servers.push(Server { name, port: *port, config, process: None });
+        }
+        Ok(Some(Self { program, folder, all: servers }))
+    }
+
+    /// Servers with configurations of the caller's making, by number and by all ports: of clients, of the other servers, and of other sites.
+    /// Starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// Where a file cannot be written.
+    pub fn with_texts(count: usize, text: impl Fn(usize, &Path, &Ports) -> String) -> Result<Option<Self>> {
+        let Some(program) = program()? else { return Ok(None) };
+        let folder = tempfile::tempdir()?;
+        let free = free_ports(3 * count)?;
+        let mut parts = free.chunks(count).map(<[u16]>::to_vec);
+        let mut next = || parts.next().context("ports");
+        let ports = Ports { clients: next()?, routes: next()?, leaves: next()? };
+        let mut servers = Vec::new();
+        for (number, port) in ports.clients.iter().enumerate() {
+            let name = format!("n{number}");
+            let config = folder.path().join(format!("{name}.conf"));
+            fs::write(&config, text(number, folder.path(), &ports))?;
             servers.push(Server { name, port: *port, config, process: None });
         }
         Ok(Some(Self { program, folder, all: servers }))

@@ -4,3 +4,4 @@ mod faults;
 mod member;
 mod one_server;
 mod refusals;
+mod sites;

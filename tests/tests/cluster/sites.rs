@@ -1,0 +1,172 @@
+//! The files of `packaging/nats`, with ports and paths of this machine; and two sites.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Result;
+use async_nats::jetstream::stream::{External, Source, StorageType};
+use rcgen::ExtendedKeyUsagePurpose;
+use spand_core::sharing::GatewayId;
+use spand_gateway::share::exchange::{LinkState, Topic};
+use spand_gateway::share::nats::{NatsConfig, NatsLogin, NatsTls};
+use spand_tests::access::{Authority, Wanted};
+use spand_tests::cluster::{Ports, Servers};
+use tokio::time::timeout;
+
+use crate::member::{Member, SOON};
+
+fn packaged(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/nats").join(name);
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// What stands in a file, once.
+fn replace(text: &str, what: &str, with: &str) -> String {
+    assert!(text.contains(what), "`{what}` is not in: {text}");
+    text.replace(what, with)
+}
+
+/// The packaged configuration of one of three servers, with the files it names in `folder`.
+fn on_this_machine(number: usize, folder: &Path, ports: &Ports) -> String {
+    let mut text = packaged("server.conf");
+    text = replace(&text, "server_name: nats-1", &format!("server_name: nats-{}", number + 1));
+    text = replace(&text, "0.0.0.0:4222", &format!("127.0.0.1:{}", ports.clients[number]));
+    text = replace(&text, "0.0.0.0:6222", &format!("127.0.0.1:{}", ports.routes[number]));
+    for (other, port) in ports.routes.iter().enumerate() {
+        text = replace(&text, &format!("nats-{}.example.net:6222", other + 1), &format!("127.0.0.1:{port}"));
+    }
+    text = replace(&text, "/etc/nats/", &format!("{}/", folder.display()));
+    replace(&text, "/var/lib/nats", &folder.join(format!("store{number}")).display().to_string())
+}
+
+/// Gateway N as its user of `users.conf`, with the password of user M.
+fn gateway(servers: &Servers, number: u16, user: u16) -> NatsConfig {
+    let password_file = servers.folder().join(format!("password-{user}"));
+    fs::write(&password_file, format!("change-this-{user}\n")).expect("a file");
+    let urls = servers.urls().iter().map(|url| url.replace("nats://", "tls://")).collect();
+    NatsConfig {
+        login: Some(NatsLogin::Password { user: format!("gateway-{user}"), password_file }),
+        tls: Some(NatsTls { ca: servers.folder().join("ca.pem"), identity: None }),
+        ..NatsConfig::new(urls, "main", "main", GatewayId(number))
+    }
+}
+
+/// The three servers of a site as they are packaged.
+fn site() -> Result<Option<Servers>> {
+    let Some(mut servers) = Servers::with_texts(3, on_this_machine)? else { return Ok(None) };
+    let authority = Authority::new("site")?;
+    let usages = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+    let wanted = Wanted { names: &["127.0.0.1"], usages: &usages, ..Wanted::default() };
+    let (certificate, key): (PathBuf, PathBuf) = authority.make_wanted(&wanted)?.write(servers.folder(), "made")?;
+    fs::rename(certificate, servers.folder().join("server.pem"))?;
+    fs::rename(key, servers.folder().join("server.key"))?;
+    fs::write(servers.folder().join("ca.pem"), authority.certificate())?;
+    fs::write(servers.folder().join("users.conf"), packaged("users.conf"))?;
+    for number in 0..3 {
+        servers.start_one(number)?;
+    }
+    Ok(Some(servers))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_packaged_site_carries_cells_for_its_users_and_no_one_else() {
+    let Some(mut servers) = site().unwrap() else { return };
+    let one = Member::up(gateway(&servers, 1, 1)).await;
+    let mut two = Member::up(gateway(&servers, 2, 2)).await;
+    for topic in [Topic::Closed, Topic::Open, Topic::Member] {
+        one.send(topic, topic.name()).await;
+        loop {
+            let (from, of, payload) = two.next().await;
+            if of == topic {
+                assert_eq!((from, payload.as_str()), (1, topic.name()));
+                break;
+            }
+        }
+    }
+    // Who writes under another's number is named, and nothing of it arrives.
+    let mut wrong = Member::join(gateway(&servers, 1, 2));
+    let sentence = wrong.sentence().await;
+    assert!(sentence.contains("may not publish to spand.main.main."), "{sentence}");
+    assert!(!matches!(*wrong.state.borrow(), LinkState::Up));
+    // Two of three are a majority.
+    servers.all()[0].kill().unwrap();
+    let mut one = one;
+    one.wait_up().await;
+    two.wait_up().await;
+    let arrives = async {
+        loop {
+            one.send(Topic::Closed, "after").await;
+            if let Ok((_, _, payload)) = timeout(Duration::from_millis(200), two.next()).await
+                && payload == "after"
+            {
+                return;
+            }
+        }
+    };
+    timeout(SOON, arrives).await.expect("two of three servers carry on");
+}
+
+/// A server of site `a` or `b`, of which b's has a leaf link to a's.
+fn of_two_sites(number: usize, folder: &Path, ports: &Ports) -> String {
+    let site = ["a", "b"][number];
+    let leaves = match site {
+        "a" => format!("leafnodes {{ listen: \"127.0.0.1:{}\", no_advertise: true }}", ports.leaves[0]),
+        _ => format!("leafnodes {{ remotes: [{{ url: \"nats://127.0.0.1:{}\" }}] }}", ports.leaves[0]),
+    };
+    let (port, store) = (ports.clients[number], folder.join(site));
+    format!(
+        "server_name: {site}\nlisten: \"127.0.0.1:{port}\"\n{leaves}\n\
+         jetstream {{ store_dir: \"{}\", max_memory_store: 256MB, domain: {site} }}\n",
+        store.display()
+    )
+}
+
+/// Has a site read the other's stream: what `nats stream add` does with the file of the documentation.
+async fn mirror(server: &str, of: &str) {
+    let client = async_nats::connect(server).await.expect("a server");
+    let stream = async_nats::jetstream::stream::Config {
+        name: format!("spand-main-{of}"),
+        storage: StorageType::Memory,
+        mirror: Some(Source {
+            name: format!("spand-main-{of}"),
+            external: Some(External { api_prefix: format!("$JS.{of}.API"), delivery_prefix: None }),
+            ..Source::default()
+        }),
+        max_age: Duration::from_secs(330),
+        ..Default::default()
+    };
+    async_nats::jetstream::new(client).create_stream(stream).await.expect("a mirror");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
+    let Some(mut servers) = Servers::with_texts(2, of_two_sites).unwrap() else { return };
+    (0..2).for_each(|number| servers.start_one(number).unwrap());
+    let urls = servers.urls();
+    let of = |site: usize, gateway: u16| NatsConfig {
+        replicas: 1,
+        stream_bytes: 64 << 20,
+        ..NatsConfig::new(vec![urls[site].clone()], "main", ["a", "b"][site], GatewayId(gateway))
+    };
+    // Each makes its site's stream, of which the other site makes a mirror.
+    drop([Member::up(of(0, 1)).await, Member::up(of(1, 2)).await]);
+    mirror(&urls[0], "b").await;
+    mirror(&urls[1], "a").await;
+    let (mut one, mut two) = (Member::up(of(0, 1)).await, Member::up(of(1, 2)).await);
+    one.send(Topic::Closed, "of a").await;
+    two.send(Topic::Closed, "of b").await;
+    assert_eq!(two.next().await, (1, Topic::Closed, "of a".to_owned()));
+    assert_eq!(one.next().await, (2, Topic::Closed, "of b".to_owned()));
+    one.send(Topic::Open, "at once").await;
+    assert_eq!(two.next().await, (1, Topic::Open, "at once".to_owned()));
+
+    // Without the other site's server both stay up, and what was written meanwhile arrives when it is back.
+    servers.all()[0].kill().unwrap();
+    two.send(Topic::Closed, "alone").await;
+    let mut late = Member::up(of(1, 3)).await;
+    let of_b = async { while late.next().await != (2, Topic::Closed, "alone".to_owned()) {} };
+    timeout(SOON, of_b).await.expect("the site goes on");
+    servers.start_one(0).unwrap();
+    one.wait_up().await;
+}
