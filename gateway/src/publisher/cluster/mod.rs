@@ -167,8 +167,12 @@ impl Published {
                     self.push_start_here(StartImminent { host, remote, network, trigger, at });
                 }
                 Notice::Lease { network, segments, as_of } => {
-                    let (now, lease) = (self.now(), Lease { segments, as_of });
-                    let settled = self.shared.state.write().leases.take_lease(from, (network, lease), sent, now);
+                    let (now, mut state) = (self.now(), self.shared.state.write());
+                    // No gateway has more to lend than there is.
+                    let whole = state.networks.whole_budget(network).unwrap_or_default();
+                    let lease = Lease { segments: segments.min(whole.0), as_of };
+                    let settled = state.leases.take_lease(from, (network, lease), sent, now);
+                    drop(state);
                     for (gateway, as_of) in settled {
                         self.notify(Some(gateway), Notice::Settled { network, as_of });
                     }

@@ -149,23 +149,27 @@ impl Networks {
         self.entries.get(&network)?.estimate.clone()
     }
 
-    /// What all hosts together may have granted above their defaults in a network and not yet acknowledged: its share for
-    /// each connection that is seen there at once (`docs/definitions.md`, "Budget and retreat"), limited to the number of parallel
-    /// connections during which the share was measured: a share that few connections had for themselves is not what each of a crowd
-    /// gets.
+    /// What hosts, and gateways that it is lent to, may have granted above their defaults in a network and not yet acknowledged. Beside other
+    /// gateways that is what this one's own tap shows of the whole: those parts add up to it.
     pub(super) fn budget(&self, network: Network) -> Option<Segments> {
+        let Some(Division { of_tap, all }) = self.division else { return self.whole_budget(network) };
         let view = self.get(network)?;
         let estimate = view.estimate.as_ref()?;
         let share = estimate.share_segments(estimate.mss).0;
-        Some(Segments(match self.division {
-            None => share.saturating_mul(view.parallel.min(view.parallel_at_samples).max(1)),
-            // Each gateway has what passes its own tap: those budgets add up to that of all.
-            Some(Division { of_tap, .. }) if view.parallel_here > 0 => {
-                share.saturating_mul(view.parallel_here) / of_tap
-            }
-            Some(Division { all, .. }) if view.parallel == 0 => share / all,
-            Some(_) => 0,
+        Some(Segments(match view.parallel_here {
+            0 if view.parallel == 0 => share / all,
+            here => share.saturating_mul(here) / of_tap,
         }))
+    }
+
+    /// The budget of all gateways together: a network's share for each connection that is seen there at once (`docs/definitions.md`,
+    /// "Budget and retreat"), limited to the number of parallel connections during which the share was measured: a share that few
+    /// connections had for themselves is not what each of a crowd gets.
+    pub(super) fn whole_budget(&self, network: Network) -> Option<Segments> {
+        let view = self.get(network)?;
+        let estimate = view.estimate.as_ref()?;
+        let parallel = view.parallel.min(view.parallel_at_samples).max(1);
+        Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(parallel)))
     }
 
     /// Takes among how many gateways budgets are divided.

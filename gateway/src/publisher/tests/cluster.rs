@@ -172,6 +172,24 @@ async fn a_gateway_has_the_budget_of_its_own_tap_beside_others() {
     assert_eq!(budget(&published), Some(40 / 3), "nobody sees any");
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_gateway_lends_is_no_more_than_there_is() {
+    let (published, clock, mut notices) = sharing();
+    published.set_members(TAP(1), [TAP(2)].into());
+    apply(&published, [crowd(0, 2)]);
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    let mut twin = Twin::default();
+    published.take_notices(OF_OTHER, Timestamp(0), &[Notice::Seat { host: OTHER.into(), here: true }]);
+    twin.read(&mut subscription).await;
+    at(&clock, 2_000);
+    let lease = Notice::Lease { network: network(1), segments: u32::MAX, as_of: Timestamp(7) };
+    published.take_notices(OF_OTHER, Timestamp(2_000_000_000), &[lease]);
+    assert!(all(&mut notices).contains(&Notice::Settled { network: network(1), as_of: Timestamp(7) }));
+    assert!(published.push_start(start(HOST, 1)));
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.leases[&network(1)], 80);
+}
+
 /// Hands what each has the other know over until there is nothing left.
 async fn exchange(ends: &mut [(&Published, &mut mpsc::Receiver<Addressed>); 2]) {
     for _ in 0..10 {
