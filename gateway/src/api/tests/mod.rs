@@ -18,6 +18,7 @@ use spand_confine::Confined;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Event;
 use spand_core::flow::sample_rate::SampleRate;
+use spand_core::halves::HashSample;
 use spand_core::service::ServiceSize;
 use spand_core::sharing::GatewayId;
 use spand_core::window::bucket::LimitCounts;
@@ -33,7 +34,7 @@ use tokio::task::JoinHandle;
 
 use super::{Access, Api, ApiConfig};
 use crate::publisher::{Batch, PacketClock, Published, PublisherConfig, ToHosts};
-use crate::share::ShareStatus;
+use crate::share::{Compared, ShareStatus};
 
 #[derive(Clone)]
 struct SetClock(Arc<AtomicU64>);
@@ -83,6 +84,7 @@ impl Rig {
         let addresses = (http.local_addr().unwrap(), grpc.local_addr().unwrap());
         let share = ShareStatus::default();
         share.measures().compared(GatewayId(2), [40, 0]);
+        share.measures().halves.set(HashSample::ALL, &[(GatewayId(2), Compared::default())].into(), &[].into());
         let (access, confined) = (Access::default(), Confined::default());
         let api = Api::with_access(config, access, published.clone(), (None, Some(share)), &confined);
         let (one, two, also_stopped) = (api.clone(), api, stopped.clone());

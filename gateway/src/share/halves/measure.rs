@@ -32,7 +32,7 @@ pub struct HalfMeasures {
 
 impl HalfMeasures {
     /// Shows what was found; of gateways that are gone nothing is left.
-    pub(in crate::share) fn set(
+    pub(crate) fn set(
         &self,
         sample: HashSample,
         found: &BTreeMap<GatewayId, Compared>,
