@@ -156,6 +156,7 @@ fn poor() -> NetworkView {
         limits: LimitCounts { window: 3, receiver: 0, application: 1 },
         parallel: 0,
         parallel_at_samples: 0,
+        parallel_here: 0,
         followed: SampleRate::ALL,
         compared: Vec::new(),
         newest: None,

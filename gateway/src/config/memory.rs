@@ -6,8 +6,9 @@ use spand_core::config::EngineConfig;
 use spand_core::memory::MemoryNeed;
 
 use super::{Config, mib};
-use crate::publisher::PublisherNeed;
+use crate::publisher::{PublisherNeed, bytes_of_others};
 use crate::run::queue_bytes;
+use crate::share;
 use crate::store::StoreWriter;
 
 /// What does not grow: the program, its threads' stacks, the runtime, one check of a password, metrics, the log.
@@ -47,6 +48,8 @@ impl Memory {
         let queues = queue_bytes(capture.queue_packets.get(), snap).saturating_mul(threads);
         let store = StoreWriter::most_bytes(mib(config.store.waiting_mib)).saturating_add(api.experiment_bytes());
         let store = if config.store.enabled { store } else { 0 };
+        let shared = share::most_bytes(threads).saturating_add(bytes_of_others(config.publish.leased_networks.get()));
+        let shared = if config.share.is_on() { shared } else { 0 };
         let items = [
             ("connections", need.connections, "limits.connections"),
             ("outstanding segments", need.segments, "limits.segment_memory_mib"),
@@ -73,6 +76,7 @@ impl Memory {
             ("gRPC connections", api.grpc_bytes(), "api.grpc_connections, api.request_kib"),
             ("HTTP connections", api.http_bytes(), "api.http_connections"),
             ("reports", api.reports_bytes(), "api.reporting_hosts"),
+            ("other gateways", shared, "share.servers, engine.threads, publish.leased_networks"),
             ("store", store, "store.waiting_mib, api.reporting_hosts"),
             ("the program itself", BASE_BYTES, "fixed"),
         ];
@@ -163,6 +167,8 @@ mod tests {
             let after = memory(&format!("[{section}]\n{key} = {value}"));
             assert!(after.total_mib() > before.total_mib(), "{section}.{key}");
         }
+        let shares = memory("[share]\nservers = [\"nats://127.0.0.1\"]\ngateway = 1\nsecret = \"x\"");
+        assert!(shares.total_mib() > before.total_mib() + 100, "messages wait");
         let in_use = memory("[publish]\nto_hosts = \"in_use\"");
         assert!(in_use.total_mib() > before.total_mib() + 100, "networks in use are kept");
     }

@@ -53,7 +53,7 @@ use self::state::State;
 pub use self::adoption::NotAdoptedLabel;
 pub use self::batch::Batch;
 pub use self::clock::{MonotonicClock, PacketClock};
-pub(crate) use self::cluster::{Addressed, NOTICES, SEATS_AGAIN};
+pub(crate) use self::cluster::{Addressed, NOTICES, SEATS_AGAIN, bytes_of_others};
 pub use self::cluster::{HeldBack, Notice, StartSeen};
 pub use self::config::{PublisherConfig, ToHosts};
 pub use self::insight::{Entry, Kind, NetworkHistory, PushedStart, Sample, SubscriberView, Traffic, TrafficPoint};

@@ -8,11 +8,16 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use spand_core::engine::Engine;
 use spand_core::halves::Halves;
+use spand_core::memory::{allocated_for, boxed};
+use spand_core::window::bucket::{Contribution, RemoteRtt};
 use spand_core::window::cells::{Cell, CellRefused};
+use spand_core::window::record::REMOTES_PER_BUCKET;
 use spand_core::window::table::SharingCounts;
 use spand_proto::network::Network;
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc;
+
+use super::format::MOST_CONTRIBUTIONS;
 
 /// Lists of cells that may wait between the engines and the hub; one is what an engine has at once, at most [`AT_ONCE`].
 const LISTS: usize = 64;
@@ -27,6 +32,15 @@ const FEW: usize = 64;
 const HALVES: usize = 8_192;
 /// Networks whose cells are sent again between two looks at packets.
 const AGAIN: usize = 64;
+
+/// Bytes of what may wait between N engines and the hub.
+pub(super) const fn most_bytes(engines: usize) -> usize {
+    let cell = boxed::<Cell>()
+        + allocated_for::<Contribution>(MOST_CONTRIBUTIONS)
+        + allocated_for::<RemoteRtt>(REMOTES_PER_BUCKET);
+    let to_hub = (LISTS * AT_ONCE).saturating_mul(cell + size_of::<Network>());
+    to_hub.saturating_add(FOR_ENGINE.saturating_mul(cell + size_of::<ToEngine>()).saturating_mul(engines))
+}
 
 /// Lists of cells on their way to the hub.
 pub(super) type Cells = mpsc::Sender<Vec<(Network, Cell)>>;

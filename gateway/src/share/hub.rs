@@ -16,13 +16,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::engine_end::{EngineEnd, HubEnd, ToEngine, cells, ends};
-use super::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
+use super::exchange::{Exchange, Incoming, Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
 use super::format::{BatchWriter, Member, NOTICES_AT_ONCE, holds_notices, read_batch, read_member, write_member};
 use super::halves::{self, Compared, Comparison};
 use super::measure::{OTHER_GATEWAY, ReasonLabel, ShareMeasures, TopicLabel, UNREADABLE};
 use super::members::{Incompatible, MemberView, Members};
 use super::notices::NoticeEnd;
-use crate::publisher::{Addressed, PacketClock, Published};
+use crate::publisher::{Addressed, NOTICES, PacketClock, Published};
 
 /// Messages that may wait for the exchange, and from it.
 const MESSAGES: usize = 1_024;
@@ -35,6 +35,11 @@ const ON_ITS_WAY: u64 = 2;
 const REST: Duration = Duration::from_millis(2);
 /// How often a gateway says who it is.
 const MEMBER: Duration = Duration::from_secs(5);
+
+/// Bytes of what may wait between the hub and the exchange, in both directions, and at the publisher's end of it.
+pub(super) const fn most_bytes() -> usize {
+    2 * MESSAGES * MESSAGE_BYTES + NOTICES * size_of::<Addressed>()
+}
 
 /// Finds the engine that a network belongs to.
 pub type Owner = Box<dyn Fn(Network) -> usize + Send>;

@@ -23,6 +23,11 @@ mod start;
 #[cfg(test)]
 mod tests;
 
+/// The most that sharing takes with N engines, beside networks and budgets.
+pub(crate) const fn most_bytes(engines: usize) -> usize {
+    engine_end::most_bytes(engines).saturating_add(hub::most_bytes())
+}
+
 pub(crate) use self::engine_end::EngineEnd;
 pub use self::halves::{Compared, HalfMeasures};
 pub use self::hub::{Owner, ShareStatus, ShareView, Sharing};

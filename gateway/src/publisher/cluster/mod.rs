@@ -20,7 +20,8 @@ use tokio::sync::mpsc::Sender;
 
 use super::adoption::Membership;
 use super::insight::Kind;
-use super::leases::{Lease, TooManyHosts};
+use super::leases::{Lease, Leases, TooManyHosts};
+use super::networks::Networks;
 use super::state::Advertised;
 use super::{PacketClock, Published};
 
@@ -36,6 +37,11 @@ pub(crate) const NOTICES: usize = 8_192;
 /// What a gateway lends, as the other one hears of it.
 pub(super) fn lease_notice(network: Network, Lease { segments, as_of }: Lease) -> Notice {
     Notice::Lease { network, segments, as_of }
+}
+
+/// Bytes of what is known of other gateways, with as many networks whose budgets are divided.
+pub(crate) const fn bytes_of_others(leased_networks: usize) -> usize {
+    Seats::most_bytes() + Networks::bytes_held_elsewhere() + Leases::bytes_borrowed(leased_networks)
 }
 
 /// The publisher's clock.

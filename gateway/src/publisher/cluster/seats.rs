@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
+use spand_core::memory::hashed;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::units::{Micros, Timestamp};
 
@@ -59,6 +60,11 @@ impl Seats {
         let count = |gateways: usize| u32::try_from(gateways).unwrap_or(u32::MAX).saturating_add(1);
         let of_tap = self.dividing.values().filter(|(tap, _)| *tap == own).count();
         Some(Division { of_tap: count(of_tap), all: count(self.dividing.len()) })
+    }
+
+    /// Bytes of all seats.
+    pub(super) const fn most_bytes() -> usize {
+        hashed::<(IpAddr, Seat)>(ADDRESSES)
     }
 
     /// A gateway named a host of its own. `false`: there is no room for its address.

@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
+use spand_core::memory::treed;
 use spand_core::sharing::GatewayId;
 use spand_proto::network::Network;
 use spand_proto::push::ADVICE_LIFETIME;
@@ -111,6 +112,11 @@ struct Loan {
 }
 
 impl Borrowed {
+    /// Bytes of what is lent of N networks, by as many gateways as a node of a tree has room for.
+    pub(super) const fn bytes(networks: usize) -> usize {
+        treed::<Network, BTreeMap<GatewayId, Loan>>(networks) + networks.saturating_mul(treed::<GatewayId, Loan>(1))
+    }
+
     pub(super) fn new(limit: usize) -> Self {
         Self { limit, by_network: BTreeMap::new() }
     }

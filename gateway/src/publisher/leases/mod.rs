@@ -72,6 +72,11 @@ impl Leases {
             + treed::<(Timestamp, Network), ()>(networks)
     }
 
+    /// Bytes of what other gateways lend of N networks.
+    pub(super) const fn bytes_borrowed(networks: usize) -> usize {
+        Borrowed::bytes(networks)
+    }
+
     /// `networks` with demand at a time, `parts` in them of all hosts together, and `hosts`.
     pub(super) fn new(lifetime: Micros, networks: usize, parts: usize, hosts: usize) -> Self {
         let hosts = Hosts::new(lifetime, hosts);

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 
+use spand_core::memory::treed;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::start::DEFAULT_INITIAL_WINDOW;
@@ -124,6 +125,11 @@ impl Networks {
     pub(in crate::publisher) fn held_back(&self, network: Network) -> Option<HeldBack> {
         let entry = self.entries.get(&network).filter(|entry| !entry.is_client)?;
         entry.retreat.as_ref()?.shared(network)
+    }
+
+    /// Bytes of what is held back of networks that are not known.
+    pub(in crate::publisher) const fn bytes_held_elsewhere() -> usize {
+        treed::<Network, HeldBack>(HELD_ELSEWHERE)
     }
 
     /// Of all networks.

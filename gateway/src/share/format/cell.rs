@@ -7,6 +7,7 @@ use spand_core::flow::sample_rate::SampleRate;
 use spand_core::sharing::{GatewayId, Pseudonyms, TapId};
 use spand_core::window::bucket::{Contribution, RemoteRtt, Source};
 use spand_core::window::cells::Cell;
+use spand_core::window::record::{CONTRIBUTIONS_PER_BUCKET, REMOTES_PER_BUCKET};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -18,6 +19,9 @@ use crate::encoding::parts;
 pub(super) const LEAST: usize = 9 + parts::LEAST_BUCKET;
 const LEAST_CONTRIBUTION: usize = 1 + parts::LEAST_CONTRIBUTION;
 const LEAST_ROUND_TRIPS: usize = 10;
+
+/// Most contributions of a cell: of the connections that are kept apart, and of a common rest.
+pub(in crate::share) const MOST_CONTRIBUTIONS: usize = CONTRIBUTIONS_PER_BUCKET + 1;
 
 /// What the cells of a batch have in common.
 #[derive(Clone, Copy, Debug)]
@@ -123,6 +127,10 @@ pub(super) fn read(head: CellHead, input: &mut Reader<'_>) -> Result<(Network, C
     let bucket = parts::read_bucket(index, input)?;
     let contributions = input.list(LEAST_CONTRIBUTION, |input| read_contribution(index, input))?;
     let rtts = input.list(LEAST_ROUND_TRIPS, |input| read_round_trips(index, input))?;
+    // Cells wait by their number; no gateway writes larger ones.
+    if contributions.len() > MOST_CONTRIBUTIONS || rtts.len() > REMOTES_PER_BUCKET {
+        return Err(Malformed::Nonsense);
+    }
     let followed = SampleRate::of_256(u16::from(input.byte()?) + 1);
     let (parallel, parallel_at_samples) = (input.narrow()?, input.narrow()?);
     let cell = Cell {

@@ -49,6 +49,7 @@ use spand_core::window::cells::Cell;
 use spand_proto::network::Network;
 use spand_proto::units::Micros;
 
+pub(super) use self::cell::MOST_CONTRIBUTIONS;
 use self::cell::{CellHead, Unwritable};
 pub use self::halves::{HALVES_AT_ONCE, read_halves, write_halves};
 pub use self::member::{Member, read_member, write_member};

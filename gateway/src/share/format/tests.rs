@@ -18,6 +18,8 @@ use strum::VariantArray;
 use super::*;
 use crate::publisher::{HeldBack, Notice, StartSeen};
 
+mod notices;
+
 const GATEWAY: GatewayId = GatewayId(7);
 const TAP: TapId = TapId(70_000);
 const BUCKET: Micros = Micros::from_secs(10);
@@ -84,8 +86,8 @@ fn cell(gateway: GatewayId, tap: TapId, nanos: u64) -> impl Strategy<Value = Cel
     (0..u64::MAX / nanos).prop_flat_map(move |index| {
         let moment = (0..nanos).prop_map(move |offset| Timestamp(index * nanos + offset));
         let moment = move || prop::option::of(moment.clone());
-        let rtts = prop::collection::vec(any::<(u64, u64, u64)>(), 0..18);
-        let parts = (bucket(index), prop::collection::vec(contribution(index), 0..18), rtts);
+        let rtts = prop::collection::vec(any::<(u64, u64, u64)>(), 0..=16);
+        let parts = (bucket(index), prop::collection::vec(contribution(index), 0..=MOST_CONTRIBUTIONS), rtts);
         (parts, (moment(), moment(), moment()), 1..=256u16, any::<(u32, u32)>()).prop_map(
             move |((bucket, contributions, rtts), moments, followed, parallel)| Cell {
                 gateway,
@@ -152,58 +154,7 @@ prop_compose! {
     }
 }
 
-fn notice() -> impl Strategy<Value = Notice> {
-    let held =
-        (any_network(), window(), any::<u64>(), any::<Option<u64>>()).prop_map(|(network, cap, halved, withdrawn)| {
-            let (halved, withdrawn) = (Timestamp(halved), withdrawn.map(Timestamp));
-            Notice::HeldBack(HeldBack { network, cap, halved, withdrawn })
-        });
-    let triggers = prop::sample::select(vec![Trigger::PassiveOpen, Trigger::ActiveOpen, Trigger::Idle]);
-    let host = || any::<IpAddr>().prop_map(|host| host.to_canonical());
-    let start = (host(), any_network(), triggers, any::<u64>()).prop_map(|(host, network, trigger, at)| {
-        Notice::Start(StartSeen { host, network, trigger, at: Timestamp(at) })
-    });
-    let established = |(host, network)| Notice::Established { host, network };
-    prop_oneof![
-        held,
-        (host(), any::<bool>()).prop_map(|(host, here)| Notice::Seat { host, here }),
-        start,
-        (host(), any_network()).prop_map(established),
-        (any_network(), any::<(u32, u64)>())
-            .prop_map(|(network, (segments, as_of))| { Notice::Lease { network, segments, as_of: Timestamp(as_of) } }),
-        (any_network(), any::<u64>()).prop_map(|(network, as_of)| Notice::Settled { network, as_of: Timestamp(as_of) }),
-    ]
-}
-
-fn notices() -> impl Strategy<Value = Notices> {
-    (any::<u64>(), prop::collection::vec(notice(), 0..20)).prop_map(|(number, notices)| Notices { number, notices })
-}
-
-#[test]
-fn a_message_has_room_for_the_notices_that_it_may_hold() {
-    let network = "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff/128".parse().unwrap();
-    let (halved, withdrawn) = (Timestamp(u64::MAX), Some(Timestamp(u64::MAX)));
-    let longest = Notice::HeldBack(HeldBack { network, cap: Window::from_bytes(1e300).unwrap(), halved, withdrawn });
-    let mut notices = Notices { number: u64::MAX, notices: vec![longest; NOTICES_AT_ONCE] };
-    let message = write_notices(&notices);
-    assert!(message.len() <= MESSAGE_BYTES, "{}", message.len());
-    assert_eq!(read_notices(&message).as_ref(), Ok(&notices));
-    notices.notices.push(notices.notices[0].clone());
-    assert_eq!(read_notices(&write_notices(&notices)).unwrap().notices.len(), NOTICES_AT_ONCE);
-}
-
 proptest! {
-    #[test]
-    fn any_notices_come_back(notices in notices()) {
-        let message = write_notices(&notices);
-        prop_assert!(holds_notices(&message));
-        prop_assert_eq!(read_batch(&message), Err(FormatError::Misplaced));
-        prop_assert_eq!(read_notices(&message), Ok(notices));
-        for cut in 0..message.len() {
-            prop_assert!(read_notices(&message[..cut]).is_err());
-        }
-    }
-
     #[test]
     fn any_batch_comes_back(batch in batch()) {
         prop_assert_eq!(read_batch(&written(&batch)), Ok(batch));
@@ -379,6 +330,20 @@ fn a_cell_that_contradicts_its_batch_is_not_written() {
     assert_eq!(change(&|cell| cell.bucket.index = u64::MAX), Unwritable::Times);
     let many = |cell: &mut Cell| cell.contributions = vec![cell.contributions[0].clone(); 2_000];
     assert_eq!(change(&many), Unwritable::TooLarge);
+}
+
+#[test]
+fn a_cell_with_more_parts_than_any_gateway_writes_is_refused() {
+    let read = |contributions: usize, rtts: usize| {
+        let mut cell = cell_to(pseudonym([192, 0, 2, 1]));
+        cell.contributions = vec![cell.contributions[0].clone(); contributions];
+        cell.rtts = vec![cell.rtts[0]; rtts];
+        let mut writer = writer();
+        assert!(writer.add(network(), &cell));
+        read_batch(&writer.finish()).map(|batch| batch.cells.len())
+    };
+    assert_eq!(read(17, 16), Ok(1));
+    assert_eq!((read(18, 16), read(17, 17)), (Err(FormatError::Nonsense), Err(FormatError::Nonsense)));
 }
 
 #[test]
