@@ -33,6 +33,11 @@ impl TapId {
         Self(Self::GROUPS + u32::from(group))
     }
 
+    /// Its mirror group; `None` where it is one gateway's alone.
+    pub fn group(self) -> Option<u16> {
+        u16::try_from(self.0.checked_sub(Self::GROUPS)?).ok()
+    }
+
     /// Whether this gateway may have it: its own, or that of a group. Otherwise one could put its cells in the place of another's.
     pub fn may_be_of(self, gateway: GatewayId) -> bool {
         self.0 >= Self::GROUPS || self == Self::of_gateway(gateway)

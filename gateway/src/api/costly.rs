@@ -24,6 +24,7 @@ pub(super) struct Costly {
     pub(super) metrics: Shared<Result<Bytes, fmt::Error>>,
     pub(super) benefit: Shared<Bytes>,
     pub(super) traffic: Shared<Bytes>,
+    pub(super) share: Shared<Bytes>,
     /// Lists of networks and of hosts.
     pub(super) lists: Lists,
 }

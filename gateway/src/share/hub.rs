@@ -59,6 +59,16 @@ pub struct ShareView {
     pub members: Vec<MemberView>,
     /// Which directions of connections they saw, compared with what this gateway saw.
     pub compared: BTreeMap<GatewayId, Compared>,
+    /// Who this gateway is; `None` before it shares.
+    pub own: Option<Member>,
+    /// The gateways that share with each other, by name, and the servers of this one.
+    pub cluster: String,
+    /// The site of its servers.
+    pub site: String,
+    /// Cells of each other gateway that came since it was heard first, or again.
+    pub cells_received: BTreeMap<GatewayId, u64>,
+    /// What the newest messages with cells took, by topic.
+    pub lag: BTreeMap<Topic, Micros>,
 }
 
 /// How sharing is, for metrics and people; clones share it.
@@ -94,7 +104,19 @@ struct Hub {
     status: ShareStatus,
 }
 
+impl From<ShareView> for ShareStatus {
+    fn from(view: ShareView) -> Self {
+        Self { measures: ShareMeasures::default(), view: Arc::new(Mutex::new(view)) }
+    }
+}
+
 impl ShareStatus {
+    /// Takes the names under which it shares.
+    pub(super) fn set_names(&self, cluster: &str, site: &str) {
+        let mut view = self.view.lock();
+        (view.cluster, view.site) = (cluster.to_owned(), site.to_owned());
+    }
+
     /// Counters and histograms.
     pub fn measures(&self) -> &ShareMeasures {
         &self.measures
@@ -133,7 +155,7 @@ impl Sharing {
         let ((outgoing, to_exchange), (from_exchange, incoming)) = (mpsc::channel(MESSAGES), mpsc::channel(MESSAGES));
         let (state, seen) = watch::channel(LinkState::default());
         let link = Link { outgoing: to_exchange, incoming: from_exchange, state };
-        let status = ShareStatus::default();
+        let status = ShareStatus::from(ShareView { own: Some(own.clone()), ..ShareView::default() });
         let (notices, waiting) = NoticeEnd::new(published.clone());
         let hub = Hub {
             bucket: own.bucket,
@@ -406,7 +428,9 @@ impl Hub {
         self.status.measures.members.set(i64::try_from(members.len()).unwrap_or(i64::MAX));
         let counts = self.engines.iter().map(|end| end.counts.lock().clone());
         self.status.measures.set_engines(&counts.collect::<Vec<_>>());
-        self.status.view.lock().members = members;
+        let mut view = self.status.view.lock();
+        view.cells_received.retain(|gateway, _| members.iter().any(|known| known.member.gateway == *gateway));
+        view.members = members;
     }
 
     fn receive(&mut self, message: &Incoming) {
@@ -471,7 +495,11 @@ impl Hub {
             .get_or_create(&TopicLabel::of(message.topic))
             .inc_by(batch.cells.len() as u64);
         if let Some((_, newest)) = batch.cells.iter().max_by_key(|(_, cell)| cell.as_of) {
-            self.status.measures.lag(message.topic, now.since(newest.as_of));
+            let lag = now.since(newest.as_of);
+            self.status.measures.lag(message.topic, lag);
+            let mut view = self.status.view.lock();
+            view.lag.insert(message.topic, lag);
+            *view.cells_received.entry(message.gateway).or_default() += batch.cells.len() as u64;
         }
         for (network, cell) in batch.cells {
             let engine = self.engines.get((self.owner)(network));

@@ -150,6 +150,19 @@ impl ShareMeasures {
         raise(&self.seen_by_both.get_or_create(&label), both);
     }
 
+    /// Messages and cells of other gateways that do not count, by reason; those without any left out.
+    pub(crate) fn refused_by_reason(&self) -> [BTreeMap<&'static str, u64>; 2] {
+        let messages = Incompatible::VARIANTS.iter().map(|reason| reason.name());
+        let messages = of_reasons(&self.refused, messages.chain([OTHER_GATEWAY, UNREADABLE]));
+        [messages, of_reasons(&self.cells_refused, CellRefused::VARIANTS.iter().map(|reason| reason.name()))]
+    }
+
+    /// What [`ShareMeasures::compared`] took of a gateway.
+    pub(crate) fn compared_with(&self, gateway: GatewayId) -> [u64; 2] {
+        let label = GatewayLabel::of(gateway);
+        [&self.seen, &self.seen_by_both].map(|family| family.get(&label).map_or(0, |counter| counter.get()))
+    }
+
     /// Takes the engines' counts.
     pub(super) fn set_engines(&self, engines: &[EngineCounts]) {
         let sum = |of: fn(&EngineCounts) -> u64| engines.iter().map(of).sum::<u64>();
@@ -176,6 +189,14 @@ impl ShareMeasures {
             self.compared(gateway, compared);
         }
     }
+}
+
+fn of_reasons(
+    counts: &Family<ReasonLabel, Counter>,
+    reasons: impl Iterator<Item = &'static str>,
+) -> BTreeMap<&'static str, u64> {
+    let count = |reason| Some((reason, counts.get(&ReasonLabel { reason })?.get()));
+    reasons.filter_map(count).filter(|(_, count)| *count > 0).collect()
 }
 
 /// Brings a counter up to a total that only rises.

@@ -71,6 +71,7 @@ pub(crate) fn start(
     let engines = usize::try_from(engine.shard.count.get()).unwrap_or(1);
     let owner = move |network| usize::try_from(partition.owner(network)).unwrap_or(usize::MAX);
     let (sharing, ends) = Sharing::start(exchange, member, engines, Box::new(owner), published.clone())?;
+    sharing.status().set_names(&share.cluster, &share.site);
     if let Some(cluster) = Cluster::new(share.cluster.clone()) {
         let status = sharing.status().clone();
         published.join_cluster(cluster, move |time| status.knows_others(time.into()));

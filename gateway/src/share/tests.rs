@@ -144,6 +144,9 @@ fn what_one_gateway_saw_is_an_estimate_at_the_other_and_they_know_each_other() {
         })
     });
     assert!(gateways[1].engine.own_networks().is_empty());
+    let view = gateways[1].sharing.status().view();
+    assert!(view.cells_received[&GatewayId(1)] >= 1 && !view.lag.is_empty(), "{view:?}");
+    assert_eq!(view.own.map(|own| own.gateway), Some(GatewayId(2)));
 }
 
 #[test]

@@ -7,12 +7,14 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use spand_confine::Confined;
 use spand_core::engine::Engine;
 use spand_core::event::{Event, Withdrawal};
-use spand_gateway::api::{Api, ApiConfig};
+use spand_gateway::api::{Access, Api, ApiConfig};
 use spand_gateway::publisher::{
     Batch, CaptureStatus, EngineStatus, MonotonicClock, PacketClock, Part, Published, PublisherConfig, Trend,
 };
+use spand_gateway::share::ShareStatus;
 use strum::VariantArray;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -20,6 +22,7 @@ use tokio::sync::watch;
 
 use super::hosts;
 use super::made::Made;
+use super::others;
 use super::played::Played;
 
 /// How often what changed is handed over, as in the daemon.
@@ -52,7 +55,9 @@ impl Stage {
         let http = bind(http).context("cannot listen")?;
         let grpc = bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("cannot listen")?;
         let (http_address, grpc_address) = (http.local_addr()?, format!("http://{}", grpc.local_addr()?));
-        let api = Api::new(ApiConfig::default(), published.clone(), None);
+        let share = ShareStatus::from(others::view());
+        let (access, confined) = (Access::default(), Confined::default());
+        let api = Api::with_access(ApiConfig::default(), access, published.clone(), (None, Some(share)), &confined);
         let (one, also_stopped) = (api.clone(), stopped.clone());
         runtime.spawn(published.clone().run());
         runtime.spawn(async move { one.serve_http(http, stopped).await });

@@ -18,6 +18,7 @@ mod networks;
 mod parameters;
 mod problem;
 mod services;
+mod share;
 mod shared;
 mod sort;
 mod traffic;
@@ -108,9 +109,10 @@ async fn converse(connection: Connection, router: Router, head_timeout: Duration
 }
 
 /// What answers, by path.
-fn routes() -> [(&'static str, MethodRouter<Api>); 15] {
+fn routes() -> [(&'static str, MethodRouter<Api>); 16] {
     [
         ("/v1/traffic", get(traffic::traffic)),
+        ("/v1/share", get(share::share)),
         ("/v1/live", get(live::live)),
         ("/v1/networks", get(networks::list)),
         ("/v1/networks/{*prefix}", get(networks::one)),
@@ -129,7 +131,7 @@ fn routes() -> [(&'static str, MethodRouter<Api>); 15] {
 }
 
 /// The paths that are answered; `{*name}` stands for the rest of a path.
-pub fn paths() -> [&'static str; 15] {
+pub fn paths() -> [&'static str; 16] {
     routes().map(|(path, _)| path)
 }
 
@@ -203,8 +205,8 @@ async fn without_body(request: Request) -> Result<Request, Problem> {
 }
 
 async fn no_such_page() -> Result<Infallible, Problem> {
-    let pages = "there is /, /v1/traffic, /v1/networks, /v1/networks/PREFIX, /v1/history/PREFIX, /v1/services, /v1/advice, \
-                 /v1/agents, /v1/events, /v1/benefit, /v1/live, /metrics, /healthz and /readyz";
+    let pages = "there is /, /v1/traffic, /v1/share, /v1/networks, /v1/networks/PREFIX, /v1/history/PREFIX, /v1/services, \
+                 /v1/advice, /v1/agents, /v1/events, /v1/benefit, /v1/live, /metrics, /healthz and /readyz";
     Err(Problem::new(StatusCode::NOT_FOUND, format!("nothing is here: {pages}")))
 }
 
@@ -218,6 +220,7 @@ fn endpoint(path: &str) -> &'static str {
         "/v1/networks" => "networks",
         "/" => "dashboard",
         "/v1/traffic" => "traffic",
+        "/v1/share" => "share",
         "/v1/live" => "live",
         "/v1/agents" => "agents",
         "/v1/events" => "events",

@@ -147,6 +147,7 @@ async fn each_bad_request_gets_its_own_sentence_and_harms_nothing() {
         ("/v1/services?after=10.0.0.1", 400, "after"),
         ("/v1/services?host=10.0.0.1&after=10.0.0.2:80", 400, "10.0.0.2:80"),
         ("/v1/benefit?size=1", 400, "size"),
+        ("/v1/share?size=1", 400, "size"),
         ("/v1/nothing", 404, "/v1/networks"),
         (&format!("/v1/advice?destination={long}"), 400, "9999"),
     ] {

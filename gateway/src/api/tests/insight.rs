@@ -306,7 +306,7 @@ async fn the_dashboard_is_served_with_a_policy_that_allows_nothing_from_elsewher
 }
 
 /// Names of all fields in a document.
-fn fields(document: &Value, into: &mut BTreeSet<String>) {
+pub(super) fn fields(document: &Value, into: &mut BTreeSet<String>) {
     match document {
         Value::Object(object) => object.iter().for_each(|(name, value)| {
             into.insert(name.clone());

@@ -8,6 +8,7 @@ mod insight;
 mod live;
 mod metrics;
 mod opening;
+mod share;
 mod turns;
 
 use std::net::SocketAddr;
@@ -34,7 +35,7 @@ use tokio::task::JoinHandle;
 
 use super::{Access, Api, ApiConfig};
 use crate::publisher::{Batch, PacketClock, Published, PublisherConfig, ToHosts};
-use crate::share::{Compared, ShareStatus};
+use crate::share::{Compared, ShareStatus, ShareView};
 
 #[derive(Clone)]
 struct SetClock(Arc<AtomicU64>);
@@ -69,6 +70,14 @@ impl Rig {
     }
 
     async fn publishing(config: ApiConfig, publisher: PublisherConfig) -> Self {
+        Self::with(config, publisher, ShareView::default()).await
+    }
+
+    async fn sharing(shared: ShareView) -> Self {
+        Self::with(ApiConfig::default(), PublisherConfig::default(), shared).await
+    }
+
+    async fn with(config: ApiConfig, publisher: PublisherConfig, shared: ShareView) -> Self {
         let clock = SetClock(Arc::new(AtomicU64::new(10_000_000_000)));
         let published = Published::new(publisher, clock.clone());
         tokio::spawn(published.clone().run());
@@ -82,7 +91,7 @@ impl Rig {
         let (stop, stopped) = watch::channel(false);
         let (http, grpc) = (bind().await, bind().await);
         let addresses = (http.local_addr().unwrap(), grpc.local_addr().unwrap());
-        let share = ShareStatus::default();
+        let share = ShareStatus::from(shared);
         share.measures().compared(GatewayId(2), [40, 0]);
         share.measures().halves.set(HashSample::ALL, &[(GatewayId(2), Compared::default())].into(), &[].into());
         let (access, confined) = (Access::default(), Confined::default());

@@ -108,6 +108,11 @@ impl Published {
         self.shared.cluster.seats.read().len()
     }
 
+    /// The same, by gateway.
+    pub(crate) fn seats_by_gateway(&self) -> BTreeMap<GatewayId, usize> {
+        self.shared.cluster.seats.read().by_gateway()
+    }
+
     /// Hosts came or went.
     pub(super) fn notify_seats(&self, hosts: &[IpAddr], here: bool) {
         if self.is_shared() {

@@ -102,6 +102,13 @@ impl Seats {
         self.by_address.retain(|_, seat| now.since(seat.heard) <= HEARD);
     }
 
+    /// Addresses with a seat at each other gateway that has some.
+    pub(super) fn by_gateway(&self) -> BTreeMap<GatewayId, usize> {
+        let mut counts = BTreeMap::new();
+        self.by_address.values().for_each(|seat| *counts.entry(seat.gateway).or_default() += 1);
+        counts
+    }
+
     /// Addresses with a seat elsewhere.
     pub(super) fn len(&self) -> usize {
         self.by_address.len()
