@@ -82,7 +82,8 @@ fn busy() -> (Published, Vec<Subscription>) {
     let service = (HOST, 443).into();
     let mut events: Vec<_> = (0..40).map(|n| Event::estimate(estimate(n))).collect();
     events.push(Event::ServiceSize(ServiceSize { service, quantile: Bytes(30_048), transfers: 412 }));
-    published.apply(Batch { events, views: vec![poor()], ..Batch::new() });
+    events.push(Event::Network(Box::new(poor())));
+    published.apply(Batch { events, ..Batch::new() });
     for frames in [1_000, 2_500] {
         let mut engine = EngineStatus { newest: Some(Timestamp(9_500_000_000)), ..EngineStatus::default() };
         engine.counters.frames = frames;
