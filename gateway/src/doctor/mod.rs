@@ -12,6 +12,7 @@ mod look;
 mod memory;
 mod running;
 mod seen;
+mod shared;
 mod tunnels;
 
 use std::io::{self, IsTerminal, Write};
@@ -107,6 +108,10 @@ fn look(config: &Config, configuration: Check, span: Duration, manner: &Manner) 
             wait.whole();
             let second = running::ask(http, manner);
             checks.extend(running::judge(&first, second, span, config));
+            let subscribers = config.publish.subscribers.get();
+            if let Some(shared) = running::ask_shared(http, manner) {
+                checks.extend(shared::judge(&shared, config.share.is_on(), subscribers));
+            }
         }
         Answer::Nobody | Answer::Refused(_) | Answer::ReadyOnly(_) => match look::look(config, span, &mut wait) {
             Ok(seen) => checks.extend(judge::traffic(&seen, config)),

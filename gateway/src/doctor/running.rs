@@ -9,6 +9,7 @@ use spand_proto::operator::Check;
 
 use super::conversation::{Manner, PATIENCE};
 use super::seen::Seen;
+use super::shared::Shared;
 use super::{gateways, judge};
 use crate::config::Config;
 
@@ -103,6 +104,12 @@ pub(super) fn ask(listen: SocketAddr, manner: &Manner) -> Answer {
         },
         other => refusal(other),
     }
+}
+
+/// Asks what the gateway shares; `None` where it does not answer that, as one of another release.
+pub(super) fn ask_shared(listen: SocketAddr, manner: &Manner) -> Option<Shared> {
+    let (status, body) = question(listen, manner, "/v1/share").ok()??;
+    serde_json::from_str(&body).ok().filter(|_| status == 200)
 }
 
 fn read<T: DeserializeOwned>(body: &str, answer: impl FnOnce(Box<T>) -> Answer) -> Answer {

@@ -1,0 +1,257 @@
+//! What a gateway that runs shares with others. Pure.
+
+use serde::Deserialize;
+use spand_proto::operator::{Check, Verdict};
+
+/// A clock that is off by more than this is worth a warning, as in the gateway's log.
+const CLOCK_MS: f64 = 2_000.0;
+
+/// Of `/v1/share`, what is judged.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Shared {
+    configured: bool,
+    link: Link,
+    members: Vec<Member>,
+    messages_refused_by_reason: Refused,
+    agents: usize,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Link {
+    state: String,
+    since: Option<String>,
+    reason: Option<String>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Refused {
+    too_many: u64,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+struct Member {
+    gateway: u16,
+    name: String,
+    clock_offset_ms: f64,
+    incompatible: Option<String>,
+    seats: usize,
+}
+
+/// Everything about sharing; nothing where neither the configuration nor the gateway shares. `subscribers`: the limit of this gateway's.
+pub(super) fn judge(shared: &Shared, is_configured: bool, subscribers: usize) -> Vec<Check> {
+    match (shared.configured, is_configured) {
+        (false, false) => Vec::new(),
+        (false, true) => vec![Check::warn(
+            "share_link",
+            "the configuration names share.servers, but the gateway that runs shares nothing",
+            "restart it",
+        )],
+        (true, _) => {
+            let mut checks = vec![link(&shared.link)];
+            checks.extend(members(shared));
+            checks.extend(clocks(&shared.members));
+            checks.extend(room(shared, subscribers));
+            checks
+        }
+    }
+}
+
+fn link(link: &Link) -> Check {
+    let since = link.since.as_ref().map_or_else(String::new, |since| format!(" since {since}"));
+    if link.state == "up" {
+        return Check::ok("share_link", format!("messages to and from other gateways get through{since}"));
+    }
+    let found = match &link.reason {
+        Some(reason) => format!("nothing gets through to other gateways{since}: {reason}"),
+        None => format!("not connected with the servers of share.servers{since}"),
+    };
+    let to_do = "see that a server of share.servers runs, is reached from here and takes share.user; meanwhile this gateway goes on with \
+                 what it knows";
+    Check::warn("share_link", found, to_do)
+}
+
+/// Who is heard, and whose cells do not count. Where nothing gets through nobody can be heard, which the link says already.
+fn members(shared: &Shared) -> Option<Check> {
+    let mut faults = Vec::new();
+    let mut to_do = Vec::new();
+    for member in &shared.members {
+        let Some(reason) = &member.incompatible else { continue };
+        let (fault, way_out) = fault(reason);
+        faults.push(format!("cells of {} do not count: {fault}", named(member)));
+        to_do.push(way_out);
+    }
+    if shared.messages_refused_by_reason.too_many > 0 {
+        let (fault, way_out) = fault("too_many");
+        faults.push(format!("cells of gateways beyond the limit do not count: {fault}"));
+        to_do.push(way_out);
+    }
+    to_do.sort_unstable();
+    to_do.dedup();
+    match (shared.members.len(), faults.as_slice()) {
+        (0, []) if shared.link.state != "up" => None,
+        (0, []) => Some(Check::warn(
+            "share_members",
+            "no other gateway is heard",
+            "start another one with the same share.cluster and share.secret, or leave share.servers out",
+        )),
+        (1, []) => Some(Check::ok("share_members", "cells of 1 other gateway count")),
+        (count, []) => Some(Check::ok("share_members", format!("cells of {count} other gateways count"))),
+        (_, faults) => Some(Check::to_do("share_members", Verdict::Warn, faults.join("; "), to_do.join("; "))),
+    }
+}
+
+/// What is wrong, and the way out, by the stable name of the reason.
+fn fault(reason: &str) -> (&str, &'static str) {
+    match reason {
+        "same_number" => ("it has this gateway's number", "give each gateway of the cluster its own share.gateway"),
+        "bucket_length" => ("its buckets have another length", "set estimate.bucket_s alike on all gateways"),
+        "prefix_list" => {
+            ("its list of prefixes makes other networks", "give all gateways the same traffic.prefix_list")
+        }
+        "format" => ("it writes a format that this gateway does not read", "upgrade the older gateway"),
+        "clock" => ("its clock is off by more than a bucket", "synchronise the clocks of both gateways"),
+        "too_many" => ("there are too many gateways", "divide the gateways into clusters (share.cluster)"),
+        other => (other, "see the log of this gateway"),
+    }
+}
+
+fn clocks(members: &[Member]) -> Option<Check> {
+    if members.is_empty() {
+        return None;
+    }
+    let off = members.iter().filter(|member| member.clock_offset_ms.abs() > CLOCK_MS);
+    let off: Vec<_> = off
+        .map(|member| {
+            let direction = if member.clock_offset_ms < 0.0 { "behind" } else { "ahead of" };
+            let seconds = member.clock_offset_ms.abs() / 1_000.0;
+            format!("the clock of {} is {seconds:.1} s {direction} this one's", named(member))
+        })
+        .collect();
+    if off.is_empty() {
+        return Some(Check::ok("share_clocks", "the clocks of all gateways are within 2 s of this one's"));
+    }
+    let to_do = "synchronise the clocks of both gateways; beyond a bucket (estimate.bucket_s) cells are refused";
+    Some(Check::warn("share_clocks", off.join("; "), to_do))
+}
+
+/// Whether the hosts of the largest other gateway find room here when it dies. A host counts once for each of its addresses, and of more
+/// addresses than a gateway remembers none are counted.
+fn room(shared: &Shared, subscribers: usize) -> Option<Check> {
+    let largest = shared.members.iter().max_by_key(|member| member.seats)?;
+    let needed = shared.agents.saturating_add(largest.seats);
+    let agents = match shared.agents {
+        1 => "1 agent is".to_owned(),
+        count => format!("{count} agents are"),
+    };
+    let found = format!(
+        "{agents} subscribed here, and {} addresses of hosts at {}; publish.subscribers is {subscribers}",
+        largest.seats,
+        named(largest)
+    );
+    if needed <= subscribers {
+        return Some(Check::ok("share_room", found));
+    }
+    let to_do = format!(
+        "raise publish.subscribers to {needed} (spand-gateway check-config says what memory that takes), so that hosts find room when \
+         that gateway goes away; fewer are enough where hosts have several addresses, or other gateways have room"
+    );
+    Some(Check::to_do("share_room", Verdict::Warn, found, to_do))
+}
+
+fn named(member: &Member) -> String {
+    format!("gateway {} ({})", member.gateway, member.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+    use strum::VariantArray;
+
+    use super::*;
+    use crate::share::Incompatible;
+
+    /// Two gateways that share soundly, with what is named changed.
+    fn with(change: &Value, members: &[Value]) -> Shared {
+        let mut document = json!({
+            "configured": true, "link": { "state": "up", "since": "2027-01-15T08:00:00.000Z", "reason": null },
+            "messages_refused_by_reason": {}, "agents": 400
+        });
+        let members: Vec<Value> = (2_u16..)
+            .zip(members)
+            .map(|(gateway, change)| {
+                let mut member = json!({
+                    "gateway": gateway, "name": "edge", "clock_offset_ms": -3.0, "incompatible": null, "seats": 600
+                });
+                member.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+                member
+            })
+            .collect();
+        let fields = document.as_object_mut().unwrap();
+        fields.insert("members".to_owned(), members.into());
+        fields.extend(change.as_object().unwrap().clone());
+        serde_json::from_value(document).unwrap()
+    }
+
+    fn verdicts(shared: &Shared) -> Vec<(&'static str, Verdict)> {
+        judge(shared, true, 1_000).into_iter().map(|check| (check.name, check.verdict)).collect()
+    }
+
+    #[test]
+    fn sound_sharing_has_no_fault_and_none_has_no_line() {
+        let all = verdicts(&with(&json!({}), &[json!({}), json!({})]));
+        assert_eq!(all.len(), 4);
+        assert!(all.iter().all(|(_, verdict)| *verdict == Verdict::Ok), "{all:?}");
+        let absent: Shared = serde_json::from_value(json!({ "configured": false })).unwrap();
+        assert_eq!(judge(&absent, false, 1_000), []);
+        assert_eq!(verdicts(&absent), [("share_link", Verdict::Warn)]);
+    }
+
+    #[test]
+    fn each_fault_has_its_check_and_its_way_out() {
+        let down = json!({ "link": { "state": "down", "reason": "no server answers" } });
+        let connecting = json!({ "link": { "state": "connecting" } });
+        let refused = json!({ "messages_refused_by_reason": { "too_many": 3 } });
+        let none = json!({});
+        let cases = [
+            (&down, json!({}), "share_link", "no server answers", "share.servers"),
+            (&connecting, json!({}), "share_link", "not connected", "share.servers"),
+            (&refused, json!({}), "share_members", "too many", "share.cluster"),
+            (
+                &none,
+                json!({ "incompatible": "prefix_list" }),
+                "share_members",
+                "gateway 2 (edge)",
+                "traffic.prefix_list",
+            ),
+            (&none, json!({ "incompatible": "of_later" }), "share_members", "of_later", "log"),
+            (&none, json!({ "clock_offset_ms": 2_500.0 }), "share_clocks", "2.5 s ahead of", "synchronise"),
+            (&none, json!({ "clock_offset_ms": -2_500.0 }), "share_clocks", "2.5 s behind", "synchronise"),
+            (&none, json!({ "seats": 601 }), "share_room", "601 addresses", "publish.subscribers to 1001"),
+        ];
+        for (change, member, name, found, to_do) in cases {
+            let checks = judge(&with(change, &[member]), true, 1_000);
+            let faults: Vec<_> = checks.iter().filter(|check| check.verdict != Verdict::Ok).collect();
+            let [check] = faults.as_slice() else { panic!("{name}: {checks:?}") };
+            assert_eq!((check.name, check.verdict), (name, Verdict::Warn));
+            assert!(check.found.contains(found), "{check:?}");
+            assert!(check.to_do.as_deref().unwrap().contains(to_do), "{check:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_missed_while_nothing_gets_through() {
+        assert!(verdicts(&with(&json!({}), &[])).contains(&("share_members", Verdict::Warn)));
+        assert_eq!(verdicts(&with(&json!({ "link": { "state": "down" } }), &[])), [("share_link", Verdict::Warn)]);
+    }
+
+    #[test]
+    fn every_reason_of_a_gateway_has_a_way_out() {
+        for reason in Incompatible::VARIANTS {
+            assert_ne!(fault(reason.name()).1, fault("unknown").1, "{reason:?}");
+        }
+    }
+}
