@@ -156,6 +156,7 @@ impl Sharing {
         let (state, seen) = watch::channel(LinkState::default());
         let link = Link { outgoing: to_exchange, incoming: from_exchange, state };
         let status = ShareStatus::from(ShareView { own: Some(own.clone()), ..ShareView::default() });
+        status.measures.configured.set(1);
         let (notices, waiting) = NoticeEnd::new(published.clone());
         let hub = Hub {
             bucket: own.bucket,

@@ -20,6 +20,8 @@ use super::members::Incompatible;
 /// What sharing counts and times. Clones share the same numbers.
 #[derive(Clone, Debug)]
 pub struct ShareMeasures {
+    /// 1 where this gateway shares with others.
+    pub configured: Gauge,
     /// 1 where messages get through.
     pub up: Gauge,
     /// Other gateways that were heard lately.
@@ -100,6 +102,7 @@ impl GatewayLabel {
 impl Default for ShareMeasures {
     fn default() -> Self {
         let all = Self {
+            configured: Gauge::default(),
             up: Gauge::default(),
             members: Gauge::default(),
             cells_sent: Family::default(),
