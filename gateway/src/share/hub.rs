@@ -358,11 +358,10 @@ impl Hub {
         }
         drop(view);
         self.state = state;
-        if self.state == LinkState::Up {
-            let again = self.notices.again(self.clock.now());
-            self.notify(again);
-        }
+        let again = self.notices.again();
+        // Others take notices of those whom they know.
         self.announce();
+        self.notify(again);
     }
 
     /// Says who this gateway is, and forgets who is gone.
@@ -373,7 +372,7 @@ impl Hub {
             // The next one comes soon.
             drop(self.outgoing.try_send(Outgoing::to_all(Topic::Member, payload)));
         }
-        if self.notices.is_time_for_seats(clock) {
+        if self.state == LinkState::Up && self.notices.is_time_for_seats(clock) {
             let seats = self.notices.seats_again(clock);
             self.notify(seats);
         }
@@ -445,6 +444,9 @@ impl Hub {
                     if let Some(news) = news {
                         tracing::info!("{news}");
                         self.show();
+                        if self.notices.greets(self.clock.now()) {
+                            self.announce();
+                        }
                     }
                 }
                 Ok(_) => drop(self.status.measures.refused.get_or_create(&refused(OTHER_GATEWAY)).inc()),

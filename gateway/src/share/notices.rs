@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spand_core::sharing::GatewayId;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::mpsc::{Receiver, channel};
 
 use super::exchange::{Outgoing, Topic};
@@ -18,6 +18,8 @@ pub(super) struct NoticeEnd {
     number: u64,
     /// When all hosts were named last.
     seats_named: Option<Timestamp>,
+    /// When that was for a gateway that was new.
+    greeted: Option<Timestamp>,
     /// Of the messages taken, by whose they were.
     taken: BTreeMap<(GatewayId, Topic), Taken>,
 }
@@ -31,6 +33,10 @@ struct Taken {
 
 /// Kept messages whose numbers are remembered: they are few, each with many notices where there are many.
 const REMEMBERED: usize = 1_024;
+/// Gateways of which that is so, with each topic: more than there are members. At the limit those of the others wait until some are forgotten.
+const SENDERS: usize = 1_024;
+/// Time between two times that all hosts are named for gateways that are new.
+const GREETED: Micros = Micros::from_secs(1);
 
 impl Taken {
     /// Whether this one is new.
@@ -49,7 +55,7 @@ impl NoticeEnd {
     pub(super) fn new(published: Published) -> (Self, Receiver<Addressed>) {
         let (notices, waiting) = channel(NOTICES);
         published.share_by(notices);
-        (Self { published, number: 0, seats_named: None, taken: BTreeMap::new() }, waiting)
+        (Self { published, number: 0, seats_named: None, greeted: None, taken: BTreeMap::new() }, waiting)
     }
 
     /// Messages of these notices.
@@ -74,12 +80,21 @@ impl NoticeEnd {
         messages
     }
 
-    /// What others may not have heard while messages did not get through.
-    pub(super) fn again(&mut self, now: Timestamp) -> Vec<Addressed> {
+    /// What others may not have heard while messages did not get through. All hosts are named with the next message about this gateway.
+    pub(super) fn again(&mut self) -> Vec<Addressed> {
+        self.seats_named = None;
         let held_back = self.published.held_back().into_iter().map(Notice::HeldBack);
-        let mut notices: Vec<_> = held_back.map(|notice| Addressed { to: None, notice }).collect();
-        notices.extend(self.seats_again(now));
-        notices
+        held_back.map(|notice| Addressed { to: None, notice }).collect()
+    }
+
+    /// There is another gateway, which knows no host of this one: whether it is to hear who this one is. At most once a second, however
+    /// often that changes.
+    pub(super) fn greets(&mut self, now: Timestamp) -> bool {
+        let greets = self.greeted.is_none_or(|greeted| now.since(greeted) >= GREETED);
+        if greets {
+            (self.greeted, self.seats_named) = (Some(now), None);
+        }
+        greets
     }
 
     /// All hosts here, where it is time to name them again; how many those elsewhere are is known then, too.
@@ -95,15 +110,20 @@ impl NoticeEnd {
     }
 
     /// Takes which other gateways there are.
-    pub(super) fn set_members<'a>(&self, own: &Member, members: impl Iterator<Item = &'a MemberView>) {
+    pub(super) fn set_members<'a>(&mut self, own: &Member, members: impl Iterator<Item = &'a MemberView>) {
         let members = members.filter(|known| known.incompatible.is_none());
-        let members = members.map(|known| (known.member.gateway, known.member.tap)).collect();
+        let members: BTreeMap<_, _> = members.map(|known| (known.member.gateway, known.member.tap)).collect();
+        // What comes again of one that is gone changes nothing that it had not changed before.
+        self.taken.retain(|(gateway, _), _| members.contains_key(gateway));
         self.published.set_members((own.gateway, own.tap), members);
     }
 
     /// Takes a message; how many notices it had, none where it came before.
     pub(super) fn take(&mut self, from: GatewayId, topic: Topic, message: &[u8]) -> Result<usize, FormatError> {
         let Notices { number, notices } = read_notices(message)?;
+        if self.taken.len() >= SENDERS && !self.taken.contains_key(&(from, topic)) {
+            return Ok(0);
+        }
         let most = if topic.is_kept() { REMEMBERED } else { 1 };
         if !self.taken.entry((from, topic)).or_default().take(number, most) {
             return Ok(0);

@@ -77,7 +77,10 @@ impl Published {
         }
         let mut seats = self.shared.cluster.seats.write();
         seats.set_members(own, members, now);
-        state.networks.set_division(seats.division());
+        if state.networks.set_division(seats.division()) {
+            // What others may have is no longer this gateway's, or is again.
+            state.leases.all_moved(now);
+        }
     }
 
     /// Whether there may be others.
@@ -158,11 +161,14 @@ impl Published {
         self.shared.cluster.seats.read().hand_to(host, self.now())
     }
 
-    /// Takes notices of another gateway.
+    /// Takes notices of another gateway. What it holds back counts also when it is gone; all else only of one that is known: an exchange
+    /// may return a gateway's own notices.
     pub(crate) fn take_notices(&self, from: GatewayId, sent: Timestamp, notices: &[Notice]) {
+        let is_member = self.shared.cluster.seats.read().is_member(from);
         for notice in notices {
             match *notice {
                 Notice::HeldBack(held) => self.take_held_back(from, &held),
+                _ if !is_member => {}
                 Notice::Seat { host, here } => {
                     if here {
                         self.take_seat(from, host);

@@ -54,6 +54,10 @@ impl Seats {
         self.members = members;
     }
 
+    pub(super) fn is_member(&self, gateway: GatewayId) -> bool {
+        self.members.contains_key(&gateway)
+    }
+
     /// Among how many gateways budgets are divided; `None` where this one is alone.
     pub(super) fn division(&self) -> Option<Division> {
         let (_, own) = self.own.filter(|_| !self.dividing.is_empty())?;

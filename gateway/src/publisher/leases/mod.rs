@@ -231,6 +231,12 @@ impl Leases {
         }
     }
 
+    /// All budgets changed: they are divided again with the next turns.
+    pub(super) fn all_moved(&mut self, now: Timestamp) {
+        self.due = self.pools.keys().map(|network| (now, *network)).collect();
+        self.pools.values_mut().for_each(|pool| pool.due = now);
+    }
+
     /// Divides the pools that are due, `at_most` of them, and fewer where they have many hosts. `budget` is that of a network with an
     /// estimate.
     pub(super) fn turn(
@@ -296,6 +302,12 @@ impl Leases {
     pub(super) fn host_ids(&mut self, now: Timestamp) -> impl Iterator<Item = u64> {
         self.hosts.forget_ended(now);
         self.hosts.numbers()
+    }
+
+    /// Demand for a network by connections established, of all hosts.
+    #[cfg(test)]
+    pub(super) fn confirmed(&self, network: Network, now: Timestamp) -> f64 {
+        self.pools.get(&network).map_or(0.0, |pool| pool.confirmed(now))
     }
 
     /// How many those are.

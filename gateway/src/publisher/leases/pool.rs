@@ -155,6 +155,11 @@ impl Pool {
         true
     }
 
+    #[cfg(test)]
+    pub(super) fn confirmed(&self, now: Timestamp) -> f64 {
+        self.shares.values().map(|share| share.confirmed(now)).sum()
+    }
+
     /// A first lease, at once: all that is free to the only host, and to one of several what is kept back and what is lent.
     pub(super) fn give_first(&mut self, id: u64, only: bool, now: Timestamp) {
         let free = self.free(now);

@@ -172,9 +172,9 @@ impl Networks {
         Some(Segments(estimate.share_segments(estimate.mss).0.saturating_mul(parallel)))
     }
 
-    /// Takes among how many gateways budgets are divided.
-    pub(super) fn set_division(&mut self, division: Option<Division>) {
-        self.division = division;
+    /// Takes among how many gateways budgets are divided; whether they are others than before.
+    pub(super) fn set_division(&mut self, division: Option<Division>) -> bool {
+        std::mem::replace(&mut self.division, division) != division
     }
 
     /// Takes a network's new state.

@@ -1,5 +1,6 @@
 //! What publishers of a cluster take from each other.
 
+use spand_core::event::Established;
 use spand_core::sharing::{GatewayId, TapId};
 use spand_proto::units::Segments;
 use tokio::sync::mpsc;
@@ -190,6 +191,44 @@ async fn what_a_gateway_lends_is_no_more_than_there_is() {
     assert_eq!(twin.leases[&network(1)], 80);
 }
 
+/// Connections of all hosts that count as demand for a network.
+fn confirmed(published: &Published, n: u8) -> f64 {
+    published.shared.state.read().leases.confirmed(network(n), published.now())
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_gateway_that_is_not_known_or_is_this_one_only_what_it_holds_back_counts() {
+    let (published, _, mut notices) = sharing();
+    published.set_members(TAP(1), BTreeMap::new());
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    let seats: Vec<_> = std::iter::from_fn(|| notices.try_recv().ok()).map(|sent| sent.notice).collect();
+    assert_eq!(seats, [Notice::Seat { host: HOST.into(), here: true }]);
+    for from in [GatewayId(1), OF_OTHER] {
+        published.take_notices(from, Timestamp(0), &seats);
+    }
+    assert_eq!((published.seats_elsewhere(), published.host_count()), (0, 1));
+    let mut twin = Twin::default();
+    twin.read(&mut subscription).await;
+    assert_eq!((twin.leases[&network(1)], twin.resyncs), (40, 0), "it is the only host");
+}
+
+#[tokio::test(start_paused = true)]
+async fn budgets_are_divided_again_as_soon_as_there_is_another_gateway() {
+    let (published, clock, _notices) = sharing();
+    published.set_members(TAP(1), BTreeMap::new());
+    apply(&published, [crowd(1, 3)]);
+    let mut subscription = published.subscribe(&[HOST.into()]).unwrap();
+    let mut twin = Twin::default();
+    assert!(published.push_start(start(HOST, 1)));
+    at(&clock, 3_000);
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.leases[&network(1)], 120, "alone it has the whole");
+    published.set_members(TAP(1), [TAP(2)].into());
+    settle().await;
+    twin.read(&mut subscription).await;
+    assert_eq!(twin.leases[&network(1)], 40, "what its own tap shows");
+}
+
 /// Hands what each has the other know over until there is nothing left.
 async fn exchange(ends: &mut [(&Published, &mut mpsc::Receiver<Addressed>); 2]) {
     for _ in 0..10 {
@@ -222,9 +261,16 @@ async fn a_host_has_its_part_of_the_budget_at_the_egress_that_it_uses() {
     }
     assert!(one.push_start(start(OTHER, 1)), "gateway 1 sees a start of the host at gateway 2");
     exchange(&mut ends).await;
+    assert!(confirmed(&two, 1) < 0.1);
+    one.established(&Established { host: OTHER.into(), network: network(1) });
+    exchange(&mut ends).await;
+    assert!(confirmed(&two, 1) > 0.9, "its connection counts where the host is");
     other_twin.read(&mut other).await;
     assert_eq!((other_twin.starts, other_twin.leases[&network(1)]), (1, 20), "a quarter of two shares");
-    assert!((0..3).all(|_| one.push_start(start(HOST, 1))));
+    for _ in 0..3 {
+        assert!(one.push_start(start(HOST, 1)));
+        one.established(&Established { host: HOST.into(), network: network(1) });
+    }
     for step in 0..60 {
         for clock in [&one_clock, &two_clock] {
             at(clock, 2_500 + step * 500);
@@ -236,5 +282,5 @@ async fn a_host_has_its_part_of_the_budget_at_the_egress_that_it_uses() {
         assert!(held <= 80, "{held} segments of 80");
     }
     let leases = [&own_twin, &other_twin].map(|twin| twin.leases[&network(1)]);
-    assert_eq!(leases, [45, 15], "three quarters of the budget, three starts to one");
+    assert_eq!(leases, [45, 15], "three quarters of the budget, three connections to one");
 }
