@@ -119,6 +119,12 @@ papers: packages ## The papers' experiments, in ns-2 or on this kernel, resumabl
 	$(CARGO) build --release --bin spand-oracle --bin papers --bin spand-gateway --bin spand-agent
 	./target/release/papers $(ARGS)
 
+.PHONY: cluster
+cluster: packages ## Several gateways that share over real NATS servers: rates, times and faults; ARGS="--list", "--only cells" or "--quick"
+	@./scripts/packages $(NATS_PACKAGES)
+	$(CARGO) build --release -p spand-tests --bin cluster
+	./target/release/cluster $(ARGS)
+
 .PHONY: cases
 cases: packages ## Record the small truth cases that are missing or named, and write their figures: ARGS="NAME" or ARGS="--write"
 	$(CARGO) build --release -p spand-tests --bin cases

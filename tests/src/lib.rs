@@ -19,5 +19,7 @@ pub mod papers;
 pub mod plot;
 pub mod process;
 pub mod product;
+pub mod progress;
 pub mod rules;
+pub mod starts;
 pub mod trace;

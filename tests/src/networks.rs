@@ -85,19 +85,18 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
     }
 }
 
-/// Writes a store in which the network of each of `remotes`, all different, has three samples of three connections, taken just
-/// now: enough for an estimate.
+/// The records of networks of each of which a gateway has three samples of three connections at `at`: enough for an estimate. `remotes`: an
+/// address in each, all different.
 ///
 /// # Errors
-/// Where the store cannot be written.
-pub fn fill_store(folder: &Path, remotes: &[IpAddr]) -> Result<()> {
-    let now = MonotonicClock::from_wall_clock().now();
+/// Where two addresses are in one network.
+pub fn seen(remotes: &[IpAddr], at: Timestamp) -> Result<Vec<Change>> {
     let limit = NonZeroUsize::new(remotes.len()).context("no networks")?;
     let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::default(), 0);
     for (number, &remote) in (0..).zip(remotes) {
         for connection in 0..3u64 {
             table.add(&WindowSample {
-                at: now,
+                at,
                 network: Network::of(remote),
                 remote,
                 connection: ConnectionId(number * 3 + connection),
@@ -115,6 +114,15 @@ pub fn fill_store(folder: &Path, remotes: &[IpAddr]) -> Result<()> {
     }
     let records = table.changed_records(remotes.len());
     ensure!(records.len() == remotes.len(), "{} of {} networks were recorded", records.len(), remotes.len());
+    Ok(records)
+}
+
+/// Writes a store of networks that were [`seen`] just now.
+///
+/// # Errors
+/// Where the store cannot be written.
+pub fn fill_store(folder: &Path, remotes: &[IpAddr]) -> Result<()> {
+    let records = seen(remotes, MonotonicClock::from_wall_clock().now())?;
     let mut store = SledStore::open(folder)?.store;
     store.save(&records)?;
     store.flush()?;

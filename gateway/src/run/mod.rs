@@ -59,12 +59,23 @@ use crate::config::{Capture, Config, EngineOptions, renamed_warnings};
 use crate::descriptors;
 use crate::publisher::{MonotonicClock, Part, Published};
 use crate::share;
+use crate::share::exchange::Exchange;
+use crate::share::nats::{NatsConfig, NatsExchange};
 
 /// Longest wait of a capture thread without packets; also what a stop may take.
 const READ_TIMEOUT: Micros = Micros::from_millis(100);
 
 /// Runs the gateway until SIGTERM or SIGINT, with the configuration of `file`, which SIGHUP has it read again.
 pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
+    run_with(config, file, NatsExchange::new)
+}
+
+/// The same, with what carries messages between gateways made by the caller, of what is configured of NATS: for experiments.
+pub fn run_with<E: Exchange>(
+    config: &Config,
+    file: &Path,
+    exchange: impl FnOnce(NatsConfig) -> E,
+) -> Result<(), Failure> {
     config.log.start();
     let Divided { groups, first, engines } = divided(config)?;
     let (partition, seed) = (groups.partition.clone(), first.hash_seed);
@@ -101,7 +112,7 @@ pub fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     let servers = Servers::start(ports, workers)?;
     let Restored { engines, store, experiment } = restore(config, engines, &partition, &published)?;
     let stored = store.as_ref().map(|store| store.measures().clone());
-    let started = share::start(&config.share, (&first, partition.clone(), draw_seed()), &published);
+    let started = share::start(&config.share, (&first, partition.clone(), draw_seed()), exchange, &published);
     let (sharing, ends) = started.map_err(|error| cannot_start_a_thread(&error))?.unzip();
     let share = sharing.as_ref().map(|sharing| sharing.status().clone());
     let api = Api::with_access(config.api(), access, published.clone(), (stored, share), &confined);

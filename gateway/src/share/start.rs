@@ -10,23 +10,26 @@ use spand_proto::contract::Cluster;
 use spand_proto::units::{Micros, Timestamp};
 
 use super::engine_end::EngineEnd;
+use super::exchange::Exchange;
 use super::format::{FORMAT, Member};
 use super::hub::Sharing;
-use super::nats::{NatsConfig, NatsExchange, NatsIdentity, NatsLogin, NatsTls};
+use super::nats::{NatsConfig, NatsIdentity, NatsLogin, NatsTls};
 use crate::config::{Share, mib};
 use crate::publisher::Published;
 
 /// Kept messages outlive the window by so much: a gateway that starts has that long to read them.
 const BEYOND: Duration = Duration::from_secs(30);
 
-/// Starts what is configured, for engines of this configuration; `None` where nothing is. `instance` is drawn at each start.
+/// Starts what is configured, for engines of this configuration and with the exchange that is made of it; `None` where nothing is.
+/// `instance` is drawn at each start.
 ///
 /// # Errors
 ///
 /// Where the thread or what it waits with cannot be had.
-pub(crate) fn start(
+pub(crate) fn start<E: Exchange>(
     share: &Share,
     (engine, partition, instance): (&EngineConfig, Partition, u64),
+    exchange: impl FnOnce(NatsConfig) -> E,
     published: &Published,
 ) -> io::Result<Option<(Sharing, Vec<EngineEnd>)>> {
     let Some(own) = engine.sharing else { return Ok(None) };
@@ -46,7 +49,7 @@ pub(crate) fn start(
         address: None,
     };
     let window = Duration::from(Micros(engine.window.bucket.0.saturating_mul(engine.window.buckets.get().into())));
-    let exchange = NatsExchange::new(NatsConfig {
+    let exchange = exchange(NatsConfig {
         servers: share.servers.clone(),
         cluster: share.cluster.clone(),
         site: share.site.clone(),

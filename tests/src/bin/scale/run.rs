@@ -1,6 +1,5 @@
 //! One run: what is published, driven and measured, in this order.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,6 +8,7 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 use spand_gateway::publisher::{Batch, Published, ToHosts};
 use spand_tests::process::resident_bytes;
+use spand_tests::progress::progress;
 use tokio::runtime::{Builder, Runtime};
 
 use super::Arguments;
@@ -264,15 +264,4 @@ fn mib(bytes: u64) -> f64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
 fn whole(count: f64) -> u64 {
     count as u64
-}
-
-/// Says on a terminal how far it is.
-fn progress(what: &str) {
-    thread_local!(static PRINTED: std::cell::Cell<Option<Instant>> = const { std::cell::Cell::new(None) });
-    let due = PRINTED.get().is_none_or(|at| at.elapsed() > Duration::from_millis(200));
-    if due && stderr().is_terminal() {
-        PRINTED.set(Some(Instant::now()));
-        // Nobody is harmed where the terminal is gone.
-        drop(write!(stderr(), "\r\x1b[K{what}"));
-    }
 }

@@ -1,6 +1,6 @@
 //! Subscribed hosts: as many gRPC streams, each noting when a start is there.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -11,21 +11,34 @@ use spand_proto::contract::ContractVersion;
 use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::update::Event;
 use spand_proto::v1::{SubscribeRequest, Update};
-use spand_tests::lab::namespace::Namespace;
 use tokio::sync::watch;
 
-use super::{Ledger, host};
-use crate::gateway::GRPC;
+use super::{End, Ledger, host, number_of};
+use crate::lab::namespace::Namespace;
 
 /// Running subscribers.
 #[derive(Debug)]
-pub(super) struct Subscribers {
+pub struct Subscribers {
     stop: watch::Sender<bool>,
     thread: JoinHandle<Result<()>>,
 }
 
+/// What hosts subscribe at.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The gateway's port for agents, on loopback of its namespace.
+    pub grpc: SocketAddr,
+    /// Networks that SYNs go to.
+    pub networks: usize,
+    /// Networks that the snapshot of a host must hold.
+    pub at_once: usize,
+}
+
 /// Starts `count` subscribers and returns when each of them has its snapshot.
-pub(super) fn start(namespace: &Namespace, count: usize, networks: usize, ledger: &Arc<Ledger>) -> Result<Subscribers> {
+///
+/// # Errors
+/// Where one cannot subscribe, or has no snapshot within a minute.
+pub fn start(namespace: &Namespace, count: usize, target: Target, ledger: &Arc<Ledger>) -> Result<Subscribers> {
     let (stop, stopped) = watch::channel(false);
     let ready = Arc::new(AtomicUsize::new(0));
     let (counting, ledger) = (Arc::clone(&ready), Arc::clone(ledger));
@@ -34,8 +47,7 @@ pub(super) fn start(namespace: &Namespace, count: usize, networks: usize, ledger
         runtime.block_on(async move {
             let mut tasks = tokio::task::JoinSet::new();
             for index in 0..count {
-                let subscriber =
-                    subscribe(index, networks, Arc::clone(&ledger), Arc::clone(&counting), stopped.clone());
+                let subscriber = subscribe(index, target, Arc::clone(&ledger), Arc::clone(&counting), stopped.clone());
                 tasks.spawn(async move {
                     subscriber.await.with_context(|| format!("subscriber {index} of {count} ({})", host(index)))
                 });
@@ -63,7 +75,7 @@ pub(super) fn start(namespace: &Namespace, count: usize, networks: usize, ledger
 
 impl Subscribers {
     /// Ends all streams.
-    pub(super) fn stop(self) {
+    pub fn stop(self) {
         self.stop.send_replace(true);
         if let Ok(Err(error)) = self.thread.join() {
             eprintln!("a subscriber failed: {error:#}");
@@ -73,13 +85,13 @@ impl Subscribers {
 
 async fn subscribe(
     index: usize,
-    networks: usize,
+    Target { grpc, networks, at_once }: Target,
     ledger: Arc<Ledger>,
     ready: Arc<AtomicUsize>,
     mut stopped: watch::Receiver<bool>,
 ) -> Result<()> {
     let mut client =
-        SpandClient::connect(format!("http://{GRPC}")).await.context("cannot reach the gateway's gRPC port")?;
+        SpandClient::connect(format!("http://{grpc}")).await.context("cannot reach the gateway's gRPC port")?;
     let request = SubscribeRequest {
         contract_version: ContractVersion::CURRENT.number(),
         host_name: format!("host{index}"),
@@ -100,12 +112,12 @@ async fn subscribe(
                     .remote_address
                     .parse()
                     .with_context(|| format!("a start for `{}`, which is no IPv4 address", start.remote_address))?;
-                ledger.note(&ledger.received, super::number_of(remote, networks));
+                ledger.note(End::Received, number_of(remote, networks));
             }
-            Event::SnapshotEnd(end) if end.networks as usize >= networks => {
+            Event::SnapshotEnd(end) if end.networks as usize >= at_once => {
                 ready.fetch_add(1, Ordering::Release);
             }
-            Event::SnapshotEnd(end) => bail!("the snapshot holds {} of {networks} networks", end.networks),
+            Event::SnapshotEnd(end) => bail!("the snapshot holds {} of {at_once} networks", end.networks),
             _ => {}
         }
     }

@@ -5,23 +5,25 @@ use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::{End, Ledger, host, remote};
+use crate::lab::port::packet_port;
 use anyhow::{Context, Result};
 use nix::sys::socket::{MsgFlags, send as send_frame};
-use spand_tests::lab::port::packet_port;
 
-use super::{Ledger, host, remote};
-
-/// Sends one SYN per entry of the ledger from the interface `device`.
-pub(super) fn send(device: &str, hosts: usize, networks: usize, rate: u32, ledger: &Ledger) -> Result<()> {
+/// Sends one SYN per entry of the ledger from the interface `device`, `rate` of them a second.
+///
+/// # Errors
+/// Where the interface takes no frames.
+pub fn send(device: &str, hosts: usize, networks: usize, rate: u32, ledger: &Ledger) -> Result<()> {
     let port = packet_port(device)?;
     let gap = Duration::from_secs(1) / rate;
     let started = Instant::now();
-    for number in 0..ledger.sent.len() {
+    for number in 0..ledger.len() {
         let due = started + gap * u32::try_from(number)?;
         // Sleeping is late by up to a tenth of a millisecond, which only makes the gaps uneven.
         thread::sleep(due.saturating_duration_since(Instant::now()));
         let frame = syn(host(number % hosts), remote(number, networks));
-        ledger.note(&ledger.sent, number);
+        ledger.note(End::Sent, number);
         send_frame(port.as_raw_fd(), &frame, MsgFlags::empty()).context("cannot send on the mirror port")?;
     }
     Ok(())

@@ -1,0 +1,136 @@
+//! How long what one gateway sees takes to the estimates of the others.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+
+use super::{Programs, Row, Size};
+use crate::cluster::gateway::Gateway;
+use crate::cluster::listener::{Advertised, Listener};
+use crate::cluster::site::Site;
+use crate::cluster::traffic::{Played, Traffic, by_network};
+use crate::progress::wait;
+use crate::starts::at_per_mille;
+
+/// A change of the share that is advertised at once, as by default.
+const CHANGE: f64 = 0.1;
+/// A moment of a host is known to so much: the age of an estimate is of when it was written.
+const ALIKE: Duration = Duration::from_millis(5);
+/// What has not come by then is missing.
+const MOST: Duration = Duration::from_secs(6);
+
+/// Runs it.
+///
+/// # Errors
+/// Where a gateway or a server fails.
+pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
+    let (gateways, networks, connections, warm, measured) = match size {
+        Size::Full => (4, 5_000, 1_000, 30, 60),
+        Size::Quick => (2, 200, 60, 12, 15),
+    };
+    let Some(site) =
+        Site::start(programs, if size == Size::Full { 3 } else { 1 }, gateways, "[log]\nfilter = \"warn\"\n")?
+    else {
+        return Ok(Vec::new());
+    };
+    let played = Played { connections, networks, loss: 0.01, place: by_network };
+    let traffic = Traffic::start(&site.namespace, (1..=gateways).collect(), played)?;
+    let listeners: Vec<_> =
+        (1..=gateways).map(|number| Listener::start(&site.namespace, number)).collect::<Result<_>>()?;
+    wait("convergence: the window fills", Duration::from_secs(warm));
+    listeners.iter().for_each(Listener::begin);
+    wait("convergence: measured", Duration::from_secs(measured));
+    let lag = site.gateways.iter().map(Gateway::metrics).collect::<Result<Vec<_>>>()?;
+    // The last ones have their time, too.
+    wait("convergence: the last ones", MOST);
+    let counts = traffic.stop()?;
+
+    let found = moved(&listeners);
+    let of = |per_mille| at_per_mille(&found.delays, per_mille).as_secs_f64();
+    ensure!(!found.delays.is_empty(), "no estimate moved");
+    let figure = format!(
+        "p50 {:.2} s, p99 {:.2} s, most {:.2} s; {} moves, {} more that needed none, {} missing; {} packets, the latest {:.0} ms late",
+        of(500),
+        of(990),
+        of(1_000),
+        found.delays.len(),
+        found.needless,
+        found.missing,
+        counts.packets,
+        counts.latest.as_secs_f64() * 1e3
+    );
+    let in_time = of(500) <= 0.8 && of(990) <= 1.5 && found.missing == 0;
+    let what = format!("moved estimate, A's sample to B's published one, {networks} networks, {gateways} gateways");
+    let (within, all, sum) = lag.iter().fold((0.0, 0.0, 0.0), |(within, all, sum), metrics| {
+        (
+            within + metrics.get("spand_share_lag_seconds_bucket{le=\"3.0\",topic=\"closed\"}"),
+            all + metrics.get("spand_share_lag_seconds_count{topic=\"closed\"}"),
+            sum + metrics.get("spand_share_lag_seconds_sum{topic=\"closed\"}"),
+        )
+    });
+    ensure!(all > 0.0, "no closed cell came");
+    let closed = format!(
+        "{:.3} % of {all:.0} messages within 3 s of the bucket's end, mean {:.2} s",
+        100.0 * within / all,
+        sum / all
+    );
+    Ok(vec![
+        Row::timed(size, Row::judged(what, "p50 <= 0.8 s, p99 <= 1.5 s", figure, in_time)),
+        Row::timed(size, Row::judged("a closed bucket", "p99 <= 3 s", closed, within / all >= 0.99)),
+        Row::judged("moves that did not arrive", "none", found.missing.to_string(), found.missing == 0),
+    ])
+}
+
+/// Moves of one gateway's published estimates and when the others published them.
+#[derive(Debug, Default)]
+struct Found {
+    /// Sorted.
+    delays: Vec<Duration>,
+    /// Where the other's published estimate was within [`CHANGE`] anyway.
+    needless: usize,
+    missing: usize,
+}
+
+/// Each network is seen by one gateway. Of each of its moves: when each other gateway published an estimate with that sample or a newer one.
+fn moved(listeners: &[Listener]) -> Found {
+    let mut found = Found::default();
+    for (place, own) in listeners.iter().enumerate() {
+        let moves = own.look(|log| {
+            let moves = log.estimates.iter().filter(|(network, _)| is_of(network, listeners.len()) == Some(place));
+            moves.map(|(network, advertised)| (network.clone(), advertised.clone())).collect::<Vec<_>>()
+        });
+        for other in listeners.iter().enumerate().filter(|(number, _)| *number != place).map(|(_, other)| other) {
+            for (network, advertised) in &moves {
+                let there = other.look(|log| log.estimates.get(network).cloned().unwrap_or_default());
+                for pair in advertised.windows(2) {
+                    let [before, after] = pair else { continue };
+                    if (after.share / before.share - 1.0).abs() >= CHANGE {
+                        found.take(after, &there);
+                    }
+                }
+            }
+        }
+    }
+    found.delays.sort_unstable();
+    found
+}
+
+impl Found {
+    fn take(&mut self, moved: &Advertised, there: &[Advertised]) {
+        let came = there
+            .iter()
+            .find(|advertised| advertised.sampled + ALIKE >= moved.sampled && advertised.at + ALIKE >= moved.sampled);
+        let held = there.iter().rev().find(|advertised| advertised.at <= moved.sampled + MOST);
+        match came.map(|advertised| advertised.at.saturating_duration_since(moved.sampled)) {
+            Some(delay) if delay <= MOST => self.delays.push(delay),
+            _ if held.is_some_and(|held| (held.share / moved.share - 1.0).abs() < CHANGE) => self.needless += 1,
+            _ => self.missing += 1,
+        }
+    }
+}
+
+/// At which place a network of the played traffic is seen.
+fn is_of(network: &str, gateways: usize) -> Option<usize> {
+    let address = network.split('/').next()?.parse().ok()?;
+    Some(usize::try_from(crate::cluster::traffic::number(address)).ok()? % gateways)
+}

@@ -1,0 +1,229 @@
+//! NATS servers on loopback, for tests of gateways that share: started, paused, killed and ended with what holds them.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tempfile::TempDir;
+
+/// A server that takes no connection within this has failed.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
+
+/// The program: `SPAND_NATS_SERVER`, or what `scripts/nats-server` fetches. Where neither is to be had, says so on standard error
+/// even where the test runner keeps output back, unless `SPAND_NATS=required`, which makes that a fault.
+pub fn program() -> Result<Option<PathBuf>> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/nats-server");
+    let asked = Command::new(&script)
+        .stderr(Stdio::piped())
+        .output()
+        .with_context(|| format!("cannot run {}", script.display()))?;
+    if asked.status.success() {
+        return Ok(Some(PathBuf::from(String::from_utf8(asked.stdout)?.trim_end())));
+    }
+    let why = String::from_utf8_lossy(&asked.stderr);
+    let why = why.lines().last().unwrap_or("it says nothing").to_owned();
+    let required = std::env::var_os("SPAND_NATS").is_some_and(|value| value == "required");
+    ensure!(!required, "there is no nats-server, and scripts/nats-server gets none: {why}");
+    let line = format!(
+        "\nSKIPPED: no nats-server (SPAND_NATS_SERVER names one; scripts/nats-server: {why}); 1 test checked nothing\n"
+    );
+    std::io::stderr().write_all(line.as_bytes())?;
+    Ok(None)
+}
+
+/// Servers that know each other; with them everything they wrote goes.
+#[derive(Debug)]
+pub struct Servers {
+    program: PathBuf,
+    folder: TempDir,
+    all: Vec<Server>,
+}
+
+/// Ports of servers, by number.
+#[derive(Clone, Debug)]
+pub struct Ports {
+    /// For clients.
+    pub clients: Vec<u16>,
+    /// For the other servers of the site.
+    pub routes: Vec<u16>,
+    /// For other sites.
+    pub leaves: Vec<u16>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub struct Server {
+    /// As it calls itself.
+    pub name: String,
+    /// Where clients reach it.
+    pub port: u16,
+    config: PathBuf,
+    process: Option<Child>,
+}
+
+impl Servers {
+    /// Starts `count` servers with `JetStream` and `more` in the configuration of each. `None` where there is no program to start.
+    pub fn start(count: usize, more: &str) -> Result<Option<Self>> {
+        let servers = Self::configure(
+            count,
+            &format!("jetstream {{ store_dir: \"@STORE@\", max_memory_store: 256MB }}\n{more}"),
+        )?;
+        let Some(mut servers) = servers else { return Ok(None) };
+        for number in 0..count {
+            servers.start_one(number)?;
+        }
+        Ok(Some(servers))
+    }
+
+    /// Writes configurations and starts nothing. `@STORE@` in `more` is a folder of each server.
+    pub fn configure(count: usize, more: &str) -> Result<Option<Self>> {
+        let Some(program) = program()? else { return Ok(None) };
+        let folder = tempfile::tempdir()?;
+        let ports = free_ports(2 * count)?;
+        let (clients, routes) = ports.split_at(count);
+        let mut servers = Vec::new();
+        for (number, (port, route)) in clients.iter().zip(routes).enumerate() {
+            let name = format!("n{number}");
+            let store = folder.path().join(&name);
+            let mut text = format!("server_name: {name}\nlisten: 127.0.0.1:{port}\n");
+            if count > 1 {
+                let all: Vec<String> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+                writeln!(text, "cluster {{ name: t, listen: 127.0.0.1:{route}, routes: [{}] }}", all.join(", "))?;
+            }
+            text.push_str(&more.replace("@STORE@", &store.display().to_string()));
+            let config = folder.path().join(format!("{name}.conf"));
+            fs::write(&config, text)?;
+            servers.push(Server { name, port: *port, config, process: None });
+        }
+        Ok(Some(Self { program, folder, all: servers }))
+    }
+
+    /// Servers with configurations of the caller's making, by number and by all ports: of clients, of the other servers, and of other sites.
+    /// Starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// Where a file cannot be written.
+    pub fn with_texts(count: usize, text: impl Fn(usize, &Path, &Ports) -> String) -> Result<Option<Self>> {
+        let Some(program) = program()? else { return Ok(None) };
+        let folder = tempfile::tempdir()?;
+        let free = free_ports(3 * count)?;
+        let mut parts = free.chunks(count).map(<[u16]>::to_vec);
+        let mut next = || parts.next().context("ports");
+        let ports = Ports { clients: next()?, routes: next()?, leaves: next()? };
+        let mut servers = Vec::new();
+        for (number, port) in ports.clients.iter().enumerate() {
+            let name = format!("n{number}");
+            let config = folder.path().join(format!("{name}.conf"));
+            fs::write(&config, text(number, folder.path(), &ports))?;
+            servers.push(Server { name, port: *port, config, process: None });
+        }
+        Ok(Some(Self { program, folder, all: servers }))
+    }
+
+    /// Starts one of them, for the first time or again.
+    pub fn start_one(&mut self, number: usize) -> Result<()> {
+        let log = self.folder.path().join(format!("n{number}.log"));
+        let server = self.all.get_mut(number).context("no such server")?;
+        let file = File::options().create(true).append(true).open(&log)?;
+        let process = Command::new(&self.program)
+            .arg("--config")
+            .arg(&server.config)
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("cannot start {}", self.program.display()))?;
+        server.process = Some(process);
+        let latest = Instant::now() + STARTS_WITHIN;
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).is_err() {
+            let ended = server.process.as_mut().and_then(|process| process.try_wait().transpose()).transpose()?;
+            if ended.is_some() || Instant::now() > latest {
+                bail!("{} does not start: {}", server.name, fs::read_to_string(&log).unwrap_or_default());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Adds to the configuration of each, for its next start.
+    pub fn add(&self, more: &str) -> Result<()> {
+        for server in &self.all {
+            File::options().append(true).open(&server.config)?.write_all(more.as_bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Their addresses.
+    pub fn urls(&self) -> Vec<String> {
+        self.all.iter().map(Server::url).collect()
+    }
+
+    /// All of them.
+    pub fn all(&mut self) -> &mut [Server] {
+        &mut self.all
+    }
+
+    /// The one with this name.
+    pub fn named(&mut self, name: &str) -> Option<&mut Server> {
+        self.all.iter_mut().find(|server| server.name == name)
+    }
+
+    /// A folder that goes with them.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+impl Server {
+    /// Its address.
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) -> Result<()> {
+        if let Some(mut process) = self.process.take() {
+            process.kill()?;
+            process.wait()?;
+        }
+        Ok(())
+    }
+
+    /// Stops it from running, without an end of its connections.
+    pub fn pause(&self) -> Result<()> {
+        self.signal(Signal::SIGSTOP)
+    }
+
+    /// Lets it run again.
+    pub fn resume(&self) -> Result<()> {
+        self.signal(Signal::SIGCONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        let process = self.process.as_ref().with_context(|| format!("{} does not run", self.name))?;
+        Ok(kill(Pid::from_raw(i32::try_from(process.id())?), signal)?)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Err(error) = self.kill() {
+            eprintln!("{} cannot be ended: {error:#}", self.name);
+        }
+    }
+}
+
+/// Ports that nobody listens at; between this and the server's start somebody else may take one.
+fn free_ports(count: usize) -> Result<Vec<u16>> {
+    let listeners: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect::<Result<_, _>>()?;
+    listeners.iter().map(|listener| Ok(listener.local_addr()?.port())).collect()
+}
