@@ -8,9 +8,9 @@ use serde::de::DeserializeOwned;
 use spand_proto::operator::Check;
 
 use super::conversation::{Manner, PATIENCE};
+use super::judge;
 use super::seen::Seen;
 use super::shared::Shared;
-use super::{gateways, judge};
 use crate::config::Config;
 
 /// What came back.
@@ -45,7 +45,6 @@ pub(super) struct Traffic {
     ignored: Vec<Ignored>,
     packets: u64,
     tcp_segments: u64,
-    compared: Vec<Compared>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -62,19 +61,6 @@ struct Interface {
     by_the_adapter: u64,
     #[serde(rename = "dropped_queue")]
     before_the_engine: u64,
-}
-
-/// What the gateway found with another one.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
-pub(super) struct Compared {
-    pub(super) gateway: u16,
-    pub(super) name: String,
-    pub(super) one_direction: u64,
-    pub(super) other_direction: u64,
-    pub(super) both_directions: u64,
-    pub(super) seen_by_both: u64,
-    pub(super) divided: bool,
-    pub(super) duplicate: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -171,7 +157,6 @@ pub(super) fn judge(first: &Traffic, second: Answer, span: Duration, config: &Co
         checks.push(Check::ok("newest_packet", format!("{age:.1} s old")));
     }
     checks.extend(judge::traffic(&between(first, &second, span), config));
-    checks.extend(gateways::judge(&second.compared));
     checks
 }
 

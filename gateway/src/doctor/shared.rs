@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use spand_proto::operator::{Check, Verdict};
 
+use super::gateways::{self, Halves};
+
 /// A clock that is off by more than this is worth a warning, as in the gateway's log.
 const CLOCK_MS: f64 = 2_000.0;
 
@@ -33,12 +35,13 @@ struct Refused {
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-struct Member {
-    gateway: u16,
-    name: String,
-    clock_offset_ms: f64,
-    incompatible: Option<String>,
-    seats: usize,
+pub(super) struct Member {
+    pub(super) gateway: u16,
+    pub(super) name: String,
+    pub(super) halves: Option<Halves>,
+    pub(super) clock_offset_ms: f64,
+    pub(super) incompatible: Option<String>,
+    pub(super) seats: usize,
 }
 
 /// Everything about sharing; nothing where neither the configuration nor the gateway shares. `subscribers`: the limit of this gateway's.
@@ -55,6 +58,7 @@ pub(super) fn judge(shared: &Shared, is_configured: bool, subscribers: usize) ->
             checks.extend(members(shared));
             checks.extend(clocks(&shared.members));
             checks.extend(room(shared, subscribers));
+            checks.extend(gateways::judge(&shared.members));
             checks
         }
     }
@@ -162,7 +166,7 @@ fn room(shared: &Shared, subscribers: usize) -> Option<Check> {
     Some(Check::to_do("share_room", Verdict::Warn, found, to_do))
 }
 
-fn named(member: &Member) -> String {
+pub(super) fn named(member: &Member) -> String {
     format!("gateway {} ({})", member.gateway, member.name)
 }
 

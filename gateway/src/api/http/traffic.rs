@@ -11,15 +11,13 @@ use super::problem::Problem;
 use super::shared::SharedJson;
 use crate::api::Api;
 use crate::publisher::{CaptureStatus, Published, TrafficPoint};
-use crate::share::{MemberView, ShareView};
 
 pub(super) async fn traffic(State(api): State<Api>, uri: Uri) -> Result<SharedJson, Problem> {
     Parameters::parse(&uri, &[])?;
-    let (published, share) = (api.shared.published.clone(), api.shared.share.clone());
+    let published = api.shared.published.clone();
     let whole = move || {
-        let compared = share.map(|share| ComparedDocument::all(share.view())).unwrap_or_default();
         let points = published.traffic_points().into_iter().map(PointDocument::from).collect();
-        WholeDocument { now: TrafficDocument::new(&published), points, compared }
+        WholeDocument { now: TrafficDocument::new(&published), points }
     };
     SharedJson::of(&api.shared.costly.traffic, whole).await
 }
@@ -30,39 +28,6 @@ struct WholeDocument {
     #[serde(flatten)]
     now: TrafficDocument,
     points: Vec<PointDocument>,
-    compared: Vec<ComparedDocument>,
-}
-
-/// What is found with another gateway that shares.
-#[derive(Debug, Serialize)]
-struct ComparedDocument {
-    gateway: u16,
-    name: String,
-    one_direction: u64,
-    other_direction: u64,
-    both_directions: u64,
-    seen_by_both: u64,
-    divided: bool,
-    duplicate: bool,
-}
-
-impl ComparedDocument {
-    fn all(view: ShareView) -> Vec<Self> {
-        let compared = |known: MemberView| {
-            let found = view.compared.get(&known.member.gateway)?;
-            Some(Self {
-                gateway: known.member.gateway.0,
-                name: known.member.name,
-                one_direction: found.one_direction,
-                other_direction: found.other_direction,
-                both_directions: found.both_directions,
-                seen_by_both: found.seen_by_both,
-                divided: found.is_divided,
-                duplicate: found.is_duplicate,
-            })
-        };
-        view.members.into_iter().filter_map(compared).collect()
-    }
 }
 
 /// The present.
