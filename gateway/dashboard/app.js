@@ -6,11 +6,12 @@ import { listen, present, start } from "/dashboard/live.js";
 import { agents } from "/dashboard/views/agents.js";
 import { benefit } from "/dashboard/views/benefit.js";
 import { events } from "/dashboard/views/events.js";
+import { gateways } from "/dashboard/views/gateways.js";
 import { network } from "/dashboard/views/network.js";
 import { networks } from "/dashboard/views/networks.js";
 import { traffic } from "/dashboard/views/traffic.js";
 
-const VIEWS = { traffic, networks, agents, benefit, events };
+const VIEWS = { traffic, networks, agents, benefit, events, gateways };
 const NAMES = Object.keys(VIEWS);
 const main = document.getElementById("main");
 const state = document.getElementById("state");

@@ -34,6 +34,14 @@ export function ms(value) {
   return value >= 10_000 ? `${three.format(value / 1000)}${NB}s` : `${three.format(value)}${NB}ms`;
 }
 
+/** How far a clock is ahead of the gateway's, in milliseconds; negative: behind. */
+export function offset(value) {
+  if (!known(value)) return "–";
+  const size = Math.abs(value);
+  const text = size >= 1000 ? `${three.format(size / 1000)}${NB}s` : ms(size);
+  return value === 0 ? text : `${text} ${value > 0 ? "ahead" : "behind"}`;
+}
+
 export function age(seconds) {
   if (!known(seconds)) return "–";
   if (seconds < 0.95) return `${whole.format(Math.max(seconds, 0) * 1000)}${NB}ms`;

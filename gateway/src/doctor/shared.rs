@@ -258,4 +258,14 @@ mod tests {
             assert_ne!(fault(reason.name()).1, fault("unknown").1, "{reason:?}");
         }
     }
+
+    #[test]
+    fn the_dashboard_has_the_same_sentence_for_every_reason() {
+        let view = include_str!("../../dashboard/views/gateways.js");
+        for reason in Incompatible::VARIANTS.iter().map(|reason| reason.name()) {
+            let (why, way_out) = fault(reason);
+            let line = format!("{reason}: [\"{why}\", \"{way_out}\"]");
+            assert!(view.contains(&line), "gateways.js lacks {line}");
+        }
+    }
 }

@@ -131,6 +131,11 @@ impl ShareStatus {
         is_old && is_up && self.measures.cells_taken.get() > 0
     }
 
+    /// Shows other things, as for someone who looks at them without sharing.
+    pub fn change(&self, change: impl FnOnce(&mut ShareView)) {
+        change(&mut self.view.lock());
+    }
+
     /// The link and the members now.
     pub fn view(&self) -> ShareView {
         self.view.lock().clone()

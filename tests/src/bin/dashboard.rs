@@ -16,7 +16,7 @@ struct Arguments {
     /// Made-up networks beside those of the captures
     #[arg(long, default_value_t = 10_000)]
     networks: usize,
-    /// Make up faults, too: dropped packets and advice that is withdrawn
+    /// Make up faults, too: dropped packets, advice that is withdrawn and other gateways that cannot be shared with
     #[arg(long)]
     faults: bool,
 }

@@ -5,14 +5,22 @@ use std::time::{Duration, Instant};
 use spand_core::sharing::{GatewayId, TapId};
 use spand_gateway::share::exchange::{LinkState, Topic};
 use spand_gateway::share::format::{FORMAT, Member};
-use spand_gateway::share::{Compared, Incompatible, MemberView, ShareView};
+use spand_gateway::share::{Compared, Incompatible, MemberView, ShareStatus, ShareView};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::{Micros, Timestamp};
 
-/// One that sees other packets, and one whose buckets have another length. Messages get through no longer.
+/// The group of the gateway that is looked at, and of the one that sees the same packets.
+const GROUP: u16 = 7;
+/// How often a gateway sends who it is, as in the daemon.
+const EVERY: Duration = Duration::from_secs(5);
+
+fn before(now: Instant, seconds: u64) -> Instant {
+    now.checked_sub(Duration::from_secs(seconds)).unwrap_or(now)
+}
+
+/// Two that see other packets, and one of the own mirror group.
 pub(super) fn view() -> ShareView {
     let now = Instant::now();
-    let ago = |seconds| now.checked_sub(Duration::from_secs(seconds)).unwrap_or(now);
     let of = |gateway: u16, name: &str, tap| Member {
         gateway: GatewayId(gateway),
         tap,
@@ -27,26 +35,68 @@ pub(super) fn view() -> ShareView {
         clock: Timestamp(0),
         address: Some(format!("https://{name}.example.net:7443")),
     };
-    let known =
-        |member, clock_ahead_us, incompatible| MemberView { member, heard: ago(2), clock_ahead_us, incompatible };
+    let known = |member: Member, clock_ahead_us| {
+        let heard = before(now, (u64::from(member.gateway.0) * 2) % EVERY.as_secs());
+        MemberView { member, heard, clock_ahead_us, incompatible: None }
+    };
+    let sees = |other_direction, seen_by_both| Compared {
+        one_direction: 40,
+        other_direction,
+        both_directions: 900,
+        seen_by_both,
+        ..Compared::default()
+    };
     ShareView {
-        link: LinkState::Down("no server answers".to_owned()),
-        since: Some(ago(40)),
-        first_up: Some(ago(900)),
-        up_until: Some(ago(40)),
-        own: Some(of(1, "edge-a", TapId::of_group(7))),
+        link: LinkState::Up,
+        since: Some(before(now, 900)),
+        first_up: Some(before(now, 900)),
+        up_until: None,
+        own: Some(of(1, "edge-a", TapId::of_group(GROUP))),
         cluster: "main".to_owned(),
         site: "main".to_owned(),
         members: vec![
-            known(of(2, "edge-b", TapId::of_gateway(GatewayId(2))), 1_250, None),
-            known(of(3, "edge-c", TapId::of_group(7)), -3_400_000, Some(Incompatible::BucketLength)),
+            known(of(2, "edge-b", TapId::of_gateway(GatewayId(2))), 1_250),
+            known(of(3, "edge-c", TapId::of_group(GROUP)), -3_400),
+            known(of(4, "edge-d", TapId::of_gateway(GatewayId(4))), -210),
         ],
-        compared: [(
-            GatewayId(2),
-            Compared { one_direction: 40, other_direction: 1, both_directions: 900, ..Compared::default() },
-        )]
-        .into(),
-        cells_received: [(GatewayId(2), 5_120)].into(),
+        compared: [(GatewayId(2), sees(1, 0)), (GatewayId(3), sees(0, 888)), (GatewayId(4), sees(0, 2))].into(),
+        cells_received: [(GatewayId(2), 5_120), (GatewayId(3), 4_870), (GatewayId(4), 1_030)].into(),
         lag: [(Topic::Closed, Micros(450_000)), (Topic::Open, Micros(120_000))].into(),
+    }
+}
+
+/// Messages of the others come: of each who it is, and cells where they count.
+pub(super) fn hear(share: &ShareStatus) {
+    share.change(|view| {
+        for known in &mut view.members {
+            if known.heard.elapsed() >= EVERY {
+                known.heard += EVERY;
+            }
+            if known.incompatible.is_none() && view.link == LinkState::Up {
+                *view.cells_received.entry(known.member.gateway).or_default() += 1;
+                share.measures().cells_taken.inc();
+            }
+        }
+    });
+}
+
+/// Lets something be wrong with each: connections that are divided, other buckets and a wrong clock, the same packets undeclared.
+pub(super) fn fail(view: &mut ShareView) {
+    if let Some(found) = view.compared.get_mut(&GatewayId(2)) {
+        (found.other_direction, found.is_divided) = (15, true);
+    }
+    for known in &mut view.members {
+        match known.member.gateway {
+            GatewayId(3) => {
+                (known.clock_ahead_us, known.incompatible) = (-3_400_000, Some(Incompatible::BucketLength));
+            }
+            GatewayId(4) => known.clock_ahead_us = 2_600_000,
+            _ => {}
+        }
+    }
+    // With one whose cells are refused nothing is compared.
+    view.compared.remove(&GatewayId(3));
+    if let Some(found) = view.compared.get_mut(&GatewayId(4)) {
+        (found.seen_by_both, found.is_duplicate) = (870, true);
     }
 }

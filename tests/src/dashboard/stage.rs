@@ -14,7 +14,7 @@ use spand_gateway::api::{Access, Api, ApiConfig};
 use spand_gateway::publisher::{
     Batch, CaptureStatus, EngineStatus, MonotonicClock, PacketClock, Part, Published, PublisherConfig, Trend,
 };
-use spand_gateway::share::ShareStatus;
+use spand_gateway::share::{ShareStatus, ShareView};
 use strum::VariantArray;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
@@ -40,6 +40,7 @@ pub struct Stage {
     ended: Arc<AtomicBool>,
     drift: Arc<AtomicUsize>,
     faults: Arc<AtomicBool>,
+    share: ShareStatus,
     feeder: Option<JoinHandle<()>>,
 }
 
@@ -57,7 +58,8 @@ impl Stage {
         let (http_address, grpc_address) = (http.local_addr()?, format!("http://{}", grpc.local_addr()?));
         let share = ShareStatus::from(others::view());
         let (access, confined) = (Access::default(), Confined::default());
-        let api = Api::with_access(ApiConfig::default(), access, published.clone(), (None, Some(share)), &confined);
+        let shares = (None, Some(share.clone()));
+        let api = Api::with_access(ApiConfig::default(), access, published.clone(), shares, &confined);
         let (one, also_stopped) = (api.clone(), stopped.clone());
         runtime.spawn(published.clone().run());
         runtime.spawn(async move { one.serve_http(http, stopped).await });
@@ -72,6 +74,7 @@ impl Stage {
             frames: 0,
             dropped: 0,
             faults: Arc::default(),
+            share: share.clone(),
         };
         let mut stage = Self {
             published,
@@ -82,6 +85,7 @@ impl Stage {
             ended: Arc::default(),
             drift: Arc::new(AtomicUsize::new(networks / 100)),
             faults: Arc::clone(&feeder.faults),
+            share,
             feeder: None,
         };
         stage.feed(feeder)?;
@@ -110,11 +114,18 @@ impl Stage {
     }
 
     /// Makes up faults from here on, so that the views of them have something to show: packets that are dropped in front of the
-    /// engine, and advice that is withdrawn because first flights to a network lost packets.
+    /// engine, advice that is withdrawn because first flights to a network lost packets, and other gateways with which something is
+    /// wrong.
     pub fn invent_faults(&self) -> Result<()> {
+        self.change_others(others::fail);
         self.faults.store(true, Ordering::Relaxed);
         let runtime = self.runtime.as_ref().context("the gateway has ended")?;
         runtime.block_on(hosts::lose(&self.grpc, 3))
+    }
+
+    /// Changes what is shown of other gateways; of [`ShareView::default`], that nothing is shared.
+    pub fn change_others(&self, change: impl FnOnce(&mut ShareView)) {
+        self.share.change(change);
     }
 
     /// Where the dashboard is.
@@ -170,13 +181,15 @@ struct Feeder {
     dropped: u64,
     /// Whether drops are made up.
     faults: Arc<AtomicBool>,
+    share: ShareStatus,
 }
 
 impl Feeder {
     /// Plays what is due and hands over what changed; whether there is more of that.
     fn turn(&mut self, drift: usize) -> bool {
-        let Self { played, made, published, frames, dropped, faults } = self;
+        let Self { played, made, published, frames, dropped, faults, share } = self;
         let now = published.now();
+        others::hear(share);
         let mut batch = Batch::new();
         played.play(now, |engine| take_events(engine, published, &mut batch));
         made.drift(drift, now);

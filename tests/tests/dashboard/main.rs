@@ -2,6 +2,7 @@
 //!
 //! `SPAND_SCREENSHOTS=FOLDER` keeps a picture of each view. One test runs at a time: they share two processors with their browsers.
 
+mod gateways;
 mod people;
 mod size;
 
@@ -21,7 +22,7 @@ use spand_tests::dashboard::browser::Browser;
 use spand_tests::dashboard::stage::Stage;
 
 const CAPTURES: [&str; 2] = ["cubic-four-flows", "bbr-ipv6"];
-const VIEWS: [&str; 5] = ["traffic", "networks", "agents", "benefit", "events"];
+const VIEWS: [&str; 6] = ["traffic", "networks", "agents", "benefit", "events", "gateways"];
 
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -52,6 +53,7 @@ fn show(browser: &Browser, view: &str) -> Result<()> {
         }
         "networks" => "document.querySelectorAll('.list tbody th a').length > 10",
         "agents" => "document.querySelectorAll('tbody th').length === 4",
+        "gateways" => "document.querySelectorAll('section[aria-label=\"Other gateways\"] tbody th').length === 3",
         "benefit" => "document.querySelectorAll('.forest circle').length >= 5",
         _ => "document.querySelectorAll('tbody time').length > 3",
     };
@@ -59,8 +61,17 @@ fn show(browser: &Browser, view: &str) -> Result<()> {
 }
 
 /// Pictures of the documentation.
-const KEPT: [&str; 8] =
-    ["traffic", "networks", "network", "agents", "benefit", "events", "traffic-phone-dark", "networks-phone-dark"];
+const KEPT: [&str; 9] = [
+    "traffic",
+    "networks",
+    "network",
+    "agents",
+    "benefit",
+    "events",
+    "gateways",
+    "traffic-phone-dark",
+    "networks-phone-dark",
+];
 
 /// Keeps a picture where that is asked for; it is never an empty page.
 fn picture(browser: &Browser, name: &str) -> Result<()> {

@@ -29,7 +29,7 @@ macro_rules! files {
     };
 }
 
-const FILES: [File; 18] = files![
+const FILES: [File; 19] = files![
     "index.html": HTML,
     "style.css": CSS,
     "icon.svg": ICON,
@@ -46,6 +46,7 @@ const FILES: [File; 18] = files![
     "views/agents.js": SCRIPT,
     "views/benefit.js": SCRIPT,
     "views/events.js": SCRIPT,
+    "views/gateways.js": SCRIPT,
     "vendor/uplot/uPlot.iife.min.js": SCRIPT,
     "vendor/uplot/uPlot.min.css": CSS,
 ];
