@@ -25,7 +25,8 @@ help: ## Say what can be made
 
 # The demo and the dashboard are built as the tests are: who tries all three compiles once. The engine is optimised there, too.
 .PHONY: demo
-demo: packages ## Two and a half minutes of real TCP: estimates against the kernel's truth, advised against control connections
+demo: packages ## Two and a half minutes of real TCP: estimates against the kernel's truth, advised against control connections; ARGS=--two-gateways: two that share, one is killed
+	$(if $(findstring --two-gateways,$(ARGS)),@./scripts/packages $(NATS_PACKAGES))
 	$(CARGO) build --bin spand-gateway --bin spand-agent --bin demo
 	$(or $(CARGO_TARGET_DIR),target)/debug/demo $(ARGS)
 

@@ -135,6 +135,7 @@ impl Stage {
             cgroup: self.cgroup.as_ref().map(|cgroup| cgroup.folder().to_owned()),
             control_fraction: 0.0,
             number: 0,
+            gateways: Vec::new(),
             more: format!("{}\n{}", start.agent_lines(), programs.agent_more),
         };
         self.product.start_agent(&self.lab, &programs.agent, &setup)

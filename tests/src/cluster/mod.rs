@@ -1,6 +1,7 @@
 //! Several gateways that share, with the servers that carry it: for tests and for the campaign `make cluster`.
 
 pub mod cases;
+mod fetched;
 pub mod gateway;
 pub mod listener;
 pub mod load;
@@ -9,4 +10,5 @@ mod servers;
 pub mod site;
 pub mod traffic;
 
+pub use fetched::required_program;
 pub use servers::{Ports, Server, Servers, program};

@@ -75,6 +75,26 @@ pub fn mirror(namespace: &Namespace, device: &str, port: &str) -> Result<()> {
         .with_context(|| format!("cannot mirror {device} to {port}: the kernel needs clsact, cls_u32 and act_mirred"))
 }
 
+/// Copies what `device`, the side towards servers, passes of clients with an even address to the first port and of those with an odd one to the
+/// second, in place of what [`mirror`] set up: as if each half left over a link of its own.
+pub fn divide_mirror(namespace: &Namespace, device: &str, ports: [&str; 2]) -> Result<()> {
+    let mut lines = vec![format!("filter del dev {device} ingress"), format!("filter del dev {device} egress")];
+    for (parity, port) in ports.into_iter().enumerate() {
+        // Where the last word of the client's address is in a header: of the destination of what servers send, of the source of the answers.
+        for (side, protocol, at) in
+            [("ingress", "ip", 16), ("egress", "ip", 12), ("ingress", "ipv6", 36), ("egress", "ipv6", 20)]
+        {
+            let preference = if protocol == "ip" { 1 } else { 2 };
+            lines.push(format!(
+                "filter add dev {device} {side} protocol {protocol} pref {preference} u32 match u32 {parity} 1 at {at} action mirred egress \
+                 mirror dev {port}"
+            ));
+        }
+    }
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    namespace.tc(&lines).with_context(|| format!("cannot divide what is mirrored of {device}"))
+}
+
 // include/uapi/linux/ethtool.h
 const ETHTOOL_SET_TX_CHECKSUM: u32 = 0x17;
 const ETHTOOL_SET_TSO: u32 = 0x1f;

@@ -14,6 +14,7 @@ use std::io::Write as _;
 use anyhow::{Result, ensure};
 
 pub mod cgroup;
+pub mod egress;
 pub mod host;
 pub mod link;
 pub mod namespace;

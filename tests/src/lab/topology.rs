@@ -25,6 +25,10 @@ pub const SERVER_DEVICE: &str = "eth0";
 /// The gateway's interface on which mirrored packets arrive.
 pub const MIRROR_DEVICE: &str = "mirror0";
 
+/// The edge's interface towards the server, and its mirror port.
+pub(super) const LAN_DEVICE: &str = "lan0";
+pub(super) const SPAN_DEVICE: &str = "span0";
+
 /// Client networks of one lab.
 const NETWORKS_MAX: usize = 64;
 
@@ -120,7 +124,7 @@ impl Topology {
 }
 
 /// No duplicate address detection and no router solicitations: addresses work at once, captures hold TCP only.
-fn quiet_ipv6(namespace: &Namespace) -> Result<()> {
+pub(super) fn quiet_ipv6(namespace: &Namespace) -> Result<()> {
     for (key, value) in [("accept_dad", "0"), ("router_solicitations", "0"), ("accept_ra", "0")] {
         for scope in ["all", "default"] {
             namespace.sysctl(&format!("ipv6/conf/{scope}/{key}"), value)?;
@@ -196,7 +200,7 @@ fn wire_gateway(server: &Namespace, edge: &Namespace, gateway: &Namespace, offlo
     for (namespace, device) in [(edge, "span0"), (gateway, MIRROR_DEVICE)] {
         namespace.sysctl(&format!("ipv6/conf/{device}/disable_ipv6"), "1")?;
     }
-    link::mirror(edge, "lan0", "span0")?;
+    link::mirror(edge, LAN_DEVICE, SPAN_DEVICE)?;
 
     let management = End { namespace: gateway, device: "mgmt0", station: 0x21 };
     link::veth(management, End { namespace: server, device: "mgmt0", station: 0x22 })?;

@@ -6,22 +6,23 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use spand_agent::control::{Explained, Reply, Request, ask};
+use spand_agent::control::{Explained, Reply, Request, Status, ask};
 
-use super::running::{Product, READY_MAX};
+use super::agent::Agent;
+use super::running::READY_MAX;
 
 /// Time that the agent gets to answer at all: a busy machine takes a while to check programs for the kernel.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Time that it gets from then on to apply what the gateway measured.
 const ADVICE_MAX: Duration = Duration::from_secs(6);
 
-impl Product {
-    /// Waits until the agent has subscribed to the gateway.
-    pub fn wait_for_agent(&mut self) -> Result<()> {
+impl Agent {
+    /// Waits until the agent has subscribed to a gateway.
+    pub fn wait_for_subscription(&mut self) -> Result<()> {
         let begin = Instant::now();
         loop {
             self.check()?;
-            match ask(&self.agent_socket(), &Request::Status) {
+            match ask(&self.socket(), &Request::Status) {
                 Ok(Reply::Status(status)) if status.gateway.connected => return Ok(()),
                 other if begin.elapsed() > READY_MAX => {
                     bail!("the agent did not subscribe within {READY_MAX:?}: {other:?}")
@@ -34,7 +35,7 @@ impl Product {
 
     /// The agent's decision for a connection now.
     pub fn explained(&self, destination: IpAddr, bytes: Option<u64>, mss: Option<u64>) -> Result<Explained> {
-        match ask(&self.agent_socket(), &Request::Explain { destination, bytes, mss }) {
+        match ask(&self.socket(), &Request::Explain { destination, bytes, mss }) {
             Ok(Reply::Explained(explained)) => Ok(*explained),
             Ok(other) => bail!("the agent answered another question: {other:?}"),
             Err(failure) => bail!("the agent does not explain: {failure:?}"),
@@ -43,8 +44,13 @@ impl Product {
 
     /// What the agent's method has met so far, by its counters' names: connections that it started, and those that it did not.
     pub fn method_events(&self) -> Result<BTreeMap<String, u64>> {
-        match ask(&self.agent_socket(), &Request::Status) {
-            Ok(Reply::Status(status)) => Ok(status.method_events),
+        Ok(self.status()?.method_events)
+    }
+
+    /// Its state now.
+    pub fn status(&self) -> Result<Status> {
+        match ask(&self.socket(), &Request::Status) {
+            Ok(Reply::Status(status)) => Ok(*status),
             Ok(other) => bail!("the agent answered another question: {other:?}"),
             Err(failure) => bail!("the agent does not tell its state: {failure:?}"),
         }

@@ -71,6 +71,13 @@ impl Daemon {
         lines.get(lines.len().saturating_sub(LOG_LINES)..).unwrap_or_default().join("\n")
     }
 
+    /// Ends it at once, as a failing machine would.
+    pub fn kill(mut self) -> Result<()> {
+        self.child.kill().with_context(|| format!("cannot kill {}", self.name))?;
+        self.child.wait()?;
+        Ok(())
+    }
+
     /// Asks it to stop and waits; kills it where it does not. Returns how it went.
     pub fn stop(mut self) -> String {
         self.end()

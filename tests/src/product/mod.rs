@@ -2,21 +2,25 @@
 //! and stop, what they answer and what they set.
 
 mod advice;
+mod agent;
 mod api;
 mod asking;
 mod daemon;
+mod gateway;
 pub mod interrupt;
 mod measured;
 mod running;
 mod setup;
 pub mod standing_in;
 
+pub use agent::Agent;
 pub use api::Api;
 pub use asking::{Asking, Waits};
 pub use daemon::Daemon;
+pub use gateway::Gateway;
 pub use measured::MeasuredGateway;
-pub use running::Product;
-pub use setup::{AgentSetup, ApplyMethod, GatewaySetup, Mode, StartVariant};
+pub use running::{Product, print_addresses, stop_agent};
+pub use setup::{AgentSetup, ApplyMethod, GatewaySetup, Mode, Sharing, StartVariant};
 
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,14 @@
 //! Gateway and agent in the lab: their start and stop, and what they set.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::agent::Agent;
 use super::api::Api;
-use super::daemon::Daemon;
+use super::gateway::Gateway;
 use super::interrupt;
 use super::setup::{AgentSetup, GatewaySetup};
 use crate::lab::namespace::Namespace;
@@ -15,64 +16,69 @@ use crate::lab::topology::{GATEWAY_MANAGEMENT, Topology};
 use anyhow::{Context, Result, bail};
 use ipnet::IpNet;
 use serde_json::Value;
+use spand_agent::control::Explained;
 
 pub(super) const GRPC_PORT: u16 = 7400;
 pub(super) const HTTP_PORT: u16 = 7480;
 /// Time a program gets to become ready.
 pub(super) const READY_MAX: Duration = Duration::from_secs(10);
 
-/// The running product.
+/// The running product: one gateway, and an agent.
 #[derive(Debug)]
 pub struct Product {
-    gateway: Daemon,
-    agent: Option<Daemon>,
-    api: Api,
+    gateway: Gateway,
+    agent: Option<Agent>,
     folder: PathBuf,
-    /// How a person asks the running agent, `{}` standing for the command.
-    agent_command: String,
 }
 
 impl Product {
     /// Starts the gateway and waits until it is ready.
     pub fn start_gateway(lab: &Topology, program: &Path, setup: &GatewaySetup, folder: &Path) -> Result<Self> {
-        let config = folder.join("gateway.toml");
-        write(&config, &setup.toml())?;
-        let arguments = ["run", "--config", utf8(&config)?];
-        let gateway = Daemon::start("spand-gateway", program, &arguments, &lab.gateway, folder)?;
-        let address = SocketAddr::new(GATEWAY_MANAGEMENT.into(), HTTP_PORT);
-        let api = Api { namespace: lab.gateway.clone(), address };
-        let mut product = Self { gateway, agent: None, api, folder: folder.to_owned(), agent_command: String::new() };
-        wait("the gateway's /readyz", || {
-            product.gateway.check()?;
-            Ok(product.api.get("/readyz").is_ok_and(|(status, _)| status == 200).then_some(()))
-        })?;
-        Ok(product)
+        let gateway = Gateway::start(&lab.gateway, program, setup, folder)?;
+        Ok(Self { gateway, agent: None, folder: folder.to_owned() })
     }
 
     /// The gateway's JSON interface.
-    pub fn api(&self) -> &Api {
-        &self.api
-    }
-
-    /// Where the agent answers questions.
-    pub fn agent_socket(&self) -> PathBuf {
-        self.folder.join("agent/control.sock")
+    pub const fn api(&self) -> &Api {
+        self.gateway.api()
     }
 
     /// Fails where a program has ended.
     pub fn check(&mut self) -> Result<()> {
         self.gateway.check()?;
-        self.agent.as_mut().map_or(Ok(()), Daemon::check)
+        self.agent.as_mut().map_or(Ok(()), Agent::check)
     }
 
     /// Starts the agent on the server host.
     pub fn start_agent(&mut self, lab: &Topology, program: &Path, setup: &AgentSetup) -> Result<()> {
-        let config = self.folder.join("agent.toml");
-        write(&config, &setup.toml())?;
-        let arguments = ["run", "--config", utf8(&config)?];
-        self.agent = Some(Daemon::start("spand-agent", program, &arguments, &lab.server, &self.folder)?);
-        self.agent_command = format!("{} {{}} --config {}", program.display(), config.display());
+        self.agent = Some(Agent::start(&lab.server, program, setup, &self.folder)?);
         Ok(())
+    }
+
+    fn agent(&self) -> Result<&Agent> {
+        self.agent.as_ref().context("no agent was started")
+    }
+
+    /// Waits until the agent has subscribed to the gateway.
+    pub fn wait_for_agent(&mut self) -> Result<()> {
+        self.gateway.check()?;
+        self.agent.as_mut().context("no agent was started")?.wait_for_subscription()
+    }
+
+    /// The agent's decision for a connection now.
+    pub fn explained(&self, destination: IpAddr, bytes: Option<u64>, mss: Option<u64>) -> Result<Explained> {
+        self.agent()?.explained(destination, bytes, mss)
+    }
+
+    /// What the agent's method has met so far, by its counters' names: connections that it started, and those that it did not.
+    pub fn method_events(&self) -> Result<BTreeMap<String, u64>> {
+        self.agent()?.method_events()
+    }
+
+    /// Waits until the agent applies advice to connections to all these places, or a little: what it does not apply stays
+    /// so.
+    pub fn wait_for_advice(&self, places: &[(IpAddr, Option<u64>)]) -> Result<Vec<Explained>> {
+        self.agent()?.wait_for_advice(places)
     }
 
     /// Stops the agent, where one runs, and says how that went.
@@ -82,12 +88,9 @@ impl Product {
 
     /// Prints addresses to try.
     pub fn print_addresses(&self) {
-        let enter = format!("nsenter --net={}", self.api.namespace.path().display());
-        for path in ["/v1/networks", "/v1/advice?destination=198.51.100.11&bytes=100000", "/metrics"] {
-            println!("  {enter} curl -s '{}'", self.api.url(path));
-        }
-        for command in ["status", "explain 198.51.100.11"] {
-            println!("  {}", self.agent_command.replace("{}", command));
+        print_addresses(&self.gateway);
+        if let Some(agent) = &self.agent {
+            agent.print_commands();
         }
         println!("  gRPC (spand.v1): {GATEWAY_MANAGEMENT}:{GRPC_PORT} in the same namespace");
     }
@@ -96,16 +99,30 @@ impl Product {
     pub fn stop(self, lab: &Topology) -> Vec<String> {
         let mut outcome = Vec::new();
         if let Some(agent) = self.agent {
-            outcome.push(agent.stop());
-            outcome.push(match initial_windows(&lab.server) {
-                Ok(left) if left.is_empty() => "no route with an initial window is left".to_owned(),
-                Ok(left) => format!("routes are LEFT BEHIND: {left:?}"),
-                Err(error) => format!("routes cannot be read: {error:#}"),
-            });
+            outcome.extend(stop_agent(agent, &lab.server));
         }
         outcome.push(self.gateway.stop());
         outcome
     }
+}
+
+/// Prints addresses of a gateway to try.
+pub fn print_addresses(gateway: &Gateway) {
+    let enter = format!("nsenter --net={}", gateway.api().namespace.path().display());
+    for path in ["/v1/networks", "/v1/advice?destination=198.51.100.11&bytes=100000", "/metrics"] {
+        println!("  {enter} curl -s '{}'", gateway.api().url(path));
+    }
+}
+
+/// Stops the agent of a host, and returns its state and that of its routes.
+pub fn stop_agent(agent: Agent, host: &Namespace) -> [String; 2] {
+    let stopped = agent.stop();
+    let routes = match initial_windows(host) {
+        Ok(left) if left.is_empty() => "no route with an initial window is left".to_owned(),
+        Ok(left) => format!("routes are LEFT BEHIND: {left:?}"),
+        Err(error) => format!("routes cannot be read: {error:#}"),
+    };
+    [stopped, routes]
 }
 
 /// Routes of a host that set an initial window, by prefix.
@@ -127,7 +144,7 @@ fn initial_windows(host: &Namespace) -> Result<BTreeMap<IpNet, u32>> {
 }
 
 /// Asks again and again until there is an answer.
-fn wait<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+pub(super) fn wait<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let begin = Instant::now();
     while begin.elapsed() < READY_MAX {
         if let Some(answer) = ask()? {
@@ -141,10 +158,10 @@ fn wait<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> 
     bail!("{what} did not come within {READY_MAX:?}")
 }
 
-fn write(file: &Path, text: &str) -> Result<()> {
+pub(super) fn write(file: &Path, text: &str) -> Result<()> {
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
-fn utf8(path: &Path) -> Result<&str> {
+pub(super) fn utf8(path: &Path) -> Result<&str> {
     path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }

@@ -1,6 +1,7 @@
 //! The configuration files of the programs.
 
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -97,6 +98,19 @@ pub struct GatewaySetup {
     pub internal: Vec<IpNet>,
     /// Its rule of estimates; `None`: the default.
     pub rule: Option<&'static str>,
+    /// Its address on the way to the server, where its interfaces listen.
+    pub management: Ipv4Addr,
+    /// With whom it shares; `None`: with nobody.
+    pub sharing: Option<Sharing>,
+}
+
+/// How a gateway shares with others.
+#[derive(Clone, Debug)]
+pub struct Sharing {
+    /// The NATS server.
+    pub server: String,
+    /// Its number.
+    pub gateway: u16,
 }
 
 impl Default for GatewaySetup {
@@ -104,6 +118,8 @@ impl Default for GatewaySetup {
         Self {
             internal: vec![IpNet::from(std::net::IpAddr::V4(SERVER_V4)), IpNet::from(std::net::IpAddr::V6(SERVER_V6))],
             rule: None,
+            management: GATEWAY_MANAGEMENT,
+            sharing: None,
         }
     }
 }
@@ -111,14 +127,22 @@ impl Default for GatewaySetup {
 impl GatewaySetup {
     /// Its configuration file.
     pub(super) fn toml(&self) -> String {
+        let management = self.management;
         let mut text = format!(
             "[capture]\ninterfaces = [\"{MIRROR_DEVICE}\"]\n\n[traffic]\ninternal = {}\n\n[api]\ngrpc_listen = \
-             \"{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nhttp_listen = \"{GATEWAY_MANAGEMENT}:{HTTP_PORT}\"\n\n[agents]\nplain_text = true\n\n[admin]\nopen = true\n\n[store]\n\
+             \"{management}:{GRPC_PORT}\"\nhttp_listen = \"{management}:{HTTP_PORT}\"\n\n[agents]\nplain_text = true\n\n[admin]\nopen = true\n\n[store]\n\
              directory = \"store\"\n",
             list(&self.internal)
         );
         if let Some(rule) = self.rule {
             write!(text, "\n[estimate]\nrule = \"{rule}\"\n").ok();
+        }
+        if let Some(Sharing { server, gateway }) = &self.sharing {
+            write!(
+                text,
+                "\n[share]\nservers = [\"{server}\"]\ngateway = {gateway}\nsecret = \"share.secret\"\nkept_mib = 200\n"
+            )
+            .ok();
         }
         text
     }
@@ -139,6 +163,8 @@ pub struct AgentSetup {
     pub control_fraction: f64,
     /// Which of the agents that this process runs it is, from 0.
     pub number: u8,
+    /// The gateways of its one group by their addresses; empty: the lab's own.
+    pub gateways: Vec<Ipv4Addr>,
     /// Lines added to its configuration as they are.
     pub more: String,
 }
@@ -146,9 +172,15 @@ pub struct AgentSetup {
 impl AgentSetup {
     /// Its configuration file.
     pub(super) fn toml(&self) -> String {
+        let url = |gateway: &Ipv4Addr| format!("\"http://{gateway}:{GRPC_PORT}\"");
+        let gateways: Vec<String> = self.gateways.iter().map(url).collect();
+        let gateways = if gateways.is_empty() {
+            format!("url = {}", url(&GATEWAY_MANAGEMENT))
+        } else {
+            format!("urls = [[{}]]", gateways.join(", "))
+        };
         let mut text = format!(
-            "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\nurl = \
-             \"http://{GATEWAY_MANAGEMENT}:{GRPC_PORT}\"\nplain_text = true\n\n[holdout]\nfraction = 0.0\n",
+            "mode = \"{}\"\napply = \"{}\"\nstate_dir = \"agent\"\n\n[gateway]\n{gateways}\nplain_text = true\n\n[holdout]\nfraction = 0.0\n",
             self.mode.name(),
             self.method.name()
         );

@@ -22,7 +22,7 @@ const COMPARED: [(u64, u32); 4] = [(10_000, 3), (30_000, 3), (100_000, 3), (1_00
 /// Pauses between two compared transfers of a client, so that they meet the streams at any moment.
 const PAUSE_MS: std::ops::Range<u64> = 20..200;
 /// Longer than the demo: its end ends the streams.
-const STREAMS: Duration = Duration::from_secs(300);
+pub(crate) const STREAMS: Duration = Duration::from_secs(300);
 /// How long the gateway learns.
 pub(crate) const LEARNING: Duration = Duration::from_secs(16);
 /// Time between two looks at what was learnt.
@@ -113,13 +113,13 @@ fn size(n: u32) -> Option<u64> {
     })
 }
 
-/// Fills every path: two streams on each, which nobody waits for.
-pub(crate) fn start_streams(lab: &Topology) -> Result<()> {
+/// Fills every path for `span`: two streams on each, which nobody waits for.
+pub(crate) fn start_streams(lab: &Topology, span: Duration) -> Result<()> {
     for (namespace, site) in sites(lab) {
         for n in 0..2 {
             let (from, server) = (site.client(n)?, site.server);
             namespace.spawn("stream", move || {
-                let plan = Plan::new(Plan::AS_THE_HOST, vec![Step::Stream(STREAMS)]);
+                let plan = Plan::new(Plan::AS_THE_HOST, vec![Step::Stream(span)]);
                 Client::connect(from, server)?.ask(&plan).map(drop)
             })?;
         }
@@ -127,20 +127,44 @@ pub(crate) fn start_streams(lab: &Topology) -> Result<()> {
     Ok(())
 }
 
-/// Short transfers from the third address of every network for [`LEARNING`]. `look` is called every few seconds meanwhile.
-pub(crate) fn learn(lab: &Topology, look: &mut dyn FnMut() -> Result<()>) -> Result<()> {
+/// Short transfers from these addresses of every network for `span`. `look` is called every few seconds meanwhile.
+pub(crate) fn learn(
+    lab: &Topology,
+    clients: &[usize],
+    span: Duration,
+    look: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    let mut workers = Vec::new();
+    for (namespace, site) in sites(lab) {
+        for client in clients {
+            let (from, server) = (site.client(*client)?, site.server);
+            workers.push(namespace.spawn("short", move || {
+                let end = Instant::now() + span;
+                while Instant::now() < end {
+                    Client::connect(from, server)?.ask(&Plan::transfer(Plan::AS_THE_HOST, SHORT_BYTES))?;
+                    thread::sleep(SHORT_PAUSE);
+                }
+                Ok(())
+            })?);
+        }
+    }
+    gather(workers, LOOK_PERIOD, look).map(drop)
+}
+
+/// One transfer to each network at once, to the client whose `turn` it is, each with the moment at which its first data left the server.
+pub(crate) fn one_each(lab: &Topology, turn: usize, bytes: u64) -> Result<Vec<(Timed, Instant)>> {
     let workers = sites(lab).map(|(namespace, site)| {
-        namespace.spawn("short", move || {
-            let end = Instant::now() + LEARNING;
-            let from = site.client(2)?;
-            while Instant::now() < end {
-                Client::connect(from, site.server)?.ask(&Plan::transfer(Plan::AS_THE_HOST, SHORT_BYTES))?;
-                thread::sleep(SHORT_PAUSE);
-            }
-            Ok(())
+        namespace.spawn("client", move || {
+            let mut client = Client::connect(site.client(turn)?, site.server)?;
+            let connected = Instant::now();
+            let transfer = client.ask(&Plan::transfer(Plan::AS_THE_HOST, bytes))?;
+            let flow = FlowId { local: site.server, remote: transfer.local };
+            let timed = Timed { network: site.network, bytes, completion: transfer.completion, flow };
+            // The request takes half a round trip to the server.
+            Ok((timed, connected + transfer.handshake / 2))
         })
     });
-    gather(workers.collect::<Result<_>>()?, LOOK_PERIOD, look).map(drop)
+    gather(workers.collect::<Result<_>>()?, LOOK_PERIOD, &mut || Ok(()))
 }
 
 /// Waits for all workers, but no longer than until the user interrupts: what they still do ends with the process.

@@ -9,6 +9,7 @@ mod compare;
 mod load;
 mod outcome;
 mod sequence;
+mod two;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -57,6 +58,9 @@ struct Arguments {
     /// the second where this machine cannot
     #[arg(long, value_parser = clap::builder::PossibleValuesParser::new(["bpf", "route"]))]
     way: Option<String>,
+    /// Two egresses with a gateway each, which share over a NATS server: one is killed, and no host may be without advice
+    #[arg(long)]
+    two_gateways: bool,
     /// Leave everything running at the end until Ctrl-C
     #[arg(long)]
     keep: bool,
@@ -90,25 +94,19 @@ fn run(arguments: &Arguments) -> Result<()> {
     let folder = arguments.out.as_deref().unwrap_or(scratch.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let folder = &std::fs::canonicalize(folder)?;
+    if arguments.two_gateways { two::run(arguments, folder, &say) } else { one_gateway(arguments, folder, &say) }
+}
 
-    let lab = Topology::build(&plans()?)?;
+fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Result<()> {
+    let lab = Topology::build(&plans(CLIENTS)?)?;
     let networks: Vec<IpNet> = lab.networks.iter().map(|network| network.plan.prefix).collect();
     say("a server, a gateway on its mirror port, and three client networks stand:");
-    for (prefix, rate, delay_ms, queue) in NETWORKS {
-        println!("         {prefix:<18} {rate:>7}, {} ms round trip, queue of {queue} packets", delay_ms * 2);
-    }
+    print_networks();
     let record = Record::default();
     let poller = Arc::new(Poller::start(record.clone())?);
     // Chosen for the host, not by the server: what an application chose, the agent leaves alone.
     lab.server.default_congestion_control(CONGESTION_CONTROL)?;
-    let cgroup = match (arguments.way.as_deref(), Cgroup::make("spand-demo")) {
-        (Some("route"), _) => None,
-        (None, Err(error)) => {
-            say(&format!("{error:#}; the agent will set routes instead"));
-            None
-        }
-        (_, made) => Some(made?),
-    };
+    let cgroup = cgroup(arguments, say)?;
     let serve = || {
         let conduct = Conduct { poller: Some(Arc::clone(&poller)), ..Conduct::default() };
         Server::start_with(&lab.server, lab.port, &conduct)
@@ -121,9 +119,9 @@ fn run(arguments: &Arguments) -> Result<()> {
     let mut product = Product::start_gateway(&lab, &gateway, &GatewaySetup::default(), folder)?;
     say(&format!("spand-gateway runs and listens on {MIRROR_DEVICE}"));
 
-    load::start_streams(&lab)?;
+    load::start_streams(&lab, load::STREAMS)?;
     say("two streams fill every path from now on; all else goes on among them");
-    load::learn(&lab, &mut || {
+    load::learn(&lab, &[2], load::LEARNING, &mut || {
         product.check()?;
         say(&format!("so far: {}", compare::so_far(&product.api().json("/v1/networks")?)?));
         Ok(())
@@ -151,8 +149,8 @@ fn run(arguments: &Arguments) -> Result<()> {
     say(&format!("spand-agent runs (careful, apply = {}, {control})", method.name()));
 
     let picture = picture(folder, arguments.out.is_some())?;
-    let folders = (folder.as_path(), picture.as_path());
-    compare_connections(&lab, &mut product, (method, &granted), folders, &say)?;
+    let folders = (folder, picture.as_path());
+    compare_connections(&lab, &mut product, (method, &granted), folders, say)?;
     if arguments.keep {
         println!("\nAsk the gateway yourself\n");
         product.print_addresses();
@@ -177,6 +175,25 @@ fn run(arguments: &Arguments) -> Result<()> {
     compare::verdict(&learnt)?;
     say("passed: every estimate is within 25 % of the same rule's on the kernel's own windows");
     Ok(())
+}
+
+/// Prints the paths.
+fn print_networks() {
+    for (prefix, rate, delay_ms, queue) in NETWORKS {
+        println!("         {prefix:<18} {rate:>7}, {} ms round trip, queue of {queue} packets", delay_ms * 2);
+    }
+}
+
+/// The cgroup whose connections the agent starts by programs in the kernel; `None` where it is to set routes, or has to.
+fn cgroup(arguments: &Arguments, say: &dyn Fn(&str)) -> Result<Option<Cgroup>> {
+    match (arguments.way.as_deref(), Cgroup::make("spand-demo")) {
+        (Some("route"), _) => Ok(None),
+        (None, Err(error)) => {
+            say(&format!("{error:#}; the agent will set routes instead"));
+            Ok(None)
+        }
+        (_, made) => made.map(Some),
+    }
 }
 
 /// Compares connections with and without advice: what they began with on the wire, the packets of two, and completion times.
@@ -251,6 +268,7 @@ fn start_agent(
         cgroup,
         control_fraction: 0.5,
         number: 0,
+        gateways: Vec::new(),
         more: String::new(),
     };
     product.start_agent(lab, agent, &setup)?;
@@ -276,10 +294,10 @@ fn compared(product: &Product, networks: &[IpNet], record: &Record) -> Result<Ve
     compare::compare(networks, &product.api().json("/v1/networks")?, &record.rows())
 }
 
-fn plans() -> Result<Vec<NetworkPlan>> {
+fn plans(clients: u8) -> Result<Vec<NetworkPlan>> {
     let plan = |(prefix, rate, delay_ms, queue): (&str, &str, u64, u32)| {
         let path = PathConfig::bottleneck(parse_rate(rate)?, Duration::from_millis(delay_ms), Queue::Packets(queue));
-        Ok(NetworkPlan { prefix: prefix.parse()?, clients: CLIENTS, path })
+        Ok(NetworkPlan { prefix: prefix.parse()?, clients, path })
     };
     NETWORKS.into_iter().map(plan).collect()
 }

@@ -315,6 +315,7 @@ fn product(
         cgroup: cgroup.map(|cgroup| cgroup.folder().to_owned()),
         control_fraction: 0.0,
         number,
+        gateways: Vec::new(),
         more: format!(
             "[start]\nshape = \"{}\"\n\n[policy]\ninitial_window_segments = {}\n",
             advice.shape.name(),

@@ -1,0 +1,125 @@
+//! The programs of two egresses: a NATS server, a gateway at each, and an agent that knows both.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ipnet::IpNet;
+use spand_tests::lab::cgroup::Cgroup;
+use spand_tests::lab::egress::{SECOND_MANAGEMENT, SERVER_SECOND_MANAGEMENT};
+use spand_tests::lab::namespace::Namespace;
+use spand_tests::lab::topology::{ClientNetwork, GATEWAY_MANAGEMENT, SERVER_MANAGEMENT, Topology};
+use spand_tests::product::{Agent, AgentSetup, ApplyMethod, Daemon, Gateway, GatewaySetup, Mode, Sharing, stop_agent};
+
+use super::shares;
+
+/// Where the server listens, on every address of the server's host.
+const NATS_PORT: u16 = 4222;
+/// Gateways that do not hear each other by then do not share.
+const SHARES_WITHIN: Duration = Duration::from_secs(15);
+
+/// Starts the NATS server on the server's host.
+pub(crate) fn start_nats(program: &Path, lab: &Topology, folder: &Path) -> Result<Daemon> {
+    let (config, store) = (folder.join("nats.conf"), folder.join("nats"));
+    let text = format!(
+        "server_name: demo\nlisten: \"0.0.0.0:{NATS_PORT}\"\njetstream {{ store_dir: \"{}\", max_memory_store: 256MB }}\n",
+        store.display()
+    );
+    fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))?;
+    let config = config.to_str().with_context(|| format!("{} is not UTF-8", config.display()))?;
+    Daemon::start("nats-server", program, &["--config", config], &lab.server, folder)
+}
+
+/// Starts a gateway at each egress.
+pub(crate) fn start_gateways(
+    program: &Path,
+    lab: &Topology,
+    second: &Namespace,
+    folder: &Path,
+) -> Result<[Gateway; 2]> {
+    let start = |number: u16, namespace: &Namespace, management: Ipv4Addr, server: Ipv4Addr| {
+        let sharing = Sharing { server: format!("nats://{server}:{NATS_PORT}"), gateway: number };
+        let setup = GatewaySetup { management, sharing: Some(sharing), ..GatewaySetup::default() };
+        Gateway::start(namespace, program, &setup, &folder.join(format!("gateway-{number}")))
+    };
+    Ok([
+        start(1, &lab.gateway, GATEWAY_MANAGEMENT, SERVER_MANAGEMENT)?,
+        start(2, second, SECOND_MANAGEMENT, SERVER_SECOND_MANAGEMENT)?,
+    ])
+}
+
+/// Waits until each hears the other: how long that took. `None` where they do not.
+pub(crate) fn wait_sharing(gateways: &mut [Gateway; 2]) -> Result<Option<Duration>> {
+    let begin = Instant::now();
+    while begin.elapsed() < SHARES_WITHIN {
+        let mut all = true;
+        for gateway in gateways.iter_mut() {
+            gateway.check()?;
+            all &= shares::members(gateway.api())? > 0;
+        }
+        if all {
+            return Ok(Some(begin.elapsed()));
+        }
+        shares::pause()?;
+    }
+    Ok(None)
+}
+
+/// Starts the agent on the server's host and waits until it has advice in force for every network: the windows it grants.
+pub(crate) fn start_agent(
+    program: &Path,
+    lab: &Topology,
+    cgroup: Option<&Cgroup>,
+    folder: &Path,
+) -> Result<(Agent, Vec<(IpNet, u32)>)> {
+    let setup = AgentSetup {
+        method: if cgroup.is_some() { ApplyMethod::Bpf } else { ApplyMethod::Route },
+        mode: Mode::Careful,
+        include: Vec::new(),
+        cgroup: cgroup.map(|cgroup| cgroup.folder().to_owned()),
+        control_fraction: 0.0,
+        number: 0,
+        gateways: vec![GATEWAY_MANAGEMENT, SECOND_MANAGEMENT],
+        more: String::new(),
+    };
+    let mut agent = Agent::start(&lab.server, program, &setup, folder)?;
+    let places: Vec<_> = clients(lab)?.into_iter().map(|(_, client)| (client, None)).collect();
+    let explained = agent.wait_for_advice(&places);
+    // An agent that could not start has logged why.
+    agent.check()?;
+    let explained = explained?;
+    if let Some(one) = explained.iter().find(|one| !one.on_advice) {
+        bail!("the agent applies nothing to {}: {}", one.destination, one.outcome);
+    }
+    let networks = lab.networks.iter().map(|network| network.plan.prefix);
+    Ok((agent, networks.zip(explained.iter().map(|one| one.cwnd_segments)).collect()))
+}
+
+/// The first client of each network.
+pub(crate) fn clients(lab: &Topology) -> Result<Vec<(IpNet, IpAddr)>> {
+    let first = |network: &ClientNetwork| Some((network.plan.prefix, *network.addresses.first()?));
+    lab.networks.iter().map(first).collect::<Option<_>>().context("a network without clients")
+}
+
+/// The gateway with this URL: its place.
+pub(crate) fn place_of(url: &str) -> Result<usize> {
+    let addresses = [GATEWAY_MANAGEMENT, SECOND_MANAGEMENT];
+    let place = addresses.iter().position(|address| url.contains(&format!("//{address}:")));
+    place.with_context(|| format!("the agent uses {url}, which is neither gateway"))
+}
+
+/// Removes what a killed gateway saved, as if another machine took its place.
+pub(crate) fn remove_store(folder: &Path, place: usize) -> Result<()> {
+    let store: PathBuf = folder.join(format!("gateway-{}", place + 1)).join("store");
+    fs::remove_dir_all(&store).with_context(|| format!("cannot remove {}", store.display()))
+}
+
+/// Stops everything, and says how that went.
+pub(crate) fn stop(agent: Agent, gateways: [Gateway; 2], nats: Daemon, lab: &Topology, say: &dyn Fn(&str)) {
+    let agent = stop_agent(agent, &lab.server);
+    for line in agent.into_iter().chain(gateways.map(Gateway::stop)).chain([nats.stop()]) {
+        say(&line);
+    }
+}
