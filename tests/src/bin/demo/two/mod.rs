@@ -98,10 +98,11 @@ pub(crate) fn run(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> R
     let known_again = come_back(&mut gateways, used, &networks, folder, say)?;
     let large_again = wait_large(&lab, folder, &advised, killed, say)?;
     print_status(&agent, &watch, say)?;
+    // What comes later is the user's: Ctrl-C ends the agent, too.
+    let seen = watch.stop()?;
     if arguments.keep {
         keep(&agent, &mut gateways, say)?;
     }
-    let seen = watch.stop()?;
     nats.check()?;
     stage::stop(agent, gateways, nats, &lab, say);
     conclude(&Outcome { shares, seen, changeover, known_again, large_again }, say)
@@ -134,8 +135,9 @@ fn change_over(
         }
         Ok(timed)
     })?;
-    let changed = watch.seen().changed_from(url);
-    let until = changed.unwrap_or_else(Instant::now);
+    let looks = watch.seen().changed_from(url);
+    // It changed over between two looks: what began before the first of them began without a gateway for certain.
+    let (until, changed) = looks.map_or((Instant::now(), None), |[before, at]| (before, Some(at)));
     let mut meanwhile = begun::flights(&all);
     let mut begins = begins.into_iter();
     // What left later may have begun by what the other gateway sent.
@@ -235,7 +237,7 @@ fn print_status(agent: &Agent, watch: &Watch, say: &dyn Fn(&str)) -> Result<()> 
         status.advice.dropped_by_snapshot
     ));
     say(&format!(
-        "it was asked {} times, at most {:.2} s apart: {} times a network was without advice, {} times a start was no larger than its own",
+        "it was asked {} times, at most {:.2} s apart: {} times a network was without advice, {} times the start to one was no larger than its own",
         seen.looks,
         seen.longest_gap.as_secs_f64(),
         seen.without_advice,

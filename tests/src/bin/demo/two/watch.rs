@@ -17,6 +17,9 @@ use spand_proto::operator::Failure;
 /// Between two looks.
 const EVERY: Duration = Duration::from_millis(20);
 
+/// Outcomes of a decision about a network for which there is advice, though nothing is applied at the moment.
+const HAS_ADVICE: [&str; 2] = ["same_as_default", "pending"];
+
 /// What was seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
@@ -24,7 +27,7 @@ pub(crate) struct Seen {
     pub(crate) looks: u64,
     /// Looks at which there was no advice for a network.
     pub(crate) without_advice: u64,
-    /// Looks at which there was advice for all, and the start of one was no larger than the host's own, so that there was nothing to apply.
+    /// Looks at which there was advice for all, and none was applied to one of them: its start was no larger than the host's own, or had just become so.
     pub(crate) no_larger: u64,
     /// What the agent answered the first time when it was asked why there was none.
     pub(crate) why: Option<String>,
@@ -32,8 +35,8 @@ pub(crate) struct Seen {
     pub(crate) longest_gap: Duration,
     /// Advice that expired, was withdrawn or was dropped between the first look and the last: it shows what falls between two looks.
     pub(crate) ended: u64,
-    /// The gateways in use, each with the look that showed it first.
-    pub(crate) gateways: Vec<(Instant, String)>,
+    /// The gateways in use, each with the last look before it and the first that showed it.
+    pub(crate) gateways: Vec<([Instant; 2], String)>,
     /// The last answered look.
     pub(crate) last: Option<Instant>,
     /// What had ended at the first.
@@ -89,13 +92,13 @@ impl Seen {
         let in_force = |network: &Network| status.in_force.iter().any(|one| one.prefix == *network);
         let missing = clients.iter().find(|(network, _)| !in_force(network)).map(|(_, client)| *client);
         self.looks += 1;
-        self.longest_gap = self.longest_gap.max(self.last.map_or(Duration::ZERO, |last| at - last));
-        self.last = Some(at);
+        let before = self.last.replace(at).unwrap_or(at);
+        self.longest_gap = self.longest_gap.max(at - before);
         let ended = status.advice.expired + status.advice.withdrawn + status.advice.dropped_by_snapshot;
         self.ended = ended - *self.ended_before.get_or_insert(ended);
         let url = &status.gateway.url;
         if status.gateway.connected && self.gateways.last().is_none_or(|(_, last)| last != url) {
-            self.gateways.push((at, url.clone()));
+            self.gateways.push(([before, at], url.clone()));
         }
         missing
     }
@@ -103,8 +106,10 @@ impl Seen {
     /// Notes what the agent answers about a network for which nothing is in force.
     fn note_missing(&mut self, explained: &Result<Reply, Failure>) {
         match explained {
-            // In force again by the time of the question, or nothing that differs from what the host does anyway: there is advice.
-            Ok(Reply::Explained(one)) if one.on_advice || one.outcome == "same_as_default" => self.no_larger += 1,
+            // Applied by the time of the question, about to be, or no different from what the host does anyway: there is advice.
+            Ok(Reply::Explained(one)) if one.on_advice || HAS_ADVICE.contains(&one.outcome.as_str()) => {
+                self.no_larger += 1;
+            }
             Ok(Reply::Explained(one)) => {
                 self.without_advice += 1;
                 self.why.get_or_insert_with(|| format!("{}: {}", one.destination, one.decision));
@@ -116,9 +121,27 @@ impl Seen {
         }
     }
 
-    /// When the agent was first seen subscribed at a gateway other than this one.
-    pub(crate) fn changed_from(&self, url: &str) -> Option<Instant> {
+    /// When the agent was last seen before it was subscribed at a gateway other than this one, and when it first was.
+    pub(crate) fn changed_from(&self, url: &str) -> Option<[Instant; 2]> {
         let place = self.gateways.iter().rposition(|(_, one)| one == url)?;
-        self.gateways.get(place + 1).map(|(at, _)| *at)
+        self.gateways.get(place + 1).map(|(looks, _)| *looks)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_lies_between_two_looks_and_needs_another_gateway() {
+        let begin = Instant::now();
+        let looks = |ms: u64| [begin + Duration::from_millis(ms), begin + Duration::from_millis(ms + 20)];
+        let mut seen = Seen::default();
+        assert_eq!(seen.changed_from("one"), None);
+        seen.gateways.push((looks(0), "one".to_owned()));
+        assert_eq!(seen.changed_from("one"), None);
+        seen.gateways.push((looks(500), "two".to_owned()));
+        assert_eq!(seen.changed_from("one"), Some(looks(500)));
+        assert_eq!(seen.changed_from("two"), None);
     }
 }
