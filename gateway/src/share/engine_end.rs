@@ -26,7 +26,7 @@ const AT_ONCE: usize = 1_024;
 /// Cells of others that may wait for an engine.
 const FOR_ENGINE: usize = 32_768;
 /// Packets wait for cells of others no longer than this, and for one portion of [`FEW`].
-const CELLS_FOR: Duration = Duration::from_millis(20);
+const CELLS_FOR: Duration = Duration::from_millis(2);
 const FEW: usize = 64;
 /// Connections that may wait for the hub.
 const HALVES: usize = 8_192;
@@ -110,9 +110,9 @@ pub(super) fn ends(cells: Cells) -> (EngineEnd, HubEnd) {
 }
 
 impl EngineEnd {
-    /// Gives the engine what others saw, and the hub what this engine saw. Take the engine's events afterwards.
-    pub(crate) fn turn(&mut self, engine: &mut Engine, now: Timestamp) {
-        self.take(engine, now);
+    /// Gives the engine what others saw, and the hub what this engine saw. Take the engine's events afterwards. Returns whether more waits.
+    pub(crate) fn turn(&mut self, engine: &mut Engine, now: Timestamp) -> bool {
+        let more_waits = self.take(engine, now);
         let mut cells = engine.take_cells();
         while !cells.is_empty() {
             let rest = cells.split_off(cells.len().min(AT_ONCE));
@@ -129,9 +129,10 @@ impl EngineEnd {
         for (reason, count) in refused {
             *counts.refused.entry(reason).or_default() += count;
         }
+        more_waits
     }
 
-    fn take(&mut self, engine: &mut Engine, now: Timestamp) {
+    fn take(&mut self, engine: &mut Engine, now: Timestamp) -> bool {
         let (begun, mut few) = (Instant::now(), FEW);
         for message in self.inbox.try_iter() {
             match message {
@@ -147,11 +148,12 @@ impl EngineEnd {
             few -= 1;
             if few == 0 {
                 if begun.elapsed() >= CELLS_FOR {
-                    break;
+                    return true;
                 }
                 few = FEW;
             }
         }
+        false
     }
 
     fn send_halves(&mut self, engine: &mut Engine, now: Timestamp) {

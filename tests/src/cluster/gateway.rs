@@ -55,6 +55,16 @@ pub struct Gateway {
     folder: TempDir,
 }
 
+/// What gateways that share know alike of a network. Connections and round trips of buckets without a sample leave a gateway only where
+/// there is an estimate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Known {
+    /// The share in bytes; none where there is no estimate.
+    pub share: Option<f64>,
+    /// Window samples behind it.
+    pub samples: u64,
+}
+
 /// Values of metrics, by their line up to the value.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(BTreeMap<String, f64>);
@@ -187,6 +197,24 @@ impl Gateway {
         let (head, body) = answer.split_once("\r\n\r\n").context("an answer without a body")?;
         ensure!(head.starts_with("HTTP/1.1 200"), "{path}: {}", head.lines().next().unwrap_or_default());
         serde_json::from_str(body).with_context(|| format!("{path} is not JSON"))
+    }
+
+    /// What it knows of every network.
+    ///
+    /// # Errors
+    /// Where it does not answer.
+    pub fn known(&self) -> Result<BTreeMap<String, Known>> {
+        let (mut all, mut offset) = (BTreeMap::new(), Some(0));
+        while let Some(from) = offset {
+            let page = self.json(&format!("/v1/networks?limit=1000&offset={from}"))?;
+            for network in page["networks"].as_array().context("no networks in the answer")? {
+                let samples = network["samples"].as_u64().unwrap_or_default();
+                let known = Known { share: network["wc_bytes"].as_f64(), samples };
+                all.insert(network["prefix"].as_str().context("a network without a prefix")?.to_owned(), known);
+            }
+            offset = page["next_offset"].as_u64();
+        }
+        Ok(all)
     }
 
     /// Processor time of its threads by name; those of one name together.

@@ -139,9 +139,9 @@ impl MadeCells {
     }
 }
 
-/// The network of a number: /24s from 11.0.0.0 on, as [`crate::starts::remote`] has them.
+/// The network of a number: /24s from 80.0.0.0 on, as played traffic and [`crate::starts::remote`] have them.
 pub fn network(number: u32) -> Network {
-    Network::of(Ipv4Addr::from_bits((11 << 24) + (number << 8)).into())
+    Network::of(Ipv4Addr::from_bits((80 << 24) + (number << 8)).into())
 }
 
 #[cfg(test)]

@@ -197,6 +197,15 @@ impl Server {
         Ok(())
     }
 
+    /// Asks it to end and waits until it has.
+    pub fn stop(&mut self) -> Result<()> {
+        self.signal(Signal::SIGTERM)?;
+        if let Some(mut process) = self.process.take() {
+            process.wait()?;
+        }
+        Ok(())
+    }
+
     /// Stops it from running, without an end of its connections.
     pub fn pause(&self) -> Result<()> {
         self.signal(Signal::SIGSTOP)

@@ -75,30 +75,32 @@ impl Site {
         Ok(Some(site))
     }
 
-    /// A gateway by its number.
-    ///
-    /// # Errors
-    /// Where there is none with it.
-    pub fn gateway(&mut self, number: u16) -> Result<&mut Gateway> {
-        self.gateways.iter_mut().find(|gateway| gateway.number() == number).context("no such gateway")
-    }
-
     /// The server that leads the stream of closed cells.
     ///
     /// # Errors
     /// Where none does.
     pub fn leader(&mut self) -> Result<&mut Server> {
-        let url = self.servers.urls().into_iter().next().context("no servers")?;
+        // Those that do not run are passed over.
+        let urls: Vec<async_nats::ServerAddr> =
+            self.servers.urls().iter().map(|url| url.parse()).collect::<Result<_, _>>()?;
         let name = self.namespace.enter(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
-                let client = async_nats::connect(&url).await?;
+                let client = async_nats::connect(urls).await?;
                 let stream = jetstream::new(client).get_stream(format!("spand-main-{SITE}")).await?;
                 let leader = stream.cached_info().cluster.clone().and_then(|cluster| cluster.leader);
                 leader.context("the stream has no leader")
             })
         })?;
-        self.servers.named(&name).context("no such server")
+        self.server(&name)
+    }
+
+    /// A server by its name.
+    ///
+    /// # Errors
+    /// Where there is none with it.
+    pub fn server(&mut self, name: &str) -> Result<&mut Server> {
+        self.servers.named(name).context("no such server")
     }
 
     /// Starts a server again.

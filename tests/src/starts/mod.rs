@@ -86,7 +86,7 @@ pub fn host(index: usize) -> Ipv4Addr {
 pub fn remote(number: usize, networks: usize) -> Ipv4Addr {
     let (network, turn) = (number % networks, number / networks);
     let [_, _, high, low] = u32::try_from(network).unwrap_or(0).to_be_bytes();
-    Ipv4Addr::new(11, high, low, u8::try_from(turn + 1).unwrap_or(u8::MAX))
+    Ipv4Addr::new(80, high, low, u8::try_from(turn + 1).unwrap_or(u8::MAX))
 }
 
 /// The number of the SYN that went to `remote`.

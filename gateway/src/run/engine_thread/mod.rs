@@ -32,6 +32,8 @@ const PUBLISH_INTERVAL: Duration = Duration::from_millis(100);
 const FEW_PACKETS: usize = 64;
 /// Shortest wait for packets: a timeout that is due already is looked at no oftener.
 const SHORTEST_WAIT: Duration = Duration::from_millis(1);
+/// Packets wait no longer for what is due in one turn.
+const DUE_FOR: Duration = Duration::from_millis(2);
 /// Events handed to the publisher at a time.
 const EVENTS: usize = 1_024;
 
@@ -66,6 +68,8 @@ pub(super) struct EngineThread {
     store_failing: bool,
     /// When the newest packet was captured.
     newest: Option<Timestamp>,
+    /// There is more to do than fitted into the turn: what else comes is taken first, and not waited for.
+    more_waits: bool,
 }
 
 impl EngineThread {
@@ -109,6 +113,7 @@ impl EngineThread {
             events_lost,
             store_failing: false,
             newest: None,
+            more_waits: false,
         }
     }
 
@@ -118,7 +123,12 @@ impl EngineThread {
         let mut order = Order::default();
         let mut published = Instant::now();
         loop {
-            let wait = self.until_due().map_or(PUBLISH_INTERVAL, Duration::from).clamp(SHORTEST_WAIT, PUBLISH_INTERVAL);
+            let wait = if self.more_waits {
+                Duration::ZERO
+            } else {
+                self.until_due().map_or(PUBLISH_INTERVAL, Duration::from).clamp(SHORTEST_WAIT, PUBLISH_INTERVAL)
+            };
+            self.more_waits = false;
             let captures = Arc::clone(&self.captures);
             let Some(queue) = captures.queues.get(self.shard) else { return };
             match queue.take(&mut packets, Instant::now() + wait) {
@@ -182,14 +192,18 @@ impl EngineThread {
         self.engine.poll_timeout().map(|due| due.after(GRACE).since(self.published.now()))
     }
 
-    /// Lets what is due by `now` happen at its own time. Between packets the engine sees to that itself, a little at a
-    /// time, so that no packet waits for many networks to age.
+    /// Lets what is due by `now` happen at its own time, a little at a time, so that no packet waits for many networks to age. Between
+    /// packets the engine sees to that itself.
     fn pass_time(&mut self, now: Timestamp) {
-        let mut latest = None;
+        let (begun, mut latest) = (Instant::now(), None);
         while let Some(due) = self.engine.poll_timeout().filter(|&due| due <= now && Some(due) > latest) {
             self.engine.handle_timeout(due);
             self.take_events();
             latest = Some(due);
+            if begun.elapsed() >= DUE_FOR {
+                self.more_waits = true;
+                return;
+            }
         }
     }
 
@@ -234,7 +248,7 @@ impl EngineThread {
     /// Exchanges cells with other gateways.
     pub(super) fn share(&mut self) {
         if let Some(end) = &mut self.share {
-            end.turn(&mut self.engine, self.published.now());
+            self.more_waits |= end.turn(&mut self.engine, self.published.now());
             self.take_events();
         }
     }

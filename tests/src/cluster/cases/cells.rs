@@ -206,7 +206,13 @@ fn foreign_cells(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     sender.join().map_err(|_| anyhow!("the sender panicked"))??;
     thread::sleep(Duration::from_secs(1));
     subscribers.stop();
+    let metrics = gateway.metrics()?;
+    let counted = ["dropped", "overflow", "evicted", "resync", "shed", "lost", "ignored"];
+    let nonzero =
+        metrics.lines().filter(|(line, value)| *value > 0.0 && counted.iter().any(|word| line.contains(word)));
+    let nonzero: Vec<String> = nonzero.map(|(line, value)| format!("{line} {value}")).collect();
     rows.extend(start_rows(size, &ledger, &quiet, &loaded)?);
+    rows.push(Row::stated("what the gateway counted as left out", nonzero.join(", ")));
     drop(load);
     gateway.stop()?;
     Ok(rows)

@@ -1,7 +1,10 @@
 //! What the campaign tries, each case by itself: what was to be shown, and what was seen.
 
+pub mod away;
 pub mod cells;
 pub mod convergence;
+pub mod servers;
+mod standing;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,6 +18,8 @@ pub type Case = (&'static str, &'static str, fn(&Programs, Size) -> Result<Vec<R
 pub const CASES: &[Case] = &[
     ("cells", "what cells cost, and starts while as many come as a gateway must take", cells::run),
     ("convergence", "from one gateway's sample to the others' published estimates", convergence::run),
+    ("servers", "the stream's leader is killed, stopped and paused under traffic", servers::run),
+    ("away", "all servers away for ten minutes, their return, and a gateway that starts again", away::run),
 ];
 
 /// How much of a case is run.

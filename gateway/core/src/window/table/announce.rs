@@ -126,8 +126,9 @@ impl NetworkTable {
     /// Looks at a network that is due.
     pub(super) fn age(&mut self, slot: Slot, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
+        let was_own = !entry.record.buckets.is_empty();
         entry.record.drop_aged(now, &self.config);
-        self.drop_aged_cells(slot, now);
+        self.drop_aged_cells(slot, was_own, now);
         self.send_waiting(slot, now);
         self.account(slot);
         let Some(entry) = self.slots.get_mut(slot) else { return };

@@ -317,8 +317,9 @@ impl NetworkTable {
         }
     }
 
-    /// Drops what other gateways saw longer ago than the window reaches.
-    pub(super) fn drop_aged_cells(&mut self, slot: Slot, now: Timestamp) {
+    /// Drops what other gateways saw longer ago than the window reaches. `was_own`: there were own samples before the own record was brought
+    /// up to date.
+    pub(super) fn drop_aged_cells(&mut self, slot: Slot, was_own: bool, now: Timestamp) {
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let (network, is_own) = (entry.network, !entry.record.buckets.is_empty());
         let Some(shared) = &mut entry.shared else { return };
@@ -326,10 +327,13 @@ impl NetworkTable {
         let newest = foreign.newest();
         foreign.drop_aged(now, &self.config);
         let Some(sharing) = &mut self.sharing else { return };
-        newest.map(|newest| sharing.foreign_only.remove(&(newest, network)));
         if foreign.is_empty() {
+            newest.map(|newest| sharing.foreign_only.remove(&(newest, network)));
             shared.foreign = None;
-        } else if !is_own && let Some(newest) = newest {
+        } else if was_own
+            && !is_own
+            && let Some(newest) = newest
+        {
             sharing.foreign_only.insert((newest, network));
         }
     }
