@@ -1,5 +1,7 @@
 //! What a process uses: for benchmarks that tell it.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -14,7 +16,7 @@ use nix::time::{ClockId, clock_gettime};
 pub fn resident_bytes(process: &str) -> anyhow::Result<u64> {
     const PAGE_BYTES: u64 = 4_096;
     let path = format!("/proc/{process}/statm");
-    let statm = std::fs::read_to_string(&path).with_context(|| format!("{path} cannot be read"))?;
+    let statm = fs::read_to_string(&path).with_context(|| format!("{path} cannot be read"))?;
     let pages = statm.split(' ').nth(1).with_context(|| format!("{path} has no second number"))?;
     Ok(pages.parse::<u64>()? * PAGE_BYTES)
 }
@@ -25,6 +27,23 @@ pub fn resident_bytes(process: &str) -> anyhow::Result<u64> {
 /// Where the kernel does not say.
 pub fn thread_time() -> anyhow::Result<Duration> {
     Ok(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)?.into())
+}
+
+/// Processor time of a process's threads by name, those of one name together: of the process by its number, or `self`.
+///
+/// # Errors
+/// Where `/proc` does not say.
+pub fn threads_time(process: &str) -> anyhow::Result<BTreeMap<String, Duration>> {
+    let mut times = BTreeMap::<String, Duration>::new();
+    for thread in fs::read_dir(format!("/proc/{process}/task"))? {
+        let folder = thread?.path();
+        // One that ended meanwhile has no files.
+        let read = |file| fs::read_to_string(folder.join(file)).ok();
+        let Some((name, spent)) = read("comm").zip(read("schedstat")) else { continue };
+        let nanos: u64 = spent.split(' ').next().context("no time in schedstat")?.parse()?;
+        *times.entry(name.trim_end().to_owned()).or_default() += Duration::from_nanos(nanos);
+    }
+    Ok(times)
 }
 
 /// Processor time of all children that were waited for, and the most memory that one of them held.

@@ -17,6 +17,7 @@ use tempfile::TempDir;
 
 use crate::lab::link::{End, veth};
 use crate::lab::namespace::Namespace;
+use crate::process::threads_time;
 
 /// One that is not ready by then has failed.
 const READY_WITHIN: Duration = Duration::from_secs(30);
@@ -222,16 +223,7 @@ impl Gateway {
     /// # Errors
     /// Where `/proc` does not say.
     pub fn processor_time(&self) -> Result<BTreeMap<String, Duration>> {
-        let mut times = BTreeMap::<String, Duration>::new();
-        for thread in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
-            let folder = thread?.path();
-            // One that ended meanwhile has no files.
-            let read = |file| fs::read_to_string(folder.join(file)).ok();
-            let Some((name, spent)) = read("comm").zip(read("schedstat")) else { continue };
-            let nanos: u64 = spent.split(' ').next().context("no time in schedstat")?.parse()?;
-            *times.entry(name.trim_end().to_owned()).or_default() += Duration::from_nanos(nanos);
-        }
-        Ok(times)
+        threads_time(&self.pid().to_string())
     }
 
     /// Stops it in order.

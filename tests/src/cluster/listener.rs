@@ -35,6 +35,8 @@ pub struct Log {
     pub withdrawn: Vec<(String, Instant)>,
     /// Complete snapshots.
     pub snapshots: usize,
+    /// Times that a gateway adopted what the host holds; it names no cluster, so that none should.
+    pub adopted: usize,
     /// Streams that ended.
     pub ended: usize,
 }
@@ -117,6 +119,7 @@ async fn listen(gateway: u16, log: &Mutex<Log>) -> Result<()> {
             }
             Some(Event::Withdrawal(withdrawal)) => log.withdrawn.push((withdrawal.network, at)),
             Some(Event::SnapshotEnd(_)) => log.snapshots += 1,
+            Some(Event::Adopted(_)) => log.adopted += 1,
             _ => {}
         }
     }

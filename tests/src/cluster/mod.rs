@@ -3,6 +3,7 @@
 pub mod cases;
 mod fetched;
 pub mod gateway;
+pub mod hosts;
 pub mod listener;
 pub mod load;
 pub mod made;

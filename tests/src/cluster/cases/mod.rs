@@ -1,5 +1,6 @@
 //! What the campaign tries, each case by itself: what was to be shown, and what was seen.
 
+pub mod agents;
 pub mod away;
 pub mod cells;
 pub mod convergence;
@@ -17,6 +18,7 @@ pub type Case = (&'static str, &'static str, fn(&Programs, Size) -> Result<Vec<R
 /// All of them.
 pub const CASES: &[Case] = &[
     ("cells", "what cells cost, and starts while as many come as a gateway must take", cells::run),
+    ("agents", "hosts that change over when gateways die, stand still and come back", agents::run),
     ("convergence", "from one gateway's sample to the others' published estimates", convergence::run),
     ("servers", "the stream's leader is killed, stopped and paused under traffic", servers::run),
     ("away", "all servers away for ten minutes, their return, and a gateway that starts again", away::run),
