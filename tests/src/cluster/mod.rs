@@ -11,5 +11,5 @@ mod servers;
 pub mod site;
 pub mod traffic;
 
-pub use fetched::required_program;
-pub use servers::{Ports, Server, Servers, program};
+pub use fetched::{program, required_program};
+pub use servers::{Ports, Server, Servers};

@@ -8,35 +8,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 
+use super::program;
+
 /// A server that takes no connection within this has failed.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
-
-/// The program: `SPAND_NATS_SERVER`, or what `scripts/nats-server` fetches. Where neither is to be had, says so on standard error
-/// even where the test runner keeps output back, unless `SPAND_NATS=required`, which makes that a fault.
-pub fn program() -> Result<Option<PathBuf>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/nats-server");
-    let asked = Command::new(&script)
-        .stderr(Stdio::piped())
-        .output()
-        .with_context(|| format!("cannot run {}", script.display()))?;
-    if asked.status.success() {
-        return Ok(Some(PathBuf::from(String::from_utf8(asked.stdout)?.trim_end())));
-    }
-    let why = String::from_utf8_lossy(&asked.stderr);
-    let why = why.lines().last().unwrap_or("it says nothing").to_owned();
-    let required = std::env::var_os("SPAND_NATS").is_some_and(|value| value == "required");
-    ensure!(!required, "there is no nats-server, and scripts/nats-server gets none: {why}");
-    let line = format!(
-        "\nSKIPPED: no nats-server (SPAND_NATS_SERVER names one; scripts/nats-server: {why}); 1 test checked nothing\n"
-    );
-    std::io::stderr().write_all(line.as_bytes())?;
-    Ok(None)
-}
 
 /// Servers that know each other; with them everything they wrote goes.
 #[derive(Debug)]

@@ -284,7 +284,8 @@ impl Trial {
     }
 
     fn gateway(&mut self, number: u16) -> Result<&mut Gateway> {
-        self.site.gateway(number).with_context(|| format!("gateway {number}"))
+        let found = self.site.gateways.iter_mut().find(|gateway| gateway.number() == number);
+        found.with_context(|| format!("there is no gateway {number}"))
     }
 
     /// Waits until something is so, at most [`MOST`]; whether it is.
