@@ -17,6 +17,8 @@ const EVERY: Duration = Duration::from_millis(20);
 /// How long before the stream's leader dies, and after.
 const BEFORE: Duration = Duration::from_secs(1);
 const AFTER: Duration = Duration::from_secs(12);
+/// More messages than a stream has that begins again.
+const MANY: u32 = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_kept_is_lost_when_the_leader_is_killed() {
@@ -119,4 +121,28 @@ async fn a_server_that_stops_without_a_word_is_noticed() {
     other.wait_up().await;
     member.send(Topic::Closed, "after").await;
     assert_eq!(other.next().await, (1, Topic::Closed, "after".to_owned()));
+}
+
+/// The stream of servers that all died is there again under its name and age, and counts its messages from one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_after_all_servers_died_is_read() {
+    let Some(mut servers) = Servers::start(3, "").unwrap() else { return };
+    let of = |gateway| NatsConfig { replicas: 3, ..config(servers.urls(), gateway) };
+    let (mut writer, mut reader) = (Member::up(of(1)).await, Member::up(of(2)).await);
+    for number in 0..MANY {
+        writer.send(Topic::Closed, &number.to_string()).await;
+        assert_eq!(reader.next().await, (1, Topic::Closed, number.to_string()));
+    }
+    for server in servers.all() {
+        server.kill().unwrap();
+    }
+    writer.sentence().await;
+    reader.sentence().await;
+    for number in 0..3 {
+        servers.start_one(number).unwrap();
+    }
+    writer.wait_up().await;
+    writer.send(Topic::Closed, "few").await;
+    reader.wait_up().await;
+    assert_eq!(reader.next().await, (1, Topic::Closed, "few".to_owned()));
 }

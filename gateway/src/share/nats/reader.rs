@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use async_nats::datetime::{DateTime, now};
 use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::stream::{Info, State};
 use async_nats::jetstream::{Context, Message as Received};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
@@ -71,6 +72,8 @@ pub(super) type Positions = Arc<Mutex<BTreeMap<String, Position>>>;
 pub(super) struct Position {
     /// When the stream was made: numbers of one before mean nothing in it.
     created: DateTime,
+    /// The newest message that was read, by number and time.
+    read: Option<(u64, DateTime)>,
     /// Where to go on.
     newest: DeliverPolicy,
     /// What was passed over for the newest.
@@ -114,6 +117,17 @@ impl From<String> for Ended {
 impl From<Closed> for Ended {
     fn from(Closed: Closed) -> Self {
         Self::ForGood
+    }
+}
+
+impl Position {
+    /// Whether the stream counts its messages from one again, under its name and with its age: one in memory does after all its servers
+    /// were away at once.
+    fn begins_again(&self, state: &State) -> bool {
+        self.read.is_some_and(|(sequence, published)| {
+            let ends_before = state.last_sequence < sequence;
+            ends_before || state.messages > 0 && state.first_sequence <= sequence && state.first_timestamp > published
+        })
     }
 }
 
@@ -178,13 +192,14 @@ impl Reader {
     /// How far the stream was read, or where to begin with one that is new.
     async fn position(&self) -> Result<Position, Ended> {
         let found = stream::info(&self.context, &self.stream).await.map_err(|fault| fault.sentence)?;
-        let created = found.ok_or(Ended::ForGood)?.created;
+        let Info { created, state, .. } = found.ok_or(Ended::ForGood)?;
         let mut positions = self.positions.lock();
-        let known = positions.get(&self.stream).filter(|position| position.created == created);
+        let is_same = |position: &&Position| position.created == created && !position.begins_again(&state);
+        let known = positions.get(&self.stream).filter(is_same);
         let position = known.copied().unwrap_or_else(|| {
             let (until, start_time) = (now() - NEWEST, now() - self.window);
             let older = Older { from: DeliverPolicy::ByStartTime { start_time }, until };
-            Position { created, newest: from_time(until), older: Some(older), skipped: None }
+            Position { created, read: None, newest: from_time(until), older: Some(older), skipped: None }
         });
         positions.insert(self.stream.clone(), position);
         Ok(position)
@@ -198,7 +213,9 @@ impl Reader {
             return Err(Ended::Failed("too far behind".to_owned()));
         }
         self.inbox.take(received.message).await?;
-        self.change(|position| position.newest = from_sequence(sequence + 1));
+        self.change(|position| {
+            (position.read, position.newest) = (Some((sequence, published)), from_sequence(sequence + 1));
+        });
         Ok(pending == 0)
     }
 
@@ -284,4 +301,52 @@ fn from_time(start_time: DateTime) -> DeliverPolicy {
 
 fn from_sequence(start_sequence: u64) -> DeliverPolicy {
     DeliverPolicy::ByStartSequence { start_sequence }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+
+    /// Seconds of a day.
+    fn at(second: u64) -> DateTime {
+        (UNIX_EPOCH + Duration::from_secs(second)).into()
+    }
+
+    #[test]
+    fn a_stream_whose_messages_are_older_than_what_was_read_goes_on_and_another_begins_again() {
+        let position = Position {
+            created: at(0),
+            read: Some((500, at(40))),
+            newest: DeliverPolicy::All,
+            older: None,
+            skipped: None,
+        };
+        let begins_again = |position: Position, messages: u64, first: (u64, u64), last: u64| {
+            let state = serde_json::from_value(serde_json::json!({
+                "messages": messages, "bytes": 0, "consumer_count": 0,
+                "first_seq": first.0, "first_ts": format!("1970-01-01T00:00:{:02}Z", first.1),
+                "last_seq": last, "last_ts": "1970-01-01T00:00:59Z",
+            }));
+            position.begins_again(&state.unwrap())
+        };
+        let goes_on = [
+            ("as it was", 101, (400, 20), 500),
+            ("nothing before what was read", 10, (500, 40), 509),
+            ("what was read has aged", 9, (501, 41), 509),
+            ("all has aged", 0, (501, 0), 500),
+        ];
+        for (what, messages, first, last) in goes_on {
+            assert!(!begins_again(position, messages, first, last), "{what}");
+        }
+        for (what, messages, first, last) in [
+            ("few since", 3, (1, 50), 3),
+            ("more since than were read", 600, (1, 50), 600),
+            ("nothing yet", 0, (0, 0), 0),
+        ] {
+            assert!(begins_again(position, messages, first, last), "{what}");
+            assert!(!begins_again(Position { read: None, ..position }, messages, first, last), "nothing read: {what}");
+        }
+    }
 }

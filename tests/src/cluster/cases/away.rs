@@ -17,8 +17,6 @@ use crate::starts::{Ledger, at_per_mille, mirror};
 /// SYNs a second, at the first gateway.
 const SYNS: u32 = 200;
 const HOSTS: usize = 20;
-/// Networks that SYNs go to.
-const ASKED: usize = 1_000;
 
 /// Runs it.
 ///
@@ -34,11 +32,12 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     };
     let seconds = usize::try_from((before + away).as_secs())? + 2;
     let ledger = Arc::new(Ledger::new(seconds * SYNS as usize));
-    let target = Target { grpc: grpc(1), networks: ASKED, at_once: 0 };
+    let target = Target { grpc: grpc(1), networks: standing.networks, at_once: 0 };
     let subscribers = subscriber::start(&standing.site.namespace, HOSTS, target, &ledger)?;
     let sending = Arc::clone(&ledger);
+    let networks = standing.networks;
     let sender =
-        standing.site.namespace.spawn("mirror", move || mirror::send(&port(1), HOSTS, ASKED, SYNS, &sending))?;
+        standing.site.namespace.spawn("mirror", move || mirror::send(&port(1), HOSTS, networks, SYNS, &sending))?;
     wait("with servers", before);
     let went = Instant::now();
     standing.listeners.iter().for_each(crate::cluster::listener::Listener::begin);

@@ -21,6 +21,8 @@ const EVERY: Duration = Duration::from_millis(250);
 pub(super) struct Standing {
     pub(super) site: Site,
     pub(super) listeners: Vec<Listener>,
+    /// Networks of the traffic.
+    pub(super) networks: usize,
     traffic: Option<Traffic>,
 }
 
@@ -48,7 +50,8 @@ impl Standing {
             (1..=gateways).map(|number| Listener::start(&site.namespace, number)).collect::<Result<_>>()?;
         wait("the first buckets", Duration::from_secs(if size == Size::Full { 30 } else { 12 }));
         listeners.iter().for_each(Listener::begin);
-        Ok(Some(Self { site, listeners, traffic }))
+        let networks = usize::try_from(networks)?;
+        Ok(Some(Self { site, listeners, networks, traffic }))
     }
 
     /// Withdrawals that hosts got since [`Listener::begin`], and streams that ended.
