@@ -166,7 +166,7 @@ impl EngineEnd {
         halves.found.append(&mut found);
     }
 
-    fn send(&mut self, cells: Vec<(Network, Cell)>) {
+    pub(super) fn send(&mut self, cells: Vec<(Network, Cell)>) {
         let (count, oldest) = (cells.len(), cells.iter().map(|(_, cell)| cell.index()).min());
         if self.cells.try_send(cells).is_err() {
             self.own.no_room += count as u64;

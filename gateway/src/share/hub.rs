@@ -1,8 +1,9 @@
 //! The hub: between the engines of this gateway and the exchange. One thread, on which nobody waits.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::mpsc::TrySendError;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ const CLOSED_TICKS: u64 = 5;
 const ON_ITS_WAY: u64 = 2;
 /// Notices that come within this time of a message leave with the next one.
 const REST: Duration = Duration::from_millis(2);
+/// How soon cells are offered again to an engine that had no room.
+const HELD: Duration = Duration::from_millis(2);
 /// How often a gateway says who it is.
 const MEMBER: Duration = Duration::from_secs(5);
 
@@ -92,6 +95,8 @@ struct Hub {
     bucket: Micros,
     engines: Vec<HubEnd>,
     owner: Owner,
+    /// Cells of the last message for which an engine had no room yet: the exchange waits for them, since who lags behind is sent nothing again.
+    held: VecDeque<(Network, Cell)>,
     clock: Box<dyn PacketClock>,
     outgoing: mpsc::Sender<Outgoing>,
     batches: BTreeMap<Topic, BatchWriter>,
@@ -168,6 +173,7 @@ impl Sharing {
             members: Members::new(own),
             engines: hub_ends,
             owner,
+            held: VecDeque::new(),
             clock: Box::new(published),
             outgoing,
             batches: BTreeMap::new(),
@@ -223,8 +229,8 @@ impl Hub {
         let mut halves = interval(halves::EVERY);
         halves.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut ticks, mut waiting, mut is_resting) = (0_u64, Vec::new(), false);
-        let rest = sleep(REST);
-        tokio::pin!(rest);
+        let (rest, held) = (sleep(REST), sleep(HELD));
+        tokio::pin!(rest, held);
         loop {
             tokio::select! {
                 changed = state.changed() => {
@@ -246,10 +252,17 @@ impl Hub {
                     is_resting = true;
                 }
                 () = &mut rest, if is_resting => is_resting = false,
-                message = incoming.recv() => match message {
-                    Some(message) => self.receive(&message),
+                message = incoming.recv(), if self.held.is_empty() => match message {
+                    Some(message) => {
+                        self.receive(&message);
+                        held.as_mut().reset(tokio::time::Instant::now() + HELD);
+                    }
                     None => return,
                 },
+                () = &mut held, if !self.held.is_empty() => {
+                    self.hand_over();
+                    held.as_mut().reset(tokio::time::Instant::now() + HELD);
+                }
                 _ = gather.tick() => {
                     ticks += 1;
                     self.flush(Topic::Open);
@@ -509,11 +522,22 @@ impl Hub {
             view.lag.insert(message.topic, lag);
             *view.cells_received.entry(message.gateway).or_default() += batch.cells.len() as u64;
         }
-        for (network, cell) in batch.cells {
+        self.held.extend(batch.cells);
+        self.hand_over();
+    }
+
+    /// Gives cells to their engines, in order, until one has no room.
+    fn hand_over(&mut self) {
+        while let Some((network, cell)) = self.held.pop_front() {
             let engine = self.engines.get((self.owner)(network));
-            let sent = engine.map(|end| end.engine.try_send(ToEngine::Cell(network, Box::new(cell))));
-            if !matches!(sent, Some(Ok(()))) {
-                self.status.measures.dropped.inc();
+            match engine.map(|end| end.engine.try_send(ToEngine::Cell(network, Box::new(cell)))) {
+                Some(Ok(())) => {}
+                Some(Err(TrySendError::Full(ToEngine::Cell(network, cell)))) => {
+                    self.held.push_front((network, *cell));
+                    return;
+                }
+                // It has ended.
+                _ => drop(self.status.measures.dropped.inc()),
             }
         }
     }

@@ -169,6 +169,39 @@ fn what_was_seen_while_the_exchange_was_away_arrives_when_it_is_back() {
     until(&mut gateways, "it arrives", |_, estimates| estimates[1].is_some());
 }
 
+/// As when a gateway reads the whole window at its start: the hub decodes faster than an engine merges.
+#[test]
+fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
+    const CELLS: u32 = 40_000;
+    let hub = MemoryHub::new();
+    let mut gateways = [join(&hub, member(1)), join(&hub, member(2))];
+    gateways[0].saw(20.0);
+    let cell = gateways[0].engine.own_cells(Network::of(REMOTE), 0, START).remove(0);
+    until(&mut gateways, "they know each other", |gateways, _| {
+        gateways.iter().all(|gateway| gateway.sharing.status().view().members.len() == 1)
+    });
+    let of =
+        |number: u32| (Network::of(std::net::Ipv4Addr::from_bits((80 << 24) + (number << 8)).into()), cell.clone());
+    let numbers: Vec<u32> = (0..CELLS).collect();
+    for some in numbers.chunks(1_000) {
+        gateways[0].end.send(some.iter().copied().map(of).collect());
+        // The other engine takes nothing meanwhile.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let begun = Instant::now();
+    let taken = |gateway: &Gateway| gateway.engine.sharing_counts().map_or(0, |counts| counts.taken);
+    while taken(&gateways[1]) < u64::from(CELLS) && begun.elapsed() < Duration::from_secs(60) {
+        gateways[1].end.turn(&mut gateways[1].engine, START);
+    }
+    let measures = gateways[1].sharing.status().measures();
+    assert!(
+        taken(&gateways[1]) >= u64::from(CELLS),
+        "{} taken, {} dropped",
+        taken(&gateways[1]),
+        measures.dropped.get()
+    );
+}
+
 #[test]
 fn a_gateway_with_which_nothing_can_be_shared_is_named_and_changes_nothing() {
     let hub = MemoryHub::new();

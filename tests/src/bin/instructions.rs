@@ -1,7 +1,7 @@
 //! One kind of work on a generated trace, once: what `scripts/bench-instructions` counts the instructions of.
 //!
-//! `instructions write FILE`, then `instructions parse FILE`, `inside FILE` (the senders of `INSIDE` rebuilt) or `both FILE`; each
-//! prints how many packets it took. `--compare liss,iss` computes those rules beside the one in force.
+//! `instructions write FILE`, then `instructions parse FILE`, `inside FILE` (the senders of `INSIDE` rebuilt), `sharing FILE` or
+//! `both FILE`; each prints how many packets it took. `--compare liss,iss` computes those rules beside the one in force.
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +11,7 @@ use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::counters::Counters;
 use spand_core::engine::Engine;
+use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Timestamp;
@@ -19,6 +20,9 @@ use spand_tests::trace::{TraceConfig, write_trace};
 /// Small enough to be counted in seconds, with the share of beginnings, losses and ends that a long trace has.
 const TRACE: TraceConfig =
     TraceConfig { packets: 300_000, connections: 5_000, loss: 0.01, networks: 5_000, snap_len: 96, seed: 1 };
+
+/// Packets between two looks at what is to be shared, about as a gateway takes them at once.
+const TURN: u64 = 64;
 
 /// The organisation's prefix: the servers of the generated trace.
 const INSIDE: &str = "10.0.0.0/8";
@@ -43,6 +47,8 @@ enum Work {
     Inside,
     /// Rebuild both ends as well.
     Both,
+    /// As `inside`, and make the cells and halves that other gateways get.
+    Sharing,
 }
 
 fn main() -> anyhow::Result<()> {
@@ -53,11 +59,17 @@ fn main() -> anyhow::Result<()> {
             write_trace(std::io::BufWriter::new(out), &TRACE)?.packets
         }
         Work::Parse => parse(&file)?,
-        Work::Inside => rebuild(&file, vec![INSIDE.parse()?], compare)?,
-        Work::Both => rebuild(&file, Vec::new(), compare)?,
+        Work::Inside => rebuild(&file, vec![INSIDE.parse()?], compare, None)?,
+        Work::Both => rebuild(&file, Vec::new(), compare, None)?,
+        Work::Sharing => rebuild(&file, vec![INSIDE.parse()?], compare, Some(one_of_several()))?,
     };
     println!("{packets}");
     Ok(())
+}
+
+fn one_of_several() -> Sharing {
+    let gateway = GatewayId(1);
+    Sharing { gateway, tap: TapId::of_gateway(gateway), pseudonyms: Pseudonyms::new([7; 16]) }
 }
 
 fn parse(file: &Path) -> anyhow::Result<u64> {
@@ -72,13 +84,25 @@ fn parse(file: &Path) -> anyhow::Result<u64> {
     Ok(packets)
 }
 
-fn rebuild(file: &Path, internal: Vec<ipnet::IpNet>, compare: Vec<RuleKind>) -> anyhow::Result<u64> {
+fn rebuild(
+    file: &Path,
+    internal: Vec<ipnet::IpNet>,
+    compare: Vec<RuleKind>,
+    sharing: Option<Sharing>,
+) -> anyhow::Result<u64> {
     let limits = Limits::for_replay();
-    let mut engine = Engine::new(EngineConfig { limits, internal, compare, ..EngineConfig::default() });
+    let mut engine = Engine::new(EngineConfig { limits, internal, compare, sharing, ..EngineConfig::default() });
+    let (mut cells, mut count) = (0, 0);
     let packets = replay(file, |at, frame| {
         engine.handle_frame(at, frame);
         while engine.poll_event().is_some() {}
+        count += 1;
+        if sharing.is_some() && count % TURN == 0 {
+            cells += engine.take_cells().len();
+            engine.take_halves(at);
+        }
     })?;
+    anyhow::ensure!(sharing.is_none() || cells > 0, "no cell was made");
     anyhow::ensure!(engine.counters().window_samples > 0, "no window was rebuilt");
     Ok(packets)
 }

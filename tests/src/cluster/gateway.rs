@@ -1,7 +1,7 @@
 //! One gateway of several in a namespace: a process with a tap of its own.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -64,6 +64,15 @@ pub struct Known {
     pub share: Option<f64>,
     /// Window samples behind it.
     pub samples: u64,
+}
+
+impl fmt::Display for Known {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.share {
+            Some(share) => write!(f, "{share:.1} bytes of {} samples", self.samples),
+            None => write!(f, "no estimate of {} samples", self.samples),
+        }
+    }
 }
 
 /// Values of metrics, by their line up to the value.

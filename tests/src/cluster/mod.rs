@@ -7,9 +7,10 @@ pub mod hosts;
 pub mod listener;
 pub mod load;
 pub mod made;
+pub mod offer;
 mod servers;
 pub mod site;
 pub mod traffic;
 
-pub use fetched::{program, required_program};
+pub use fetched::{of_version, program, required_program};
 pub use servers::{Ports, Server, Servers};

@@ -21,7 +21,6 @@ const STARTS_WITHIN: Duration = Duration::from_secs(10);
 /// Servers that know each other; with them everything they wrote goes.
 #[derive(Debug)]
 pub struct Servers {
-    program: PathBuf,
     folder: TempDir,
     all: Vec<Server>,
 }
@@ -44,6 +43,7 @@ pub struct Server {
     pub name: String,
     /// Where clients reach it.
     pub port: u16,
+    program: PathBuf,
     config: PathBuf,
     process: Option<Child>,
 }
@@ -62,7 +62,7 @@ impl Servers {
         Ok(Some(servers))
     }
 
-    /// Writes configurations and starts nothing. `@STORE@` in `more` is a folder of each server.
+    /// Writes configurations and starts nothing. `@STORE@` in `more` is a folder of each server, `@NUMBER@` its number.
     pub fn configure(count: usize, more: &str) -> Result<Option<Self>> {
         let Some(program) = program()? else { return Ok(None) };
         let folder = tempfile::tempdir()?;
@@ -77,12 +77,13 @@ impl Servers {
                 let all: Vec<String> = routes.iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
                 writeln!(text, "cluster {{ name: t, listen: 127.0.0.1:{route}, routes: [{}] }}", all.join(", "))?;
             }
+            let more = more.replace("@NUMBER@", &number.to_string());
             text.push_str(&more.replace("@STORE@", &store.display().to_string()));
             let config = folder.path().join(format!("{name}.conf"));
             fs::write(&config, text)?;
-            servers.push(Server { name, port: *port, config, process: None });
+            servers.push(Server { name, port: *port, program: program.clone(), config, process: None });
         }
-        Ok(Some(Self { program, folder, all: servers }))
+        Ok(Some(Self { folder, all: servers }))
     }
 
     /// Servers with configurations of the caller's making, by number and by all ports: of clients, of the other servers, and of other sites.
@@ -103,9 +104,9 @@ impl Servers {
             let name = format!("n{number}");
             let config = folder.path().join(format!("{name}.conf"));
             fs::write(&config, text(number, folder.path(), &ports))?;
-            servers.push(Server { name, port: *port, config, process: None });
+            servers.push(Server { name, port: *port, program: program.clone(), config, process: None });
         }
-        Ok(Some(Self { program, folder, all: servers }))
+        Ok(Some(Self { folder, all: servers }))
     }
 
     /// Starts one of them, for the first time or again.
@@ -113,14 +114,14 @@ impl Servers {
         let log = self.folder.path().join(format!("n{number}.log"));
         let server = self.all.get_mut(number).context("no such server")?;
         let file = File::options().create(true).append(true).open(&log)?;
-        let process = Command::new(&self.program)
+        let process = Command::new(&server.program)
             .arg("--config")
             .arg(&server.config)
             .stdin(Stdio::null())
             .stdout(file.try_clone()?)
             .stderr(file)
             .spawn()
-            .with_context(|| format!("cannot start {}", self.program.display()))?;
+            .with_context(|| format!("cannot start {}", server.program.display()))?;
         server.process = Some(process);
         let latest = Instant::now() + STARTS_WITHIN;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).is_err() {
@@ -166,6 +167,16 @@ impl Server {
     /// Its address.
     pub fn url(&self) -> String {
         format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Has its next start be of this program.
+    pub fn set_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
+    }
+
+    /// Its process, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Child::id)
     }
 
     /// Ends it at once.

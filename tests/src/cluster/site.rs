@@ -1,9 +1,11 @@
 //! Servers and gateways of one site, in a namespace of their own.
 
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use async_nats::jetstream;
+use async_nats::jetstream::stream::{Config, External, Source, StorageType};
 
 use super::gateway::{Gateway, Setup};
 use super::{Server, Servers};
@@ -14,9 +16,43 @@ use crate::lab::namespace::Namespace;
 const SHARES_WITHIN: Duration = Duration::from_secs(30);
 const SITE: &str = "here";
 
-/// Servers, and gateways numbered from 1 that share over them.
+/// Has servers keep a copy of the stream of the site `of`, as the documentation does it with `nats stream add`.
+///
+/// # Errors
+/// Where the servers make none.
+pub async fn copy_stream(server: &str, of: &str, replicas: usize) -> Result<()> {
+    let name = format!("spand-main-{of}");
+    let external = External { api_prefix: format!("$JS.{of}.API"), delivery_prefix: None };
+    let stream = Config {
+        name: name.clone(),
+        storage: StorageType::Memory,
+        mirror: Some(Source { name, external: Some(external), ..Source::default() }),
+        max_age: Duration::from_secs(330),
+        num_replicas: replicas,
+        ..Config::default()
+    };
+    let client = async_nats::connect(server).await?;
+    jetstream::new(client)
+        .create_stream(stream)
+        .await
+        .with_context(|| format!("no copy of the stream of site {of}"))?;
+    Ok(())
+}
+
+/// The same, and waits for it.
+///
+/// # Errors
+/// As [`copy_stream`].
+pub fn keep_copy(server: &str, of: &str, replicas: usize) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(copy_stream(server, of, replicas))
+}
+
+/// Servers, and gateways that share over them.
 #[derive(Debug)]
 pub struct Site {
+    /// Its name.
+    pub name: String,
     /// Where all of them are.
     pub namespace: Namespace,
     /// Its servers.
@@ -46,23 +82,51 @@ impl Site {
     ) -> Result<Option<Self>> {
         let namespace = Namespace::create("site")?;
         let Some(servers) = namespace.enter(|| Servers::start(servers, ""))? else { return Ok(None) };
-        let mut site = Self { namespace, servers, gateways: Vec::new() };
-        for number in 1..=gateways {
+        let mut site = Self::of(SITE, namespace, servers);
+        site.add(programs, 1..=gateways, lines)?;
+        site.hear(gateways - 1)?;
+        Ok(Some(site))
+    }
+
+    /// With servers that run, and no gateways yet.
+    pub fn of(name: &str, namespace: Namespace, servers: Servers) -> Self {
+        Self { name: name.to_owned(), namespace, servers, gateways: Vec::new() }
+    }
+
+    /// Starts gateways with these numbers.
+    ///
+    /// # Errors
+    /// Where one does not start.
+    pub fn add(
+        &mut self,
+        programs: &Programs,
+        numbers: RangeInclusive<u16>,
+        lines: impl Fn(u16) -> (String, String),
+    ) -> Result<()> {
+        for number in numbers {
             let (share, more) = lines(number);
             let setup = Setup {
                 number,
                 program: &programs.gateway,
                 arguments: vec!["run".to_owned()],
-                servers: site.servers.urls(),
-                share: format!("site = \"{SITE}\"\nkept_mib = 200\n{share}"),
+                servers: self.servers.urls(),
+                share: format!("site = \"{}\"\nkept_mib = 200\n{share}", self.name),
                 backend: "auto",
                 more,
             };
-            site.gateways.push(Gateway::start(&site.namespace, &setup, |_| Ok(()))?);
+            self.gateways.push(Gateway::start(&self.namespace, &setup, |_| Ok(()))?);
         }
+        Ok(())
+    }
+
+    /// Waits until each of its gateways hears so many others.
+    ///
+    /// # Errors
+    /// Where one does not.
+    pub fn hear(&self, others: u16) -> Result<()> {
         let latest = Instant::now() + SHARES_WITHIN;
-        for gateway in &site.gateways {
-            while gateway.metrics()?.sum("spand_share_members") < f64::from(gateways - 1) - 0.5 {
+        for gateway in &self.gateways {
+            while gateway.metrics()?.sum("spand_share_members") < f64::from(others) - 0.5 {
                 ensure!(
                     Instant::now() < latest,
                     "gateway {} does not hear the others: {}",
@@ -72,7 +136,7 @@ impl Site {
                 std::thread::sleep(Duration::from_millis(100));
             }
         }
-        Ok(Some(site))
+        Ok(())
     }
 
     /// The server that leads the stream of closed cells.
@@ -87,7 +151,7 @@ impl Site {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 let client = async_nats::connect(urls).await?;
-                let stream = jetstream::new(client).get_stream(format!("spand-main-{SITE}")).await?;
+                let stream = jetstream::new(client).get_stream(format!("spand-main-{}", self.name)).await?;
                 let leader = stream.cached_info().cluster.clone().and_then(|cluster| cluster.leader);
                 leader.context("the stream has no leader")
             })

@@ -1,6 +1,7 @@
 //! Traffic at the taps of several gateways: a generated trace, played at its own pace until it is stopped.
 
 use std::net::Ipv4Addr;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,8 +18,8 @@ use crate::trace::frame::encode;
 use crate::trace::packet::Tuple;
 use crate::trace::{TraceConfig, generate};
 
-/// At which gateway's tap a connection is seen: an index.
-pub type Place = fn(&Tuple, usize) -> usize;
+/// At which gateways' taps a connection is seen: indices.
+pub type Place = fn(&Tuple, usize) -> Range<usize>;
 
 /// What is played.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,8 @@ pub struct Played {
     pub loss: f64,
     /// Where a connection is seen.
     pub place: Place,
+    /// Another one gives other connections to the same networks.
+    pub seed: u64,
 }
 
 /// Traffic that is under way.
@@ -50,13 +53,23 @@ pub struct Counts {
 }
 
 /// All connections of a network are seen at one tap.
-pub fn by_network(tuple: &Tuple, gateways: usize) -> usize {
-    usize::try_from(number(tuple.client.0)).unwrap_or_default() % gateways.max(1)
+pub fn by_network(tuple: &Tuple, gateways: usize) -> Range<usize> {
+    one(usize::try_from(number(tuple.client.0)).unwrap_or_default(), gateways)
 }
 
 /// Connections of every network are seen at all taps, each at one of them.
-pub fn by_connection(tuple: &Tuple, gateways: usize) -> usize {
-    (usize::from(tuple.client.1) + usize::from(tuple.client.0.octets()[3])) % gateways.max(1)
+pub fn by_connection(tuple: &Tuple, gateways: usize) -> Range<usize> {
+    one(usize::from(tuple.client.1) + usize::from(tuple.client.0.octets()[3]), gateways)
+}
+
+/// Every packet is seen at all taps.
+pub fn everywhere(_: &Tuple, gateways: usize) -> Range<usize> {
+    0..gateways
+}
+
+fn one(number: usize, gateways: usize) -> Range<usize> {
+    let place = number % gateways.max(1);
+    place..place + 1
 }
 
 /// The number of a client's network, as traces count them.
@@ -91,8 +104,8 @@ impl Traffic {
 }
 
 fn play(ports: &[OwnedFd], played: &Played, stop: &AtomicBool) -> Result<Counts> {
-    let Played { connections, networks, loss, place } = *played;
-    let config = TraceConfig { packets: u64::MAX, connections, loss, networks, snap_len: 1_514, seed: 11 };
+    let Played { connections, networks, loss, place, seed } = *played;
+    let config = TraceConfig { packets: u64::MAX, connections, loss, networks, snap_len: 1_514, seed };
     let (begun, mut frame, mut counts, mut failed) = (Instant::now(), Vec::new(), Counts::default(), Ok(()));
     generate(&config, |at_ns, tuple, packet| {
         let due = begun + Duration::from_nanos(at_ns);
@@ -107,8 +120,12 @@ fn play(ports: &[OwnedFd], played: &Played, stop: &AtomicBool) -> Result<Counts>
         let length =
             encode(&mut frame, u16::try_from(counts.packets & 0xffff).unwrap_or_default(), at_ns, tuple, packet);
         frame.resize(length, 0);
-        let Some(port) = ports.get(place(tuple, ports.len())) else { return false };
-        failed = send(port.as_raw_fd(), &frame, MsgFlags::empty()).map(drop).context("a tap takes no frame");
+        for port in ports.get(place(tuple, ports.len())).unwrap_or_default() {
+            failed = send(port.as_raw_fd(), &frame, MsgFlags::empty()).map(drop).context("a tap takes no frame");
+            if failed.is_err() {
+                return false;
+            }
+        }
         failed.is_ok() && !stop.load(Ordering::Relaxed)
     });
     failed.map(|()| counts)

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
-use async_nats::jetstream::stream::{External, Source, StorageType};
 use rcgen::ExtendedKeyUsagePurpose;
 use spand_core::sharing::GatewayId;
 use spand_gateway::share::exchange::{LinkState, Topic};
 use spand_gateway::share::nats::{NatsConfig, NatsLogin, NatsTls};
 use spand_tests::access::{Authority, Wanted};
+use spand_tests::cluster::site::copy_stream;
 use spand_tests::cluster::{Ports, Servers};
 use tokio::time::timeout;
 
@@ -122,23 +122,6 @@ fn of_two_sites(number: usize, folder: &Path, ports: &Ports) -> String {
     )
 }
 
-/// Has a site read the other's stream: what `nats stream add` does with the file of the documentation.
-async fn mirror(server: &str, of: &str) {
-    let client = async_nats::connect(server).await.expect("a server");
-    let stream = async_nats::jetstream::stream::Config {
-        name: format!("spand-main-{of}"),
-        storage: StorageType::Memory,
-        mirror: Some(Source {
-            name: format!("spand-main-{of}"),
-            external: Some(External { api_prefix: format!("$JS.{of}.API"), delivery_prefix: None }),
-            ..Source::default()
-        }),
-        max_age: Duration::from_secs(330),
-        ..Default::default()
-    };
-    async_nats::jetstream::new(client).create_stream(stream).await.expect("a mirror");
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
     let Some(mut servers) = Servers::with_texts(2, of_two_sites).unwrap() else { return };
@@ -151,8 +134,8 @@ async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
     };
     // Each makes its site's stream, of which the other site makes a mirror.
     drop([Member::up(of(0, 1)).await, Member::up(of(1, 2)).await]);
-    mirror(&urls[0], "b").await;
-    mirror(&urls[1], "a").await;
+    copy_stream(&urls[0], "b", 1).await.unwrap();
+    copy_stream(&urls[1], "a", 1).await.unwrap();
     let (mut one, mut two) = (Member::up(of(0, 1)).await, Member::up(of(1, 2)).await);
     one.send(Topic::Closed, "of a").await;
     two.send(Topic::Closed, "of b").await;

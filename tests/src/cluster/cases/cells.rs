@@ -207,7 +207,7 @@ fn foreign_cells(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     thread::sleep(Duration::from_secs(1));
     subscribers.stop();
     let metrics = gateway.metrics()?;
-    let counted = ["dropped", "overflow", "evicted", "resync", "shed", "lost", "ignored"];
+    let counted = ["dropped", "overflow", "evicted", "resync", "shed", "lost", "ignored", "starts_no"];
     let nonzero =
         metrics.lines().filter(|(line, value)| *value > 0.0 && counted.iter().any(|word| line.contains(word)));
     let nonzero: Vec<String> = nonzero.map(|(line, value)| format!("{line} {value}")).collect();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
+use super::standing::{end_of_bucket, restarted};
 use super::{Programs, Row, Size};
 use crate::cluster::gateway::Gateway;
 use crate::cluster::listener::{Advertised, Listener};
@@ -28,12 +29,12 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
         Size::Full => (4, 5_000, 1_000, 30, 60),
         Size::Quick => (2, 200, 60, 12, 15),
     };
-    let Some(site) =
+    let Some(mut site) =
         Site::start(programs, if size == Size::Full { 3 } else { 1 }, gateways, "[log]\nfilter = \"warn\"\n")?
     else {
         return Ok(Vec::new());
     };
-    let played = Played { connections, networks, loss: 0.01, place: by_network };
+    let played = Played { connections, networks, loss: 0.01, place: by_network, seed: 11 };
     let traffic = Traffic::start(&site.namespace, (1..=gateways).collect(), played)?;
     let listeners: Vec<_> =
         (1..=gateways).map(|number| Listener::start(&site.namespace, number)).collect::<Result<_>>()?;
@@ -44,6 +45,7 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     // The last ones have their time, too.
     wait("convergence: the last ones", MOST);
     let counts = traffic.stop()?;
+    end_of_bucket();
 
     let found = moved(&listeners);
     let of = |per_mille| at_per_mille(&found.delays, per_mille).as_secs_f64();
@@ -74,10 +76,13 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
         100.0 * within / all,
         sum / all
     );
+    let example = found.example.map_or_else(String::new, |example| format!("; one: {example}"));
+    let missing = format!("{}{example}", found.missing);
     Ok(vec![
         Row::timed(size, Row::judged(what, "p50 <= 0.8 s, p99 <= 1.5 s", figure, in_time)),
         Row::timed(size, Row::judged("a closed bucket", "p99 <= 3 s", closed, within / all >= 0.99)),
-        Row::judged("moves that did not arrive", "none", found.missing.to_string(), found.missing == 0),
+        Row::judged("moves that did not arrive", "none", missing, found.missing == 0),
+        restarted(&mut site.gateways, size)?,
     ])
 }
 
@@ -89,6 +94,8 @@ struct Found {
     /// Where the other's published estimate was within [`CHANGE`] anyway.
     needless: usize,
     missing: usize,
+    /// What the first missing one was like.
+    example: Option<String>,
 }
 
 /// Each network is seen by one gateway. Of each of its moves: when each other gateway published an estimate with that sample or a newer one.
@@ -102,10 +109,10 @@ fn moved(listeners: &[Listener]) -> Found {
         for other in listeners.iter().enumerate().filter(|(number, _)| *number != place).map(|(_, other)| other) {
             for (network, advertised) in &moves {
                 let there = other.look(|log| log.estimates.get(network).cloned().unwrap_or_default());
-                for pair in advertised.windows(2) {
-                    let [before, after] = pair else { continue };
-                    if (after.share / before.share - 1.0).abs() >= CHANGE {
-                        found.take(after, &there);
+                for (place, before) in advertised.iter().enumerate() {
+                    let since = advertised.get(place + 1..).unwrap_or_default();
+                    if since.first().is_some_and(|after| (after.share / before.share - 1.0).abs() >= CHANGE) {
+                        found.take(since, &there);
                     }
                 }
             }
@@ -116,15 +123,30 @@ fn moved(listeners: &[Listener]) -> Found {
 }
 
 impl Found {
-    fn take(&mut self, moved: &Advertised, there: &[Advertised]) {
+    /// A move, which is the first of what its gateway advertised from then on, and what another one did.
+    fn take(&mut self, here: &[Advertised], there: &[Advertised]) {
+        let Some(moved) = here.first() else { return };
         let came = there
             .iter()
             .find(|advertised| advertised.sampled + ALIKE >= moved.sampled && advertised.at + ALIKE >= moved.sampled);
-        let held = there.iter().rev().find(|advertised| advertised.at <= moved.sampled + MOST);
+        let until = moved.sampled + MOST;
+        let held = there.iter().rev().find(|advertised| advertised.at <= until);
+        // As the other judges it: by what it published last. Where this gateway's own moved again meanwhile, that counts.
+        let is_alike = |held: &Advertised| {
+            let since = here.iter().take_while(|advertised| advertised.at <= until);
+            since.into_iter().any(|now| (now.share / held.share - 1.0).abs() < CHANGE)
+        };
         match came.map(|advertised| advertised.at.saturating_duration_since(moved.sampled)) {
             Some(delay) if delay <= MOST => self.delays.push(delay),
-            _ if held.is_some_and(|held| (held.share / moved.share - 1.0).abs() < CHANGE) => self.needless += 1,
-            _ => self.missing += 1,
+            _ if held.is_some_and(is_alike) => self.needless += 1,
+            _ => {
+                self.missing += 1;
+                self.example.get_or_insert_with(|| {
+                    let held = held.map_or_else(|| "nothing".to_owned(), |held| format!("{:.0} bytes", held.share));
+                    let own: Vec<String> = here.iter().map(|one| format!("{:.0}", one.share)).collect();
+                    format!("{} bytes there, then; another held {held}", own.join(", "))
+                });
+            }
         }
     }
 }

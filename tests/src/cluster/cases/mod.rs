@@ -4,8 +4,12 @@ pub mod agents;
 pub mod away;
 pub mod cells;
 pub mod convergence;
+pub mod group;
+pub mod nats;
 pub mod servers;
+pub mod sites;
 mod standing;
+pub mod upgrade;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -21,6 +25,10 @@ pub const CASES: &[Case] = &[
     ("agents", "hosts that change over when gateways die, stand still and come back", agents::run),
     ("convergence", "from one gateway's sample to the others' published estimates", convergence::run),
     ("servers", "the stream's leader is killed, stopped and paused under traffic", servers::run),
+    ("group", "two gateways whose taps see the same packets, of which one dies", group::run),
+    ("sites", "two sites over a slow path that is cut for a minute", sites::run),
+    ("upgrade", "servers of the version before, upgraded one at a time under traffic", upgrade::run),
+    ("nats", "what the servers take for a byte, and the highest rate without a growing queue", nats::run),
     ("away", "all servers away for ten minutes, their return, and a gateway that starts again", away::run),
 ];
 

@@ -73,7 +73,7 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
             format!("{networks} networks equal, {:.1} s after the last bucket", after.as_secs_f64()),
             true,
         ),
-        Err(differ) => Row::judged("closed cells missing afterwards", "0", format!("{differ} networks differ"), false),
+        Err(differ) => Row::judged("closed cells missing afterwards", "0", differ, false),
     });
     Ok(rows)
 }

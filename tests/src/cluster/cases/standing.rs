@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use spand_core::config::WindowConfig;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
 
-use super::{Programs, Size};
+use super::{Programs, Row, Size};
 use crate::cluster::gateway::{Gateway, Known};
 use crate::cluster::listener::Listener;
 use crate::cluster::site::Site;
@@ -39,19 +39,34 @@ impl Standing {
     /// Three servers, gateways, traffic of which each connection is seen at the taps that `place` names; when the first buckets are over.
     /// `None` where there is no program to start as a server.
     pub(super) fn start(programs: &Programs, size: Size, lines: &str, place: Place) -> Result<Option<Self>> {
-        let (gateways, networks, connections) = match size {
-            Size::Full => (4, 5_000, 300),
-            Size::Quick => (2, 200, 40),
+        let Some(site) = Site::start(programs, 3, Self::gateways(size), lines)? else { return Ok(None) };
+        Self::at(site, size, place).map(Some)
+    }
+
+    /// How many gateways there are.
+    pub(super) const fn gateways(size: Size) -> u16 {
+        match size {
+            Size::Full => 4,
+            Size::Quick => 2,
+        }
+    }
+
+    /// The same at a site that runs.
+    pub(super) fn at(site: Site, size: Size, place: Place) -> Result<Self> {
+        let gateways = Self::gateways(size);
+        let (networks, connections) = match size {
+            // So dense that no network loses its estimate by itself.
+            Size::Full => (1_000, 400),
+            Size::Quick => (40, 60),
         };
-        let Some(site) = Site::start(programs, 3, gateways, lines)? else { return Ok(None) };
-        let played = Played { connections, networks, loss: 0.01, place };
+        let played = Played { connections, networks, loss: 0.02, place, seed: 11 };
         let traffic = Some(Traffic::start(&site.namespace, (1..=gateways).collect(), played)?);
         let listeners: Vec<_> =
             (1..=gateways).map(|number| Listener::start(&site.namespace, number)).collect::<Result<_>>()?;
         wait("the first buckets", Duration::from_secs(if size == Size::Full { 30 } else { 12 }));
         listeners.iter().for_each(Listener::begin);
         let networks = usize::try_from(networks)?;
-        Ok(Some(Self { site, listeners, networks, traffic }))
+        Ok(Self { site, listeners, networks, traffic })
     }
 
     /// Withdrawals that hosts got since [`Listener::begin`], and streams that ended.
@@ -88,41 +103,67 @@ impl Standing {
         if let Some(traffic) = self.traffic.take() {
             traffic.stop()?;
         }
-        wait("the last bucket", until_next_bucket());
+        end_of_bucket();
         Ok(())
     }
 
     /// Waits until all gateways know the same to the last bit, for so long at most; how long that took and how many networks they know.
-    /// Where they do not come to that, how many networks differ.
-    pub(super) fn agree(&self, within: Duration) -> Result<Result<(Duration, usize), usize>> {
+    /// Where they do not come to that, how many networks differ, and how one does.
+    pub(super) fn agree(&self, within: Duration) -> Result<Result<(Duration, usize), String>> {
         agree(&self.site.gateways.iter().collect::<Vec<_>>(), within)
     }
 }
 
 /// The same of these gateways.
-pub(super) fn agree(gateways: &[&Gateway], within: Duration) -> Result<Result<(Duration, usize), usize>> {
+pub(super) fn agree(gateways: &[&Gateway], within: Duration) -> Result<Result<(Duration, usize), String>> {
     let begun = Instant::now();
     loop {
-        // A bucket that leaves the window between two questions makes them differ.
-        if until_next_bucket() < Duration::from_secs(2) {
-            std::thread::sleep(until_next_bucket() + Duration::from_millis(500));
-        }
+        between_buckets();
         let known: Vec<BTreeMap<String, Known>> = gateways.iter().map(|one| one.known()).collect::<Result<_>>()?;
         let differ = differing(&known);
-        ensure!(known.iter().any(|known| !known.is_empty()), "no gateway knows a network");
-        if differ == 0 {
+        let estimates = known.iter().flat_map(BTreeMap::values).filter(|known| known.share.is_some()).count();
+        ensure!(estimates > 0, "no gateway has an estimate");
+        let Some(one) = differ.first() else {
             return Ok(Ok((begun.elapsed(), known.first().map_or(0, BTreeMap::len))));
-        }
+        };
         if begun.elapsed() > within {
-            return Ok(Err(differ));
+            let of_one = |known: &BTreeMap<String, Known>| {
+                known.get(*one).map_or_else(|| "nothing".to_owned(), Known::to_string)
+            };
+            let each: Vec<String> = known.iter().map(of_one).collect();
+            return Ok(Err(format!("{} networks differ, one ({one}): {}", differ.len(), each.join("; "))));
         }
-        progress(&format!("{differ} networks differ"));
+        progress(&format!("{} networks differ", differ.len()));
         std::thread::sleep(EVERY);
     }
 }
 
+/// The last gateway starts again, with the store of what it saw itself, and reads all from the servers.
+pub(super) fn restarted(gateways: &mut [Gateway], size: Size) -> Result<Row> {
+    let [first, .., again] = gateways else { bail!("there is one gateway alone") };
+    again.stop()?;
+    let begun = Instant::now();
+    again.start_again()?;
+    let known = agree(&[first, again], Duration::from_secs(60))?;
+    let took = begun.elapsed();
+    Ok(match known {
+        Ok((_, networks)) => Row::timed(
+            size,
+            Row::judged(
+                "gateway restarted: all merged estimates",
+                "<= 10 s",
+                format!("{networks} networks equal to the last bit {:.1} s after its start", took.as_secs_f64()),
+                took <= Duration::from_secs(10),
+            ),
+        ),
+        Err(differ) => {
+            Row::judged("gateway restarted: all merged estimates", "<= 10 s", format!("after 60 s {differ}"), false)
+        }
+    })
+}
+
 /// Networks of which not all know the same.
-fn differing(known: &[BTreeMap<String, Known>]) -> usize {
+fn differing(known: &[BTreeMap<String, Known>]) -> Vec<&String> {
     let mut networks: Vec<&String> = known.iter().flat_map(BTreeMap::keys).collect();
     networks.sort_unstable();
     networks.dedup();
@@ -130,7 +171,19 @@ fn differing(known: &[BTreeMap<String, Known>]) -> usize {
     networks
         .into_iter()
         .filter(|network| known.iter().any(|known| known.get(network.as_str()) != first(network)))
-        .count()
+        .collect()
+}
+
+/// Waits until the bucket of the traffic that was played is over.
+pub(super) fn end_of_bucket() {
+    wait("the last bucket", until_next_bucket());
+}
+
+/// Waits for a time to ask several gateways: a bucket that leaves the window between two questions makes them differ.
+pub(super) fn between_buckets() {
+    if until_next_bucket() < Duration::from_secs(2) {
+        std::thread::sleep(until_next_bucket() + Duration::from_millis(500));
+    }
 }
 
 /// Until the bucket of the traffic that is played now is over, and its cells have had their time.

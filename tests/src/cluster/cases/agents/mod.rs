@@ -50,8 +50,8 @@ impl Plan {
                 servers: 3,
                 gateways: 4,
                 hosts: 1_000,
-                networks: 5_000,
-                connections: [1_500, 500],
+                networks: 1_000,
+                connections: [500, 200],
                 lifetime: Duration::from_secs(60),
                 fill: Duration::from_secs(120),
                 kill_only: false,
@@ -97,7 +97,7 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     let Some(site) = Site::start(programs, plan.servers, plan.gateways, &more)? else { return Ok(Vec::new()) };
     let numbers: Vec<u16> = (1..=plan.gateways).collect();
     let play = |connections| {
-        let played = Played { connections, networks: plan.networks, loss: 0.02, place: by_connection };
+        let played = Played { connections, networks: plan.networks, loss: 0.02, place: by_connection, seed: 11 };
         Traffic::start(&site.namespace, numbers.clone(), played)
     };
     let [many, few] = plan.connections;
