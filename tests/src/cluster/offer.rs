@@ -77,7 +77,7 @@ impl Offer {
         Ok(Self { rate, offered, stop, thread: Some(thread) })
     }
 
-    /// From now on so many cells a second.
+    /// From now on N cells a second.
     pub fn set_rate(&self, rate: u64) {
         self.rate.store(rate, Ordering::Relaxed);
     }

@@ -119,7 +119,7 @@ impl Site {
         Ok(())
     }
 
-    /// Waits until each of its gateways hears so many others.
+    /// Waits until each of its gateways hears N others.
     ///
     /// # Errors
     /// Where one does not.

@@ -129,7 +129,8 @@ impl Found {
         let came = there
             .iter()
             .find(|advertised| advertised.sampled + ALIKE >= moved.sampled && advertised.at + ALIKE >= moved.sampled);
-        let until = moved.sampled + MOST;
+        // A bound can move a share without a new sample.
+        let until = moved.at + MOST;
         let held = there.iter().rev().find(|advertised| advertised.at <= until);
         // As the other judges it: by what it published last. Where this gateway's own moved again meanwhile, that counts.
         let is_alike = |held: &Advertised| {
@@ -143,7 +144,16 @@ impl Found {
                 self.missing += 1;
                 self.example.get_or_insert_with(|| {
                     let held = held.map_or_else(|| "nothing".to_owned(), |held| format!("{:.0} bytes", held.share));
-                    let own: Vec<String> = here.iter().map(|one| format!("{:.0}", one.share)).collect();
+                    let own: Vec<String> = here
+                        .iter()
+                        .map(|one| {
+                            format!(
+                                "{:.0} after {:.1} s",
+                                one.share,
+                                one.at.duration_since(moved.sampled).as_secs_f64()
+                            )
+                        })
+                        .collect();
                     format!("{} bytes there, then; another held {held}", own.join(", "))
                 });
             }

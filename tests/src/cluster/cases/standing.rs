@@ -167,11 +167,12 @@ fn differing(known: &[BTreeMap<String, Known>]) -> Vec<&String> {
     let mut networks: Vec<&String> = known.iter().flat_map(BTreeMap::keys).collect();
     networks.sort_unstable();
     networks.dedup();
-    let first = |network: &str| known.first().and_then(|known| known.get(network));
-    networks
-        .into_iter()
-        .filter(|network| known.iter().any(|known| known.get(network.as_str()) != first(network)))
-        .collect()
+    // What is known of a network without samples is each gateway's own.
+    let of = |known: &'_ BTreeMap<String, Known>, network: &str| {
+        known.get(network).filter(|known| known.samples > 0 || known.share.is_some()).cloned()
+    };
+    let first = |network: &str| known.first().and_then(|known| of(known, network));
+    networks.into_iter().filter(|network| known.iter().any(|known| of(known, network) != first(network))).collect()
 }
 
 /// Waits until the bucket of the traffic that was played is over.
