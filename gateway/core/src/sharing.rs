@@ -8,7 +8,7 @@ use siphasher::sip::SipHasher24;
 
 use crate::flow::sample::ConnectionId;
 use crate::flow::tuple::Tuple;
-use crate::wire::segment::{Endpoint, Segment};
+use crate::wire::segment::Segment;
 
 /// The number of a gateway among those that share.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -72,18 +72,35 @@ const DISCARD_ONLY: u128 = 0x0100 << 112;
 /// Bits of a connection's number that come from its hash: far below [`crate::window`]'s limit for numbers.
 const CONNECTION_BITS: u32 = 61;
 
+/// Most bytes that are hashed at once: what stands for a kind, two ends, and a sequence number.
+const MOST_HASHED: usize = 48;
+
 impl Pseudonyms {
     /// Under this key.
     pub fn new(key: [u8; 16]) -> Self {
         Self { key }
     }
 
+    /// The hash of `parts`, one after the other. They are put together first: the hasher takes a few long pieces for less than many
+    /// short ones, and there is one of these for every connection.
+    fn hash<const N: usize>(&self, parts: [&[u8]; N]) -> u64 {
+        let (mut all, mut end) = ([0; MOST_HASHED], 0);
+        for part in parts {
+            let room = all.get_mut(end..end + part.len());
+            debug_assert!(room.is_some(), "{end} bytes and {} more", part.len());
+            if let Some(room) = room {
+                room.copy_from_slice(part);
+                end += part.len();
+            }
+        }
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(all.get(..end).unwrap_or_default());
+        hasher.finish()
+    }
+
     /// The pseudonym of a remote address, an address itself.
     pub fn address(&self, address: IpAddr) -> IpAddr {
-        let mut hasher = SipHasher24::new_with_key(&self.key);
-        hasher.write(&[0]);
-        hasher.write(&bytes_of(address));
-        Self::of_hash(hasher.finish())
+        Self::of_hash(self.hash([&[0], &bytes_of(address)]))
     }
 
     /// The pseudonym with this hash.
@@ -101,22 +118,16 @@ impl Pseudonyms {
     /// The number of the connection that `first` is the first segment of: the same at every gateway that sees the same packets, and the
     /// order of numbers has nothing to do with which connection came first.
     pub(crate) fn connection(&self, first: &Segment) -> ConnectionId {
-        let mut hasher = SipHasher24::new_with_key(&self.key);
-        hasher.write(&[1]);
-        for Endpoint { address, port } in [first.source, first.destination] {
-            hasher.write(&bytes_of(address));
-            hasher.write(&port.to_be_bytes());
-        }
-        hasher.write(&first.seq.to_be_bytes());
-        ConnectionId(hasher.finish() >> (u64::BITS - CONNECTION_BITS))
+        let [source, destination] =
+            [first.source, first.destination].map(|end| (bytes_of(end.address), end.port.to_be_bytes()));
+        let hash = self.hash([&[1], &source.0, &source.1, &destination.0, &destination.1, &first.seq.to_be_bytes()]);
+        ConnectionId(hash >> (u64::BITS - CONNECTION_BITS))
     }
 
     /// The hash of a connection's ends: the same at gateways that see different directions of it, which begin with different segments.
     pub(crate) fn ends(&self, tuple: &Tuple) -> u64 {
-        let mut hasher = SipHasher24::new_with_key(&self.key);
-        hasher.write(&[2]);
-        tuple.words().iter().for_each(|word| hasher.write(&word.to_be_bytes()));
-        hasher.finish()
+        let words = tuple.words().map(u64::to_be_bytes);
+        self.hash([&[2], words.as_flattened()])
     }
 }
 
@@ -158,6 +169,16 @@ mod tests {
         assert_ne!(of(&["192.0.2.0/25", "2001:db8::/32"]), number);
         assert_ne!(of(&["0.0.0.0/0"]), of(&["::ffff:0:0/0"]));
         assert_eq!(of(&[]), 0x1e92_4b9d_7377_00d7, "SipHash-2-4 of nothing under the key zero, on every machine");
+    }
+
+    #[test]
+    fn parts_are_hashed_as_one_after_the_other_up_to_the_longest() {
+        let pseudonyms = Pseudonyms::new([7; 16]);
+        let (kind, ends, sequence) = ([1; 1], [2; 36], [3; 11]);
+        let mut hasher = SipHasher24::new_with_key(&[7; 16]);
+        [&kind[..], &ends, &sequence].iter().for_each(|part| hasher.write(part));
+        assert_eq!(pseudonyms.hash([&kind, &ends, &sequence]), hasher.finish());
+        assert_eq!(kind.len() + ends.len() + sequence.len(), MOST_HASHED);
     }
 
     #[test]

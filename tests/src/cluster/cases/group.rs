@@ -94,7 +94,7 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
         worst = if now.rank() >= worst.rank() { now } else { worst };
         std::thread::sleep(Duration::from_millis(250));
     }
-    rows.push(worst.row("one killed: what the other knows, at worst, against what it knew before", Judged::Jump)?);
+    rows.push(worst.row("one killed: what the other knows, at worst, against what it had before", Judged::Jump)?);
     play(after, 12)?;
     let Some(second) = site.gateways.get(1) else { bail!("a group of two") };
     rows.push(Difference::of(second, &alone)?.row(AGAINST_ALONE, Judged::Not)?);
