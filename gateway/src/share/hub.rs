@@ -104,6 +104,8 @@ struct Hub {
     halves: Comparison,
     state: LinkState,
     was_up: bool,
+    /// The oldest bucket of which cells left, by the bucket in which they did: of those that may be on their way.
+    left: BTreeMap<u64, u64>,
     /// From which bucket on cells may not have arrived.
     again_from: Option<u64>,
     status: ShareStatus,
@@ -181,6 +183,7 @@ impl Sharing {
             halves: Comparison::default(),
             state: LinkState::default(),
             was_up: false,
+            left: BTreeMap::new(),
             again_from: None,
             status: status.clone(),
         };
@@ -284,6 +287,12 @@ impl Hub {
             self.lost(cell.index());
             return;
         }
+        let current = self.current();
+        if !self.left.contains_key(&current) {
+            self.left.retain(|at, _| at.saturating_add(ON_ITS_WAY) >= current);
+        }
+        let oldest = self.left.entry(current).or_insert(cell.index());
+        *oldest = cell.index().min(*oldest);
         if !self.batch(topic, cell).add(network, cell) {
             self.flush(topic);
             self.batch(topic, cell).add(network, cell);
@@ -321,8 +330,16 @@ impl Hub {
             self.status.measures.bytes_sent.inc_by(bytes);
         } else {
             self.status.measures.dropped.inc_by(cells);
-            self.lost((self.clock.now().0 / self.bucket_nanos()).saturating_sub(ON_ITS_WAY));
+            self.lost_on_the_way();
         }
+    }
+
+    /// What left lately may not have arrived: cells of the newest buckets, and older ones where they were sent again.
+    fn lost_on_the_way(&mut self) {
+        let newest = self.current().saturating_sub(ON_ITS_WAY);
+        self.left.retain(|at, _| *at >= newest);
+        let oldest = self.left.values().copied().min();
+        self.lost(oldest.map_or(newest, |oldest| oldest.min(newest)));
     }
 
     /// A cell of this bucket may not have arrived.
@@ -360,7 +377,7 @@ impl Hub {
             LinkState::Down(why) => {
                 tracing::warn!(why, "not sharing; going on with what is known");
                 // What was on its way is perhaps lost. Where it is known, it changes nothing when it comes again.
-                self.lost((self.clock.now().0 / self.bucket_nanos()).saturating_sub(ON_ITS_WAY));
+                self.lost_on_the_way();
             }
             LinkState::Connecting => {}
         }
@@ -551,6 +568,11 @@ impl Hub {
 
     fn end_of(&self, index: u64) -> u64 {
         Timestamp(index.saturating_add(1).saturating_mul(self.bucket_nanos())).0
+    }
+
+    /// The number of the bucket that is open now.
+    fn current(&self) -> u64 {
+        self.clock.now().0 / self.bucket_nanos()
     }
 
     fn bucket_nanos(&self) -> u64 {

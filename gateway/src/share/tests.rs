@@ -15,8 +15,8 @@ use spand_proto::network::Network;
 use spand_proto::push::{ImminentStart, UpdateEvent};
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::exchange::LinkState;
-use super::format::{FORMAT, Member};
+use super::exchange::{Exchange, Link, LinkState};
+use super::format::{FORMAT, Member, read_batch};
 use super::memory::MemoryHub;
 use super::*;
 use crate::publisher::{Batch, Client, FirstFlight, PacketClock, Published, PublisherConfig, Subscription};
@@ -63,10 +63,14 @@ fn join(hub: &MemoryHub, own: Member) -> Gateway {
 }
 
 fn join_with(hub: &MemoryHub, own: Member, ahead: Micros) -> Gateway {
+    join_by(hub.member(own.gateway), own, ahead)
+}
+
+fn join_by(exchange: impl Exchange, own: Member, ahead: Micros) -> Gateway {
     let pseudonyms = Pseudonyms::new([9; 16]);
     let sharing = EngineSharing { gateway: own.gateway, tap: own.tap, pseudonyms };
     let engine = Engine::new(EngineConfig { sharing: Some(sharing), ..EngineConfig::default() });
-    let (exchange, number) = (hub.member(own.gateway), own.gateway.0);
+    let number = own.gateway.0;
     let published = Published::new(PublisherConfig::default(), Stands(ahead));
     let (sharing, mut ends) = Sharing::start(exchange, own, 1, Box::new(|_| 0), published.clone()).unwrap();
     Gateway { number, engine, end: ends.remove(0), sharing, published }
@@ -200,6 +204,45 @@ fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
         taken(&gateways[1]),
         measures.dropped.get()
     );
+}
+
+/// Loses the first message with cells and goes away for a moment then, as servers do that come back one by one; hands on the next one.
+struct LosesFirst(std::sync::mpsc::Sender<u64>);
+
+impl Exchange for LosesFirst {
+    async fn run(self: Box<Self>, mut link: Link) {
+        let mut is_lost = false;
+        link.state.send_replace(LinkState::Up);
+        while let Some(sent) = link.outgoing.recv().await {
+            let Ok(batch) = read_batch(&sent.payload) else { continue };
+            let Some((_, cell)) = batch.cells.first() else { continue };
+            if is_lost {
+                _ = self.0.send(cell.index());
+            } else {
+                is_lost = true;
+                link.state.send_replace(LinkState::Down("for a moment".to_owned()));
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                link.state.send_replace(LinkState::Up);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_lost_while_old_buckets_are_sent_again_is_sent_once_more() {
+    let (sender, arrived) = std::sync::mpsc::channel();
+    // The bucket with the samples is ten before the current one.
+    let mut own = join_by(LosesFirst(sender), member(1), Micros::from_secs(100));
+    own.saw(20.0);
+    let begun = Instant::now();
+    let index = loop {
+        own.end.turn(&mut own.engine, START.after(Micros::from_secs(100)));
+        if let Ok(index) = arrived.recv_timeout(Duration::from_millis(10)) {
+            break index;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "nothing comes again");
+    };
+    assert_eq!(index, START.0 / 10_000_000_000);
 }
 
 #[test]

@@ -74,11 +74,13 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
             grown <= 1.05,
         ),
     ));
+    // After five minutes a gateway is left with what it saw itself, which for some networks is too little.
+    let may_withdraw = size == Size::Full;
     rows.push(Row::judged(
         "servers away: withdrawals to hosts; streams that ended",
-        "0; 0",
+        if may_withdraw { "those of what aged; 0" } else { "0; 0" },
         format!("{withdrawn}; {ended}"),
-        withdrawn + ended == 0,
+        ended == 0 && (may_withdraw || withdrawn == 0),
     ));
     rows.push(match equal {
         Ok((_, networks)) => Row::timed(
