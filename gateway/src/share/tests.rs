@@ -193,10 +193,13 @@ fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let begun = Instant::now();
+    let mut more_waited = false;
     let taken = |gateway: &Gateway| gateway.engine.sharing_counts().map_or(0, |counts| counts.taken);
     while taken(&gateways[1]) < u64::from(CELLS) && begun.elapsed() < Duration::from_secs(60) {
-        gateways[1].end.turn(&mut gateways[1].engine, START);
+        more_waited |= gateways[1].end.turn(&mut gateways[1].engine, START);
     }
+    assert!(more_waited, "packets wait for all of it");
+    assert!(!gateways[1].end.turn(&mut gateways[1].engine, START), "nothing waits any more");
     let measures = gateways[1].sharing.status().measures();
     assert!(
         taken(&gateways[1]) >= u64::from(CELLS),

@@ -252,7 +252,7 @@ impl Register {
         self.add("share_cells_refused", "Cells that do not count, by reason", measures.cells_refused);
         self.add(
             "share_cells_dropped",
-            "Cells that had no room between hub and exchange, or at an engine",
+            "Own cells that had no room on their way to the exchange, and those of others whose engine had ended",
             measures.dropped,
         );
         self.add("share_cells_no_room", "Own cells that had no room on their way to the hub", measures.no_room);
