@@ -176,7 +176,9 @@ mod tests {
         let pseudonyms = Pseudonyms::new([7; 16]);
         let (kind, ends, sequence) = ([1; 1], [2; 36], [3; 11]);
         let mut hasher = SipHasher24::new_with_key(&[7; 16]);
-        [&kind[..], &ends, &sequence].iter().for_each(|part| hasher.write(part));
+        for part in [&kind[..], &ends, &sequence] {
+            hasher.write(part);
+        }
         assert_eq!(pseudonyms.hash([&kind, &ends, &sequence]), hasher.finish());
         assert_eq!(kind.len() + ends.len() + sequence.len(), MOST_HASHED);
     }
