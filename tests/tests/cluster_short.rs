@@ -10,19 +10,13 @@ use anyhow::{Context, Result, ensure};
 use spand_tests::cluster::cases::{CASES, Programs, Size, Verdict};
 use spand_tests::cluster::program;
 use spand_tests::lab::is_root;
-use spand_tests::product::standing_in::{link_programs, stand_in};
+use spand_tests::product::standing_in::{link_programs, stand_in_or};
 
 /// Those of which the short form shows most for its time.
-const SHORT: [&str; 3] = ["convergence", "agents", "away"];
+const CHOSEN: [&str; 3] = ["convergence", "agents", "away"];
 
 fn main() -> ExitCode {
-    stand_in().unwrap_or_else(|| match test() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    })
+    stand_in_or(test)
 }
 
 fn test() -> Result<()> {
@@ -33,7 +27,7 @@ fn test() -> Result<()> {
     link_programs(folder.path())?;
     let programs = Programs { gateway: folder.path().join("spand-gateway"), own: PathBuf::new() };
     let mut missed = Vec::new();
-    for name in SHORT {
+    for name in CHOSEN {
         let (_, about, case) = CASES.iter().find(|(case, ..)| *case == name).context("a case of this name")?;
         println!("{name}: {about}");
         let begun = Instant::now();

@@ -95,7 +95,7 @@ struct Hub {
     bucket: Micros,
     engines: Vec<HubEnd>,
     owner: Owner,
-    /// Cells of the last message for which an engine had no room yet: the exchange waits for them, since who lags behind is sent nothing again.
+    /// Cells of the last message for which an engine had no room yet: the exchange waits for them, since what is dropped here is not sent again.
     held: VecDeque<(Network, Cell)>,
     clock: Box<dyn PacketClock>,
     outgoing: mpsc::Sender<Outgoing>,

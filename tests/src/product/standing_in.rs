@@ -35,6 +35,17 @@ pub fn stand_in() -> Option<ExitCode> {
     })
 }
 
+/// The same, or else one test.
+pub fn stand_in_or(test: fn() -> Result<()>) -> ExitCode {
+    stand_in().unwrap_or_else(|| match test() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    })
+}
+
 /// Makes links to this test in `folder`, one for each program.
 ///
 /// # Errors

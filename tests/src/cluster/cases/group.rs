@@ -16,8 +16,8 @@ use crate::progress::{progress, wait};
 const JUMP: f64 = 0.02;
 const LINES: &str = "[log]\nfilter = \"warn\"\n";
 
-/// Their taps number a packet's time apart by microseconds, and a player that is late bunches packets: where a sample hangs on that, each
-/// tap by itself takes others. `shards` shows that one alone and a group know the same of packets with the same times.
+/// Each tap gives a packet a time of its own, microseconds apart, and a player that is late sends packets close together: where a sample
+/// depends on that, taps take different ones. `shards` shows that one alone and a group know the same of packets with the same times.
 const AGAINST_ALONE: &str = "the group against a gateway alone, each with times of its own";
 
 /// What a difference is held against.
