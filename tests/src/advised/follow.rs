@@ -16,7 +16,7 @@ pub struct Followed {
 
 /// Follows a connection that started with `first` segments from acknowledgement to acknowledgement, up to the end of its slow start. A
 /// segment that came while the socket was in use is processed with the next: then each way to divide what they acknowledged
-/// is possible.
+/// is possible, and the window may have stayed at some of them, since what used the socket may have found the window not full.
 pub fn follow(rows: &[Row], first: u32, growth: Growth) -> Followed {
     let mut followed = Followed::default();
     let rows: Vec<&Row> = rows.iter().filter(|row| row.source == Source::SegmentIn).collect();
@@ -73,14 +73,18 @@ impl Step {
 
     /// Those of the windows possible after it that the kernel may have had, with the window that it reports.
     fn windows(&self, before: &[GrownWindow], parts: usize, growth: Growth) -> Vec<GrownWindow> {
-        let mut after = divided(before, self.acked, parts, &|window, acked| {
+        let grow = |window: GrownWindow, acked: u32| {
             let kernels = GrownWindow::of(Segments((window.whole + acked).min(self.ssthresh)));
             growth.grow(window, Segments(self.ssthresh), Segments(acked)).unwrap_or(kernels)
-        });
-        if !self.cwnd_limited {
-            after.extend(before.iter().copied());
+        };
+        let one = parts == 1;
+        let mut after = if one && self.cwnd_limited { Vec::new() } else { before.to_vec() };
+        for acked in if one { self.acked } else { 1 }..=self.acked {
+            after.extend(divided(before, acked, parts, &grow));
         }
         after.retain(|window| window.whole == self.then);
+        after.sort_unstable();
+        after.dedup();
         after
     }
 }
