@@ -83,6 +83,13 @@ impl Members {
         if member.gateway == self.own.gateway && member.instance == self.own.instance {
             return None;
         }
+        let is_newer =
+            |known: &MemberView| known.member.instance == member.instance && known.member.clock > member.clock;
+        if self.all.get(&member.gateway).is_some_and(is_newer) {
+            // A server that stood still hands on late what it held, which tells nothing of a clock. One that was set back counts once the
+            // gateway is forgotten.
+            return None;
+        }
         let ahead = i64::try_from(member.clock.0 / 1_000).unwrap_or(i64::MAX)
             - i64::try_from(clock.0 / 1_000).unwrap_or(i64::MAX);
         let incompatible = self.judge(&member, ahead);
@@ -212,6 +219,28 @@ mod tests {
             clock: Timestamp(0),
             address: None,
         }
+    }
+
+    #[test]
+    fn what_comes_late_says_nothing_of_a_clock_and_one_that_was_set_back_counts_once_its_gateway_is_forgotten() {
+        let (mut members, now) = (Members::new(member(0)), Instant::now());
+        let at = |second: u64| Timestamp(second * 1_000_000_000);
+        let sent = |second: u64| Member { clock: at(second), ..member(1) };
+        assert!(members.take(sent(100), at(100), now).is_some());
+        assert_eq!(members.take(sent(80), at(100), now), None);
+        assert_eq!(members.refuses(GatewayId(1)), None, "a message that was held up for 20 s");
+        // Another process of the same gateway, on a machine with another clock.
+        let again = Member { instance: 2, ..sent(81) };
+        assert!(members.take(again, at(101), now).unwrap().contains("more than a bucket"));
+        assert_eq!(members.refuses(GatewayId(1)), Some(Incompatible::Clock));
+        // The clock is right, and then set back for good.
+        assert!(members.take(sent(102), at(102), now).is_some());
+        for second in 1..=3 {
+            assert_eq!(members.take(sent(82 + 5 * second), at(102 + 5 * second), now), None);
+        }
+        members.forget_gone(now + GONE + Duration::from_secs(1));
+        assert!(members.take(sent(102), at(122), now).is_some());
+        assert_eq!(members.refuses(GatewayId(1)), Some(Incompatible::Clock));
     }
 
     #[test]
