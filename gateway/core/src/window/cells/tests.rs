@@ -324,8 +324,29 @@ fn an_estimate_that_appears_or_moves_is_shared_at_once_and_a_bucket_when_it_is_o
     assert_eq!(closed.len(), 1);
     assert!(closed[0].1.is_closed(&WindowConfig::default()));
     assert_eq!((closed[0].1.samples(), closed[0].1.newest_sample), (12, Some(seconds(11))));
-    table.expire(seconds(30), usize::MAX);
+    table.expire(seconds(16), usize::MAX);
     assert_eq!(table.take_cells(), [], "once");
+}
+
+#[test]
+fn a_bucket_that_grows_after_it_left_leaves_again() {
+    let mut table = table(0, 0, 10);
+    let mut closed = |late: Option<(Timestamp, f64)>, now| {
+        if let Some((at, segments)) = late {
+            four(&mut table, at, segments);
+        }
+        table.expire(now, usize::MAX);
+        let closed = table.take_cells().into_iter().map(|(_, cell)| cell);
+        closed.filter(|cell| cell.is_closed(&WindowConfig::default())).map(|cell| cell.samples()).collect::<Vec<_>>()
+    };
+    assert_eq!(closed(Some((seconds(6), 20.0)), seconds(15)), [4]);
+    assert_eq!(closed(None, seconds(16)), []);
+    // A tap hands packets over after the end of their bucket; they move nothing.
+    assert_eq!(closed(Some((seconds(14), 20.0)), seconds(16)), [8]);
+    assert_eq!(closed(None, seconds(17)), []);
+    // The same, and the next bucket begins before anybody has looked.
+    assert_eq!(closed(Some((seconds(14), 20.0)), seconds(14)), []);
+    assert_eq!(closed(Some((seconds(18), 20.0)), seconds(18)), [12]);
 }
 
 #[test]

@@ -196,11 +196,14 @@ impl NetworkTable {
 
     /// Something was added to a network's own record.
     pub(super) fn note_own(&mut self, slot: Slot) {
-        if self.sharing.is_none() {
-            return;
-        }
+        let Some(sharing) = &mut self.sharing else { return };
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let shared = entry.shared.get_or_insert_default();
+        let newest = entry.record.buckets.last().map(|bucket| bucket.index);
+        // What a tap hands over late belongs to a bucket whose cell has left: that one leaves again.
+        if let Some(newest) = newest.filter(|newest| !shared.fresh && shared.closed >= Some(*newest)) {
+            sharing.open.entry(newest).or_default().push(entry.network);
+        }
         shared.fresh = true;
         if let Some(foreign) = &mut shared.foreign {
             foreign.note_own(&entry.record);
@@ -265,12 +268,15 @@ impl NetworkTable {
         left
     }
 
-    /// The cell of a bucket that is over leaves, unless it has.
+    /// The cell of a bucket that is over leaves, unless it has as it is.
     fn close(&mut self, slot: Slot, index: u64, now: Timestamp) {
         let Some(sharing) = &self.sharing else { return };
         let own = (sharing.own.gateway, sharing.own.tap);
         let Some(entry) = self.slots.get(slot) else { return };
-        if entry.shared.as_ref().is_some_and(|shared| shared.closed.is_some_and(|closed| closed >= index)) {
+        // What came since is in the newest bucket.
+        let is_newest = entry.record.buckets.last().is_some_and(|newest| newest.index == index);
+        let (closed, fresh) = entry.shared.as_ref().map_or((None, false), |shared| (shared.closed, shared.fresh));
+        if closed > Some(index) || closed == Some(index) && !(fresh && is_newest) {
             return;
         }
         let Some(cell) = Cell::of(&entry.record, index, own, self.seen(entry, now), now) else { return };
