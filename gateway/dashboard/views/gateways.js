@@ -21,7 +21,7 @@ const REFUSED = {
 };
 const refused = (reason) => REFUSED[reason] ?? [words(reason), "see the log of this gateway"];
 
-const LINK_TO_DO = "See that a server of share.servers runs, is reached from here and takes share.user; meanwhile this gateway goes on with what it knows.";
+const LINK_TO_DO = "See that a server of share.servers runs, is reached from here and takes share.user or share.credentials; meanwhile this gateway goes on with what it knows.";
 const CLOCK_TO_DO = "synchronise the clocks of both gateways; beyond a bucket (estimate.bucket_s) cells are refused";
 const DIVIDED_TO_DO = "mirror both directions to one gateway, or bring the packets of one direction there in a tunnel";
 const DUPLICATE_TO_DO = "give gateways that see the same packets one share.mirror_group";

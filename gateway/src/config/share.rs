@@ -45,6 +45,9 @@ pub struct Share {
     /// File of that user's password.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub password: Option<PathBuf>,
+    /// In place of both: file of a user's seed (`nk -gen user`), or of what `nsc generate creds` writes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credentials: Option<PathBuf>,
     /// The authority of the servers' certificates, in PEM. Needed with `tls://`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<PathBuf>,
@@ -72,6 +75,7 @@ impl Default for Share {
             secret: None,
             user: None,
             password: None,
+            credentials: None,
             ca: None,
             certificate: None,
             key: None,
@@ -108,12 +112,14 @@ impl Share {
 
     /// Every file that it names.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        [&self.secret, &self.password, &self.ca, &self.certificate, &self.key].into_iter().flatten()
+        let login = [&self.password, &self.credentials];
+        [&self.secret, &self.ca, &self.certificate, &self.key].into_iter().chain(login).flatten()
     }
 
     pub(super) fn anchor(&mut self, folder: &Path) {
-        let files = [&mut self.secret, &mut self.password, &mut self.ca, &mut self.certificate, &mut self.key];
-        for path in files.into_iter().flatten() {
+        let login = [&mut self.password, &mut self.credentials];
+        let files = [&mut self.secret, &mut self.ca, &mut self.certificate, &mut self.key];
+        for path in files.into_iter().chain(login).flatten() {
             *path = folder.join(&*path);
         }
     }
@@ -211,6 +217,11 @@ impl Config {
         if share.user.is_some() != share.password.is_some() {
             return Err("share.user and share.password go together: name both or neither".to_owned());
         }
+        if share.user.is_some() && share.credentials.is_some() {
+            return Err(
+                "share.credentials stands in place of share.user and share.password: name one or the other".to_owned()
+            );
+        }
         if share.certificate.is_some() != share.key.is_some() {
             return Err("share.certificate and share.key go together: name both or neither".to_owned());
         }
@@ -222,11 +233,14 @@ impl Config {
             return Err("share.servers holds tls:// beside nats://: use TLS with all of them, or with none".to_owned());
         }
         let is_here = |host: &str| host == "localhost" || host.parse().is_ok_and(|host: IpAddr| host.is_loopback());
-        if share.user.is_some() && tls == 0 && !share.endpoints().all(|(host, _)| is_here(&host)) {
-            return Err(
-                "share.user would show its password to the network: use tls://, or servers on this machine's loopback"
-                    .to_owned(),
-            );
+        let logs_in = [share.user.is_some().then_some("user"), share.credentials.is_some().then_some("credentials")];
+        if let Some(key) = logs_in.into_iter().flatten().next()
+            && tls == 0
+            && !share.endpoints().all(|(host, _)| is_here(&host))
+        {
+            return Err(format!(
+                "share.{key} would log in over the network in the clear: use tls://, or servers on this machine's loopback"
+            ));
         }
         if share.certificate.is_some() && tls == 0 {
             return Err("share.certificate is shown by TLS alone: use tls://, or remove it".to_owned());
@@ -274,6 +288,7 @@ mod tests {
             ("cluster = \"a.b\"", "share.cluster"),
             ("site = \"\"", "share.site"),
             ("user = \"gateway-1\"", "go together"),
+            ("user = \"a\"\npassword = \"b\"\ncredentials = \"c\"", "one or the other"),
             ("replicas = 6", "at most 5"),
             ("key = \"key.pem\"", "go together"),
         ] {
@@ -287,7 +302,8 @@ mod tests {
             (WHOLE.replace("ca = ", "# "), "share.ca"),
             (plain("ca = \"ca.pem\"\n"), "share.ca"),
             (mixed, "beside nats://"),
-            (plain("user = \"a\"\npassword = \"b\"\n"), "to the network"),
+            (plain("user = \"a\"\npassword = \"b\"\n"), "share.user would log in"),
+            (plain("credentials = \"a\"\n"), "share.credentials would log in"),
             (plain("certificate = \"a\"\nkey = \"b\"\n"), "by TLS alone"),
         ] {
             let refusal = refusal(&text);

@@ -60,6 +60,7 @@ fn every_key() -> BTreeSet<String> {
             secret: Some(PathBuf::from("share.secret")),
             user: Some("gateway-1".to_owned()),
             password: Some(PathBuf::from("share.password")),
+            credentials: Some(PathBuf::from("share.creds")),
             ca: Some(PathBuf::from("share-ca.pem")),
             certificate: Some(PathBuf::from("share.pem")),
             key: Some(PathBuf::from("share-key.pem")),
@@ -82,7 +83,8 @@ fn the_example_holds_the_defaults() {
 #[test]
 fn the_example_and_the_manual_hold_every_key() {
     let text = example_with_optional_keys();
-    Config::parse(&text, Path::new("example")).unwrap();
+    // It stands in place of two others.
+    Config::parse(&text.replace("\ncredentials = ", "\n# credentials = "), Path::new("example")).unwrap();
     assert_eq!(keys(&toml::from_str(&text).unwrap()), every_key());
     for key in every_key() {
         assert!(MANUAL.contains(&format!("`{key}`")), "docs/configuration.md does not name `{key}`");

@@ -73,7 +73,7 @@ fn link(link: &Link) -> Check {
         Some(reason) => format!("nothing gets through to other gateways{since}: {reason}"),
         None => format!("not connected with the servers of share.servers{since}"),
     };
-    let to_do = "see that a server of share.servers runs, is reached from here and takes share.user; meanwhile this gateway goes on with \
+    let to_do = "see that a server of share.servers runs, is reached from here and takes share.user or share.credentials; meanwhile this gateway goes on with \
                  what it knows";
     Check::warn("share_link", found, to_do)
 }

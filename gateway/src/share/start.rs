@@ -54,11 +54,7 @@ pub(crate) fn start<E: Exchange>(
         cluster: share.cluster.clone(),
         site: share.site.clone(),
         gateway: own.gateway,
-        login: share
-            .user
-            .clone()
-            .zip(share.password.clone())
-            .map(|(user, password_file)| NatsLogin::Password { user, password_file }),
+        login: login(share),
         tls: share.ca.clone().map(|ca| NatsTls {
             ca,
             identity: share
@@ -80,4 +76,10 @@ pub(crate) fn start<E: Exchange>(
         published.join_cluster(cluster, move |time| status.knows_others(time.into()));
     }
     Ok(Some((sharing, ends)))
+}
+
+fn login(share: &Share) -> Option<NatsLogin> {
+    let Share { user, password, credentials, .. } = share.clone();
+    let with_password = user.zip(password).map(|(user, password_file)| NatsLogin::Password { user, password_file });
+    with_password.or_else(|| credentials.map(|file| NatsLogin::Credentials { file }))
 }

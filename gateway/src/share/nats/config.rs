@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_nats::{ConnectOptions, ServerAddr};
+use nkeys::{KeyPair, KeyPairType};
 use spand_core::sharing::GatewayId;
 use spand_proto::tls::{PemError, PemFile};
 
@@ -61,14 +62,9 @@ pub enum NatsLogin {
         /// Holds the password, and at most one end of line after it.
         password_file: PathBuf,
     },
-    /// A key pair.
-    Nkey {
-        /// Holds the seed, which begins with `SU`.
-        seed_file: PathBuf,
-    },
-    /// What `nsc` makes: a user's token and seed.
+    /// A key pair, or what `nsc` makes: a user's token with one.
     Credentials {
-        /// Holds both.
+        /// Holds the seed alone, which begins with `SU`, or both.
         file: PathBuf,
     },
 }
@@ -211,13 +207,21 @@ impl NatsConfig {
             Some(NatsLogin::Password { user, password_file }) => {
                 options.user_and_password(user.clone(), secret(password_file, "password for NATS").await?)
             }
-            Some(NatsLogin::Nkey { seed_file }) => options.nkey(secret(seed_file, "nkey for NATS").await?),
             Some(NatsLogin::Credentials { file }) => {
                 let text = secret(file, "credentials for NATS").await?;
-                let not_credentials = |_| {
-                    Fault::of(format!("{} holds no credentials: make them with `nsc generate creds`", file.display()))
+                let is_user =
+                    |seed: &str| KeyPair::from_seed(seed).is_ok_and(|pair| pair.key_pair_type() == KeyPairType::User);
+                if is_user(&text) {
+                    return Ok(options.nkey(text));
+                }
+                let neither = |_| {
+                    Fault::of(format!(
+                        "{} holds neither the seed of a user nor credentials: write what `nk -gen user` or `nsc generate creds` prints",
+                        file.display()
+                    ))
                 };
-                options.credentials(&text).map_err(not_credentials)?
+                // The client wants the end of the last line, which `secret` took.
+                options.credentials(&format!("{text}\n")).map_err(neither)?
             }
         })
     }
@@ -230,7 +234,6 @@ impl NatsLogin {
             Self::Password { user, password_file } => {
                 format!("user `{user}` with the password in {}", password_file.display())
             }
-            Self::Nkey { seed_file } => format!("the nkey in {}", seed_file.display()),
             Self::Credentials { file } => format!("the credentials in {}", file.display()),
         }
     }
