@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use spand_core::config::WindowConfig;
 use spand_gateway::publisher::{MonotonicClock, PacketClock};
 
@@ -29,7 +29,7 @@ pub(super) struct Standing {
 /// How long gateways heard nothing of each other while they were watched.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Silence {
-    /// The longest time in which one took no cell of another.
+    /// The longest time in which one received no cell of one of the others.
     pub(super) longest: Duration,
     /// The latest that a closed cell came after the end of its bucket.
     pub(super) closed_lag: Duration,
@@ -80,16 +80,24 @@ impl Standing {
     /// Watches all gateways for so long.
     pub(super) fn watch(&self, what: &str, length: Duration) -> Result<Silence> {
         let (begun, mut silence) = (Instant::now(), Silence::default());
-        let mut last: Vec<(f64, Instant)> = vec![(-1.0, Instant::now()); self.site.gateways.len()];
+        // Cells that each gateway received of each other one, and when that last became more.
+        let mut last: BTreeMap<(u16, u64), (f64, Instant)> = BTreeMap::new();
         while begun.elapsed() < length {
             progress(&format!("{what}: {} s to go", length.saturating_sub(begun.elapsed()).as_secs()));
-            for (gateway, (cells, at)) in self.site.gateways.iter().zip(&mut last) {
+            for gateway in &self.site.gateways {
                 let view = gateway.json("/v1/share")?;
-                let taken = view["cells_taken"].as_f64().unwrap_or_default();
-                if taken > *cells {
-                    (*cells, *at) = (taken, Instant::now());
+                for member in view["members"].as_array().context("no members in the answer")? {
+                    let received = member["cells_received"].as_f64().unwrap_or_default();
+                    let pair = (gateway.number(), member["gateway"].as_u64().unwrap_or_default());
+                    let (cells, at) = last.entry(pair).or_insert((received, begun));
+                    if received > *cells {
+                        *at = Instant::now();
+                    }
+                    // One that was forgotten counts from nothing.
+                    *cells = received;
                 }
-                silence.longest = silence.longest.max(at.elapsed());
+                let longest = last.values().map(|(_, at)| at.elapsed()).max().unwrap_or_default();
+                silence.longest = silence.longest.max(longest);
                 let lag = view["lag"]["closed_s"].as_f64().unwrap_or_default();
                 silence.closed_lag = silence.closed_lag.max(Duration::from_secs_f64(lag.max(0.0)));
             }
