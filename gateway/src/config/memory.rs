@@ -48,7 +48,8 @@ impl Memory {
         let queues = queue_bytes(capture.queue_packets.get(), snap).saturating_mul(threads);
         let store = StoreWriter::most_bytes(mib(config.store.waiting_mib)).saturating_add(api.experiment_bytes());
         let store = if config.store.enabled { store } else { 0 };
-        let shared = share::most_bytes(threads).saturating_add(bytes_of_others(config.publish.leased_networks.get()));
+        let shared = share::most_bytes(threads)
+            .saturating_add(bytes_of_others(config.publish.leased_networks.get(), config.publish.subscribers.get()));
         let shared = if config.share.is_on() { shared } else { 0 };
         let items = [
             ("connections", need.connections, "limits.connections"),
@@ -76,7 +77,7 @@ impl Memory {
             ("gRPC connections", api.grpc_bytes(), "api.grpc_connections, api.request_kib"),
             ("HTTP connections", api.http_bytes(), "api.http_connections"),
             ("reports", api.reports_bytes(), "api.reporting_hosts"),
-            ("other gateways", shared, "share.servers, engine.threads, publish.leased_networks"),
+            ("other gateways", shared, "share.servers, engine.threads, publish.leased_networks, .subscribers"),
             ("store", store, "store.waiting_mib, api.reporting_hosts"),
             ("the program itself", BASE_BYTES, "fixed"),
         ];

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
 use prometheus_client::encoding::EncodeLabelSet;
+use spand_core::memory::allocated_for;
 use spand_proto::contract::Cluster;
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
@@ -17,6 +18,12 @@ use super::{Published, ToHosts};
 
 /// Withdrawals that are remembered, and networks that are sent before a snapshot. With more of them within a lifetime no host is adopted.
 const MOST: usize = 2_048;
+
+/// Bytes of the withdrawals that are remembered, and of what so many hosts are sent before their snapshots.
+pub(super) const fn most_bytes(subscribers: usize) -> usize {
+    let remembered = allocated_for::<(Timestamp, Network)>(MOST);
+    remembered.saturating_add(subscribers.saturating_mul(allocated_for::<Network>(MOST)))
+}
 
 /// The cluster of this gateway.
 pub(super) struct Membership {

@@ -11,7 +11,7 @@ use super::format::Member;
 /// A gateway that was silent for this long counts as gone.
 const GONE: Duration = Duration::from_secs(15);
 /// Gateways that are remembered. At the limit a further one's messages are refused.
-const MOST: usize = 256;
+pub(super) const MOST: usize = 256;
 /// A clock that is off by more than this is worth a warning.
 const CLOCK: Micros = Micros::from_secs(2);
 

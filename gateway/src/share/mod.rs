@@ -25,7 +25,7 @@ mod tests;
 
 /// The most that sharing takes with N engines, beside networks and budgets.
 pub(crate) const fn most_bytes(engines: usize) -> usize {
-    engine_end::most_bytes(engines).saturating_add(hub::most_bytes())
+    engine_end::most_bytes(engines).saturating_add(hub::most_bytes()).saturating_add(halves::most_bytes(members::MOST))
 }
 
 pub(crate) use self::engine_end::EngineEnd;

@@ -18,7 +18,7 @@ use spand_proto::push::WithdrawalReason;
 use spand_proto::units::Timestamp;
 use tokio::sync::mpsc::Sender;
 
-use super::adoption::Membership;
+use super::adoption::{self, Membership};
 use super::insight::Kind;
 use super::leases::{Lease, Leases, TooManyHosts};
 use super::networks::Networks;
@@ -39,9 +39,11 @@ pub(super) fn lease_notice(network: Network, Lease { segments, as_of }: Lease) -
     Notice::Lease { network, segments, as_of }
 }
 
-/// Bytes of what is known of other gateways, with as many networks whose budgets are divided.
-pub(crate) const fn bytes_of_others(leased_networks: usize) -> usize {
-    Seats::most_bytes() + Networks::bytes_held_elsewhere() + Leases::bytes_borrowed(leased_networks)
+/// Bytes of what is known of other gateways and of what their hosts are sent first, with as many networks whose budgets are divided and
+/// as many hosts.
+pub(crate) const fn bytes_of_others(leased_networks: usize, subscribers: usize) -> usize {
+    let known = Seats::most_bytes() + Networks::bytes_held_elsewhere() + Leases::bytes_borrowed(leased_networks);
+    known.saturating_add(adoption::most_bytes(subscribers))
 }
 
 /// The publisher's clock.

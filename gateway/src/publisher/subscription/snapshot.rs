@@ -130,7 +130,12 @@ impl Subscription {
         let is_snapshot = matches!(self.phase, Phase::Snapshot { .. });
         self.page_is_ahead = is_snapshot && self.ahead.len() > 0;
         let mut page = if self.page_is_ahead {
-            self.ahead.by_ref().take(PAGE).collect()
+            let page = self.ahead.by_ref().take(PAGE).collect();
+            if self.ahead.len() == 0 {
+                // For as long as the stream lives it would hold the room of the whole list.
+                self.ahead = Vec::new().into_iter();
+            }
+            page
         } else {
             self.queue.take_paced(if is_snapshot { PAGE / 2 } else { PAGE })
         };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use spand_core::halves::{Half, Halves, HashSample};
+use spand_core::memory::treed;
 use spand_proto::units::{Micros, Timestamp};
 
 /// How long it is kept.
@@ -25,6 +26,11 @@ pub(super) struct Kept {
 }
 
 impl Kept {
+    /// Bytes at most.
+    pub(super) const fn most_bytes() -> usize {
+        treed::<u64, (Timestamp, Half)>(MOST)
+    }
+
     /// Takes what came from it; how many had no room.
     pub(super) fn take(&mut self, halves: &Halves, now: Timestamp) -> u64 {
         if self.heard == Timestamp(0) || now.since(self.heard) > SILENCE {

@@ -31,6 +31,11 @@ const DIVIDED_OF_ALL: u64 = 1;
 /// Taps are named from this share of connections that both see whole, in percent.
 const DUPLICATES: u64 = 20;
 
+/// Bytes of the connections that are kept of this gateway and of so many others.
+pub(super) const fn most_bytes(others: usize) -> usize {
+    Kept::most_bytes().saturating_mul(others + 1)
+}
+
 /// What is found with one other gateway, in connections of the sample that both have.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Compared {
