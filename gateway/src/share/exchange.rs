@@ -29,6 +29,11 @@ impl Topic {
     pub fn is_kept(self) -> bool {
         self == Self::Closed
     }
+
+    /// Whether messages about it are cells for the most part.
+    pub fn has_cells(self) -> bool {
+        matches!(self, Self::Closed | Self::Open)
+    }
 }
 
 /// A message on its way out.
@@ -81,7 +86,10 @@ pub enum LinkState {
 pub struct Link {
     /// Messages to send, in order. At its end the exchange ends.
     pub outgoing: mpsc::Receiver<Outgoing>,
-    /// Messages of others, and those about members of the own number too: another gateway may have it. Kept ones may come again; the exchange waits where the channel is full.
+    /// What comes of others about [`Topic::Closed`] and [`Topic::Open`], for which engines may have no room for long. Kept ones may come
+    /// again; the exchange waits where the channel is full.
+    pub cells: mpsc::Sender<Incoming>,
+    /// All else that comes, waited for likewise, and what is about members of the own number too: another gateway may have it.
     pub incoming: mpsc::Sender<Incoming>,
     /// How it is. Each time it goes from anything else to [`LinkState::Up`], messages of before may be lost: what matters is sent
     /// again by the reader of this.

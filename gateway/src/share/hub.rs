@@ -25,8 +25,10 @@ use super::members::{Incompatible, MemberView, Members};
 use super::notices::NoticeEnd;
 use crate::publisher::{Addressed, NOTICES, PacketClock, Published};
 
-/// Messages that may wait for the exchange, and from it.
+/// Messages that may wait for the exchange, and from it: with cells, and others.
 const MESSAGES: usize = 1_024;
+const WITH_CELLS: usize = 512;
+const OTHERS: usize = 512;
 /// How long a cell of an open bucket waits for others, and how many times as long one of a closed bucket.
 const GATHER: Duration = Duration::from_millis(100);
 const CLOSED_TICKS: u64 = 5;
@@ -41,7 +43,7 @@ const MEMBER: Duration = Duration::from_secs(5);
 
 /// Bytes of what may wait between the hub and the exchange, in both directions, and at the publisher's end of it.
 pub(super) const fn most_bytes() -> usize {
-    2 * MESSAGES * MESSAGE_BYTES + NOTICES * size_of::<Addressed>()
+    (MESSAGES + WITH_CELLS + OTHERS) * MESSAGE_BYTES + NOTICES * size_of::<Addressed>()
 }
 
 /// Finds the engine that a network belongs to.
@@ -164,9 +166,11 @@ impl Sharing {
     ) -> io::Result<(Self, Vec<EngineEnd>)> {
         let (sender, cells) = cells();
         let (engine_ends, hub_ends): (Vec<_>, Vec<_>) = (0..engines).map(|_| ends(sender.clone())).unzip();
-        let ((outgoing, to_exchange), (from_exchange, incoming)) = (mpsc::channel(MESSAGES), mpsc::channel(MESSAGES));
+        let (outgoing, to_exchange) = mpsc::channel(MESSAGES);
+        let ((with_cells, cells_of_others), (from_exchange, others)) =
+            (mpsc::channel(WITH_CELLS), mpsc::channel(OTHERS));
         let (state, seen) = watch::channel(LinkState::default());
-        let link = Link { outgoing: to_exchange, incoming: from_exchange, state };
+        let link = Link { outgoing: to_exchange, cells: with_cells, incoming: from_exchange, state };
         let status = ShareStatus::from(ShareView { own: Some(own.clone()), ..ShareView::default() });
         status.measures.configured.set(1);
         let (notices, waiting) = NoticeEnd::new(published.clone());
@@ -193,7 +197,7 @@ impl Sharing {
             runtime.block_on(async {
                 tokio::select! {
                     () = Box::new(exchange).run(link) => tracing::error!("the exchange ended"),
-                    () = hub.run(cells, waiting, incoming, seen) => {}
+                    () = hub.run(cells, waiting, (cells_of_others, others), seen) => {}
                     _ = stopped => {}
                 }
             });
@@ -222,7 +226,7 @@ impl Hub {
         mut self,
         mut cells: mpsc::Receiver<Vec<(Network, Cell)>>,
         mut notices: mpsc::Receiver<Addressed>,
-        mut incoming: mpsc::Receiver<Incoming>,
+        (mut cells_of_others, mut others): (mpsc::Receiver<Incoming>, mpsc::Receiver<Incoming>),
         mut state: watch::Receiver<LinkState>,
     ) {
         let mut gather = interval(GATHER);
@@ -255,7 +259,11 @@ impl Hub {
                     is_resting = true;
                 }
                 () = &mut rest, if is_resting => is_resting = false,
-                message = incoming.recv(), if self.held.is_empty() => match message {
+                message = others.recv() => match message {
+                    Some(message) => self.receive(&message),
+                    None => return,
+                },
+                message = cells_of_others.recv(), if self.held.is_empty() => match message {
                     Some(message) => {
                         self.receive(&message);
                         held.as_mut().reset(tokio::time::Instant::now() + HELD);

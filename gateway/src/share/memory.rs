@@ -68,6 +68,7 @@ impl Exchange for MemoryExchange {
     async fn run(self: Box<Self>, mut link: Link) {
         let hub = &*self.hub.shared;
         let (mut is_up, mut next) = (hub.is_up.subscribe(), None);
+        let mut cells = VecDeque::new();
         loop {
             if !*is_up.borrow_and_update() {
                 link.state.send_replace(LinkState::Down("the exchange was taken away".to_owned()));
@@ -86,11 +87,17 @@ impl Exchange for MemoryExchange {
             arrived.as_mut().enable();
             let messages = hub.log.lock().since(&mut next, self.gateway);
             for message in messages {
-                if link.incoming.send(message).await.is_err() {
+                if message.topic.has_cells() {
+                    cells.push_back(message);
+                } else if link.incoming.send(message).await.is_err() {
                     return;
                 }
             }
             tokio::select! {
+                room = link.cells.reserve(), if !cells.is_empty() => {
+                    let (Ok(room), Some(message)) = (room, cells.pop_front()) else { return };
+                    room.send(message);
+                }
                 changed = is_up.changed() => if changed.is_err() { return },
                 () = arrived => {}
                 sent = link.outgoing.recv() => match sent {
@@ -144,7 +151,7 @@ mod tests {
         let ((out, outgoing), (incoming, inbox)) = (mpsc::channel(64), mpsc::channel(64));
         let (state, seen) = watch::channel(LinkState::default());
         let exchange = Box::new(hub.member(GatewayId(gateway)));
-        tokio::spawn(exchange.run(Link { outgoing, incoming, state }));
+        tokio::spawn(exchange.run(Link { outgoing, cells: incoming.clone(), incoming, state }));
         Member { out, inbox, state: seen }
     }
 

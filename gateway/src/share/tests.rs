@@ -192,6 +192,13 @@ fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
         // The other engine takes nothing meanwhile.
         std::thread::sleep(Duration::from_millis(10));
     }
+    let third = join(&hub, member(3));
+    let begun = Instant::now();
+    while gateways[1].sharing.status().view().members.len() < 2 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "a new gateway is not noticed while cells wait");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(third);
     let begun = Instant::now();
     let mut more_waited = false;
     let taken = |gateway: &Gateway| gateway.engine.sharing_counts().map_or(0, |counts| counts.taken);

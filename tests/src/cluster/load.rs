@@ -40,8 +40,8 @@ impl Load {
 impl Exchange for Load {
     async fn run(self: Box<Self>, mut link: Link) {
         link.state.send_replace(LinkState::Up);
-        let incoming = link.incoming.clone();
-        let made = thread::Builder::new().name("made".to_owned()).spawn(move || bring(self.cells, &incoming));
+        let (cells, others) = (link.cells.clone(), link.incoming.clone());
+        let made = thread::Builder::new().name("made".to_owned()).spawn(move || bring(self.cells, &cells, &others));
         if let Err(error) = made {
             link.state.send_replace(LinkState::Down(format!("no thread for made-up cells: {error}")));
         }
@@ -60,7 +60,7 @@ pub fn run_gateway(config: &std::path::Path, cells: MadeCells) -> Result<()> {
     run_with(&read, config, |_| Load::new(cells)).map_err(|failure| anyhow!("the gateway ended: {failure}"))
 }
 
-fn bring(mut cells: MadeCells, incoming: &mpsc::Sender<Incoming>) {
+fn bring(mut cells: MadeCells, closed: &mpsc::Sender<Incoming>, others: &mpsc::Sender<Incoming>) {
     let rate = Arc::new(AtomicU64::new(0));
     let asked = Arc::clone(&rate);
     thread::spawn(move || {
@@ -74,7 +74,7 @@ fn bring(mut cells: MadeCells, incoming: &mpsc::Sender<Incoming>) {
         let now = Instant::now();
         if now >= member_due {
             member_due = now + MEMBER;
-            if !send(incoming, Topic::Member, cells.members(clock.now())) {
+            if !send(others, Topic::Member, cells.members(clock.now())) {
                 return;
             }
         }
@@ -84,7 +84,7 @@ fn bring(mut cells: MadeCells, incoming: &mpsc::Sender<Incoming>) {
         done_until = now;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "at most half a second of a rate")]
         let messages = cells.messages(count as u64, clock.now());
-        if !send(incoming, Topic::Closed, messages) {
+        if !send(closed, Topic::Closed, messages) {
             return;
         }
         thread::sleep(EVERY);

@@ -27,7 +27,12 @@ impl Member {
     pub(crate) fn join(config: NatsConfig) -> Self {
         let ((out, outgoing), (incoming, inbox)) = (mpsc::channel(256), mpsc::channel(256));
         let (state, seen) = watch::channel(LinkState::default());
-        tokio::spawn(Box::new(NatsExchange::new(config)).run(Link { outgoing, incoming, state }));
+        tokio::spawn(Box::new(NatsExchange::new(config)).run(Link {
+            outgoing,
+            cells: incoming.clone(),
+            incoming,
+            state,
+        }));
         Self { out, inbox, state: seen }
     }
 

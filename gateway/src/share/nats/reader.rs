@@ -32,7 +32,8 @@ const LONGEST_WAIT: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(super) struct Inbox {
     subjects: Arc<Subjects>,
-    incoming: mpsc::Sender<Incoming>,
+    cells: mpsc::Sender<Incoming>,
+    others: mpsc::Sender<Incoming>,
     warned_unknown: Arc<AtomicBool>,
 }
 
@@ -41,8 +42,8 @@ pub(super) struct Inbox {
 pub(super) struct Closed;
 
 impl Inbox {
-    pub(super) fn new(subjects: Arc<Subjects>, incoming: mpsc::Sender<Incoming>) -> Self {
-        Self { subjects, incoming, warned_unknown: Arc::default() }
+    pub(super) fn new(subjects: Arc<Subjects>, cells: mpsc::Sender<Incoming>, others: mpsc::Sender<Incoming>) -> Self {
+        Self { subjects, cells, others, warned_unknown: Arc::default() }
     }
 
     /// Hands a message over, and waits where there is no room. Own ones, empty ones and those of nobody are dropped,
@@ -60,7 +61,8 @@ impl Inbox {
             return Ok(());
         }
         let incoming = Incoming { gateway, topic, payload: message.payload.into() };
-        self.incoming.send(incoming).await.map_err(|_| Closed)
+        let channel = if topic.has_cells() { &self.cells } else { &self.others };
+        channel.send(incoming).await.map_err(|_| Closed)
     }
 }
 

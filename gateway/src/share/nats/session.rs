@@ -65,8 +65,8 @@ struct Session<'a> {
 
 /// Connects to one of `servers` and carries messages until that fails or there are no more to send.
 pub(super) async fn run(nats: &Nats, servers: &[ServerAddr], positions: &Positions, link: &mut Link) -> Ended {
-    let Link { outgoing, incoming, state } = link;
-    let inbox = Inbox::new(Arc::clone(&nats.subjects), incoming.clone());
+    let Link { outgoing, cells, incoming, state } = link;
+    let inbox = Inbox::new(Arc::clone(&nats.subjects), cells.clone(), incoming.clone());
     let made = async {
         let mut session = Session::connect(nats, servers, inbox, Arc::clone(positions)).await?;
         session.begin().await?;
