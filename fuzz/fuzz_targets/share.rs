@@ -14,8 +14,8 @@ use spand_core::window::cells::Cell;
 use spand_core::window::table::NetworkTable;
 use spand_gateway::share::exchange::MESSAGE_BYTES;
 use spand_gateway::share::format::{
-    Batch, BatchWriter, FormatError, HALVES_AT_ONCE, read_batch, read_halves, read_member, read_notices, write_halves,
-    write_member, write_notices,
+    Batch, BatchWriter, FormatError, HALVES_AT_ONCE, read_again, read_batch, read_halves, read_member, read_notices,
+    write_again, write_halves, write_member, write_notices,
 };
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
@@ -35,6 +35,7 @@ fuzz_target!(|data: &[u8]| {
         member(message);
         notices(message);
         halves(message);
+        again(message);
         batches.extend(batch(message));
         rest = after;
     }
@@ -73,6 +74,13 @@ fn halves(message: &[u8]) {
     }
 }
 
+fn again(message: &[u8]) {
+    match read_again(message) {
+        Ok(index) => assert_eq!(read_again(&write_again(index)), Ok(index)),
+        Err(error) => say(&error),
+    }
+}
+
 fn say(error: &FormatError) {
     let sentence = error.to_string();
     assert!(sentence.len() < 200 && !sentence.chars().any(char::is_control), "{sentence}");
@@ -93,7 +101,7 @@ fn batch(message: &[u8]) -> Option<Batch> {
 /// `None` where a message that is full by another's writing has no room for all.
 fn written(batch: &Batch) -> Option<Vec<u8>> {
     let mut writer = BatchWriter::new(batch.gateway, batch.tap, batch.bucket);
-    batch.cells.iter().all(|(network, cell)| writer.add(*network, cell)).then(|| writer.finish())
+    batch.cells.iter().all(|(network, cell)| writer.add(*network, cell)).then(|| writer.finish_as(batch.place))
 }
 
 /// A table takes the cells at the time of the first, among samples of its own, and again in the other order.

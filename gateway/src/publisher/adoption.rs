@@ -19,7 +19,7 @@ use super::{Published, ToHosts};
 /// Withdrawals that are remembered, and networks that are sent before a snapshot. With more of them within a lifetime no host is adopted.
 const MOST: usize = 2_048;
 
-/// Bytes of the withdrawals that are remembered, and of what so many hosts are sent before their snapshots.
+/// Bytes of the withdrawals that are remembered, and of what N hosts are sent before their snapshots.
 pub(super) const fn most_bytes(subscribers: usize) -> usize {
     let remembered = allocated_for::<(Timestamp, Network)>(MOST);
     remembered.saturating_add(subscribers.saturating_mul(allocated_for::<Network>(MOST)))

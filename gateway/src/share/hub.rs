@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::TrySendError;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use spand_core::halves::Halves;
 use spand_core::sharing::GatewayId;
 use spand_core::window::cells::Cell;
@@ -18,11 +16,17 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use super::engine_end::{EngineEnd, HubEnd, ToEngine, cells, ends};
 use super::exchange::{Exchange, Incoming, Link, LinkState, MESSAGE_BYTES, Outgoing, Topic};
-use super::format::{BatchWriter, Member, NOTICES_AT_ONCE, holds_notices, read_batch, read_member, write_member};
-use super::halves::{self, Compared, Comparison};
-use super::measure::{OTHER_GATEWAY, ReasonLabel, ShareMeasures, TopicLabel, UNREADABLE};
-use super::members::{Incompatible, MemberView, Members};
+use super::format::{
+    Batch, BatchWriter, Member, NOTICES_AT_ONCE, Place, holds_notices, is_again, read_again, read_batch, read_member,
+    write_again, write_member,
+};
+use super::gaps::{Gaps, Missing};
+use super::halves::{self, Comparison};
+use super::losses::Losses;
+use super::measure::{OTHER_GATEWAY, ReasonLabel, TopicLabel, UNREADABLE};
+use super::members::{self, Incompatible, Members};
 use super::notices::NoticeEnd;
+use super::status::{ShareStatus, ShareView};
 use crate::publisher::{Addressed, NOTICES, PacketClock, Published};
 
 /// Messages that may wait for the exchange, and from it: with cells, and others.
@@ -32,8 +36,6 @@ const OTHERS: usize = 512;
 /// How long a cell of an open bucket waits for others, and how many times as long one of a closed bucket.
 const GATHER: Duration = Duration::from_millis(100);
 const CLOSED_TICKS: u64 = 5;
-/// Buckets before the current one of which cells may be on their way.
-const ON_ITS_WAY: u64 = 2;
 /// Notices that come within this time of a message leave with the next one.
 const REST: Duration = Duration::from_millis(2);
 /// How soon cells are offered again to an engine that had no room.
@@ -48,40 +50,6 @@ pub(super) const fn most_bytes() -> usize {
 
 /// Finds the engine that a network belongs to.
 pub type Owner = Box<dyn Fn(Network) -> usize + Send>;
-
-/// What is to be known of sharing, for people.
-#[derive(Clone, Debug, Default)]
-pub struct ShareView {
-    /// Whether messages get through, and since when.
-    pub link: LinkState,
-    /// When that changed last.
-    pub since: Option<Instant>,
-    /// When they got through for the first time.
-    pub first_up: Option<Instant>,
-    /// The end of the last time; `None` before one ended.
-    pub up_until: Option<Instant>,
-    /// The other gateways.
-    pub members: Vec<MemberView>,
-    /// Which directions of connections they saw, compared with what this gateway saw.
-    pub compared: BTreeMap<GatewayId, Compared>,
-    /// Who this gateway is; `None` before it shares.
-    pub own: Option<Member>,
-    /// The gateways that share with each other, by name, and the servers of this one.
-    pub cluster: String,
-    /// The site of its servers.
-    pub site: String,
-    /// Cells of each other gateway that came since it was heard first, or again.
-    pub cells_received: BTreeMap<GatewayId, u64>,
-    /// What the newest messages with cells took, by topic.
-    pub lag: BTreeMap<Topic, Micros>,
-}
-
-/// How sharing is, for metrics and people; clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct ShareStatus {
-    measures: ShareMeasures,
-    view: Arc<Mutex<ShareView>>,
-}
 
 /// A running hub.
 #[derive(Debug)]
@@ -106,49 +74,10 @@ struct Hub {
     halves: Comparison,
     state: LinkState,
     was_up: bool,
-    /// The oldest bucket of which cells left, by the bucket in which they did: of those that may be on their way.
-    left: BTreeMap<u64, u64>,
-    /// From which bucket on cells may not have arrived.
-    again_from: Option<u64>,
+    losses: Losses,
+    /// What did not come of others.
+    gaps: Gaps,
     status: ShareStatus,
-}
-
-impl From<ShareView> for ShareStatus {
-    fn from(view: ShareView) -> Self {
-        Self { measures: ShareMeasures::default(), view: Arc::new(Mutex::new(view)) }
-    }
-}
-
-impl ShareStatus {
-    /// Takes the names under which it shares.
-    pub(super) fn set_names(&self, cluster: &str, site: &str) {
-        let mut view = self.view.lock();
-        (view.cluster, view.site) = (cluster.to_owned(), site.to_owned());
-    }
-
-    /// Counters and histograms.
-    pub fn measures(&self) -> &ShareMeasures {
-        &self.measures
-    }
-
-    /// Whether this gateway has known what others see for this long: messages first got through before that, and do or did within it, and cells
-    /// of others have come.
-    pub(super) fn knows_others(&self, for_this: Duration) -> bool {
-        let view = self.view.lock();
-        let is_old = view.first_up.is_some_and(|at| at.elapsed() >= for_this);
-        let is_up = view.link == LinkState::Up || view.up_until.is_some_and(|at| at.elapsed() < for_this);
-        is_old && is_up && self.measures.cells_taken.get() > 0
-    }
-
-    /// Shows other things, as for someone who looks at them without sharing.
-    pub fn change(&self, change: impl FnOnce(&mut ShareView)) {
-        change(&mut self.view.lock());
-    }
-
-    /// The link and the members now.
-    pub fn view(&self) -> ShareView {
-        self.view.lock().clone()
-    }
 }
 
 impl Sharing {
@@ -187,8 +116,8 @@ impl Sharing {
             halves: Comparison::default(),
             state: LinkState::default(),
             was_up: false,
-            left: BTreeMap::new(),
-            again_from: None,
+            losses: Losses::default(),
+            gaps: Gaps::default(),
             status: status.clone(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -281,6 +210,7 @@ impl Hub {
                         self.flush(Topic::Closed);
                     }
                     self.ask_again();
+                    self.ask_for_missing();
                 }
                 _ = member.tick() => self.announce(),
                 _ = halves.tick() => self.compare(),
@@ -292,15 +222,10 @@ impl Hub {
         let closed = cell.as_of.0 >= self.end_of(cell.index());
         let topic = if closed { Topic::Closed } else { Topic::Open };
         if self.state != LinkState::Up {
-            self.lost(cell.index());
+            self.losses.lost(cell.index());
             return;
         }
-        let current = self.current();
-        if !self.left.contains_key(&current) {
-            self.left.retain(|at, _| at.saturating_add(ON_ITS_WAY) >= current);
-        }
-        let oldest = self.left.entry(current).or_insert(cell.index());
-        *oldest = cell.index().min(*oldest);
+        self.losses.leaves(cell.index(), self.current());
         if !self.batch(topic, cell).add(network, cell) {
             self.flush(topic);
             self.batch(topic, cell).add(network, cell);
@@ -331,28 +256,15 @@ impl Hub {
     fn flush(&mut self, topic: Topic) {
         let Some(batch) = self.batches.remove(&topic).filter(|batch| !batch.is_empty()) else { return };
         let cells = batch.len() as u64;
-        let payload = batch.finish();
+        let payload = batch.finish_as(topic.is_kept().then(|| self.members.next_place()));
         let (bytes, label) = (payload.len() as u64, TopicLabel::of(topic));
         if self.outgoing.try_send(Outgoing::to_all(topic, payload)).is_ok() {
             self.status.measures.cells_sent.get_or_create(&label).inc_by(cells);
             self.status.measures.bytes_sent.inc_by(bytes);
         } else {
             self.status.measures.dropped.inc_by(cells);
-            self.lost_on_the_way();
+            self.losses.lost_on_the_way(self.current());
         }
-    }
-
-    /// What left lately may not have arrived: cells of the newest buckets, and older ones where they were sent again.
-    fn lost_on_the_way(&mut self) {
-        let newest = self.current().saturating_sub(ON_ITS_WAY);
-        self.left.retain(|at, _| *at >= newest);
-        let oldest = self.left.values().copied().min();
-        self.lost(oldest.map_or(newest, |oldest| oldest.min(newest)));
-    }
-
-    /// A cell of this bucket may not have arrived.
-    fn lost(&mut self, index: u64) {
-        self.again_from = Some(self.again_from.map_or(index, |before| before.min(index)));
     }
 
     /// Has the engines send again what may not have arrived, once messages get through.
@@ -360,11 +272,25 @@ impl Hub {
         if self.state != LinkState::Up || self.outgoing.capacity() < MESSAGES / 2 {
             return;
         }
-        let Some(from) = self.again_from.take() else { return };
+        let Some(from) = self.losses.take(Instant::now()) else { return };
         for engine in &self.engines {
             if engine.engine.try_send(ToEngine::SendAgain(from)).is_err() {
-                self.again_from = Some(from);
+                self.losses.lost(from);
             }
+        }
+    }
+
+    /// Asks other gateways for what did not come of them.
+    fn ask_for_missing(&mut self) {
+        if self.state != LinkState::Up {
+            return;
+        }
+        for Missing { gateway, messages, from } in self.gaps.ask(Instant::now()) {
+            tracing::info!(gateway = gateway.0, messages, "messages of a gateway did not come; it is asked for them");
+            self.status.measures.messages_missing.inc_by(messages);
+            let ask = Outgoing { topic: Topic::Host, to: Some(gateway), payload: write_again(from) };
+            // Where there is no room, more is lost than this.
+            drop(self.outgoing.try_send(ask));
         }
     }
 
@@ -378,14 +304,14 @@ impl Hub {
                 tracing::info!("sharing with other gateways");
                 if !self.was_up {
                     // Others may not have heard this gateway before: everything of the window.
-                    self.lost(0);
+                    self.losses.lost(0);
                 }
                 self.was_up = true;
             }
             LinkState::Down(why) => {
                 tracing::warn!(why, "not sharing; going on with what is known");
                 // What was on its way is perhaps lost. Where it is known, it changes nothing when it comes again.
-                self.lost_on_the_way();
+                self.losses.lost_on_the_way(self.current());
             }
             LinkState::Connecting => {}
         }
@@ -427,6 +353,7 @@ impl Hub {
                 "a gateway is gone; what it saw counts until it ages"
             );
         }
+        self.gaps.bound(members::MOST, |gateway| self.members.all().any(|known| known.member.gateway == gateway));
         self.show();
     }
 
@@ -483,7 +410,11 @@ impl Hub {
         if message.topic == Topic::Member && !holds_notices {
             match read_member(&message.payload) {
                 Ok(member) if member.gateway == message.gateway => {
+                    let sent = Place { instance: member.instance, number: member.sent };
                     let news = self.members.take(member, self.clock.now(), Instant::now());
+                    if self.members.compatible().any(|member| member.gateway == message.gateway) {
+                        self.gaps.sent(message.gateway, sent, Instant::now());
+                    }
                     if let Some(news) = news {
                         tracing::info!("{news}");
                         self.show();
@@ -511,6 +442,13 @@ impl Hub {
             }
             return;
         }
+        if is_again(&message.payload) {
+            match read_again(&message.payload) {
+                Ok(from) => self.losses.asked(from),
+                Err(error) => self.unreadable(message.gateway, &error),
+            }
+            return;
+        }
         if holds_notices {
             match self.notices.take(message.gateway, message.topic, &message.payload) {
                 Ok(count) => drop(self.status.measures.notices_received.inc_by(count as u64)),
@@ -534,6 +472,7 @@ impl Hub {
             self.status.measures.refused.get_or_create(&refused(reason)).inc();
             return;
         }
+        self.note_place(&batch);
         let now = self.clock.now();
         self.status
             .measures
@@ -549,6 +488,15 @@ impl Hub {
         }
         self.held.extend(batch.cells);
         self.hand_over();
+    }
+
+    /// Notes that a message came, of a gateway that says who it is.
+    fn note_place(&mut self, batch: &Batch) {
+        let oldest = batch.cells.iter().map(|(_, cell)| cell.index()).min();
+        let is_here = self.members.compatible().any(|member| member.gateway == batch.gateway);
+        if let (Some(place), Some(oldest), true) = (batch.place, oldest, is_here) {
+            self.gaps.came(batch.gateway, place, oldest, Instant::now());
+        }
     }
 
     /// Gives cells to their engines, in order, until one has no room.

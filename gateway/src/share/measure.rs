@@ -42,6 +42,8 @@ pub struct ShareMeasures {
     pub cells_taken: Counter,
     /// Cells that were known already, at the engines.
     pub cells_known: Counter,
+    /// Messages with closed cells of others that did not come, and were asked for.
+    pub messages_missing: Counter,
     /// Messages and cells of other gateways that do not count, by reason.
     pub refused: Family<ReasonLabel, Counter>,
     /// Cells that do not count, at the engines, by reason.
@@ -113,6 +115,7 @@ impl Default for ShareMeasures {
             notices_dropped: Counter::default(),
             cells_taken: Counter::default(),
             cells_known: Counter::default(),
+            messages_missing: Counter::default(),
             refused: Family::default(),
             cells_refused: Family::default(),
             dropped: Counter::default(),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use spand_core::sharing::GatewayId;
 use spand_proto::units::{Micros, Timestamp};
 
-use super::format::Member;
+use super::format::{Member, Place};
 
 /// A gateway that was silent for this long counts as gone.
 const GONE: Duration = Duration::from_secs(15);
@@ -71,6 +71,12 @@ impl Members {
     pub(super) fn own(&mut self, clock: Timestamp) -> &Member {
         self.own.clock = clock;
         &self.own
+    }
+
+    /// The place of the next message with closed cells among those of this gateway.
+    pub(super) fn next_place(&mut self) -> Place {
+        self.own.sent += 1;
+        Place { instance: self.own.instance, number: self.own.sent }
     }
 
     /// Who this gateway is, with its clock as of the last message.
@@ -217,6 +223,7 @@ mod tests {
             prefixes: 0,
             formats: (1, 1),
             clock: Timestamp(0),
+            sent: 0,
             address: None,
         }
     }

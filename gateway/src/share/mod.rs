@@ -12,14 +12,17 @@
 mod engine_end;
 pub mod exchange;
 pub mod format;
+mod gaps;
 mod halves;
 mod hub;
+mod losses;
 mod measure;
 mod members;
 pub mod memory;
 pub mod nats;
 mod notices;
 mod start;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +33,8 @@ pub(crate) const fn most_bytes(engines: usize) -> usize {
 
 pub(crate) use self::engine_end::EngineEnd;
 pub use self::halves::{Compared, HalfMeasures};
-pub use self::hub::{Owner, ShareStatus, ShareView, Sharing};
+pub use self::hub::{Owner, Sharing};
 pub use self::measure::{GatewayLabel, ReasonLabel, ShareMeasures, TopicLabel};
 pub use self::members::{Incompatible, MemberView};
 pub(crate) use self::start::start;
+pub use self::status::{ShareStatus, ShareView};

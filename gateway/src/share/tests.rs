@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use spand_core::config::{EngineConfig, WindowConfig};
@@ -15,9 +17,9 @@ use spand_proto::network::Network;
 use spand_proto::push::{ImminentStart, UpdateEvent};
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
-use super::exchange::{Exchange, Link, LinkState};
+use super::exchange::{Exchange, Link, LinkState, Topic};
 use super::format::{FORMAT, Member, read_batch};
-use super::memory::MemoryHub;
+use super::memory::{MemoryExchange, MemoryHub};
 use super::*;
 use crate::publisher::{Batch, Client, FirstFlight, PacketClock, Published, PublisherConfig, Subscription};
 
@@ -54,6 +56,7 @@ fn member(gateway: u16) -> Member {
         prefixes: 0,
         formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
+        sent: 0,
         address: None,
     }
 }
@@ -79,11 +82,15 @@ fn join_by(exchange: impl Exchange, own: Member, ahead: Micros) -> Gateway {
 impl Gateway {
     /// Has seen three connections.
     fn saw(&mut self, segments: f64) {
+        self.saw_at(START, segments);
+    }
+
+    fn saw_at(&mut self, at: Timestamp, segments: f64) {
         let limit = NonZeroUsize::new(1).unwrap();
         let mut table = NetworkTable::new(WindowConfig::default(), limit, RuleKind::Robust, 0);
         table.changed_records(0);
         for connection in 0..3 {
-            table.add(&sample(connection, segments));
+            table.add(&WindowSample { at, ..sample(connection, segments) });
         }
         let (network, record) = table.changed_records(1).remove(0);
         self.engine.restore(network, record.unwrap(), START);
@@ -214,6 +221,65 @@ fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
         taken(&gateways[1]),
         measures.dropped.get()
     );
+}
+
+/// Takes one message with closed cells and loses it, as servers can that die one after the other.
+struct LosesOne {
+    hub: MemoryExchange,
+    loses: Arc<AtomicBool>,
+}
+
+impl Exchange for LosesOne {
+    async fn run(self: Box<Self>, mut link: Link) {
+        let (outgoing, kept) = tokio::sync::mpsc::channel(64);
+        let mut to_others = std::mem::replace(&mut link.outgoing, kept);
+        let carried = Box::new(self.hub).run(link);
+        let loses = async {
+            while let Some(sent) = to_others.recv().await {
+                if sent.topic.is_kept() && self.loses.swap(false, Ordering::Relaxed) {
+                    continue;
+                }
+                _ = outgoing.send(sent).await;
+            }
+        };
+        tokio::join!(carried, loses);
+    }
+}
+
+#[test]
+fn closed_cells_that_the_servers_took_and_lost_are_asked_for() {
+    let hub = MemoryHub::new();
+    let loses = Arc::new(AtomicBool::new(false));
+    let exchange = LosesOne { hub: hub.member(GatewayId(1)), loses: Arc::clone(&loses) };
+    let mut gateways = [join_by(exchange, member(1), Micros(0)), join(&hub, member(2))];
+    until(&mut gateways, "they know each other", |gateways, _| {
+        gateways.iter().all(|gateway| gateway.sharing.status().view().members.len() == 1)
+    });
+    // What is sent as a member joins is over.
+    let settles = Instant::now();
+    until(&mut gateways, "that is over", |_, _| settles.elapsed() > Duration::from_secs(1));
+    let before = Timestamp(START.0 - 20_000_000_000);
+    gateways[0].saw_at(before, 20.0);
+    let (network, cell) = (Network::of(REMOTE), gateways[0].engine.own_cells(Network::of(REMOTE), 0, START).remove(0));
+    assert!(cell.is_closed(&WindowConfig::default()));
+    let closed_sent = |gateway: &Gateway| {
+        let label = TopicLabel::of(Topic::Closed);
+        gateway.sharing.status().measures().cells_sent.get_or_create(&label).get()
+    };
+    let send = |gateways: &mut [Gateway], network| {
+        let already = closed_sent(&gateways[0]);
+        gateways[0].end.send(vec![(network, cell.clone())]);
+        until(gateways, "it leaves", |gateways, _| closed_sent(&gateways[0]) > already);
+    };
+    let others = ["198.51.100.0/24", "203.0.113.0/24"].map(|network| network.parse().unwrap());
+    send(&mut gateways, others[0]);
+    loses.store(true, Ordering::Relaxed);
+    send(&mut gateways, network);
+    assert!(gateways[1].turn().is_none());
+    send(&mut gateways, others[1]);
+    until(&mut gateways, "it comes after all", |_, estimates| estimates[1].is_some());
+    assert!(!loses.load(Ordering::Relaxed));
+    assert_eq!(gateways[1].sharing.status().measures().messages_missing.get(), 1);
 }
 
 /// Loses the first message with cells and goes away for a moment then, as servers do that come back one by one; hands on the next one.

@@ -71,6 +71,7 @@ impl MadeCells {
                 prefixes: fingerprint(&[]),
                 formats: (FORMAT, FORMAT),
                 clock: now,
+                sent: 0,
                 address: None,
             };
             (gateway, write_member(&member))

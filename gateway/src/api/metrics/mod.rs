@@ -255,6 +255,8 @@ impl Register {
             "Own cells that had no room on their way to the exchange, and those of others whose engine had ended",
             measures.dropped,
         );
+        let help = "Messages with closed cells of others that did not come and were asked for";
+        self.add("share_messages_missing", help, measures.messages_missing);
         self.add("share_cells_no_room", "Own cells that had no room on their way to the hub", measures.no_room);
         let help = "Contributions that had no room in a merged bucket";
         self.add("share_contributions_crowded_out", help, measures.crowded_out);

@@ -38,14 +38,29 @@ pub struct Member {
     pub formats: (u8, u8),
     /// Its clock.
     pub clock: Timestamp,
+    /// [`Place::number`](super::Place::number) of its last message with closed cells; 0 before the first.
+    pub sent: u64,
     /// Where agents reach it, at most 253 bytes.
     pub address: Option<String>,
 }
 
 /// The message of a member. Of a text that is too long the beginning is written, and no control characters.
 pub fn write_member(member: &Member) -> Vec<u8> {
-    let Member { gateway, tap, instance, name, version, bucket, buckets, rule, prefixes, formats, clock, address } =
-        member;
+    let Member {
+        gateway,
+        tap,
+        instance,
+        name,
+        version,
+        bucket,
+        buckets,
+        rule,
+        prefixes,
+        formats,
+        clock,
+        sent,
+        address,
+    } = member;
     let mut out = begun(Kind::Member);
     out.whole(gateway.0.into());
     out.whole(tap.0.into());
@@ -59,6 +74,7 @@ pub fn write_member(member: &Member) -> Vec<u8> {
     out.byte(formats.0);
     out.byte(formats.1);
     out.whole(clock.0);
+    out.whole(*sent);
     out.byte(bits([address.is_some()]));
     if let Some(address) = address {
         write_text(address, ADDRESS_BYTES, &mut out);
@@ -79,11 +95,11 @@ pub fn read_member(message: &[u8]) -> Result<Member, FormatError> {
     let rule = read_text(RULE_BYTES, &mut input)?;
     let rule = rule.parse().map_err(|_| FormatError::Rule(rule))?;
     let (prefixes, formats) = (input.fixed()?, (input.byte()?, input.byte()?));
-    let clock = Timestamp(input.whole()?);
+    let (clock, sent) = (Timestamp(input.whole()?), input.whole()?);
     let [has_address] = flags(input.byte()?)?;
     let address = has_address.then(|| read_text(ADDRESS_BYTES, &mut input)).transpose()?;
     input.end()?;
-    Ok(Member { gateway, tap, instance, name, version, bucket, buckets, rule, prefixes, formats, clock, address })
+    Ok(Member { gateway, tap, instance, name, version, bucket, buckets, rule, prefixes, formats, clock, sent, address })
 }
 
 fn write_text(text: &str, most: usize, out: &mut Writer) {

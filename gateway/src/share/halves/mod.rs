@@ -31,7 +31,7 @@ const DIVIDED_OF_ALL: u64 = 1;
 /// Taps are named from this share of connections that both see whole, in percent.
 const DUPLICATES: u64 = 20;
 
-/// Bytes of the connections that are kept of this gateway and of so many others.
+/// Bytes of the connections that are kept of this gateway and of N others.
 pub(super) const fn most_bytes(others: usize) -> usize {
     Kept::most_bytes().saturating_mul(others + 1)
 }

@@ -340,12 +340,12 @@ fn a_bucket_that_grows_after_it_left_leaves_again() {
         closed.filter(|cell| cell.is_closed(&WindowConfig::default())).map(|cell| cell.samples()).collect::<Vec<_>>()
     };
     assert_eq!(closed(Some((seconds(6), 20.0)), seconds(15)), [4]);
-    assert_eq!(closed(None, seconds(16)), []);
+    assert_eq!(closed(None, seconds(16)), [0_u64; 0]);
     // A tap hands packets over after the end of their bucket; they move nothing.
     assert_eq!(closed(Some((seconds(14), 20.0)), seconds(16)), [8]);
-    assert_eq!(closed(None, seconds(17)), []);
+    assert_eq!(closed(None, seconds(17)), [0_u64; 0]);
     // The same, and the next bucket begins before anybody has looked.
-    assert_eq!(closed(Some((seconds(14), 20.0)), seconds(14)), []);
+    assert_eq!(closed(Some((seconds(14), 20.0)), seconds(14)), [0_u64; 0]);
     assert_eq!(closed(Some((seconds(18), 20.0)), seconds(18)), [12]);
 }
 

@@ -114,7 +114,11 @@ fn batch() -> impl Strategy<Value = Batch> {
     (any::<(u16, u32)>(), 1..=u64::MAX / 2_000).prop_flat_map(|((gateway, tap), bucket)| {
         let (gateway, tap) = (GatewayId(gateway), TapId(tap));
         let cells = prop::collection::vec((any_network(), cell(gateway, tap, bucket * 1_000)), 0..4);
-        cells.prop_map(move |cells| Batch { gateway, tap, bucket: Micros(bucket), cells })
+        let place = prop::option::of(any::<(u64, u64)>());
+        (cells, place).prop_map(move |(cells, place)| {
+            let place = place.map(|(instance, number)| Place { instance, number });
+            Batch { gateway, tap, bucket: Micros(bucket), cells, place }
+        })
     })
 }
 
@@ -124,19 +128,19 @@ fn written(batch: &Batch) -> Vec<u8> {
         assert!(writer.add(*network, cell));
     }
     assert_eq!((writer.len(), writer.is_empty()), (batch.cells.len(), batch.cells.is_empty()));
-    writer.finish()
+    writer.finish_as(batch.place)
 }
 
 prop_compose! {
     fn member()(
-        numbers: (u16, u32, u64, u64, u32, u64, u64),
+        numbers: (u16, u32, u64, u64, u32, u64, u64, u64),
         name in "\\PC{0,60}",
         version in "[0-9a-z.+-]{0,64}",
         rule in prop::sample::select(RuleKind::VARIANTS),
         formats: (u8, u8),
         address in prop::option::of("[0-9a-z.:-]{0,253}"),
     ) -> Member {
-        let (gateway, tap, instance, bucket, buckets, prefixes, clock) = numbers;
+        let (gateway, tap, instance, bucket, buckets, prefixes, clock, sent) = numbers;
         Member {
             gateway: GatewayId(gateway),
             tap: TapId(tap),
@@ -149,6 +153,7 @@ prop_compose! {
             prefixes,
             formats,
             clock: Timestamp(clock),
+            sent,
             address,
         }
     }
@@ -412,7 +417,7 @@ fn a_network_is_written_in_one_way() {
         let mut out = begun(Kind::Cells);
         out.bytes.extend([7, 1, 1, 1]);
         out.bytes.extend_from_slice(network);
-        out.bytes.extend([0; 14]);
+        out.bytes.extend([0; 15]);
         read_batch(&out.bytes).map(|batch| batch.cells[0].0.to_string())
     };
     assert_eq!(with(&[4, 25, 192, 0, 2, 128]), Ok("192.0.2.128/25".to_owned()));
@@ -436,7 +441,7 @@ fn a_moment_lies_in_its_bucket_and_a_bucket_in_time() {
         if presence > 0 {
             out.whole(offset);
         }
-        out.bytes.extend([0; 12]);
+        out.bytes.extend([0; 13]);
         read_batch(&out.bytes).map(|batch| batch.cells[0].1.clone())
     };
     for presence in [1, 2, 4] {
@@ -467,6 +472,7 @@ fn plain_member() -> Member {
         prefixes: 0,
         formats: (FORMAT, FORMAT),
         clock: Timestamp(0),
+        sent: 0,
         address: None,
     }
 }
@@ -552,7 +558,7 @@ fn cells_of_a_table_come_back_and_have_the_size_that_the_documentation_states() 
         let cells = cells_of_a_table(connections);
         assert_eq!(cells.len(), 40);
         assert!(cells.iter().all(|(_, cell)| cell.contributions.len() == usize::from(connections)));
-        let batch = Batch { gateway: GATEWAY, tap: TAP, bucket: BUCKET, cells };
+        let batch = Batch { gateway: GATEWAY, tap: TAP, bucket: BUCKET, cells, place: None };
         let message = written(&batch);
         let bytes = (message.len() - writer().finish().len()) / batch.cells.len();
         println!("{connections} contributions: {bytes} bytes a cell, {} cells a message", MESSAGE_BYTES / bytes);
