@@ -66,6 +66,7 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
         withdrawn + ended == 0,
     ));
     standing.end_traffic()?;
+    standing.look_at_all()?;
     rows.push(match standing.agree(Duration::from_secs(15))? {
         Ok((after, networks)) => Row::judged(
             "closed cells missing afterwards: all gateways know the same to the last bit",

@@ -11,7 +11,7 @@ use super::{Programs, Row, Size};
 use crate::cluster::gateway::{Gateway, Known};
 use crate::cluster::listener::Listener;
 use crate::cluster::site::Site;
-use crate::cluster::traffic::{Place, Played, Traffic};
+use crate::cluster::traffic::{Place, Played, Traffic, everywhere};
 use crate::progress::{progress, wait};
 
 /// How often gateways are asked.
@@ -111,6 +111,19 @@ impl Standing {
         if let Some(traffic) = self.traffic.take() {
             traffic.stop()?;
         }
+        end_of_bucket();
+        Ok(())
+    }
+
+    /// Has every tap see the same connections for a bucket, once the traffic has ended: a gateway shows a network as of its last change, and so
+    /// all of them show it as of a time after that bucket.
+    pub(super) fn look_at_all(&self) -> Result<()> {
+        let gateways = self.site.gateways.iter().map(Gateway::number).collect();
+        let networks = u32::try_from(self.networks)?;
+        let played = Played { connections: networks, networks, loss: 0.02, place: everywhere, seed: 12 };
+        let traffic = Traffic::start(&self.site.namespace, gateways, played)?;
+        wait("a bucket that all taps see", until_next_bucket().saturating_sub(Duration::from_secs(1)));
+        traffic.stop()?;
         end_of_bucket();
         Ok(())
     }
