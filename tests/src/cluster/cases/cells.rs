@@ -174,7 +174,7 @@ fn foreign_cells(programs: &Programs, size: Size) -> Result<Vec<Row>> {
         servers: vec!["nats://127.0.0.1:4222".to_owned()],
         share: String::new(),
         backend: "auto",
-        more: "[publish]\nto_hosts = \"in_use\"\n[limits]\nnetwork_memory_mib = 8192\n[log]\nfilter = \"warn\"\n"
+        more: "[publish]\nto_hosts = \"in_use\"\n[limits]\nnetwork_memory_mib = 16384\n[log]\nfilter = \"warn\"\n"
             .to_owned(),
     };
     let mut gateway = Gateway::start(&namespace, &setup, |_| Ok(()))?;

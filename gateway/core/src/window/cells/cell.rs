@@ -4,6 +4,7 @@ use spand_proto::units::Timestamp;
 
 use crate::config::WindowConfig;
 use crate::flow::sample_rate::SampleRate;
+use crate::memory::allocated_for;
 use crate::sharing::{GatewayId, Pseudonyms, TapId};
 use crate::window::bucket::{Bucket, Contribution, RemoteRtt};
 use crate::window::record::{NetworkRecord, bucket_nanos};
@@ -128,6 +129,11 @@ impl Cell {
         counted.fold(rtt.count, u64::saturating_add)
     }
 
+    /// Heap memory of its parts.
+    pub(crate) fn parts_bytes(&self) -> usize {
+        allocated_for::<Contribution>(self.contributions.capacity()) + allocated_for::<RemoteRtt>(self.rtts.capacity())
+    }
+
     /// Window samples.
     pub fn samples(&self) -> u64 {
         self.contributions.iter().map(|part| u64::from(part.samples)).sum()
@@ -146,21 +152,30 @@ impl Cell {
         if self.index().saturating_add(u64::from(config.buckets.get())) <= current {
             return Err(CellRefused::Aged);
         }
+        let nanos = bucket_nanos(config.bucket);
+        let within = |at: Timestamp| {
+            let index = self.index();
+            (index.saturating_mul(nanos)..=index.saturating_add(1).saturating_mul(nanos)).contains(&at.0)
+        };
+        if !within(self.as_of) {
+            return Err(CellRefused::Unsound);
+        }
         let counts = (self.contributions.len(), self.rtts.len());
         let pseudonymous = |remote| Pseudonyms::hash_of(remote).is_some();
         let named = self.contributions.iter().all(|part| part.source.is_none_or(|of| pseudonymous(of.remote)))
             && self.rtts.iter().all(|part| pseudonymous(part.remote));
         // The next bucket is judged as if it had come.
-        let at = Timestamp(now.0.max(self.index().saturating_mul(bucket_nanos(config.bucket))));
-        let before = |time: Option<Timestamp>| time.filter(|time| *time <= at);
+        let at = Timestamp(now.0.max(self.index().saturating_mul(nanos)));
+        let before = |time: Option<Timestamp>| time.filter(|time| *time <= at && within(*time));
+        let (newest_sample, raised) = (before(self.newest_sample), before(self.raised));
         let record = NetworkRecord {
             bucket: config.bucket,
             buckets: vec![self.bucket],
             contributions: self.contributions,
             rtts: self.rtts,
-            newest_sample: before(self.newest_sample),
+            newest_sample,
             newest: None,
-            raised: before(self.raised),
+            raised,
         };
         let sound = record.sound(at, config).ok_or(CellRefused::Unsound)?;
         let NetworkRecord { buckets, contributions, rtts, newest_sample, raised, .. } = sound;

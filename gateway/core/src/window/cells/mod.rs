@@ -16,7 +16,6 @@ pub(crate) use self::cell::{Seen, of_index};
 use crate::config::WindowConfig;
 use crate::memory::{allocated_for, boxed};
 use crate::sharing::{GatewayId, TapId};
-use crate::window::bucket::{Contribution, RemoteRtt};
 use crate::window::record::{NetworkRecord, bucket_nanos};
 
 /// Gateways of which cells of one bucket and network are kept. At the limit a further one's is refused.
@@ -27,6 +26,10 @@ const GATEWAYS_PER_BUCKET: usize = 32;
 pub(crate) struct Foreign {
     /// In order of bucket and gateway.
     cells: Vec<Cell>,
+    /// Heap memory of what the cells hold, kept up to date, since a window has up to a thousand cells and each that comes is accounted for.
+    parts_bytes: usize,
+    /// Cells that say when a sample was raised: none under most rules.
+    raised: usize,
     merged: NetworkRecord,
     /// Buckets whose part of `merged` is not what follows any more.
     stale: SmallVec<[u64; 4]>,
@@ -45,20 +48,29 @@ pub(crate) enum Taken {
 
 impl Foreign {
     pub(crate) fn new(own: &NetworkRecord) -> Self {
-        Self { cells: Vec::new(), merged: own.clone(), stale: SmallVec::new(), crowded_out: 0 }
+        Self {
+            cells: Vec::new(),
+            parts_bytes: 0,
+            raised: 0,
+            merged: own.clone(),
+            stale: SmallVec::new(),
+            crowded_out: 0,
+        }
     }
 
     /// Takes a cell that is sound.
     pub(crate) fn take(&mut self, cell: Cell) -> Result<Taken, CellRefused> {
         let key = |cell: &Cell| (cell.index(), cell.gateway);
         let index = cell.index();
+        let (parts_bytes, raised) = (cell.parts_bytes(), usize::from(cell.raised.is_some()));
         match self.cells.binary_search_by_key(&key(&cell), key) {
             Ok(place) => {
                 let Some(known) = self.cells.get_mut(place) else { return Err(CellRefused::NoRoom) };
                 if known.revision() >= cell.revision() {
                     return Ok(Taken::Known);
                 }
-                *known = cell;
+                let known = std::mem::replace(known, cell);
+                self.forget(&known);
             }
             Err(place) => {
                 let first = self.cells.partition_point(|known| known.index() < index);
@@ -69,8 +81,16 @@ impl Foreign {
                 self.cells.insert(place, cell);
             }
         }
+        self.parts_bytes += parts_bytes;
+        self.raised += raised;
         self.note_stale(index);
         Ok(Taken::New)
+    }
+
+    /// A cell does not count any more.
+    fn forget(&mut self, gone: &Cell) {
+        self.parts_bytes -= gone.parts_bytes();
+        self.raised -= usize::from(gone.raised.is_some());
     }
 
     /// The own record changed in its newest bucket.
@@ -117,18 +137,28 @@ impl Foreign {
             self.crowded_out += crowded_out;
             merge::put(&mut self.merged, index, bucket);
         }
-        let newest = |of: fn(&Cell) -> Option<Timestamp>| self.cells.iter().filter_map(of).max();
         // A gateway whose clock is ahead makes nothing younger than it is.
         let past = |at: Option<Timestamp>| at.map(|at| at.min(now));
-        self.merged.newest_sample = past(newest(|cell| cell.newest_sample)).max(own.newest_sample);
-        self.merged.raised = past(newest(|cell| cell.raised)).max(own.raised);
-        self.merged.newest = past(newest(|cell| Some(cell.as_of))).max(own.newest);
+        self.merged.newest_sample = past(self.latest(|cell| cell.newest_sample)).max(own.newest_sample);
+        let raised = if self.raised > 0 { self.latest(|cell| cell.raised) } else { None };
+        self.merged.raised = past(raised).max(own.raised);
+        self.merged.newest = past(self.latest(|cell| Some(cell.as_of))).max(own.newest);
+    }
+
+    /// The latest of these moments. Each lies in its cell's bucket ([`Cell::sound`]), so the newest bucket that has one has the latest.
+    fn latest(&self, of: impl Fn(&Cell) -> Option<Timestamp>) -> Option<Timestamp> {
+        self.cells
+            .chunk_by(|one, next| one.index() == next.index())
+            .rev()
+            .find_map(|same| same.iter().filter_map(&of).max())
     }
 
     /// Drops what is older than the window at `now`.
     pub(crate) fn drop_aged(&mut self, now: Timestamp, config: &WindowConfig) {
         let oldest = (now.0 / bucket_nanos(config.bucket) + 1).saturating_sub(u64::from(config.buckets.get()));
-        self.cells.drain(..self.cells.partition_point(|cell| cell.index() < oldest));
+        let aged = self.cells.partition_point(|cell| cell.index() < oldest);
+        let gone: SmallVec<[Cell; 4]> = self.cells.drain(..aged).collect();
+        gone.iter().for_each(|gone| self.forget(gone));
         self.stale.retain(|index| *index >= oldest);
         self.merged.drop_aged(now, config);
     }
@@ -166,13 +196,6 @@ impl Foreign {
 
     /// Heap memory.
     pub(crate) fn held_bytes(&self) -> usize {
-        let of_cell = |cell: &Cell| {
-            allocated_for::<Contribution>(cell.contributions.capacity())
-                + allocated_for::<RemoteRtt>(cell.rtts.capacity())
-        };
-        boxed::<Self>()
-            + allocated_for::<Cell>(self.cells.capacity())
-            + self.cells.iter().map(of_cell).sum::<usize>()
-            + self.merged.held_bytes()
+        boxed::<Self>() + allocated_for::<Cell>(self.cells.capacity()) + self.parts_bytes + self.merged.held_bytes()
     }
 }

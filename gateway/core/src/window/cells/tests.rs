@@ -11,7 +11,7 @@ use super::*;
 use crate::flow::sample::{ConnectionId, SampleReason, WindowSample};
 use crate::flow::sample_rate::SampleRate;
 use crate::sharing::{Pseudonyms, Sharing};
-use crate::window::bucket::{Bucket, LimitCounts, QueueSum, RttSum, Source};
+use crate::window::bucket::{Bucket, Contribution, LimitCounts, QueueSum, RemoteRtt, RttSum, Source};
 use crate::window::table::NetworkTable;
 use crate::window::table::twin::{START, network, sample};
 
@@ -435,7 +435,7 @@ fn a_cell_that_cannot_be_is_refused_whole_and_named() {
     };
     assert_eq!(refused(&|_| ()), None);
     assert_eq!(refused(&|of| of.gateway = GatewayId(0)), Some(CellRefused::Own));
-    let unsound: [&dyn Fn(&mut Cell); 12] = [
+    let unsound: [&dyn Fn(&mut Cell); 14] = [
         &|of| of.contributions[0].sum_bytes = f64::NAN,
         &|of| of.contributions[0].squares = f64::INFINITY,
         &|of| of.contributions[0].samples = 1_000_000_000,
@@ -448,6 +448,8 @@ fn a_cell_that_cannot_be_is_refused_whole_and_named() {
         &|of| of.contributions = vec![of.contributions[0].clone(); 2],
         &|of| of.rtts[0].count = 3,
         &|of| of.rtts[0].remote = [192, 0, 2, 1].into(),
+        &|of| of.as_of.0 -= 1,
+        &|of| of.as_of.0 += 10_000_000_001,
     ];
     for (number, change) in unsound.into_iter().enumerate() {
         assert_eq!(refused(change), Some(CellRefused::Unsound), "case {number}");
@@ -481,6 +483,51 @@ fn a_bucket_takes_a_number_of_gateways_and_keeps_the_contributions_with_the_most
     assert_eq!(usize::try_from(found.connections).unwrap(), merge::CONTRIBUTIONS);
     let crowded_out = table.sharing_counts().unwrap().crowded_out;
     assert_eq!(usize::try_from(crowded_out).unwrap(), 16 * GATEWAYS_PER_BUCKET - merge::CONTRIBUTIONS);
+}
+
+#[test]
+fn what_is_kept_up_to_date_of_cells_is_what_they_hold() {
+    let now = seconds(400);
+    let newest = now.0 / 10_000_000_000;
+    let own = NetworkRecord::new(WindowConfig::default().bucket);
+    let of_own = (GatewayId(0), TapId(0));
+    let seen = crate::window::cells::Seen { followed: SampleRate::ALL, parallel: 0, parallel_at_samples: 0 };
+    let mut foreign = Foreign::new(&own);
+    let check = |foreign: &Foreign| {
+        assert_eq!(foreign.parts_bytes, foreign.cells.iter().map(Cell::parts_bytes).sum::<usize>());
+        assert_eq!(foreign.raised, foreign.cells.iter().filter(|cell| cell.raised.is_some()).count());
+        let latest = |of: fn(&Cell) -> Option<Timestamp>| foreign.cells.iter().filter_map(of).max();
+        let merged = foreign.merged();
+        let expected = (latest(|cell| Some(cell.as_of)), latest(|cell| cell.newest_sample), latest(|cell| cell.raised));
+        assert_eq!((merged.newest, merged.newest_sample, merged.raised), expected);
+    };
+    for index in newest - 20..=newest {
+        for gateway in [3, 1, 2] {
+            let mut cell = cell(index);
+            let at = |offset: u64| Timestamp(index * 10_000_000_000 + offset);
+            (cell.gateway, cell.tap) = (GatewayId(gateway), TapId(gateway.into()));
+            // Of the newest buckets none has a sample, and only old ones were raised.
+            cell.newest_sample = (index < newest - 2).then(|| at(u64::from(gateway)));
+            cell.raised = (index < newest - 15).then(|| at(7 + u64::from(gateway)));
+            let extended = Cell {
+                as_of: at(9),
+                contributions: vec![cell.contributions[0].clone(); usize::from(gateway)],
+                raised: None,
+                ..cell.clone()
+            };
+            assert_eq!(foreign.take(cell), Ok(Taken::New));
+            if index % 3 == 0 {
+                assert_eq!(foreign.take(extended), Ok(Taken::New));
+            }
+            foreign.renew(&own, of_own, seen, now);
+            check(&foreign);
+        }
+    }
+    for s in [300, 360, 399, 460, 520] {
+        foreign.drop_aged(seconds(s + 200), &WindowConfig::default());
+        foreign.renew(&own, of_own, seen, now);
+        check(&foreign);
+    }
 }
 
 #[test]
