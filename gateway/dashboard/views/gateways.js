@@ -21,6 +21,8 @@ const REFUSED = {
 };
 const refused = (reason) => REFUSED[reason] ?? [words(reason), "see the log of this gateway"];
 
+/** States of the link in which messages get through. */
+const CARRIES = ["up", "degraded"];
 const LINK_TO_DO = "See that a server of share.servers runs, is reached from here and takes share.user or share.credentials; meanwhile this gateway goes on with what it knows.";
 const CLOCK_TO_DO = "synchronise the clocks of both gateways; beyond a bucket (estimate.bucket_s) cells are refused";
 const DIVIDED_TO_DO = "mirror both directions to one gateway, or bring the packets of one direction there in a tunnel";
@@ -85,12 +87,12 @@ export function gateways(failed) {
     const { link, lag, members: others } = share;
     const since = link.since === null ? "" : ` since ${moment(link.since)}`;
     const why = link.reason ?? (link.state === "connecting" ? "not connected with the servers of share.servers" : null);
-    const level = { up: "good", connecting: "warn" }[link.state] ?? "bad";
+    const level = { up: "good", degraded: "warn", connecting: "warn" }[link.state] ?? "bad";
     cards.link.show(link.state, [since.trim(), why].filter(Boolean).join(": "), level);
     cards.own.show(`number ${share.gateway}`, `cluster ${share.cluster}, site ${share.site}, ${share.mirror_group === null ? "a tap of its own" : `mirror group ${share.mirror_group}`}; ${count(share.agents)} ${share.agents === 1 ? "agent" : "agents"}`);
     const sound = others.filter(({ incompatible }) => incompatible === null).length;
     cards.others.show(count(others.length), `cells of ${count(sound)} count; ${count(share.seats_elsewhere)} addresses of hosts there`,
-      sound < others.length || (others.length === 0 && link.state === "up") ? "warn" : null);
+      sound < others.length || (others.length === 0 && CARRIES.includes(link.state)) ? "warn" : null);
     const lost = [
       [sum(share.cells_refused_by_reason), "refused"], [sum(share.messages_refused_by_reason), "messages refused"], [share.cells_dropped, "without room"],
     ].filter(([times]) => times > 0).map(([times, what]) => `${count(times)} ${what}`);
@@ -98,7 +100,7 @@ export function gateways(failed) {
     cards.closed.show(age(lag.closed_s), lag.closed_s === null ? "none came yet" : "after the end of their bucket");
     cards.open.show(age(lag.open_s), lag.open_s === null ? "none came yet" : "after their newest packet");
     say(problem, faults(share, since).join(" "));
-    say(nobody, link.state === "up" ? "No other gateway is heard: start another one with the same share.cluster and share.secret, or leave share.servers out." :
+    say(nobody, CARRIES.includes(link.state) ? "No other gateway is heard: start another one with the same share.cluster and share.secret, or leave share.servers out." :
       "No other gateway can be heard while nothing gets through.");
     members.show(others.map((one) => {
       const clock = offset(one.clock_offset_ms);
@@ -117,6 +119,7 @@ export function gateways(failed) {
   function faults({ link, members: others, messages_refused_by_reason: reasons }, since) {
     const found = [];
     if (link.state === "down") found.push(`Nothing gets through to other gateways${since}: ${link.reason}. ${LINK_TO_DO}`);
+    if (link.state === "degraded") found.push(`Nothing is kept for gateways that are away${since}: ${link.reason}. What is not kept comes again afterwards.`);
     const away = others.filter(({ incompatible }) => incompatible !== null);
     if (away.length > 0) found.push(`Cells of ${away.slice(0, 3).map(named).join(", ")}${away.length > 3 ? ` and ${count(away.length - 3)} more` : ""} do not count.`);
     if (reasons.too_many > 0) {

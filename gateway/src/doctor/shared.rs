@@ -69,6 +69,13 @@ fn link(link: &Link) -> Check {
     if link.state == "up" {
         return Check::ok("share_link", format!("messages to and from other gateways get through{since}"));
     }
+    if let ("degraded", Some(reason)) = (link.state.as_str(), &link.reason) {
+        return Check::warn(
+            "share_link",
+            format!("messages get through, but nothing is kept for gateways that are away{since}: {reason}"),
+            "where it stays so, see by `nats stream info` that most of the stream's servers run; what is not kept comes again afterwards",
+        );
+    }
     let found = match &link.reason {
         Some(reason) => format!("nothing gets through to other gateways{since}: {reason}"),
         None => format!("not connected with the servers of share.servers{since}"),
@@ -96,7 +103,7 @@ fn members(shared: &Shared) -> Option<Check> {
     to_do.sort_unstable();
     to_do.dedup();
     match (shared.members.len(), faults.as_slice()) {
-        (0, []) if shared.link.state != "up" => None,
+        (0, []) if !["up", "degraded"].contains(&shared.link.state.as_str()) => None,
         (0, []) => Some(Check::warn(
             "share_members",
             "no other gateway is heard",
@@ -217,11 +224,13 @@ mod tests {
     #[test]
     fn each_fault_has_its_check_and_its_way_out() {
         let down = json!({ "link": { "state": "down", "reason": "no server answers" } });
+        let degraded = json!({ "link": { "state": "degraded", "reason": "the NATS stream elects" } });
         let connecting = json!({ "link": { "state": "connecting" } });
         let refused = json!({ "messages_refused_by_reason": { "too_many": 3 } });
         let none = json!({});
         let cases = [
             (&down, json!({}), "share_link", "no server answers", "share.servers"),
+            (&degraded, json!({}), "share_link", "away: the NATS stream elects", "nats stream info"),
             (&connecting, json!({}), "share_link", "not connected", "share.servers"),
             (&refused, json!({}), "share_members", "too many", "share.cluster"),
             (

@@ -76,8 +76,17 @@ pub enum LinkState {
     Connecting,
     /// They do.
     Up,
+    /// They do, but nothing is kept for those that are away, for this reason, a sentence.
+    Degraded(String),
     /// They do not, for this reason, a sentence.
     Down(String),
+}
+
+impl LinkState {
+    /// Whether messages get through to those that are here.
+    pub fn carries(&self) -> bool {
+        matches!(self, Self::Up | Self::Degraded(_))
+    }
 }
 
 /// The ends of the channels that an exchange works with. Both are bounded: what does not fit is dropped where it is produced, and
@@ -92,7 +101,7 @@ pub struct Link {
     /// All else that comes, waited for likewise, and what is about members of the own number too: another gateway may have it.
     pub incoming: mpsc::Sender<Incoming>,
     /// How it is. Each time it goes from anything else to [`LinkState::Up`], messages of before may be lost: what matters is sent
-    /// again by the reader of this.
+    /// again by the reader of this. What is to be kept may come under another topic than its own where that is faster, and twice.
     pub state: watch::Sender<LinkState>,
 }
 

@@ -221,8 +221,10 @@ impl Hub {
     fn send(&mut self, network: Network, cell: &Cell) {
         let closed = cell.as_of.0 >= self.end_of(cell.index());
         let topic = if closed { Topic::Closed } else { Topic::Open };
-        if self.state != LinkState::Up {
+        if !self.state.carries() || closed && self.state != LinkState::Up {
             self.losses.lost(cell.index());
+        }
+        if !self.state.carries() {
             return;
         }
         self.losses.leaves(cell.index(), self.current());
@@ -234,7 +236,7 @@ impl Hub {
 
     /// Sends notices. What has no room is lost: each says what that costs.
     fn notify(&mut self, notices: Vec<Addressed>) {
-        if self.state != LinkState::Up || notices.is_empty() {
+        if !self.state.carries() || notices.is_empty() {
             return;
         }
         let count = notices.len() as u64;
@@ -282,7 +284,7 @@ impl Hub {
 
     /// Asks other gateways for what did not come of them.
     fn ask_for_missing(&mut self) {
-        if self.state != LinkState::Up {
+        if !self.state.carries() {
             return;
         }
         for Missing { gateway, messages, from } in self.gaps.ask(Instant::now()) {
@@ -299,6 +301,12 @@ impl Hub {
         if state == self.state {
             return;
         }
+        if let (LinkState::Degraded(_), LinkState::Degraded(why)) = (&self.state, &state) {
+            tracing::debug!(why, "still nothing is kept for gateways that are away");
+            self.status.view.lock().link = state.clone();
+            self.state = state;
+            return;
+        }
         match &state {
             LinkState::Up => {
                 tracing::info!("sharing with other gateways");
@@ -307,6 +315,10 @@ impl Hub {
                     self.losses.lost(0);
                 }
                 self.was_up = true;
+            }
+            LinkState::Degraded(why) => {
+                tracing::warn!(why, "sharing, but nothing is kept for gateways that are away");
+                self.losses.lost_on_the_way(self.current());
             }
             LinkState::Down(why) => {
                 tracing::warn!(why, "not sharing; going on with what is known");
@@ -322,7 +334,7 @@ impl Hub {
         if state == LinkState::Up {
             view.first_up.get_or_insert(now);
         }
-        if self.state == LinkState::Up {
+        if self.state.carries() {
             view.up_until = Some(now);
         }
         drop(view);
@@ -337,11 +349,11 @@ impl Hub {
     fn announce(&mut self) {
         let clock = self.clock.now();
         let payload = write_member(self.members.own(clock));
-        if self.state == LinkState::Up {
+        if self.state.carries() {
             // The next one comes soon.
             drop(self.outgoing.try_send(Outgoing::to_all(Topic::Member, payload)));
         }
-        if self.state == LinkState::Up && self.notices.is_time_for_seats(clock) {
+        if self.state.carries() && self.notices.is_time_for_seats(clock) {
             let seats = self.notices.seats_again(clock);
             self.notify(seats);
         }
@@ -368,7 +380,7 @@ impl Hub {
         }
         let mut dropped = self.halves.found(&found, now);
         let (payload, count) = self.halves.message();
-        if self.state == LinkState::Up {
+        if self.state.carries() {
             let bytes = payload.len() as u64;
             if self.outgoing.try_send(Outgoing::to_all(Topic::Halves, payload)).is_ok() {
                 self.status.measures.bytes_sent.inc_by(bytes);
@@ -472,30 +484,31 @@ impl Hub {
             self.status.measures.refused.get_or_create(&refused(reason)).inc();
             return;
         }
-        self.note_place(&batch);
+        let is_new = self.note_place(&batch);
         let now = self.clock.now();
-        self.status
-            .measures
-            .cells_received
-            .get_or_create(&TopicLabel::of(message.topic))
-            .inc_by(batch.cells.len() as u64);
+        // Closed ones may come faster than by their own topic, and then by that, too.
+        let topic = if batch.place.is_some() { Topic::Closed } else { message.topic };
+        self.status.measures.cells_received.get_or_create(&TopicLabel::of(topic)).inc_by(batch.cells.len() as u64);
         if let Some((_, newest)) = batch.cells.iter().max_by_key(|(_, cell)| cell.as_of) {
             let lag = now.since(newest.as_of);
-            self.status.measures.lag(message.topic, lag);
             let mut view = self.status.view.lock();
-            view.lag.insert(message.topic, lag);
+            if is_new {
+                self.status.measures.lag(topic, lag);
+                view.lag.insert(topic, lag);
+            }
             *view.cells_received.entry(message.gateway).or_default() += batch.cells.len() as u64;
         }
         self.held.extend(batch.cells);
         self.hand_over();
     }
 
-    /// Notes that a message came, of a gateway that says who it is.
-    fn note_place(&mut self, batch: &Batch) {
+    /// Notes that a message came, of a gateway that says who it is; whether for the first time, as far as that is known.
+    fn note_place(&mut self, batch: &Batch) -> bool {
         let oldest = batch.cells.iter().map(|(_, cell)| cell.index()).min();
         let is_here = self.members.compatible().any(|member| member.gateway == batch.gateway);
-        if let (Some(place), Some(oldest), true) = (batch.place, oldest, is_here) {
-            self.gaps.came(batch.gateway, place, oldest, Instant::now());
+        match (batch.place, oldest, is_here) {
+            (Some(place), Some(oldest), true) => self.gaps.came(batch.gateway, place, oldest, Instant::now()),
+            _ => true,
         }
     }
 

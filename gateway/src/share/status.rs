@@ -71,7 +71,7 @@ impl ShareStatus {
     pub(super) fn knows_others(&self, for_this: Duration) -> bool {
         let view = self.view.lock();
         let is_old = view.first_up.is_some_and(|at| at.elapsed() >= for_this);
-        let is_up = view.link == LinkState::Up || view.up_until.is_some_and(|at| at.elapsed() < for_this);
+        let is_up = view.link.carries() || view.up_until.is_some_and(|at| at.elapsed() < for_this);
         is_old && is_up && self.measures.cells_taken.get() > 0
     }
 

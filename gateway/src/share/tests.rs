@@ -321,6 +321,60 @@ fn what_is_lost_while_old_buckets_are_sent_again_is_sent_once_more() {
     assert_eq!(index, START.0 / 10_000_000_000);
 }
 
+/// Is as the test wants it; hands on the buckets of closed cells that come, with how it was then.
+struct Obeys(tokio::sync::watch::Receiver<LinkState>, std::sync::mpsc::Sender<(LinkState, u64)>);
+
+impl Exchange for Obeys {
+    async fn run(mut self: Box<Self>, mut link: Link) {
+        loop {
+            tokio::select! {
+                Ok(()) = self.0.changed() => drop(link.state.send_replace(self.0.borrow_and_update().clone())),
+                sent = link.outgoing.recv() => {
+                    let Some(sent) = sent else { return };
+                    let Some(batch) = read_batch(&sent.payload).ok().filter(|_| sent.topic == Topic::Closed) else { continue };
+                    let state = link.state.borrow().clone();
+                    batch.cells.iter().for_each(|(_, cell)| drop(self.1.send((state.clone(), cell.index()))));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_kept_leaves_at_once_and_again_when_it_can_be() {
+    let (wish, wished) = tokio::sync::watch::channel(LinkState::Connecting);
+    let (sender, left) = std::sync::mpsc::channel();
+    // The bucket with the samples is ten before the current one, so that it is not among those that may be on their way.
+    let (mut own, now) =
+        (join_by(Obeys(wished, sender), member(1), Micros::from_secs(100)), START.after(Micros::from_secs(100)));
+    let wait_for = |own: &mut Gateway, what: &str, is_so: &dyn Fn(&Gateway) -> bool| {
+        let begun = Instant::now();
+        while !is_so(own) {
+            own.end.turn(&mut own.engine, now);
+            assert!(begun.elapsed() < Duration::from_secs(10), "not within ten seconds: {what}");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let be = |own: &mut Gateway, state: LinkState| {
+        wish.send_replace(state.clone());
+        wait_for(own, "the state", &|own| own.sharing.status().view().link == state);
+        // What that has sent again has left.
+        let begun = Instant::now();
+        wait_for(own, "a moment", &|_| begun.elapsed() > Duration::from_millis(300));
+    };
+    be(&mut own, LinkState::Up);
+    let degraded = LinkState::Degraded("a leader is elected".to_owned());
+    be(&mut own, degraded.clone());
+    own.saw(20.0);
+    let cells: Vec<_> =
+        own.engine.own_cells(Network::of(REMOTE), 0, now).into_iter().map(|cell| (Network::of(REMOTE), cell)).collect();
+    own.end.send(cells);
+    let index = START.0 / 10_000_000_000;
+    assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((degraded, index)));
+    be(&mut own, LinkState::Up);
+    assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((LinkState::Up, index)));
+}
+
 #[test]
 fn a_gateway_with_which_nothing_can_be_shared_is_named_and_changes_nothing() {
     let hub = MemoryHub::new();

@@ -123,6 +123,49 @@ async fn a_server_that_stops_without_a_word_is_noticed() {
     assert_eq!(other.next().await, (1, Topic::Closed, "after".to_owned()));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_stream_cannot_keep_reaches_those_who_are_there() {
+    let Some(mut servers) = Servers::start(3, "").unwrap() else { return };
+    let of = |gateway| NatsConfig { replicas: 3, ..config(servers.urls(), gateway) };
+    let (mut writer, mut reader) = (Member::up(of(1)).await, Member::up(of(2)).await);
+    writer.send(Topic::Closed, "kept").await;
+    assert_eq!(reader.next().await, (1, Topic::Closed, "kept".to_owned()));
+    // The one that is left can elect no leader.
+    for number in [0, 1] {
+        servers.all()[number].kill().unwrap();
+    }
+    let killed = Instant::now();
+    // Until both are at the server that is left, what is not kept is lost: each sends again until it is heard.
+    let mut number = 0;
+    let heard = loop {
+        number += 1;
+        let _full = writer.out.try_send(Outgoing::to_all(Topic::Closed, number.to_string().into_bytes()));
+        if let Ok(Some(message)) = timeout(Duration::from_millis(200), reader.inbox.recv()).await {
+            break message;
+        }
+        assert!(killed.elapsed() < SOON, "nothing comes: {:?} {:?}", *writer.state.borrow(), *reader.state.borrow());
+    };
+    println!("{number} messages, {:.1} s until one came", killed.elapsed().as_secs_f64());
+    assert_eq!((heard.gateway.0, heard.topic), (1, Topic::Open));
+    for member in [&mut writer, &mut reader] {
+        let degraded = timeout(SOON, member.state.wait_for(|state| matches!(state, LinkState::Degraded(_)))).await;
+        degraded.expect("degraded soon").expect("the exchange runs");
+    }
+    for number in [0, 1] {
+        servers.start_one(number).unwrap();
+    }
+    writer.wait_up().await;
+    reader.wait_up().await;
+    writer.send(Topic::Closed, "again").await;
+    loop {
+        let (_, topic, payload) = reader.next().await;
+        if payload == "again" {
+            assert_eq!(topic, Topic::Closed);
+            break;
+        }
+    }
+}
+
 /// The stream of servers that all died is there again under its name and age, and counts its messages from one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_kept_after_all_servers_died_is_read() {

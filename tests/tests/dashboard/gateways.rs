@@ -105,6 +105,10 @@ fn the_lag_and_a_link_that_is_down_are_shown_as_they_change() -> Result<()> {
     assert_eq!([&link[0], &link[2]], ["down", "bad"]);
     let note = link[1].as_str().unwrap_or_default();
     assert!(note.starts_with("since ") && note.ends_with(": no server answers"), "{link}");
+    stage.change_others(|view| view.link = LinkState::Degraded("the stream elects a leader".to_owned()));
+    shows(&browser, "Nothing is kept for gateways that are away since ")?;
+    let link = card(&browser, "Link")?;
+    assert_eq!([&link[0], &link[2]], ["degraded", "warn"]);
     stage.change_others(|view| {
         view.members.clear();
         (view.link, view.since) = (LinkState::Connecting, None);

@@ -155,6 +155,7 @@ impl LinkDocument {
         let (state, reason) = match &view.link {
             LinkState::Connecting => ("connecting", None),
             LinkState::Up => ("up", None),
+            LinkState::Degraded(why) => ("degraded", Some(why.clone())),
             LinkState::Down(why) => ("down", Some(why.clone())),
         };
         Self { state, since, reason }

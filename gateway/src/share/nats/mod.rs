@@ -15,6 +15,7 @@ mod reader;
 mod session;
 mod stream;
 mod subjects;
+mod unanswered;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -89,10 +90,12 @@ impl Exchange for NatsExchange {
         let positions = Positions::default();
         let mut backoff = Backoff::new(FIRST_WAIT, LONGEST_WAIT);
         servers.shuffle(&mut rand::rng());
+        let mut has_been_up = false;
         loop {
-            let fault = match session::run(nats, &servers, &positions, &mut link).await {
+            let fault = match session::run(nats, &servers, &positions, &mut link, has_been_up).await {
                 Ended::ForGood => return,
                 Ended::Failed(fault, was_up) => {
+                    has_been_up |= was_up;
                     if was_up {
                         backoff.reset();
                     }

@@ -9,20 +9,20 @@ use async_nats::jetstream::context::{ContextBuilder, PublishErrorKind};
 use async_nats::jetstream::stream::Config as StreamConfig;
 use async_nats::jetstream::{self, Context};
 use async_nats::{Client, Event, ServerAddr, ServerError};
-use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt, TryStreamExt};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::backoff::Backoff;
 use super::fault::Fault;
 use super::reader::{Inbox, Positions, Reader};
 use super::stream;
+use super::unanswered::{LATE, Unanswered};
 use super::{Nats, set};
 use crate::share::exchange::{Link, LinkState, Outgoing, Topic};
 
-/// Messages to the stream whose acknowledgement is awaited; what comes meanwhile waits in the channel, and is dropped before it.
+/// Messages to the stream whose acknowledgement is awaited; what comes then waits in the channel, and is dropped before it.
 const IN_FLIGHT: usize = 64;
 /// An acknowledgement or answer later than this is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -46,7 +46,8 @@ pub(super) enum Ended {
     Failed(Fault, bool),
 }
 
-type Acknowledgement = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+/// An attempt to write to the stream again.
+type Attempt = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
 
 /// What a connection is worked with.
 struct Session<'a> {
@@ -63,14 +64,21 @@ struct Session<'a> {
     positions: Positions,
 }
 
-/// Connects to one of `servers` and carries messages until that fails or there are no more to send.
-pub(super) async fn run(nats: &Nats, servers: &[ServerAddr], positions: &Positions, link: &mut Link) -> Ended {
+/// Connects to one of `servers` and carries messages until that fails or there are no more to send. At first everything must work; once it has,
+/// what needs no stream goes on before the stream does.
+pub(super) async fn run(
+    nats: &Nats,
+    servers: &[ServerAddr],
+    positions: &Positions,
+    link: &mut Link,
+    has_been_up: bool,
+) -> Ended {
     let Link { outgoing, cells, incoming, state } = link;
     let inbox = Inbox::new(Arc::clone(&nats.subjects), cells.clone(), incoming.clone());
     let made = async {
         let mut session = Session::connect(nats, servers, inbox, Arc::clone(positions)).await?;
-        session.begin().await?;
-        Ok(session)
+        let attempt = if has_been_up { session.resume().await? } else { session.begin().await? };
+        Ok((session, attempt))
     };
     let session = tokio::select! {
         made = made => made,
@@ -78,13 +86,10 @@ pub(super) async fn run(nats: &Nats, servers: &[ServerAddr], positions: &Positio
     };
     match session {
         Err(fault) => Ended::Failed(fault, false),
-        Ok(mut session) => {
-            set(state, LinkState::Up);
-            match session.carry(outgoing, state).await {
-                Ok(()) => Ended::ForGood,
-                Err(fault) => Ended::Failed(fault, true),
-            }
-        }
+        Ok((mut session, attempt)) => match session.carry(outgoing, state, attempt).await {
+            Ok(()) => Ended::ForGood,
+            Err(fault) => Ended::Failed(fault, true),
+        },
     }
 }
 
@@ -144,18 +149,13 @@ impl<'a> Session<'a> {
     }
 
     /// Everything that must work before it counts as up: hearing others, reading the stream, and writing to each subject.
-    async fn begin(&mut self) -> Result<(), Fault> {
+    async fn begin(&mut self) -> Result<Option<Attempt>, Fault> {
         let work = async {
             let problem = stream::ensure(&self.context, &self.wanted).await?;
             if let Some(different) = problem {
                 self.nats.say_once(&different);
             }
-            let subjects = &self.nats.subjects;
-            let plain = [Topic::Open, Topic::Member, Topic::Halves].map(|topic| subjects.everybody(topic));
-            for subject in plain.into_iter().chain([subjects.inbox()]) {
-                let subscriber = self.client.subscribe(subject).await.map_err(|_| lost(&self.server))?;
-                self.readers.spawn(hear(subscriber, self.inbox.clone()));
-            }
+            hear_all(self.nats, &self.client, &self.server, &self.inbox, &mut self.readers).await?;
             let own = self.nats.subjects.stream();
             let mut reader = reader(self.nats, &self.context, own.clone(), &self.inbox, &self.positions);
             let ready = reader.ready();
@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
             self.read.insert(own);
             probe(&self.client, &self.context, self.nats).await?;
             match timeout(ANSWER_WITHIN, ready).await {
-                Ok(Ok(())) => Ok(()),
+                Ok(Ok(())) => Ok(None),
                 _ => Err(Fault::absence(format!(
                     "the NATS stream {} can be written to and not be read",
                     self.wanted.name
@@ -178,19 +178,55 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Until there are no more messages to send; an error where the connection is of no more use.
+    /// What must work after a connection was lost: hearing others. Where writing to the stream takes longer, as while a leader is elected,
+    /// the attempt is returned.
+    async fn resume(&mut self) -> Result<Option<Attempt>, Fault> {
+        let mut attempt = self.attempt(Duration::ZERO);
+        let work = async {
+            hear_all(self.nats, &self.client, &self.server, &self.inbox, &mut self.readers).await?;
+            tokio::select! {
+                done = &mut attempt => done.map(|()| true),
+                () = sleep(LATE) => Ok(false),
+            }
+        };
+        let is_written = tokio::select! {
+            biased;
+            fault = first_fault(&mut self.events, self.nats, &self.wanted, &self.server) => return Err(fault),
+            done = work => done,
+        };
+        match is_written {
+            Ok(true) => {
+                self.read_all(vec![self.nats.subjects.stream()]);
+                Ok(None)
+            }
+            Ok(false) => Ok(Some(attempt)),
+            Err(fault) if fault.is_absence => Ok(Some(self.attempt(FIRST_PROBE))),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Until there are no more messages to send; an error where the connection is of no more use. While there is an attempt to write to the
+    /// stream, messages go without it.
     async fn carry(
         &mut self,
         outgoing: &mut mpsc::Receiver<Outgoing>,
         state: &tokio::sync::watch::Sender<LinkState>,
+        mut attempt: Option<Attempt>,
     ) -> Result<(), Fault> {
-        let mut unanswered: FuturesUnordered<Acknowledgement> = FuturesUnordered::new();
-        // Under way while messages to the stream are refused.
-        let mut recovery: Option<Acknowledgement> = None;
+        let own = self.nats.subjects.stream();
+        let begun = if attempt.is_none() {
+            LinkState::Up
+        } else {
+            LinkState::Degraded(format!("the NATS stream {own} takes no messages yet"))
+        };
+        set(state, begun);
+        let mut backoff = Backoff::new(FIRST_PROBE, LONGEST_PROBE);
+        let mut unanswered = Unanswered::default();
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut listing: Option<Pin<Box<dyn Future<Output = Vec<String>> + Send>>> = None;
         loop {
+            let late_at = unanswered.late_at();
             tokio::select! {
                 event = self.events.recv() => {
                     let fault = event.map_or_else(|| Some(lost(&self.server)), |event| fault_of(&event, self.nats, &self.wanted, &self.server));
@@ -199,16 +235,27 @@ impl<'a> Session<'a> {
                     }
                 }
                 Some(answer) = unanswered.next(), if !unanswered.is_empty() => {
-                    if let (Err(fault), None) = (answer, &recovery) {
-                        set(state, LinkState::Down(fault.sentence));
-                        recovery = Some(self.recovery());
+                    if let (Err(fault), None) = (answer, &attempt) {
+                        set(state, LinkState::Degraded(fault.sentence));
+                        backoff.reset();
+                        attempt = Some(self.attempt(backoff.wait()));
                     }
                 }
-                recovered = async { recovery.as_mut()?.await.ok() }, if recovery.is_some() => {
-                    recovery = None;
-                    if recovered.is_some() {
+                Some(written) = async { Some(attempt.as_mut()?.await) }, if attempt.is_some() => match written {
+                    Ok(()) => {
+                        attempt = None;
                         unanswered.clear();
+                        self.read_all(vec![own.clone()]);
                         set(state, LinkState::Up);
+                    }
+                    Err(fault) => {
+                        set(state, LinkState::Degraded(fault.sentence));
+                        attempt = Some(self.attempt(backoff.wait()));
+                    }
+                },
+                () = sleep_until(late_at.unwrap_or_else(Instant::now)), if late_at.is_some() => {
+                    for payload in unanswered.take_late() {
+                        self.send_now(self.nats.subjects.own(Topic::Open), payload).await?;
                     }
                 }
                 _ = look.tick(), if listing.is_none() => {
@@ -226,35 +273,43 @@ impl<'a> Session<'a> {
                         self.finish(unanswered).await;
                         return Ok(());
                     }
-                    Some(message) => {
-                        let answer = self.send(message, recovery.is_none()).await?;
-                        unanswered.extend(answer);
-                    }
+                    Some(message) => self.send(message, attempt.is_none(), &mut unanswered).await?,
                 },
             }
         }
     }
 
-    /// Sends a message; what there is to await of it. Those to the stream are dropped while it refuses them: they come again.
-    async fn send(&self, message: Outgoing, is_writable: bool) -> Result<Option<Acknowledgement>, Fault> {
-        let subject = self.nats.subjects.own_to(message.topic, message.to);
-        if !message.topic.is_kept() {
-            let sent = timeout(ANSWER_WITHIN, self.client.publish(subject, message.payload.into())).await;
-            return sent.map_err(|_| lost(&self.server))?.map(|()| None).map_err(|_| lost(&self.server));
+    /// Sends a message. One for the stream goes to those who are here where the stream is late or takes nothing; what it does not keep comes
+    /// again when it does.
+    async fn send(&self, message: Outgoing, is_kept: bool, unanswered: &mut Unanswered) -> Result<(), Fault> {
+        let Outgoing { topic, to, payload } = message;
+        let subjects = &self.nats.subjects;
+        if !topic.is_kept() {
+            return self.send_now(subjects.own_to(topic, to), payload).await;
         }
-        if !is_writable {
-            return Ok(None);
+        let is_late = !is_kept || unanswered.is_late();
+        if is_late {
+            self.send_now(subjects.own(Topic::Open), payload.clone()).await?;
         }
-        let sent = self.context.publish(subject, message.payload.into()).await;
-        let sent = sent.map_err(|_| lost(&self.server))?;
-        let stream = self.wanted.name.clone();
-        Ok(Some(async move { sent.await.map(drop).map_err(|error| refused(&stream, &error)) }.boxed()))
+        if is_kept {
+            let copy = (!is_late).then(|| payload.clone());
+            let sent = self.context.publish(subjects.own_to(topic, to), payload.into()).await;
+            let (sent, stream) = (sent.map_err(|_| lost(&self.server))?, self.wanted.name.clone());
+            unanswered.push(copy, async move { sent.await.map(drop).map_err(|error| refused(&stream, &error)) });
+        }
+        Ok(())
+    }
+
+    /// Publishes what no stream keeps.
+    async fn send_now(&self, subject: String, payload: Vec<u8>) -> Result<(), Fault> {
+        let sent = timeout(ANSWER_WITHIN, self.client.publish(subject, payload.into())).await;
+        sent.map_err(|_| lost(&self.server))?.map_err(|_| lost(&self.server))
     }
 
     /// What was sent last is to arrive, if that does not take long.
-    async fn finish(&self, unanswered: FuturesUnordered<Acknowledgement>) {
+    async fn finish(&self, unanswered: Unanswered) {
         let last = async {
-            let _answers: Vec<_> = unanswered.collect().await;
+            unanswered.all().await;
             self.client.flush().await
         };
         if !timeout(LAST_WORDS, last).await.is_ok_and(|flushed| flushed.is_ok()) {
@@ -262,23 +317,14 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Completes when a message to the stream is acknowledged.
-    fn recovery(&self) -> Acknowledgement {
+    /// Tries once to write to the stream, after `wait`.
+    fn attempt(&self, wait: Duration) -> Attempt {
         let (context, client, wanted, nats) =
             (self.context.clone(), self.client.clone(), self.wanted.clone(), self.nats.clone());
         async move {
-            let mut backoff = Backoff::new(FIRST_PROBE, LONGEST_PROBE);
-            loop {
-                sleep(backoff.wait()).await;
-                let tried = async {
-                    stream::ensure(&context, &wanted).await?;
-                    probe(&client, &context, &nats).await
-                };
-                match tried.await {
-                    Ok(()) => return Ok(()),
-                    Err(fault) => tracing::debug!(why = fault.sentence, "the NATS stream still refuses messages"),
-                }
-            }
+            sleep(wait).await;
+            stream::ensure(&context, &wanted).await?;
+            probe(&client, &context, &nats).await
         }
         .boxed()
     }
@@ -294,6 +340,22 @@ impl<'a> Session<'a> {
 
 fn reader(nats: &Nats, context: &Context, stream: String, inbox: &Inbox, positions: &Positions) -> Reader {
     Reader::new(context.clone(), stream, inbox.clone(), nats.config.window, Arc::clone(positions))
+}
+
+/// Has everything heard that is published and kept nowhere.
+async fn hear_all(
+    nats: &Nats,
+    client: &Client,
+    server: &str,
+    inbox: &Inbox,
+    readers: &mut JoinSet<String>,
+) -> Result<(), Fault> {
+    let plain = [Topic::Open, Topic::Member, Topic::Halves].map(|topic| nats.subjects.everybody(topic));
+    for subject in plain.into_iter().chain([nats.subjects.inbox()]) {
+        let subscriber = client.subscribe(subject).await.map_err(|_| lost(server))?;
+        readers.spawn(hear(subscriber, inbox.clone()));
+    }
+    Ok(())
 }
 
 /// Hands over what is published and kept nowhere. Named as no stream is.
