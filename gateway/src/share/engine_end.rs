@@ -14,10 +14,12 @@ use spand_core::window::cells::{Cell, CellRefused};
 use spand_core::window::record::REMOTES_PER_BUCKET;
 use spand_core::window::table::SharingCounts;
 use spand_proto::network::Network;
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 use tokio::sync::mpsc;
 
+use super::exchange::Topic;
 use super::format::MOST_CONTRIBUTIONS;
+use super::status::ShareStatus;
 
 /// Lists of cells that may wait between the engines and the hub; one is what an engine has at once, at most [`AT_ONCE`].
 const LISTS: usize = 64;
@@ -30,6 +32,8 @@ const CELLS_FOR: Duration = Duration::from_millis(2);
 const FEW: usize = 64;
 /// Connections that may wait for the hub.
 const HALVES: usize = 8_192;
+/// For how long the largest lag is shown, unless there is a larger one.
+const LAG_SHOWN: Duration = Duration::from_secs(1);
 /// Networks whose cells are sent again between two looks at packets.
 const AGAIN: usize = 64;
 
@@ -48,8 +52,8 @@ pub(super) type Cells = mpsc::Sender<Vec<(Network, Cell)>>;
 /// What the hub sends to an engine.
 #[derive(Debug)]
 pub(super) enum ToEngine {
-    /// What another gateway saw of a network.
-    Cell(Network, Box<Cell>),
+    /// What another gateway saw of a network, in a bucket that was closed or open.
+    Cell(Topic, Network, Box<Cell>),
     /// Send the cells from this bucket on again.
     SendAgain(u64),
 }
@@ -80,11 +84,32 @@ pub(crate) struct EngineEnd {
     inbox: Receiver<ToEngine>,
     counts: Arc<Mutex<EngineCounts>>,
     halves: Arc<Mutex<Halves>>,
+    lags: Lags,
     own: EngineCounts,
     /// From which bucket on cells are to be sent again: asked for by the hub, or because one had no room.
     again_from: Option<u64>,
     /// Networks whose cells are being sent again, in reverse order, and from which bucket on.
     again: (Vec<Network>, u64),
+}
+
+/// How long cells took that count.
+#[derive(Debug)]
+struct Lags {
+    status: ShareStatus,
+    /// What is shown, and since when.
+    shown: BTreeMap<Topic, (Micros, Instant)>,
+}
+
+impl Lags {
+    /// Counts one, and shows the largest of the last second.
+    fn note(&mut self, topic: Topic, lag: Micros) {
+        self.status.measures.lag(topic, lag);
+        let now = Instant::now();
+        if self.shown.get(&topic).is_none_or(|(shown, at)| *shown <= lag || now.duration_since(*at) >= LAG_SHOWN) {
+            self.shown.insert(topic, (lag, now));
+            self.status.view.lock().lag.insert(topic, lag);
+        }
+    }
 }
 
 /// Where the engines' cells come to the hub.
@@ -93,7 +118,7 @@ pub(super) fn cells() -> (Cells, mpsc::Receiver<Vec<(Network, Cell)>>) {
 }
 
 /// Both ends of one engine, which sends its cells to `cells`.
-pub(super) fn ends(cells: Cells) -> (EngineEnd, HubEnd) {
+pub(super) fn ends(cells: Cells, status: ShareStatus) -> (EngineEnd, HubEnd) {
     let (engine, inbox) = sync_channel(FOR_ENGINE);
     let counts = Arc::<Mutex<EngineCounts>>::default();
     let halves = Arc::<Mutex<Halves>>::default();
@@ -102,6 +127,7 @@ pub(super) fn ends(cells: Cells) -> (EngineEnd, HubEnd) {
         inbox,
         counts: Arc::clone(&counts),
         halves: Arc::clone(&halves),
+        lags: Lags { status, shown: BTreeMap::new() },
         own: EngineCounts::default(),
         again_from: None,
         again: (Vec::new(), 0),
@@ -136,9 +162,13 @@ impl EngineEnd {
         let (begun, mut few) = (Instant::now(), FEW);
         for message in self.inbox.try_iter() {
             match message {
-                ToEngine::Cell(network, cell) => {
-                    if let Err(reason) = engine.take_cell(network, *cell, now) {
-                        *self.own.refused.entry(CellRefused::name(reason)).or_default() += 1;
+                ToEngine::Cell(topic, network, cell) => {
+                    let (as_of, before) = (cell.as_of, taken(engine));
+                    match engine.take_cell(network, *cell, now) {
+                        // One that is sent again and known has come before.
+                        Ok(()) if taken(engine) > before => self.lags.note(topic, now.since(as_of)),
+                        Ok(()) => {}
+                        Err(reason) => *self.own.refused.entry(CellRefused::name(reason)).or_default() += 1,
                     }
                 }
                 ToEngine::SendAgain(from) => {
@@ -195,4 +225,9 @@ impl EngineEnd {
             self.send(cells.to_vec());
         }
     }
+}
+
+/// Cells of others that count so far.
+fn taken(engine: &Engine) -> u64 {
+    engine.sharing_counts().map_or(0, |counts| counts.taken)
 }

@@ -90,25 +90,18 @@ impl Gaps {
         of.look(now);
     }
 
-    /// A message came, whose oldest cell is of this bucket; whether for the first time.
-    pub(super) fn came(
-        &mut self,
-        gateway: GatewayId,
-        Place { instance, number }: Place,
-        oldest: u64,
-        now: Instant,
-    ) -> bool {
+    /// A message came, whose oldest cell is of this bucket.
+    pub(super) fn came(&mut self, gateway: GatewayId, Place { instance, number }: Place, oldest: u64, now: Instant) {
         let of = self.all.entry(gateway).or_insert_with(|| Of::new(instance, number.saturating_sub(1)));
         // One of an earlier process comes out of the stream when this one is known already: it is of no use here.
         if of.instance != instance || number < of.next {
-            return false;
+            return;
         }
-        let is_new = of.after.insert(number, oldest).is_none();
+        of.after.insert(number, oldest);
         while let Some(oldest) = of.after.remove(&of.next) {
             (of.next, of.before, of.since) = (of.next.saturating_add(1), oldest, None);
         }
         of.look(now);
-        is_new
     }
 
     /// Whom to ask for what; that counts as asked.
@@ -142,8 +135,7 @@ mod tests {
     fn what_is_missing_for_long_is_asked_for_once_and_from_the_buckets_around_it() {
         let (mut gaps, begun) = (Gaps::default(), Instant::now());
         for (number, bucket) in [(5, 100), (6, 101), (9, 98), (10, 102)] {
-            assert!(gaps.came(OTHER, place(number), bucket, begun));
-            assert!(!gaps.came(OTHER, place(number), bucket, begun), "it came by another way, too");
+            gaps.came(OTHER, place(number), bucket, begun);
         }
         assert_eq!(gaps.ask(begun), [], "it may still come");
         assert_eq!(gaps.ask(begun + PATIENCE), missing(2, 98));

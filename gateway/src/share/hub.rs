@@ -66,7 +66,7 @@ struct Hub {
     engines: Vec<HubEnd>,
     owner: Owner,
     /// Cells of the last message for which an engine had no room yet: the exchange waits for them, since what is dropped here is not sent again.
-    held: VecDeque<(Network, Cell)>,
+    held: VecDeque<(Topic, Network, Cell)>,
     clock: Box<dyn PacketClock>,
     outgoing: mpsc::Sender<Outgoing>,
     batches: BTreeMap<Topic, BatchWriter>,
@@ -94,7 +94,6 @@ impl Sharing {
         published: Published,
     ) -> io::Result<(Self, Vec<EngineEnd>)> {
         let (sender, cells) = cells();
-        let (engine_ends, hub_ends): (Vec<_>, Vec<_>) = (0..engines).map(|_| ends(sender.clone())).unzip();
         let (outgoing, to_exchange) = mpsc::channel(MESSAGES);
         let ((with_cells, cells_of_others), (from_exchange, others)) =
             (mpsc::channel(WITH_CELLS), mpsc::channel(OTHERS));
@@ -102,6 +101,8 @@ impl Sharing {
         let link = Link { outgoing: to_exchange, cells: with_cells, incoming: from_exchange, state };
         let status = ShareStatus::from(ShareView { own: Some(own.clone()), ..ShareView::default() });
         status.measures.configured.set(1);
+        let (engine_ends, hub_ends): (Vec<_>, Vec<_>) =
+            (0..engines).map(|_| ends(sender.clone(), status.clone())).unzip();
         let (notices, waiting) = NoticeEnd::new(published.clone());
         let hub = Hub {
             bucket: own.bucket,
@@ -484,42 +485,34 @@ impl Hub {
             self.status.measures.refused.get_or_create(&refused(reason)).inc();
             return;
         }
-        let is_new = self.note_place(&batch);
-        let now = self.clock.now();
+        self.note_place(&batch);
         // Closed ones may come faster than by their own topic, and then by that, too.
         let topic = if batch.place.is_some() { Topic::Closed } else { message.topic };
         self.status.measures.cells_received.get_or_create(&TopicLabel::of(topic)).inc_by(batch.cells.len() as u64);
-        if let Some((_, newest)) = batch.cells.iter().max_by_key(|(_, cell)| cell.as_of) {
-            let lag = now.since(newest.as_of);
-            let mut view = self.status.view.lock();
-            if is_new {
-                self.status.measures.lag(topic, lag);
-                view.lag.insert(topic, lag);
-            }
-            *view.cells_received.entry(message.gateway).or_default() += batch.cells.len() as u64;
+        if !batch.cells.is_empty() {
+            *self.status.view.lock().cells_received.entry(message.gateway).or_default() += batch.cells.len() as u64;
         }
-        self.held.extend(batch.cells);
+        self.held.extend(batch.cells.into_iter().map(|(network, cell)| (topic, network, cell)));
         self.hand_over();
     }
 
-    /// Notes that a message came, of a gateway that says who it is; whether for the first time, as far as that is known.
-    fn note_place(&mut self, batch: &Batch) -> bool {
+    /// Notes that a message came, of a gateway that says who it is.
+    fn note_place(&mut self, batch: &Batch) {
         let oldest = batch.cells.iter().map(|(_, cell)| cell.index()).min();
         let is_here = self.members.compatible().any(|member| member.gateway == batch.gateway);
-        match (batch.place, oldest, is_here) {
-            (Some(place), Some(oldest), true) => self.gaps.came(batch.gateway, place, oldest, Instant::now()),
-            _ => true,
+        if let (Some(place), Some(oldest), true) = (batch.place, oldest, is_here) {
+            self.gaps.came(batch.gateway, place, oldest, Instant::now());
         }
     }
 
     /// Gives cells to their engines, in order, until one has no room.
     fn hand_over(&mut self) {
-        while let Some((network, cell)) = self.held.pop_front() {
+        while let Some((topic, network, cell)) = self.held.pop_front() {
             let engine = self.engines.get((self.owner)(network));
-            match engine.map(|end| end.engine.try_send(ToEngine::Cell(network, Box::new(cell)))) {
+            match engine.map(|end| end.engine.try_send(ToEngine::Cell(topic, network, Box::new(cell)))) {
                 Some(Ok(())) => {}
-                Some(Err(TrySendError::Full(ToEngine::Cell(network, cell)))) => {
-                    self.held.push_front((network, *cell));
+                Some(Err(TrySendError::Full(ToEngine::Cell(topic, network, cell)))) => {
+                    self.held.push_front((topic, network, *cell));
                     return;
                 }
                 // It has ended.

@@ -37,7 +37,7 @@ pub struct ShareView {
     pub site: String,
     /// Cells of each other gateway that came since it was heard first, or again.
     pub cells_received: BTreeMap<GatewayId, u64>,
-    /// What the newest messages with cells took, by topic.
+    /// The largest time that cells took that counted, of about the last second in which some came, by topic.
     pub lag: BTreeMap<Topic, Micros>,
 }
 

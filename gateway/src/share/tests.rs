@@ -158,6 +158,14 @@ fn what_one_gateway_saw_is_an_estimate_at_the_other_and_they_know_each_other() {
     let view = gateways[1].sharing.status().view();
     assert!(view.cells_received[&GatewayId(1)] >= 1 && !view.lag.is_empty(), "{view:?}");
     assert_eq!(view.own.map(|own| own.gateway), Some(GatewayId(2)));
+    // What is known already took nothing.
+    gateways[1].sharing.status().change(|view| view.lag.clear());
+    let known = |gateway: &Gateway| gateway.engine.sharing_counts().unwrap().known;
+    let before = known(&gateways[1]);
+    let own = gateways[0].engine.own_cells(Network::of(REMOTE), 0, START);
+    gateways[0].end.send(own.into_iter().map(|cell| (Network::of(REMOTE), cell)).collect());
+    until(&mut gateways, "it comes again", |gateways, _| known(&gateways[1]) > before);
+    assert!(gateways[1].sharing.status().view().lag.is_empty());
 }
 
 #[test]

@@ -72,7 +72,7 @@ pub fn run(programs: &Programs, size: Size) -> Result<Vec<Row>> {
     });
     ensure!(all > 0.0, "no closed cell came");
     let closed = format!(
-        "{:.3} % of {all:.0} messages within 3 s of the bucket's end, mean {:.2} s",
+        "{:.3} % of {all:.0} cells within 3 s of the bucket's end, mean {:.2} s",
         100.0 * within / all,
         sum / all
     );

@@ -104,12 +104,15 @@ fn gap_row(size: Size, fault: Fault, all: &[Silence], lag_before: Duration) -> R
         all.iter().map(|one| one.longest.max(one.closed_lag.saturating_sub(lag_before))).collect();
     let in_time = gaps.iter().filter(|gap| **gap <= fault.most()).count();
     let worst = gaps.iter().max().copied().unwrap_or_default();
+    let of = |part: fn(&Silence) -> Duration| seconds(&all.iter().map(part).collect::<Vec<_>>());
     let figure = format!(
-        "{in_time} of {} within {} s, worst {:.1} s ({})",
+        "{in_time} of {} within {} s, worst {:.1} s ({}); without any cell of another gateway {}; closed cells after their buckets' ends {}",
         gaps.len(),
         fault.most().as_secs(),
         worst.as_secs_f64(),
-        seconds(&gaps)
+        seconds(&gaps),
+        of(|one| one.longest),
+        of(|one| one.closed_lag)
     );
     let target = match fault {
         Fault::Killed => "9 of 10 gaps <= 10 s",
