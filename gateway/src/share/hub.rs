@@ -38,6 +38,8 @@ const GATHER: Duration = Duration::from_millis(100);
 const CLOSED_TICKS: u64 = 5;
 /// Notices that come within this time of a message leave with the next one.
 const REST: Duration = Duration::from_millis(2);
+/// How soon after the stream failed cells are sent again to who is there: others that lost their connection with it are there by then.
+const AGAIN_AFTER: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(1) };
 /// How soon cells are offered again to an engine that had no room.
 const HELD: Duration = Duration::from_millis(2);
 /// How often a gateway says who it is.
@@ -75,6 +77,10 @@ struct Hub {
     state: LinkState,
     was_up: bool,
     losses: Losses,
+    /// From which bucket on cells left that were kept for nobody.
+    unkept: Option<u64>,
+    /// When the link changed.
+    changed: Instant,
     /// What did not come of others.
     gaps: Gaps,
     status: ShareStatus,
@@ -118,6 +124,8 @@ impl Sharing {
             state: LinkState::default(),
             was_up: false,
             losses: Losses::default(),
+            unkept: None,
+            changed: Instant::now(),
             gaps: Gaps::default(),
             status: status.clone(),
         };
@@ -222,11 +230,12 @@ impl Hub {
     fn send(&mut self, network: Network, cell: &Cell) {
         let closed = cell.as_of.0 >= self.end_of(cell.index());
         let topic = if closed { Topic::Closed } else { Topic::Open };
-        if !self.state.carries() || closed && self.state != LinkState::Up {
-            self.losses.lost(cell.index());
-        }
         if !self.state.carries() {
+            self.losses.lost(cell.index());
             return;
+        }
+        if closed && self.state != LinkState::Up {
+            self.unkept = Some(self.unkept.map_or(cell.index(), |from| from.min(cell.index())));
         }
         self.losses.leaves(cell.index(), self.current());
         if !self.batch(topic, cell).add(network, cell) {
@@ -272,7 +281,8 @@ impl Hub {
 
     /// Has the engines send again what may not have arrived, once messages get through.
     fn ask_again(&mut self) {
-        if self.state != LinkState::Up || self.outgoing.capacity() < MESSAGES / 2 {
+        let is_early = self.state != LinkState::Up && self.changed.elapsed() < AGAIN_AFTER;
+        if !self.state.carries() || is_early || self.outgoing.capacity() < MESSAGES / 2 {
             return;
         }
         let Some(from) = self.losses.take(Instant::now()) else { return };
@@ -316,6 +326,7 @@ impl Hub {
                     self.losses.lost(0);
                 }
                 self.was_up = true;
+                self.unkept.take().inspect(|from| self.losses.lost(*from));
             }
             LinkState::Degraded(why) => {
                 tracing::warn!(why, "sharing, but nothing is kept for gateways that are away");
@@ -330,6 +341,7 @@ impl Hub {
         }
         self.status.measures.up.set((state == LinkState::Up).into());
         let now = Instant::now();
+        self.changed = now;
         let mut view = self.status.view.lock();
         (view.link, view.since) = (state.clone(), Some(now));
         if state == LinkState::Up {

@@ -376,8 +376,15 @@ fn what_cannot_be_kept_leaves_at_once_and_again_when_it_can_be() {
     own.saw(20.0);
     let cells: Vec<_> =
         own.engine.own_cells(Network::of(REMOTE), 0, now).into_iter().map(|cell| (Network::of(REMOTE), cell)).collect();
-    own.end.send(cells);
+    own.end.send(cells.clone());
     let index = START.0 / 10_000_000_000;
+    assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((degraded.clone(), index)));
+    be(&mut own, LinkState::Up);
+    assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((LinkState::Up, index)));
+    // What was lost with the connection does not wait for the stream, and comes to it, too.
+    be(&mut own, LinkState::Down("the connection was lost".to_owned()));
+    own.end.send(cells);
+    be(&mut own, degraded.clone());
     assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((degraded, index)));
     be(&mut own, LinkState::Up);
     assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((LinkState::Up, index)));
