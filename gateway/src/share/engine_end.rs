@@ -96,18 +96,30 @@ pub(crate) struct EngineEnd {
 #[derive(Debug)]
 struct Lags {
     status: ShareStatus,
-    /// What is shown, and since when.
-    shown: BTreeMap<Topic, (Micros, Instant)>,
+    /// The largest of this turn.
+    largest: BTreeMap<Topic, Micros>,
 }
 
 impl Lags {
-    /// Counts one, and shows the largest of the last second.
     fn note(&mut self, topic: Topic, lag: Micros) {
         self.status.measures.lag(topic, lag);
+        let largest = self.largest.entry(topic).or_default();
+        *largest = lag.max(*largest);
+    }
+
+    /// Shows the largest of all engines in the last second.
+    fn show(&mut self) {
+        if self.largest.is_empty() {
+            return;
+        }
         let now = Instant::now();
-        if self.shown.get(&topic).is_none_or(|(shown, at)| *shown <= lag || now.duration_since(*at) >= LAG_SHOWN) {
-            self.shown.insert(topic, (lag, now));
-            self.status.view.lock().lag.insert(topic, lag);
+        let mut view = self.status.view.lock();
+        for (topic, lag) in std::mem::take(&mut self.largest) {
+            let is_old = view.lag_since.get(&topic).is_none_or(|since| now.duration_since(*since) >= LAG_SHOWN);
+            if is_old || view.lag.get(&topic).is_none_or(|shown| *shown <= lag) {
+                view.lag.insert(topic, lag);
+                view.lag_since.insert(topic, now);
+            }
         }
     }
 }
@@ -127,7 +139,7 @@ pub(super) fn ends(cells: Cells, status: ShareStatus) -> (EngineEnd, HubEnd) {
         inbox,
         counts: Arc::clone(&counts),
         halves: Arc::clone(&halves),
-        lags: Lags { status, shown: BTreeMap::new() },
+        lags: Lags { status, largest: BTreeMap::new() },
         own: EngineCounts::default(),
         again_from: None,
         again: (Vec::new(), 0),
@@ -139,6 +151,7 @@ impl EngineEnd {
     /// Gives the engine what others saw, and the hub what this engine saw. Take the engine's events afterwards. Returns whether more waits.
     pub(crate) fn turn(&mut self, engine: &mut Engine, now: Timestamp) -> bool {
         let more_waits = self.take(engine, now);
+        self.lags.show();
         let mut cells = engine.take_cells();
         while !cells.is_empty() {
             let rest = cells.split_off(cells.len().min(AT_ONCE));

@@ -100,7 +100,7 @@ pub struct Link {
     pub cells: mpsc::Sender<Incoming>,
     /// All else that comes, waited for likewise, and what is about members of the own number too: another gateway may have it.
     pub incoming: mpsc::Sender<Incoming>,
-    /// How it is. Each time it goes from anything else to [`LinkState::Up`], messages of before may be lost: what matters is sent
+    /// How it is. Each time it goes to another state that carries, messages of before may be lost: what matters is sent
     /// again by the reader of this. What is to be kept may come under another topic than its own where that is faster, and twice.
     pub state: watch::Sender<LinkState>,
 }

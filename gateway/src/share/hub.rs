@@ -81,6 +81,8 @@ struct Hub {
     unkept: Option<u64>,
     /// When the link changed.
     changed: Instant,
+    /// Advice that is held back is to be named again to who is there by then.
+    holds_again: bool,
     /// What did not come of others.
     gaps: Gaps,
     status: ShareStatus,
@@ -126,6 +128,7 @@ impl Sharing {
             losses: Losses::default(),
             unkept: None,
             changed: Instant::now(),
+            holds_again: false,
             gaps: Gaps::default(),
             status: status.clone(),
         };
@@ -285,6 +288,10 @@ impl Hub {
         if !self.state.carries() || is_early || self.outgoing.capacity() < MESSAGES / 2 {
             return;
         }
+        if self.state != LinkState::Up && std::mem::take(&mut self.holds_again) {
+            let again = self.notices.again();
+            self.notify(again);
+        }
         let Some(from) = self.losses.take(Instant::now()) else { return };
         for engine in &self.engines {
             if engine.engine.try_send(ToEngine::SendAgain(from)).is_err() {
@@ -341,7 +348,7 @@ impl Hub {
         }
         self.status.measures.up.set((state == LinkState::Up).into());
         let now = Instant::now();
-        self.changed = now;
+        (self.changed, self.holds_again) = (now, state != LinkState::Up);
         let mut view = self.status.view.lock();
         (view.link, view.since) = (state.clone(), Some(now));
         if state == LinkState::Up {
@@ -475,7 +482,9 @@ impl Hub {
             return;
         }
         if holds_notices {
-            match self.notices.take(message.gateway, message.topic, &message.payload) {
+            // What is kept may come without the stream as well.
+            let topic = if message.topic == Topic::Open { Topic::Closed } else { message.topic };
+            match self.notices.take(message.gateway, topic, &message.payload) {
                 Ok(count) => drop(self.status.measures.notices_received.inc_by(count as u64)),
                 Err(error) => self.unreadable(message.gateway, &error),
             }

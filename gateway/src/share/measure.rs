@@ -22,7 +22,7 @@ use super::members::Incompatible;
 pub struct ShareMeasures {
     /// 1 where this gateway shares with others.
     pub configured: Gauge,
-    /// 1 where messages get through.
+    /// 1 where messages get through, and the stream keeps closed cells.
     pub up: Gauge,
     /// Other gateways that were heard lately.
     pub members: Gauge,

@@ -39,6 +39,8 @@ pub struct ShareView {
     pub cells_received: BTreeMap<GatewayId, u64>,
     /// The largest time that cells took that counted, of about the last second in which some came, by topic.
     pub lag: BTreeMap<Topic, Micros>,
+    /// Since when those are shown.
+    pub lag_since: BTreeMap<Topic, Instant>,
 }
 
 /// How sharing is, for metrics and people; clones share it.

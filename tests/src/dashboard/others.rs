@@ -63,6 +63,7 @@ pub(super) fn view() -> ShareView {
         compared: [(GatewayId(2), sees(1, 0)), (GatewayId(3), sees(0, 888)), (GatewayId(4), sees(0, 2))].into(),
         cells_received: [(GatewayId(2), 5_120), (GatewayId(3), 4_870), (GatewayId(4), 1_030)].into(),
         lag: [(Topic::Closed, Micros(450_000)), (Topic::Open, Micros(120_000))].into(),
+        lag_since: [].into(),
     }
 }
 

@@ -237,7 +237,11 @@ impl Register {
 
     fn share(&mut self, measures: ShareMeasures) {
         self.add("share_configured", "1 where share.servers names any", measures.configured);
-        self.add("share_up", "1 while messages to and from other gateways get through", measures.up);
+        self.add(
+            "share_up",
+            "1 while messages to and from other gateways get through and closed cells are kept",
+            measures.up,
+        );
         self.add("share_members", "Other gateways heard in the last 15 s", measures.members);
         self.add("share_cells_sent", "Cells handed to the exchange, by topic", measures.cells_sent);
         self.add("share_cells_received", "Cells of other gateways that came, by topic", measures.cells_received);

@@ -22,7 +22,8 @@ use super::unanswered::{LATE, Unanswered};
 use super::{Nats, set};
 use crate::share::exchange::{Link, LinkState, Outgoing, Topic};
 
-/// Messages to the stream whose acknowledgement is awaited; what comes then waits in the channel, and is dropped before it.
+/// Messages to the stream whose acknowledgement is awaited. What comes then waits in the channel, whatever it is about, until one is there or
+/// they are late, and is dropped before it.
 const IN_FLIGHT: usize = 64;
 /// An acknowledgement or answer later than this is none.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
@@ -33,6 +34,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// Between attempts to write again.
 const FIRST_PROBE: Duration = Duration::from_millis(200);
 const LONGEST_PROBE: Duration = Duration::from_secs(1);
+/// A stream that takes an attempt and then fails again is tried later each time, as what was not kept is sent to it each time; unless it was
+/// steady for so long.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const STEADY: Duration = Duration::from_secs(10);
 /// Events that wait to be looked at.
 const EVENTS: usize = 64;
 /// Before this, consumers and streams behave otherwise.
@@ -184,24 +189,24 @@ impl<'a> Session<'a> {
         let mut attempt = self.attempt(Duration::ZERO);
         let work = async {
             hear_all(self.nats, &self.client, &self.server, &self.inbox, &mut self.readers).await?;
-            tokio::select! {
-                done = &mut attempt => done.map(|()| true),
-                () = sleep(LATE) => Ok(false),
-            }
+            Ok(tokio::select! {
+                done = &mut attempt => Some(done),
+                () = sleep(LATE) => None,
+            })
         };
-        let is_written = tokio::select! {
+        let written = tokio::select! {
             biased;
             fault = first_fault(&mut self.events, self.nats, &self.wanted, &self.server) => return Err(fault),
-            done = work => done,
+            done = work => done?,
         };
-        match is_written {
-            Ok(true) => {
+        match written {
+            Some(Ok(())) => {
                 self.read_all(vec![self.nats.subjects.stream()]);
                 Ok(None)
             }
-            Ok(false) => Ok(Some(attempt)),
-            Err(fault) if fault.is_absence => Ok(Some(self.attempt(FIRST_PROBE))),
-            Err(fault) => Err(fault),
+            // The next one has the same to say.
+            Some(Err(_)) => Ok(Some(self.attempt(FIRST_PROBE))),
+            None => Ok(Some(attempt)),
         }
     }
 
@@ -220,13 +225,27 @@ impl<'a> Session<'a> {
             LinkState::Degraded(format!("the NATS stream {own} takes no messages yet"))
         };
         set(state, begun);
-        let mut backoff = Backoff::new(FIRST_PROBE, LONGEST_PROBE);
+        let (mut probes, mut pauses) =
+            (Backoff::new(FIRST_PROBE, LONGEST_PROBE), Backoff::new(FIRST_PROBE, LONGEST_PAUSE));
+        let (mut failed, mut written_since) = (None, Instant::now());
         let mut unanswered = Unanswered::default();
         let mut look = interval(LOOK_EVERY);
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut listing: Option<Pin<Box<dyn Future<Output = Vec<String>> + Send>>> = None;
         loop {
             let late_at = unanswered.late_at();
+            // Nothing else is to wait for the stream.
+            if unanswered.len() >= IN_FLIGHT && unanswered.is_late() && attempt.is_none() {
+                failed = Some(Fault::absence(format!("the NATS stream {own} acknowledges nothing")));
+            }
+            if let (Some(fault), None) = (failed.take(), &attempt) {
+                self.degrade(state, fault);
+                if written_since.elapsed() >= STEADY {
+                    pauses.reset();
+                }
+                probes.reset();
+                attempt = Some(self.attempt(pauses.wait()));
+            }
             tokio::select! {
                 event = self.events.recv() => {
                     let fault = event.map_or_else(|| Some(lost(&self.server)), |event| fault_of(&event, self.nats, &self.wanted, &self.server));
@@ -235,28 +254,26 @@ impl<'a> Session<'a> {
                     }
                 }
                 Some(answer) = unanswered.next(), if !unanswered.is_empty() => {
-                    if let (Err(fault), None) = (answer, &attempt) {
-                        set(state, LinkState::Degraded(fault.sentence));
-                        backoff.reset();
-                        attempt = Some(self.attempt(backoff.wait()));
+                    if let Err(fault) = answer {
+                        self.send_late(&mut unanswered).await?;
+                        failed = Some(fault);
                     }
                 }
                 Some(written) = async { Some(attempt.as_mut()?.await) }, if attempt.is_some() => match written {
                     Ok(()) => {
                         attempt = None;
                         unanswered.clear();
+                        written_since = Instant::now();
                         self.read_all(vec![own.clone()]);
                         set(state, LinkState::Up);
                     }
                     Err(fault) => {
-                        set(state, LinkState::Degraded(fault.sentence));
-                        attempt = Some(self.attempt(backoff.wait()));
+                        self.degrade(state, fault);
+                        attempt = Some(self.attempt(probes.wait()));
                     }
                 },
                 () = sleep_until(late_at.unwrap_or_else(Instant::now)), if late_at.is_some() => {
-                    for payload in unanswered.take_late() {
-                        self.send_now(self.nats.subjects.own(Topic::Open), payload).await?;
-                    }
+                    self.send_late(&mut unanswered).await?;
                 }
                 _ = look.tick(), if listing.is_none() => {
                     listing = Some(streams(self.context.clone(), self.nats.subjects.stream_prefix()).boxed());
@@ -268,7 +285,7 @@ impl<'a> Session<'a> {
                 Some(gone) = self.readers.join_next(), if !self.readers.is_empty() => {
                     self.read.remove(&gone.unwrap_or_default());
                 }
-                message = outgoing.recv(), if unanswered.len() < IN_FLIGHT => match message {
+                message = outgoing.recv(), if attempt.is_some() || unanswered.len() < IN_FLIGHT => match message {
                     None => {
                         self.finish(unanswered).await;
                         return Ok(());
@@ -300,6 +317,22 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
+    /// Only the stream is away, for this reason.
+    fn degrade(&self, state: &tokio::sync::watch::Sender<LinkState>, fault: Fault) {
+        if !fault.is_absence {
+            self.nats.say_once(&fault.sentence);
+        }
+        set(state, LinkState::Degraded(fault.sentence));
+    }
+
+    /// Sends without the stream what waits for its acknowledgement and was not sent so yet.
+    async fn send_late(&self, unanswered: &mut Unanswered) -> Result<(), Fault> {
+        for payload in unanswered.take_late() {
+            self.send_now(self.nats.subjects.own(Topic::Open), payload).await?;
+        }
+        Ok(())
+    }
+
     /// Publishes what no stream keeps.
     async fn send_now(&self, subject: String, payload: Vec<u8>) -> Result<(), Fault> {
         let sent = timeout(ANSWER_WITHIN, self.client.publish(subject, payload.into())).await;
@@ -307,8 +340,10 @@ impl<'a> Session<'a> {
     }
 
     /// What was sent last is to arrive, if that does not take long.
-    async fn finish(&self, unanswered: Unanswered) {
+    async fn finish(&self, mut unanswered: Unanswered) {
         let last = async {
+            // Those who are here do not need the stream for it, which may have no leader.
+            self.send_late(&mut unanswered).await.ok();
             unanswered.all().await;
             self.client.flush().await
         };

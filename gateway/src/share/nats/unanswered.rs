@@ -49,11 +49,11 @@ impl Unanswered {
         self.answers.push(Box::pin(async move { (number, answer.await) }));
     }
 
-    /// The next acknowledgement, or why there is none; `None` where none is awaited.
+    /// The next acknowledgement, or why there is none, where the message still waits to be sent without the stream; `None` where none is awaited.
     pub(super) async fn next(&mut self) -> Option<Result<(), Fault>> {
         let (number, answer) = self.answers.next().await?;
-        self.waiting.remove(&number);
         if answer.is_ok() {
+            self.waiting.remove(&number);
             self.since = (!self.is_empty()).then(Instant::now);
         }
         Some(answer)
@@ -104,7 +104,9 @@ mod tests {
         assert!(!unanswered.is_late(), "it is only slow");
         tokio::time::advance(LATE / 4).await;
         assert!(unanswered.is_late() && unanswered.late_at().is_some_and(|at| at <= Instant::now()));
-        assert_eq!(unanswered.take_late().collect::<Vec<_>>(), [[1]]);
+        unanswered.push(Some(vec![3]), ready(Err(Fault::absence("refused"))));
+        assert!(unanswered.next().await.is_some_and(|answer| answer.is_err()));
+        assert_eq!(unanswered.take_late().collect::<Vec<_>>(), [[1], [3]]);
         assert_eq!((unanswered.late_at(), unanswered.take_late().count(), unanswered.len()), (None, 0, 2));
         unanswered.clear();
         assert!(unanswered.is_empty() && !unanswered.is_late());
