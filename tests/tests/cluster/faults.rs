@@ -120,7 +120,7 @@ async fn a_server_that_stops_without_a_word_is_noticed() {
     member.wait_up().await;
     other.wait_up().await;
     member.send(Topic::Closed, "after").await;
-    assert_eq!(other.next().await, (1, Topic::Closed, "after".to_owned()));
+    other.expect(1, Topic::Closed, "after").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -129,7 +129,7 @@ async fn what_the_stream_cannot_keep_reaches_those_who_are_there() {
     let of = |gateway| NatsConfig { replicas: 3, ..config(servers.urls(), gateway) };
     let (mut writer, mut reader) = (Member::up(of(1)).await, Member::up(of(2)).await);
     writer.send(Topic::Closed, "kept").await;
-    assert_eq!(reader.next().await, (1, Topic::Closed, "kept".to_owned()));
+    reader.expect(1, Topic::Closed, "kept").await;
     // The one that is left can elect no leader.
     for number in [0, 1] {
         servers.all()[number].kill().unwrap();
@@ -147,10 +147,9 @@ async fn what_the_stream_cannot_keep_reaches_those_who_are_there() {
     };
     println!("{number} messages, {:.1} s until one came", killed.elapsed().as_secs_f64());
     assert_eq!((heard.gateway.0, heard.topic), (1, Topic::Open));
-    for member in [&mut writer, &mut reader] {
-        let degraded = timeout(SOON, member.state.wait_for(|state| matches!(state, LinkState::Degraded(_)))).await;
-        degraded.expect("degraded soon").expect("the exchange runs");
-    }
+    // Who sends nothing for the stream over a connection that stands does not notice.
+    let degraded = timeout(SOON, writer.state.wait_for(|state| matches!(state, LinkState::Degraded(_)))).await;
+    degraded.expect("degraded soon").expect("the exchange runs");
     for number in [0, 1] {
         servers.start_one(number).unwrap();
     }
@@ -158,12 +157,47 @@ async fn what_the_stream_cannot_keep_reaches_those_who_are_there() {
     reader.wait_up().await;
     writer.send(Topic::Closed, "again").await;
     loop {
-        let (_, topic, payload) = reader.next().await;
-        if payload == "again" {
-            assert_eq!(topic, Topic::Closed);
+        if reader.next().await == (1, Topic::Closed, "again".to_owned()) {
             break;
         }
     }
+}
+
+/// More messages than may be unacknowledged, to a stream that acknowledges none, hold up nothing else until they time out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_that_acknowledges_nothing_holds_up_no_other_message() {
+    let Some(mut servers) = Servers::start(3, "").unwrap() else { return };
+    // Both at the server that stays, so that no connection is lost; it waits for the others.
+    let of = |gateway| NatsConfig { replicas: 3, ..config(servers.urls().split_off(2), gateway) };
+    let (writer, mut reader) = (Member::up(of(1)).await, Member::up(of(2)).await);
+    for number in [0, 1] {
+        servers.all()[number].pause().unwrap();
+    }
+    let mut state = writer.state.clone();
+    let seen = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while !matches!(seen.last(), Some(LinkState::Degraded(_))) {
+            state.changed().await.expect("the exchange runs");
+            seen.push(state.borrow_and_update().clone());
+        }
+        seen
+    });
+    for number in 0..2 * MANY {
+        writer.send(Topic::Closed, &number.to_string()).await;
+    }
+    writer.send(Topic::Open, "other").await;
+    let mut closed = BTreeSet::new();
+    loop {
+        match reader.next().await {
+            (1, Topic::Open, payload) if payload == "other" => break,
+            (1, _, payload) => closed.insert(payload),
+            other => panic!("{other:?}"),
+        };
+    }
+    assert_eq!(u32::try_from(closed.len()), Ok(2 * MANY), "all came, and before what was sent after them");
+    let seen = timeout(SOON, seen).await.expect("degraded soon").expect("a state");
+    // Not because one timed out.
+    assert!(matches!(seen.as_slice(), [LinkState::Degraded(why)] if why.contains("acknowledges nothing")), "{seen:?}");
 }
 
 /// The stream of servers that all died is there again under its name and age, and counts its messages from one.
@@ -174,7 +208,7 @@ async fn what_is_kept_after_all_servers_died_is_read() {
     let (mut writer, mut reader) = (Member::up(of(1)).await, Member::up(of(2)).await);
     for number in 0..MANY {
         writer.send(Topic::Closed, &number.to_string()).await;
-        assert_eq!(reader.next().await, (1, Topic::Closed, number.to_string()));
+        reader.expect(1, Topic::Closed, &number.to_string()).await;
     }
     for server in servers.all() {
         server.kill().unwrap();
@@ -187,5 +221,5 @@ async fn what_is_kept_after_all_servers_died_is_read() {
     writer.wait_up().await;
     writer.send(Topic::Closed, "few").await;
     reader.wait_up().await;
-    assert_eq!(reader.next().await, (1, Topic::Closed, "few".to_owned()));
+    reader.expect(1, Topic::Closed, "few").await;
 }

@@ -43,7 +43,7 @@ async fn carries(servers: &Servers, [one, other]: [&str; 2]) {
     let sender = Member::up(with_credentials(servers, 1, one)).await;
     let mut reader = Member::up(with_credentials(servers, 2, other)).await;
     sender.send(Topic::Closed, "kept").await;
-    assert_eq!(reader.next().await, (1, Topic::Closed, "kept".to_owned()));
+    reader.expect(1, Topic::Closed, "kept").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

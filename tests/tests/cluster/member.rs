@@ -1,5 +1,6 @@
 //! One gateway's end of an exchange.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use spand_core::sharing::GatewayId;
@@ -16,6 +17,8 @@ pub(crate) struct Member {
     pub(crate) out: mpsc::Sender<Outgoing>,
     pub(crate) inbox: mpsc::Receiver<Incoming>,
     pub(crate) state: watch::Receiver<LinkState>,
+    /// Of whom which messages were expected out of the stream.
+    kept: BTreeSet<(u16, String)>,
 }
 
 /// One replica, at these servers.
@@ -33,7 +36,7 @@ impl Member {
             incoming,
             state,
         }));
-        Self { out, inbox, state: seen }
+        Self { out, inbox, state: seen, kept: BTreeSet::new() }
     }
 
     /// Joined and up.
@@ -67,11 +70,33 @@ impl Member {
         (message.gateway.0, message.topic, String::from_utf8(message.payload).expect("text"))
     }
 
+    /// The next message is this one.
+    pub(crate) async fn expect(&mut self, from: u16, topic: Topic, payload: &str) {
+        if topic.is_kept() {
+            self.kept.insert((from, payload.to_owned()));
+        }
+        let expected = (from, topic, payload.to_owned());
+        loop {
+            let found = self.next().await;
+            if found == expected {
+                return;
+            }
+            assert!(self.is_copy(&found), "{found:?} in place of {expected:?}");
+        }
+    }
+
+    /// On a busy machine the stream may be late to acknowledge what then comes without it as well.
+    fn is_copy(&self, (from, topic, payload): &(u16, Topic, String)) -> bool {
+        *topic == Topic::Open && self.kept.contains(&(*from, payload.clone()))
+    }
+
     /// That nothing more comes for a while.
     pub(crate) async fn nothing(&mut self, length: Duration) {
         let end = Instant::now() + length;
-        if let Ok(message) = tokio::time::timeout_at(end, self.inbox.recv()).await {
-            panic!("{message:?}");
+        while let Ok(message) = tokio::time::timeout_at(end, self.inbox.recv()).await {
+            let Incoming { gateway, topic, payload } = message.expect("the exchange runs");
+            let found = (gateway.0, topic, String::from_utf8(payload).expect("text"));
+            assert!(self.is_copy(&found), "{found:?}");
         }
     }
 }

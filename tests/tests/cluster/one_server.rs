@@ -17,13 +17,13 @@ async fn gateways_hear_each_other_and_who_comes_late_hears_what_is_kept() {
     let mut other = Member::up(config(servers.urls(), 2)).await;
     for topic in [Topic::Open, Topic::Member, Topic::Halves, Topic::Closed] {
         one.send(topic, topic.name()).await;
-        assert_eq!(other.next().await, (1, topic, topic.name().to_owned()));
+        other.expect(1, topic, topic.name()).await;
         other.send(topic, topic.name()).await;
-        assert_eq!(one.next().await, (2, topic, topic.name().to_owned()));
+        one.expect(2, topic, topic.name()).await;
     }
     let mut late = Member::up(config(servers.urls(), 3)).await;
     for gateway in [1, 2] {
-        assert_eq!(late.next().await, (gateway, Topic::Closed, "closed".to_owned()));
+        late.expect(gateway, Topic::Closed, "closed").await;
     }
     for member in [&mut one, &mut other, &mut late] {
         member.nothing(A_WHILE).await;
@@ -44,7 +44,7 @@ async fn gateways_of_another_site_are_heard_and_those_of_another_cluster_are_not
     for topic in [Topic::Closed, Topic::Open, Topic::Halves, Topic::Member] {
         stranger.send(topic, "of a stranger").await;
         there.send(topic, topic.name()).await;
-        assert_eq!(here.next().await, (1, topic, topic.name().to_owned()));
+        here.expect(1, topic, topic.name()).await;
     }
     here.nothing(A_WHILE).await;
 }
@@ -62,7 +62,7 @@ async fn it_is_down_while_the_server_is_away_and_up_when_it_comes() {
     let mut other = Member::up(config(servers.urls(), 2)).await;
     for number in 0..5 {
         member.send(Topic::Closed, &format!("before {number}")).await;
-        assert_eq!(other.next().await.2, format!("before {number}"));
+        other.expect(1, Topic::Closed, &format!("before {number}")).await;
     }
     servers.all()[0].kill().unwrap();
     let sentence = member.sentence().await;
@@ -70,5 +70,5 @@ async fn it_is_down_while_the_server_is_away_and_up_when_it_comes() {
     servers.start_one(0).unwrap();
     member.wait_up().await;
     member.send(Topic::Closed, "after").await;
-    assert_eq!(other.next().await.2, "after");
+    other.expect(1, Topic::Closed, "after").await;
 }

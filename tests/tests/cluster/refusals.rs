@@ -69,7 +69,7 @@ async fn a_missing_right_is_named_with_the_subject_and_what_to_do() {
     // One that is there needs no right to make it.
     let mut reader = Member::up(NatsConfig { gateway: GatewayId(2), ..as_user("makes-nothing") }).await;
     member.send(Topic::Closed, "kept").await;
-    assert_eq!(reader.next().await, (1, Topic::Closed, "kept".to_owned()));
+    reader.expect(1, Topic::Closed, "kept").await;
     assert!(!matches!(*wrong.state.borrow(), LinkState::Up), "never up");
 }
 

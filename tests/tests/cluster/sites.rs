@@ -139,10 +139,10 @@ async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
     let (mut one, mut two) = (Member::up(of(0, 1)).await, Member::up(of(1, 2)).await);
     one.send(Topic::Closed, "of a").await;
     two.send(Topic::Closed, "of b").await;
-    assert_eq!(two.next().await, (1, Topic::Closed, "of a".to_owned()));
-    assert_eq!(one.next().await, (2, Topic::Closed, "of b".to_owned()));
+    two.expect(1, Topic::Closed, "of a").await;
+    one.expect(2, Topic::Closed, "of b").await;
     one.send(Topic::Open, "at once").await;
-    assert_eq!(two.next().await, (1, Topic::Open, "at once".to_owned()));
+    two.expect(1, Topic::Open, "at once").await;
 
     // Without the other site's server both stay up, and what was written meanwhile arrives when it is back.
     servers.all()[0].kill().unwrap();

@@ -204,7 +204,7 @@ impl<'a> Session<'a> {
                 self.read_all(vec![self.nats.subjects.stream()]);
                 Ok(None)
             }
-            // The next one has the same to say.
+            // The next attempt fails likewise, and its reason is shown.
             Some(Err(_)) => Ok(Some(self.attempt(FIRST_PROBE))),
             None => Ok(Some(attempt)),
         }

@@ -1,4 +1,4 @@
-//! Messages to the stream that it has not acknowledged, and which of them to send without it meanwhile.
+//! Messages to the stream that it has not acknowledged, and which of them to send without it meanwhile. Sends nothing itself.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
@@ -49,7 +49,7 @@ impl Unanswered {
         self.answers.push(Box::pin(async move { (number, answer.await) }));
     }
 
-    /// The next acknowledgement, or why there is none, where the message still waits to be sent without the stream; `None` where none is awaited.
+    /// The next answer; `None` where none is awaited. A message that was refused still waits to be sent without the stream.
     pub(super) async fn next(&mut self) -> Option<Result<(), Fault>> {
         let (number, answer) = self.answers.next().await?;
         if answer.is_ok() {
