@@ -124,8 +124,9 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		network.pipe_half_bytes >>= 1;
 		network.opening_half_bytes >>= 1;
 		network.oldest_loss_us >>= 1;
-		// A precaution that no loss backs: not below plain TCP's start, and slow start goes on.
-		network.evidence = 0;
+		// Lost first flights back the halved share: slow start ends there. No window at a loss was measured at it.
+		network.evidence = BACKED;
+		network.threshold_bytes = 0;
 	}
 
 	decide(&network, &transfer, &settings->policy, start);

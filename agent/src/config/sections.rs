@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use spand_proto::network::Network;
-use spand_proto::start::Fraction;
+use spand_proto::start::{DEFAULT_INITIAL_WINDOW, Fraction};
 use strum::{Display, IntoStaticStr};
 
 use super::gateways;
@@ -63,13 +63,13 @@ pub struct Gateway {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Policy {
-    /// Part of the share that one start may take. Default 0.75.
+    /// Part of the share that one start may take. Default 1.0.
     pub fraction: Fraction,
     /// Largest start whatever the share. Default 100.
     pub cap_segments: NonZeroU32,
-    /// Smallest start where losses say so. Default 2; elsewhere the host's default is the floor.
+    /// Smallest start where connections lost packets; elsewhere the host's default. Default 10: losses lower no start.
     pub floor_segments: NonZeroU32,
-    /// Connections with a loss that a start below the host's default needs. Default 3.
+    /// Connections with a loss that a start below the host's default needs, where `floor_segments` allows it. Default 3.
     pub floor_loss_connections: NonZeroU32,
     /// Samples that an estimate needs. Default 3.
     pub min_samples: NonZeroU32,
@@ -228,9 +228,9 @@ impl Default for Policy {
     /// The contract's own, so that a query and an applied start cannot drift apart (a test compares them).
     fn default() -> Self {
         Self {
-            fraction: part(0.75),
+            fraction: part(1.0),
             cap_segments: const { NonZeroU32::new(100).unwrap() },
-            floor_segments: const { NonZeroU32::new(2).unwrap() },
+            floor_segments: const { NonZeroU32::new(DEFAULT_INITIAL_WINDOW.0).unwrap() },
             floor_loss_connections: const { NonZeroU32::new(3).unwrap() },
             min_samples: const { NonZeroU32::new(3).unwrap() },
             min_connections: const { NonZeroU32::new(2).unwrap() },

@@ -52,9 +52,10 @@ fn verdict(advice: &Advice, policy: &Policy) -> Verdict {
 #[test]
 fn a_share_becomes_a_window_by_mode_and_method() {
     for (config, share, expected) in [
-        ("", 40, Verdict::Apply(Segments(30))),
+        ("", 40, Verdict::Apply(Segments(40))),
         ("", 200, Verdict::Apply(Segments(100))),
-        ("", 12, Verdict::Leave(Reason::SameAsDefault)),
+        ("", 12, Verdict::Apply(Segments(12))),
+        ("", 9, Verdict::Leave(Reason::SameAsDefault)),
         ("mode = \"observe\"", 40, Verdict::Leave(Reason::Observe)),
         ("mode = \"paper\"", 40, Verdict::Apply(Segments(40))),
         ("mode = \"paper\"", 6, Verdict::Apply(Segments(6))),
@@ -62,7 +63,7 @@ fn a_share_becomes_a_window_by_mode_and_method() {
         ("apply = \"route\"", 200, Verdict::Apply(Segments(32))),
         ("apply = \"route\"\nmode = \"paper\"", 200, Verdict::Apply(Segments(200))),
         ("[policy]\ncap_segments = 25", 40, Verdict::Apply(Segments(25))),
-        ("[policy]\nfraction = 1.0", 40, Verdict::Apply(Segments(40))),
+        ("[policy]\nfraction = 0.75", 40, Verdict::Apply(Segments(30))),
         ("[policy]\nservice_bytes = 14480", 12, Verdict::Leave(Reason::SameAsDefault)),
     ] {
         assert_eq!(verdict(&advice(share), &policy(config)), expected, "{config:?} with a share of {share}");
@@ -96,7 +97,8 @@ fn a_start_below_the_default_needs_losses_of_several_connections() {
     let mut weak = advice(6);
     assert_eq!(verdict(&weak, &policy("")), Verdict::Leave(Reason::SameAsDefault));
     weak.estimate.loss_connections = 3;
-    assert_eq!(verdict(&weak, &policy("")), Verdict::Apply(Segments(4)));
+    assert_eq!(verdict(&weak, &policy("")), Verdict::Leave(Reason::SameAsDefault), "by default none is");
+    assert_eq!(verdict(&weak, &policy("[policy]\nfloor_segments = 2")), Verdict::Apply(Segments(6)));
 }
 
 #[test]
@@ -105,14 +107,14 @@ fn destinations_are_left_alone_in_doubt() {
         ("exclude = [\"192.0.0.0/16\"]", Verdict::Leave(Reason::Excluded)),
         ("exclude = [\"192.0.2.77/32\"]", Verdict::Leave(Reason::Excluded)),
         ("include = [\"192.0.2.0/25\"]", Verdict::Leave(Reason::NotIncluded)),
-        ("include = [\"192.0.0.0/16\"]", Verdict::Apply(Segments(30))),
+        ("include = [\"192.0.0.0/16\"]", Verdict::Apply(Segments(40))),
         ("include = [\"192.0.0.0/16\"]\nexclude = [\"192.0.2.0/24\"]", Verdict::Leave(Reason::Excluded)),
-        ("exclude = [\"2001:db8::/32\"]", Verdict::Apply(Segments(30))),
-        ("exclude = [\"::/0\"]", Verdict::Apply(Segments(30))),
+        ("exclude = [\"2001:db8::/32\"]", Verdict::Apply(Segments(40))),
+        ("exclude = [\"::/0\"]", Verdict::Apply(Segments(40))),
         ("exclude = [\"::ffff:192.0.0.0/112\"]", Verdict::Leave(Reason::Excluded)),
         ("include = [\"::/0\"]", Verdict::Leave(Reason::NotIncluded)),
-        ("include = [\"::ffff:192.0.0.0/112\"]", Verdict::Apply(Segments(30))),
-        ("caps = { \"::ffff:0:0/90\" = 12 }", Verdict::Apply(Segments(30))),
+        ("include = [\"::ffff:192.0.0.0/112\"]", Verdict::Apply(Segments(40))),
+        ("caps = { \"::ffff:0:0/90\" = 12 }", Verdict::Apply(Segments(40))),
         ("caps = { \"::ffff:192.0.2.77/128\" = 12 }", Verdict::Apply(Segments(12))),
         ("caps = { \"192.0.0.0/16\" = 20, \"192.0.2.8/29\" = 15 }", Verdict::Apply(Segments(15))),
         ("caps = { \"192.0.2.0/24\" = 5 }", Verdict::Apply(Segments(5))),

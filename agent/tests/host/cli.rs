@@ -120,25 +120,22 @@ async fn query_asks_the_gateway() {
     let config = path.to_str().unwrap().to_owned();
     let ask = |more: &[&str]| agent(&[&["--config", &config, "query"], more].concat());
 
-    // The paper's example of docs/protocol.md: a share of 40, 100 segments, three quarters granted.
+    // The paper's example of docs/protocol.md: a share of 40, 100 segments.
     let answer = ask(&["192.0.2.77", "--bytes", "144800", "--mss", "1448", "--handshake-ms", "96", "--json"]);
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
-    assert_eq!(answer["start"]["cwnd_segments"], 30, "{answer}");
+    assert_eq!(answer["start"]["cwnd_segments"], 33, "{answer}");
     assert_eq!(answer["start"]["ssthresh_segments"], 33, "{answer}");
 
     let people = String::from_utf8(ask(&["192.0.2.77", "--bytes", "144800"]).stdout).unwrap();
-    assert!(
-        people.contains("start with a window of 30 segments (clipped by fraction from 33), threshold 33"),
-        "{people}"
-    );
+    assert!(people.contains("start with a window of 33 segments, threshold 33"), "{people}");
     let unknown = String::from_utf8(ask(&["198.51.100.1"]).stdout).unwrap();
-    assert!(unknown.contains("plain TCP: nothing is known about this network yet"), "{unknown}");
+    assert!(unknown.contains("plain TCP: there is no estimate of this network"), "{unknown}");
     let named: Value = serde_json::from_slice(&ask(&["localhost", "--json"]).stdout).unwrap();
     assert_eq!(named["name"], "localhost");
     let addresses = named["answers"].as_array().unwrap().iter().map(|answer| answer["destination"].as_str().unwrap());
     assert!(addresses.clone().any(|address| address == "127.0.0.1"), "{named}");
     let people = String::from_utf8(ask(&["localhost"]).stdout).unwrap();
-    assert!(addresses.clone().all(|address| people.contains(&format!("{address}: nothing is known"))), "{people}");
+    assert!(addresses.clone().all(|address| people.contains(&format!("{address}: no estimate"))), "{people}");
     let other = ask(&["192.0.2.77", "--handshake-ms", "400"]);
     assert!(String::from_utf8(other.stdout).unwrap().contains("(rtt_mismatch)"));
 }
@@ -221,13 +218,13 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
     let people = |more: &[&str]| String::from_utf8(agent.output(&[&["explain"], more].concat()).stdout).unwrap();
     let text = people(&["::ffff:192.0.2.77", "--bytes", "144800"]);
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("192.0.2.77: would start with 30 segments; apply dry_run applies nothing: 10"));
+    assert_eq!(lines.next(), Some("192.0.2.77: would start with 40 segments; apply dry_run applies nothing: 10"));
     let steps: Vec<&str> = lines.map(|line| line[2..].split_whitespace().next().unwrap()).collect();
-    assert_eq!(steps, ["estimate", "rtt_check", "model", "fraction", "pacing", "start", "applied"], "{text}");
+    assert_eq!(steps, ["estimate", "rtt_check", "model", "pacing", "start", "applied"], "{text}");
     assert!(text.contains("skipped (needs a connection)"), "{text}");
     let unknown = people(&["198.51.100.1"]);
     assert!(
-        unknown.starts_with("198.51.100.1: starts with 10 segments, standard TCP: nothing is known about"),
+        unknown.starts_with("198.51.100.1: starts with 10 segments, standard TCP: there is no estimate"),
         "{unknown}"
     );
     let status = agent.json(&["status", "--json"]);

@@ -24,7 +24,7 @@ pub const DEFAULT_INITIAL_WINDOW: Segments = Segments(10);
 pub enum Mode {
     /// The limits of `careful`; computed, counted and explained, never applied.
     Observe,
-    /// A fraction of the share, a cap, a floor, a budget, and a check of the handshake's round trip.
+    /// A cap, a floor, a budget, and a check of the handshake's round trip.
     #[default]
     Careful,
     /// TCP/SPAND as published: no fraction, cap, floor or budget.
@@ -214,9 +214,9 @@ impl StartPolicy {
         min_connections: 2,
         max_age: Micros::from_secs(300),
         segments_per_ack: LINUX_SEGMENTS_PER_ACK,
-        fraction: Some(Fraction(0.75)),
+        fraction: Some(Fraction(1.0)),
         cap: Some(Segments(100)),
-        floor: Some(Floor { lowest: Segments(2), loss_connections: 3 }),
+        floor: Some(Floor { lowest: DEFAULT_INITIAL_WINDOW, loss_connections: 3 }),
         budgeted: true,
         rtt_bounds: Some(RttBounds { low: 0.5, high: 2.0 }),
         fills_pipe: true,

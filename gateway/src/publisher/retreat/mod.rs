@@ -285,14 +285,14 @@ impl Retreat {
     }
 }
 
-/// An estimate with no more than this share. No loss was measured at what is a precaution: it may not bring starts below plain
-/// TCP's, nor end their slow start. But hosts have seen losses, whether or not the tap saw them: it is not a share without any, which
-/// would leave faster. What the senders under way show is withdrawn: a start on it would be above what is left.
+/// An estimate with no more than this share. The lost first flights back it, whether or not the tap saw them: slow start ends there,
+/// since slow start on a path that loses first flights is the worst start. One connection with a loss allows no start below the host's
+/// default. What the senders under way show is withdrawn: a start on it would be above what is left.
 fn capped(own: Estimate, cap: Window) -> Estimate {
     if cap >= own.share {
         return own;
     }
-    Estimate { share: cap, loss_connections: 0, loss_window: None, losses: own.losses.max(1), opening: None, ..own }
+    Estimate { share: cap, loss_connections: 1, loss_window: None, losses: own.losses.max(1), opening: None, ..own }
 }
 
 /// The window of a host that has no advice.

@@ -3,6 +3,7 @@
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::window::bucket::LimitCounts;
 use spand_proto::estimate::{Confidence, RuleKind};
+use spand_proto::no_estimate::Outcomes;
 use spand_proto::opening::Opening;
 
 use super::*;
@@ -47,6 +48,8 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         parallel_at_samples: 1,
         parallel_here: 0,
         followed: SampleRate::ALL,
+        outcomes: Outcomes::default(),
+        needed: (3, 2),
         compared: Vec::new(),
         newest: None,
     }
@@ -110,7 +113,7 @@ fn a_loss_halves_and_a_second_one_within_a_minute_withdraws_for_a_minute() {
     assert_eq!(rig.flight(true, 9_900, 10_000), Verdict::Halved);
     assert_eq!(rig.share(), Some(20.0));
     let loss_connections = rig.published.estimate.as_ref().map(|estimate| estimate.loss_connections);
-    assert_eq!(loss_connections, Some(0), "no loss was measured there");
+    assert_eq!(loss_connections, Some(1), "the lost first flights back the threshold");
     assert_eq!(rig.flight(true, 10_900, 11_500), Verdict::Known, "it started before the retreat arrived");
     rig.nearly(15_000);
     assert_eq!(rig.flight(true, 20_000, 20_100), Verdict::Withdrawn);

@@ -58,7 +58,7 @@ async fn losses_of_one_address_hold_back_its_own_advice_and_return_it() {
     assert_eq!((published.retreats(), published.address_retreats(), published.network_count()), (0, 1, 1));
     twin.read(&mut subscription).await;
     assert_eq!(twin.held.keys().copied().collect::<Vec<_>>(), [network(1), own(9)]);
-    assert_eq!((twin.held[&own(9)].loss_connections, twin.held[&network(1)].loss_connections), (0, 3));
+    assert_eq!((twin.held[&own(9)].loss_connections, twin.held[&network(1)].loss_connections), (1, 3));
     let entries = published.log(0, 10).0;
     let retreat = entries.iter().find(|entry| entry.kind == Kind::Retreat).unwrap();
     assert_eq!((retreat.what, retreat.subject.as_str()), ("halved", "198.51.1.9/32"));

@@ -101,8 +101,14 @@ fn a_size_that_is_only_usual_makes_no_start_smaller_than_plain_tcp() {
 #[test]
 fn a_clip_of_a_long_transfer_leaves_the_threshold_where_the_model_put_it() {
     let estimate = estimate(60);
-    let unknown = start(&request(&estimate), &StartPolicy::CAREFUL).unwrap();
+    let part = StartPolicy { fraction: Some(Fraction::try_from(0.75).unwrap()), ..StartPolicy::CAREFUL };
+    let unknown = start(&request(&estimate), &part).unwrap();
     assert_eq!((windows(&unknown), unknown.clipped_by), ((45, 60), Some(Limit::Fraction)));
+    assert_eq!(
+        windows(&start(&request(&estimate), &StartPolicy::CAREFUL).unwrap()),
+        (60, 60),
+        "by default the whole share"
+    );
     let size = segments(100);
     let long = start(&StartRequest { size, ..request(&estimate) }, &StartPolicy::PAPER).unwrap();
     let clipped = StartRequest { size, snd_wnd: Some(Bytes(14_480)), ..request(&estimate) };
@@ -154,8 +160,8 @@ fn each_limit_is_reported_with_the_window_before_and_after_it() {
     assert_eq!(
         bounds,
         [
-            (Limit::Fraction, 300, 400, 300),
-            (Limit::Cap, 100, 300, 100),
+            (Limit::Fraction, 400, 400, 400),
+            (Limit::Cap, 100, 400, 100),
             (Limit::PeerWindow, 45, 100, 45),
             (Limit::Budget, 30, 45, 30),
             (Limit::Floor, 10, 30, 30),
@@ -180,18 +186,24 @@ fn paper_mode_keeps_no_budget() {
 }
 
 #[test]
-fn the_floor_is_the_hosts_default_unless_losses_of_three_connections_lower_it() {
-    let small = |losses| {
-        let estimate = Estimate { loss_connections: losses, ..estimate(4) };
-        start(&StartRequest { size: segments(12), ..request(&estimate) }, &StartPolicy::CAREFUL).unwrap()
+fn the_floor_is_the_hosts_default_and_losses_of_three_connections_lower_it_where_that_is_allowed() {
+    let lowest = |lowest| StartPolicy {
+        floor: Some(Floor { lowest: Segments(lowest), loss_connections: 3 }),
+        ..StartPolicy::CAREFUL
     };
+    let of = |losses, policy| {
+        let estimate = Estimate { loss_connections: losses, ..estimate(4) };
+        start(&StartRequest { size: segments(12), ..request(&estimate) }, &policy).unwrap()
+    };
+    let small = |losses| of(losses, lowest(2));
+    assert_eq!(windows(&of(3, StartPolicy::CAREFUL)), (10, 10), "by default losses lower nothing");
     assert_eq!(windows(&small(2)), (10, 10));
     assert_eq!(small(2).clipped_by, None);
     assert_eq!(windows(&small(3)), (2, 2));
     // A host whose own default is below the lowered floor keeps it.
     let estimate = Estimate { loss_connections: 9, ..estimate(1) };
     let asked = StartRequest { initial_window: Segments(1), ..request(&estimate) };
-    assert_eq!(windows(&start(&asked, &StartPolicy::CAREFUL).unwrap()), (1, 1));
+    assert_eq!(windows(&start(&asked, &lowest(2)).unwrap()), (1, 1));
 }
 
 #[test]
@@ -201,7 +213,7 @@ fn ten_segments_leave_at_once_and_the_rest_at_its_rate_over_the_longer_round_tri
     let many = estimate(40);
     let asked = StartRequest { handshake_rtt: Some(Micros::from_millis(160)), ..request(&many) };
     let pacing = start(&asked, &StartPolicy::CAREFUL).unwrap().pacing.unwrap();
-    // 30 segments are granted, and leave at the rate of a share of 40: 30 of 1448 bytes in 160 ms.
+    // Those beyond ten leave at the rate of the share of 40: 30 of 1448 bytes in 160 ms.
     assert_eq!(pacing, Pacing { after_segments: Segments(10), rate: BytesPerSecond(271_500), rtt: Micros(160_000) });
     for handshake_rtt in [None, Some(Micros::from_millis(50))] {
         let asked = StartRequest { handshake_rtt, ..request(&many) };
@@ -271,7 +283,7 @@ fn a_start_is_not_shifted_below_what_keeps_the_path_busy() {
 #[test]
 fn a_share_that_no_loss_backs_sets_no_threshold_but_in_paper_mode() {
     let estimate = Estimate { loss_connections: 0, ..estimate(40) };
-    assert_eq!(windows(&start(&request(&estimate), &StartPolicy::CAREFUL).unwrap()), (30, NO_THRESHOLD.0));
+    assert_eq!(windows(&start(&request(&estimate), &StartPolicy::CAREFUL).unwrap()), (40, NO_THRESHOLD.0));
     assert_eq!(windows(&start(&request(&estimate), &StartPolicy::PAPER).unwrap()), (40, 40));
 }
 
@@ -316,10 +328,10 @@ fn the_example_of_the_protocol_page_is_what_the_function_answers() {
     };
     let start = start(&asked, &StartPolicy::CAREFUL).unwrap();
     let pacing = Pacing { after_segments: Segments(10), rate: BytesPerSecond(434_400), rtt: Micros(100_000) };
-    assert_eq!((windows(&start), start.pacing), ((30, 33), Some(pacing)));
+    assert_eq!((windows(&start), start.pacing), ((33, 33), Some(pacing)));
     let steps = start.account.transfer.unwrap();
     assert_eq!((steps.size.0, steps.epoch_segments, steps.remainder.0), (100, 711, 100));
     assert_eq!((steps.optimal.0, steps.rounds, start.account.shifted.0), (38, 3, 33));
     let values: Vec<_> = start.account.bounds.iter().map(|bound| (bound.limit.name(), bound.value.0)).collect();
-    assert_eq!(values, [("fraction", 30), ("cap", 100), ("peer_window", 45), ("floor", 10)]);
+    assert_eq!(values, [("fraction", 40), ("cap", 100), ("peer_window", 45), ("floor", 10)]);
 }

@@ -40,6 +40,9 @@ fn a_careful_threshold_rests_on_losses() {
 #[test]
 fn a_jump_is_paced_and_bounded_as_every_start() {
     let start = shaped(&opened(60, 50), Shape::Jump, StartPolicy::CAREFUL);
+    assert_eq!((windows(&start), start.clipped_by), ((50, 50), None));
+    let part = StartPolicy { fraction: Some(Fraction::try_from(0.75).unwrap()), ..StartPolicy::CAREFUL };
+    let start = shaped(&opened(60, 50), Shape::Jump, part);
     assert_eq!((windows(&start), start.clipped_by), ((45, 50), Some(Limit::Fraction)));
     // 40 segments in 100 ms: those of the opening less what no rate holds back.
     assert_eq!(start.pacing.unwrap().rate, BytesPerSecond(579_200));
@@ -87,7 +90,8 @@ fn the_buffer_bounds_what_is_not_paced() {
     let mut estimate = estimate(60);
     (estimate.buffer, estimate.loss_window) = (Some(window(4)), Some(window(60)));
     estimate.loss_connections = 3;
-    let plain = StartPolicy { fills_pipe: false, ..StartPolicy::CAREFUL };
+    let floor = Some(Floor { lowest: Segments(2), loss_connections: 3 });
+    let plain = StartPolicy { fills_pipe: false, floor, ..StartPolicy::CAREFUL };
     let policy = StartPolicy { buffered: true, ..plain };
     let at = |size, policy: &StartPolicy| {
         start(&StartRequest { size: segments(size), ..request(&estimate) }, policy).unwrap()
@@ -96,6 +100,8 @@ fn the_buffer_bounds_what_is_not_paced() {
     let short = at(9, &policy);
     assert_eq!((windows(&short), short.clipped_by), ((8, 8), Some(Limit::Buffer)));
     assert_eq!(windows(&at(9, &plain)), (9, 30));
+    // The host's default window is never bounded where the floor is that.
+    assert_eq!(windows(&at(9, &StartPolicy { floor: StartPolicy::CAREFUL.floor, ..policy })), (10, 10));
     // A paced start keeps both.
     assert_eq!(windows(&at(1_000, &policy)), windows(&at(1_000, &plain)));
     // Standard slow start ends just below.
