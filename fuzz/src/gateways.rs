@@ -21,6 +21,7 @@ use spand_gateway::publisher::{
 use spand_proto::estimate::Estimate;
 use spand_proto::made_up;
 use spand_proto::network::Network;
+use spand_proto::no_estimate::Outcomes;
 use spand_proto::push::{AgentDescription, ApplyMethod, Subscription as Wish};
 use spand_proto::report::{Arm, ConnectionReport, PushCount, Report};
 use spand_proto::start::{Mode, RefusalReason};
@@ -159,6 +160,8 @@ fn poor() -> NetworkView {
         parallel_at_samples: 0,
         parallel_here: 0,
         followed: SampleRate::ALL,
+        outcomes: Outcomes::default(),
+        needed: (3, 2),
         compared: Vec::new(),
         newest: None,
     }

@@ -65,6 +65,8 @@ export const change = (value) => (known(value) ? `${value > 0 ? "+" : value < 0 
 const WORDS = {
   // why a network has no estimate, and why there is no start
   too_few_samples: "too few samples", too_few_connections: "too few connections", expired: "no new samples for too long",
+  nothing_seen: "nothing seen", slow_start_loss: "losses in slow start", timeout: "timeouts", app_limited: "application-limited",
+  receiver_limited: "receiver-limited", one_sided: "one direction only", midstream: "began before the capture", unfinished: "not finished",
   retreat: "retreat after packet loss", no_estimate: "no estimate yet", stale: "samples too old", no_rtt: "no round-trip time",
   rtt_mismatch: "RTT differs too much", mss_zero: "no MSS", empty_transfer: "no bytes", no_opening: "no threshold by live senders",
   // origins of a sample

@@ -106,8 +106,10 @@ fn check(path: &Path) -> Result<(), Failure> {
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
     let (prefixes, memory) = (engine.prefixes.len(), Memory::of(&config, &engine).comment());
-    let text =
-        format!("# In force with {}; the prefix list holds {prefixes} prefixes.\n{memory}\n{text}", path.display());
+    let text = format!(
+        "# {} is valid; the prefix list holds {prefixes} prefixes. In force:\n{memory}\n{text}",
+        path.display()
+    );
     match writeln!(io::stdout().lock(), "{text}") {
         // The reader closed the pipe, as in `check-config | head`.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {

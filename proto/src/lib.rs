@@ -19,6 +19,7 @@ pub mod growth;
 pub mod made_up;
 pub mod model;
 pub mod network;
+pub mod no_estimate;
 pub mod opening;
 #[cfg(feature = "operator")]
 pub mod operator;

@@ -53,6 +53,7 @@ fn record(number: u32, tick: u64, buckets: u64) -> NetworkRecord {
         window_limited: n,
         receiver_limited: 1,
         application_limited: 7,
+        ..Bucket::default()
     };
     let contribution = |n: u64| Contribution {
         bucket: now - buckets + n / 2,

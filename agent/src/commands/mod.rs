@@ -38,7 +38,7 @@ pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
     }
     let text = toml::to_string(&config)
         .map_err(|error| Failure::Environment(format!("cannot print the configuration: {error}")))?;
-    print(&format!("# In force with {}.\n{text}", path.display()))
+    print(&format!("# {} is valid. In force:\n{text}", path.display()))
 }
 
 /// The addresses that a question is about.

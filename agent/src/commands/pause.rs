@@ -63,6 +63,10 @@ fn show(paused: &Paused, format: Format) -> Result<(), Failure> {
     shortfall(paused).map_or(Ok(()), |shortfall| Err(Failure::Environment(shortfall)))
 }
 
+fn networks(count: usize) -> String {
+    if count == 1 { "1 network".to_owned() } else { format!("{count} networks") }
+}
+
 fn for_people(paused: &Paused) -> String {
     match (paused.paused, &paused.paused_until) {
         (true, Some(until)) => {
@@ -72,8 +76,8 @@ fn for_people(paused: &Paused) -> String {
         }
         (true, None) => "advice is paused: no connection starts on advice until `spand-agent resume`".to_owned(),
         (false, _) if !paused.was_paused => {
-            format!("advice was not paused: it is in force for {} networks", paused.networks_in_force)
+            format!("advice was not paused: it is in force for {}", networks(paused.networks_in_force))
         }
-        (false, _) => format!("advice is resumed: it is in force for {} networks", paused.networks_in_force),
+        (false, _) => format!("advice is resumed: it is in force for {}", networks(paused.networks_in_force)),
     }
 }

@@ -1,19 +1,14 @@
 //! `query`: asks the gateway for advice.
 
-use std::time::Duration;
-
-use spand_proto::convert::answers_from_wire;
 use spand_proto::operator::{AdviceDocument, Failure};
 use spand_proto::query::{Advice, Answer, Query as Questions, Question};
-use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
-use spand_proto::v1;
+use spand_proto::units::{Bytes, Micros, Segments};
 
 use super::{addresses, print_answers, print_json_answers};
 use crate::args::Query;
-use crate::clock::Clock;
 use crate::config::Config;
 use crate::control::{Reply, Request, try_ask};
-use crate::subscriber::{Dialer, words};
+use crate::subscriber::{Dialer, ask};
 
 pub(crate) fn query(mut config: Config, query: &Query) -> Result<(), Failure> {
     if let Some(url) = &query.gateway {
@@ -77,35 +72,10 @@ fn in_use(config: &Config) -> Option<String> {
     }
 }
 
-/// The answers, and when they came.
-async fn ask(dialer: &Dialer, questions: &Questions) -> Result<(Vec<Answer>, Timestamp), Failure> {
-    let url = dialer.seat();
-    let timeout = Duration::from_millis(dialer.gateway().timeout_ms.get());
-    let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
-    // Twice: the name's lookup has a limit of its own, and a sentence.
-    let connected = tokio::time::timeout(timeout * 2, dialer.connect()).await.map_err(silent)?;
-    let mut client =
-        connected.map_err(|why| Failure::Environment(format!("cannot reach the gateway at {url}: {why}")))?;
-    let answered = tokio::time::timeout(timeout, async {
-        client
-            .query(v1::QueryRequest::from(questions))
-            .await
-            .map_err(|status| Failure::Environment(format!("the gateway at {url} refused: {}", words(&status))))
-    });
-    let response = answered.await.map_err(silent)??;
-    let now = Clock::start().now();
-    let answers = answers_from_wire(response.into_inner(), now)
-        .map_err(|error| Failure::Environment(format!("the gateway at {url} gave an unknown answer: {error}")))?;
-    if answers.len() == questions.questions.len() {
-        return Ok((answers, now));
-    }
-    Err(Failure::Environment(format!("the gateway at {url} gave {} answers", answers.len())))
-}
-
 fn for_people(answer: &Answer) -> String {
     let mut lines = Vec::new();
     match &answer.estimate {
-        None => lines.push(format!("{}: nothing is known", answer.address)),
+        None => lines.push(format!("{}: no estimate", answer.address)),
         Some(estimate) => {
             let rtt = estimate.rtt_mean.map_or_else(|| "not known".to_owned(), |rtt| rtt.to_string());
             lines.push(format!(

@@ -1,21 +1,27 @@
 //! The paths to the gateways, and their clocks against ours.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
+use procfs::net::TcpState;
 use spand_proto::operator::Check;
+use spand_proto::query::{Advice, Answer, Query, Question};
+use spand_proto::start::TransferSize;
+use spand_proto::units::Segments;
 use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
 use crate::control::Status;
-use crate::subscriber::{Dialer, look as ask, words};
+use crate::subscriber::{Dialer, ask as ask_about, look as ask, words};
 
 /// Clocks further apart than this make hosts leave networks alone at different times, as `[holdout]` has it. The date of an
 /// answer is a whole second.
 const SKEW: Duration = Duration::from_secs(5);
 
 /// What came with a gateway's answer, or why there is none.
-type Answer = Result<MetadataMap, String>;
+type Look = Result<MetadataMap, String>;
 
 pub(super) async fn look(config: &Config, status: Option<&Status>) -> Vec<Check> {
     let mut checks = match Dialer::new(config) {
@@ -24,12 +30,80 @@ pub(super) async fn look(config: &Config, status: Option<&Status>) -> Vec<Check>
     };
     if let Some(status) = status {
         checks.push(subscription(status));
+        if let (true, Ok(dialer)) = (status.gateway.connected, Dialer::new(config)) {
+            checks.push(advice(config, &dialer, status).await);
+        }
     }
     checks
 }
 
+/// Destinations asked about.
+const MOST_DESTINATIONS: usize = 32;
+
+/// Whether the destinations of this host's connections have advice, and where they have none, why.
+async fn advice(config: &Config, dialer: &Dialer, status: &Status) -> Check {
+    let destinations = destinations(&status.addresses);
+    let question = |address| Question {
+        address,
+        size: TransferSize::Unknown,
+        mss: None,
+        snd_wnd: None,
+        handshake_rtt: None,
+        service: None,
+    };
+    let questions = Query {
+        mode: Some(config.mode),
+        initial_window: Segments(config.policy.initial_window_segments.get()),
+        questions: destinations.into_iter().map(question).collect(),
+    };
+    if questions.questions.is_empty() {
+        return judge_advice(&[]);
+    }
+    match ask_about(dialer, &questions).await {
+        Ok((answers, _)) => judge_advice(&answers),
+        Err(failure) => Check::unknown("advice", failure.to_string(), "see the check `gateway`"),
+    }
+}
+
+/// Remote ends of the connections on the addresses that the agent subscribed for, also of those that are over but for TIME_WAIT.
+fn destinations(own: &[IpAddr]) -> BTreeSet<IpAddr> {
+    let (v4, v6) = (procfs::net::tcp().unwrap_or_default(), procfs::net::tcp6().unwrap_or_default());
+    let all = v4.into_iter().chain(v6).filter(|socket| !matches!(socket.state, TcpState::Listen | TcpState::SynSent));
+    let inside = |address: IpAddr| own.contains(&address);
+    all.filter_map(|socket| {
+        let remote = socket.remote_address.ip().to_canonical();
+        (inside(socket.local_address.ip().to_canonical()) && !inside(remote)).then_some(remote)
+    })
+    .take(MOST_DESTINATIONS)
+    .collect()
+}
+
+fn judge_advice(answers: &[Answer]) -> Check {
+    const NAME: &str = "advice";
+    let refused = answers.iter().find_map(|answer| match &answer.advice {
+        Advice::Refused { message, .. } => Some((answer.address, message)),
+        Advice::Start(_) => None,
+    });
+    let starts = answers.iter().filter(|answer| matches!(answer.advice, Advice::Start(_))).count();
+    let found = format!("{starts} of {} destinations of open connections have advice", answers.len());
+    match refused {
+        None if answers.is_empty() => Check::unknown(
+            NAME,
+            "no connection is open on the addresses that the agent subscribed for",
+            "run the doctor while this host sends, or ask `spand-agent explain ADDRESS`",
+        ),
+        None => Check::ok(NAME, found),
+        Some((address, why)) if starts > 0 => Check::ok(NAME, format!("{found}; {address}: {why}")),
+        Some((address, why)) => Check::warn(
+            NAME,
+            format!("{found}; {address}: {why}"),
+            "`spand-agent explain ADDRESS` has the reason of each",
+        ),
+    }
+}
+
 /// Asks all at once.
-async fn all(dialer: &Dialer) -> Vec<(String, Answer)> {
+async fn all(dialer: &Dialer) -> Vec<(String, Look)> {
     let patience = Duration::from_millis(dialer.gateway().timeout_ms.get());
     let one = async |(at, url): (usize, String)| {
         let asked = async {
@@ -50,9 +124,9 @@ fn to_do(config: &Config) -> String {
 }
 
 /// A gateway that does not answer is a fault where none does: else hosts have another one.
-fn judge(config: &Config, answers: &[(String, Answer)]) -> Vec<Check> {
+fn judge(config: &Config, answers: &[(String, Look)]) -> Vec<Check> {
     let answering = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
-    let check = |(url, answer): &(String, Answer)| match answer {
+    let check = |(url, answer): &(String, Look)| match answer {
         Ok(_) => Check::ok("gateway", format!("{url} answers")),
         Err(why) if answering == 0 => Check::fail("gateway", format!("{url}: {why}"), to_do(config)),
         Err(why) => Check::warn("gateway", format!("{url}: {why}"), to_do(config)),
@@ -118,6 +192,23 @@ mod tests {
         };
         let answers: Vec<_> = answers.iter().map(answer).collect();
         judge(&Config::default(), &answers).iter().map(|check| (check.name, check.verdict)).collect()
+    }
+
+    #[test]
+    fn a_host_without_advice_gets_the_gateways_reason() {
+        let refused = Advice::Refused {
+            reason: spand_proto::start::RefusalReason::NoEstimate,
+            message: "39 transfers seen, 34 losses in slow start: no sample".to_owned(),
+        };
+        let address = IpAddr::from([198, 51, 100, 7]);
+        let answer = Answer { address, estimate: None, lifetime: spand_proto::units::Micros(0), advice: refused };
+        let check = judge_advice(&[answer]);
+        assert_eq!(check.verdict, spand_proto::operator::Verdict::Warn);
+        assert!(
+            check.found.ends_with("198.51.100.7: 39 transfers seen, 34 losses in slow start: no sample"),
+            "{check:?}"
+        );
+        assert_eq!(judge_advice(&[]).verdict, spand_proto::operator::Verdict::Unknown);
     }
 
     #[test]

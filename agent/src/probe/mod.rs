@@ -137,8 +137,9 @@ fn always_run() -> Finding {
     if !skips_programs(&types) {
         return finding("programs_always_run", yes(true), None);
     }
-    let note = "by the names of its types, this kernel is patched to skip BPF programs in timers that interrupt process 1: with bpf.variant = \"stay\" a sender that \
-                detects a loss there then has no slow-start threshold, and sends all that its receiver takes; use hand_over or sockops";
+    let note = "this kernel is patched (its types show it) and runs no BPF program in timers that interrupt process 1. With bpf.variant = \
+                \"stay\" a sender that detects a loss there has no slow-start threshold and sends all that its receiver accepts: use \
+                hand_over or sockops";
     finding("programs_always_run", yes(false), Some(note))
 }
 

@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use super::Own;
+use super::explain::with_gateways_reason;
 use super::gateway::GatewayWatch;
 use super::pushes::PushWatch;
 use super::seen::SeenWatch;
@@ -300,7 +301,18 @@ impl<A: Applier> Agent<A> {
         let reply = match pending.request {
             Request::Status => Reply::Status(Box::new(self.status())),
             Request::Explain { destination, bytes, mss } => {
-                Reply::Explained(Box::new(self.explain(destination, bytes, mss)))
+                let explained = self.explain(destination, bytes, mss);
+                if explained.prefix.is_none() && !self.holdings.is_full() {
+                    // The gateway has the reason, and may be slow: nothing else waits for it.
+                    let (dialer, mode, window) =
+                        (Arc::clone(&self.dialer), self.config.mode, self.policy.initial_window);
+                    tokio::spawn(async move {
+                        let explained = with_gateways_reason(&dialer, mode, window, explained).await;
+                        _ = pending.reply.send(Reply::Explained(Box::new(explained)));
+                    });
+                    return;
+                }
+                Reply::Explained(Box::new(explained))
             }
             Request::Pause { length_s } => self.pause(length_s, pending.peer).await,
             Request::Resume => self.resume(pending.peer).await,

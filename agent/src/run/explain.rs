@@ -1,12 +1,14 @@
 //! What `explain` shows: the same decision as for the network, step by step.
 
+use std::iter;
 use std::net::IpAddr;
 
 use spand_proto::estimate::Estimate;
 use spand_proto::growth::Growth;
 use spand_proto::network::Network;
+use spand_proto::query::{self as question, Answer};
 use spand_proto::report::Arm;
-use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Shape, Start};
+use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Shape, Start, TransferSize};
 use spand_proto::units::{Bytes, Segments, Timestamp};
 
 use super::agent::Agent;
@@ -17,6 +19,7 @@ use crate::control::{Explained, Step};
 use crate::policy::{
     Advice, Connection, Decision, GrowthSource, Growths, Question, Reason, ScopeVerdict, Verdict, decide, growth_words,
 };
+use crate::subscriber::{Dialer, ask};
 
 impl<A: Applier> Agent<A> {
     pub(super) fn explain(&self, destination: IpAddr, bytes: Option<u64>, mss: Option<u64>) -> Explained {
@@ -46,6 +49,7 @@ impl<A: Applier> Agent<A> {
             *window = own;
         }
 
+        let no_room = advice.is_none() && self.holdings.is_full();
         let mut steps = vec![scope(&decision), estimate(advice, within, now), arm(&decision)];
         if asked && !sees_transfers {
             let text =
@@ -72,7 +76,7 @@ impl<A: Applier> Agent<A> {
         };
         let start = decision.start.as_ref().ok().filter(|_| is_start(&decision)).map(|start| start.cwnd);
         let method = self.applier.method();
-        Explained {
+        let explained = Explained {
             destination,
             prefix: held.map(|(network, _)| network),
             mode: self.config.mode,
@@ -83,8 +87,50 @@ impl<A: Applier> Agent<A> {
             on_advice,
             outcome: name.to_owned(),
             steps,
-        }
+        };
+        if no_room { explained.because(NO_ROOM) } else { explained }
     }
+}
+
+/// Why a network has no advice here though the gateway may have an estimate.
+const NO_ROOM: &str = "no room at this host: its table of networks is full (limits.networks), and the gateway's estimate may not be in it";
+
+impl Explained {
+    /// The same with the reason why there is no estimate.
+    fn because(mut self, reason: &str) -> Self {
+        let general = Refusal::NoEstimate.to_string();
+        for text in iter::once(&mut self.decision).chain(self.steps.iter_mut().map(|step| &mut step.text)) {
+            *text = text.replace(&general, reason);
+        }
+        self
+    }
+}
+
+/// Asks the gateway why there is no estimate of a network without advice here.
+pub(super) async fn with_gateways_reason(
+    dialer: &Dialer,
+    mode: Mode,
+    initial_window: Segments,
+    explained: Explained,
+) -> Explained {
+    let question = question::Question {
+        address: explained.destination,
+        size: TransferSize::Unknown,
+        mss: None,
+        snd_wnd: None,
+        handshake_rtt: None,
+        service: None,
+    };
+    let questions = question::Query { mode: Some(mode), initial_window, questions: vec![question] };
+    let reason = match ask(dialer, &questions).await {
+        Ok((answers, _)) => match answers.into_iter().next() {
+            Some(Answer { estimate: None, advice: question::Advice::Refused { message, .. }, .. }) => message,
+            _ => "the gateway has an estimate, which comes here with the host's next connection to this network"
+                .to_owned(),
+        },
+        Err(failure) => format!("no advice is held here, and {failure}"),
+    };
+    explained.because(&reason)
 }
 
 /// Whether there is a start, applied or not.
@@ -259,10 +305,16 @@ fn model(start: &Start) -> String {
     };
     let (size, epoch) = (steps.size, steps.epoch_segments);
     if u64::from(size.0) <= epoch {
-        format!("transfer of {size}, within one epoch of {epoch}: W' {}", shifted.0)
+        format!(
+            "transfer of {size}, shorter than one congestion-avoidance epoch ({epoch} segments): window W' of {}",
+            shifted.0
+        )
     } else {
         let last = steps.remainder.0;
-        format!("transfer of {size} in epochs of {epoch}, the last one of {last}: W' {}", shifted.0)
+        format!(
+            "transfer of {size} in congestion-avoidance epochs of {epoch} segments, the last one of {last}: window W' of {}",
+            shifted.0
+        )
     }
 }
 

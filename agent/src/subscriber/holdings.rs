@@ -75,6 +75,11 @@ pub struct HoldingCounts {
 }
 
 impl Holdings {
+    /// Whether there is no room for another network.
+    pub fn is_full(&self) -> bool {
+        self.held.len() >= self.limit.get()
+    }
+
     /// Empty, for at most `limit` networks; no advice lives longer than `longest_lifetime` without a refresh.
     pub fn new(limit: NonZeroUsize, longest_lifetime: Micros) -> Self {
         Self {

@@ -21,6 +21,7 @@ mod dial;
 mod holdings;
 mod origin;
 mod outage;
+mod query;
 mod report;
 mod stream;
 #[cfg(test)]
@@ -35,6 +36,7 @@ pub(crate) use dial::words;
 pub use dial::{Dialer, TlsError, TlsStatus};
 pub use holdings::{HoldingCounts, Holdings};
 pub use outage::{Lasting, News, Outage};
+pub(crate) use query::ask;
 pub use report::Reporter;
 pub use timing::Timing;
 pub(crate) use way_back::look;

@@ -40,7 +40,7 @@ export function network(failed, prefix) {
     section("Last samples", samples.element));
 
   function present(one) {
-    const why = words(one.no_estimate);
+    const why = one.no_estimate_message;
     cards.share.show(one.wc_segments === null ? "no estimate" : segments(one.wc_segments),
       one.wc_segments === null ? why : `${bytes(one.wc_bytes)}, rule ${one.rule}`, one.no_estimate === "retreat" ? "bad" : one.wc_segments === null ? "warn" : null);
     cards.rtt.show(ms(one.rtt_mean_ms), `smallest ${ms(one.rtt_min_ms)}`);

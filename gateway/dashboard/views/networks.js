@@ -122,7 +122,7 @@ function fill(row, one) {
   const mss = one.mss_bytes ?? 1448;
   say(cells[1], one.wc_segments === null ? words(one.no_estimate) : segments(one.wc_segments));
   mark(cells[1], "class", one.wc_segments === null ? "n none" : "n");
-  mark(cells[1], "title", one.wc_bytes === null ? words(one.no_estimate) : bytes(one.wc_bytes));
+  mark(cells[1], "title", one.wc_bytes === null ? one.no_estimate_message : bytes(one.wc_bytes));
   const quartiles = trend?.wc_quartiles_bytes;
   say(cells[2], quartiles ? `${count(quartiles[0] / mss)}–${count(quartiles[1] / mss)}` : "–");
   draw(cells[3], trend, "wc_bytes");

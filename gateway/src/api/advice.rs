@@ -2,8 +2,9 @@
 
 use std::ops::RangeInclusive;
 
+use spand_proto::no_estimate::{NoEstimate, Reason};
 use spand_proto::query::{Advice, Answer, Question};
-use spand_proto::start::{Mode, StartPolicy, StartRequest, TransferSize, start};
+use spand_proto::start::{Mode, RefusalReason, StartPolicy, StartRequest, TransferSize, start};
 use spand_proto::units::{Bytes, Micros, Segments};
 
 use crate::publisher::Published;
@@ -53,7 +54,8 @@ pub(super) fn check(initial_window: Segments, question: &Question) -> Result<(),
 
 /// Answers a question that passed [`check`].
 pub(super) fn answer(published: &Published, mode: Mode, initial_window: Segments, question: &Question) -> Answer {
-    let estimate = published.lookup(question.address).and_then(|view| view.estimate.clone());
+    let view = published.lookup(question.address);
+    let estimate = view.as_ref().and_then(|view| view.estimate.clone());
     let config = published.config();
     let policy = StartPolicy { max_age: config.max_age, ..StartPolicy::of(mode) };
     let now = published.now();
@@ -72,7 +74,11 @@ pub(super) fn answer(published: &Published, mode: Mode, initial_window: Segments
         // A question is no start: budgets are leased to subscribed hosts, which keep their own account.
         budget: None,
     };
-    let advice = Advice::from(start(&request, &policy));
+    let mut advice = Advice::from(start(&request, &policy));
+    if let Advice::Refused { reason: RefusalReason::NoEstimate, message } = &mut advice {
+        let why = view.and_then(|view| view.no_estimate());
+        *message = why.unwrap_or(NoEstimate::of(Reason::NothingSeen)).to_string();
+    }
     // Advice never outlives the estimate that it rests on.
     let left = |age: Micros| Micros(config.max_age.0.saturating_sub(age.0));
     let lifetime = estimate.as_ref().map_or(config.lifetime, |e| config.lifetime.min(left(e.age(now))));

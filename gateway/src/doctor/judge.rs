@@ -32,7 +32,7 @@ pub(super) fn internal_set(internal: &[Network]) -> Check {
 
 /// Everything that the traffic shows.
 pub(super) fn traffic(seen: &Seen, config: &Config) -> Vec<Check> {
-    let mut checks = vec![comes(seen)];
+    let mut checks = vec![comes(seen, config)];
     if seen.packets > 0 {
         checks.push(tunnels::ignored(seen, config));
     }
@@ -48,8 +48,17 @@ pub(super) fn percent(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 * 100.0 / whole as f64 }
 }
 
-fn comes(seen: &Seen) -> Check {
+/// Length of the window that estimates are made of, in seconds.
+fn window_s(config: &Config) -> f64 {
+    f64::from(config.estimate.buckets.get()) * config.estimate.bucket_s.get() as f64
+}
+
+fn comes(seen: &Seen, config: &Config) -> Check {
     let span = seen.span_s;
+    // A quiet moment is no fault of the mirror while the estimates of the window still stand.
+    if let (0, Some(age)) = (seen.packets, seen.newest_age_s.filter(|age| *age <= window_s(config))) {
+        return Check::ok("traffic", format!("no packets in {span:.0} s; the newest came {age:.0} s ago"));
+    }
     if seen.packets == 0 {
         return Check::fail(
             "traffic",
@@ -208,6 +217,8 @@ mod tests {
         let ignored = |reason: Ignored, count| [(reason.name().to_owned(), count)].into();
         let cases = [
             (Seen { packets: 0, segments: 0, ..seen() }, INSIDE, "traffic", Verdict::Fail),
+            (Seen { packets: 0, segments: 0, newest_age_s: Some(299.0), ..seen() }, INSIDE, "traffic", Verdict::Ok),
+            (Seen { packets: 0, segments: 0, newest_age_s: Some(301.0), ..seen() }, INSIDE, "traffic", Verdict::Fail),
             (Seen { segments: 0, ..seen() }, INSIDE, "traffic", Verdict::Fail),
             (Seen { dropped: 3, ..seen() }, INSIDE, "drops", Verdict::Warn),
             (Seen { dropped: 300, ..seen() }, INSIDE, "drops", Verdict::Fail),

@@ -108,6 +108,7 @@ fn look(config: &Config, configuration: Check, span: Duration, manner: &Manner) 
             wait.whole();
             let second = running::ask(http, manner);
             checks.extend(running::judge(&first, second, span, config));
+            checks.extend(running::ask_estimates(http, manner));
             let subscribers = config.publish.subscribers.get();
             if let Some(shared) = running::ask_shared(http, manner) {
                 checks.extend(shared::judge(&shared, config.share.is_on(), subscribers));

@@ -47,6 +47,25 @@ pub(super) struct Traffic {
     tcp_segments: u64,
 }
 
+/// Of `/v1/networks`, what is judged.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Networks {
+    networks: Vec<Network>,
+    total: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Network {
+    prefix: String,
+    no_estimate_message: Option<String>,
+    transfers: Transfers,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Transfers {
+    seen: u64,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 struct Part {
     part: String,
@@ -96,6 +115,33 @@ pub(super) fn ask(listen: SocketAddr, manner: &Manner) -> Answer {
 pub(super) fn ask_shared(listen: SocketAddr, manner: &Manner) -> Option<Shared> {
     let (status, body) = question(listen, manner, "/v1/share").ok()??;
     serde_json::from_str(&body).ok().filter(|_| status == 200)
+}
+
+/// Whether networks have estimates, and if none has, the reason of the one with most transfers; `None` where that cannot be asked.
+pub(super) fn ask_estimates(listen: SocketAddr, manner: &Manner) -> Option<Check> {
+    let networks = |which: &str| -> Option<Networks> {
+        let (status, body) = question(listen, manner, &format!("/v1/networks?{which}")).ok()??;
+        serde_json::from_str(&body).ok().filter(|_| status == 200)
+    };
+    Some(judge_estimates(&networks("estimate=yes&limit=1")?, &networks("estimate=no&limit=1000")?))
+}
+
+fn judge_estimates(with: &Networks, without: &Networks) -> Check {
+    let busiest = without.networks.iter().max_by_key(|network| network.transfers.seen);
+    let why = busiest.and_then(|network| Some((network, network.no_estimate_message.as_ref()?)));
+    let example = why.map(|(network, message)| format!("; {}: {message}", network.prefix)).unwrap_or_default();
+    match (with.total, without.total) {
+        (0, 0) => Check::ok("estimates", "no network was seen yet"),
+        (0, without) => Check::warn(
+            "estimates",
+            format!("0 of {without} networks have an estimate{example}"),
+            "/v1/networks?estimate=no has the reason of each network",
+        ),
+        (with, 0) => Check::ok("estimates", format!("{with} of {with} networks have an estimate")),
+        (with, without) => {
+            Check::ok("estimates", format!("{with} of {} networks have an estimate{example}", with + without))
+        }
+    }
 }
 
 fn read<T: DeserializeOwned>(body: &str, answer: impl FnOnce(Box<T>) -> Answer) -> Answer {
@@ -170,6 +216,7 @@ fn between(first: &Traffic, second: &Traffic, span: Duration) -> Seen {
     Seen {
         span_s: span.as_secs_f64(),
         packets: second.packets.saturating_sub(first.packets),
+        newest_age_s: second.newest_packet_age_s,
         dropped: dropped(second).saturating_sub(dropped(first)),
         segments: second.tcp_segments.saturating_sub(first.tcp_segments),
         outside: ignored.get(spand_core::counters::Ignored::NotInternal.name()).copied().unwrap_or(0),
@@ -178,5 +225,30 @@ fn between(first: &Traffic, second: &Traffic, span: Duration) -> Seen {
         one_sided: second.connections_one_sided,
         merged: None,
         senders: std::collections::BTreeMap::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spand_proto::operator::Verdict;
+
+    use super::*;
+
+    fn networks(of: &[(&str, u64)]) -> Networks {
+        let network = |&(prefix, seen): &(&str, u64)| Network {
+            prefix: prefix.to_owned(),
+            no_estimate_message: Some(format!("{seen} transfers seen: no sample")),
+            transfers: Transfers { seen },
+        };
+        Networks { networks: of.iter().map(network).collect(), total: of.len() }
+    }
+
+    #[test]
+    fn without_any_estimate_the_busiest_network_has_the_reason() {
+        let check = judge_estimates(&Networks::default(), &networks(&[("192.0.2.0/24", 3), ("198.51.100.0/24", 39)]));
+        assert_eq!(check.verdict, Verdict::Warn);
+        assert!(check.found.ends_with("198.51.100.0/24: 39 transfers seen: no sample"), "{}", check.found);
+        assert_eq!(judge_estimates(&networks(&[("192.0.2.0/24", 3)]), &Networks::default()).verdict, Verdict::Ok);
+        assert_eq!(judge_estimates(&Networks::default(), &Networks::default()).verdict, Verdict::Ok);
     }
 }

@@ -11,6 +11,8 @@ pub(super) struct Seen {
     pub(super) span_s: f64,
     /// Packets that came.
     pub(super) packets: u64,
+    /// Age of the newest packet in seconds, where a gateway runs that had one.
+    pub(super) newest_age_s: Option<f64>,
     /// Packets that were lost before they could be looked at, wherever.
     pub(super) dropped: u64,
     /// TCP segments among what came.

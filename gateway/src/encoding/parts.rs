@@ -9,7 +9,7 @@
 //!
 //! The store and the messages between gateways both hold these: a change here is a new format of both.
 
-use spand_core::window::bucket::{Bucket, Contribution, QueueSum, RttSum, Source};
+use spand_core::window::bucket::{Bucket, BucketOutcomes, Contribution, QueueSum, RttSum, Source};
 use spand_proto::units::{Bytes, Micros, Window};
 
 use super::numbers::{Malformed, Reader, Writer, bits, flags, optional, read_optional};
@@ -21,7 +21,7 @@ pub(crate) const LEAST_CONTRIBUTION_BEFORE: usize = 29;
 
 /// Writes a bucket but for its index.
 pub(crate) fn write_bucket(bucket: &Bucket, out: &mut Writer) {
-    let Bucket { index: _, rtt, losses, window_limited, receiver_limited, application_limited } = bucket;
+    let Bucket { index: _, rtt, losses, window_limited, receiver_limited, application_limited, outcomes: _ } = bucket;
     out.byte(bits([rtt.min.is_some()]));
     out.whole(rtt.count);
     if let Some(min) = rtt.min {
@@ -43,7 +43,8 @@ pub(crate) fn read_bucket(index: u64, input: &mut Reader<'_>) -> Result<Bucket, 
     let (window_limited, receiver_limited) = (input.narrow()?, input.narrow()?);
     let application_limited = input.narrow()?;
     let rtt = RttSum { count, sum, min };
-    Ok(Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited })
+    let outcomes = BucketOutcomes::default();
+    Ok(Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited, outcomes })
 }
 
 /// Writes what a connection contributed, but for the bucket and the source.

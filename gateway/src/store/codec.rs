@@ -136,7 +136,7 @@ mod tests {
         ) -> Bucket {
             let rtt = RttSum { count, min: min.map(Micros), sum: Micros(sum) };
             let (losses, window_limited, receiver_limited, application_limited) = counts;
-            Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited }
+            Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited, ..Bucket::default() }
         }
     }
 

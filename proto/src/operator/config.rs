@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read at all.
-    #[error("cannot read the configuration {}: {source}; name another one with --config", path.display())]
+    #[error("cannot read the configuration {}: {source}; {}", path.display(), way_out(source))]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -33,6 +33,14 @@ pub enum ConfigError {
         /// Which keys, and what to do.
         message: String,
     },
+}
+
+/// What to do about a file that cannot be read.
+fn way_out(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::PermissionDenied => "run this as root, or as a user who may read it",
+        _ => "create it, or name another one with --config",
+    }
 }
 
 impl ConfigError {
@@ -85,7 +93,7 @@ fn one_line(text: &str) -> String {
             None => what.push(line.trim()),
         }
     }
-    let what = in_plain_words(&what.join(" "));
+    let what = with_the_nearest(&in_plain_words(&what.join(" ")));
     match key {
         Some(key) if !what.starts_with("unknown field") => format!("{key}: {what}"),
         Some(key) => format!("{what} (in `{key}`)"),
@@ -93,13 +101,28 @@ fn one_line(text: &str) -> String {
     }
 }
 
-/// Rust's names of number types mean nothing to an operator.
+/// An unknown key with the known one that is most like it, where one is; else with all that are known.
+fn with_the_nearest(what: &str) -> String {
+    /// From here on a word is taken for a slip of the pen (Jaro-Winkler, 0 to 1).
+    const ALIKE: f64 = 0.8;
+    let mut quoted = what.split('`').skip(1).step_by(2);
+    let Some(unknown) = quoted.next().filter(|_| what.starts_with("unknown field")) else { return what.to_owned() };
+    let near = quoted.map(|known| (strsim::jaro_winkler(unknown, known), known)).max_by(|a, b| a.0.total_cmp(&b.0));
+    match near {
+        Some((alike, known)) if alike >= ALIKE => format!("unknown field `{unknown}`: did you mean `{known}`?"),
+        _ => what.to_owned(),
+    }
+}
+
+/// Rust's names of types mean nothing to an operator.
 fn in_plain_words(what: &str) -> String {
     let words = [
         ("a nonzero usize", "a whole number above 0"),
         ("a nonzero u64", "a whole number above 0"),
         ("a nonzero u32", "a whole number above 0"),
         ("f64", "a number"),
+        ("a sequence", "a list in brackets, such as [\"a\", \"b\"]"),
+        ("a map", "a table"),
     ];
     words.iter().fold(what.to_owned(), |what, (from, to)| what.replace(from, to))
 }
@@ -123,6 +146,31 @@ mod tests {
         assert!(or_default(unreadable("other.toml", missing), usual).is_err(), "it was named");
         let denied = unreadable("/etc/spand/agent.toml", std::io::ErrorKind::PermissionDenied);
         assert!(or_default(denied, usual).is_err(), "it is there");
+    }
+
+    #[test]
+    fn an_unknown_key_is_answered_with_the_one_that_is_most_like_it() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Section {
+            #[expect(dead_code, reason = "its name is what counts")]
+            fraction: f64,
+            #[expect(dead_code, reason = "its name is what counts")]
+            prefixes: Vec<String>,
+        }
+        let fault = |text| parse::<Section>(text, Path::new("x.toml")).unwrap_err().to_string();
+        assert_eq!(fault("fracton = 1.0"), "x.toml, line 1: unknown field `fracton`: did you mean `fraction`?");
+        assert!(fault("mood = 1").ends_with("expected `fraction` or `prefixes`"), "{}", fault("mood = 1"));
+        assert!(fault("prefixes = 3").contains("expected a list in brackets"), "{}", fault("prefixes = 3"));
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_read_is_no_reason_to_name_another_one() {
+        let fault = |kind: std::io::ErrorKind| {
+            ConfigError::Unreadable { path: "a.toml".into(), source: kind.into() }.to_string()
+        };
+        assert!(fault(std::io::ErrorKind::PermissionDenied).ends_with("or as a user who may read it"));
+        assert!(fault(std::io::ErrorKind::NotFound).ends_with("name another one with --config"));
     }
 
     #[test]

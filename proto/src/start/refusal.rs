@@ -59,7 +59,7 @@ impl FromStr for RefusalReason {
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
     /// Nothing is known about the network.
-    #[error("nothing is known about this network yet: advice comes once enough transfers to it were seen")]
+    #[error("there is no estimate of this network")]
     NoEstimate,
     /// Fewer samples than the minimum.
     #[error("the estimate rests on {samples} samples and {needed} are needed: advice comes with more transfers")]

@@ -11,6 +11,7 @@ use spand_gateway::config::{Config, EngineOptions, Memory};
 use spand_gateway::publisher::{MonotonicClock, Published};
 use spand_proto::made_up;
 use spand_proto::network::Network;
+use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Bytes, Timestamp, Window};
 use spand_tests::hostile::{Attack, Hoard, Scene};
 use spand_tests::memory::held_bytes;
@@ -61,6 +62,8 @@ fn view(n: u32) -> NetworkView {
         parallel_at_samples: 0,
         parallel_here: 0,
         followed: SampleRate::ALL,
+        outcomes: Outcomes::default(),
+        needed: (3, 2),
         compared: Vec::new(),
         newest: Some(Timestamp(8_000_000_000)),
     }

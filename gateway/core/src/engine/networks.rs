@@ -42,6 +42,14 @@ impl FlowSink for NetworkTable {
         self.end_transfer(network, at, sender, counted);
     }
 
+    fn transfer(&mut self, network: Network, at: Timestamp) {
+        self.count_transfer(network, at);
+    }
+
+    fn no_sample(&mut self, network: Network, at: Timestamp, why: Ignored) {
+        self.count_outcome(network, at, why);
+    }
+
     fn loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros) {
         self.add_loss(network, at, sender, rtt);
     }

@@ -6,7 +6,7 @@ use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::config::Limits;
-use crate::counters::Counters;
+use crate::counters::{Counters, Ignored};
 use crate::flow::hosts::Hosts;
 use crate::flow::prefixes::Prefixes;
 use crate::flow::push_ledger::PushLedger;
@@ -29,6 +29,10 @@ pub(crate) trait FlowSink {
     fn under_way(&mut self, network: Network, at: Timestamp, sender: SenderId, state: &SenderState);
     /// A transfer of `sender` ends; whether it was counted at its beginning.
     fn ends(&mut self, network: Network, at: Timestamp, sender: SenderId, counted: bool);
+    /// A transfer to the network is over, with a sample or without.
+    fn transfer(&mut self, network: Network, at: Timestamp);
+    /// A loss or the end of a transfer gave no sample.
+    fn no_sample(&mut self, network: Network, at: Timestamp, why: Ignored);
     /// A loss event of a sender whose round trip is `rtt`, whether or not it gave a sample.
     fn loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros);
 }

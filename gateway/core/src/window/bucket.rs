@@ -3,8 +3,10 @@
 use std::net::IpAddr;
 
 use spand_proto::growth::overflow::buffer_at_loss;
+use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Bytes, Micros, Window};
 
+use crate::counters::Ignored;
 use crate::flow::sample::{ConnectionId, SampleReason, WindowSample};
 
 /// Aggregates of one network over one bucket. Every bucket in which anything happened has one.
@@ -22,6 +24,58 @@ pub struct Bucket {
     pub receiver_limited: u32,
     /// Round trips that the application limited.
     pub application_limited: u32,
+    /// Transfers that gave no sample, as this gateway saw them: neither stored nor shared.
+    pub outcomes: BucketOutcomes,
+}
+
+/// [`Outcomes`] of one bucket. A count stops at the largest number.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct BucketOutcomes {
+    seen: u16,
+    slow_start_losses: u16,
+    timeouts: u16,
+    app_limited: u16,
+    receiver_limited: u16,
+    one_sided: u16,
+    midstream: u16,
+    unfinished: u16,
+}
+
+impl BucketOutcomes {
+    /// One more transfer is over.
+    pub(super) fn add_transfer(&mut self) {
+        self.seen = self.seen.saturating_add(1);
+    }
+
+    /// Counts why a loss or the end of a transfer gave no sample. Other reasons follow from these or are rare.
+    pub(super) fn add(&mut self, why: Ignored) {
+        let count = match why {
+            Ignored::SlowStartLoss => &mut self.slow_start_losses,
+            Ignored::Timeout => &mut self.timeouts,
+            Ignored::AppLimited => &mut self.app_limited,
+            Ignored::ReceiverLimited => &mut self.receiver_limited,
+            Ignored::OneSided => &mut self.one_sided,
+            Ignored::Midstream => &mut self.midstream,
+            Ignored::Unfinished => &mut self.unfinished,
+            _ => return,
+        };
+        *count = count.saturating_add(1);
+    }
+}
+
+impl From<BucketOutcomes> for Outcomes {
+    fn from(of: BucketOutcomes) -> Self {
+        Self {
+            seen: of.seen.into(),
+            slow_start_losses: of.slow_start_losses.into(),
+            timeouts: of.timeouts.into(),
+            app_limited: of.app_limited.into(),
+            receiver_limited: of.receiver_limited.into(),
+            one_sided: of.one_sided.into(),
+            midstream: of.midstream.into(),
+            unfinished: of.unfinished.into(),
+        }
+    }
 }
 
 /// Round trips in the window by what limited the sender.

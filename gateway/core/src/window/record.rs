@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 
+use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Micros, Timestamp, Window};
 
 use super::bucket::LimitCounts;
@@ -86,6 +87,11 @@ impl WindowSlice<'_> {
     /// Loss events.
     pub fn losses(self) -> u64 {
         self.buckets.iter().map(|bucket| u64::from(bucket.losses)).sum()
+    }
+
+    /// How transfers ended.
+    pub fn outcomes(self) -> Outcomes {
+        self.buckets.iter().fold(Outcomes::default(), |sum, bucket| sum.with(bucket.outcomes.into()))
     }
 
     /// Round trips by what limited them.

@@ -4,6 +4,7 @@
 
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
+use spand_proto::no_estimate::{self, Outcomes, Reason};
 use spand_proto::units::{Micros, Timestamp};
 
 use super::bucket::LimitCounts;
@@ -48,6 +49,10 @@ pub struct NetworkView {
     /// The smallest share of all connections that was followed at any time in the window: less than all under overload, and
     /// then the counts above are of a sample. Those in parallel are what all would have been.
     pub followed: SampleRate,
+    /// How transfers ended that this gateway saw.
+    pub outcomes: Outcomes,
+    /// Samples, and connections that give them, which an estimate needs.
+    pub needed: (u32, u32),
     /// What the rules say that are compared with the one in force.
     pub compared: Vec<Compared>,
     /// When the newest sample, lower bound or round-trip time came.
@@ -59,7 +64,7 @@ impl NetworkView {
     pub(super) fn of(
         network: Network,
         (record, live): (&NetworkRecord, LiveView<'_>),
-        (seen, parallel_here): (Seen, u32),
+        (seen, parallel_here, outcomes): (Seen, u32, Outcomes),
         now: Timestamp,
         config: &WindowConfig,
         rules: &Rules,
@@ -89,8 +94,27 @@ impl NetworkView {
             parallel_at_samples: seen.parallel_at_samples,
             parallel_here,
             followed: seen.followed,
+            outcomes,
+            needed: (config.min_samples, config.min_connections),
             compared: rules.compared.iter().map(|kind| Compared::of(*kind, slice, live, now)).collect(),
             newest: record.newest,
+        })
+    }
+
+    /// Why there is no estimate, with the figures; `None` where there is one.
+    pub fn no_estimate(&self) -> Option<no_estimate::NoEstimate> {
+        let reason = match self.why_not? {
+            NoEstimate::TooFewSamples => self.outcomes.most_frequent(),
+            NoEstimate::TooFewConnections => Reason::TooFewConnections,
+            NoEstimate::Expired => Reason::Expired,
+            NoEstimate::Retreat => Reason::Retreat,
+        };
+        Some(no_estimate::NoEstimate {
+            reason,
+            outcomes: self.outcomes,
+            samples: (self.samples, self.needed.0),
+            needed_connections: self.needed.1,
+            followed: self.followed.share(),
         })
     }
 

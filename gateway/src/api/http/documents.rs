@@ -3,8 +3,8 @@
 //! The fields have the names that `replay --format json` gives them. Deprecated ones stay beside those of the dialect (docs/api.md).
 
 use serde::Serialize;
-use spand_core::estimate::NoEstimate;
 use spand_core::window::view::NetworkView;
+use spand_proto::no_estimate::{Outcomes, Reason};
 use spand_proto::operator::rfc3339_ms;
 use spand_proto::units::{Micros, Timestamp};
 
@@ -65,7 +65,9 @@ pub(super) struct NetworkDocument {
     age_s: Option<f64>,
     confidence: Option<f64>,
     rule: Option<&'static str>,
-    no_estimate: Option<&'static str>,
+    no_estimate: Option<Reason>,
+    no_estimate_message: Option<String>,
+    transfers: Outcomes,
     opening: Option<OpeningDocument>,
     /// Never sent to hosts.
     compared: Vec<ComparedDocument>,
@@ -86,6 +88,7 @@ impl NetworkDocument {
     pub(super) fn new(view: &NetworkView, now: Timestamp) -> Self {
         let estimate = view.estimate.as_ref();
         let mss = estimate.map(|estimate| estimate.mss);
+        let no_estimate = view.no_estimate();
         Self {
             prefix: view.network.to_string(),
             wc_segments: estimate.map(|estimate| estimate.share_segments(estimate.mss).0),
@@ -112,7 +115,9 @@ impl NetworkDocument {
             age_s: view.age(now).map(Micros::as_secs_f64),
             confidence: estimate.map(|estimate| estimate.confidence.value()),
             rule: estimate.map(|estimate| estimate.rule.name()),
-            no_estimate: view.why_not.map(NoEstimate::name),
+            no_estimate: no_estimate.map(|why| why.reason),
+            no_estimate_message: no_estimate.map(|why| why.to_string()),
+            transfers: view.outcomes,
             opening: OpeningDocument::in_force(view, mss, now),
             compared: ComparedDocument::all(view, mss, now),
             trend: None,

@@ -101,6 +101,7 @@ mod tests {
     use spand_proto::estimate::{Confidence, Estimate};
     use spand_proto::made_up;
     use spand_proto::network::Network;
+    use spand_proto::no_estimate::Outcomes;
     use spand_proto::units::{Micros, Window};
 
     use super::*;
@@ -131,6 +132,8 @@ mod tests {
             connections: 1,
             losses: value.unwrap_or(0).into(),
             limits: LimitCounts::default(),
+            outcomes: Outcomes::default(),
+            needed: (3, 2),
             compared: Vec::new(),
             parallel: 1,
             parallel_at_samples: 1,

@@ -21,7 +21,11 @@ async fn networks_are_listed_in_pages_in_the_order_asked_for() {
     for (field, value) in [("wc_segments", 20.0), ("mss", 1_448.0), ("rtt_mean_ms", 40.0), ("age_s", 1.0)] {
         assert_eq!(good[field].as_f64(), Some(value), "{field}");
     }
-    assert_eq!(all["networks"][2]["no_estimate"], "too_few_samples");
+    let poor = &all["networks"][2];
+    let why = "3 transfers seen, 1 limited by its application: 2 of 3 samples; a transfer that fills its congestion window gives one";
+    assert_eq!((&poor["no_estimate"], &poor["no_estimate_message"]), (&"app_limited".into(), &why.into()));
+    let (_, advice) = rig.get("/v1/advice?destination=203.0.113.9").await;
+    assert_eq!(advice["refusal"]["message"], why, "one reason everywhere");
     assert_eq!(all["networks"][2]["wc_bytes"], serde_json::Value::Null);
 
     let (_, page) = rig.get("/v1/networks?sort=wc&order=desc&limit=2").await;
@@ -61,8 +65,8 @@ async fn advice_shows_the_start_and_every_step() {
     let (_, careful) =
         rig.get("/v1/advice?destination=192.0.2.7&bytes=1000000&mss=1448&snd_wnd=65535&rtt_ms=41.5").await;
     assert_eq!(careful["start"]["mode"], "careful");
-    assert_eq!(careful["start"]["cwnd_segments"], 15, "three quarters of the share");
-    assert_eq!(careful["start"]["clipped_by"], "fraction");
+    assert_eq!(careful["start"]["cwnd_segments"], 20);
+    assert_eq!(careful["start"]["clipped_by"], serde_json::Value::Null);
     let pacing = &careful["start"]["pacing"];
     assert_eq!((&pacing["after_segments"], &pacing["rtt_ms"]), (&10.into(), &41.5.into()));
     let (status, refused) = rig.get("/v1/advice?destination=192.0.2.7&rtt_ms=400").await;

@@ -19,6 +19,7 @@ use spand_core::window::bucket::LimitCounts;
 use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
+use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::{Micros, Segments, Timestamp, Window};
 
 pub(super) use self::retreats::Judged;
@@ -250,6 +251,9 @@ impl Networks {
                 parallel_at_samples: 0,
                 parallel_here: 0,
                 followed: SampleRate::ALL,
+                outcomes: Outcomes::default(),
+                // The estimate met them; the next view has the engine's own.
+                needed: (estimate.samples.min(3), estimate.connections.min(2)),
                 compared: Vec::new(),
                 newest: Some(estimate.refreshed),
                 estimate: Some(estimate),

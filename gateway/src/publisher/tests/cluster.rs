@@ -2,6 +2,7 @@
 
 use spand_core::event::Established;
 use spand_core::sharing::{GatewayId, TapId};
+use spand_proto::no_estimate::Outcomes;
 use spand_proto::units::Segments;
 use tokio::sync::mpsc;
 
@@ -144,6 +145,8 @@ fn crowd(here: u32, all: u32) -> Event {
         parallel_at_samples: all,
         parallel_here: here,
         followed: spand_core::flow::sample_rate::SampleRate::ALL,
+        outcomes: Outcomes::default(),
+        needed: (3, 2),
         compared: Vec::new(),
         newest: None,
         estimate: Some(estimate),

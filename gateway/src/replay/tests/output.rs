@@ -12,6 +12,7 @@ use spand_core::window::bucket::LimitCounts;
 use spand_core::wire::segment::Endpoint;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
 use spand_proto::network::Network;
+use spand_proto::no_estimate::Outcomes;
 use spand_proto::opening::Opening;
 use spand_proto::units::{Bytes, Micros, Window};
 
@@ -60,6 +61,8 @@ pub(super) fn known() -> NetworkView {
         parallel_at_samples: 0,
         parallel_here: 0,
         followed: SampleRate::ALL,
+        outcomes: Outcomes::default(),
+        needed: (3, 2),
         compared: Vec::new(),
         newest: Some(estimate.refreshed),
         estimate: Some(estimate),
@@ -83,6 +86,8 @@ pub(super) fn unknown() -> NetworkView {
         parallel_at_samples: 0,
         parallel_here: 0,
         followed: SampleRate::ALL,
+        outcomes: Outcomes::default(),
+        needed: (3, 2),
         compared: Vec::new(),
         newest: None,
     }

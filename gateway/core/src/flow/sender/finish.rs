@@ -49,10 +49,12 @@ impl Sender {
                 self.tell_size(&transfer, context);
             }
             let Some(followed) = self.followed.as_deref_mut() else { return };
+            context.findings.transfer(followed.network, context.now);
             if self.acknowledged.any() {
                 let said = followed.shadow.on_transfer_end(at);
                 self.give_sample(said, context);
             } else {
+                context.findings.no_sample(followed.network, context.now, Ignored::OneSided);
                 context.counters.ignore(Ignored::OneSided);
             }
         }
@@ -122,6 +124,10 @@ impl Sender {
     pub(crate) fn finish(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
         if in_transfer && self.acknowledged.any() && self.board.flight() > 0 {
+            if let Some(followed) = self.followed.as_deref() {
+                context.findings.transfer(followed.network, context.now);
+                context.findings.no_sample(followed.network, context.now, Ignored::Unfinished);
+            }
             context.counters.ignore(Ignored::Unfinished);
             self.forget_transfer(context);
         } else {

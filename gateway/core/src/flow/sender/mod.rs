@@ -335,7 +335,10 @@ impl Sender {
         followed.flush_round_stats(context);
         let said = match said {
             Ok(said) => said,
-            Err(reason) => return context.counters.ignore(reason),
+            Err(reason) => {
+                context.findings.no_sample(followed.network, context.now, reason);
+                return context.counters.ignore(reason);
+            }
         };
         let mss = self.size.bytes().unwrap_or(Bytes(self.size.bytes_or_usual()));
         let mut sample = followed.sample(connection, context.now, said, mss, self.rtt.min());
@@ -351,10 +354,12 @@ impl Sender {
         }
         if sample.reason.is_lower_bound() {
             context.counters.lower_bounds += 1;
-            context.counters.ignore(match sample.reason {
+            let limit = match sample.reason {
                 SampleReason::EndReceiverLimited => Ignored::ReceiverLimited,
                 _ => Ignored::AppLimited,
-            });
+            };
+            context.findings.no_sample(followed.network, context.now, limit);
+            context.counters.ignore(limit);
         } else {
             context.counters.window_samples += 1;
         }

@@ -121,7 +121,8 @@ impl Cell {
 
     /// Everything that was counted: samples, bounds, round trips and losses.
     pub(crate) fn counted(&self) -> u64 {
-        let Bucket { index: _, rtt, losses, window_limited, receiver_limited, application_limited } = &self.bucket;
+        let Bucket { index: _, rtt, losses, window_limited, receiver_limited, application_limited, outcomes: _ } =
+            &self.bucket;
         let counts = [losses, window_limited, receiver_limited, application_limited];
         let contributed = |part: &Contribution| u64::from(part.samples) + u64::from(part.lower_bounds);
         let counted =

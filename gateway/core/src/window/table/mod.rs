@@ -25,7 +25,7 @@ use self::recent::Recent;
 pub use self::share::{SeenByBoth, SharingCounts};
 use self::share::{SharedEntry, TableSharing};
 use self::slots::{Slot, Slots};
-use super::bucket::{Bucket, LimitCounts, RttSum};
+use super::bucket::{Bucket, BucketOutcomes, LimitCounts, RttSum};
 use super::cells::Foreign;
 use super::live::losses::LossCount;
 use super::live::{LiveSenders, LiveView, SenderId, SenderState};
@@ -33,6 +33,7 @@ use super::parallel::Parallel;
 use super::record::NetworkRecord;
 use super::view::NetworkView;
 use crate::config::{Limits, WindowConfig};
+use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::event::{Event, Withdrawal};
 use crate::flow::sample::WindowSample;
@@ -255,6 +256,29 @@ impl NetworkTable {
         self.account(slot);
     }
 
+    /// A transfer of a sender to the network is over, with a sample or without.
+    pub fn count_transfer(&mut self, network: Network, at: Timestamp) {
+        self.count(network, at, BucketOutcomes::add_transfer);
+    }
+
+    /// Takes why a loss or the end of a transfer gave no sample.
+    pub fn count_outcome(&mut self, network: Network, at: Timestamp, why: Ignored) {
+        self.count(network, at, |outcomes| outcomes.add(why));
+    }
+
+    /// Outcomes move no estimate and leave for no other gateway.
+    fn count(&mut self, network: Network, at: Timestamp, add: impl FnOnce(&mut BucketOutcomes)) {
+        let Some(slot) = self.slot(network, at) else { return };
+        if let Some(entry) = self.slots.get_mut(slot)
+            && let Some(bucket) = entry.record.bucket_at(at, &self.config)
+        {
+            add(&mut bucket.outcomes);
+        }
+        self.note_change(slot);
+        self.schedule_evaluation(slot, at);
+        self.account(slot);
+    }
+
     /// Takes a loss event of a sender whose round trip is `rtt`.
     pub fn add_loss(&mut self, network: Network, at: Timestamp, sender: SenderId, rtt: Micros) {
         self.with_record(network, at, |record, config| record.bucket_at(at, config).map(Bucket::add_loss));
@@ -333,7 +357,16 @@ impl NetworkTable {
         let alone = (own, here);
         let seen = entry.foreign().zip(tap).map_or(alone, |(foreign, tap)| foreign.crowd(tap, own, now, &self.config));
         let record = self.evaluated(entry, now);
-        NetworkView::of(entry.network, (&record, entry.live(now)), seen, now, &self.config, &self.rules)
+        let outcomes = entry.record.slice(now, &self.config).outcomes();
+        let (seen, here) = seen;
+        NetworkView::of(
+            entry.network,
+            (&record, entry.live(now)),
+            (seen, here, outcomes),
+            now,
+            &self.config,
+            &self.rules,
+        )
     }
 
     /// From `at` on this share of the connections is followed.

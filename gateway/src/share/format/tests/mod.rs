@@ -70,7 +70,7 @@ prop_compose! {
     fn bucket(index: u64)(count: u64, min: Option<u64>, sum: u64, counts: (u32, u32, u32, u32)) -> Bucket {
         let rtt = RttSum { count, min: min.map(Micros), sum: Micros(sum) };
         let (losses, window_limited, receiver_limited, application_limited) = counts;
-        Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited }
+        Bucket { index, rtt, losses, window_limited, receiver_limited, application_limited, ..Bucket::default() }
     }
 }
 

@@ -49,6 +49,8 @@ impl FlowSink for Heard {
     fn ends(&mut self, _: Network, _: Timestamp, _: SenderId, _: bool) {
         self.ends += 1;
     }
+    fn transfer(&mut self, _: Network, _: Timestamp) {}
+    fn no_sample(&mut self, _: Network, _: Timestamp, _: Ignored) {}
     fn loss(&mut self, _: Network, _: Timestamp, _: SenderId, _: Micros) {
         self.losses += 1;
     }
