@@ -55,7 +55,7 @@ pub enum Ignored {
     OwnTraffic,
     /// Segment: a second copy of the same packet from the mirror port.
     DuplicateCopy,
-    /// Segment: of a connection that is not followed under overload.
+    /// Segment: of a connection that is not followed under overload; a SYN still announces its start.
     Shed,
     /// Segment: no room in the flow table.
     NoRoom,

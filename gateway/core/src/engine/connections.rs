@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::{EVENTS_PER_STEP, Engine};
 use crate::counters::Ignored;
-use crate::event::{Established, Event, StartImminent, Trigger};
-use crate::flow::connection::{Connection, Place, Role, Stage};
+use crate::event::{Established, Event, StartImminent};
+use crate::flow::connection::{Connection, Imminent, Place, Role, Stage};
 use crate::flow::openings::Opening;
 use crate::flow::sample::ConnectionId;
 use crate::flow::sample_rate::SampleRate;
@@ -14,7 +14,7 @@ use crate::flow::sink::FlowContext;
 use crate::flow::table::{FlowTable, Key, Room};
 use crate::flow::tuple::{Side, Tuple};
 use crate::shard::Claim;
-use crate::wire::segment::{Endpoint, Flags, Segment};
+use crate::wire::segment::{Flags, Segment};
 
 /// Whether a segment of a known connection opens the next one.
 enum Opens {
@@ -43,12 +43,11 @@ impl Engine {
         }
         self.counters.segments += u64::from(claim == Claim::Home);
         let (tuple, side) = Tuple::of(segment.source, segment.destination);
-        if self.kept < SampleRate::ALL && !self.kept.has(tuple.hash(self.config.hash_seed)) {
-            self.counters.ignore(Ignored::Shed);
-            if let Some(key) = self.flows.find(&tuple) {
-                self.end(key);
+        if self.kept < SampleRate::ALL {
+            let hash = tuple.hash(self.config.hash_seed);
+            if !self.kept.has(hash) {
+                return self.pass_over(&tuple, hash, segment);
             }
-            return;
         }
         let place = Place { input, frame: self.counters.frames };
         let mut found = self.flows.find(&tuple);
@@ -136,10 +135,8 @@ impl Engine {
         if let Some(deadline) = reaction.look_at {
             flows.arm(key, deadline);
         }
-        if let Some((host, trigger)) = reaction.imminent {
-            let (sender, receiver) = (segment.source, segment.destination);
-            let (host, remote) = if host == side { (sender, receiver) } else { (receiver, sender) };
-            self.announce(host, remote, trigger);
+        if let Some(imminent) = reaction.imminent {
+            self.announce(segment, imminent);
         }
         if established {
             self.queue_established(segment.source.address, segment.destination.address);
@@ -217,13 +214,13 @@ impl Engine {
     }
 
     /// Whether one end is a listener of the gateway: its subscriptions would make its agents' hosts networks.
-    fn is_own(&self, segment: &Segment) -> bool {
+    pub(super) fn is_own(&self, segment: &Segment) -> bool {
         let ends = [segment.source, segment.destination];
         ends.iter().any(|end| self.config.own_listeners.contains(&SocketAddr::new(end.address, end.port)))
     }
 
     /// Who `address` is to us in a connection with `peer`.
-    fn role(&self, address: IpAddr, peer: IpAddr) -> Role {
+    pub(super) fn role(&self, address: IpAddr, peer: IpAddr) -> Role {
         let inside = self.prefixes.is_internal(address);
         let follow = (inside || self.prefixes.is_bare()) && self.part.owns(self.prefixes.network_of(peer));
         Role { inside, follow }
@@ -284,15 +281,12 @@ impl Engine {
         }
     }
 
-    fn announce(&mut self, host: Endpoint, remote: Endpoint, trigger: Trigger) {
-        let network = self.prefixes.network_of(remote.address);
+    /// Announces the start of an end of `segment`.
+    pub(super) fn announce(&mut self, segment: &Segment, Imminent { by_sender, trigger }: Imminent) {
+        let (sender, receiver) = (segment.source.address, segment.destination.address);
+        let (host, remote) = if by_sender { (sender, receiver) } else { (receiver, sender) };
+        let network = self.prefixes.network_of(remote);
         self.counters.imminent_starts += 1;
-        self.queue_event(Event::StartImminent(StartImminent {
-            host: host.address,
-            remote: remote.address,
-            network,
-            trigger,
-            at: self.now,
-        }));
+        self.queue_event(Event::StartImminent(StartImminent { host, remote, network, trigger, at: self.now }));
     }
 }

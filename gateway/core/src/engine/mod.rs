@@ -7,6 +7,7 @@ mod connections;
 mod halves;
 mod networks;
 mod regroup;
+mod shed;
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -18,6 +19,7 @@ use crate::config::EngineConfig;
 use crate::counters::{Counters, Ignored};
 use crate::event::{Event, TransferEnded};
 use crate::flow::connection::Connection;
+use crate::flow::copies::LastSyns;
 use crate::flow::hosts::Hosts;
 use crate::flow::openings::Openings;
 use crate::flow::prefixes::Prefixes;
@@ -55,6 +57,8 @@ pub struct Engine {
     leap: Option<Timestamp>,
     /// Connections that are followed.
     kept: SampleRate,
+    /// SYNs of connections that are not followed.
+    shed_syns: LastSyns,
     next_connection: u64,
     /// Connections that gateways compare, where the engine shares.
     watch: Option<Box<Watch>>,
@@ -108,6 +112,7 @@ impl Engine {
             now: Timestamp(0),
             leap: None,
             kept: SampleRate::ALL,
+            shed_syns: LastSyns::default(),
             next_connection: 0,
             watch: config.sharing.is_some().then(Box::default),
             finishing: false,
@@ -259,23 +264,6 @@ impl Engine {
         if self.ledger.note(host, remote, at) {
             self.counters.ignore(Ignored::AdviceForgotten);
         }
-    }
-
-    /// Under overload: follows this share of the connections from now on, each of them completely. The others are dropped at their next
-    /// segment, which is counted and not evaluated.
-    pub fn keep(&mut self, kept: SampleRate) {
-        self.kept = kept;
-        self.networks.keep(kept, self.now);
-    }
-
-    /// What share of the connections it follows.
-    pub fn kept(&self) -> SampleRate {
-        self.kept
-    }
-
-    /// Whether a connection between these is among those that are followed now.
-    pub fn keeps(&self, source: Endpoint, destination: Endpoint) -> bool {
-        self.kept.has(Tuple::of(source, destination).0.hash(self.config.hash_seed))
     }
 
     /// What was seen and what was ignored.

@@ -86,3 +86,26 @@ fn distinguishing(ip_id: Option<u16>) -> bool {
 fn is_soon_enough(identified: bool, elapsed: Micros) -> bool {
     elapsed <= if identified { COPY_WITHIN } else { COPY_AT_ONCE }
 }
+
+/// How many SYNs [`LastSyns`] keeps: more than come within [`COPY_WITHIN`] at 50,000 a second.
+const SYNS: usize = 1 << 10;
+
+/// The last SYNs of connections of which nothing else is kept, each in a place by the hash of its connection. One that has lost its place
+/// to another is not recognised in its copy, which then counts as a SYN sent again.
+#[derive(Debug, Default)]
+pub(crate) struct LastSyns(Vec<Option<(u64, LastPacket)>>);
+
+impl LastSyns {
+    /// Takes a SYN of the connection with this hash; whether it is a second copy of the one before.
+    pub(crate) fn is_copy(&mut self, hash: u64, syn: &Segment) -> bool {
+        if self.0.is_empty() {
+            self.0.resize(SYNS, None);
+        }
+        let Some(place) = usize::try_from(hash).ok().and_then(|hash| self.0.get_mut(hash % SYNS)) else { return false };
+        let is_copy = place.is_some_and(|(of, last)| of == hash && last.is_copied_by(syn));
+        if !is_copy {
+            *place = Some((hash, LastPacket::of(syn)));
+        }
+        is_copy
+    }
+}

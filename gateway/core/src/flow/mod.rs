@@ -18,7 +18,7 @@ pub(crate) mod tuple;
 mod acceptance;
 mod announced;
 mod connection_end;
-mod copies;
+pub(crate) mod copies;
 mod coverage;
 mod handshake;
 mod maybe;

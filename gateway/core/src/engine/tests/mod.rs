@@ -7,6 +7,7 @@ mod nonsense;
 mod opening;
 mod regroup;
 mod share;
+mod shed;
 mod window_option;
 
 use std::num::NonZeroUsize;

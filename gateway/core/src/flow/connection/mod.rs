@@ -1,12 +1,13 @@
 //! A connection: two senders, and how far opening and closing have come.
 
+mod imminent;
 mod judge;
 
 use spand_proto::units::Timestamp;
 
+pub(crate) use self::imminent::Imminent;
 use self::judge::Doubts;
 use crate::counters::Ignored;
-use crate::event::Trigger;
 use crate::flow::connection_end::ConnectionEnd;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
@@ -75,8 +76,8 @@ pub(crate) struct Connection {
 /// What a segment led to.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Reaction {
-    /// The inside host that is about to start, and what announced it.
-    pub(crate) imminent: Option<(Side, Trigger)>,
+    /// A host inside is about to start.
+    pub(crate) imminent: Option<Imminent>,
     /// A look is wanted at this time.
     pub(crate) look_at: Option<Timestamp>,
 }
@@ -165,6 +166,7 @@ impl Connection {
             return Reaction::default();
         }
         self.ensure_parties(side, segment, place);
+        let (from, to) = (self.role(side), self.role(side.other()));
         let syn = segment.flags.has(Flags::SYN);
         let [low, high] = &mut self.parties;
         let (sender, mut peer, shift) = match side {
@@ -179,7 +181,7 @@ impl Connection {
         let imminent = if copy || self.stage == Stage::Closed {
             None
         } else {
-            Self::trigger(segment, context.now, peer.as_deref())
+            Self::imminent(segment, from, to, peer.as_deref(), context.now)
         };
         if copy {
             context.counters.ignore(Ignored::DuplicateCopy);
@@ -206,7 +208,6 @@ impl Connection {
             }
             self.advance_stage(segment, context);
         }
-        let imminent = self.imminent(side, imminent);
         Reaction { imminent, look_at }
     }
 
@@ -378,27 +379,19 @@ impl Connection {
         }
     }
 
-    /// Whether `segment` announces that its sender (a SYN) or its receiver is about to start sending.
-    fn trigger(segment: &Segment, now: Timestamp, peer: Option<&ConnectionEnd>) -> Option<Trigger> {
+    /// The start that a segment of `from` announces, before `peer` has taken it.
+    fn imminent(
+        segment: &Segment,
+        from: Role,
+        to: Role,
+        peer: Option<&ConnectionEnd>,
+        now: Timestamp,
+    ) -> Option<Imminent> {
         if segment.flags.has(Flags::SYN) {
-            return segment.ack.is_none().then_some(Trigger::ActiveOpen);
+            return Imminent::by_syn(segment, from, to);
         }
         let wakes =
             segment.payload_len > 0 && peer.and_then(ConnectionEnd::sender).is_some_and(|peer| peer.is_idle(now));
-        wakes.then_some(Trigger::Idle)
-    }
-
-    /// Turns what a segment of `side` announces into the start of an inside host.
-    fn imminent(&self, side: Side, trigger: Option<Trigger>) -> Option<(Side, Trigger)> {
-        let trigger = trigger?;
-        let (from_inside, to_inside) = (self.role(side).inside, self.role(side.other()).inside);
-        let (host, trigger) = match trigger {
-            Trigger::ActiveOpen if from_inside => (side, Trigger::ActiveOpen),
-            Trigger::ActiveOpen if to_inside => (side.other(), Trigger::PassiveOpen),
-            Trigger::Idle if to_inside && !from_inside => (side.other(), Trigger::Idle),
-            _ => return None,
-        };
-        // Else another engine announces it.
-        self.role(host).follow.then_some((host, trigger))
+        if wakes { Imminent::by_data_after_idle(from, to) } else { None }
     }
 }
