@@ -48,6 +48,12 @@ fn for_people(status: &Status) -> String {
         status.networks_held,
         status.in_force.len()
     ));
+    if status.networks_held == 0 && gateway.connected {
+        lines.push(
+            "  `spand-agent doctor` has the reason for destinations of open connections, `explain ADDRESS` for one"
+                .to_owned(),
+        );
+    }
     for entry in status.in_force.iter().take(LISTED) {
         lines.push(format!("  {} starts with {} segments", entry.prefix, entry.cwnd_segments));
     }
