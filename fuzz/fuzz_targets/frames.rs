@@ -5,7 +5,7 @@
 use std::num::NonZeroUsize;
 
 use libfuzzer_sys::fuzz_target;
-use spand_core::config::Tunnels;
+use spand_core::config::{TunnelKind, Tunnels};
 use spand_core::counters::Counters;
 use spand_core::fuzzing::walk;
 use spand_core::wire::{Decoder, Frame};
@@ -19,7 +19,11 @@ const LINKS: [u16; 40] = [
 
 fuzz_target!(|data: &[u8]| {
     let two = NonZeroUsize::new(2).unwrap_or(NonZeroUsize::MIN);
-    let mut decoders = [Decoder::new(Tunnels::ALL, two, 0), Decoder::new(Tunnels::ALL, two, 7)];
+    let tunnels = Tunnels::ALL
+        .from_anyone((TunnelKind::Vxlan, 8472))
+        .from_anyone((TunnelKind::IpInIp, 5555))
+        .from_anyone((TunnelKind::Etherip, 5556));
+    let mut decoders = [Decoder::new(tunnels.clone(), two, 0), Decoder::new(tunnels, two, 7)];
     let mut counters = [Counters::default(), Counters::default()];
     let (mut rest, mut now) = (data, 1);
     // Four bytes before each frame: its link type, bytes not captured (in fives), time since the one before, length of what follows.

@@ -10,6 +10,7 @@ mod descriptors;
 pub mod doctor;
 mod encoding;
 pub mod opening;
+mod other_protocols;
 mod password;
 pub mod publisher;
 pub mod replay;

@@ -12,8 +12,14 @@ use anyhow::{Context, Result, ensure};
 
 /// The corpus, or `None` after a line on standard error that names where it was looked for.
 pub fn directory() -> Option<PathBuf> {
+    set(".")
+}
+
+/// A set of the corpus, such as `wild`, or `None` after the same line.
+pub fn set(name: &str) -> Option<PathBuf> {
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/corpus");
     let corpus = std::env::var_os("SPAND_CORPUS").map_or_else(beside, PathBuf::from);
+    let corpus = if name == "." { corpus } else { corpus.join(name) };
     if corpus.is_dir() {
         return Some(corpus);
     }

@@ -149,6 +149,16 @@ fn what_is_no_capture_is_refused_in_one_sentence() {
     refused(&files.put("empty.gz", &gzip(b"")), "is empty");
     refused(&files.put("text", b"hello"), "not a pcap or pcapng capture: it starts with 68 65 6c 6c");
     refused(&files.put("snoop", b"snoop\0\0\0"), "editcap -F pcap");
+    refused(&files.put("lz4", &[0x04, 0x22, 0x4d, 0x18, 0x64, 0x60]), "(lz4; decompress it first)");
+    refused(&files.put("lcap", &[0x1c, 0, 1, 0xac, 0, 2, 0, 4]), "(Ixia's lcap; `editcap -F pcap` converts it)");
+    let erf = |seconds: u32| {
+        let [high, low] = 80u16.to_be_bytes();
+        [&[0; 4], &seconds.to_le_bytes()[..], &[2, 4, high, low, 0, 0, 0, 62], &[0; 64]].concat()
+    };
+    let both = |one: u32, other: u32| [erf(one), erf(other)].concat();
+    refused(&files.put("erf", &both(1_800_000_000, 1_800_000_001)), "(Endace ERF; `editcap -F pcap` converts it)");
+    refused(&files.put("one.erf", &erf(1_800_000_000)), "(Endace ERF;");
+    refused(&files.put("no erf", &both(1_800_000_000, 5)), "it starts with 00 00 00 00");
     refused(&files.put("twice.gz", &gzip(&gzip(&pcap(&[])))), "compressed twice");
     refused(&files.put("short", &pcap(&[])[..10]), "a pcap capture without a usable file header: it lacks 14 bytes");
     refused(&files.put("section", &[10, 13, 13, 10, 28, 0]), "a pcapng capture without a usable file header");

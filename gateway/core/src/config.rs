@@ -9,7 +9,7 @@ use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 
 use crate::sharing::Sharing;
-pub use crate::tunnels::{TunnelKind, Tunnels};
+pub use crate::tunnels::{Encapsulation, TunnelKind, Tunnels};
 
 /// Configuration of an engine.
 #[derive(Clone, Debug, PartialEq)]

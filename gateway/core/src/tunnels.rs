@@ -20,12 +20,20 @@ pub enum TunnelKind {
     Gre,
     /// VXLAN (RFC 7348) on UDP port 4789.
     Vxlan,
+    /// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe) on UDP port 4790.
+    VxlanGpe,
     /// Geneve (RFC 8926) on UDP port 6081.
     Geneve,
     /// GTP-U (3GPP TS 29.281) on UDP port 2152.
     Gtp,
     /// IP in IP and IPv6 in IPv4 (RFC 2003, RFC 4213); IPv6 in UDP by Teredo (RFC 4380, port 3544) and AYIYA (port 5072).
     IpInIp,
+    /// TZSP, as RouterOS mirrors packets, on UDP port 37008.
+    Tzsp,
+    /// GUE (draft-ietf-intarea-gue) on UDP port 6080.
+    Gue,
+    /// EtherIP (RFC 3378).
+    Etherip,
 }
 
 impl TunnelKind {
@@ -34,14 +42,32 @@ impl TunnelKind {
         self.into()
     }
 
+    /// The kind of which `port` is the UDP port unless another is configured.
+    pub(crate) const fn of_port(port: u16) -> Option<Self> {
+        Some(match port {
+            4754 => Self::Gre,
+            4789 => Self::Vxlan,
+            4790 => Self::VxlanGpe,
+            6081 => Self::Geneve,
+            2152 => Self::Gtp,
+            37_008 => Self::Tzsp,
+            6080 => Self::Gue,
+            _ => return None,
+        })
+    }
+
     /// The reason for which a packet of this kind is ignored where no tunnel of the kind is configured.
     pub const fn not_configured(self) -> Ignored {
         match self {
             Self::Gre => Ignored::TunnelGreNotConfigured,
             Self::Vxlan => Ignored::TunnelVxlanNotConfigured,
+            Self::VxlanGpe => Ignored::TunnelVxlanGpeNotConfigured,
             Self::Geneve => Ignored::TunnelGeneveNotConfigured,
             Self::Gtp => Ignored::TunnelGtpNotConfigured,
             Self::IpInIp => Ignored::TunnelIpInIpNotConfigured,
+            Self::Tzsp => Ignored::TunnelTzspNotConfigured,
+            Self::Gue => Ignored::TunnelGueNotConfigured,
+            Self::Etherip => Ignored::TunnelEtheripNotConfigured,
         }
     }
 
@@ -50,28 +76,50 @@ impl TunnelKind {
         match self {
             Self::Gre => Ignored::TunnelGreUnknownEndpoint,
             Self::Vxlan => Ignored::TunnelVxlanUnknownEndpoint,
+            Self::VxlanGpe => Ignored::TunnelVxlanGpeUnknownEndpoint,
             Self::Geneve => Ignored::TunnelGeneveUnknownEndpoint,
             Self::Gtp => Ignored::TunnelGtpUnknownEndpoint,
             Self::IpInIp => Ignored::TunnelIpInIpUnknownEndpoint,
+            Self::Tzsp => Ignored::TunnelTzspUnknownEndpoint,
+            Self::Gue => Ignored::TunnelGueUnknownEndpoint,
+            Self::Etherip => Ignored::TunnelEtheripUnknownEndpoint,
         }
+    }
+}
+
+/// A kind of tunnel, and where its packets are found.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Encapsulation {
+    /// The kind.
+    pub(crate) kind: TunnelKind,
+    /// The UDP destination port, where it is another one than the kind's own.
+    port: Option<u16>,
+}
+
+impl From<TunnelKind> for Encapsulation {
+    fn from(kind: TunnelKind) -> Self {
+        Self { kind, port: None }
+    }
+}
+
+impl From<(TunnelKind, u16)> for Encapsulation {
+    fn from((kind, port): (TunnelKind, u16)) -> Self {
+        Self { kind, port: (TunnelKind::of_port(port) != Some(kind)).then_some(port) }
     }
 }
 
 /// The tunnels that are looked into. Default: none.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Tunnels {
-    gre: Taken,
-    vxlan: Taken,
-    geneve: Taken,
-    gtp: Taken,
-    ip_in_ip: Taken,
+    /// Every kind where it has its own place, between any endpoints.
+    all: bool,
+    /// In order, each of them once.
+    taken: Vec<(Encapsulation, Taken)>,
 }
 
-/// Which packets of one kind are looked into.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+/// Which packets of one encapsulation are looked into.
+#[derive(Clone, Debug, Eq, PartialEq)]
 enum Taken {
-    #[default]
-    None,
     /// Whatever their outer addresses are.
     FromAnyone,
     /// Those with both outer addresses in one of these sets.
@@ -80,68 +128,68 @@ enum Taken {
 
 impl Tunnels {
     /// None of them: the outermost IP header names the connection's ends.
-    pub const NONE: Self =
-        Self { gre: Taken::None, vxlan: Taken::None, geneve: Taken::None, gtp: Taken::None, ip_in_ip: Taken::None };
-    /// Every kind, between any endpoints. For trusted captures; never for a mirror port.
-    pub const ALL: Self = Self {
-        gre: Taken::FromAnyone,
-        vxlan: Taken::FromAnyone,
-        geneve: Taken::FromAnyone,
-        gtp: Taken::FromAnyone,
-        ip_in_ip: Taken::FromAnyone,
-    };
+    pub const NONE: Self = Self { all: false, taken: Vec::new() };
+    /// Every kind on its own ports, between any endpoints. For trusted captures; never for a mirror port.
+    pub const ALL: Self = Self { all: true, taken: Vec::new() };
 
-    /// Also decapsulates every tunnel of `kind`, between any endpoints.
+    /// Also decapsulates every kind on its own ports, between any endpoints.
     #[must_use]
-    pub fn from_anyone(mut self, kind: TunnelKind) -> Self {
-        *self.kind_mut(kind) = Taken::FromAnyone;
+    pub fn and_all(mut self) -> Self {
+        self.all = true;
         self
     }
 
-    /// Looks into tunnels of `kind` between `endpoints` too: both outer addresses have to lie in them. Several sets of one
-    /// kind are alternatives; an address of one and an address of another are no pair.
+    /// Also decapsulates every such tunnel, between any endpoints.
     #[must_use]
-    pub fn between(mut self, kind: TunnelKind, endpoints: &[IpNet]) -> Self {
-        let endpoints = Endpoints::new(endpoints);
-        match self.kind_mut(kind) {
-            taken @ Taken::None => *taken = Taken::Between(vec![endpoints]),
-            Taken::Between(all) => all.push(endpoints),
-            Taken::FromAnyone => {}
+    pub fn from_anyone(mut self, tunnel: impl Into<Encapsulation>) -> Self {
+        self.add(tunnel.into(), Taken::FromAnyone);
+        self
+    }
+
+    /// Looks into such tunnels between `endpoints` too: both outer addresses have to lie in them. Several sets of one
+    /// encapsulation are alternatives; an address of one and an address of another are no pair.
+    #[must_use]
+    pub fn between(mut self, tunnel: impl Into<Encapsulation>, endpoints: &[IpNet]) -> Self {
+        self.add(tunnel.into(), Taken::Between(vec![Endpoints::new(endpoints)]));
+        self
+    }
+
+    fn add(&mut self, tunnel: Encapsulation, more: Taken) {
+        match (self.taken.iter_mut().find(|(one, _)| *one == tunnel), more) {
+            (Some((_, Taken::Between(all))), Taken::Between(more)) => all.extend(more),
+            (Some((_, taken)), Taken::FromAnyone) => *taken = Taken::FromAnyone,
+            (Some((_, Taken::FromAnyone)), Taken::Between(_)) => {}
+            (None, more) => {
+                self.taken.push((tunnel, more));
+                self.taken.sort_unstable_by_key(|(one, _)| *one);
+            }
         }
-        self
     }
 
-    /// Whether a packet of `kind` with these outer addresses is looked into.
+    /// What datagrams to `port` carry: what is configured for it, else the kind whose own port it is.
+    pub(crate) fn on_port(&self, port: u16) -> Option<Encapsulation> {
+        let configured = self.taken.iter().map(|(one, _)| *one).find(|one| one.port == Some(port));
+        configured.or_else(|| TunnelKind::of_port(port).map(Encapsulation::from))
+    }
+
+    /// Whether a packet of such a tunnel with these outer addresses is looked into.
     ///
     /// # Errors
     ///
     /// The reason why not.
-    pub(crate) fn admit(&self, kind: TunnelKind, source: IpAddr, destination: IpAddr) -> Result<(), Ignored> {
-        match self.kind(kind) {
-            Taken::FromAnyone => Ok(()),
-            Taken::Between(all) if all.iter().any(|one| one.contains(source) && one.contains(destination)) => Ok(()),
-            Taken::Between(_) => Err(kind.unknown_endpoint()),
-            Taken::None => Err(kind.not_configured()),
+    pub(crate) fn admit(&self, tunnel: Encapsulation, source: IpAddr, destination: IpAddr) -> Result<(), Ignored> {
+        if self.all && tunnel.port.is_none() {
+            return Ok(());
         }
-    }
-
-    const fn kind(&self, kind: TunnelKind) -> &Taken {
-        match kind {
-            TunnelKind::Gre => &self.gre,
-            TunnelKind::Vxlan => &self.vxlan,
-            TunnelKind::Geneve => &self.geneve,
-            TunnelKind::Gtp => &self.gtp,
-            TunnelKind::IpInIp => &self.ip_in_ip,
-        }
-    }
-
-    const fn kind_mut(&mut self, kind: TunnelKind) -> &mut Taken {
-        match kind {
-            TunnelKind::Gre => &mut self.gre,
-            TunnelKind::Vxlan => &mut self.vxlan,
-            TunnelKind::Geneve => &mut self.geneve,
-            TunnelKind::Gtp => &mut self.gtp,
-            TunnelKind::IpInIp => &mut self.ip_in_ip,
+        match self.taken.iter().find(|(one, _)| *one == tunnel) {
+            Some((_, Taken::FromAnyone)) => Ok(()),
+            Some((_, Taken::Between(all)))
+                if all.iter().any(|one| one.contains(source) && one.contains(destination)) =>
+            {
+                Ok(())
+            }
+            Some(_) => Err(tunnel.kind.unknown_endpoint()),
+            None => Err(tunnel.kind.not_configured()),
         }
     }
 }
@@ -175,7 +223,7 @@ mod tests {
     }
 
     fn admit(tunnels: &Tunnels, source: &str, destination: &str) -> Result<(), Ignored> {
-        tunnels.admit(TunnelKind::Vxlan, source.parse().unwrap(), destination.parse().unwrap())
+        tunnels.admit(TunnelKind::Vxlan.into(), source.parse().unwrap(), destination.parse().unwrap())
     }
 
     #[test]
@@ -208,7 +256,7 @@ mod tests {
             }
         }
         let one = IpAddr::from([192, 0, 2, 1]);
-        assert_eq!(tunnels.admit(TunnelKind::Gre, one, one), Err(Ignored::TunnelGreNotConfigured));
+        assert_eq!(tunnels.admit(TunnelKind::Gre.into(), one, one), Err(Ignored::TunnelGreNotConfigured));
     }
 
     #[test]
@@ -218,14 +266,33 @@ mod tests {
             assert_eq!(kind.name().parse(), Ok(kind));
             assert_eq!(kind.not_configured().name(), format!("tunnel_{}_not_configured", kind.name()));
             assert_eq!(kind.unknown_endpoint().name(), format!("tunnel_{}_unknown_endpoint", kind.name()));
-            assert_eq!(Tunnels::NONE.admit(kind, one, one), Err(kind.not_configured()));
-            assert_eq!(Tunnels::ALL.admit(kind, one, other), Ok(()));
-            assert_eq!(Tunnels::NONE.from_anyone(kind).admit(kind, one, other), Ok(()));
+            assert_eq!(Tunnels::NONE.admit(kind.into(), one, one), Err(kind.not_configured()));
+            assert_eq!(Tunnels::ALL.admit(kind.into(), one, other), Ok(()));
+            assert_eq!(Tunnels::NONE.from_anyone(kind).admit(kind.into(), one, other), Ok(()));
             let family = Tunnels::NONE.between(kind, &endpoints(&["0.0.0.0/0"]));
-            assert_eq!(family.admit(kind, one, one), Ok(()));
-            assert_eq!(family.admit(kind, one, other), Err(kind.unknown_endpoint()));
+            assert_eq!(family.admit(kind.into(), one, one), Ok(()));
+            assert_eq!(family.admit(kind.into(), one, other), Err(kind.unknown_endpoint()));
             let nobody = Tunnels::NONE.between(kind, &[]);
-            assert_eq!(nobody.admit(kind, one, one), Err(kind.unknown_endpoint()));
+            assert_eq!(nobody.admit(kind.into(), one, one), Err(kind.unknown_endpoint()));
         }
+    }
+
+    #[test]
+    fn a_port_of_one_s_own_is_the_kind_s_that_it_is_configured_for() {
+        let one = IpAddr::from([192, 0, 2, 1]);
+        let prefix = endpoints(&["192.0.2.0/24"]);
+        let tunnels = Tunnels::NONE.between((TunnelKind::Vxlan, 8472), &prefix).between(TunnelKind::Gtp, &prefix);
+        let on = |port| tunnels.on_port(port).map(|tunnel| (tunnel.kind, tunnels.admit(tunnel, one, one)));
+        assert_eq!(on(8472), Some((TunnelKind::Vxlan, Ok(()))));
+        assert_eq!(on(4789), Some((TunnelKind::Vxlan, Err(Ignored::TunnelVxlanNotConfigured))), "not this one");
+        assert_eq!(on(2152), Some((TunnelKind::Gtp, Ok(()))));
+        assert_eq!(on(8473), None);
+        let far = "203.0.113.1".parse().unwrap();
+        assert_eq!(tunnels.admit((TunnelKind::Vxlan, 8472).into(), one, far), Err(Ignored::TunnelVxlanUnknownEndpoint));
+        let own = Tunnels::NONE.between((TunnelKind::Vxlan, 4789), &prefix);
+        assert_eq!(own, Tunnels::NONE.between(TunnelKind::Vxlan, &prefix), "its own port is no other");
+        let taken = Tunnels::NONE.between((TunnelKind::Vxlan, 6081), &prefix);
+        assert_eq!(taken.on_port(6081).map(|tunnel| tunnel.kind), Some(TunnelKind::Vxlan));
+        assert_eq!(Tunnels::ALL.on_port(8472), None);
     }
 }

@@ -233,6 +233,15 @@ fn tunnels_are_looked_into_between_named_endpoints_alone() {
     let config = Config::parse(text, Path::new("x")).unwrap();
     let printed = toml::to_string(&config).unwrap();
     assert_eq!(Config::parse(&printed, Path::new("x")).unwrap(), config, "{printed}");
+    let on_ports = "[traffic]\ntunnel = [{ kind = \"vxlan\", port = 8472, endpoints = [\"192.0.2.0/24\"] }, \
+                    { kind = \"tzsp\", port = 37008, endpoints = [\"192.0.2.0/24\"] }]";
+    let expected = Tunnels::NONE
+        .between((EngineKind::Vxlan, 8472), &[prefix("192.0.2.0/24")])
+        .between(EngineKind::Tzsp, &[prefix("192.0.2.0/24")]);
+    assert_eq!(in_force(on_ports), expected);
+    let twice = fault(&on_ports.replace("37008", "8472"));
+    assert!(twice.contains("UDP port 8472 for vxlan and for tzsp: a port is one kind's"), "{twice}");
+    assert!(fault(&on_ports.replace("37008", "0")).contains("port"));
     let one = ["192.0.2.0/24".to_owned()];
     assert!(fault(&tunnel(&one).repeat(33)).contains("traffic.tunnel has 33 entries: at most 32"));
     let many: Vec<String> = (0..257).map(|n| format!("10.0.{}.{}/32", n / 256, n % 256)).collect();

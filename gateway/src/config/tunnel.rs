@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
+use std::num::NonZeroU16;
 
 use ipnet::{IpNet, Ipv6Net};
 use serde::{Deserialize, Serialize};
-use spand_core::config::{TunnelKind as EngineKind, Tunnels};
+use spand_core::config::{Encapsulation, TunnelKind as EngineKind, Tunnels};
 use spand_proto::network::Network;
 
 use super::Traffic;
@@ -31,6 +32,9 @@ const PLACEHOLDER: &str = "PREFIX";
 pub struct Tunnel {
     /// Its encapsulation.
     pub kind: TunnelKind,
+    /// The UDP port on which its packets arrive, where that is not the encapsulation's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<NonZeroU16>,
     /// Prefixes in which its endpoints lie: both outer addresses of a packet have to.
     pub endpoints: Vec<Network>,
 }
@@ -41,14 +45,22 @@ pub struct Tunnel {
 pub enum TunnelKind {
     /// GRE.
     Gre,
-    /// VXLAN on UDP port 4789.
+    /// VXLAN.
     Vxlan,
-    /// Geneve on UDP port 6081.
+    /// VXLAN-GPE.
+    VxlanGpe,
+    /// Geneve.
     Geneve,
-    /// GTP-U on UDP port 2152.
+    /// GTP-U.
     Gtp,
     /// IP in IP.
     IpInIp,
+    /// TZSP.
+    Tzsp,
+    /// GUE.
+    Gue,
+    /// EtherIP.
+    Etherip,
 }
 
 impl From<TunnelKind> for EngineKind {
@@ -59,7 +71,18 @@ impl From<TunnelKind> for EngineKind {
             TunnelKind::Geneve => Self::Geneve,
             TunnelKind::Gtp => Self::Gtp,
             TunnelKind::IpInIp => Self::IpInIp,
+            TunnelKind::VxlanGpe => Self::VxlanGpe,
+            TunnelKind::Tzsp => Self::Tzsp,
+            TunnelKind::Gue => Self::Gue,
+            TunnelKind::Etherip => Self::Etherip,
         }
+    }
+}
+
+impl From<&Tunnel> for Encapsulation {
+    fn from(tunnel: &Tunnel) -> Self {
+        let kind = EngineKind::from(tunnel.kind);
+        tunnel.port.map_or_else(|| kind.into(), |port| (kind, port.get()).into())
     }
 }
 
@@ -78,7 +101,7 @@ impl Traffic {
     /// The tunnels, as the engine takes them.
     pub(super) fn engine_tunnels(&self) -> Tunnels {
         let prefixes = |tunnel: &Tunnel| tunnel.endpoints.iter().map(|network| network.prefix()).collect::<Vec<_>>();
-        self.tunnel.iter().fold(Tunnels::NONE, |all, tunnel| all.between(tunnel.kind.into(), &prefixes(tunnel)))
+        self.tunnel.iter().fold(Tunnels::NONE, |all, tunnel| all.between(tunnel, &prefixes(tunnel)))
     }
 
     /// The first contradiction, as a sentence.
@@ -92,7 +115,14 @@ impl Traffic {
                 "traffic.tunnel has {count} entries: at most {MAX_TUNNELS}; endpoints of the same fabric go in one entry"
             ));
         }
-        for Tunnel { kind, endpoints } in &self.tunnel {
+        for Tunnel { kind, port, endpoints } in &self.tunnel {
+            let another = self.tunnel.iter().find(|one| port.is_some() && one.port == *port && one.kind != *kind);
+            if let (Some(another), Some(port)) = (another, port) {
+                let [one, other] = [*kind, another.kind].map(|kind| EngineKind::from(kind).name());
+                return Err(format!(
+                    "traffic.tunnel names UDP port {port} for {one} and for {other}: a port is one kind's, so remove one of the entries"
+                ));
+            }
             let kind = EngineKind::from(*kind).name();
             if endpoints.is_empty() {
                 return Err(format!(

@@ -8,6 +8,7 @@ use strum::VariantArray;
 use super::seen::Seen;
 use super::tunnels;
 use crate::config::Config;
+use crate::other_protocols::Named;
 
 /// Connections from which on a share of them says something.
 const ENOUGH_CONNECTIONS: u64 = 5;
@@ -35,6 +36,7 @@ pub(super) fn traffic(seen: &Seen, config: &Config) -> Vec<Check> {
     let mut checks = vec![comes(seen, config)];
     if seen.packets > 0 {
         checks.push(tunnels::ignored(seen, config));
+        checks.push(other_protocols(seen));
     }
     if seen.segments > 0 {
         checks.extend([dropped(seen), one_sided(seen), twice(seen), inside(seen, &config.traffic.internal)]);
@@ -79,6 +81,23 @@ fn comes(seen: &Seen, config: &Config) -> Check {
         "traffic",
         format!("{} packets in {span:.0} s, {:.0} % of them TCP", seen.packets, percent(seen.segments, seen.packets)),
     )
+}
+
+/// What comes in place of TCP.
+fn other_protocols(seen: &Seen) -> Check {
+    let ignored = |reason: Ignored| seen.ignored(reason.name());
+    let named = Named::of(seen.packets, ignored, seen.other_protocols.iter().copied());
+    if named.is_empty() {
+        return Check::ok("other_protocols", "no packets of other well-known protocols in place of TCP");
+    }
+    let found = named.iter().map(Named::to_string).collect::<Vec<_>>().join("; ");
+    let to_do: Vec<_> =
+        named.iter().filter_map(|named| Some(format!("{}: {}", named.protocol.name, named.advice()?))).collect();
+    if to_do.is_empty() {
+        Check::ok("other_protocols", found)
+    } else {
+        Check::warn("other_protocols", found, to_do.join("; "))
+    }
 }
 
 fn dropped(seen: &Seen) -> Check {
@@ -192,6 +211,8 @@ fn merged_packets(seen: &Seen, merged: u64) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use spand_core::counters::{OTHER_PROTOCOLS, Place};
+
     use super::*;
 
     fn seen() -> Seen {
@@ -208,13 +229,17 @@ mod tests {
     #[test]
     fn sound_traffic_has_no_fault() {
         let all = verdicts(&seen(), INSIDE);
-        assert_eq!(all.len(), 8);
+        assert_eq!(all.len(), 9);
         assert!(all.iter().all(|(_, verdict)| *verdict == Verdict::Ok), "{all:?}");
     }
 
     #[test]
     fn each_fault_has_its_check() {
         let ignored = |reason: Ignored, count| [(reason.name().to_owned(), count)].into();
+        let of_port = |port| {
+            let one = OTHER_PROTOCOLS.iter().find(|one| one.place == Place::UdpPort(port)).unwrap();
+            Seen { ignored: ignored(Ignored::NotTcp, 100), other_protocols: vec![(one, 60)], ..seen() }
+        };
         let cases = [
             (Seen { packets: 0, segments: 0, ..seen() }, INSIDE, "traffic", Verdict::Fail),
             (Seen { packets: 0, segments: 0, newest_age_s: Some(299.0), ..seen() }, INSIDE, "traffic", Verdict::Ok),
@@ -227,6 +252,8 @@ mod tests {
             (Seen { one_sided: 99, ..seen() }, INSIDE, "both_directions", Verdict::Fail),
             (Seen { connections: 2, ..seen() }, INSIDE, "both_directions", Verdict::Unknown),
             (Seen { ignored: ignored(Ignored::DuplicateCopy, 400), ..seen() }, INSIDE, "copies", Verdict::Warn),
+            (of_port(8472), INSIDE, "other_protocols", Verdict::Warn),
+            (of_port(443), INSIDE, "other_protocols", Verdict::Ok),
             (Seen { outside: 200, ..seen() }, INSIDE, "internal_prefixes", Verdict::Warn),
             (Seen { outside: 900, ..seen() }, INSIDE, "internal_prefixes", Verdict::Fail),
             (seen(), "", "internal_prefixes", Verdict::Warn),

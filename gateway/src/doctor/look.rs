@@ -136,6 +136,7 @@ impl Looking {
         seen.segments = counters.segments;
         seen.ignored =
             Ignored::VARIANTS.iter().map(|reason| (reason.name().to_owned(), counters.ignored(*reason))).collect();
+        seen.other_protocols = counters.other_protocols().collect();
         let is_inside = |address: IpAddr| internal.iter().any(|network| network.contains(address));
         for directions in self.connections.values() {
             let packets: u64 = directions.iter().map(|(_, _, packets)| packets).sum();

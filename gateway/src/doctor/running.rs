@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use spand_core::counters::{OTHER_PROTOCOLS, OtherProtocol};
 use spand_proto::operator::Check;
 
 use super::conversation::{Manner, PATIENCE};
@@ -43,6 +44,9 @@ pub(super) struct Traffic {
     connections_one_sided: u64,
     interfaces: Vec<Interface>,
     ignored: Vec<Ignored>,
+    /// A gateway of an older release has none.
+    #[serde(default)]
+    other_protocols: Vec<OtherProtocolCount>,
     packets: u64,
     tcp_segments: u64,
 }
@@ -86,6 +90,19 @@ struct Interface {
 struct Ignored {
     reason: String,
     all: u64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct OtherProtocolCount {
+    protocol: String,
+    all: u64,
+}
+
+impl Traffic {
+    fn other_protocol(&self, protocol: &OtherProtocol) -> u64 {
+        let name = protocol.place.to_string();
+        self.other_protocols.iter().find(|one| one.protocol == name).map_or(0, |one| one.all)
+    }
 }
 
 /// Where a listener is reached from this machine.
@@ -221,6 +238,10 @@ fn between(first: &Traffic, second: &Traffic, span: Duration) -> Seen {
         segments: second.tcp_segments.saturating_sub(first.tcp_segments),
         outside: ignored.get(spand_core::counters::Ignored::NotInternal.name()).copied().unwrap_or(0),
         ignored,
+        other_protocols: OTHER_PROTOCOLS
+            .iter()
+            .map(|one| (one, second.other_protocol(one).saturating_sub(first.other_protocol(one))))
+            .collect(),
         connections: second.connections_ended,
         one_sided: second.connections_one_sided,
         merged: None,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use spand_core::counters::OtherProtocol;
 use spand_proto::network::Network;
 
 /// Numbers of a while of traffic.
@@ -19,6 +20,8 @@ pub(super) struct Seen {
     pub(super) segments: u64,
     /// Frames and segments that were not used, by the stable names of the engine's reasons.
     pub(super) ignored: BTreeMap<String, u64>,
+    /// Frames without IP or TCP by the well-known protocol that they held.
+    pub(super) other_protocols: Vec<(&'static OtherProtocol, u64)>,
     /// Connections that say whether both directions are seen.
     pub(super) connections: u64,
     /// Of them, those that showed one direction.

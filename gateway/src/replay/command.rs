@@ -1,6 +1,7 @@
 //! The command `replay`: its arguments, and what it says on standard error.
 
 use std::io::{self, BufWriter, Write};
+use std::num::NonZeroU16;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -14,7 +15,7 @@ use spand_proto::units::{Bytes, Micros};
 use strum::VariantArray;
 
 use super::moments::parse_interval;
-use super::output::{Output, Show, Sort, Width, ignored};
+use super::output::{Output, Show, Sort, Width, ignored, other_protocols};
 use super::progress::Bar;
 use super::{Moment, Moments, Options, Report, Sink, State, replay};
 use crate::config::{Config, EngineOptions};
@@ -170,38 +171,40 @@ impl Arguments {
             engine.tunnels = Tunnels::ALL;
         }
         if let Some(tunnels) = &self.tunnels {
-            engine.tunnels = tunnels.tunnels();
+            engine.tunnels.clone_from(&tunnels.0);
         }
         Ok(engine)
     }
 }
 
-/// Kinds of tunnels that are decapsulated, between any endpoints.
+/// Tunnels that are decapsulated, between any endpoints.
 #[derive(Clone, Debug)]
-pub struct TunnelKinds(Vec<TunnelKind>);
+pub struct TunnelKinds(Tunnels);
 
-impl TunnelKinds {
-    fn tunnels(&self) -> Tunnels {
-        self.0.iter().fold(Tunnels::NONE, |tunnels, kind| tunnels.from_anyone(*kind))
-    }
-}
-
-/// `all`, `none`, or kinds with commas between.
+/// `none`, or kinds with commas between, perhaps with a UDP port each; `all` stands for all kinds on their own ports.
 impl FromStr for TunnelKinds {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let kind = |name: &str| {
-            TunnelKind::from_str(name.trim()).map_err(|_| {
+        if text == "none" {
+            return Ok(Self(Tunnels::NONE));
+        }
+        let add = |tunnels: Tunnels, name: &str| {
+            let (name, port) =
+                name.trim().split_once(':').map_or((name.trim(), None), |(name, port)| (name, Some(port)));
+            if name == "all" && port.is_none() {
+                return Ok(tunnels.and_all());
+            }
+            let kind = TunnelKind::from_str(name).map_err(|_| {
                 let kinds: Vec<_> = TunnelKind::VARIANTS.iter().map(|kind| kind.name()).collect();
                 format!("`{name}` is no kind of tunnel: choose among {}, or all, or none", kinds.join(", "))
-            })
+            })?;
+            let Some(port) = port else { return Ok(tunnels.from_anyone(kind)) };
+            let port = NonZeroU16::from_str(port)
+                .map_err(|_| format!("`{port}` is no UDP port: write one as in {name}:8472"))?;
+            Ok(tunnels.from_anyone((kind, port.get())))
         };
-        match text {
-            "all" => Ok(Self(TunnelKind::VARIANTS.to_vec())),
-            "none" => Ok(Self(Vec::new())),
-            _ => text.split(',').map(kind).collect::<Result<_, _>>().map(Self),
-        }
+        text.split(',').try_fold(Tunnels::NONE, add).map(Self)
     }
 }
 
@@ -221,6 +224,9 @@ impl<W: Write> Sink for Screen<W> {
 }
 
 fn say_ignored(report: &Report) {
+    for line in other_protocols(report) {
+        eprintln!("{line}");
+    }
     for (reason, count) in ignored(report).into_iter().filter(|&(_, count)| count > 0) {
         eprintln!("ignored {reason}: {count}");
     }
@@ -275,14 +281,17 @@ mod tests {
             (&[config[0], config[1], "--tunnels", "vxlan,ip_in_ip"], two.clone()),
             (&["--tunnels", "ip_in_ip,vxlan"], two),
             (&["--tunnels", "all"], Tunnels::ALL),
-            (&["--tunnels", "gre,vxlan,geneve,gtp,ip_in_ip"], Tunnels::ALL),
+            (&["--tunnels", "all,vxlan:8472"], Tunnels::ALL.from_anyone((TunnelKind::Vxlan, 8472))),
+            (&["--tunnels", "vxlan:4789"], Tunnels::NONE.from_anyone(TunnelKind::Vxlan)),
             (&["--tunnels", "none"], Tunnels::NONE),
         ] {
             assert_eq!(tunnels(options), Ok(expected), "{options:?}");
         }
-        for wrong in ["l2tp", "", "vxlan,", "all,gre"] {
+        for wrong in ["l2tp", "", "vxlan,", "none,gre", "all:1"] {
             let message = tunnels(&["--tunnels", wrong]).unwrap_err();
-            assert!(message.contains("choose among gre, vxlan, geneve, gtp, ip_in_ip, or all, or none"), "{message}");
+            assert!(message.contains("choose among gre, vxlan, vxlan_gpe, geneve, gtp, ip_in_ip, tzsp"), "{message}");
         }
+        let message = tunnels(&["--tunnels", "vxlan:0"]).unwrap_err();
+        assert!(message.contains("`0` is no UDP port: write one as in vxlan:8472"), "{message}");
     }
 }

@@ -127,6 +127,9 @@ pub(crate) fn from_reader(name: String, reader: Box<dyn Read + Send>, meter: Met
     }
 }
 
+/// Enough of a file's beginning for two records of a format without a magic number.
+const PEEK_BYTES: usize = 2 << 10;
+
 enum Magic {
     Pcap(Result<PcapRecords, Fault>),
     Pcapng(Result<PcapngBlocks, Fault>),
@@ -146,16 +149,40 @@ fn detect(name: &str, input: &mut Input) -> Result<Magic, OpenError> {
     if PcapRecords::recognises(start) {
         return Ok(Magic::Pcap(PcapRecords::open(input)));
     }
+    let first: Vec<u8> = start.iter().take(4).copied().collect();
+    // What of it cannot be read is no reason to keep the rest from being recognised.
+    let start = input.peek(PEEK_BYTES).unwrap_or(first.as_slice());
     let hint = match start {
         [b's', b'n', b'o', b'o', ..] => " (a Solaris snoop file; `editcap -F pcap` converts it)",
         [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => " (compressed twice; decompress it once)",
+        [0x1c, 0, 1, 0xab | 0xac, ..] | [0xab | 0xac, 1, 0, 0x1c, ..] => {
+            " (Ixia's lcap; `editcap -F pcap` converts it)"
+        }
+        [0x04, 0x22, 0x4d, 0x18, ..] => " (lz4; decompress it first)",
         [b'B', b'Z', b'h', ..] => " (bzip2; decompress it first)",
         [0xfd, b'7', b'z', b'X', ..] => " (xz; decompress it first)",
         [b'P', b'K', ..] => " (a zip archive; unpack it first)",
+        records if starts_as_erf(records) => " (Endace ERF; `editcap -F pcap` converts it)",
         _ => "",
     };
     let start = start.iter().take(4).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ");
     Err(OpenError::NotACapture { name: name.to_owned(), start, hint })
+}
+
+/// Whether these look like two records of Endace's format, which has no magic number: a time (fraction, then seconds), a type, the lengths of
+/// the record and of the packet on the wire.
+fn starts_as_erf(bytes: &[u8]) -> bool {
+    const TYPES: std::ops::RangeInclusive<u8> = 1..=48;
+    const SECONDS_APART: u32 = 86_400;
+    let record = |bytes: &[u8]| {
+        let &[_, _, _, _, s0, s1, s2, s3, kind, _, r0, r1, _, _, w0, w1] = bytes.first_chunk()?;
+        let (len, wire_len) = (u16::from_be_bytes([r0, r1]), u16::from_be_bytes([w0, w1]));
+        let sound = TYPES.contains(&(kind & 0x7f)) && len > 16 && wire_len > 0;
+        sound.then_some((usize::from(len), u32::from_le_bytes([s0, s1, s2, s3])))
+    };
+    let Some((len, first)) = record(bytes) else { return false };
+    let Some(rest) = bytes.get(len..).filter(|rest| !rest.is_empty()) else { return bytes.len() == len };
+    record(rest).is_some_and(|(_, second)| second.abs_diff(first) <= SECONDS_APART)
 }
 
 /// A decompressor read in small pieces.

@@ -33,6 +33,22 @@ pub enum Ignored {
     TunnelIpInIpNotConfigured,
     /// Frame: IP in IP, Teredo or AYIYA, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
     TunnelIpInIpUnknownEndpoint,
+    /// Frame: VXLAN-GPE, and no tunnel of this kind is configured; not decapsulated.
+    TunnelVxlanGpeNotConfigured,
+    /// Frame: VXLAN-GPE, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
+    TunnelVxlanGpeUnknownEndpoint,
+    /// Frame: TZSP, and no tunnel of this kind is configured; not decapsulated.
+    TunnelTzspNotConfigured,
+    /// Frame: TZSP, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
+    TunnelTzspUnknownEndpoint,
+    /// Frame: GUE, and no tunnel of this kind is configured; not decapsulated.
+    TunnelGueNotConfigured,
+    /// Frame: GUE, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
+    TunnelGueUnknownEndpoint,
+    /// Frame: EtherIP, and no tunnel of this kind is configured; not decapsulated.
+    TunnelEtheripNotConfigured,
+    /// Frame: EtherIP, and its outer addresses are not both endpoints of one configured tunnel; not decapsulated.
+    TunnelEtheripUnknownEndpoint,
     /// Frame: a fragment of an IP packet; the segment is counted with the fragment that completes it.
     Fragment,
     /// IP packet: dropped in fragments, because too many packets, or too many parts of it, were incomplete.

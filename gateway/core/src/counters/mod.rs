@@ -1,10 +1,13 @@
 //! What the engine saw, and every thing it ignored, by a bounded reason.
 
 mod ignored;
+mod other_protocol;
 
 use strum::VariantArray;
 
 pub use self::ignored::Ignored;
+use self::other_protocol::PerProtocol;
+pub use self::other_protocol::{Content, OTHER_PROTOCOLS, OtherProtocol, Place};
 
 /// Takes the struct of counters as it is to be; writes with it what every counter takes part in, so that none is left out.
 macro_rules! counted {
@@ -13,12 +16,14 @@ macro_rules! counted {
         pub struct $counters:ident {
             $($(#[$of_one:meta])* pub $name:ident: u64,)+
             ignored: PerReason,
+            other_protocols: PerProtocol,
         }
     ) => {
         $(#[$of_all])*
         pub struct $counters {
             $($(#[$of_one])* pub $name: u64,)+
             ignored: PerReason,
+            other_protocols: PerProtocol,
         }
 
         impl $counters {
@@ -31,6 +36,7 @@ macro_rules! counted {
             pub fn add(&mut self, other: &Self) {
                 $(self.$name += other.$name;)+
                 self.ignored.add(&other.ignored);
+                self.other_protocols.add(&other.other_protocols);
             }
         }
     };
@@ -85,6 +91,7 @@ counted! {
         /// Window samples that took the reported window of the sender.
         pub window_option_samples: u64,
         ignored: PerReason,
+        other_protocols: PerProtocol,
     }
 }
 
@@ -99,6 +106,17 @@ impl Counters {
     /// How often `reason` occurred.
     pub fn ignored(&self, reason: Ignored) -> u64 {
         self.ignored.0.get(usize::from(reason as u8)).copied().unwrap_or(0)
+    }
+
+    /// Counts a frame without IP or TCP by the protocol that it holds in one of these places, if that is well known; the first counts.
+    pub(crate) fn count_other_protocol(&mut self, places: &[Place]) {
+        // `any` ends with the first that is counted.
+        places.iter().any(|place| self.other_protocols.count(*place));
+    }
+
+    /// How many frames that were ignored as neither IP nor TCP held which well-known protocol.
+    pub fn other_protocols(&self) -> impl Iterator<Item = (&'static OtherProtocol, u64)> {
+        self.other_protocols.each()
     }
 }
 

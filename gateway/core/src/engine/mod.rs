@@ -159,7 +159,10 @@ impl Engine {
         } else {
             match &self.decoder.decode_rest(now, frame, &mut self.counters) {
                 Ok(segment) => self.handle_segment(segment, frame.input, claim),
-                Err(reason) if counted => self.counters.ignore(*reason),
+                Err(reason) if counted => {
+                    self.counters.ignore(*reason);
+                    self.counters.count_other_protocol(self.decoder.other());
+                }
                 Err(_) => {}
             }
         }

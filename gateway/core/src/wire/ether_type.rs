@@ -14,6 +14,8 @@ pub(super) const PPPOE_SESSION: u16 = 0x8864;
 /// An Ethernet frame inside a tunnel (RFC 1701, "Transparent Ethernet Bridging").
 pub(super) const BRIDGED_ETHERNET: u16 = 0x6558;
 
+pub(super) const NETWORK_SERVICE_HEADER: u16 = 0x894f;
+
 /// Whether a VLAN tag follows: 802.1Q, 802.1ad, and the two values used for stacked tags before that.
 #[inline]
 pub(super) const fn is_vlan(ether_type: u16) -> bool {
@@ -36,13 +38,18 @@ pub(super) fn next(ether_type: u16, bytes: PacketBytes<'_>) -> Next<'_> {
         // A provider's backbone bridge (802.1ah): its tag, then the customer's frame.
         0x88e7 => Ok((Layer::Ethernet, bytes.skip(4)?)),
         // A virtual interface's tag (Cisco's VN-Tag).
-        0x8926 => {
-            let [.., high, low] = *bytes.head::<6>()?;
-            Ok((Layer::EtherType(u16::from_be_bytes([high, low])), bytes.skip(6)?))
-        }
-        0x894f => service_header(bytes),
+        0x8926 => after_tag::<6>(bytes),
+        // An extended port's tag (802.1BR), and Cisco's MetaData with a security group.
+        0x893f | 0x8909 => after_tag::<8>(bytes),
+        NETWORK_SERVICE_HEADER => service_header(bytes),
         _ => Err(Ignored::NotIp),
     }
+}
+
+/// What follows a tag of `N` bytes, of which the last two are an EtherType.
+fn after_tag<const N: usize>(bytes: PacketBytes<'_>) -> Next<'_> {
+    let Some(inner) = bytes.head::<N>()?.last_chunk() else { return Err(Ignored::NotIp) };
+    Ok((Layer::EtherType(u16::from_be_bytes(*inner)), bytes.skip(N)?))
 }
 
 /// LLC with SNAP (IEEE 802.2, RFC 1042), or with IP's own service access point.

@@ -22,6 +22,7 @@ mod tests;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
+use arrayvec::ArrayVec;
 use spand_proto::units::Timestamp;
 
 use self::ip::{Fragment, IpHeader};
@@ -31,7 +32,7 @@ use self::reassembly::Reassembly;
 pub(crate) use self::reassembly::fragments_bytes;
 use self::segment::Segment;
 use crate::config::Tunnels;
-use crate::counters::{Counters, Ignored};
+use crate::counters::{Counters, Ignored, Place};
 
 /// Layers followed in one frame, each VLAN tag, label stack and IPv6 extension header counting as one.
 pub const MAX_LAYERS: usize = 24;
@@ -87,13 +88,15 @@ pub(crate) fn addresses(frame: &Frame<'_>) -> Option<(IpAddr, IpAddr)> {
 pub struct Decoder {
     tunnels: Tunnels,
     fragments: Reassembly,
+    /// What the last frame held in place of IP or TCP.
+    other: ArrayVec<Place, 2>,
 }
 
 impl Decoder {
     /// Looks into `tunnels`, and keeps at most `fragmented` IP packets in fragments at a time. No answer depends on
     /// `hash_seed`.
     pub fn new(tunnels: Tunnels, fragmented: NonZeroUsize, hash_seed: u64) -> Self {
-        Self { tunnels, fragments: Reassembly::new(fragmented, hash_seed) }
+        Self { tunnels, fragments: Reassembly::new(fragmented, hash_seed), other: ArrayVec::new() }
     }
 
     /// Finds the TCP segment in a frame, or in the IP packet of which it is the last fragment to come.
@@ -120,11 +123,18 @@ impl Decoder {
         frame: &Frame<'_>,
         counters: &mut Counters,
     ) -> Result<Segment, Ignored> {
+        self.other.clear();
         // Tags and IPv6: this way keeps nothing but the IP header between its steps.
         if let Some((header, bytes)) = link::ethernet_to_tcp(frame) {
             return tcp::segment(at, &header, bytes);
         }
         self.walk(at, frame, counters)
+    }
+
+    /// What the last frame held where the reason is [`Ignored::NotIp`] or [`Ignored::NotTcp`]: the numbers that may say which protocol
+    /// it is, the likelier one first.
+    pub(crate) fn other(&self) -> &[Place] {
+        &self.other
     }
 
     /// Advances the time, which drops IP packets that waited for 30 s for a fragment.
@@ -160,7 +170,8 @@ impl Decoder {
         for left in (0..at_most).rev() {
             (layer, bytes) = match layer {
                 Layer::Ethernet => link::ethernet(bytes)?,
-                Layer::EtherType(ether_type) => ether_type::next(ether_type, bytes)?,
+                Layer::EtherType(ether_type) => ether_type::next(ether_type, bytes)
+                    .inspect_err(|reason| self.note(*reason, &[Place::EtherType(ether_type)]))?,
                 Layer::Llc => ether_type::llc(bytes)?,
                 Layer::Mpls => ether_type::mpls(bytes)?,
                 Layer::Ppp => link::ppp(bytes)?,
@@ -174,10 +185,17 @@ impl Decoder {
                 Layer::Protocol(header, ip::TCP) => return tcp::segment(at, &header, bytes),
                 Layer::Protocol(header, protocol) => match ip::extension(header, protocol, bytes)? {
                     Some(next) => next,
-                    None => tunnel::enter(&header, protocol, bytes, &self.tunnels)?,
+                    None => tunnel::enter(&header, protocol, bytes, &self.tunnels)
+                        .inspect_err(|reason| self.note(*reason, &tunnel::places(protocol, bytes)))?,
                 },
             };
         }
         Err(Ignored::TooDeep)
+    }
+
+    /// Keeps what says which protocol a frame holds that is ignored for `reason`.
+    #[inline(never)]
+    fn note(&mut self, reason: Ignored, places: &[Place]) {
+        self.other = places.iter().copied().filter(|place| place.reason() == reason).collect();
     }
 }

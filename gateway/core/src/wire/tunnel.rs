@@ -1,18 +1,19 @@
 //! Encapsulations that carry whole packets of somebody else, entered only between endpoints that the configuration names.
 
+use arrayvec::ArrayVec;
+
 use super::Layer;
-use super::ether_type::{self, BRIDGED_ETHERNET};
+use super::ether_type::{self, BRIDGED_ETHERNET, NETWORK_SERVICE_HEADER};
 use super::ip::IpHeader;
 use super::packet_bytes::PacketBytes;
-use crate::config::{TunnelKind, Tunnels};
-use crate::counters::Ignored;
+use crate::config::{Encapsulation, TunnelKind, Tunnels};
+use crate::counters::{Ignored, Place};
 
 type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
 
-/// UDP ports: the destination's, and for the last three those of either end.
-const VXLAN_PORT: u16 = 4789;
-const GENEVE_PORT: u16 = 6081;
-const GRE_PORT: u16 = 4754;
+/// UDP's number in IP headers.
+const UDP: u8 = 17;
+/// UDP ports of either end; those of the destination alone are [`Tunnels::on_port`]'s.
 const GTP_U_PORT: u16 = 2152;
 const TEREDO_PORT: u16 = 3544;
 const AYIYA_PORT: u16 = 5072;
@@ -22,15 +23,11 @@ const AYIYA_PORT: u16 = 5072;
 /// What the inner packet holds decides nothing before that. What only looks like an encapsulation (a datagram to its port)
 /// is no TCP, as any other datagram.
 pub(super) fn enter<'a>(outer: &IpHeader, protocol: u8, bytes: PacketBytes<'a>, tunnels: &Tunnels) -> Next<'a> {
-    let (kind, inner) = match protocol {
-        4 | 41 => (TunnelKind::IpInIp, Ok((Layer::Ip, bytes))),
-        47 => (TunnelKind::Gre, gre(bytes)),
-        // MPLS in IP (RFC 4023).
-        137 => (TunnelKind::Gre, Ok((Layer::Mpls, bytes))),
-        17 => udp(bytes)?,
-        _ => return Err(Ignored::NotTcp),
+    let (tunnel, inner) = match protocol {
+        UDP => udp(bytes, tunnels)?,
+        _ => by_protocol(protocol, bytes).map(|(kind, inner)| (kind.into(), inner)).ok_or(Ignored::NotTcp)?,
     };
-    match tunnels.admit(kind, outer.source, outer.destination) {
+    match tunnels.admit(tunnel, outer.source, outer.destination) {
         Ok(()) => inner,
         Err(reason) => Err(match inner {
             Err(Ignored::NotTcp | Ignored::Malformed) => Ignored::NotTcp,
@@ -39,20 +36,115 @@ pub(super) fn enter<'a>(outer: &IpHeader, protocol: u8, bytes: PacketBytes<'a>, 
     }
 }
 
-/// The encapsulation of which a datagram has the port, and what its header leads to.
-fn udp(bytes: PacketBytes<'_>) -> Result<(TunnelKind, Next<'_>), Ignored> {
-    let &[s0, s1, d0, d1, ..] = bytes.head::<8>()?;
-    let (source, destination) = (u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1]));
-    let payload = bytes.skip(8)?;
-    Ok(match destination {
-        VXLAN_PORT => (TunnelKind::Vxlan, vxlan(payload)),
-        GENEVE_PORT => (TunnelKind::Geneve, geneve(payload)),
-        GRE_PORT => (TunnelKind::Gre, gre(payload)),
-        _ if [source, destination].contains(&GTP_U_PORT) => (TunnelKind::Gtp, gtp_u(payload)),
-        _ if [source, destination].contains(&TEREDO_PORT) => (TunnelKind::IpInIp, teredo(payload)),
-        _ if [source, destination].contains(&AYIYA_PORT) => (TunnelKind::IpInIp, ayiya(payload)),
-        _ => return Err(Ignored::NotTcp),
+/// The encapsulation that IP's protocol number names, and what its header leads to.
+fn by_protocol(protocol: u8, bytes: PacketBytes<'_>) -> Option<(TunnelKind, Next<'_>)> {
+    Some(match protocol {
+        4 | 41 => (TunnelKind::IpInIp, Ok((Layer::Ip, bytes))),
+        47 => (TunnelKind::Gre, gre(bytes)),
+        97 => (TunnelKind::Etherip, etherip(bytes)),
+        // MPLS in IP (RFC 4023).
+        137 => (TunnelKind::Gre, Ok((Layer::Mpls, bytes))),
+        _ => return None,
     })
+}
+
+/// The encapsulation of which a datagram has the port, and what its header leads to.
+fn udp<'a>(bytes: PacketBytes<'a>, tunnels: &Tunnels) -> Result<(Encapsulation, Next<'a>), Ignored> {
+    let (source, destination) = ports(bytes)?;
+    let payload = bytes.skip(8)?;
+    if let Some(tunnel) = tunnels.on_port(destination) {
+        return Ok((tunnel, in_datagram(tunnel.kind, payload)));
+    }
+    let (kind, inner) = match [source, destination] {
+        ports if ports.contains(&GTP_U_PORT) => (TunnelKind::Gtp, gtp_u(payload)),
+        ports if ports.contains(&TEREDO_PORT) => (TunnelKind::IpInIp, teredo(payload)),
+        ports if ports.contains(&AYIYA_PORT) => (TunnelKind::IpInIp, ayiya(payload)),
+        _ => return Err(Ignored::NotTcp),
+    };
+    Ok((kind.into(), inner))
+}
+
+/// The numbers by which `protocol` of an IP header, or the datagram that it announces, may be well known.
+pub(super) fn places(protocol: u8, bytes: PacketBytes<'_>) -> ArrayVec<Place, 2> {
+    match ports(bytes) {
+        Ok((source, destination)) if protocol == UDP => {
+            ArrayVec::from([Place::UdpPort(destination), Place::UdpPort(source)])
+        }
+        _ => ArrayVec::from_iter([Place::IpProtocol(protocol)]),
+    }
+}
+
+/// Source and destination port of a datagram.
+fn ports(bytes: PacketBytes<'_>) -> Result<(u16, u16), Ignored> {
+    let &[s0, s1, d0, d1, ..] = bytes.head::<8>()?;
+    Ok((u16::from_be_bytes([s0, s1]), u16::from_be_bytes([d0, d1])))
+}
+
+/// What a datagram holds on the port of a kind. IP and EtherIP come in UDP as Linux's FOU sends them: without a header of its own.
+fn in_datagram(kind: TunnelKind, payload: PacketBytes<'_>) -> Next<'_> {
+    match kind {
+        TunnelKind::Gre => gre(payload),
+        TunnelKind::Vxlan => vxlan(payload),
+        TunnelKind::VxlanGpe => vxlan_gpe(payload),
+        TunnelKind::Geneve => geneve(payload),
+        TunnelKind::Gtp => gtp_u(payload),
+        TunnelKind::IpInIp => match payload.first()? >> 4 {
+            4 | 6 => Ok((Layer::Ip, payload)),
+            _ => Err(Ignored::NotTcp),
+        },
+        TunnelKind::Tzsp => tzsp(payload),
+        TunnelKind::Gue => gue(payload),
+        TunnelKind::Etherip => etherip(payload),
+    }
+}
+
+/// EtherIP (RFC 3378): version 3 and twelve bits of zero before an Ethernet frame.
+fn etherip(bytes: PacketBytes<'_>) -> Next<'_> {
+    match *bytes.head::<2>()? {
+        [0x30, 0] => Ok((Layer::Ethernet, bytes.skip(2)?)),
+        _ => Err(Ignored::NotTcp),
+    }
+}
+
+/// TZSP: four bytes and tagged fields before a frame of a sniffer. Keep-alives and configuration carry none.
+fn tzsp(bytes: PacketBytes<'_>) -> Next<'_> {
+    const RECEIVED: u8 = 0;
+    const TO_TRANSMIT: u8 = 1;
+    const PADDING: u8 = 0;
+    const END: u8 = 1;
+    const TAGS_MAX: usize = 64;
+    let &[1, RECEIVED | TO_TRANSMIT, high, low] = bytes.head::<4>()? else { return Err(Ignored::NotTcp) };
+    let layer = match u16::from_be_bytes([high, low]) {
+        1 => Layer::Ethernet,
+        18 => Layer::Ieee80211,
+        _ => return Err(Ignored::NotTcp),
+    };
+    let mut bytes = bytes.skip(4)?;
+    for _ in 0..TAGS_MAX {
+        bytes = match bytes.first()? {
+            END => return Ok((layer, bytes.skip(1)?)),
+            PADDING => bytes.skip(1)?,
+            _ => {
+                let &[_, len] = bytes.head::<2>()?;
+                bytes.skip(2 + usize::from(len))?
+            }
+        };
+    }
+    Err(Ignored::TooDeep)
+}
+
+/// GUE: version 0 has four bytes and optional fields before what IP's protocol number names, version 1 is an IP packet itself.
+fn gue(bytes: PacketBytes<'_>) -> Next<'_> {
+    const CONTROL: u8 = 0x20;
+    let &[first, protocol, ..] = bytes.head::<4>()?;
+    match first >> 6 {
+        0 if first & CONTROL == 0 => {
+            let payload = bytes.skip(4 + usize::from(first & 0x1f) * 4)?;
+            by_protocol(protocol, payload).map_or(Err(Ignored::NotTcp), |(_, inner)| inner)
+        }
+        1 => Ok((Layer::Ip, bytes)),
+        _ => Err(Ignored::NotTcp),
+    }
 }
 
 /// VXLAN (RFC 7348): eight bytes before an Ethernet frame.
@@ -63,6 +155,26 @@ fn vxlan(bytes: PacketBytes<'_>) -> Next<'_> {
         return Err(Ignored::NotTcp);
     }
     Ok((Layer::Ethernet, bytes.skip(8)?))
+}
+
+/// VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe): eight bytes, of which one may say what follows; else it is an Ethernet frame.
+fn vxlan_gpe(bytes: PacketBytes<'_>) -> Next<'_> {
+    const VERSION: u8 = 0x30;
+    const NEXT_PROTOCOL: u8 = 0x04;
+    const OAM: u8 = 0x01;
+    let &[flags, _, _, next, ..] = bytes.head::<8>()?;
+    if flags & (VERSION | OAM) != 0 {
+        return Err(Ignored::NotTcp);
+    }
+    let payload = bytes.skip(8)?;
+    match next {
+        _ if flags & NEXT_PROTOCOL == 0 => Ok((Layer::Ethernet, payload)),
+        1 | 2 => Ok((Layer::Ip, payload)),
+        3 => Ok((Layer::Ethernet, payload)),
+        4 => Ok((Layer::EtherType(NETWORK_SERVICE_HEADER), payload)),
+        5 => Ok((Layer::Mpls, payload)),
+        _ => Err(Ignored::NotTcp),
+    }
 }
 
 /// Geneve (RFC 8926): eight bytes and options before what an EtherType announces.

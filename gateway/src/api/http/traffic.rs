@@ -45,6 +45,7 @@ pub(super) struct TrafficDocument {
     connections_one_sided: u64,
     interfaces: Vec<InterfaceDocument>,
     ignored: Vec<IgnoredDocument>,
+    other_protocols: Vec<OtherProtocolDocument>,
     packets: u64,
     tcp_segments: u64,
     window_samples: u64,
@@ -91,6 +92,12 @@ struct IgnoredDocument {
     all: u64,
 }
 
+#[derive(Debug, Serialize)]
+struct OtherProtocolDocument {
+    protocol: String,
+    all: u64,
+}
+
 impl TrafficDocument {
     pub(super) fn new(published: &Published) -> Self {
         let (traffic, engine, now) = (published.traffic(), published.engine(), published.now());
@@ -107,6 +114,11 @@ impl TrafficDocument {
             interfaces: published.captures().into_iter().map(InterfaceDocument::from).collect(),
             ignored: ignored
                 .map(|(reason, lately, all)| IgnoredDocument { reason: reason.name(), lately, all })
+                .collect(),
+            other_protocols: traffic
+                .other_protocols
+                .into_iter()
+                .map(|(place, all)| OtherProtocolDocument { protocol: place.to_string(), all })
                 .collect(),
             packets: engine.counters.frames,
             tcp_segments: engine.counters.segments,

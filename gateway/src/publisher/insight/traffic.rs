@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use spand_core::counters::{Counters, Ignored};
+use spand_core::counters::{Counters, Ignored, Place};
 use spand_proto::units::{Micros, Timestamp};
 use strum::VariantArray;
 
@@ -44,6 +44,8 @@ pub struct Traffic {
     pub span: Micros,
     /// What was ignored in that span, and since the start: reasons that occurred.
     pub ignored: Vec<(Ignored, u64, u64)>,
+    /// Frames without IP or TCP since the start, by the well-known protocol that they held; those that occurred.
+    pub other_protocols: Vec<(Place, u64)>,
 }
 
 /// Keeps points.
@@ -118,6 +120,11 @@ impl Recorder {
             one_sided: self.now.connections_one_sided.saturating_sub(before.connections_one_sided),
             span: self.at.since(*since),
             ignored: ignored.collect(),
+            other_protocols: self
+                .now
+                .other_protocols()
+                .filter_map(|(protocol, count)| (count > 0).then_some((protocol.place, count)))
+                .collect(),
         }
     }
 

@@ -42,12 +42,20 @@ impl Json {
         }
         writer.write_all(b",\n\"ignored_by_reason\":")?;
         serde_json::to_writer(&mut *writer, &object(&ignored(report)))?;
+        writer.write_all(b",\n\"other_protocols\":")?;
+        serde_json::to_writer(&mut *writer, &other_protocols(report))?;
         writer.write_all(b",\n\"counters\":")?;
         serde_json::to_writer(&mut *writer, &object(&report.counters.named()))?;
         writer.write_all(b",\n\"files\":")?;
         array(writer, report.files.iter().map(file))?;
         writeln!(writer, ",\n\"expired\":{}}}", report.expired)
     }
+}
+
+/// Frames without IP or TCP by the well-known protocol that they hold.
+fn other_protocols(report: &Report) -> Map<String, Value> {
+    let counts = report.counters.other_protocols().filter(|(_, count)| *count > 0);
+    counts.map(|(protocol, count)| (protocol.place.to_string(), count.into())).collect()
 }
 
 /// The columns of a row, and what is no single value.

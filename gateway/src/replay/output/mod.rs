@@ -11,10 +11,11 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use clap::ValueEnum;
-use spand_core::counters::Ignored;
+use spand_core::counters::{Content, Ignored};
 use spand_proto::units::Bytes;
 
 use super::{FileReport, FlowRow, Format, NetworkRow, Outcome, Report, State};
+use crate::other_protocols::Named;
 pub use fit::Width;
 use json::Json;
 use strum::VariantArray;
@@ -183,6 +184,19 @@ pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64)> {
     ];
     all.extend(Ignored::VARIANTS.iter().map(|reason| (reason.name(), report.counters.ignored(*reason))));
     all
+}
+
+/// Which well-known protocols packets were that are neither IP nor TCP, a line each.
+pub(super) fn other_protocols(report: &Report) -> Vec<String> {
+    let counters = &report.counters;
+    let named = Named::of(counters.frames, |reason| counters.ignored(reason), counters.other_protocols());
+    named
+        .iter()
+        .map(|named| match named.protocol.content {
+            Content::Tunnel(kind) => format!("{named}: --tunnels all,{}:{} looks into it", kind.name(), named.port()),
+            _ => named.with_advice(),
+        })
+        .collect()
 }
 
 /// The files that were opened, in the order by which the engine numbers its inputs.

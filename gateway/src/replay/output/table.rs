@@ -6,7 +6,7 @@ use indicatif::DecimalBytes;
 use spand_proto::units::Timestamp;
 
 use super::fit::{Column, NONE, fitted, text};
-use super::{Show, ignored, summary};
+use super::{Show, ignored, other_protocols, summary};
 use crate::opening::{ComparedDocument, OpeningDocument};
 use crate::replay::{FlowRow, NetworkRow, Report, State};
 
@@ -91,6 +91,9 @@ impl Tables {
             writeln!(writer, "Nothing was ignored.")?;
         } else {
             writeln!(writer, "{}", text(&table))?;
+        }
+        for line in other_protocols(report) {
+            writeln!(writer, "{line}")?;
         }
         match show.width.limit() {
             Some(limit) if self.left_out => {

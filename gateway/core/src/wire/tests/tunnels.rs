@@ -15,9 +15,13 @@ const STRANGER: [u8; 4] = [203, 0, 113, 5];
 
 /// The tunnel of an encapsulation of that name; `None` where it is none.
 fn kind_of(name: &str) -> Option<TunnelKind> {
-    let kinds: [(TunnelKind, &[&str]); 5] = [
+    let kinds: [(TunnelKind, &[&str]); 9] = [
         (TunnelKind::Gre, &["gre", "erspan", "mpls in ip"]),
         (TunnelKind::Vxlan, &["vxlan"]),
+        (TunnelKind::VxlanGpe, &["gpe"]),
+        (TunnelKind::Tzsp, &["tzsp"]),
+        (TunnelKind::Gue, &["gue"]),
+        (TunnelKind::Etherip, &["etherip"]),
         (TunnelKind::Geneve, &["geneve"]),
         (TunnelKind::Gtp, &["gtp"]),
         (TunnelKind::IpInIp, &["ip in", "6in4", "4in6", "teredo", "ayiya"]),
@@ -116,15 +120,51 @@ fn a_datagram_that_only_has_the_port_of_a_tunnel_is_no_tcp() {
         (2152, &[0x32, 1, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0]),
         (3544, b"queries of a name"),
         (5072, &[0x42, 0x52, 0x11, 59, 0, 0, 0, 0]),
+        (4790, &[0x1c, 0, 0, 3, 0, 0, 1, 0]),
+        (4790, &[0x0d, 0, 0, 3, 0, 0, 1, 0]),
+        (4790, &[0x0c, 0, 0, 9, 0, 0, 1, 0]),
+        (37_008, &[1, 4, 0, 0, 1]),
+        (37_008, &[2, 0, 0, 1, 1]),
+        (37_008, &[1, 0, 0, 7, 1]),
+        (6080, &[0x20, 1, 0, 0, 0, 0, 0, 0]),
+        (6080, &[0, 59, 0, 0, 0, 0, 0, 0]),
+        (6080, &[0x80, 4, 0, 0, 0, 0, 0, 0]),
         (443, &[0x40; 40]),
     ] {
         for tunnels in [Tunnels::NONE, between(TunnelKind::Gre, &["203.0.113.0/24"])] {
             assert_eq!(decode_tunnels(ETHERNET, &udp(port, payload), tunnels), Err(Ignored::NotTcp), "{port}");
         }
     }
-    for protocol in [1, 50, 89] {
+    for protocol in [1, 50, 89, 97] {
         assert_eq!(decode_tunnels(RAW, &ipv4(protocol, &[0; 40]), Tunnels::NONE), Err(Ignored::NotTcp));
     }
+}
+
+#[test]
+fn a_kind_is_found_on_the_port_that_is_configured_for_it() {
+    let vxlan = join(&[8, 0, 0, 0, 0, 0, 1, 0], &bridged());
+    for (kind, payload) in [
+        (TunnelKind::Vxlan, vxlan.clone()),
+        (TunnelKind::Gre, join(&[0, 0, 8, 0], &packet())),
+        (TunnelKind::Gtp, join(&[0x30, 255, 0, 0, 0, 0, 0, 1], &packet())),
+        (TunnelKind::IpInIp, packet()),
+        (TunnelKind::Etherip, join(&[0x30, 0], &bridged())),
+    ] {
+        let data = udp(8472, &payload);
+        let endpoints: Vec<IpNet> = OUTER.iter().map(|prefix| prefix.parse().unwrap()).collect();
+        let on = |port| Tunnels::NONE.between((kind, port), &endpoints);
+        assert!(decode_tunnels(ETHERNET, &data, on(8472)).is_ok(), "{kind:?}");
+        assert_eq!(decode_tunnels(ETHERNET, &data, on(8473)), Err(Ignored::NotTcp), "{kind:?}");
+        let strangers = Tunnels::NONE.between((kind, 8472), &endpoints[..1]);
+        assert_eq!(decode_tunnels(ETHERNET, &data, strangers), Err(kind.unknown_endpoint()));
+        assert_eq!(
+            decode_tunnels(ETHERNET, &udp(8472, &[0x50; 9]), on(8472)).map(drop),
+            Err(Ignored::NotTcp),
+            "{kind:?}"
+        );
+    }
+    let own = decode_tunnels(ETHERNET, &udp(4789, &vxlan), Tunnels::NONE.from_anyone((TunnelKind::Vxlan, 8472)));
+    assert_eq!(own, Err(Ignored::TunnelVxlanNotConfigured));
 }
 
 #[test]

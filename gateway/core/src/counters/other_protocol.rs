@@ -1,0 +1,148 @@
+//! Well-known protocols of frames that are neither IP nor TCP: what a mirror shows in place of what is wanted.
+
+use std::fmt;
+
+use super::Ignored;
+use crate::config::TunnelKind;
+
+/// Where a protocol has its number.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Place {
+    /// In Ethernet and what is like it.
+    EtherType(u16),
+    /// In IP.
+    IpProtocol(u8),
+    /// In UDP, the destination's or else the source's.
+    UdpPort(u16),
+}
+
+impl Place {
+    /// The reason for which such frames are ignored.
+    pub const fn reason(self) -> Ignored {
+        match self {
+            Self::EtherType(_) => Ignored::NotIp,
+            Self::IpProtocol(_) | Self::UdpPort(_) => Ignored::NotTcp,
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    /// Its stable name: a metric label.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::EtherType(number) => write!(f, "ether_type_{number:04x}"),
+            Self::IpProtocol(number) => write!(f, "ip_{number}"),
+            Self::UdpPort(number) => write!(f, "udp_{number}"),
+        }
+    }
+}
+
+/// What such a protocol means to who mirrors traffic.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// Packets in a tunnel of this kind, on a UDP port that is not the kind's own.
+    Tunnel(TunnelKind),
+    /// Packets in a tunnel of a kind that is not decapsulated.
+    Packets,
+    /// Encrypted packets.
+    Encrypted,
+    /// Summaries of packets.
+    Summaries,
+    /// Traffic of its own, which is not TCP.
+    Own,
+}
+
+/// A well-known protocol.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct OtherProtocol {
+    /// Its number.
+    pub place: Place,
+    /// Its name.
+    pub name: &'static str,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// All that are distinguished, in ascending order of place.
+pub const OTHER_PROTOCOLS: [OtherProtocol; 30] = [
+    ether_type(0x0806, "ARP", Content::Own),
+    ether_type(0x22f3, "TRILL", Content::Packets),
+    ether_type(0x8809, "slow protocols such as LACP", Content::Own),
+    ether_type(0x8863, "PPPoE discovery", Content::Own),
+    ether_type(0x888e, "802.1X", Content::Own),
+    ether_type(0x88cc, "LLDP", Content::Own),
+    ether_type(0x88e5, "MACsec", Content::Encrypted),
+    ether_type(0x88f7, "PTP", Content::Own),
+    ether_type(0x8903, "FabricPath", Content::Packets),
+    ether_type(0x8906, "FCoE", Content::Own),
+    ip_protocol(1, "ICMP", Content::Own),
+    ip_protocol(50, "ESP of IPsec", Content::Encrypted),
+    ip_protocol(58, "ICMPv6", Content::Own),
+    ip_protocol(89, "OSPF", Content::Own),
+    ip_protocol(115, "L2TPv3", Content::Packets),
+    ip_protocol(132, "SCTP", Content::Own),
+    udp_port(53, "DNS", Content::Own),
+    udp_port(123, "NTP", Content::Own),
+    udp_port(443, "QUIC", Content::Own),
+    udp_port(1194, "OpenVPN", Content::Encrypted),
+    udp_port(1701, "L2TP", Content::Packets),
+    udp_port(2055, "NetFlow", Content::Summaries),
+    udp_port(4500, "IPsec through NAT", Content::Encrypted),
+    udp_port(4739, "IPFIX", Content::Summaries),
+    udp_port(5247, "CAPWAP", Content::Packets),
+    udp_port(6343, "sFlow", Content::Summaries),
+    udp_port(6635, "MPLS in UDP", Content::Packets),
+    udp_port(8472, "VXLAN on Linux's own default port", Content::Tunnel(TunnelKind::Vxlan)),
+    udp_port(9995, "NetFlow", Content::Summaries),
+    udp_port(51_820, "WireGuard", Content::Encrypted),
+];
+
+const fn ether_type(number: u16, name: &'static str, content: Content) -> OtherProtocol {
+    OtherProtocol { place: Place::EtherType(number), name, content }
+}
+
+const fn ip_protocol(number: u8, name: &'static str, content: Content) -> OtherProtocol {
+    OtherProtocol { place: Place::IpProtocol(number), name, content }
+}
+
+const fn udp_port(number: u16, name: &'static str, content: Content) -> OtherProtocol {
+    OtherProtocol { place: Place::UdpPort(number), name, content }
+}
+
+/// One count for each of them.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct PerProtocol([u64; OTHER_PROTOCOLS.len()]);
+
+impl PerProtocol {
+    pub(super) fn count(&mut self, place: Place) -> bool {
+        let found = OTHER_PROTOCOLS.binary_search_by_key(&place, |protocol| protocol.place);
+        let Some(count) = found.ok().and_then(|index| self.0.get_mut(index)) else { return false };
+        *count += 1;
+        true
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            *mine += theirs;
+        }
+    }
+
+    pub(super) fn each(&self) -> impl Iterator<Item = (&'static OtherProtocol, u64)> {
+        OTHER_PROTOCOLS.iter().zip(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_protocol_is_found_and_counted_by_its_place() {
+        let mut counts = PerProtocol::default();
+        for (n, protocol) in OTHER_PROTOCOLS.iter().enumerate() {
+            assert!((0..=n).all(|_| counts.count(protocol.place)), "{protocol:?} is out of order");
+        }
+        assert!(counts.each().zip(1..).all(|((_, count), n)| count == n));
+        assert!(!counts.count(Place::UdpPort(4789)) && !counts.count(Place::EtherType(0x0800)));
+    }
+}

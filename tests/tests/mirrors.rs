@@ -1,0 +1,91 @@
+//! Mirrors as they are met in the wild: one recording in each of their wrappings, and files that other programs write.
+
+use std::io;
+use std::path::Path;
+
+use spand_capture::open_file;
+use spand_core::config::{EngineConfig, Limits, TunnelKind, Tunnels};
+use spand_core::counters::{Ignored, Place};
+use spand_gateway::replay::{Format, Moments, Options, Output, Report, Show, Sink, State, Width, replay};
+use spand_tests::corpus;
+
+const PACKETS: u64 = 400;
+
+struct Nobody;
+
+impl Sink for Nobody {
+    fn state(&mut self, _: &State) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn progress(&mut self, _: spand_capture::Progress) {}
+}
+
+fn replayed(file: &Path, tunnels: Tunnels) -> Report {
+    let engine = EngineConfig { limits: Limits::for_replay(), tunnels, ..EngineConfig::default() };
+    let options = Options { files: vec![file.to_owned()], engine, moments: Moments::End };
+    replay(options, &mut Nobody).expect("nothing is written")
+}
+
+fn printed(report: &Report, format: Format) -> String {
+    let show = Show { format, mss: None, flows: false, moments: false, sort: None, width: Width::UNLIMITED };
+    let mut bytes = Vec::new();
+    Output::new(&mut bytes, show).end(report).expect("memory takes all");
+    String::from_utf8(bytes).expect("UTF-8")
+}
+
+#[test]
+fn a_recording_is_the_same_in_every_wrapping() {
+    let Some(wild) = corpus::set("wild") else { return };
+    let vxlan = Tunnels::ALL.from_anyone((TunnelKind::Vxlan, 8472));
+    let reports = [
+        ("tun-tzsp.pcap", Tunnels::ALL),
+        ("tun-vxlan-8472.pcap", vxlan),
+        ("tun-fou-etherip.pcap", Tunnels::ALL),
+        ("8021br-etag.pcap", Tunnels::NONE),
+        ("cisco-cmd-sgt.pcap", Tunnels::NONE),
+    ]
+    .map(|(file, tunnels)| (file, replayed(&wild.join(file), tunnels)));
+    let (_, first) = &reports[0];
+    assert!(first.counters.connections > 0 && first.counters.rtt_samples > 10, "{:?}", first.counters);
+    for (file, report) in &reports {
+        assert_eq!((report.counters.frames, report.counters.segments), (PACKETS, PACKETS), "{file}");
+        assert_eq!(report.counters.connections_midstream, 0, "{file}");
+        let rows = |report: &Report| report.end.networks.iter().map(|view| format!("{view:?}")).collect::<Vec<_>>();
+        assert_eq!(rows(report), rows(first), "{file}");
+    }
+}
+
+#[test]
+fn a_mirror_that_is_not_configured_is_named_with_what_to_write() {
+    let Some(wild) = corpus::set("wild") else { return };
+    let report = replayed(&wild.join("tun-vxlan-8472.pcap"), Tunnels::ALL);
+    assert_eq!(report.counters.ignored(Ignored::NotTcp), PACKETS);
+    let counted: Vec<_> = report.counters.other_protocols().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(
+        counted.iter().map(|(one, count)| (one.place, *count)).collect::<Vec<_>>(),
+        [(Place::UdpPort(8472), PACKETS)]
+    );
+    let line = "not_tcp: 100 % is UDP port 8472 (VXLAN on Linux's own default port), 100 % of all packets: \
+                --tunnels all,vxlan:8472 looks into it";
+    let table = printed(&report, Format::Table);
+    assert!(table.contains(line), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&printed(&report, Format::Json)).expect("JSON");
+    assert_eq!(json["other_protocols"]["udp_8472"], PACKETS);
+    for (file, kind) in [("tun-tzsp.pcap", TunnelKind::Tzsp), ("tun-fou-etherip.pcap", TunnelKind::Etherip)] {
+        let report = replayed(&wild.join(file), Tunnels::NONE);
+        assert_eq!(report.counters.ignored(kind.not_configured()), PACKETS, "{file}");
+    }
+}
+
+#[test]
+fn files_of_other_programs_are_refused_with_the_way_out() {
+    let Some(wild) = corpus::set("wild") else { return };
+    for (file, way_out) in [
+        ("fmt-comp.pcap.lz4.zst", "(lz4; decompress it first)"),
+        ("fmt-erf.erf", "(Endace ERF; `editcap -F pcap` converts it)"),
+    ] {
+        let message = open_file(&wild.join(file)).expect_err("no capture").to_string();
+        assert!(message.ends_with(way_out) && !message.contains('\n'), "{message}");
+    }
+}
