@@ -9,6 +9,23 @@ use clap::Args;
 use crate::destination::Destination;
 use crate::pause::parse_length;
 
+/// Where the running agent is.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Socket {
+    /// Control socket of the running agent, whose ledger lies beside it; that of the configured state directory unless given
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// A command to the running agent that only prints.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Running {
+    #[command(flatten)]
+    pub(crate) at: Socket,
+    #[command(flatten)]
+    pub(crate) format: Format,
+}
+
 /// How to print.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Format {
@@ -23,6 +40,8 @@ pub(crate) struct Metrics {
     /// Replace this file at once, for a collector that reads files; standard output unless given
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) at: Socket,
 }
 
 /// A question for the gateway.
@@ -63,25 +82,31 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "BYTES")]
     pub(crate) mss: Option<NonZeroU64>,
     #[command(flatten)]
+    pub(crate) at: Socket,
+    #[command(flatten)]
     pub(crate) format: Format,
 }
 
 /// A pause.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Pause {
     /// How long, such as 90s, 30m or 1h30m; until `resume` unless given
     #[arg(long = "for", value_name = "DURATION", value_parser = parse_length)]
     pub(crate) length: Option<Duration>,
     #[command(flatten)]
+    pub(crate) at: Socket,
+    #[command(flatten)]
     pub(crate) format: Format,
 }
 
 /// Taking back.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct Undo {
     /// Take everything back now; a running agent is paused as well, until `resume`
     #[arg(long)]
     pub(crate) run: bool,
+    #[command(flatten)]
+    pub(crate) at: Socket,
     #[command(flatten)]
     pub(crate) format: Format,
 }

@@ -1,13 +1,14 @@
 //! The command line.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 use spand_proto::operator::{Failure, or_default};
 
 use crate::apply::route::guard;
-use crate::args::{Explain, Format, Metrics, Pause, Query, Undo};
-use crate::config::{Config, DEFAULT_PATH};
+use crate::args::{Explain, Format, Metrics, Pause, Query, Running, Socket, Undo};
+use crate::config::{Config, DEFAULT_PATH, Place};
 use crate::{commands, doctor};
 
 /// The host agent: asks the performance gateway how to start TCP connections, explains its advice and applies it.
@@ -38,7 +39,7 @@ enum Command {
     /// Ask the gateway how a transfer should start
     Query(Query),
     /// Print the state of the running agent
-    Status(Format),
+    Status(Running),
     /// Print the running agent's numbers for Prometheus
     Metrics(Metrics),
     /// Show what the running agent decides for a destination, step by step
@@ -48,7 +49,7 @@ enum Command {
     /// Start no connection on advice, until `resume` or for a time
     Pause(Pause),
     /// Start connections on advice again
-    Resume(Format),
+    Resume(Running),
     /// Show what this host supports; changes nothing
     Probe(Format),
     /// Check this host and its path to the gateway for common faults, and print what to do; changes nothing
@@ -69,21 +70,29 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Run => crate::run::run(&Config::load(&path)?, &path),
         Command::CheckConfig { file } => commands::check_config(file.as_deref().unwrap_or(&path)),
         Command::Query(query) => commands::query(lenient(&path)?, &query),
-        Command::Status(format) => commands::status(&lenient(&path)?, format),
-        Command::Metrics(Metrics { output }) => commands::metrics(&lenient(&path)?, output.as_deref()),
-        Command::Explain(question) => commands::explain(&lenient(&path)?, &question),
-        Command::Undo(how) => commands::undo(&lenient(&path)?, &path, how),
-        Command::Pause(pause) => commands::pause(&lenient(&path)?, pause),
-        Command::Resume(format) => commands::resume(&lenient(&path)?, format),
-        Command::Probe(format) => commands::probe(&lenient(&path)?, format),
-        Command::Doctor(format) => {
-            doctor::run(or_default(Config::load(&path), Path::new(DEFAULT_PATH))?, &path, format)
-        }
+        Command::Status(Running { at, format }) => commands::status(&place(&path, &at).socket, format),
+        Command::Metrics(Metrics { output, at }) => commands::metrics(&place(&path, &at).socket, output.as_deref()),
+        Command::Explain(question) => commands::explain(&place(&path, &question.at).socket, &question),
+        Command::Undo(how) => commands::undo(&place(&path, &how.at), &how),
+        Command::Pause(pause) => commands::pause(&place(&path, &pause.at).socket, &pause),
+        Command::Resume(Running { at, format }) => commands::resume(&place(&path, &at).socket, format),
+        Command::Probe(format) => commands::probe(format),
+        Command::Doctor(format) => doctor::run(&path, format),
         Command::Guard { ledger } => guard::run(&ledger),
     }
 }
 
-/// The configuration of a command that only looks: without a file in the usual place the defaults do.
+/// Where the running agent is. A configuration that cannot be used is a warning: advice must be turned off without it, too.
+fn place(file: &Path, at: &Socket) -> Place {
+    let (place, warning) = Place::find(file, at.socket.as_deref());
+    if let Some(warning) = warning {
+        // Where it cannot be printed, the command matters more.
+        _ = writeln!(io::stderr().lock(), "warning: {warning}");
+    }
+    place
+}
+
+/// The configuration of a question to the gateway: without a file in the usual place the defaults do.
 fn lenient(path: &Path) -> Result<Config, Failure> {
     let (config, _) = or_default(Config::load(path), Path::new(DEFAULT_PATH))?;
     Ok(config)

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
-use spand_proto::operator::Failure;
+use spand_proto::operator::{Failure, or_default};
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory, renamed_warnings};
@@ -56,6 +56,9 @@ pub enum Command {
         /// The configuration
         #[arg(long, value_name = "FILE", default_value = DEFAULT_PATH)]
         config: PathBuf,
+        /// The store; that of the configuration unless given
+        #[arg(long, value_name = "DIR")]
+        store: Option<PathBuf>,
     },
     /// Look for the usual faults of gateway, host and mirror port, and say what to do; changes nothing
     Doctor(doctor::Arguments),
@@ -70,7 +73,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Password { name } => password_of(&name),
         Command::Cert { command } => cert::run(&command),
         Command::CheckConfig { config } => check(&config),
-        Command::ResetExperiment { config } => reset_experiment(&config),
+        Command::ResetExperiment { config, store } => reset_experiment(&config, store),
         Command::Doctor(arguments) => doctor::run(&arguments),
     }
 }
@@ -82,8 +85,24 @@ fn runnable(path: &Path) -> Result<Config, Failure> {
     Ok(config)
 }
 
-fn reset_experiment(path: &Path) -> Result<(), Failure> {
-    let output = reset_experiment::reset(&Config::load(path)?, path)?;
+fn reset_experiment(path: &Path, store: Option<PathBuf>) -> Result<(), Failure> {
+    let (mut config, fault) = match or_default(Config::load(path), Path::new(DEFAULT_PATH)) {
+        Ok((config, _)) => (config, None),
+        Err(error) => (Config::salvaged(path), Some(error)),
+    };
+    if let Some(directory) = store {
+        config.store.directory = directory;
+        config.store.enabled = true;
+    }
+    if let Some(fault) = fault {
+        // Where it cannot be printed, the command matters more.
+        _ = writeln!(
+            io::stderr().lock(),
+            "warning: {fault}; going on with the store {}",
+            config.store.directory.display()
+        );
+    }
+    let output = reset_experiment::reset(&config.store, path)?;
     // It is done: where nobody reads that, it still is.
     _ = writeln!(io::stdout().lock(), "{output}");
     Ok(())

@@ -9,17 +9,17 @@ use std::path::Path;
 use nix::unistd::{Uid, User, geteuid};
 use spand_proto::operator::{Failure, rfc3339};
 
-use crate::config::Config;
+use crate::config::Store;
 use crate::store::{NotContinued, OpenError, Opened, SavedExperiment, SledStore};
 
-/// Removes the experiment of the configuration in `file`. Says what was removed.
-pub(crate) fn reset(config: &Config, file: &Path) -> Result<String, Failure> {
-    if !config.store.enabled {
+/// Removes the experiment from the store of the configuration in `file`. Says what was removed.
+pub(crate) fn reset(store: &Store, file: &Path) -> Result<String, Failure> {
+    if !store.enabled {
         let why =
             "store.enabled is false: without a store the experiment starts from zero with each start of the gateway";
         return Err(Failure::Usage(format!("{}: {why}; restart it", file.display())));
     }
-    let path = &config.store.directory;
+    let path = &store.directory;
     check_owner(path, file)?;
     let Opened { mut store, experiment, set_aside, .. } = SledStore::open(path).map_err(|error| cannot_open(&error))?;
     if let Some(set_aside) = set_aside {
@@ -64,7 +64,8 @@ fn check_owner(store: &Path, file: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let user = User::from_uid(owner).ok().flatten().map_or_else(|| format!("#{owner}"), |user| user.name);
-    let command = format!("runuser -u {user} -- spand-gateway reset-experiment --config {}", file.display());
+    let command =
+        format!("runuser -u {user} -- spand-gateway reset-experiment --config {} --store {shown}", file.display());
     Err(Failure::Environment(format!(
         "the store {shown} belongs to the user `{user}`: run this as that one, `{command}`"
     )))

@@ -196,6 +196,20 @@ fn an_experiment_is_reset_in_the_store_of_a_stopped_gateway_by_its_own_user_alon
         assert!(output.status.success() && printed.starts_with(message) && printed.lines().count() == 1, "{output:?}");
     }
 
+    // A configuration that is at fault elsewhere names the store all the same, and the option names it without one.
+    let typo = folder.file("typo.toml", "[store]\ndirectory = \"store\"\n[api]\nhttp_port = 1\n");
+    let missing = folder.0.path().join("missing.toml");
+    let given = ["reset-experiment", "--store", store.to_str().unwrap(), "--config"];
+    for (output, fault) in [
+        (reset(&typo), "typo.toml, line 4: unknown field `http_port`"),
+        (gateway(&given, &missing), "missing.toml: No such file"),
+    ] {
+        let warning = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && warning.lines().count() == 1, "{output:?}");
+        assert!(warning.starts_with("warning: ") && warning.contains(fault), "{warning}");
+        assert!(warning.contains(store.to_str().unwrap()), "{warning}");
+    }
+
     // Files that root made would keep the gateway's own user out.
     let other = if is_root() {
         nix::unistd::chown(&store, Some(NOBODY.into()), None).unwrap();

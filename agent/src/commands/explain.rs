@@ -1,18 +1,18 @@
 //! `explain`: what the running agent decides for a destination.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 use spand_proto::operator::Failure;
 
 use super::{addresses, print_answers, print_json_answers};
 use crate::args::Explain;
-use crate::config::Config;
 use crate::control::{Explained, Reply, Request, ask};
 
-pub(crate) fn explain(config: &Config, question: &Explain) -> Result<(), Failure> {
+pub(crate) fn explain(socket: &Path, question: &Explain) -> Result<(), Failure> {
     let addresses = addresses(&question.destination)?;
     let explained: Result<Vec<_>, _> =
-        addresses.into_iter().map(|address| explain_one(config, question, address)).collect();
+        addresses.into_iter().map(|address| explain_one(socket, question, address)).collect();
     if question.format.json {
         print_json_answers(&question.destination, &explained?)
     } else {
@@ -20,13 +20,13 @@ pub(crate) fn explain(config: &Config, question: &Explain) -> Result<(), Failure
     }
 }
 
-fn explain_one(config: &Config, question: &Explain, destination: IpAddr) -> Result<Explained, Failure> {
+fn explain_one(socket: &Path, question: &Explain, destination: IpAddr) -> Result<Explained, Failure> {
     let request = Request::Explain {
         destination,
         bytes: question.bytes.map(std::num::NonZeroU64::get),
         mss: question.mss.map(std::num::NonZeroU64::get),
     };
-    match ask(&config.control_socket(), &request)? {
+    match ask(socket, &request)? {
         Reply::Explained(explained) => Ok(*explained),
         Reply::Error(error) => Err(Failure::Environment(error)),
         Reply::Status(_) | Reply::Pause(_) => {

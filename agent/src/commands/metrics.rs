@@ -16,14 +16,13 @@ use spand_proto::operator::Failure;
 use spand_proto::report::Arm;
 
 use super::print;
-use crate::config::Config;
 use crate::control::{DirectionSeen, Reply, Request, SeenState, Status, ask};
 
 /// Labels of one number.
 type Labels = Vec<(&'static str, String)>;
 
-pub(crate) fn metrics(config: &Config, output: Option<&Path>) -> Result<(), Failure> {
-    let status = match ask(&config.control_socket(), &Request::Status)? {
+pub(crate) fn metrics(socket: &Path, output: Option<&Path>) -> Result<(), Failure> {
+    let status = match ask(socket, &Request::Status)? {
         Reply::Status(status) => status,
         Reply::Error(error) => return Err(Failure::Environment(error)),
         Reply::Explained(_) | Reply::Pause(_) => {

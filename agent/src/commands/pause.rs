@@ -1,21 +1,22 @@
 //! `pause` and `resume`: advice off and on at run time.
 
+use std::path::Path;
+
 use spand_proto::operator::Failure;
 
 use super::{print, print_json};
 use crate::args::{Format, Pause};
-use crate::config::Config;
 use crate::control::{AskError, Paused, Reply, Request, try_ask};
 
-pub(crate) fn pause(config: &Config, pause: Pause) -> Result<(), Failure> {
+pub(crate) fn pause(socket: &Path, pause: &Pause) -> Result<(), Failure> {
     // To the next whole second.
     let length_s = pause.length.map(|length| length.as_secs() + u64::from(length.subsec_nanos() > 0));
-    let paused = change(config, &Request::Pause { length_s }).map_err(Failure::environment)?;
+    let paused = change(socket, &Request::Pause { length_s }).map_err(Failure::environment)?;
     show(&paused, pause.format)
 }
 
-pub(crate) fn resume(config: &Config, format: Format) -> Result<(), Failure> {
-    let paused = change(config, &Request::Resume).map_err(Failure::environment)?;
+pub(crate) fn resume(socket: &Path, format: Format) -> Result<(), Failure> {
+    let paused = change(socket, &Request::Resume).map_err(Failure::environment)?;
     show(&paused, format)
 }
 
@@ -31,8 +32,8 @@ pub(super) enum ChangeError {
 }
 
 /// Asks the running agent for a change.
-pub(super) fn change(config: &Config, request: &Request) -> Result<Paused, ChangeError> {
-    match try_ask(&config.control_socket(), request)? {
+pub(super) fn change(socket: &Path, request: &Request) -> Result<Paused, ChangeError> {
+    match try_ask(socket, request)? {
         Reply::Pause(paused) => Ok(*paused),
         Reply::Error(error) if error.contains("unknown variant") => Err(ChangeError::Older),
         Reply::Error(error) => Err(ChangeError::Refused(error)),

@@ -4,10 +4,9 @@ use spand_proto::operator::Failure;
 
 use super::{print, print_json};
 use crate::args::Format;
-use crate::config::Config;
 use crate::probe::{Finding, look};
 
-pub(crate) fn probe(_config: &Config, format: Format) -> Result<(), Failure> {
+pub(crate) fn probe(format: Format) -> Result<(), Failure> {
     let findings = look();
     if format.json { print_json(&findings) } else { print(&for_people(&findings)) }
 }

@@ -1,6 +1,7 @@
 //! `status`: the state of the running agent.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::SystemTime;
 
 use spand_proto::comparison::ClassSummary;
@@ -8,14 +9,14 @@ use spand_proto::operator::Failure;
 
 use super::{print, print_json};
 use crate::args::Format;
-use crate::config::{ApplyMethod, Config};
+use crate::config::ApplyMethod;
 use crate::control::{GatewayStanding, GatewayStatus, GrowthInForce, LastReload, Reply, Request, Status, ask};
 
 /// Networks listed one by one for people.
 const LISTED: usize = 20;
 
-pub(crate) fn status(config: &Config, format: Format) -> Result<(), Failure> {
-    match ask(&config.control_socket(), &Request::Status)? {
+pub(crate) fn status(socket: &Path, format: Format) -> Result<(), Failure> {
+    match ask(socket, &Request::Status)? {
         Reply::Status(status) if format.json => print_json(&status),
         Reply::Status(status) => print(&for_people(&status)),
         Reply::Error(error) => Err(Failure::Environment(error)),
@@ -232,7 +233,10 @@ mod tests {
 
     #[test]
     fn the_text_says_when_the_next_attempt_is_and_counts_connections() {
-        let mut status = crate::control::made_up("bpf", &[("started", 9), ("clipped_peer_window", 2), ("mptcp", 4)]);
+        let mut status = crate::control::made_up(
+            "bpf",
+            &[("started", 9), ("clipped_peer_window", 2), ("mptcp", 4)],
+        );
         status.gateway.last_error = Some("connection refused".to_owned());
         status.gateway.failed_attempts = 5;
         let soon = SystemTime::now() + std::time::Duration::from_secs(3_600);

@@ -8,6 +8,7 @@
 
 mod check;
 mod gateways;
+mod place;
 mod reload;
 mod sections;
 mod start;
@@ -23,6 +24,7 @@ use spand_proto::operator::{self, ConfigError, Log, Renamed};
 use spand_proto::start::Mode;
 
 pub(crate) use gateways::canonical;
+pub(crate) use place::Place;
 pub(crate) use reload::Reloaded;
 pub use sections::{ApplyMethod, Bpf, Destinations, Gateway, Holdout, Limits, Policy, Route, Variant};
 #[cfg(test)]

@@ -22,7 +22,7 @@ const PATIENCE_FOR_CHANGES: Duration = Duration::from_secs(20);
 pub enum AskError {
     /// None runs.
     #[error(
-        "no agent runs here: nobody answers at {}; start one with `spand-agent run`, or name its configuration with --config",
+        "no agent runs here: nobody answers at {}; start one with `spand-agent run`, or name the socket of one with --socket",
         .0.display()
     )]
     NoAgent(PathBuf),

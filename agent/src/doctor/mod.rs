@@ -9,18 +9,22 @@ mod seen;
 
 use std::path::Path;
 
-use spand_proto::operator::{Check, Diagnosis, Failure, Verdict, judge_configuration};
+use spand_proto::operator::{Check, Diagnosis, Failure, Verdict, judge_broken, judge_configuration, or_default};
 
 use crate::apply::route;
 use crate::args::Format;
 use crate::commands::{print, print_json};
-use crate::config::{ApplyMethod, Config};
+use crate::config::{ApplyMethod, Config, DEFAULT_PATH};
 use crate::control::{Reply, Request, Status, ask};
 
 /// Looks, prints what was found, and fails where something is at fault.
-pub(crate) fn run((config, was_read): (Config, bool), path: &Path, format: Format) -> Result<(), Failure> {
+pub(crate) fn run(path: &Path, format: Format) -> Result<(), Failure> {
+    let (config, configuration) = match or_default(Config::load(path), Path::new(DEFAULT_PATH)) {
+        Ok((config, was_read)) => (config, judge_configuration(path, was_read)),
+        Err(error) => (Config::salvaged(path).0, judge_broken(&error)),
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    let diagnosis = Diagnosis::new(runtime.block_on(look(&config, judge_configuration(path, was_read))));
+    let diagnosis = Diagnosis::new(runtime.block_on(look(&config, configuration)));
     if format.json {
         print_json(&diagnosis)?;
     } else {

@@ -39,8 +39,8 @@ fn a_bad_command_line_or_configuration_ends_with_64() {
     let path = folder.path().join("agent.toml");
     std::fs::write(&path, "mode = \"careful\"\n[route]\nspeed = 3\n").unwrap();
     let path = path.to_str().unwrap();
-    for command in ["run", "check-config", "status"] {
-        let (code, text) = failed(&agent(&["--config", path, command]));
+    for command in [&["run"][..], &["check-config"], &["query", "192.0.2.1"]] {
+        let (code, text) = failed(&agent(&[&["--config", path], command].concat()));
         assert_eq!(code, Some(64), "{text}");
         assert!(text.contains("agent.toml, line 3: unknown field `speed`"), "{text}");
     }

@@ -24,7 +24,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use spand_confine::Process;
-use spand_proto::operator::{self, ConfigError, Log};
+use spand_proto::operator::{self, ConfigError, Log, salvage};
 
 pub use access::{Admin, Agents, Identity, Tls};
 pub use capture::{Capture, CaptureBackend, PfRingClusterType};
@@ -85,6 +85,24 @@ impl Config {
         let mut config = Self::parse(&text, path)?;
         config.anchor(path.parent().unwrap_or(Path::new("")));
         Ok(config)
+    }
+
+    /// The defaults, with what of the file at `path` a command needs to find the gateway and its store, where that can be read
+    /// out of it: `store.enabled`, `store.directory` and `api.http_listen`.
+    pub(crate) fn salvaged(path: &Path) -> Self {
+        let mut config = Self::default();
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if let (Some(enabled), _) = salvage(&text, &["store", "enabled"]) {
+            config.store.enabled = enabled;
+        }
+        if let (Some(directory), _) = salvage(&text, &["store", "directory"]) {
+            config.store.directory = directory;
+        }
+        if let (Some(listen), _) = salvage(&text, &["api", "http_listen"]) {
+            config.api.http_listen = listen;
+        }
+        config.anchor(path.parent().unwrap_or(Path::new("")));
+        config
     }
 
     /// Reads and checks the text of a configuration; `path` only names it in errors.

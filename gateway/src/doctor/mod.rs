@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use spand_proto::operator::{Check, Diagnosis, Failure, judge_configuration, or_default};
+use spand_proto::operator::{Check, Diagnosis, Failure, judge_broken, judge_configuration, or_default};
 
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory};
 use crate::password;
@@ -48,11 +48,14 @@ pub struct Arguments {
 
 /// Looks, prints what was found, and fails where something is at fault.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (config, was_read) = or_default(Config::load(&arguments.config), Path::new(DEFAULT_PATH))?;
+    let (config, configuration) = match or_default(Config::load(&arguments.config), Path::new(DEFAULT_PATH)) {
+        Ok((config, was_read)) => (config, judge_configuration(&arguments.config, was_read)),
+        Err(error) => (Config::salvaged(&arguments.config), judge_broken(&error)),
+    };
     let password = arguments.user.as_ref().map(|_| password::read()).transpose()?;
     let manner = Manner::of(&config, arguments.user.as_deref().zip(password.as_deref()))?;
     let span = Duration::from_secs(arguments.seconds);
-    let diagnosis = Diagnosis::new(look(&config, judge_configuration(&arguments.config, was_read), span, &manner));
+    let diagnosis = Diagnosis::new(look(&config, configuration, span, &manner));
     let text = if arguments.json {
         serde_json::to_string_pretty(&diagnosis).map_err(Failure::environment)?
     } else {
@@ -76,13 +79,20 @@ fn look(config: &Config, configuration: Check, span: Duration, manner: &Manner) 
     }
     checks.push(judge::internal_set(&config.traffic.internal));
     checks.extend(tunnels::endpoints(&config.traffic));
+    let http = config.api.http_listen.0;
+    let first = running::ask(http, manner);
     if let Err(fault) = config.check_runnable() {
         checks.push(Check::fail("interfaces", fault, "set it, then run the doctor again"));
+        checks.push(Check::ok(
+            "gateway",
+            match first {
+                Answer::Nobody => format!("not running: no answer on {http}"),
+                _ => format!("running, answers on {http}"),
+            },
+        ));
         return checks;
     }
     checks.extend(config.capture.interfaces.iter().flat_map(|interface| host::offloads(interface)));
-    let http = config.api.http_listen.0;
-    let first = running::ask(http, manner);
     match &first {
         Answer::Document(_) => checks.push(Check::ok("gateway", format!("running, answers on {http}"))),
         Answer::ReadyOnly(ready) => {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
 
 /// A configuration that cannot be used. All but `Unreadable` are faults in the text.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +70,16 @@ pub fn parse<C: DeserializeOwned>(text: &str, path: &Path) -> Result<C, ConfigEr
     })
 }
 
+/// The value at `keys` (section, then key) of a configuration that is at fault somewhere, where it can still be read. The
+/// other half is whether the text is TOML, so that a value that is absent here is not set.
+pub fn salvage<T: DeserializeOwned>(text: &str, keys: &[&str]) -> (Option<T>, bool) {
+    let (table, faults) = DeTable::parse_recoverable(text);
+    let root = toml::Spanned::new(0..text.len(), DeValue::Table(table.into_inner()));
+    let value = keys.iter().try_fold(&root, |value, key| value.get_ref().as_table()?.get(*key));
+    let value = value.and_then(|value| T::deserialize(ValueDeserializer::from(value.clone())).ok());
+    (value, faults.is_empty())
+}
+
 /// A message may hold a value as it was written: what would act on a terminal or begin a line is shown escaped.
 fn printable(message: &str) -> String {
     let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
@@ -123,6 +134,20 @@ mod tests {
         assert!(or_default(unreadable("other.toml", missing), usual).is_err(), "it was named");
         let denied = unreadable("/etc/spand/agent.toml", std::io::ErrorKind::PermissionDenied);
         assert!(or_default(denied, usual).is_err(), "it is there");
+    }
+
+    #[test]
+    fn a_value_is_read_out_of_a_configuration_that_is_at_fault_elsewhere() {
+        let of = |text| salvage::<String>(text, &["a", "b"]);
+        let found = Some("/srv".to_owned());
+        assert_eq!(of("speed = 3\n[a]\nb = \"/srv\"\nc = 4\n"), (found.clone(), true));
+        assert_eq!(of("mode = careful\n[a]\nb = \"/srv\"\n"), (found.clone(), false), "a value without quotes");
+        assert_eq!(of("[a]\nb = \"/srv\"\n[c\nd = 1\n"), (found, false), "a section without its end");
+        assert_eq!(of("[a]\nb = 3\n"), (None, true));
+        for text in ["", "a = 1\n", "[a.b]\n"] {
+            assert_eq!(of(text), (None, true), "{text}");
+        }
+        assert_eq!(of("\u{0}[[[\"'").0, None);
     }
 
     #[test]

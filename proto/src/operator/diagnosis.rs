@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use strum::IntoStaticStr;
 
-use super::Failure;
+use super::{ConfigError, Failure};
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize)]
@@ -131,6 +131,12 @@ pub fn judge_configuration(path: &Path, was_read: bool) -> Check {
     }
     let found = format!("{path} does not exist, so that the service does not start; the defaults are examined");
     Check::fail(NAME, found, "create it, or name another one with --config")
+}
+
+/// Judges a configuration that cannot be used for the reason `fault`.
+pub fn judge_broken(fault: &ConfigError) -> Check {
+    let found = format!("{fault}; the defaults are examined");
+    Check::fail("configuration", found, "correct it (`check-config` gives the next fault), then run the doctor again")
 }
 
 /// Least room that a directory in which a program writes should have, in bytes.

@@ -13,8 +13,10 @@ mod moment;
 mod renamed;
 
 pub use advice::AdviceDocument;
-pub use config::{ConfigError, or_default, parse};
-pub use diagnosis::{Check, Diagnosis, LEAST_ROOM_BYTES, Verdict, judge_configuration, judge_directory, judge_kernel};
+pub use config::{ConfigError, or_default, parse, salvage};
+pub use diagnosis::{
+    Check, Diagnosis, LEAST_ROOM_BYTES, Verdict, judge_broken, judge_configuration, judge_directory, judge_kernel,
+};
 pub use failure::{ENVIRONMENT, FINDINGS, Failure, USAGE};
 pub use log::{Log, LogFormat};
 pub use logging::{LINES, WINDOW, lines_left_out};

@@ -121,11 +121,18 @@ fn without_configuration() -> Result<()> {
         found.has("configuration", "fail", message).context(program)?;
         found.faults(&[&["configuration"], others].concat()).context(program)?;
 
-        // One that was named is a fault of the call, and the sentence names it.
-        let mut command: Command = host.namespace.command(host.folder.path(program));
-        let output = command.args(["doctor", "--config", "/nowhere/spand.toml"]).output()?;
-        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
-        ensure!(output.status.code() == Some(1) && stderr.contains("/nowhere/spand.toml"), "{program}: {stderr}");
+        // One that cannot be used is a finding, and the rest is examined all the same.
+        host.folder.write("typo.toml", "[log]\nlevel = 3\n")?;
+        let typo = host.folder.path("typo.toml");
+        for (file, fault) in [
+            ("/nowhere/spand.toml", "/nowhere/spand.toml: No such file"),
+            (typo.to_str().context("a name in UTF-8")?, "typo.toml, line 2: unknown field `level`"),
+        ] {
+            let mut command: Command = host.namespace.command(host.folder.path(program));
+            let found = Findings::of(&command.args(arguments).args(["--config", file]).output()?)?;
+            found.has("configuration", "fail", fault).context(program)?;
+            found.faults(&[&["configuration"], others].concat()).context(program)?;
+        }
     }
     Ok(())
 }

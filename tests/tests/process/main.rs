@@ -8,6 +8,7 @@ mod experiment;
 mod faults;
 mod gateway;
 mod names;
+mod off;
 mod partition;
 mod share;
 mod stage;
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
             share::CASES,
             experiment::CASES,
             names::CASES,
+            off::CASES,
         ]
         .concat();
         run_cases("process", "the programs are started as root, which this is not", cases)

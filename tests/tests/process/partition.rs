@@ -28,7 +28,7 @@ const GATEWAY: &str = "198.51.100.1";
 const LISTEN: &str = "198.51.100.1:7400";
 const HOST: &str = "198.51.100.2";
 /// Where advice is about.
-const NETWORK: &str = "203.0.113.0/24";
+pub(super) const NETWORK: &str = "203.0.113.0/24";
 /// Hardware addresses of both ends, and one that neither has.
 const STATIONS: [u8; 3] = [1, 2, 0x99];
 

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::Path;
 
 use serde::Serialize;
 use spand_proto::network::Network;
 use spand_proto::operator::{Failure, rfc3339_unix_s};
 
 use super::super::{print, print_json};
-use super::command;
 use crate::apply::bpf::{Attached, attached, cgroup2_or};
 use crate::apply::route::{Netlink, signed_routes, undo_command, undo_signed};
 use crate::args::Format;
-use crate::config::{ApplyMethod, Config};
+use crate::config::{ApplyMethod, Place};
 use crate::control::{AskError, InForce, Reply, Request, Status, try_ask};
 use crate::ledger::{self, Entry, Recorded};
 
@@ -25,7 +23,7 @@ const LISTED: usize = 20;
 struct Found {
     /// The agent that answers at the control socket.
     agent: Option<Running>,
-    /// Why there is no answer although something listens there.
+    /// Why there is no answer although an agent may run.
     agent_error: Option<String>,
     /// Whether the ledger could be read; where not, the routes' signature decides.
     ledger: &'static str,
@@ -89,24 +87,23 @@ impl From<&Entry> for InLedger {
     }
 }
 
-pub(super) fn look(config: &Config, path: &Path, format: Format) -> Result<(), Failure> {
-    let (agent, agent_error) = match try_ask(&config.control_socket(), &Request::Status) {
+pub(super) fn look(place: &Place, format: Format) -> Result<(), Failure> {
+    let (agent, agent_error) = match try_ask(&place.socket, &Request::Status) {
         Ok(Reply::Status(status)) => (Some(Running::from(*status)), None),
         Ok(_) => (None, Some("the agent answered another question".to_owned())),
-        Err(AskError::NoAgent(_)) => (None, None),
+        Err(AskError::NoAgent(_)) => (None, place.doubt()),
         Err(error) => (None, Some(error.to_string())),
     };
-    let file = config.ledger_file();
-    let recorded = ledger::read(&file)
-        .map_err(|error| Failure::Environment(format!("cannot read the ledger {}: {error}", file.display())))?;
+    let recorded = ledger::read(&place.ledger)
+        .map_err(|error| Failure::Environment(format!("cannot read the ledger {}: {error}", place.ledger.display())))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
     let routes = runtime.block_on(async { signed_routes(&Netlink::open()?).await });
     let routes = routes.map_err(|error| Failure::Environment(format!("cannot look at this host's routes: {error}")))?;
-    let cgroup = cgroup2_or(&config.bpf.cgroup);
+    let cgroup = cgroup2_or(&place.cgroup);
     let (mut found, programs) = (compare(&recorded, &routes), attached(cgroup.as_deref()));
     (found.agent, found.agent_error, found.programs) = (agent, agent_error, programs);
-    found.take_back = command(path, "undo --run");
-    if format.json { print_json(&found) } else { print(&for_people(&found, path)) }
+    found.take_back = place.command("undo --run");
+    if format.json { print_json(&found) } else { print(&for_people(&found, place)) }
 }
 
 /// The ledger against the kernel's routes with our signature.
@@ -145,12 +142,12 @@ impl From<Status> for Running {
 }
 
 /// Comments for people, and commands to be pasted.
-fn for_people(found: &Found, path: &Path) -> String {
+fn for_people(found: &Found, place: &Place) -> String {
     let mut lines = Vec::new();
     match (&found.agent, &found.agent_error) {
-        (Some(agent), _) => about_agent(agent, path, &mut lines),
+        (Some(agent), _) => about_agent(agent, place, &mut lines),
         (None, Some(error)) => lines.push(format!("# What a running agent has in force is not known: {error}.")),
-        (None, None) => lines.push("# No agent runs here.".to_owned()),
+        (None, None) => lines.push(format!("# No agent runs here: nobody answers at {}.", place.socket.display())),
     }
     if found.ledger == "damaged" {
         lines.push("# The ledger is damaged: routes go by their protocol number and metric alone.".to_owned());
@@ -183,10 +180,10 @@ fn for_people(found: &Found, path: &Path) -> String {
     lines.join("\n")
 }
 
-fn about_agent(agent: &Running, path: &Path, lines: &mut Vec<String>) {
+fn about_agent(agent: &Running, place: &Place, lines: &mut Vec<String>) {
     let Running { pid, method, .. } = agent;
     if agent.paused {
-        let resume = command(path, "resume");
+        let resume = place.command("resume");
         let until = agent.paused_until.as_ref().map_or_else(String::new, |until| format!(" until {until}"));
         lines.push(format!("# The agent (process {pid}, apply {method}) is paused{until}; `{resume}` ends that."));
     }

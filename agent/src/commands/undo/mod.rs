@@ -6,22 +6,11 @@
 mod look;
 mod take_back;
 
-use std::path::Path;
-
 use spand_proto::operator::Failure;
 
 use crate::args::Undo;
-use crate::config::{Config, DEFAULT_PATH};
+use crate::config::Place;
 
-pub(crate) fn undo(config: &Config, path: &Path, how: Undo) -> Result<(), Failure> {
-    if how.run { take_back::take_back(config, path, how.format) } else { look::look(config, path, how.format) }
-}
-
-/// A command of this program with this configuration, to be pasted.
-fn command(path: &Path, command: &str) -> String {
-    if path == Path::new(DEFAULT_PATH) {
-        return format!("spand-agent {command}");
-    }
-    let path = path.display().to_string().replace('\'', "'\\''");
-    format!("spand-agent --config '{path}' {command}")
+pub(crate) fn undo(place: &Place, how: &Undo) -> Result<(), Failure> {
+    if how.run { take_back::take_back(place, how.format) } else { look::look(place, how.format) }
 }

@@ -1,18 +1,15 @@
 //! Takes back what is in force. A running agent is paused: otherwise it would set everything again. Without one, nothing is
 //! paused: a service manager runs this after every stop, and the next start must advise again.
 
-use std::path::Path;
-
 use serde::Serialize;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
 
 use super::super::pause::{ChangeError, change, shortfall};
 use super::super::{print, print_json};
-use super::command;
 use crate::apply::route::{CleanUp, Netlink, clean_up, signed_routes};
 use crate::args::Format;
-use crate::config::Config;
+use crate::config::Place;
 use crate::control::{AskError, Paused, Request};
 use crate::ledger::{self, Recorded};
 
@@ -27,13 +24,13 @@ struct Undone {
     routes_left: Vec<Network>,
 }
 
-pub(super) fn take_back(config: &Config, path: &Path, format: Format) -> Result<(), Failure> {
-    let (agent, trouble) = match change(config, &Request::Pause { length_s: None }) {
+pub(super) fn take_back(place: &Place, format: Format) -> Result<(), Failure> {
+    let (agent, trouble) = match change(&place.socket, &Request::Pause { length_s: None }) {
         Ok(paused) => {
             let trouble = shortfall(&paused);
             (Some(paused), trouble)
         }
-        Err(ChangeError::Ask(AskError::NoAgent(_))) => (None, None),
+        Err(ChangeError::Ask(AskError::NoAgent(_))) => (None, place.doubt()),
         Err(error @ (ChangeError::Refused(_) | ChangeError::Ask(AskError::NotAllowed(_)))) => {
             return Err(Failure::environment(error));
         }
@@ -41,9 +38,8 @@ pub(super) fn take_back(config: &Config, path: &Path, format: Format) -> Result<
         Err(error) => (None, Some(format!("{error}; it may have advice in force, and set again what was removed"))),
     };
     // After the agent has withdrawn its own.
-    let file = config.ledger_file();
-    let recorded = ledger::read(&file)
-        .map_err(|error| Failure::Environment(format!("cannot read the ledger {}: {error}", file.display())))?;
+    let recorded = ledger::read(&place.ledger)
+        .map_err(|error| Failure::Environment(format!("cannot read the ledger {}: {error}", place.ledger.display())))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
     let (CleanUp { removed, left }, remaining) = runtime
         .block_on(clean(&recorded))
@@ -52,7 +48,7 @@ pub(super) fn take_back(config: &Config, path: &Path, format: Format) -> Result<
     if format.json {
         print_json(&undone)?;
     } else {
-        print(&for_people(&undone, trouble.is_none() && remaining.is_empty(), path))?;
+        print(&for_people(&undone, trouble.is_none() && remaining.is_empty(), place))?;
     }
     let stays = (!remaining.is_empty()).then(|| {
         let networks: Vec<String> = remaining.iter().map(ToString::to_string).collect();
@@ -70,7 +66,7 @@ async fn clean(recorded: &Recorded) -> Result<(CleanUp, Vec<Network>), crate::ap
     Ok((done, ours.collect()))
 }
 
-fn for_people(undone: &Undone, whole: bool, path: &Path) -> String {
+fn for_people(undone: &Undone, whole: bool, place: &Place) -> String {
     let mut lines: Vec<String> =
         undone.routes_removed.iter().map(|network| format!("removed the route for {network}")).collect();
     lines.extend(
@@ -80,7 +76,7 @@ fn for_people(undone: &Undone, whole: bool, path: &Path) -> String {
         lines.push(format!(
             "the running agent (process {}) withdrew its advice and is paused until `{}`",
             agent.pid,
-            command(path, "resume")
+            place.command("resume")
         ));
     }
     if whole {
