@@ -69,6 +69,8 @@ impl BpfApplier {
         let cgroup = host::cgroup(&config.bpf.cgroup)?;
         let names = Names::new(&config.bpf.name);
         let room = Room { networks: config.limits.networks, names };
+        // The kernel takes its time to check them: seconds on a busy machine.
+        info!(cgroup = %cgroup.display(), variant = %config.bpf.variant, "loading the kernel programs");
         let programs = Programs::load(&cgroup, config.bpf.variant, &room)?;
         // The programs' first: a lifetime may end too early by what passes between the two, and never too late.
         let programs_ns = programs.now_ns()?;
