@@ -28,7 +28,7 @@ mod tests;
 
 use super::{Applier, ApplyCounts, ByDirection, Decided, Limitation, News, Outcome};
 use crate::clock::Clock;
-use crate::config::{ApplyMethod, Config, Variant};
+use crate::config::{ApplyMethod, Config, Namespaces, Variant};
 use crate::policy::{Growths, Policy};
 
 pub(crate) use attached::{Attached, attached};
@@ -90,6 +90,10 @@ impl BpfApplier {
             initial_timeout: config.bpf.initial_timeout,
             names: [names.on_cubic, names.on_reno, names.at_start],
             pauses: 0,
+            namespace: match config.bpf.namespaces {
+                Namespaces::Own => Some(programs.own_namespace()?),
+                Namespaces::All => None,
+            },
         };
         let growths = policy.growths.clone();
         let (prefixes, services) = (programs.table("growth_prefixes")?, programs.table("growth_services")?);
