@@ -12,7 +12,7 @@ use crate::pause::parse_length;
 /// Where the running agent is.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Socket {
-    /// Control socket of the running agent, whose ledger lies beside it; that of the configuration's state_dir unless given
+    /// Control socket of the running agent, whose ledger lies beside it; that of the configured state directory unless given
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
 }

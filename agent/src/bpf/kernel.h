@@ -25,6 +25,8 @@ static u64 (*const bpf_ktime_get_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static u64 (*const bpf_ktime_get_boot_ns)(void) = (void *)BPF_FUNC_ktime_get_boot_ns;
 static u64 (*const bpf_jiffies64)(void) = (void *)BPF_FUNC_jiffies64;
 static u64 (*const bpf_get_socket_cookie)(void *context) = (void *)BPF_FUNC_get_socket_cookie;
+static u64 (*const bpf_get_netns_cookie)(void *context) = (void *)BPF_FUNC_get_netns_cookie;
+static struct task_struct *(*const bpf_get_current_task_btf)(void) = (void *)BPF_FUNC_get_current_task_btf;
 static long (*const bpf_setsockopt)(void *socket, int level, int name, void *value, int length) = (void *)BPF_FUNC_setsockopt;
 static long (*const bpf_sock_ops_cb_flags_set)(struct bpf_sock_ops *socket, int flags) =
 	(void *)BPF_FUNC_sock_ops_cb_flags_set;
@@ -55,6 +57,18 @@ enum { CA_CWR = 2, CA_RECOVERY = 3 };
 
 // include/net/sock.h: enum sk_pacing.
 enum { SK_PACING_NONE = 0, SK_PACING_NEEDED = 1 };
+
+struct net {
+	u64 net_cookie;
+} READ_THROUGH;
+
+struct nsproxy {
+	struct net *net_ns;
+} READ_THROUGH;
+
+struct task_struct {
+	struct nsproxy *nsproxy;
+} READ_THROUGH;
 
 struct in6_addr {
 	union {

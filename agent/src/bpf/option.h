@@ -11,16 +11,16 @@
 #define OPTION_BYTES 12
 
 // The flag of a socket may be another program's, or of an agent that wrote options before this one.
-INLINE int writes_option(void)
+INLINE int writes_option(struct bpf_sock_ops *skops)
 {
 	struct settings *settings = all_settings();
-	return settings && settings->write_option;
+	return settings && settings->write_option && !is_foreign(skops, settings);
 }
 
 // For every segment and for the segment size as well, so that both agree.
 INLINE void reserve_option(struct bpf_sock_ops *skops)
 {
-	if (writes_option())
+	if (writes_option(skops))
 		bpf_reserve_hdr_opt(skops, OPTION_BYTES, 0);
 }
 
@@ -28,7 +28,7 @@ INLINE void write_option(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock *sk = skops->sk;
 	struct tcp_sock *tp = sk ? bpf_skc_to_tcp_sock(sk) : 0;
-	if (!tp || !writes_option())
+	if (!tp || !writes_option(skops))
 		return;
 	struct {
 		u8 kind;

@@ -15,7 +15,8 @@
 SEC("cgroup/setsockopt")
 int on_setsockopt(struct bpf_sockopt *option)
 {
-	if (option->level != SPAND_LEVEL) {
+	struct settings *settings = all_settings();
+	if (option->level != SPAND_LEVEL || !settings || is_foreign(option, settings)) {
 		// State the length, or the kernel would truncate a longer value.
 		if (option->optlen > MOST_VALUE)
 			option->optlen = 0;

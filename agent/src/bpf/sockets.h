@@ -135,8 +135,14 @@ INLINE void established(struct bpf_sock_ops *skops)
 {
 	struct bpf_sock *sk = skops->sk;
 	struct settings *settings = all_settings();
-	if (!sk || !settings)
+	// Until the agent has written the settings, whose sockets these are is not known.
+	if (!sk || !settings || !settings->ticks_per_s)
 		return;
+	// Before all else, so that such a connection has no record, and nothing is done to it later.
+	if (is_foreign(skops, settings)) {
+		count(COUNT_OTHER_NAMESPACE);
+		return;
+	}
 	struct tcp_sock *tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return;

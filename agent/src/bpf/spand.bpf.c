@@ -86,4 +86,16 @@ int read_clocks(struct clocks *clocks)
 	return 0;
 }
 
+// The network namespace of the process that runs this.
+struct namespace {
+	u64 cookie;
+};
+
+SEC("syscall")
+int read_namespace(struct namespace *namespace)
+{
+	namespace->cookie = bpf_get_current_task_btf()->nsproxy->net_ns->net_cookie;
+	return 0;
+}
+
 char _license[] SEC("license") = "Dual MIT/GPL";

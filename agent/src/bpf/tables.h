@@ -23,6 +23,7 @@ struct settings {
 	char at_start[NAME_LENGTH];
 	u32 pauses; // pauses and their ends so far: odd while advice is paused
 	u32 unused;
+	u64 namespace; // cookie of the one network namespace whose sockets are looked at; 0: those of all
 };
 
 // How a start reaches a socket.
@@ -92,6 +93,7 @@ enum count {
 	COUNT_SEEN_OPENED,
 	COUNT_NO_OPENING,   // the shape needs what the senders under way say, and nothing is known of them
 	COUNT_LOSS_OVERDUE, // the times of losses give no window
+	COUNT_OTHER_NAMESPACE, // connections of other network namespaces, of which nothing else is counted
 	COUNT_OF_COUNTS,
 };
 
@@ -267,6 +269,13 @@ INLINE struct settings *all_settings(void)
 {
 	u32 zero = 0;
 	return bpf_map_lookup_elem(&settings, &zero);
+}
+
+// Whether the socket of this context is in a network namespace that is left alone: the same address may be another machine there, behind
+// another path.
+INLINE int is_foreign(void *context, const struct settings *settings)
+{
+	return settings->namespace && bpf_get_netns_cookie(context) != settings->namespace;
 }
 
 // What stands for a network whose advice is paused in the place of a refusal. `refusal.rs` has the same number.

@@ -10,7 +10,7 @@
 INLINE void initial_timeout(struct bpf_sock_ops *skops)
 {
 	struct settings *settings = all_settings();
-	if (!settings || !settings->initial_timeout || !settings->ticks_per_s)
+	if (!settings || !settings->initial_timeout || !settings->ticks_per_s || is_foreign(skops, settings))
 		return;
 	struct prefix prefix = {};
 	if (skops->family == AF_INET) {

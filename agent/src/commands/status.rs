@@ -185,7 +185,8 @@ fn sandbox(parts: &BTreeMap<String, bool>) -> String {
 }
 
 /// Counters of `bpf` that the line of connections has.
-const SHOWN: [&str; 5] = ["started", "clipped_peer_window", "clipped_budget", "control", "no_estimate"];
+const SHOWN: [&str; 6] =
+    ["started", "clipped_peer_window", "clipped_budget", "control", "no_estimate", "other_namespace"];
 
 /// What the method did: with `bpf` connections by what became of them, else its counters.
 fn applied(status: &Status) -> Vec<String> {
@@ -193,7 +194,7 @@ fn applied(status: &Status) -> Vec<String> {
         return vec![format!("applied: {}", counted(&status.method_events))];
     }
     let count = |name: &str| status.method_events.get(name).copied().unwrap_or(0);
-    let [started, peer_window, budget, control, no_estimate] = SHOWN.map(count);
+    let [started, peer_window, budget, control, no_estimate, other_namespace] = SHOWN.map(count);
     let limited: Vec<String> = [(peer_window, "by the peer's window"), (budget, "by this host's lease")]
         .into_iter()
         .filter(|(connections, _)| *connections > 0)
@@ -208,6 +209,9 @@ fn applied(status: &Status) -> Vec<String> {
         .collect();
     let mut lines =
         vec![format!("connections: advised {started}{limited}, control {control}, without an estimate {no_estimate}")];
+    if other_namespace > 0 {
+        lines.push(format!("  of other network namespaces, left alone: {other_namespace}"));
+    }
     if !rest.is_empty() {
         lines.push(format!("  also counted: {}", counted(&rest)));
     }
@@ -239,7 +243,10 @@ mod tests {
 
     #[test]
     fn the_text_says_when_the_next_attempt_is_and_counts_connections() {
-        let mut status = crate::control::made_up("bpf", &[("started", 9), ("clipped_peer_window", 2), ("mptcp", 4)]);
+        let mut status = crate::control::made_up(
+            "bpf",
+            &[("started", 9), ("clipped_peer_window", 2), ("mptcp", 4), ("other_namespace", 7)],
+        );
         status.gateway.last_error = Some("connection refused".to_owned());
         status.gateway.failed_attempts = 5;
         let soon = SystemTime::now() + std::time::Duration::from_secs(3_600);
@@ -248,7 +255,8 @@ mod tests {
         assert!(text.contains("  connection refused\n  5 attempts failed, the next one is in 3"), "{text}");
         assert!(
             text.contains(
-                "connections: advised 9 (2 limited by the peer's window), control 0, without an estimate 0\n  also counted: mptcp 4"
+                "connections: advised 9 (2 limited by the peer's window), control 0, without an estimate 0\n  of other network namespaces, left \
+                 alone: 7\n  also counted: mptcp 4"
             ),
             "{text}"
         );

@@ -35,7 +35,7 @@ impl Place {
             }
         };
         if let Some(socket) = socket {
-            config.state_dir = socket.parent().unwrap_or(Path::new("")).to_owned();
+            socket.parent().unwrap_or(Path::new("")).clone_into(&mut config.state_dir);
         }
         let place = Self {
             socket: socket.map_or_else(|| config.control_socket(), Path::to_owned),
@@ -70,12 +70,12 @@ fn warning(fault: &ConfigError, socket: &Path) -> String {
 
 fn options(file: &Path, socket: Option<&Path>) -> String {
     let config = Some(("--config", file)).filter(|(_, file)| *file != Path::new(DEFAULT_PATH));
-    let quoted = |path: &Path| path.display().to_string().replace('\'', "'\\''");
-    config
-        .into_iter()
-        .chain(socket.map(|socket| ("--socket", socket)))
-        .map(|(option, path)| format!(" {option} '{}'", quoted(path)))
-        .collect()
+    let option = |(option, path): (&str, &Path)| {
+        let quoted = path.display().to_string().replace('\'', "'\\''");
+        format!(" {option} '{quoted}'")
+    };
+    let options = [config, socket.map(|socket| ("--socket", socket))];
+    options.into_iter().flatten().map(option).collect::<Vec<_>>().concat()
 }
 
 impl Config {

@@ -161,8 +161,10 @@ pub struct Route {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Bpf {
-    /// Version 2 cgroup whose sockets are started. Default empty: the root, which is every socket of the machine.
+    /// Version 2 cgroup whose sockets are started. Default empty: the root, which holds every socket of the machine.
     pub cgroup: PathBuf,
+    /// Of which network namespaces sockets are started. Default `own`.
+    pub namespaces: Namespaces,
     /// How a start reaches a socket. Default `stay`.
     pub variant: Variant,
     /// First part of the names of the congestion controls, 1 to 9 of `a-z`, `0-9` and `_`. Default `spand`. Several agents
@@ -177,6 +179,17 @@ pub struct Bpf {
     pub initial_timeout: bool,
     /// Whether every segment carries the sender's window and RTT in a TCP option of 12 bytes. Default false.
     pub window_option: bool,
+}
+
+/// Whose sockets are started.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Namespaces {
+    /// Those of the agent's own network namespace: in others the same addresses may be other machines, behind other paths.
+    #[default]
+    Own,
+    /// Those of every network namespace.
+    All,
 }
 
 /// How a start reaches a socket.
@@ -266,6 +279,7 @@ impl Default for Bpf {
     fn default() -> Self {
         Self {
             cgroup: PathBuf::new(),
+            namespaces: Namespaces::default(),
             variant: Variant::default(),
             name: "spand".to_owned(),
             control_fraction: 0.05,

@@ -98,6 +98,12 @@ impl Status {
         if met("mptcp") > 0 {
             causes.push("the service's sockets are MPTCP, which is left alone: have it listen on plain TCP");
         }
+        if met("other_namespace") > 0 {
+            causes.push(
+                "the service runs in another network namespace, such as a container's: run the agent there, or set bpf.namespaces to \
+                 \"all\" if no addresses overlap",
+            );
+        }
         if seen.accepted.unseen {
             causes.push(
                 "the service's listening sockets were made before it was moved into bpf.cgroup, and a socket stays in the cgroup \
@@ -141,6 +147,7 @@ mod tests {
         assert!(first(true, &[]).contains("restart the service"), "{}", first(true, &[]));
         assert!(first(false, &[]).contains("another cgroup"), "what it opens has no listening socket");
         assert!(first(true, &[("mptcp", 12)]).contains("MPTCP"));
+        assert!(first(true, &[("other_namespace", 9)]).contains("another network namespace"));
         assert!(first(true, &[("cgroup_gone", 1)]).contains("start the agent again"));
     }
 }

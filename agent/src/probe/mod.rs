@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use spand_proto::operator::{Verdict, judge_kernel};
 
 use crate::capabilities::Capabilities;
 
@@ -36,6 +37,7 @@ pub(crate) fn look() -> Vec<Finding> {
         Some("BPF programs are compiled, which congestion controls of ours need"),
     ));
     findings.push(struct_ops());
+    findings.push(namespaces());
     findings.push(always_run());
     findings.push(congestion_control());
     findings.push(growth());
@@ -126,6 +128,23 @@ pub(crate) fn takes_congestion_controls() -> Option<bool> {
 fn struct_ops() -> Finding {
     let value = takes_congestion_controls().map_or("not known", yes);
     finding("struct_ops_tcp", value, Some("a hint from kallsyms that BPF congestion controls can be registered"))
+}
+
+/// From this release on programs of sockets and of their options are shown the network namespace.
+const SHOWS_NAMESPACES: (u32, u32) = (5, 15);
+
+fn namespaces() -> Finding {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let value = match judge_kernel(&release, SHOWS_NAMESPACES, "", Verdict::Fail).verdict {
+        Verdict::Ok => yes(true),
+        Verdict::Fail => yes(false),
+        Verdict::Unknown | Verdict::Warn => "not known",
+    };
+    finding(
+        "socket_namespaces",
+        value,
+        Some("by release: BPF programs see the network namespace of a socket, which apply = \"bpf\" needs"),
+    )
 }
 
 /// A field by which some patched kernels tell BPF programs of process 1 from all others, which they do not run while that process is the

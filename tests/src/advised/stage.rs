@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 use spand_agent::Clock;
 use spand_agent::apply::bpf::BpfApplier;
 use spand_agent::apply::{Applier as _, Decided, Desired, DesiredStarts, Inputs, Skipped, StartReason};
-use spand_agent::config::{ApplyMethod, Config};
+use spand_agent::config::{ApplyMethod, Config, Namespaces};
 use spand_agent::policy::Policy;
 use spand_proto::growth::Growth;
 use spand_proto::network::Network;
@@ -151,6 +151,8 @@ async fn apply(cgroup: &Cgroup, advised: &[(Network, Advice)]) -> Result<BpfAppl
     config.bpf.name = format!("s{}", std::process::id());
     config.bpf.control_fraction = 0.0;
     cgroup.folder().clone_into(&mut config.bpf.cgroup);
+    // The server of that cgroup is in another one than this.
+    config.bpf.namespaces = Namespaces::All;
     let mut policy: Policy = config.policy();
     (policy.start.fraction, policy.start.floor, policy.start.buffered) = (None, None, true);
     let clock = Clock::start();

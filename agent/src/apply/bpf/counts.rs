@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::apply::ApplyCounts;
 
 /// `enum count` of `bpf/tables.h`, in its order.
-pub(super) const NAMES: [&str; 27] = [
+pub(super) const NAMES: [&str; 28] = [
     "started",
     "restarted",
     "control",
@@ -33,6 +33,7 @@ pub(super) const NAMES: [&str; 27] = [
     "seen_opened",
     "no_opening",
     "loss_overdue",
+    "other_namespace",
 ];
 
 /// Adds the programs' counters to `counts`; those that are zero are left out.

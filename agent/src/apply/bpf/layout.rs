@@ -19,7 +19,7 @@ const NONE: u32 = u32::MAX;
 /// `struct policy`.
 pub(super) const POLICY_BYTES: usize = 40;
 /// `struct settings`.
-pub(super) const SETTINGS_BYTES: usize = POLICY_BYTES + 32 + 3 * NAME_BYTES + 8;
+pub(super) const SETTINGS_BYTES: usize = POLICY_BYTES + 32 + 3 * NAME_BYTES + 16;
 /// `TCP_CA_NAME_MAX`, the closing zero included.
 pub(super) const NAME_BYTES: usize = 16;
 /// Where the name stands in the programs' `struct tcp_congestion_ops`: after seven functions.
@@ -101,6 +101,8 @@ pub(super) struct Settings {
     pub(super) names: [[u8; NAME_BYTES]; 3],
     /// Pauses and their ends so far: odd while advice is paused.
     pub(super) pauses: u32,
+    /// Cookie of the one network namespace whose sockets are looked at; `None` for all.
+    pub(super) namespace: Option<u64>,
 }
 
 /// `struct settings`.
@@ -117,6 +119,7 @@ pub(super) fn settings(policy: &[u8], settings: &Settings) -> Vec<u8> {
         .bytes(settings.names.as_flattened())
         .u32(settings.pauses)
         .u32(0)
+        .u64(settings.namespace.unwrap_or(0))
         .done()
 }
 

@@ -141,6 +141,12 @@ impl Programs {
         read_clocks(&self.object).map(|clocks| clocks.boot_ns)
     }
 
+    /// The cookie of the network namespace of the thread that asks.
+    pub(super) fn own_namespace(&self) -> Result<u64, Failure> {
+        let [cookie] = ask(&self.object, "read_namespace")?;
+        Ok(cookie)
+    }
+
     /// Writes the settings for all connections; before that no connection is started.
     pub(super) fn write_settings(&self, settings: &[u8]) -> Result<(), Failure> {
         let table = self.table("settings")?;
@@ -211,13 +217,19 @@ fn ticks_per_s(object: &Object) -> Result<u64, Failure> {
 }
 
 fn read_clocks(object: &Object) -> Result<Clocks, Failure> {
-    let program = object.progs_mut().find(|program| program.name() == "read_clocks");
-    let program = program.ok_or_else(|| incomplete("read_clocks"))?;
-    let mut clocks = [0; 24];
-    let input = ProgramInput { context_in: Some(&mut clocks), ..ProgramInput::default() };
+    let [ticks, ns, boot_ns] = ask(object, "read_clocks")?;
+    Ok(Clocks { ticks, ns, boot_ns })
+}
+
+/// The numbers that one of the programs for questions gives.
+fn ask<const N: usize>(object: &Object, name: &str) -> Result<[u64; N], Failure> {
+    let program = object.progs_mut().find(|program| program.name() == name);
+    let program = program.ok_or_else(|| incomplete(name))?;
+    let mut answer = vec![0; 8 * N];
+    let input = ProgramInput { context_in: Some(&mut answer), ..ProgramInput::default() };
     program.test_run(input).map_err(Failure::environment)?;
-    let number = |at: usize| clocks.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |n| u64::from_ne_bytes(*n));
-    Ok(Clocks { ticks: number(0), ns: number(8), boot_ns: number(16) })
+    let mut numbers = answer.chunks_exact(8).filter_map(<[u8]>::first_chunk).map(|bytes| u64::from_ne_bytes(*bytes));
+    Ok(std::array::from_fn(|_| numbers.next().unwrap_or(0)))
 }
 
 fn refused(error: &libbpf_rs::Error) -> Failure {

@@ -28,7 +28,7 @@ mod tests;
 
 use super::{Applier, ApplyCounts, ByDirection, Decided, Limitation, News, Outcome};
 use crate::clock::Clock;
-use crate::config::{ApplyMethod, Config, Variant};
+use crate::config::{ApplyMethod, Config, Namespaces, Variant};
 use crate::policy::{Growths, Policy};
 
 pub(crate) use attached::{Attached, attached};
@@ -69,6 +69,8 @@ impl BpfApplier {
         let cgroup = host::cgroup(&config.bpf.cgroup)?;
         let names = Names::new(&config.bpf.name);
         let room = Room { networks: config.limits.networks, names };
+        // The kernel takes its time to check them: seconds on a busy machine.
+        info!(cgroup = %cgroup.display(), variant = %config.bpf.variant, "loading the kernel programs");
         let programs = Programs::load(&cgroup, config.bpf.variant, &room)?;
         // The programs' first: a lifetime may end too early by what passes between the two, and never too late.
         let programs_ns = programs.now_ns()?;
@@ -88,6 +90,10 @@ impl BpfApplier {
             initial_timeout: config.bpf.initial_timeout,
             names: [names.on_cubic, names.on_reno, names.at_start],
             pauses: 0,
+            namespace: match config.bpf.namespaces {
+                Namespaces::Own => Some(programs.own_namespace()?),
+                Namespaces::All => None,
+            },
         };
         let growths = policy.growths.clone();
         let (prefixes, services) = (programs.table("growth_prefixes")?, programs.table("growth_services")?);

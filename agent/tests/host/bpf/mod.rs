@@ -1,11 +1,12 @@
 //! The apply method `bpf` against the real kernel: the real program, a gateway that sends what the test sets, and connections over
-//! a loopback device with Ethernet's MTU. Each test has networks and names of its own, since the programs see every socket
-//! of the machine.
+//! a loopback device with Ethernet's MTU. Each test has networks and names of its own, since names of congestion controls and the
+//! cgroup are the whole machine's.
 
 mod families;
 mod flights;
 mod lifetime;
 mod losses;
+mod namespaces;
 mod pause;
 mod places;
 mod refusals;
@@ -34,7 +35,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// Ethernet's 1500 bytes less headers and timestamps.
 const SEGMENT: usize = 1_448;
 
-/// Each agent sees every socket of the machine, so there is one at a time.
+/// Each agent's programs run for every socket of the machine, so there is one at a time.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 /// A host with a peer in another network, both on this loopback device.
