@@ -17,7 +17,7 @@ fn opening(n: u32) -> Vec<Segment> {
     let (server, client) =
         (endpoint(inside, 80), Endpoint { address: outside, port: 1_024 + u16::try_from(n % 60_000).unwrap() });
     // Every fourth is opened from inside.
-    let (source, destination) = if n % 4 == 0 { (server, client) } else { (client, server) };
+    let (source, destination) = if n.is_multiple_of(4) { (server, client) } else { (client, server) };
     let at = |us: u64| Timestamp(ms(0).0 + (u64::from(n) * 100 + us) * 1_000);
     let [syn, answer, ack] = handshake(100);
     let syn = Segment { at: at(0), source, destination, ip_id: Some(7), ..syn };
