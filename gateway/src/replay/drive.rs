@@ -215,6 +215,9 @@ impl Replay {
 
     /// Lets what was due before `now` happen at its own time.
     fn pass_time(&mut self, now: Timestamp) {
+        if !self.engine.may_be_due(now) {
+            return;
+        }
         let mut latest = None;
         while let Some(due) = self.engine.poll_timeout().filter(|&due| due <= now && Some(due) > latest) {
             self.engine.handle_timeout(due);
