@@ -10,6 +10,7 @@ use spand_core::config::{EngineConfig, Limits, Tunnels};
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
+use spand_core::flow::report::FlowReports;
 use spand_core::wire::Frame;
 use spand_fuzz::{Counting, Packet, Talk};
 use spand_proto::estimate::RuleKind;
@@ -36,7 +37,7 @@ enum Step {
 struct Setting {
     rule: u8,
     inside: bool,
-    reports: bool,
+    reports: u8,
     read_window_option: bool,
     base: u64,
 }
@@ -141,6 +142,7 @@ fn engine(setting: &Setting, hash_seed: u64) -> Engine {
         ..Limits::default()
     };
     let rules = RuleKind::VARIANTS;
+    let reports = [FlowReports::None, FlowReports::Sums, FlowReports::Full];
     Engine::new(EngineConfig {
         internal: if setting.inside { vec!["192.0.2.0/24".parse().unwrap()] } else { Vec::new() },
         tunnels: Tunnels::ALL,
@@ -148,7 +150,7 @@ fn engine(setting: &Setting, hash_seed: u64) -> Engine {
         rule: rules[usize::from(setting.rule) % rules.len()],
         limits,
         hash_seed,
-        flow_reports: setting.reports,
+        flow_reports: reports[usize::from(setting.reports) % reports.len()],
         ..EngineConfig::default()
     })
 }

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Micros;
 
+use crate::flow::report::FlowReports;
 use crate::sharing::Sharing;
 pub use crate::tunnels::{Encapsulation, TunnelKind, Tunnels};
 
@@ -37,9 +38,9 @@ pub struct EngineConfig {
     /// Secret of the flow table's hash, so that no one can aim many connections at one slot. A replay keeps it at 0;
     /// a gateway draws it at its start. No result depends on it.
     pub hash_seed: u64,
-    /// Collect a [`crate::flow::report::DirectionReport`] for every direction at its end. Default off: a long-running gateway has no use for them.
-    /// Of several engines a connection's home reports it.
-    pub flow_reports: bool,
+    /// Which accounts of directions to give at their end. Default none: a long-running gateway has no use for them. Of several
+    /// engines a connection's home reports it.
+    pub flow_reports: FlowReports,
     /// Which networks are this engine's, where there are several. Default: all. Limits are this engine's own.
     pub shard: Shard,
     /// How it shares what it sees with the engines of other gateways. Default: not at all.
@@ -136,7 +137,7 @@ impl Default for EngineConfig {
             limits: Limits::default(),
             window: WindowConfig::default(),
             hash_seed: 0,
-            flow_reports: false,
+            flow_reports: FlowReports::None,
             shard: Shard::WHOLE,
             sharing: None,
         }

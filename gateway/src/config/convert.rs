@@ -5,6 +5,7 @@ use std::num::{NonZeroU32, NonZeroU64, NonZeroUsize};
 use std::time::Duration;
 
 use spand_core::config::{EngineConfig, Limits as EngineLimits, Shard, WindowConfig};
+use spand_core::flow::report::FlowReports;
 use spand_proto::units::Micros;
 
 use crate::api::ApiConfig;
@@ -15,8 +16,8 @@ use super::{Config, PrefixListError, load_prefix_list};
 /// What a caller of the engine adds to the file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EngineOptions {
-    /// Report every direction at its end (`replay --flows`).
-    pub flow_reports: bool,
+    /// Which accounts of directions to give at their end.
+    pub flow_reports: FlowReports,
     /// Secret of the flow table's hash: 0 in a replay, drawn at the start of a gateway.
     pub hash_seed: u64,
     /// Which of several engines; each has its part of the room for connections and networks.
@@ -25,7 +26,7 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        Self { flow_reports: false, hash_seed: 0, shard: Shard::WHOLE }
+        Self { flow_reports: FlowReports::None, hash_seed: 0, shard: Shard::WHOLE }
     }
 }
 

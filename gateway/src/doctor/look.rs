@@ -10,7 +10,7 @@ use spand_core::config::EngineConfig;
 use spand_core::counters::Ignored;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::report::DirectionReport;
+use spand_core::flow::report::{DirectionReport, FlowReports};
 use spand_core::flow::sample::ConnectionId;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
@@ -78,7 +78,7 @@ struct Looking {
 impl Looking {
     /// Both ends of every connection are followed here, whatever is configured: which ends are inside is determined afterwards.
     fn new(config: &Config) -> Result<Self, Failure> {
-        let engine = config.engine(EngineOptions { flow_reports: true, ..EngineOptions::default() })?;
+        let engine = config.engine(EngineOptions { flow_reports: FlowReports::Full, ..EngineOptions::default() })?;
         let mut engine = EngineConfig { internal: Vec::new(), ..engine };
         engine.limits.connections = engine.limits.connections.min(CONNECTIONS);
         Ok(Self {
@@ -120,9 +120,10 @@ impl Looking {
     }
 
     fn ended(&mut self, report: &DirectionReport) {
-        if self.connections.len() < CONNECTIONS.get() || self.connections.contains_key(&report.connection) {
-            let direction = (report.source.address, report.destination.address, report.packets);
-            self.connections.entry(report.connection).or_default().push(direction);
+        let Some(details) = &report.details else { return };
+        if self.connections.len() < CONNECTIONS.get() || self.connections.contains_key(&details.connection) {
+            let direction = (report.source.address, report.destination.address, details.packets);
+            self.connections.entry(details.connection).or_default().push(direction);
         }
     }
 

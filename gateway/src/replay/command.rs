@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::{Args, ValueEnum};
 use spand_capture::Progress;
 use spand_core::config::{EngineConfig, Limits, TunnelKind, Tunnels};
+use spand_core::flow::report::FlowReports;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::operator::Failure;
@@ -158,7 +159,8 @@ impl Arguments {
         }
         // Where `--rule` puts one in force that the configuration compares.
         config.estimate.compare.retain(|compared| *compared != config.estimate.rule);
-        let options = EngineOptions { flow_reports: self.flows, ..EngineOptions::default() };
+        let flow_reports = if self.flows { FlowReports::Full } else { FlowReports::None };
+        let options = EngineOptions { flow_reports, ..EngineOptions::default() };
         let mut engine = config.engine(options)?;
         if let Some(samples) = self.min_samples {
             engine.window.min_samples = samples;

@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use spand_capture::{CaptureFile, MergedSource, Next, PacketSource, SourceError, SourceStats, open_file};
 use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::report::DirectionReport;
+use spand_core::flow::report::{DirectionReport, FlowReports};
 use spand_core::window::view::NetworkView;
 use spand_core::wire::Frame;
 use spand_proto::network::Network;
@@ -24,7 +23,7 @@ use super::{FileReport, Moments, Outcome, Report, Sink, State, Traffic};
 pub struct Options {
     /// Capture files, `-` for standard input.
     pub files: Vec<PathBuf>,
-    /// The engine; with `flow_reports` the report holds the account of each direction, not only their sums.
+    /// The engine; with full `flow_reports` the report holds the account of each direction, not only their sums.
     pub engine: EngineConfig,
     /// When to show the state.
     pub moments: Moments,
@@ -127,11 +126,9 @@ struct Replay {
 impl Replay {
     fn new(options: Options) -> Self {
         let mut engine = options.engine;
-        let keep_flows = engine.flow_reports;
-        // The sums are made of the accounts, of which the first sample is enough.
-        engine.flow_reports = true;
+        let keep_flows = engine.flow_reports == FlowReports::Full;
         if !keep_flows {
-            engine.limits.report_samples = NonZeroU32::MIN;
+            engine.flow_reports = FlowReports::Sums;
         }
         Self {
             window: engine.window,
@@ -218,6 +215,9 @@ impl Replay {
 
     /// Lets what was due before `now` happen at its own time.
     fn pass_time(&mut self, now: Timestamp) {
+        if !self.engine.may_be_due(now) {
+            return;
+        }
         let mut latest = None;
         while let Some(due) = self.engine.poll_timeout().filter(|&due| due <= now && Some(due) > latest) {
             self.engine.handle_timeout(due);
@@ -261,7 +261,7 @@ impl Replay {
         for view in end.networks.iter().filter(|view| view.estimate.is_some()) {
             self.estimated.remove(&view.network);
         }
-        self.flows.sort_by_key(|report| report.first_frame);
+        self.flows.sort_by_key(|report| report.details.as_ref().map(|details| details.first_frame));
         Ok(Report {
             files,
             span: Some((first, last)),

@@ -121,10 +121,10 @@ impl NetworkRow {
 
     fn of_traffic(traffic: &Traffic) -> Self {
         Self {
-            unique_bytes: traffic.unique.0,
-            throughput_bps: traffic.throughput_bps(),
-            retransmitted_pct: traffic.retransmitted_pct(),
-            data_connections: traffic.connections,
+            unique_bytes: traffic.sent.unique.0,
+            throughput_bps: traffic.sent.throughput_bps(),
+            retransmitted_pct: traffic.sent.retransmitted_pct(),
+            data_connections: traffic.sent.connections,
             ..Self::default()
         }
     }
@@ -204,24 +204,25 @@ pub struct FlowRow<'a> {
 }
 
 impl<'a> FlowRow<'a> {
-    /// The row of `report`; `files` are those its input number counts.
-    pub fn new(report: &DirectionReport, files: &[&'a FileReport]) -> Self {
-        let file = usize::try_from(report.input).ok().and_then(|input| files.get(input));
-        let (seqack, timestamps) = (&report.rtt_seqack, &report.rtt_timestamps);
-        Self {
+    /// The row of `report`, of which there are details; `files` are those its input number counts.
+    pub fn new(report: &DirectionReport, files: &[&'a FileReport]) -> Option<Self> {
+        let details = report.details.as_ref()?;
+        let file = usize::try_from(details.input).ok().and_then(|input| files.get(input));
+        let (seqack, timestamps) = (&details.rtt_seqack, &details.rtt_timestamps);
+        Some(Self {
             file: file.map_or("", |file| file.name.as_str()),
             src: report.source.address,
             sport: report.source.port,
             dst: report.destination.address,
             dport: report.destination.port,
-            pkts: report.packets,
+            pkts: details.packets,
             data_pkts: report.data_packets,
-            payload_bytes: report.payload.0,
+            payload_bytes: details.payload.0,
             unique_bytes: report.unique.0,
             retx_pkts: report.retransmitted_packets,
-            retx_bytes: report.retransmitted.0,
-            synfin_retx_pkts: report.synfin_retransmitted_packets,
-            holefill_pkts: report.hole_fill_packets,
+            retx_bytes: details.retransmitted.0,
+            synfin_retx_pkts: details.synfin_retransmitted_packets,
+            holefill_pkts: details.hole_fill_packets,
             rtt_seqack_n: seqack.count,
             rtt_seqack_min_ms: seqack.min.map(Micros::as_millis_f64),
             rtt_seqack_mean_ms: mean_ms(seqack),
@@ -229,24 +230,24 @@ impl<'a> FlowRow<'a> {
             rtt_ts_n: timestamps.count,
             rtt_ts_min_ms: timestamps.min.map(Micros::as_millis_f64),
             rtt_ts_mean_ms: mean_ms(timestamps),
-            flight_max_bytes: report.flight_max.0,
-            limited_by: report.limited_by.name(),
-            window_samples: samples(&report.samples),
+            flight_max_bytes: details.flight_max.0,
+            limited_by: details.limited_by.name(),
+            window_samples: samples(&details.samples),
             rtt_ts_max_ms: timestamps.max.map(Micros::as_millis_f64),
-            duplicate_pkts: report.duplicate_packets,
+            duplicate_pkts: details.duplicate_packets,
             loss_events: report.loss_events,
             timeouts: report.timeouts,
-            first_time: rfc3339_ns(report.first_at),
-            last_time: rfc3339_ns(report.last_at),
-            connection: report.connection.0,
+            first_time: rfc3339_ns(details.first_at),
+            last_time: rfc3339_ns(details.last_at),
+            connection: details.connection.0,
             congestion_control: report.congestion_control.name(),
             active_s: thousandths(report.transfers.active.as_secs_f64()),
-            throughput_bps: throughput_bps(&report.transfers),
+            throughput_bps: throughput_bps(report.transfers.bytes, report.transfers.active),
             retransmitted_pct: percent(
                 retransmitted(report),
                 report.data_packets.saturating_sub(report.duplicate_data_packets),
             ),
-        }
+        })
     }
 }
 

@@ -105,13 +105,13 @@ impl Summary {
 }
 
 fn row(address: IpAddr, sender: &SenderTraffic) -> SenderRow {
-    let traffic = &sender.traffic;
+    let sent = &sender.sent;
     SenderRow {
         src: address,
-        connections: traffic.connections,
-        unique_bytes: traffic.unique.0,
-        throughput_bps: traffic.throughput_bps(),
-        retransmitted_pct: traffic.retransmitted_pct(),
+        connections: sent.connections,
+        unique_bytes: sent.unique.0,
+        throughput_bps: sent.throughput_bps(),
+        retransmitted_pct: sent.retransmitted_pct(),
         congestion_control: sender.congestion_control().name(),
     }
 }

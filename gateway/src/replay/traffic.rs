@@ -1,22 +1,58 @@
 //! What was sent, summed up per network and per sender over the whole capture.
 
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use serde::Serialize;
 use spand_core::estimate::NoEstimate;
-use spand_core::flow::report::{DirectionReport, TransferSummary};
+use spand_core::flow::report::DirectionReport;
 use spand_core::flow::sample::SampleReason;
 use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros};
-use strum::IntoStaticStr;
+use strum::{IntoStaticStr, VariantArray};
 
-/// What senders sent, from the start of the capture on.
+/// A count for each of `N` kinds, in place: there is one for every network.
+#[derive(Clone, Debug, PartialEq)]
+struct Counts<K, const N: usize> {
+    counts: [u64; N],
+    kinds: PhantomData<K>,
+}
+
+impl<K, const N: usize> Default for Counts<K, N> {
+    fn default() -> Self {
+        Self { counts: [0; N], kinds: PhantomData }
+    }
+}
+
+impl<K: VariantArray + Copy + PartialEq, const N: usize> Counts<K, N> {
+    fn add(&mut self, kind: K, more: u64) {
+        if let Some((_, count)) = K::VARIANTS.iter().zip(&mut self.counts).find(|(variant, _)| **variant == kind) {
+            *count += more;
+        }
+    }
+
+    fn of(&self, kind: K) -> u64 {
+        self.counted().find(|(variant, _)| *variant == kind).map_or(0, |(_, count)| count)
+    }
+
+    /// The kind of which most was counted, among those that `may` be it; none where nothing was.
+    fn most(&self, may: impl Fn(K) -> bool) -> Option<K> {
+        let counted = self.counted().filter(|&(kind, count)| count > 0 && may(kind));
+        counted.max_by_key(|&(_, count)| count).map(|(kind, _)| kind)
+    }
+
+    fn counted(&self) -> impl Iterator<Item = (K, u64)> {
+        K::VARIANTS.iter().copied().zip(self.counts)
+    }
+}
+
+/// Sums of what was sent.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Traffic {
+pub struct Sent {
     /// Connections that carried data.
     pub connections: u64,
     /// Payload, each byte once.
@@ -25,16 +61,25 @@ pub struct Traffic {
     pub data_packets: u64,
     /// Those of them that carried payload seen before.
     pub retransmitted_packets: u64,
-    /// Transfers that ended.
-    pub transfers: TransferSummary,
+    /// New bytes of transfers that ended.
+    pub transferred: Bytes,
+    /// How long those took.
+    pub active: Micros,
+}
+
+/// What was sent to a network, from the start of the capture on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Traffic {
+    /// Its sums.
+    pub sent: Sent,
     /// Connections by why they gave neither a window sample nor a lower bound.
-    without: BTreeMap<NoSample, u64>,
+    without: Counts<NoSample, { NoSample::VARIANTS.len() }>,
     /// Connections that gave one, by what the first was.
-    with: BTreeMap<SampleReason, u64>,
+    with: Counts<SampleReason, { SampleReason::VARIANTS.len() }>,
 }
 
 /// Why a network has no window sample.
-#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, Ord, PartialEq, PartialOrd, Serialize)]
+#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, Serialize, VariantArray)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum NoSample {
@@ -63,32 +108,36 @@ impl NoSample {
     }
 }
 
-impl Traffic {
-    /// Adds a direction.
-    pub fn add(&mut self, report: &DirectionReport) {
+impl Sent {
+    fn add(&mut self, report: &DirectionReport) {
         let copies = report.duplicate_data_packets;
         self.connections += 1;
         self.unique = Bytes(self.unique.0.saturating_add(report.unique.0));
         self.data_packets += report.data_packets.saturating_sub(copies);
         self.retransmitted_packets += retransmitted(report);
-        self.transfers = TransferSummary::of(
-            Bytes(self.transfers.bytes.0.saturating_add(report.transfers.bytes.0)),
-            Micros(self.transfers.active.0.saturating_add(report.transfers.active.0)),
-        );
-        match report.samples.first() {
-            Some(sample) => *self.with.entry(sample.reason).or_default() += 1,
-            None => *self.without.entry(why_no_sample(report)).or_default() += 1,
-        }
+        self.transferred = Bytes(self.transferred.0.saturating_add(report.transfers.bytes.0));
+        self.active = Micros(self.active.0.saturating_add(report.transfers.active.0));
     }
 
     /// Mean rate of a connection while a transfer was under way, in bits per second.
     pub fn throughput_bps(&self) -> Option<u64> {
-        throughput_bps(&self.transfers)
+        throughput_bps(self.transferred, self.active)
     }
 
     /// Part of the packets with payload that carried payload seen before, in percent.
     pub fn retransmitted_pct(&self) -> Option<f64> {
         percent(self.retransmitted_packets, self.data_packets)
+    }
+}
+
+impl Traffic {
+    /// Adds a direction.
+    pub fn add(&mut self, report: &DirectionReport) {
+        self.sent.add(report);
+        match report.first_sample {
+            Some(reason) => self.with.add(reason, 1),
+            None => self.without.add(why_no_sample(report), 1),
+        }
     }
 
     /// Why `view`, the network's window, has no sample; `None` where it has one.
@@ -97,15 +146,13 @@ impl Traffic {
             return None;
         }
         if view.is_some_and(|view| view.lower_bounds > 0) {
-            let of = |reason| self.with.get(&reason).copied().unwrap_or(0);
-            let receiver = of(SampleReason::EndReceiverLimited) > of(SampleReason::EndAppLimited);
+            let receiver = self.with.of(SampleReason::EndReceiverLimited) > self.with.of(SampleReason::EndAppLimited);
             return Some(if receiver { NoSample::ReceiverLimited } else { NoSample::AppLimited });
         }
-        if !self.with.is_empty() {
+        if self.with.most(|_| true).is_some() {
             return Some(NoSample::OutsideWindow);
         }
-        let most = self.without.iter().max_by_key(|&(_, connections)| *connections);
-        Some(most.map_or(NoSample::Unfinished, |(&reason, _)| reason))
+        Some(self.without.most(|_| true).unwrap_or(NoSample::Unfinished))
     }
 }
 
@@ -116,9 +163,9 @@ pub(super) fn retransmitted(report: &DirectionReport) -> u64 {
 
 /// Bits per second while transfers were under way.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative; `as` saturates")]
-pub(super) fn throughput_bps(transfers: &TransferSummary) -> Option<u64> {
-    let seconds = transfers.active.as_secs_f64();
-    (seconds > 0.0).then(|| (transfers.bytes.0 as f64 * 8.0 / seconds).round() as u64)
+pub(super) fn throughput_bps(transferred: Bytes, active: Micros) -> Option<u64> {
+    let seconds = active.as_secs_f64();
+    (seconds > 0.0).then(|| (transferred.0 as f64 * 8.0 / seconds).round() as u64)
 }
 
 /// `part` of `whole` in percent, to three places.
@@ -149,21 +196,20 @@ pub(super) fn why_not(view: Option<&NetworkView>, traffic: Option<&Traffic>) -> 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SenderTraffic {
     /// To everyone together.
-    pub traffic: Traffic,
+    pub sent: Sent,
     /// Bytes by the congestion control recognised.
-    by_control: BTreeMap<Flavour, u64>,
+    by_control: Counts<Flavour, { Flavour::VARIANTS.len() }>,
 }
 
 impl SenderTraffic {
     fn add(&mut self, report: &DirectionReport) {
-        self.traffic.add(report);
-        *self.by_control.entry(report.congestion_control).or_default() += report.unique.0;
+        self.sent.add(report);
+        self.by_control.add(report.congestion_control, report.unique.0);
     }
 
     /// The congestion control recognised for most of its bytes; unknown where none was recognised.
     pub fn congestion_control(&self) -> Flavour {
-        let known = self.by_control.iter().filter(|(control, _)| **control != Flavour::Unknown);
-        known.max_by_key(|&(_, bytes)| *bytes).map_or(Flavour::Unknown, |(&control, _)| control)
+        self.by_control.most(|control| control != Flavour::Unknown).unwrap_or(Flavour::Unknown)
     }
 }
 
@@ -197,11 +243,15 @@ impl Ledger {
     }
 
     /// The senders of most bytes, those first.
-    pub(super) fn largest(&mut self, count: usize) -> Vec<(IpAddr, SenderTraffic)> {
-        let mut all: Vec<_> = std::mem::take(&mut self.senders).into_iter().collect();
-        // Stable: on a tie the lower address comes first.
-        all.sort_by_key(|(_, sender)| std::cmp::Reverse(sender.traffic.unique));
-        all.truncate(count);
-        all
+    pub(super) fn largest(&self, count: usize) -> Vec<(IpAddr, SenderTraffic)> {
+        let mut largest: Vec<_> = Vec::with_capacity(count + 1);
+        for (&address, sender) in &self.senders {
+            // On a tie the lower address, which comes first, stays in front.
+            let place =
+                largest.partition_point(|(_, other): &(_, &SenderTraffic)| other.sent.unique >= sender.sent.unique);
+            largest.insert(place, (address, sender));
+            largest.truncate(count);
+        }
+        largest.into_iter().map(|(address, sender)| (address, sender.clone())).collect()
     }
 }

@@ -171,7 +171,8 @@ fn windows(
 ) -> Vec<f64> {
     let mut same_instants = Vec::new();
     for (flow, report) in &seen.reports {
-        let mut open: Vec<&WindowSample> = report.samples.iter().collect();
+        let Some(details) = &report.details else { continue };
+        let mut open: Vec<&WindowSample> = details.samples.iter().collect();
         for sample in kernel.iter().filter(|sample| sample.flow == *flow) {
             let apart_ns = if sample.reason == Reason::Loss { LOSS_APART_NS } else { END_APART_NS };
             let partner = open
@@ -209,7 +210,7 @@ fn windows(
             let off = if sample.reason.is_loss() { 1.0 } else { 0.0 };
             same_instants.extend(window.map(|window| (window - off).max(1.0)));
         }
-        for sample in &report.samples {
+        for sample in &details.samples {
             result.samples.entry(name(class(sample.reason)).to_owned()).or_default().seen += 1;
             let share = truth.filter(|_| cell.is("cc", "bbr")).and_then(|truth| truth.share(sample.at.0));
             if let Some(share) = share.filter(|_| !sample.reason.is_lower_bound()) {
@@ -249,23 +250,26 @@ fn name(reason: Reason) -> &'static str {
 }
 
 fn of_flow(result: &mut CellResult, truth: &FlowTruth, report: Option<&spand_core::flow::report::DirectionReport>) {
-    let Some(report) = report else { return };
+    let Some((report, details)) = report.and_then(|report| report.details.as_ref().map(|details| (report, details)))
+    else {
+        return;
+    };
     if let Some(retransmissions) = truth.retransmissions() {
         result.retransmissions.truth += 1;
-        let packets = report.retransmitted_packets + report.hole_fill_packets + report.synfin_retransmitted_packets;
+        let packets = report.retransmitted_packets + details.hole_fill_packets + details.synfin_retransmitted_packets;
         // A packet of several segments at a tap behind offloads: the kernel counts segments.
-        let segments = truth.mss().map_or(0, |mss| report.retransmitted.0.div_ceil(u64::from(mss.max(1))));
+        let segments = truth.mss().map_or(0, |mss| details.retransmitted.0.div_ceil(u64::from(mss.max(1))));
         let counted = packets.max(segments);
         result.retransmissions.joined += u64::from(counted == u64::from(retransmissions));
     }
-    if let (Some(engine), Some(kernel)) = (report.rtt_seqack.mean_us(), truth.mean_srtt_us()) {
+    if let (Some(engine), Some(kernel)) = (details.rtt_seqack.mean_us(), truth.mean_srtt_us()) {
         result.errors("rtt_mean").add_relative(engine / kernel - 1.0);
     }
-    if let (Some(engine), Some(kernel)) = (report.rtt_seqack.min, truth.min_rtt_us()) {
+    if let (Some(engine), Some(kernel)) = (details.rtt_seqack.min, truth.min_rtt_us()) {
         result.errors("rtt_min").add_relative(engine.0 as f64 / f64::from(kernel.max(1)) - 1.0);
     }
-    if report.limited_by != Limiter::Unknown {
-        result.count_limit("(flows by engine)", report.limited_by.name());
+    if details.limited_by != Limiter::Unknown {
+        result.count_limit("(flows by engine)", details.limited_by.name());
     }
 }
 

@@ -13,7 +13,7 @@ use spand_core::config::{EngineConfig, Limits, Tunnels};
 use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::report::DirectionReport;
+use spand_core::flow::report::{DirectionReport, FlowReports};
 use spand_core::flow::sample::Limiter;
 use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::window::view::NetworkView;
@@ -70,7 +70,7 @@ pub fn replay(capture: &Path, moments: &[Moment], lost: Option<(f64, u64)>) -> R
     let internal = vec![IpNet::from(std::net::IpAddr::V4(SERVER_V4)), IpNet::from(std::net::IpAddr::V6(SERVER_V6))];
     let config = EngineConfig {
         internal,
-        flow_reports: true,
+        flow_reports: FlowReports::Full,
         rule: RuleKind::Spand,
         limits: Limits::for_replay(),
         ..EngineConfig::default()

@@ -13,6 +13,7 @@ use spand_core::config::EngineConfig;
 use spand_core::engine::Engine;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Event;
+use spand_core::flow::report::FlowReports;
 use spand_core::flow::sample::WindowSample;
 use spand_core::window::view::NetworkView;
 use spand_core::wire::Frame;
@@ -165,7 +166,7 @@ struct Seen {
 
 fn of_engine(capture: &Path) -> Result<Seen> {
     let internal = vec![IpNet::from(std::net::IpAddr::V4(SERVER_V4)), IpNet::from(std::net::IpAddr::V6(SERVER_V6))];
-    let mut engine = Engine::new(EngineConfig { internal, flow_reports: true, ..EngineConfig::default() });
+    let mut engine = Engine::new(EngineConfig { internal, flow_reports: FlowReports::Full, ..EngineConfig::default() });
     let mut source = open_file(capture)?;
     let (mut first, mut last) = (None, Timestamp(0));
     let mut samples = Vec::new();
@@ -195,7 +196,8 @@ fn drain(engine: &mut Engine, samples: &mut Vec<Sample>) {
         let Event::DirectionEnded(report) = event else { continue };
         let address = |end: spand_core::wire::segment::Endpoint| std::net::SocketAddr::new(end.address, end.port);
         let flow = FlowId { local: address(report.source), remote: address(report.destination) };
-        samples.extend(report.samples.iter().map(|sample| Sample {
+        let windows = report.details.iter().flat_map(|details| &details.samples);
+        samples.extend(windows.map(|sample| Sample {
             flow,
             time_ns: sample.at.0,
             segments: sample.window.segments_f64(sample.mss),

@@ -96,7 +96,8 @@ fn read(folder: &Path) -> Result<Option<Kept>> {
     let (truth, kernel) = (flows(&rows), samples(&rows));
     let mut same = Vec::new();
     for (flow, report) in &seen.reports {
-        let samples = report.samples.iter().filter(|sample| sample.network == network);
+        let samples =
+            report.details.iter().flat_map(|details| &details.samples).filter(|sample| sample.network == network);
         for sample in samples {
             found.push(*sample);
             if sample.reason.is_lower_bound() {

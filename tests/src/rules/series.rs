@@ -66,7 +66,7 @@ impl Series {
         for (flow, report) in &seen.reports {
             let client = flow.remote.ip();
             let Some((site, n, group)) = place_of(scenario, client) else { continue };
-            for window in &report.samples {
+            for window in report.details.iter().flat_map(|details| &details.samples) {
                 let remote = shown(scenario, site, n);
                 let advised = scenario.start.is_some() && group.advised;
                 let window = WindowSample { network, remote, advised, ..*window };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use spand_core::flow::report::DirectionReport;
+use spand_core::flow::report::{DirectionDetails, DirectionReport};
 use spand_core::wire::segment::Endpoint;
 
 use crate::reference::Row;
@@ -117,7 +117,7 @@ impl Figures {
                 source: report.source,
                 destination: report.destination,
                 metric: "row",
-                ours: report.packets.to_string(),
+                ours: details(report).packets.to_string(),
                 theirs: String::new(),
                 class: "no such row there",
             });
@@ -147,7 +147,7 @@ impl Figures {
             return;
         };
         if row.count("data_pkts") > Some(0) {
-            let same_packets = row.count("pkts") == Some(report.packets);
+            let same_packets = row.count("pkts") == Some(details(report).packets);
             let class = if same_packets { "same packets" } else { "other packets" };
             let mut exact = |share: &mut Share, metric, ours: u64, theirs: Option<u64>| {
                 share.count(Some(ours) == theirs);
@@ -156,8 +156,8 @@ impl Figures {
                 }
             };
             exact(&mut self.unique, "unique_bytes", report.unique.0, row.count("unique_bytes"));
-            exact(&mut self.flight, "flight_max", report.flight_max.0, row.count("cov_flight_max"));
-            let repeated = report.retransmitted_packets + report.synfin_retransmitted_packets;
+            exact(&mut self.flight, "flight_max", details(report).flight_max.0, row.count("cov_flight_max"));
+            let repeated = report.retransmitted_packets + details(report).synfin_retransmitted_packets;
             exact(&mut self.repeated, "repeated_packets", repeated, row.repeated_packets());
             if row.repeated_packets() > Some(0) || repeated > 0 {
                 self.repeated_any.count(Some(repeated) == row.repeated_packets());
@@ -175,7 +175,7 @@ impl Figures {
 
     fn compare_rtt(&mut self, file: &str, row: &Row, report: &DirectionReport) {
         let Some(samples) = row.count("tct_rtt_n").filter(|samples| *samples > 0) else { return };
-        let ours = &report.rtt_seqack;
+        let ours = &details(report).rtt_seqack;
         self.rtt_there.count(ours.count > 0);
         for (metric, mine, theirs) in
             [("rtt_min", ours.min, row.millis("tct_rtt_min_ms")), ("rtt_max", ours.max, row.millis("tct_rtt_max_ms"))]
@@ -238,15 +238,19 @@ impl Figures {
     }
 }
 
+fn details(report: &DirectionReport) -> &DirectionDetails {
+    report.details.as_deref().expect("the engine gives full reports")
+}
+
 /// Why two tools time differently.
 fn rtt_class(row: &Row, report: &DirectionReport, samples: u64) -> &'static str {
     if row.count("tct_pkts") != row.count("pkts") {
         "tcptrace saw other packets"
-    } else if report.rtt_seqack.count == samples {
+    } else if details(report).rtt_seqack.count == samples {
         "as many samples, other times"
-    } else if report.rtt_seqack.count == 0 {
+    } else if details(report).rtt_seqack.count == 0 {
         "no sample here"
-    } else if report.duplicate_packets > 0 {
+    } else if details(report).duplicate_packets > 0 {
         "copies made by a mirror port"
     } else if row.count("ts_ack_unseen") > Some(0) {
         "acknowledgements of what was not captured"

@@ -6,7 +6,7 @@ use spand_capture::{Next, PacketSource, open_file};
 use spand_core::config::{EngineConfig, Limits, Tunnels};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
-use spand_core::flow::report::DirectionReport;
+use spand_core::flow::report::{DirectionReport, FlowReports};
 use spand_core::wire::Frame;
 use spand_proto::units::Timestamp;
 
@@ -21,7 +21,7 @@ pub(crate) struct Outcome {
 pub(crate) fn directions(path: &Path) -> Result<Outcome, String> {
     let mut source = open_file(path).map_err(|error| error.to_string())?;
     let mut engine = Engine::new(EngineConfig {
-        flow_reports: true,
+        flow_reports: FlowReports::Full,
         limits: Limits::for_replay(),
         tunnels: Tunnels::ALL,
         ..EngineConfig::default()
@@ -44,7 +44,7 @@ pub(crate) fn directions(path: &Path) -> Result<Outcome, String> {
     }
     engine.finish(now);
     collect(&mut engine, &mut reports);
-    reports.sort_by_key(|report| report.first_frame);
+    reports.sort_by_key(|report| report.details.as_ref().map(|details| details.first_frame));
     Ok(Outcome { segments: engine.counters().segments, reports })
 }
 

@@ -8,6 +8,7 @@ use crate::counters::Ignored;
 use crate::event::{Established, Event, StartImminent};
 use crate::flow::connection::{Connection, Imminent, Place, Role, Stage};
 use crate::flow::openings::Opening;
+use crate::flow::report::{DirectionReport, FlowReports};
 use crate::flow::sample::ConnectionId;
 use crate::flow::sample_rate::SampleRate;
 use crate::flow::sink::FlowContext;
@@ -142,6 +143,9 @@ impl Engine {
             self.queue_established(segment.source.address, segment.destination.address);
             self.queue_established(segment.destination.address, segment.source.address);
         }
+        if reaction.closed.iter().any(Option::is_some) {
+            self.queue_reports(reaction.closed);
+        }
         if let Some(room) = room {
             self.make_room(room);
         }
@@ -210,7 +214,8 @@ impl Engine {
             Side::Low => [from, to],
             Side::High => [to, from],
         };
-        self.flows.insert(tuple, Connection::new(id, roles, home, home && self.config.flow_reports), self.now)
+        let reports = if home { self.config.flow_reports } else { FlowReports::None };
+        self.flows.insert(tuple, Connection::new(id, roles, home, reports), self.now)
     }
 
     /// Whether one end is a listener of the gateway: its subscriptions would make its agents' hosts networks.
@@ -259,15 +264,19 @@ impl Engine {
         self.counters.connections_ended += u64::from(connection.is_counted());
         let (_, mut context) = self.apart();
         let reports = connection.finish(context.now, &mut context);
+        self.queue_reports(reports);
+        self.take_network_events();
+    }
+
+    fn queue_reports(&mut self, reports: [Option<Box<DirectionReport>>; 2]) {
         for report in reports.into_iter().flatten() {
             self.queue_event(Event::DirectionEnded(report));
         }
-        self.take_network_events();
     }
 
     /// Whether a connection may end of silence now. Those that may not wait for the next call.
     pub(super) fn has_room_for_reports(&self) -> bool {
-        !self.config.flow_reports
+        self.config.flow_reports == FlowReports::None
             || self.events.is_empty()
             || self.events.len() + EVENTS_PER_STEP <= self.config.limits.events.get()
     }

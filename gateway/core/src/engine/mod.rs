@@ -215,6 +215,12 @@ impl Engine {
         due.into_iter().flatten().min()
     }
 
+    /// Whether [`Engine::poll_timeout`] may lie at `now` or before: what costs little to ask before every packet.
+    pub fn may_be_due(&self, now: Timestamp) -> bool {
+        let is_due = |due: Option<Timestamp>| due.is_some_and(|due| due <= now);
+        self.flows.may_be_due(now) || is_due(self.networks.poll_timeout()) || is_due(self.services.poll_timeout())
+    }
+
     /// The oldest event not taken yet; after [`Engine::finish`], also the events of the next connection to end. Take
     /// them all after every call: at the limit the oldest is dropped, counted.
     pub fn poll_event(&mut self) -> Option<Event> {

@@ -142,7 +142,10 @@ impl ConnectionEnd {
 
     /// The handshake's round trip, as far as it is the tap's from here.
     pub(crate) fn handshake_rtt(&self) -> Option<Micros> {
-        self.sender().and_then(Sender::handshake_rtt)
+        match self {
+            Self::Rebuilt(sender) => sender.handshake_rtt(),
+            Self::SeqState(passing) => passing.handshake_rtt(),
+        }
     }
 
     /// Notes where its first packet stood.

@@ -50,6 +50,11 @@ impl LastPacket {
         }
     }
 
+    /// When it came, where it is a SYN.
+    pub(crate) fn syn_at(&self) -> Option<Timestamp> {
+        self.flags.has(Flags::SYN).then_some(self.at)
+    }
+
     /// Whether `segment` is a second copy of this packet.
     pub(crate) fn is_copied_by(&self, segment: &Segment) -> bool {
         // Most packets differ from the one before in one of these.

@@ -1,17 +1,63 @@
-//! The account of one direction of a connection, given at its end (`replay --flows`; `docs/definitions.md`, "Columns of replay").
+//! The account of one direction of a connection, given at its end: what `replay` sums up, and with details what `replay --flows` shows
+//! (`docs/definitions.md`, "Columns of replay").
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
-use crate::flow::sample::{ConnectionId, Limiter, WindowSample};
+use crate::flow::sample::{ConnectionId, Limiter, SampleReason, WindowSample};
 use crate::flow::shadow::flavour::Flavour;
 use crate::wire::segment::Endpoint;
 
-/// Everything counted for one direction of one connection.
+/// Which accounts of directions an engine gives ([`crate::event::Event::DirectionEnded`]).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum FlowReports {
+    /// None.
+    #[default]
+    None,
+    /// Of followed senders, without details, until their connection has closed: what is sent again after that is not counted.
+    Sums,
+    /// Of every direction, with details.
+    Full,
+}
+
+/// What was counted for one direction of one connection.
 ///
-/// Retransmission is counted by sequence space seen before, copies made by a mirror port included (`duplicate_packets`
+/// Retransmission is counted by sequence space seen before, copies made by a mirror port included (`duplicate_data_packets`
 /// says how many of them were that); loss recognition leaves those copies out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DirectionReport {
+    /// Sender.
+    pub source: Endpoint,
+    /// Receiver.
+    pub destination: Endpoint,
+    /// Packets with payload.
+    pub data_packets: u64,
+    /// Those of them that were a second copy from the mirror port.
+    pub duplicate_data_packets: u64,
+    /// Packets that carried payload seen before.
+    pub retransmitted_packets: u64,
+    /// Union of payload sequence intervals.
+    pub unique: Bytes,
+    /// Loss events (one per window).
+    pub loss_events: u64,
+    /// Retransmission timeouts.
+    pub timeouts: u64,
+    /// Its transfers, where its window is wanted.
+    pub transfers: TransferSummary,
+    /// What its first window sample was taken at.
+    pub first_sample: Option<SampleReason>,
+    /// The congestion control recognised by its packets, or else by those of its host's other connections.
+    pub congestion_control: Flavour,
+    /// The connection was there before its first packet was seen.
+    pub midstream: bool,
+    /// The receiver acknowledged something: both directions are visible.
+    pub acknowledged: bool,
+    /// What is shown of the direction by itself ([`FlowReports::Full`]).
+    pub details: Option<Box<DirectionDetails>>,
+}
+
+/// The rest of the account of one direction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DirectionDetails {
     /// The connection: both directions carry the same number.
     pub connection: ConnectionId,
     /// Which source (file) the first packet came from.
@@ -22,20 +68,10 @@ pub struct DirectionReport {
     pub first_at: Timestamp,
     /// When the last was.
     pub last_at: Timestamp,
-    /// Sender.
-    pub source: Endpoint,
-    /// Receiver.
-    pub destination: Endpoint,
     /// Packets, with and without payload.
     pub packets: u64,
-    /// Packets with payload.
-    pub data_packets: u64,
     /// Payload bytes on the wire, repeated ones included.
     pub payload: Bytes,
-    /// Union of payload sequence intervals.
-    pub unique: Bytes,
-    /// Packets that carried payload seen before.
-    pub retransmitted_packets: u64,
     /// Bytes of payload seen before.
     pub retransmitted: Bytes,
     /// SYNs and FINs repeated without repeated payload.
@@ -44,8 +80,6 @@ pub struct DirectionReport {
     pub hole_fill_packets: u64,
     /// Packets that were a second copy from the mirror port.
     pub duplicate_packets: u64,
-    /// Those of them with payload.
-    pub duplicate_data_packets: u64,
     /// Round-trip times from sequence and acknowledgement (the handshake's included), seen from the tap.
     pub rtt_seqack: RttSummary,
     /// Round-trip times from the timestamps option, kept apart.
@@ -54,54 +88,57 @@ pub struct DirectionReport {
     pub flight_max: Bytes,
     /// What limited the sender for most of its round trips.
     pub limited_by: Limiter,
-    /// Loss events (one per window).
-    pub loss_events: u64,
-    /// Retransmission timeouts.
-    pub timeouts: u64,
     /// Window samples, in order of time.
     pub samples: Vec<WindowSample>,
-    /// The congestion control recognised by its packets, or else by those of its host's other connections.
-    pub congestion_control: Flavour,
-    /// The connection was there before its first packet was seen.
-    pub midstream: bool,
-    /// The receiver acknowledged something: both directions are visible.
-    pub acknowledged: bool,
-    /// Its transfers, where its window is wanted.
-    pub transfers: TransferSummary,
 }
 
 impl DirectionReport {
     /// The account of a direction in which nothing was seen yet.
-    pub(crate) fn new(connection: ConnectionId, source: Endpoint, destination: Endpoint, at: Timestamp) -> Self {
+    pub(crate) fn new([source, destination]: [Endpoint; 2], midstream: bool) -> Self {
+        Self {
+            source,
+            destination,
+            data_packets: 0,
+            duplicate_data_packets: 0,
+            retransmitted_packets: 0,
+            unique: Bytes(0),
+            loss_events: 0,
+            timeouts: 0,
+            transfers: TransferSummary::default(),
+            first_sample: None,
+            congestion_control: Flavour::Unknown,
+            midstream,
+            acknowledged: false,
+            details: None,
+        }
+    }
+
+    /// Whether a packet of it was counted.
+    pub(crate) fn has_counted(&self) -> bool {
+        self.data_packets > 0 || self.details.as_ref().is_some_and(|details| details.packets > 0)
+    }
+}
+
+impl DirectionDetails {
+    /// Those of a direction in which nothing was seen yet.
+    pub(crate) fn new(connection: ConnectionId, at: Timestamp) -> Self {
         Self {
             connection,
             input: 0,
             first_frame: 0,
             first_at: at,
             last_at: at,
-            source,
-            destination,
             packets: 0,
-            data_packets: 0,
             payload: Bytes(0),
-            unique: Bytes(0),
-            retransmitted_packets: 0,
             retransmitted: Bytes(0),
             synfin_retransmitted_packets: 0,
             hole_fill_packets: 0,
             duplicate_packets: 0,
-            duplicate_data_packets: 0,
             rtt_seqack: RttSummary::default(),
             rtt_timestamps: RttSummary::default(),
             flight_max: Bytes(0),
             limited_by: Limiter::Unknown,
-            loss_events: 0,
-            timeouts: 0,
             samples: Vec::new(),
-            congestion_control: Flavour::Unknown,
-            midstream: false,
-            acknowledged: false,
-            transfers: TransferSummary::default(),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use strum::VariantArray;
 
 /// Identifies a connection within one engine's life: two samples of one connection carry the same number.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -43,7 +44,7 @@ pub struct WindowSample {
 }
 
 /// What gave a sample.
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd, VariantArray)]
 pub enum SampleReason {
     /// A fast retransmit in congestion avoidance: the window just before, less one segment.
     Loss,

@@ -3,12 +3,15 @@
 //! A host outside is one: what it announces, how far it came and whether it has closed. Next to a rebuilt sender this is
 //! an eighth of the memory, and most packets of a mirror port have one at their other end.
 
+use spand_proto::units::Micros;
+
 use crate::counters::Ignored;
 use crate::flow::acceptance::Space;
 use crate::flow::announced::{Announced, believable_reach};
 use crate::flow::copies::LastPacket;
 use crate::flow::handshake::Syn;
-use crate::flow::maybe::MaybeCount;
+use crate::flow::maybe::{MaybeCount, MaybeMicros};
+use crate::flow::rtt::round_trip;
 use crate::flow::sequence::{first_position, position_near};
 use crate::flow::sink::FlowContext;
 use crate::wire::segment::{Flags, Segment};
@@ -25,6 +28,10 @@ pub(crate) struct SeqState {
     last_packet: Option<LastPacket>,
     /// Its own SYN.
     pub(crate) syn: Option<Syn>,
+    /// That was sent more than once: no acknowledgement of it is timed.
+    syn_again: bool,
+    /// How long the peer took to acknowledge it: how soon it reacts.
+    handshake_rtt: MaybeMicros,
     /// Position after its FIN.
     fin_end: MaybeCount,
     /// The window its peer announced last.
@@ -43,6 +50,8 @@ impl SeqState {
             start: position,
             last_packet: None,
             syn: None,
+            syn_again: false,
+            handshake_rtt: MaybeMicros::NONE,
             fin_end: MaybeCount::NONE,
             peer_window: None,
             acknowledged: false,
@@ -80,6 +89,11 @@ impl SeqState {
         self.nxt
     }
 
+    /// The handshake's round trip, as far as it is the tap's from here.
+    pub(crate) fn handshake_rtt(&self) -> Option<Micros> {
+        self.handshake_rtt.get()
+    }
+
     /// Whether its FIN was acknowledged.
     pub(crate) fn is_closed(&self) -> bool {
         self.fin_end.get().is_some_and(|end| self.una >= end)
@@ -103,6 +117,7 @@ impl SeqState {
         let end = start + u64::from(segment.seq_len());
         self.last_packet = Some(LastPacket::of(segment));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) {
+            self.syn_again |= segment.flags.has(Flags::SYN) && self.syn.is_some();
             if segment.flags.has(Flags::SYN) && self.syn.is_none() {
                 // What came before it, a reset of an old connection perhaps, had other numbers.
                 self.start_at(segment.seq);
@@ -140,6 +155,13 @@ impl SeqState {
         let overtaken = self.acknowledged && ack < self.una;
         if !reset && !overtaken {
             self.peer_window = Some(Announced { field: segment.window, shift: scale });
+        }
+        if self.una == self.start
+            && ack > self.una
+            && !self.syn_again
+            && let Some(sent_at) = self.last_packet.as_ref().and_then(LastPacket::syn_at)
+        {
+            self.handshake_rtt = round_trip(sent_at, segment.at).into();
         }
         self.una = self.una.max(ack);
         self.nxt = self.nxt.max(ack);

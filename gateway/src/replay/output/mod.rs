@@ -76,7 +76,7 @@ impl Show {
 
     fn flows<'a>(&self, report: &'a Report) -> Vec<FlowRow<'a>> {
         let files = inputs(report);
-        let mut rows: Vec<_> = report.flows.iter().map(|flow| FlowRow::new(flow, &files)).collect();
+        let mut rows: Vec<_> = report.flows.iter().filter_map(|flow| FlowRow::new(flow, &files)).collect();
         self.order(&mut rows);
         rows
     }

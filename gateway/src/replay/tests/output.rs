@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use spand_core::estimate::{Compared, NoEstimate};
-use spand_core::flow::report::{DirectionReport, RttSummary, TransferSummary};
+use spand_core::flow::report::{DirectionDetails, DirectionReport, RttSummary, TransferSummary};
 use spand_core::flow::sample::{ConnectionId, Limiter, Phase, SampleReason, WindowSample};
 use spand_core::flow::sample_rate::SampleRate;
 use spand_core::flow::shadow::flavour::Flavour;
@@ -117,38 +117,42 @@ fn direction() -> DirectionReport {
     let mut seqack = RttSummary::default();
     seqack.add(Micros(20_000));
     seqack.add(Micros(20_001));
-    DirectionReport {
+    let details = DirectionDetails {
         connection: ConnectionId(1),
         input: 0,
         first_frame: 0,
         first_at: Timestamp(1_500_000_000_000_000_001),
         last_at: NOW,
-        source: endpoint("10.0.0.1", 80),
-        destination: endpoint("192.0.2.9", 5_000),
         packets: 12,
-        data_packets: 10,
         payload: Bytes(11_000),
-        unique: Bytes(10_000),
-        retransmitted_packets: 1,
         retransmitted: Bytes(1_000),
         synfin_retransmitted_packets: 0,
         hole_fill_packets: 2,
         duplicate_packets: 0,
-        duplicate_data_packets: 0,
         rtt_seqack: seqack,
         rtt_timestamps: RttSummary::default(),
         flight_max: Bytes(4_000),
         limited_by: Limiter::Window,
-        loss_events: 1,
-        timeouts: 0,
         samples: vec![
             sample(1_500_000_001_000_000_000, 3_500.6, SampleReason::Loss),
             sample(1_500_000_002_000_000_005, 4_000.0, SampleReason::EndAppLimited),
         ],
+    };
+    DirectionReport {
+        source: endpoint("10.0.0.1", 80),
+        destination: endpoint("192.0.2.9", 5_000),
+        data_packets: 10,
+        duplicate_data_packets: 0,
+        retransmitted_packets: 1,
+        unique: Bytes(10_000),
+        loss_events: 1,
+        timeouts: 0,
+        transfers: TransferSummary::of(Bytes(10_000), Micros(1_600_000)),
+        first_sample: Some(SampleReason::Loss),
         congestion_control: Flavour::Cubic,
         midstream: false,
         acknowledged: true,
-        transfers: TransferSummary::of(Bytes(10_000), Micros(1_600_000)),
+        details: Some(Box::new(details)),
     }
 }
 
@@ -156,7 +160,7 @@ fn direction() -> DirectionReport {
 fn traffic() -> BTreeMap<Network, Traffic> {
     let (mut known, mut unknown) = (Traffic::default(), Traffic::default());
     known.add(&direction());
-    let more = DirectionReport { samples: Vec::new(), unique: Bytes(2_000_000), acknowledged: false, ..direction() };
+    let more = DirectionReport { first_sample: None, unique: Bytes(2_000_000), acknowledged: false, ..direction() };
     unknown.add(&more);
     BTreeMap::from([(network("192.0.2.0/24"), known), (network("2001:db8::/48"), unknown)])
 }

@@ -147,7 +147,7 @@ fn addresses_and_ports_are_used_again_where_the_syn_is_answered() {
     feed(&mut engine, &again(true)[1..]);
     assert_eq!((engine.counters().connections, engine.connections()), (2, 1));
     engine.finish(ms(60_000));
-    let rows: Vec<_> = reports(&mut engine).iter().map(|row| (row.packets, row.first_at, row.rtt_seqack.min)).collect();
+    let rows: Vec<_> = details(&mut engine).iter().map(|row| (row.packets, row.first_at, row.rtt_seqack.min)).collect();
     assert_eq!(
         rows[2],
         (3, ms(30_000), Some(Micros(1_000))),
@@ -163,7 +163,7 @@ fn where_the_mirror_missed_the_answer_the_first_acknowledgement_of_the_syn_repla
     feed(&mut engine, &again(false));
     assert_eq!((engine.counters().connections, engine.connections()), (2, 1));
     engine.finish(ms(60_000));
-    let rows: Vec<_> = reports(&mut engine).iter().map(|row| (row.packets, row.first_at)).collect();
+    let rows: Vec<_> = details(&mut engine).iter().map(|row| (row.packets, row.first_at)).collect();
     assert_eq!(rows[2..], [(2, ms(30_000)), (20, ms(30_050))], "without the acknowledgement that came before");
 }
 

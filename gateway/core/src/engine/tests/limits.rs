@@ -59,7 +59,7 @@ fn networks_age_no_faster_than_there_is_room_for_their_events() {
         connection: ConnectionId(connection),
         window: Window::from_bytes(10_000.0).unwrap(),
         mss: Bytes(1_000),
-        reason: crate::flow::sample::SampleReason::End,
+        reason: SampleReason::End,
         sawtooth: None,
         phase: crate::flow::sample::Phase::CongestionAvoidance,
         transfer: Bytes(100_000),

@@ -18,8 +18,8 @@ use spand_proto::units::{Bytes, Micros, Window};
 use super::*;
 use crate::config::{Limits, WindowConfig};
 use crate::event::{Established, Trigger};
-use crate::flow::report::{DirectionReport, TransferSummary};
-use crate::flow::sample::ConnectionId;
+use crate::flow::report::{DirectionDetails, DirectionReport, FlowReports, TransferSummary};
+use crate::flow::sample::{ConnectionId, SampleReason};
 use crate::wire::segment::{Ecn, Flags, Options, SackBlock, Segment, Timestamps, WindowOption};
 
 const CLIENT: &str = "198.51.100.7";
@@ -53,7 +53,7 @@ fn segment(at: Timestamp, from_server: bool, flags: u8, seq: u32, ack: u32, payl
 }
 
 fn with_reports(config: EngineConfig) -> Engine {
-    Engine::new(EngineConfig { flow_reports: true, ..config })
+    Engine::new(EngineConfig { flow_reports: FlowReports::Full, ..config })
 }
 
 fn feed(engine: &mut Engine, segments: &[Segment]) {
@@ -71,8 +71,12 @@ fn reports(engine: &mut Engine) -> Vec<DirectionReport> {
             _ => None,
         })
         .collect();
-    reports.sort_by_key(|report| report.first_frame);
+    reports.sort_by_key(|report| report.details.as_ref().map(|details| details.first_frame));
     reports
+}
+
+fn details(engine: &mut Engine) -> Vec<DirectionDetails> {
+    reports(engine).into_iter().map(|report| *report.details.unwrap()).collect()
 }
 
 fn handshake(isn: u32) -> [Segment; 3] {
@@ -92,7 +96,7 @@ fn a_new_initial_sequence_number_is_a_new_connection() {
     feed(&mut engine, &handshake(900_000));
     assert_eq!((engine.counters().connections, engine.connections()), (2, 1));
     engine.finish(ms(50));
-    let packets: Vec<u64> = reports(&mut engine).iter().map(|report| report.packets).collect();
+    let packets: Vec<u64> = details(&mut engine).iter().map(|row| row.packets).collect();
     assert_eq!(packets, [4, 2, 2, 1]);
 }
 
@@ -101,8 +105,52 @@ fn the_handshake_is_timed_on_both_sides() {
     let mut engine = with_reports(EngineConfig::default());
     feed(&mut engine, &handshake(100));
     engine.finish(ms(50));
-    let rtts: Vec<_> = reports(&mut engine).iter().map(|report| report.rtt_seqack.min).collect();
+    let rtts: Vec<_> = details(&mut engine).iter().map(|row| row.rtt_seqack.min).collect();
     assert_eq!(rtts, [Some(Micros(1_000)), Some(Micros(40_000))]);
+}
+
+/// What a host outside is not rebuilt for: how soon its peer answers its SYN.
+#[test]
+fn how_soon_a_sender_reacts_is_known_whether_or_not_its_peer_is_rebuilt() {
+    let reaction = |flow_reports, again: bool| {
+        let internal = vec!["192.0.2.0/24".parse().unwrap()];
+        let mut engine = Engine::new(EngineConfig { internal, flow_reports, ..EngineConfig::default() });
+        let [syn, answer, ack] = handshake(100);
+        let later = Segment { at: ms(5), ..syn.clone() };
+        let answer = Segment { at: ms(9), ..answer };
+        feed(&mut engine, &[syn]);
+        if again {
+            feed(&mut engine, &[later]);
+        }
+        feed(&mut engine, &[answer, ack]);
+        feed(&mut engine, &transfer(100, 5_001, 1)[..1]);
+        engine.replica(endpoint(SERVER, 80), endpoint(CLIENT, 40_000)).unwrap().reaction()
+    };
+    assert_eq!(reaction(FlowReports::None, false), Micros(9_000));
+    assert_eq!(
+        reaction(FlowReports::None, true),
+        reaction(FlowReports::Full, true),
+        "which SYN it answers is not known"
+    );
+    assert_eq!(reaction(FlowReports::Full, false), Micros(9_000));
+}
+
+#[test]
+fn the_sums_of_a_connection_come_when_it_closes() {
+    let mut engine = Engine::new(EngineConfig { flow_reports: FlowReports::Sums, ..EngineConfig::default() });
+    feed(&mut engine, &handshake(100));
+    feed(&mut engine, &transfer(100, 5_001, 3));
+    assert_eq!(engine.open_reports().map(|report| report.unique.0).sum::<u64>(), 3 * 1_460);
+    let end = 5_001 + 3 * 1_460;
+    feed(&mut engine, &[segment(ms(900), true, Flags::FIN | Flags::ACK, end, 101, 0)]);
+    feed(&mut engine, &[segment(ms(950), false, Flags::FIN | Flags::ACK, 101, end + 1, 0)]);
+    assert_eq!(reports(&mut engine), [], "it may send again");
+    feed(&mut engine, &[segment(ms(951), true, Flags::ACK, end + 1, 102, 0)]);
+    let [sums] = &reports(&mut engine)[..] else { panic!("of the sender of data alone") };
+    assert_eq!((sums.source.port, sums.unique.0, sums.transfers.bytes.0), (80, 3 * 1_460, 3 * 1_460));
+    assert_eq!((sums.data_packets, sums.first_sample, &sums.details), (3, Some(SampleReason::EndAppLimited), &None));
+    engine.finish(ms(1_000));
+    assert_eq!((reports(&mut engine), engine.open_reports().count()), (Vec::new(), 0));
 }
 
 #[test]

@@ -79,6 +79,6 @@ proptest! {
                 .collect();
             (events, engine.networks(at), engine.counters().window_samples, engine.counters().connections)
         };
-        prop_assert_eq!(run(true), run(false));
+        prop_assert_eq!(run(FlowReports::Full), run(FlowReports::None));
     }
 }

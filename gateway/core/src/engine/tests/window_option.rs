@@ -28,11 +28,11 @@ fn reno(segments: u32, mut say: impl FnMut(f64) -> Option<WindowOption>) -> Vec<
     all
 }
 
-fn heard(segments: &[Segment], read_window_option: bool) -> (Vec<DirectionReport>, Engine) {
+fn heard(segments: &[Segment], read_window_option: bool) -> (Vec<DirectionDetails>, Engine) {
     let mut engine = with_reports(EngineConfig { read_window_option, ..EngineConfig::default() });
     feed(&mut engine, segments);
     engine.finish(ms(60_000));
-    (reports(&mut engine), engine)
+    (details(&mut engine), engine)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::counters::Ignored;
 use crate::flow::connection_end::ConnectionEnd;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
-use crate::flow::report::DirectionReport;
+use crate::flow::report::{DirectionDetails, DirectionReport, FlowReports};
 use crate::flow::sample::ConnectionId;
 use crate::flow::sender::Sender;
 use crate::flow::seq_state::SeqState;
@@ -70,21 +70,23 @@ pub(crate) struct Connection {
     progressed: bool,
     /// It is counted here, and not by another engine.
     counted: bool,
-    reports: bool,
+    reports: FlowReports,
 }
 
 /// What a segment led to.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Debug, Default)]
 pub(crate) struct Reaction {
     /// A host inside is about to start.
     pub(crate) imminent: Option<Imminent>,
     /// A look is wanted at this time.
     pub(crate) look_at: Option<Timestamp>,
+    /// The accounts of its directions, where it has closed with it and nothing more is counted.
+    pub(crate) closed: [Option<Box<DirectionReport>>; 2],
 }
 
 impl Connection {
     /// A connection whose sides have `roles`, in the order of [`Side`].
-    pub(crate) fn new(id: ConnectionId, roles: [Role; 2], counted: bool, reports: bool) -> Self {
+    pub(crate) fn new(id: ConnectionId, roles: [Role; 2], counted: bool, reports: FlowReports) -> Self {
         let (parties, shifts) = ([None, None], [None, None]);
         Self {
             id,
@@ -200,15 +202,16 @@ impl Connection {
             sender.agree(&own, &other, reaction, segment.at);
             peer.agree(&other, &own, peer_reaction, segment.at);
         }
+        let mut closed = [None, None];
         let look_at =
             peer.and_then(ConnectionEnd::sender_mut).and_then(|peer| peer.end_or_await_silence(segment.at, context));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) || self.stage != Stage::Established {
             if syn {
                 self.settle_shifts();
             }
-            self.advance_stage(segment, context);
+            closed = self.advance_stage(segment, context);
         }
-        Reaction { imminent, look_at }
+        Reaction { imminent, look_at, closed }
     }
 
     /// What it takes in memory beside its place in the table.
@@ -324,11 +327,16 @@ impl Connection {
 
     fn new_party(&self, side: Side, number: u32, [own, peer]: [Endpoint; 2], segment: &Segment) -> ConnectionEnd {
         let follow = self.role(side).follow.then_some(self.id);
-        let report = self.reports.then(|| Box::new(DirectionReport::new(self.id, own, peer, segment.at)));
-        if follow.is_none() && report.is_none() {
+        let full = self.reports == FlowReports::Full;
+        if follow.is_none() && !full {
             return ConnectionEnd::SeqState(Box::new(SeqState::new(number)));
         }
-        ConnectionEnd::Rebuilt(Box::new(Sender::new(number, follow, !segment.flags.has(Flags::SYN), report)))
+        let midstream = !segment.flags.has(Flags::SYN);
+        let report = (self.reports != FlowReports::None).then(|| {
+            let details = full.then(|| Box::new(DirectionDetails::new(self.id, segment.at)));
+            Box::new(DirectionReport { details, ..DirectionReport::new([own, peer], midstream) })
+        });
+        ConnectionEnd::Rebuilt(Box::new(Sender::new(number, follow, midstream, report)))
     }
 
     fn role(&self, side: Side) -> Role {
@@ -345,8 +353,8 @@ impl Connection {
         self.shifts = [window_shift(low, high), window_shift(high, low)];
     }
 
-    /// Follows opening and closing; what is over ends its transfers and gives its memory back.
-    fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) {
+    /// Follows opening and closing; what is over ends its transfers and gives its memory back, and what was counted of it.
+    fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> [Option<Box<DirectionReport>>; 2] {
         let count = |is: fn(&ConnectionEnd) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
         let reset = segment.flags.has(Flags::RST);
         self.doubts.agreed |= !segment.flags.has(Flags::SYN) && count(ConnectionEnd::is_agreed) == 2;
@@ -372,11 +380,13 @@ impl Connection {
                     sender.unfollow();
                 }
             }
-            if !self.reports && !reset {
+            if self.reports != FlowReports::Full && !reset {
                 self.sent = u8::try_from(self.sides_that_sent()).unwrap_or(u8::MAX);
-                self.parties = [None, None];
+                let parties = std::mem::take(&mut self.parties);
+                return parties.map(|party| party?.finish(segment.at, context));
             }
         }
+        [None, None]
     }
 
     /// The start that a segment of `from` announces, before `peer` has taken it.

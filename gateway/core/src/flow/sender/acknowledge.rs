@@ -25,7 +25,7 @@ impl Sender {
             self.start_at(number);
         }
         let ack = self.position(number);
-        if self.report.is_some() && self.has_sent() {
+        if self.has_sent() && self.details().is_some() {
             self.highest_ack = MaybeCount::some(self.highest_ack.get().map_or(ack, |highest| highest.max(ack)));
         }
         if self.is_nonsense(ack, segment) {

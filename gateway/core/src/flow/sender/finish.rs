@@ -115,7 +115,9 @@ impl Sender {
         let Some(report) = &mut self.report else { return };
         report.acknowledged |= self.acknowledged.any();
         if let Some(followed) = &self.followed {
-            report.limited_by = followed.mostly_limited_by();
+            if let Some(details) = &mut report.details {
+                details.limited_by = followed.mostly_limited_by();
+            }
             report.congestion_control = followed.shadow.flavour();
         }
     }
@@ -136,6 +138,6 @@ impl Sender {
         self.tell_last_round(context);
         self.note_verdicts();
         let report = self.report.take()?;
-        (report.packets > 0).then_some(report)
+        report.has_counted().then_some(report)
     }
 }

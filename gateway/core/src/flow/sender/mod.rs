@@ -22,7 +22,7 @@ use crate::flow::coverage::Coverage;
 use crate::flow::handshake::Syn;
 use crate::flow::maybe::{MaybeCount, MaybeMicros, MaybeTime};
 use crate::flow::recovery::Seldom;
-use crate::flow::report::DirectionReport;
+use crate::flow::report::{DirectionDetails, DirectionReport};
 use crate::flow::rtt::RttEstimator;
 use crate::flow::sample::{ConnectionId, SampleReason};
 use crate::flow::scoreboard::{Outstanding, Scoreboard};
@@ -120,11 +120,8 @@ impl Sender {
         number: u32,
         follow: Option<ConnectionId>,
         midstream: bool,
-        mut report: Option<Box<DirectionReport>>,
+        report: Option<Box<DirectionReport>>,
     ) -> Self {
-        if let Some(report) = &mut report {
-            report.midstream = midstream;
-        }
         Self {
             board: Scoreboard::starting_at(first_position(number)),
             coverage: None,
@@ -168,16 +165,21 @@ impl Sender {
             // Until now it was known at most by an acknowledgement that was none of its own.
             self.start_at(segment.seq);
         }
-        if let Some(report) = &mut self.report {
-            report.input = place.input;
-            report.first_frame = place.frame;
-            report.first_at = segment.at;
+        if let Some(details) = self.details() {
+            details.input = place.input;
+            details.first_frame = place.frame;
+            details.first_at = segment.at;
         }
     }
 
     /// The account of it so far, where one is kept and it sent anything.
     pub(crate) fn report(&self) -> Option<&DirectionReport> {
-        self.report.as_deref().filter(|report| report.packets > 0)
+        self.report.as_deref().filter(|report| report.has_counted())
+    }
+
+    /// What is shown of it by itself.
+    fn details(&mut self) -> Option<&mut DirectionDetails> {
+        self.report.as_mut()?.details.as_deref_mut()
     }
 
     /// The replica of its window, where it is wanted.
@@ -364,9 +366,10 @@ impl Sender {
             context.counters.window_samples += 1;
         }
         if let Some(report) = &mut self.report {
+            report.first_sample.get_or_insert(sample.reason);
             let limit = usize::try_from(context.limits.report_samples.get()).unwrap_or(usize::MAX);
-            if report.samples.len() < limit {
-                report.samples.push(sample);
+            if let Some(details) = report.details.as_mut().filter(|details| details.samples.len() < limit) {
+                details.samples.push(sample);
             }
         }
         context.findings.sample(&sample);

@@ -21,12 +21,12 @@ impl Sender {
     ) -> Option<Micros> {
         let at = segment.at;
         let by_timestamp = segment.options.timestamps.and_then(|timestamps| self.echo.echoed(timestamps.echo, at));
-        if let Some(report) = &mut self.report {
+        if let Some(details) = self.details() {
             if let Some(rtt) = by_sequence {
-                report.rtt_seqack.add(rtt);
+                details.rtt_seqack.add(rtt);
             }
             if let Some(rtt) = by_timestamp {
-                report.rtt_timestamps.add(rtt);
+                details.rtt_timestamps.add(rtt);
             }
         }
         // Without an advance an echo repeats an old one's time, or comes from data of the peer's own.

@@ -90,13 +90,15 @@ impl Sender {
     /// A copy of which only the report takes note.
     fn note_packet(&mut self, segment: &Segment, copy: bool) {
         let Some(report) = &mut self.report else { return };
-        report.last_at = segment.at;
-        report.packets += 1;
-        report.duplicate_packets += u64::from(copy);
         if segment.payload_len > 0 {
             report.data_packets += 1;
             report.duplicate_data_packets += u64::from(copy);
-            report.payload = Bytes(report.payload.0 + u64::from(segment.payload_len));
+        }
+        if let Some(details) = &mut report.details {
+            details.last_at = segment.at;
+            details.packets += 1;
+            details.duplicate_packets += u64::from(copy);
+            details.payload = Bytes(details.payload.0 + u64::from(segment.payload_len));
         }
     }
 
@@ -130,17 +132,17 @@ impl Sender {
         }
         let Some(report) = &mut self.report else { return };
         report.unique = Bytes(report.unique.0 + inserted.new_bytes);
-        report.retransmitted = Bytes(report.retransmitted.0 + inserted.repeated_bytes);
-        if inserted.repeated_bytes > 0 {
-            report.retransmitted_packets += 1;
-        } else {
-            report.synfin_retransmitted_packets += u64::from(fin_again || syn_again);
-            report.hole_fill_packets += u64::from(inserted.below_highest && inserted.new_bytes > 0);
+        report.retransmitted_packets += u64::from(inserted.repeated_bytes > 0);
+        let Some(details) = &mut report.details else { return };
+        details.retransmitted = Bytes(details.retransmitted.0 + inserted.repeated_bytes);
+        if inserted.repeated_bytes == 0 {
+            details.synfin_retransmitted_packets += u64::from(fin_again || syn_again);
+            details.hole_fill_packets += u64::from(inserted.below_highest && inserted.new_bytes > 0);
         }
         if let Some(coverage) = self.coverage.as_ref().filter(|_| segment.payload_len > 0) {
             let acknowledged = self.highest_ack.get().unwrap_or(coverage.origin());
             let flight = coverage.next().saturating_sub(acknowledged);
-            report.flight_max = Bytes(report.flight_max.0.max(flight));
+            details.flight_max = Bytes(details.flight_max.0.max(flight));
         }
     }
 

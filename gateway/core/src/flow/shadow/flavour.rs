@@ -1,7 +1,9 @@
 //! Which congestion control a sender runs, by what its packets said so far.
 
+use strum::VariantArray;
+
 /// The congestion controls that are told apart.
-#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd, VariantArray)]
 pub enum Flavour {
     /// Nothing seen yet that sets them apart; before the first loss Reno and CUBIC mostly grow alike.
     #[default]

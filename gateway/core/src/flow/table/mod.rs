@@ -34,6 +34,9 @@ const REQUEUE: Micros = Micros(1_000_000);
 /// Established connections may fill the table but for one part in this many.
 const RESERVED: usize = 16;
 
+/// No silence ends a connection.
+const NEVER: Micros = Micros(u64::MAX);
+
 /// Which silence ends a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Idleness {
@@ -197,6 +200,9 @@ impl FlowTable {
     }
 
     fn first_silent(&self, which: Which, patience: Micros, now: Timestamp) -> Option<Key> {
+        if patience == NEVER {
+            return None;
+        }
         let index = self.lists.of(which).first?;
         let entry = self.entries.get(index)?;
         (now.since(entry.last_at) >= patience).then_some(Key(index))
@@ -249,6 +255,11 @@ impl FlowTable {
             expiry(Which::Unacknowledged, self.idle_unacknowledged),
         ];
         expiries.into_iter().chain([self.wheel.next_due()]).flatten().min()
+    }
+
+    /// Whether [`FlowTable::next_due`] may lie at `now` or before.
+    pub(crate) fn may_be_due(&self, now: Timestamp) -> bool {
+        self.wheel.may_be_due(now) || self.expired(now).or_else(|| self.abandoned(now)).is_some()
     }
 
     fn disarm(&mut self, key: Key) {

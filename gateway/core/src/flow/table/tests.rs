@@ -4,6 +4,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::*;
 use crate::flow::connection::{Connection, Role};
+use crate::flow::report::FlowReports;
 use crate::flow::sample::ConnectionId;
 use crate::wire::segment::Endpoint;
 
@@ -16,7 +17,7 @@ fn tuple(port: u16) -> Tuple {
 }
 
 fn connection(id: u64) -> Connection {
-    Connection::new(ConnectionId(id), [Role::default(); 2], true, false)
+    Connection::new(ConnectionId(id), [Role::default(); 2], true, FlowReports::None)
 }
 
 fn at(ms: u64) -> Timestamp {

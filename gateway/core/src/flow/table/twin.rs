@@ -8,6 +8,7 @@ use std::num::NonZeroUsize;
 
 use super::*;
 use crate::flow::connection::Role;
+use crate::flow::report::FlowReports;
 use crate::flow::sample::ConnectionId;
 use crate::wire::segment::Endpoint;
 
@@ -64,7 +65,7 @@ impl Pair {
             let port = self.twin.iter().find(|item| item.key == key).unwrap().port;
             self.close(port);
         }
-        let connection = Connection::new(ConnectionId(port.into()), [Role::default(); 2], true, false);
+        let connection = Connection::new(ConnectionId(port.into()), [Role::default(); 2], true, FlowReports::None);
         let key = self.table.insert(tuple(port), connection, self.now).unwrap();
         let queued = self.next_queued();
         let (last_at, idleness) = (self.now, Idleness::Other);

@@ -67,6 +67,11 @@ impl Wheel {
         Some(slot(next))
     }
 
+    /// Whether the end of a slot that holds a timer may have come by `now`: as good as [`Self::next_due`] within a tick, and cheaper.
+    pub(super) fn may_be_due(&self, now: Timestamp) -> bool {
+        self.armed > 0 && tick_of(now) > self.tick
+    }
+
     /// The end of the next slot that holds a timer.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let next = self.tick + 1;
@@ -121,6 +126,9 @@ mod tests {
             }
             let expected = taken.difference(&given_back).next().map(|ahead| Timestamp((tick + ahead) << TICK_BITS));
             prop_assert_eq!(wheel.next_due(), expected);
+            for now in (tick..tick + 2 * SLOTS).map(|tick| Timestamp(tick << TICK_BITS)) {
+                prop_assert!(wheel.may_be_due(now) || expected.is_none_or(|due| due > now));
+            }
         }
     }
 }

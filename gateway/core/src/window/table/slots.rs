@@ -35,6 +35,8 @@ pub(super) struct Slots {
     free: Vec<Slot>,
     recency: Recency,
     due: BTreeSet<(Timestamp, Slot)>,
+    /// The first moment of those: it is asked for with every packet of a replay.
+    first_due: Option<Timestamp>,
     limit: usize,
 }
 
@@ -62,6 +64,7 @@ impl Slots {
             free: Vec::new(),
             recency: Recency::default(),
             due: BTreeSet::new(),
+            first_due: None,
             limit: limit.get().min(usize::try_from(u32::MAX).unwrap_or(usize::MAX)),
         }
     }
@@ -124,6 +127,7 @@ impl Slots {
         let place = self.places.get_mut(slot.index())?.take()?;
         if let Some(due) = place.due {
             self.due.remove(&(due, slot));
+            self.find_first_due();
         }
         self.by_network.remove(&Key::of(place.entry.network));
         self.recency.remove(slot.0);
@@ -145,12 +149,14 @@ impl Slots {
         };
         place.due = Some(at);
         self.due.insert((at, slot));
+        self.find_first_due();
     }
 
     /// Takes the entry due first, if that is at `now` or before; it is not due any more then.
     pub(super) fn take_due(&mut self, now: Timestamp) -> Option<Slot> {
         let (_, slot) = self.due.first().copied().filter(|(due, _)| *due <= now)?;
         self.due.pop_first();
+        self.find_first_due();
         if let Some(place) = self.places.get_mut(slot.index()).and_then(Option::as_mut) {
             place.due = None;
         }
@@ -158,7 +164,11 @@ impl Slots {
     }
 
     pub(super) fn next_due(&self) -> Option<Timestamp> {
-        self.due.first().map(|(due, _)| *due)
+        self.first_due
+    }
+
+    fn find_first_due(&mut self) {
+        self.first_due = self.due.first().map(|(due, _)| *due);
     }
 }
 
