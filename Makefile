@@ -140,7 +140,7 @@ bench: packages ## Replay speed and memory on generated traces, beside a bare wa
 	$(CARGO) bench -p spand-tests --bench replay_speed -- --extreme established --packets 16000000 --limit 1000000 --runs 1
 
 .PHONY: bench-instructions
-bench-instructions: packages ## What a packet costs in instructions, the same on a busy machine: fails above the limit in scripts/bench-instructions
+bench-instructions: packages ## What a packet costs in instructions, the same on a busy machine: fails above the limits in scripts/bench-instructions
 	@CARGO="$(CARGO)" ./scripts/bench-instructions $(ARGS)
 
 .PHONY: bench-engines
