@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::net::Ipv4Addr;
 
-use arrayvec::ArrayVec;
 use spand_capture::Progress;
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::engine::Engine;
+use spand_core::flow::shadow::Shadow;
 use spand_core::wire::Frame;
 use spand_core::wire::segment::Endpoint;
 use spand_gateway::replay::{Moments, Options, Sink, State, replay};
@@ -120,15 +120,15 @@ impl Stage {
 
     /// One packet of every connection: sequence number, acknowledgement, flags, bytes.
     fn put(&mut self, from_server: bool, of: impl Fn(u32) -> (u32, u32, u8, u32)) {
-        self.put_with(from_server, ArrayVec::new(), of);
+        self.put_with(from_server, &[], of);
     }
 
-    fn put_with(&mut self, from_server: bool, sack: ArrayVec<(u32, u32), 3>, of: impl Fn(u32) -> (u32, u32, u8, u32)) {
+    fn put_with(&mut self, from_server: bool, sack: &[(u32, u32)], of: impl Fn(u32) -> (u32, u32, u8, u32)) {
         let mut data = Vec::new();
         for n in 0..CONNECTIONS {
             let (seq, ack, flags, payload_len) = of(n.into());
             let client = (Ipv4Addr::new(198, 51, 100, 1), 1_024 + n);
-            let sack = sack.clone();
+            let sack = sack.iter().copied().collect();
             let packet = Packet { from_server, seq, ack, flags, payload_len, sack, is_retransmission: false };
             let at_ns = self.at_us * 1_000;
             let wire_len = encode(&mut data, n, at_ns, &Tuple { server: SERVER, client }, &packet);
@@ -147,14 +147,14 @@ impl Stage {
     }
 
     fn acknowledge(&mut self, segments: u32, blocks: &[(u32, u32)]) {
-        let sack = blocks.iter().map(|&(from, to)| (position(from), position(to))).collect();
-        self.put_with(false, sack, |_| (CLIENT_ISN + 1 + REQUEST, position(segments), ACK, 0));
+        let sack: Vec<_> = blocks.iter().map(|&(from, to)| (position(from), position(to))).collect();
+        self.put_with(false, &sack, |_| (CLIENT_ISN + 1 + REQUEST, position(segments), ACK, 0));
     }
 
     fn may_pace(&self) -> bool {
         let source = Endpoint { address: SERVER.0.into(), port: SERVER.1 };
         let destination = Endpoint { address: Ipv4Addr::new(198, 51, 100, 1).into(), port: 1_024 };
-        self.engine.replica(source, destination).is_some_and(|replica| replica.may_pace())
+        self.engine.replica(source, destination).is_some_and(Shadow::may_pace)
     }
 }
 
