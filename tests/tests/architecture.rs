@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "prost",
             "rustls-pki-types",
             "serde",
+            "strsim",
             "strum",
             "thiserror",
             "toml",

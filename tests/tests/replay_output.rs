@@ -84,8 +84,8 @@ fn rows(object: &Value, name: &str) -> Vec<Row> {
     array.iter().map(|row| row.as_object().expect("an object").clone()).collect()
 }
 
-/// Fields that hold more than one value, which a table of one row a network has no column for.
-const NESTED: [&str; 2] = ["opening", "compared"];
+/// Fields that hold more than one value, or a sentence, which a table of one row a network has no column for.
+const NESTED: [&str; 3] = ["opening", "compared", "no_estimate_message"];
 
 /// Every other field of every row is the same in csv; what is not known is empty there.
 fn same_as_csv(json: &[Row], csv: &str) {

@@ -229,8 +229,8 @@ fn say_ignored(report: &Report) {
     for line in other_protocols(report) {
         eprintln!("{line}");
     }
-    for (reason, count) in ignored(report).into_iter().filter(|&(_, count)| count > 0) {
-        eprintln!("ignored {reason}: {count}");
+    for (reason, count, meaning) in ignored(report).into_iter().filter(|&(_, count, _)| count > 0) {
+        eprintln!("ignored {reason}: {count} ({meaning})");
     }
 }
 

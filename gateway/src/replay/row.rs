@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 
 use serde::Serialize;
-use spand_core::estimate::NoEstimate;
 use spand_core::flow::report::{DirectionReport, RttSummary};
 use spand_core::flow::sample::WindowSample;
 use spand_core::window::view::NetworkView;
@@ -55,6 +54,9 @@ pub struct NetworkRow {
     pub limited_application: u64,
     /// Why there is no estimate.
     pub no_estimate: Option<&'static str>,
+    /// The same in a sentence with its figures; no column.
+    #[serde(skip)]
+    pub no_estimate_message: Option<String>,
     /// The moment (RFC 3339).
     pub time: String,
     /// Payload sent to it since the first packet, each byte once.
@@ -82,6 +84,7 @@ impl NetworkRow {
     pub fn new(view: &NetworkView, traffic: Option<&Traffic>, now: Timestamp, asked: Option<Bytes>) -> Self {
         let estimate = view.estimate.as_ref();
         let mss = estimate.map(|estimate| asked.unwrap_or(estimate.mss));
+        let no_estimate = view.no_estimate();
         Self {
             prefix: view.network.to_string(),
             wc_segments: estimate.zip(mss).map(|(estimate, mss)| estimate.share_segments(mss).0),
@@ -99,7 +102,8 @@ impl NetworkRow {
             limited_window: view.limits.window,
             limited_receiver: view.limits.receiver,
             limited_application: view.limits.application,
-            no_estimate: view.why_not.map(NoEstimate::name),
+            no_estimate: no_estimate.map(|why| why.reason.name()),
+            no_estimate_message: no_estimate.map(|why| why.to_string()),
             time: rfc3339_ns(now),
             buffer_bytes: estimate.and_then(|estimate| estimate.buffer).map(whole_bytes),
             no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(NoSample::name),

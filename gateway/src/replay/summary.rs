@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use serde::Serialize;
+use spand_core::window::view::NetworkView;
+use spand_proto::network::Network;
 use spand_proto::operator::rfc3339_ns;
 
 use super::row::thousandths;
@@ -40,6 +42,9 @@ pub struct Summary {
     pub networks_without_estimate: u64,
     /// Those by the reason.
     pub no_estimate_by_reason: BTreeMap<&'static str, u64>,
+    /// Of those, the one with most transfers within the window, and why it has none; not in JSON, where each network has its own.
+    #[serde(skip)]
+    pub no_estimate_example: Option<(Network, String)>,
     /// Window samples from which on there is an estimate.
     pub min_samples: u32,
     /// Connections that they must come from.
@@ -97,11 +102,19 @@ impl Summary {
             networks_with_estimate: with,
             networks_without_estimate: without,
             no_estimate_by_reason: reasons,
+            no_estimate_example: example(&end.networks),
             min_samples: report.window.min_samples,
             min_connections: report.window.min_connections,
             largest_senders: report.largest_senders.iter().map(|(address, sender)| row(*address, sender)).collect(),
         }
     }
+}
+
+/// The network without an estimate that most transfers went to, and why it has none.
+fn example(views: &[NetworkView]) -> Option<(Network, String)> {
+    let without = views.iter().filter(|view| view.estimate.is_none() && view.outcomes.seen > 0);
+    let busiest = without.max_by_key(|view| view.outcomes.seen)?;
+    Some((busiest.network, busiest.no_estimate()?.to_string()))
 }
 
 fn row(address: IpAddr, sender: &SenderTraffic) -> SenderRow {

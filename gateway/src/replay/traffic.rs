@@ -164,8 +164,10 @@ pub(super) fn retransmitted(report: &DirectionReport) -> u64 {
 /// Bits per second while transfers were under way.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "never negative; `as` saturates")]
 pub(super) fn throughput_bps(transferred: Bytes, active: Micros) -> Option<u64> {
+    /// A shorter time shows how fast the sender wrote, not what the path carried.
+    const LEAST: Micros = Micros::from_millis(1);
     let seconds = active.as_secs_f64();
-    (seconds > 0.0).then(|| (transferred.0 as f64 * 8.0 / seconds).round() as u64)
+    (active >= LEAST).then(|| (transferred.0 as f64 * 8.0 / seconds).round() as u64)
 }
 
 /// `part` of `whole` in percent, to three places.
@@ -207,9 +209,11 @@ impl SenderTraffic {
         self.by_control.add(report.congestion_control, report.unique.0);
     }
 
-    /// The congestion control recognised for most of its bytes; unknown where none was recognised.
+    /// The congestion control recognised for most of its bytes; unknown where none was recognised for a quarter of them at least.
     pub fn congestion_control(&self) -> Flavour {
-        self.by_control.most(|control| control != Flavour::Unknown).unwrap_or(Flavour::Unknown)
+        let of = |control: &Flavour| self.by_control.of(*control);
+        let most = self.by_control.most(|control| control != Flavour::Unknown);
+        most.filter(|control| 4 * of(control) >= self.sent.unique.0).unwrap_or(Flavour::Unknown)
     }
 }
 

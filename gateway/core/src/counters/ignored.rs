@@ -1,9 +1,9 @@
 //! Reasons for which something is ignored.
 
-use strum::{IntoStaticStr, VariantArray};
+use strum::{EnumMessage, IntoStaticStr, VariantArray};
 
 /// Why a frame, a segment or a sample was not used. The names are stable: they are metric labels and table rows.
-#[derive(Clone, Copy, Debug, Eq, Hash, IntoStaticStr, Ord, PartialEq, PartialOrd, VariantArray)]
+#[derive(Clone, Copy, Debug, EnumMessage, Eq, Hash, IntoStaticStr, Ord, PartialEq, PartialOrd, VariantArray)]
 #[repr(u8)]
 #[strum(serialize_all = "snake_case")]
 pub enum Ignored {
@@ -139,6 +139,11 @@ pub enum Ignored {
 }
 
 impl Ignored {
+    /// What it means, in a sentence.
+    pub fn meaning(self) -> &'static str {
+        self.get_documentation().unwrap_or_default()
+    }
+
     /// Its stable name.
     pub fn name(self) -> &'static str {
         self.into()

@@ -41,11 +41,14 @@ impl Json {
             array(writer, show.flows(report))?;
         }
         writer.write_all(b",\n\"ignored_by_reason\":")?;
-        serde_json::to_writer(&mut *writer, &object(&ignored(report)))?;
+        serde_json::to_writer(
+            &mut *writer,
+            &object(ignored(report).into_iter().map(|(name, count, _)| (name, count))),
+        )?;
         writer.write_all(b",\n\"other_protocols\":")?;
         serde_json::to_writer(&mut *writer, &other_protocols(report))?;
         writer.write_all(b",\n\"counters\":")?;
-        serde_json::to_writer(&mut *writer, &object(&report.counters.named()))?;
+        serde_json::to_writer(&mut *writer, &object(report.counters.named()))?;
         writer.write_all(b",\n\"files\":")?;
         array(writer, report.files.iter().map(file))?;
         writeln!(writer, ",\n\"expired\":{}}}", report.expired)
@@ -63,13 +66,19 @@ fn other_protocols(report: &Report) -> Map<String, Value> {
 struct Network<'a> {
     #[serde(flatten)]
     row: &'a NetworkRow,
+    no_estimate_message: Option<&'a str>,
     opening: Option<&'a OpeningDocument>,
     compared: &'a [ComparedDocument],
 }
 
 impl<'a> From<&'a NetworkRow> for Network<'a> {
     fn from(row: &'a NetworkRow) -> Self {
-        Self { row, opening: row.opening.as_ref(), compared: &row.compared }
+        Self {
+            row,
+            no_estimate_message: row.no_estimate_message.as_deref(),
+            opening: row.opening.as_ref(),
+            compared: &row.compared,
+        }
     }
 }
 
@@ -83,8 +92,8 @@ fn array(writer: &mut dyn Write, rows: impl IntoIterator<Item = impl Serialize>)
     writer.write_all(if separator == "[\n" { b"[]" } else { b"\n]" })
 }
 
-fn object(counts: &[(&'static str, u64)]) -> Map<String, Value> {
-    counts.iter().map(|&(name, count)| (name.to_owned(), Value::from(count))).collect()
+fn object(counts: impl IntoIterator<Item = (&'static str, u64)>) -> Map<String, Value> {
+    counts.into_iter().map(|(name, count)| (name.to_owned(), Value::from(count))).collect()
 }
 
 #[derive(Serialize)]

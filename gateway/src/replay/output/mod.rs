@@ -175,14 +175,20 @@ impl<W: Write> Output<W> {
 }
 
 /// What was ignored, by reason, in a stable order; the files' own faults first.
-pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64)> {
+pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64, &'static str)> {
     let sum = |count: fn(&FileReport) -> u64| report.files.iter().map(count).sum();
     let mut all = vec![
-        ("unreadable_record", sum(|file| file.stats.unreadable)),
-        ("untimed_record", sum(|file| file.stats.untimed)),
-        ("no_room_traffic", report.no_room_traffic),
+        ("unreadable_record", sum(|file| file.stats.unreadable), "Record: not readable as a packet."),
+        ("untimed_record", sum(|file| file.stats.untimed), "Record: has no time."),
+        (
+            "no_room_traffic",
+            report.no_room_traffic,
+            "Direction: beyond the limit of networks or senders of the summary.",
+        ),
     ];
-    all.extend(Ignored::VARIANTS.iter().map(|reason| (reason.name(), report.counters.ignored(*reason))));
+    all.extend(
+        Ignored::VARIANTS.iter().map(|reason| (reason.name(), report.counters.ignored(*reason), reason.meaning())),
+    );
     all
 }
 

@@ -75,6 +75,7 @@ fn networks(report: &Report, summary: &Summary) -> String {
     let mut reasons: Vec<_> = summary.no_estimate_by_reason.iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
     lines.extend(reasons.iter().map(|(reason, count)| format!("{count} {}", meaning(reason, summary))));
+    lines.extend(summary.no_estimate_example.iter().map(|(network, why)| format!("such as {network}: {why}")));
     if report.expired > 0 {
         let expired = report.expired;
         lines.push(format!("{expired} of them had one that expired before the end: --at and --every show it"));

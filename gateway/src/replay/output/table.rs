@@ -83,10 +83,13 @@ impl Tables {
             writeln!(writer, "Connections, one row per direction that carried data")?;
             self.flows(writer, &show.flows(report), show)?;
         }
-        let ignored = ignored(report).into_iter().filter(|&(_, count)| count > 0);
-        let columns = [Column::text("ignored", 0), Column::number("count", 0)];
-        let (table, _) =
-            fitted(&columns, ignored.map(|(reason, count)| [reason.to_owned(), count.to_string()]), show.width);
+        let ignored = ignored(report).into_iter().filter(|&(_, count, _)| count > 0);
+        let columns = [Column::text("ignored", 0), Column::number("count", 0), Column::breaking("meaning")];
+        let (table, _) = fitted(
+            &columns,
+            ignored.map(|(reason, count, meaning)| [reason.to_owned(), count.to_string(), meaning.to_owned()]),
+            show.width,
+        );
         if table.is_empty() {
             writeln!(writer, "Nothing was ignored.")?;
         } else {
