@@ -44,11 +44,16 @@ fn main() -> ExitCode {
     let states = rows(&object, "states");
     assert!((10..2_000).contains(&states.len()), "{} states", states.len());
     let in_states: Vec<Row> = states.iter().flat_map(|state| rows(&Value::Object(state.clone()), "networks")).collect();
-    let (networks, flows) = (rows(&object, "networks"), rows(&object, "flows"));
+    let flows = rows(&object, "flows");
     assert!(in_states.len() > 10 && flows.len() > 1_000, "{} and {}", in_states.len(), flows.len());
 
+    // Without --flows a connection that has closed is over: what still comes of it is another one.
+    let plain = replay(&["--format", "json", "--every", "1h"], &files);
+    let plain: Value = serde_json::from_str(&plain).expect("JSON");
+    let states = rows(&plain, "states");
+    let in_states: Vec<Row> = states.iter().flat_map(|state| rows(&Value::Object(state.clone()), "networks")).collect();
     same_as_csv(&in_states, &replay(&["--format", "csv", "--every", "1h"], &files));
-    same_as_csv(&networks, &replay(&["--format", "csv"], &files));
+    same_as_csv(&rows(&plain, "networks"), &replay(&["--format", "csv"], &files));
     same_as_csv(&flows, &replay(&["--format", "csv", "--flows"], &files));
     same_as_table(&in_states, &replay(&["--every", "1h", "--wide", "--sort", "none"], &files));
     fits(&replay(&["--flows"], &files));

@@ -62,7 +62,7 @@ struct Networks {
 struct Network {
     prefix: String,
     no_estimate_message: Option<String>,
-    transfers: Transfers,
+    transfer_outcomes: Transfers,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -144,7 +144,7 @@ pub(super) fn ask_estimates(listen: SocketAddr, manner: &Manner) -> Option<Check
 }
 
 fn judge_estimates(with: &Networks, without: &Networks) -> Check {
-    let busiest = without.networks.iter().max_by_key(|network| network.transfers.seen);
+    let busiest = without.networks.iter().max_by_key(|network| network.transfer_outcomes.seen);
     let why = busiest.and_then(|network| Some((network, network.no_estimate_message.as_ref()?)));
     let example = why.map(|(network, message)| format!("; {}: {message}", network.prefix)).unwrap_or_default();
     match (with.total, without.total) {
@@ -259,7 +259,7 @@ mod tests {
         let network = |&(prefix, seen): &(&str, u64)| Network {
             prefix: prefix.to_owned(),
             no_estimate_message: Some(format!("{seen} transfers seen: no sample")),
-            transfers: Transfers { seen },
+            transfer_outcomes: Transfers { seen },
         };
         Networks { networks: of.iter().map(network).collect(), total: of.len() }
     }

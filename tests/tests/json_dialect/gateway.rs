@@ -73,7 +73,7 @@ pub(super) fn answers(walk: &mut Walk, stage: &Stage) -> Result<()> {
             "/v1/services" => &["/v1/services?limit=1"],
             "/v1/advice" => &[
                 "/v1/advice?destination=100.64.1.9&bytes=100000&mss=1448",
-                "/v1/advice?destination=100.64.1.9",
+                "/v1/advice?destination=100.64.1.9&snd_wnd=14480",
                 "/v1/advice?destination=9.9.9.9",
             ],
             "/v1/agents" => &["/v1/agents", "/v1/agents?limit=1"],

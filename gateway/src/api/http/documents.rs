@@ -67,7 +67,7 @@ pub(super) struct NetworkDocument {
     rule: Option<&'static str>,
     no_estimate: Option<Reason>,
     no_estimate_message: Option<String>,
-    transfers: Outcomes,
+    transfer_outcomes: Outcomes,
     opening: Option<OpeningDocument>,
     /// Never sent to hosts.
     compared: Vec<ComparedDocument>,
@@ -117,7 +117,7 @@ impl NetworkDocument {
             rule: estimate.map(|estimate| estimate.rule.name()),
             no_estimate: no_estimate.map(|why| why.reason),
             no_estimate_message: no_estimate.map(|why| why.to_string()),
-            transfers: view.outcomes,
+            transfer_outcomes: view.outcomes,
             opening: OpeningDocument::in_force(view, mss, now),
             compared: ComparedDocument::all(view, mss, now),
             trend: None,
