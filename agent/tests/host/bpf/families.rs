@@ -106,12 +106,8 @@ impl Peers {
     }
 
     /// What a connection to a covered peer starts with: of 40 segments of 1,448 bytes, those of IPv6 being smaller by 20.
-    fn granted(&self, peer: &str) -> u32 {
-        match (self.mode, peer) {
-            ("careful", _) => 30,
-            (_, IPV6) => 41,
-            _ => 40,
-        }
+    fn granted(peer: &str) -> u32 {
+        if peer == IPV6 { 41 } else { 40 }
     }
 
     /// Holds kernel and `explain` against the policy for every form of a network. `in_named`: the start where the network
@@ -120,7 +116,7 @@ impl Peers {
         for (index, (written, covered, overlaps)) in WRITTEN.into_iter().enumerate() {
             self.advise(written, &format!("198.51.{index}.0/24")).await;
             for peer in [FREE, NAMED, IPV6] {
-                let start = if overlaps { in_named } else { Some(self.granted(peer)) };
+                let start = if overlaps { in_named } else { Some(Self::granted(peer)) };
                 let start = start.filter(|_| covered.contains(&peer));
                 let mode = self.mode;
                 for window in self.windows(peer) {

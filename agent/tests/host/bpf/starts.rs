@@ -172,7 +172,7 @@ fn a_share_that_no_loss_backs_leaves_the_threshold_open() {
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         let words = ss_words(&server);
-        assert_eq!((number(&words, "cwnd"), number(&words, "ssthresh")), (Some(30), None), "{words:?}");
+        assert_eq!((number(&words, "cwnd"), number(&words, "ssthresh")), (Some(40), None), "{words:?}");
     });
 }
 
