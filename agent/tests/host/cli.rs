@@ -218,7 +218,7 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
     let people = |more: &[&str]| String::from_utf8(agent.output(&[&["explain"], more].concat()).stdout).unwrap();
     let text = people(&["::ffff:192.0.2.77", "--bytes", "144800"]);
     let mut lines = text.lines();
-    assert_eq!(lines.next(), Some("192.0.2.77: would start with 40 segments; apply dry_run applies nothing: 10"));
+    assert_eq!(lines.next(), Some("192.0.2.77: would start with 33 segments; apply dry_run applies nothing: 10"));
     let steps: Vec<&str> = lines.map(|line| line[2..].split_whitespace().next().unwrap()).collect();
     assert_eq!(steps, ["estimate", "rtt_check", "model", "pacing", "start", "applied"], "{text}");
     assert!(text.contains("skipped (needs a connection)"), "{text}");
