@@ -1,11 +1,13 @@
 # Both programs as images of their own:
 #
 #   docker build --target gateway --tag spand-gateway .
-#   docker run --network host --cap-add NET_RAW -v /etc/spand:/etc/spand:ro -v spand:/var/lib/spand spand-gateway
+#   docker run --network host --cap-add NET_RAW -v /etc/spand:/etc/spand:ro -v spand:/var/lib/spand \
+#       -v spand-run:/run/spand spand-gateway
 #
 #   docker build --target agent --tag spand-agent .
 #   docker run --network host --pid host --cap-add NET_ADMIN --cap-add BPF --cap-add PERFMON \
-#       -v /sys/fs/cgroup:/sys/fs/cgroup:ro -v /etc/spand:/etc/spand:ro -v spand:/var/lib/spand spand-agent
+#       -v /sys/fs/cgroup:/sys/fs/cgroup:ro -v /etc/spand:/etc/spand:ro -v spand:/var/lib/spand \
+#       -v spand-run:/run/spand spand-agent
 #
 # The agent's way bpf needs an engine that knows CAP_BPF (Docker 20.10 of Debian 12 does not; its podman does). Without those two
 # capabilities it runs with apply = "route". `make docker-test` tries both.
@@ -27,8 +29,8 @@ FROM debian:bookworm-slim AS base
 # Numbers of user and group that volumes and manifests can name.
 RUN groupadd --gid 7480 spand \
  && useradd --system --uid 7480 --gid spand --no-create-home spand \
- && install --directory --owner spand --group spand /etc/spand /var/lib/spand
-VOLUME /var/lib/spand
+ && install --directory --owner spand --group spand /etc/spand /run/spand /var/lib/spand
+VOLUME /run/spand /var/lib/spand
 
 FROM base AS gateway
 COPY --from=build /src/target/release/spand-gateway /usr/bin/

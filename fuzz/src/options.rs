@@ -16,7 +16,7 @@ const VALUES: &str = r#"v = [
     "cgroup", "text", "json", "info", "info,spand_gateway::run=debug", "=[", "tls/own.pem", "/own.pem", "../own",
     "127.0.0.1:0", "127.0.0.1:7400", "127.0.0.2:7400", "0.0.0.0:7400", "[::]:7400", "[::1]:7480", "192.0.2.1:7480", ":7480",
     "http://127.0.0.1:7400", "http://localhost:1", "http://[::1]", "http://192.0.2.1:7400", "https://gateway.example.org:7400",
-    "ftp://127.0.0.1", "/v1", "gateway.example.org", "192.0.2.0/24", "2001:db8::/32", "0.0.0.0/0",
+    "unix:/run/spand/gateway.sock", "unix:a", "unix:", "ftp://127.0.0.1", "/v1", "gateway.example.org", "192.0.2.0/24", "2001:db8::/32", "0.0.0.0/0",
     [], ["eth1"], ["eth1", "eth1"], ["eth1", ""], ["eth1", "eth2"], ["a\u0000b"],
     ["1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17"],
     ["gre"], [{ kind = "gre", endpoints = ["192.0.2.0/24"] }], [{ kind = "vxlan", endpoints = [] }],

@@ -102,11 +102,13 @@ fn privileges() -> Result<()> {
     namespace.ip(&["addr add 198.51.100.1/32 dev lo"])?;
     let mut daemons = Vec::new();
     let configs = [
-        "[capture]\ninterfaces = [\"lo\"]\n\n[store]\ndirectory = \"store\"\n".to_owned(),
+        "[capture]\ninterfaces = [\"lo\"]\n\n[store]\ndirectory = \"store\"\n\n[api]\ngrpc_socket = \"gateway.sock\"\n"
+            .to_owned(),
         format!(
             "apply = \"bpf\"\nstate_dir = \"agent\"\n\n[bpf]\nname = \"u{}\"\n\n[destinations]\ninclude = \
-             [\"192.0.2.0/24\"]\n",
-            std::process::id()
+             [\"192.0.2.0/24\"]\n\n[gateway]\nurl = \"unix:{}/gateway.sock\"\n",
+            std::process::id(),
+            text(folder)?
         ),
     ];
     for ((name, _), config) in UNITS.into_iter().zip(configs) {

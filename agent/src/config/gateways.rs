@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -10,7 +11,7 @@ use tonic::transport::Uri;
 use super::Gateway;
 
 /// Where the gateway is unless the file names another.
-pub(super) const DEFAULT_URL: &str = "http://127.0.0.1:7400";
+pub(super) const DEFAULT_URL: &str = "unix:/run/spand/gateway.sock";
 
 /// Gateways that can be named. A host tries them one after the other, so that more would only make the round longer.
 pub(super) const MOST_GATEWAYS: usize = 32;
@@ -70,8 +71,17 @@ impl Gateway {
     }
 }
 
-/// One spelling for each gateway: scheme, host and port. What is no URL stays as it is.
+/// The Unix socket that a URL names, where it names one: `unix:/PATH` or `unix:///PATH`.
+pub(crate) fn socket_of(url: &str) -> Option<&Path> {
+    let path = url.strip_prefix("unix:")?;
+    Some(Path::new(path.strip_prefix("//").unwrap_or(path)))
+}
+
+/// One spelling for each gateway: scheme, host and port, or its socket. What is no URL stays as it is.
 pub(crate) fn canonical(url: &str) -> String {
+    if let Some(path) = socket_of(url) {
+        return format!("unix {}", path.display());
+    }
     let Ok(uri) = url.parse::<Uri>() else { return url.to_owned() };
     let (Some(scheme), Some(host)) = (uri.scheme_str(), uri.host()) else { return url.to_owned() };
     let host = host.trim_matches(['[', ']']).to_ascii_lowercase();

@@ -40,7 +40,7 @@ impl ApplyMethod {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Gateway {
-    /// Where its gRPC service listens. Default `http://127.0.0.1:7400` where `urls` are not given either.
+    /// Where its gRPC service listens. Default `unix:/run/spand/gateway.sock` where `urls` are not given either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
     /// Where those of several gateways listen: groups, in the order in which they are tried. Default none.

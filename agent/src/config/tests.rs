@@ -196,6 +196,11 @@ fn values_that_do_not_go_together_are_named() {
             "is another machine without TLS: write https, or say gateway.plain_text",
         ),
         ("[gateway]\nurl = \"http://web-1:7400\"", "is another machine without TLS"),
+        (
+            "[gateway]\nurl = \"unix:gateway.sock\"",
+            "gateway.url `unix:gateway.sock` names no socket from the root: write unix:/",
+        ),
+        ("[gateway]\nurls = [[\"unix:/a\"], [\"unix:///a\"]]", "gateway.urls names `unix:///a` twice: leave one out"),
         ("[gateway]\nurl = \"\"", "gateway.url `` is no address of a gateway"),
         (
             "[gateway]\nurl = \"http://[::1]\"\nurls = [[\"http://[::1]:2\"]]",
@@ -262,6 +267,7 @@ fn the_rules_of_slow_start_are_those_of_each_line_and_too_many_are_refused() {
 fn plain_text_to_another_machine_needs_an_option() {
     for text in [
         "[gateway]\nurl = \"http://localhost:7400\"",
+        "[gateway]\nurl = \"unix:/srv/gateway.sock\"",
         "[gateway]\nurl = \"http://[::1]:7400\"",
         "[gateway]\nurl = \"http://192.0.2.1:7400\"\nplain_text = true",
         "[gateway]\nurl = \"https://web-1\"\n[tls]\ncertificate = \"a\"\nkey = \"b\"\nca = \"c\"",
@@ -297,7 +303,7 @@ fn several_gateways_are_bounded_and_what_is_printed_of_them_is_a_configuration_a
         assert!(fault.contains(expected) && fault.lines().count() == 1, "{fault}");
     }
     let none = Config::parse("[gateway]\nplain_text = true", Path::new("x")).unwrap();
-    assert_eq!(none.gateway.groups(), [["http://127.0.0.1:7400"]]);
+    assert_eq!(none.gateway.groups(), [["unix:/run/spand/gateway.sock"]]);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tonic::transport::Uri;
 
 use super::Gateway;
+use super::gateways::socket_of;
 
 /// `[tls]`: for gateways at `https://`. The files are read again when they change.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -40,10 +41,19 @@ impl Tls {
 
     fn check_one(&self, gateway: &Gateway, url: &str) -> Result<(), String> {
         let key = gateway.key();
+        if let Some(socket) = socket_of(url) {
+            return if socket.is_absolute() {
+                Ok(())
+            } else {
+                Err(format!("{key} `{url}` names no socket from the root: write unix:/run/spand/gateway.sock"))
+            };
+        }
         let uri: Option<Uri> = url.parse().ok();
         let host = uri.as_ref().and_then(Uri::host);
         let (Some(host), Some(scheme)) = (host, uri.as_ref().and_then(Uri::scheme_str)) else {
-            return Err(format!("{key} `{url}` is no address of a gateway: write https://HOST:PORT"));
+            return Err(format!(
+                "{key} `{url}` is no address of a gateway: write https://HOST:PORT, or unix:/PATH on this machine"
+            ));
         };
         match scheme {
             "https" if self.certificate.is_none() || self.key.is_none() || self.ca.is_none() => Err(format!(
@@ -56,7 +66,9 @@ impl Tls {
                 "{key} `{url}` is another machine without TLS: write https, or say gateway.plain_text = true where the \
                  network to it is trusted"
             )),
-            _ => Err(format!("{key} `{url}` is no address of a gateway: write https://HOST:PORT")),
+            _ => Err(format!(
+                "{key} `{url}` is no address of a gateway: write https://HOST:PORT, or unix:/PATH on this machine"
+            )),
         }
     }
 }

@@ -118,7 +118,7 @@ async fn all(dialer: &Dialer) -> Vec<(String, Look)> {
 
 fn to_do(config: &Config) -> String {
     format!(
-        "check {}, that the gateway runs, that its api.grpc_listen is an address which this host reaches, and firewalls between",
+        "check {}, that the gateway runs, that this host reaches its api.grpc_socket or api.grpc_listen, and firewalls between",
         config.gateway.key()
     )
 }

@@ -7,7 +7,7 @@ use spand_confine::{Capability, Plan};
 use tonic::transport::Uri;
 
 use crate::capabilities::Capabilities;
-use crate::config::{ApplyMethod, Config};
+use crate::config::{ApplyMethod, Config, socket_of};
 
 /// Settings and tables of the kernel. Landlock keeps the memory and the environment of other processes closed all the same.
 const KERNEL: [&str; 2] = ["/proc", "/sys"];
@@ -47,7 +47,9 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
             plan.read.push(config.bpf.cgroup.clone());
         }
     }
-    let uris = config.gateway.groups().concat().into_iter().filter_map(|url| url.parse::<Uri>().ok());
+    let urls = config.gateway.groups().concat();
+    // The kernel lets a process connect to a Unix socket whatever Landlock restricts.
+    let uris = urls.into_iter().filter(|url| socket_of(url).is_none()).filter_map(|url| url.parse::<Uri>().ok());
     let mut needs_names = false;
     for uri in uris {
         let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
@@ -96,6 +98,10 @@ mod tests {
             plan.read
         );
         assert_eq!(plan.write, [Path::new("/var/lib/spand/agent")]);
+
+        config.gateway.only("unix:/run/spand/gateway.sock");
+        let plan = needs(&config, Path::new("/srv/agent/agent.toml"));
+        assert!(plan.connect.is_empty() && !has(&plan.read, "/etc"), "{plan:?}");
 
         config.apply = ApplyMethod::Route;
         config.gateway.only("https://gateway.example");

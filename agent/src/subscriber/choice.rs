@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn one_gateway_is_the_first_of_the_first_group() {
-        let place = Place { url: "http://127.0.0.1:7400".to_owned(), group: 1, rank: 1 };
+        let place = Place { url: "unix:/run/spand/gateway.sock".to_owned(), group: 1, rank: 1 };
         assert_eq!(ranked(&config::Gateway::default(), "web-1"), [place]);
     }
 }

@@ -18,9 +18,13 @@ use tracing::{error, info};
 
 use super::candidates::Candidates;
 use super::choice::{Place, ranked};
+use super::socket::Connector;
 use super::{MOST_MESSAGE_BYTES, Timing};
-use crate::config::{self, Config, Gateway};
+use crate::config::{self, Config, Gateway, socket_of};
 use crate::destination::resolve;
+
+/// What requests over a Unix socket name as their host: HTTP/2 has them name one.
+const ANY_HOST: &str = "http://localhost";
 
 /// Knows where the gateways are, which of them this host is subscribed to, and how to prove both ends.
 #[derive(Debug)]
@@ -159,24 +163,32 @@ impl Dialer {
     pub(crate) async fn connect_to(&self, at: usize) -> Result<SpandClient<Channel>, String> {
         let place = self.places.get(at).ok_or("no such gateway")?;
         let timeout = Duration::from_millis(self.gateway.timeout_ms.get());
+        if let Some(socket) = socket_of(&place.url) {
+            let endpoint = self.patient(Endpoint::from_static(ANY_HOST));
+            let channel = endpoint.connect_with_connector(Connector(socket.to_owned())).await;
+            return Ok(client(channel.map_err(|error| innermost(&error))?));
+        }
         let mut endpoint = endpoint(&place.url)?;
         // The name is looked up again below, as at every connection; here its failure gets a sentence and an end of its own.
         let host = host_of(&endpoint).to_owned();
         if host.parse::<IpAddr>().is_err() {
             resolve(&host, timeout).await?;
         }
-        endpoint = endpoint
-            .connect_timeout(timeout)
-            .tcp_nodelay(true)
-            .http2_keep_alive_interval(self.timing.ping_after)
-            .keep_alive_timeout(self.timing.ping_timeout);
+        endpoint = self.patient(endpoint).tcp_nodelay(true);
         if endpoint.uri().scheme_str() == Some("https")
             && let Some(proof) = self.kept(|kept| kept.look(&place.url))
         {
             endpoint = endpoint.tls_config(proof).map_err(|error| innermost(&error))?;
         }
-        let channel = endpoint.connect().await.map_err(|error| innermost(&error))?;
-        Ok(SpandClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES))
+        Ok(client(endpoint.connect().await.map_err(|error| innermost(&error))?))
+    }
+
+    /// With limits on how long a gateway may take.
+    fn patient(&self, endpoint: Endpoint) -> Endpoint {
+        endpoint
+            .connect_timeout(Duration::from_millis(self.gateway.timeout_ms.get()))
+            .http2_keep_alive_interval(self.timing.ping_after)
+            .keep_alive_timeout(self.timing.ping_timeout)
     }
 
     fn kept<T>(&self, take: impl FnOnce(&mut Kept) -> T) -> Option<T> {
@@ -184,6 +196,10 @@ impl Dialer {
         let mut kept = self.tls.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         Some(take(&mut kept))
     }
+}
+
+fn client(channel: Channel) -> SpandClient<Channel> {
+    SpandClient::new(channel).max_decoding_message_size(MOST_MESSAGE_BYTES)
 }
 
 impl Kept {

@@ -23,6 +23,7 @@ mod origin;
 mod outage;
 mod query;
 mod report;
+mod socket;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,10 +12,8 @@ use futures::future::BoxFuture;
 use rustls::pki_types::CertificateDer;
 use spand_proto::tls::{Certificate, Names};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Sleep, sleep};
-use tokio_rustls::server::TlsStream;
 use tonic::transport::server::Connected;
 
 use super::Api;
@@ -31,6 +29,8 @@ use crate::tls::{Credentials, Trust};
 pub(super) struct Peer {
     /// Where it connected from; an IPv4 address is one, however the socket shows it.
     pub(super) address: IpAddr,
+    /// Whether it came by the Unix socket, whose mode let it in.
+    pub(super) by_socket: bool,
     /// Whom its certificate names, where it proved one.
     pub(super) names: Option<Arc<Names>>,
     /// The place of its connection.
@@ -40,7 +40,12 @@ pub(super) struct Peer {
 impl Peer {
     /// A peer that proved nothing.
     pub(super) fn at(from: SocketAddr) -> Self {
-        Self { address: from.ip().to_canonical(), names: None, mark: Mark::default() }
+        Self { address: from.ip().to_canonical(), by_socket: false, names: None, mark: Mark::default() }
+    }
+
+    /// A program of this machine that came by the Unix socket. Limits count it as loopback.
+    pub(super) fn by_socket() -> Self {
+        Self { by_socket: true, ..Self::at(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))) }
     }
 
     /// The first name of its certificate, for people. Others may have it, too.
@@ -75,18 +80,14 @@ impl fmt::Display for Peer {
     }
 }
 
-/// What carries the bytes.
-#[derive(Debug)]
-pub(super) enum Stream {
-    /// TCP.
-    Plain(TcpStream),
-    /// TLS over TCP.
-    Tls(Box<TlsStream<TcpStream>>),
-}
+/// What carries the bytes: TCP, TLS over TCP, or a Unix socket.
+pub(super) trait Stream: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + fmt::Debug + Send + Unpin> Stream for S {}
 
 /// A connection; dropping it frees its place.
 pub(super) struct Connection {
-    stream: Stream,
+    stream: Box<dyn Stream>,
     peer: Peer,
     /// Ends when the peer's proof no longer holds.
     end: Option<BoxFuture<'static, ()>>,
@@ -109,7 +110,7 @@ struct Opening {
 impl Connection {
     pub(super) fn new(
         (api, expected): (&Api, Expected),
-        stream: Stream,
+        stream: impl Stream + 'static,
         peer: Peer,
         end: Option<BoxFuture<'static, ()>>,
         place: Place,
@@ -118,6 +119,7 @@ impl Connection {
         // HTTP/1.1 sees to its own heads.
         let opening = (expected == Expected::Agents)
             .then(|| Opening { missing: 24, until: Box::pin(sleep(api.shared.config.request_timeout)) });
+        let stream = Box::new(stream);
         Self { stream, peer, end, opening, unread: None, place, api: api.clone(), expected }
     }
 
@@ -212,10 +214,7 @@ impl AsyncRead for Connection {
             return self.refuse(Reason::Timeout, "it did not begin to speak HTTP/2 in time");
         }
         let before = buf.filled().len();
-        let read = match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_read(cx, buf),
-            Stream::Tls(tls) => Pin::new(tls).poll_read(cx, buf),
-        };
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         let came = buf.filled().len() - before;
         match &read {
             Poll::Ready(Ok(())) if came == 0 && buf.remaining() > 0 => self.peer.mark.ended("it closed the connection"),
@@ -235,10 +234,7 @@ impl AsyncWrite for Connection {
         if let Some(error) = self.poll_end(cx) {
             return Poll::Ready(Err(error));
         }
-        let written = match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_write(cx, buf),
-            Stream::Tls(tls) => Pin::new(tls).poll_write(cx, buf),
-        };
+        let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.written(cx, written)
     }
 
@@ -246,18 +242,12 @@ impl AsyncWrite for Connection {
         if let Some(error) = self.poll_end(cx) {
             return Poll::Ready(Err(error));
         }
-        let written = match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
-            Stream::Tls(tls) => Pin::new(tls).poll_flush(cx),
-        };
+        let written = Pin::new(&mut self.stream).poll_flush(cx);
         self.written(cx, written)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_shutdown(cx),
-            Stream::Tls(tls) => Pin::new(tls).poll_shutdown(cx),
-        }
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -268,18 +258,12 @@ impl AsyncWrite for Connection {
         if let Some(error) = self.poll_end(cx) {
             return Poll::Ready(Err(error));
         }
-        let written = match &mut self.stream {
-            Stream::Plain(tcp) => Pin::new(tcp).poll_write_vectored(cx, bufs),
-            Stream::Tls(tls) => Pin::new(tls).poll_write_vectored(cx, bufs),
-        };
+        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
         self.written(cx, written)
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.stream {
-            Stream::Plain(tcp) => tcp.is_write_vectored(),
-            Stream::Tls(tls) => tls.is_write_vectored(),
-        }
+        self.stream.is_write_vectored()
     }
 }
 

@@ -6,23 +6,62 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::{JoinSet, yield_now};
 use tokio_rustls::TlsAcceptor;
 
 use super::Api;
 use super::access::Expected;
-use super::connection::{Connection, Peer, Stream};
+use super::connection::{Connection, Peer};
 use super::metrics::ApiLabel;
 use super::places::{NoPlace, Place, Places, RESERVED};
 use super::refusals::Reason;
 use crate::tls::Credentials;
 
+/// Where connections come in.
+#[derive(Debug, Default)]
+pub struct Listening {
+    /// By TCP.
+    pub tcp: Option<TcpListener>,
+    /// By a Unix socket, whose mode says who may connect: no TLS there.
+    pub unix: Option<UnixListener>,
+}
+
+impl From<TcpListener> for Listening {
+    fn from(tcp: TcpListener) -> Self {
+        Self { tcp: Some(tcp), unix: None }
+    }
+}
+
+impl Listening {
+    /// The next connection, and who is at its other end.
+    async fn accept(&self) -> io::Result<Accepted> {
+        tokio::select! {
+            tcp = one(self.tcp.as_ref().map(TcpListener::accept)) => tcp.map(|(tcp, from)| Accepted::Tcp(tcp, from)),
+            unix = one(self.unix.as_ref().map(UnixListener::accept)) => unix.map(|(unix, _)| Accepted::Unix(unix)),
+        }
+    }
+}
+
+/// A connection that came in.
+enum Accepted {
+    Tcp(TcpStream, SocketAddr),
+    Unix(UnixStream),
+}
+
+/// Never ends where there is nothing to wait for.
+async fn one<T>(accepting: Option<impl Future<Output = T>>) -> T {
+    match accepting {
+        Some(accepting) => accepting.await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Accepts connections up to a limit. Handshakes run beside each other, so that one peer that is slow holds up none.
 #[derive(Debug)]
 pub(super) struct Listener {
-    tcp: TcpListener,
+    listening: Listening,
     places: Places,
     expected: Expected,
     label: ApiLabel,
@@ -35,11 +74,11 @@ pub(super) struct Listener {
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 impl Listener {
-    pub(super) fn new(tcp: TcpListener, limit: NonZeroUsize, expected: Expected, api: &Api) -> Self {
+    pub(super) fn new(listening: Listening, limit: NonZeroUsize, expected: Expected, api: &Api) -> Self {
         let places = Places::new(limit, api.shared.config.connections_per_peer, RESERVED);
         let label = ApiLabel { api: expected.name() };
         let tls = api.shared.access.tls_for(expected);
-        Self { tcp, places, expected, label, api: api.clone(), tls, handshakes: JoinSet::new() }
+        Self { listening, places, expected, label, api: api.clone(), tls, handshakes: JoinSet::new() }
     }
 
     /// The next connection, proven where that is asked for. Cancelling this loses nothing.
@@ -48,9 +87,9 @@ impl Listener {
             // Others run between any two: a hundred that come at once would keep a thread for milliseconds.
             yield_now().await;
             tokio::select! {
-                accepted = self.tcp.accept() => match accepted {
-                    Ok((tcp, from)) => {
-                        if let Some(connection) = self.begin(tcp, from) {
+                accepted = self.listening.accept() => match accepted {
+                    Ok(accepted) => {
+                        if let Some(connection) = self.begin(accepted) {
                             return connection;
                         }
                     }
@@ -64,9 +103,13 @@ impl Listener {
     }
 
     /// The connection where nothing has to be proven; else its handshake begins.
-    fn begin(&mut self, tcp: TcpStream, from: SocketAddr) -> Option<Connection> {
+    fn begin(&mut self, accepted: Accepted) -> Option<Connection> {
         let measures = &self.api.shared.measures;
-        let place = match self.places.take(from.ip()) {
+        let peer = match &accepted {
+            Accepted::Tcp(_, from) => Peer::at(*from),
+            Accepted::Unix(_) => Peer::by_socket(),
+        };
+        let place = match self.places.take(peer.address) {
             Ok((place, displaced)) => {
                 let count = measures.connections_displaced.get_or_create(&self.label);
                 count.inc_by(u64::from(displaced));
@@ -78,19 +121,22 @@ impl Listener {
             }
             Err(NoPlace::OfPeer) => {
                 let why = "it has as many connections as api.connections_per_peer allows";
-                self.api.shared.refusals.refuse(self.expected.name(), Reason::Connections, from.ip(), why);
+                self.api.shared.refusals.refuse(self.expected.name(), Reason::Connections, peer.address, why);
                 return None;
             }
+        };
+        measures.connections.get_or_create(&self.label).inc();
+        let tcp = match accepted {
+            Accepted::Tcp(tcp, _) => tcp,
+            Accepted::Unix(unix) => return Some(Connection::new((&self.api, self.expected), unix, peer, None, place)),
         };
         // A push is one small packet and must not wait for more data (RFC 896). A peer that is gone already shows
         // on its first read.
         drop(tcp.set_nodelay(true));
-        measures.connections.get_or_create(&self.label).inc();
         let Some(tls) = &self.tls else {
-            let stream = Stream::Plain(tcp);
-            return Some(Connection::new((&self.api, self.expected), stream, Peer::at(from), None, place));
+            return Some(Connection::new((&self.api, self.expected), tcp, peer, None, place));
         };
-        let handshake = handshake(self.api.clone(), self.expected, tls.clone(), tcp, from, place);
+        let handshake = handshake(self.api.clone(), self.expected, tls.clone(), tcp, peer, place);
         self.handshakes.spawn(handshake);
         None
     }
@@ -111,7 +157,7 @@ async fn handshake(
     expected: Expected,
     tls: watch::Receiver<Arc<Credentials>>,
     tcp: TcpStream,
-    from: SocketAddr,
+    peer: Peer,
     mut place: Place,
 ) -> Option<Connection> {
     let credentials = Arc::clone(&tls.borrow());
@@ -120,7 +166,7 @@ async fn handshake(
         Expected::People => Some(credentials.people()),
     };
     let refused = |reason, why: &str| {
-        api.shared.refusals.refuse(expected.name(), reason, from.ip(), why);
+        api.shared.refusals.refuse(expected.name(), reason, peer.address, why);
         None
     };
     // Without an authority nobody can be proven: files that changed so are not taken.
@@ -134,14 +180,12 @@ async fn handshake(
     match accepted {
         Ok(Ok(stream)) => {
             let shown = stream.get_ref().1.peer_certificates().unwrap_or_default();
-            match (Peer::at(from).proven(shown), expected) {
+            match (peer.clone().proven(shown), expected) {
                 (Some((peer, ends_unix_s)), _) => {
                     let end = super::connection::end_of_trust(ends_unix_s, credentials.trust().clone(), tls);
-                    Some(Connection::new((&api, expected), Stream::Tls(Box::new(stream)), peer, Some(end), place))
+                    Some(Connection::new((&api, expected), stream, peer, Some(end), place))
                 }
-                (None, Expected::People) => {
-                    Some(Connection::new((&api, expected), Stream::Tls(Box::new(stream)), Peer::at(from), None, place))
-                }
+                (None, Expected::People) => Some(Connection::new((&api, expected), stream, peer.clone(), None, place)),
                 (None, Expected::Agents) => refused(Reason::Certificate, "its certificate cannot be read"),
             }
         }

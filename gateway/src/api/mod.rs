@@ -52,6 +52,7 @@ use self::holdings::Holdings;
 pub use self::http::fuzzing;
 pub use self::http::paths;
 use self::listener::Listener;
+pub use self::listener::Listening;
 use self::metrics::{ApiMeasures, Metrics};
 pub use self::passwords::{PasswordsError, line as password_line};
 use self::places::{Places, RESERVED};
@@ -281,17 +282,17 @@ impl Api {
         ]);
     }
 
-    /// Answers gRPC on `listener` until `stop` turns true or its sender is gone. The streams of subscribers end then.
-    pub async fn serve_grpc(&self, listener: TcpListener, stop: watch::Receiver<bool>) {
+    /// Answers gRPC on what listens until `stop` turns true or its sender is gone. The streams of subscribers end then.
+    pub async fn serve_grpc(&self, listening: impl Into<Listening>, stop: watch::Receiver<bool>) {
         let config = &self.shared.config;
-        let listener = Listener::new(listener, config.grpc_connections, Expected::Agents, self);
+        let listener = Listener::new(listening.into(), config.grpc_connections, Expected::Agents, self);
         grpc::serve(self.clone(), listener, stop).await;
     }
 
     /// Answers HTTP on `listener` until `stop` turns true or its sender is gone.
     pub async fn serve_http(&self, listener: TcpListener, stop: watch::Receiver<bool>) {
         let config = &self.shared.config;
-        let listener = Listener::new(listener, config.http_connections, Expected::People, self);
+        let listener = Listener::new(listener.into(), config.http_connections, Expected::People, self);
         http::serve(self.clone(), listener, stop).await;
     }
 }

@@ -27,6 +27,8 @@ impl Owners {
     pub(super) fn may(&self, peer: &Peer, address: IpAddr) -> bool {
         let address = address.to_canonical();
         match self {
+            // The socket's mode proves an agent of this machine, whose containers may have addresses of their own.
+            _ if peer.by_socket => true,
             Self::Anyone => true,
             Self::PeerAddress => peer.address == address,
             Self::Certificate(given) => peer.names.as_ref().is_some_and(|names| {
@@ -65,7 +67,8 @@ mod tests {
             hosts: hosts.iter().map(|host| (*host).to_owned()).collect(),
             addresses: addresses.iter().map(|address| address.parse().unwrap()).collect(),
         };
-        Peer { address: "192.0.2.1".parse().unwrap(), names: Some(Arc::new(names)), mark: Mark::default() }
+        let address = "192.0.2.1".parse().unwrap();
+        Peer { address, by_socket: false, names: Some(Arc::new(names)), mark: Mark::default() }
     }
 
     fn given(host: &str, network: &str) -> Owners {
@@ -96,6 +99,9 @@ mod tests {
         }
         let unproven = Peer { names: None, ..web };
         assert!(!given("*", "0.0.0.0/0").may(&unproven, "198.51.100.1".parse().unwrap()), "nobody is proven");
+        for owners in [&nothing, &Owners::PeerAddress] {
+            assert!(owners.may(&Peer::by_socket(), "203.0.113.9".parse().unwrap()), "the mode of the socket proves it");
+        }
         assert!(
             !given("web-1.example.org", "198.51.100.0/28").may(&peer(&["*"], &[]), "198.51.100.1".parse().unwrap())
         );

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use spand_proto::network::Network;
 
-use super::Config;
+use super::{Config, Listen};
 
 /// `[tls]`: what the gateway shows, and by what agents are proven. Read again when they change.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -119,11 +119,14 @@ impl Config {
             );
         }
         self.check_people()?;
-        let listen = self.api.grpc_listen.0;
         if tls.proves_agents() && self.agents.plain_text {
             return Err("agents.plain_text is on although tls.ca proves agents: remove one of them".to_owned());
         }
-        if !tls.proves_agents() && !self.agents.plain_text && is_reached_by_others(listen) {
+        if let Some(Listen(listen)) = self.api.grpc_listen
+            && !tls.proves_agents()
+            && !self.agents.plain_text
+            && is_reached_by_others(listen)
+        {
             return Err(format!(
                 "api.grpc_listen {listen} is reached by other machines, and nothing proves who they are: name \
                  tls.certificate, tls.key and tls.ca, or say agents.plain_text = true where that network is trusted"

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
-use super::{CaptureBackend, Config, Engine, Estimate};
+use super::{CaptureBackend, Config, Engine, Estimate, Listen};
 use crate::api::ApiConfig;
 use crate::run;
 
@@ -70,11 +70,18 @@ impl Config {
         if self.api.request_kib.get() > MAX_REQUEST_KIB {
             return Err(format!("api.request_kib is {}: choose at most {MAX_REQUEST_KIB}", self.api.request_kib));
         }
-        let (grpc, http) = (self.api.grpc_listen.0, self.api.http_listen.0);
-        if grpc.port() == http.port() && grpc.port() != 0 && overlap(grpc.ip(), http.ip()) {
+        let http = self.api.http_listen.0;
+        if let Some(Listen(grpc)) = self.api.grpc_listen
+            && grpc.port() == http.port()
+            && grpc.port() != 0
+            && overlap(grpc.ip(), http.ip())
+        {
             return Err(format!(
                 "api.grpc_listen {grpc} and api.http_listen {http} are the same port: give one of them another"
             ));
+        }
+        if self.api.grpc_socket.as_ref().is_some_and(|socket| socket.as_os_str().is_empty()) {
+            return Err("api.grpc_socket is empty: name a file, or leave it out".to_owned());
         }
         self.log.check()?;
         if self.store.enabled && self.store.directory.as_os_str().is_empty() {

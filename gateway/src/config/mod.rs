@@ -107,7 +107,8 @@ impl Config {
 
     /// Reads and checks the text of a configuration; `path` only names it in errors.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
-        let config: Self = operator::parse(text, path)?;
+        let mut config: Self = operator::parse(text, path)?;
+        config.api.fill_in();
         config.check().map_err(|message| ConfigError::Contradiction { path: path.to_owned(), message })?;
         Ok(config)
     }
@@ -123,6 +124,9 @@ impl Config {
         self.tls.anchor(folder);
         if let Some(passwords) = &mut self.admin.passwords {
             *passwords = folder.join(&*passwords);
+        }
+        if let Some(socket) = &mut self.api.grpc_socket {
+            *socket = folder.join(&*socket);
         }
         self.share.anchor(folder);
         self.store.directory = folder.join(&self.store.directory);

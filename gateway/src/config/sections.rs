@@ -18,6 +18,9 @@ use crate::api::ApiConfig;
 use crate::publisher::{PublisherConfig, ToHosts};
 use crate::store::StoreWriter;
 
+/// Where agents of this machine ask, unless the file says otherwise; packages make the folder.
+const DEFAULT_SOCKET: &str = "/run/spand/gateway.sock";
+
 /// `[traffic]`: which packets belong to whom.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
@@ -142,8 +145,12 @@ pub struct Publish {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Api {
-    /// Address and port of gRPC, for agents. Default 127.0.0.1:7400.
-    pub grpc_listen: Listen,
+    /// Unix socket of gRPC, for agents on this machine. Default /run/spand/gateway.sock where `grpc_listen` is not given, else none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grpc_socket: Option<PathBuf>,
+    /// Address and port of gRPC, for agents on other machines. Default none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grpc_listen: Option<Listen>,
     /// Address and port of JSON, metrics and health. Default 127.0.0.1:7480.
     pub http_listen: Listen,
     /// Mode of an answer where the question names none. Default `careful`.
@@ -259,7 +266,8 @@ impl Default for Api {
     fn default() -> Self {
         let api = ApiConfig::default();
         Self {
-            grpc_listen: Listen(SocketAddr::from(([127, 0, 0, 1], 7400))),
+            grpc_socket: Some(PathBuf::from(DEFAULT_SOCKET)),
+            grpc_listen: None,
             http_listen: Listen(SocketAddr::from(([127, 0, 0, 1], 7480))),
             mode: api.mode,
             grpc_connections: api.grpc_connections,
@@ -274,6 +282,15 @@ impl Default for Api {
             reporting_hosts: api.reporting_hosts,
             live_streams: api.live_streams,
             live_streams_per_peer: api.live_streams_per_peer,
+        }
+    }
+}
+
+impl Api {
+    /// The default socket, where the file names no place for gRPC. A port of loopback is no default: any user's process may bind it first.
+    pub(super) fn fill_in(&mut self) {
+        if self.grpc_socket.is_none() && self.grpc_listen.is_none() {
+            self.grpc_socket = Some(PathBuf::from(DEFAULT_SOCKET));
         }
     }
 }

@@ -53,6 +53,7 @@ fn every_key() -> BTreeSet<String> {
             revoked: Some(PathBuf::from("tls/revoked.pem")),
         },
         traffic: Traffic { prefix_list: Some(PathBuf::from("routes.txt")), ..Traffic::default() },
+        api: Api { grpc_listen: Some("127.0.0.1:7400".to_owned().try_into().unwrap()), ..Api::default() },
         share: Share {
             servers: vec!["tls://nats-1:4222".to_owned()],
             gateway: NonZeroU16::new(1),
@@ -89,6 +90,19 @@ fn the_example_and_the_manual_hold_every_key() {
     for key in every_key() {
         assert!(MANUAL.contains(&format!("`{key}`")), "docs/configuration.md does not name `{key}`");
     }
+}
+
+#[test]
+fn agents_ask_at_the_socket_unless_the_file_names_a_port_alone() {
+    let of = |text: &str| {
+        let api = Config::parse(&format!("[api]\n{text}"), Path::new("x")).unwrap().api;
+        (api.grpc_socket, api.grpc_listen.is_some())
+    };
+    let [default, other] = ["/run/spand/gateway.sock", "/srv/a.sock"].map(|path| Some(PathBuf::from(path)));
+    let port = "grpc_listen = \"127.0.0.1:7400\"\n";
+    assert_eq!(of(""), (default, false));
+    assert_eq!(of(port), (None, true));
+    assert_eq!(of(&format!("{port}grpc_socket = \"/srv/a.sock\"")), (other, true));
 }
 
 #[test]
@@ -140,8 +154,9 @@ fn a_fault_in_the_text_names_file_line_and_key() {
 #[test]
 fn values_that_contradict_each_other_are_refused() {
     for (text, expected) in [
-        ("[api]\nhttp_listen = \"127.0.0.1:7400\"", "same port"),
-        ("[api]\nhttp_listen = \"0.0.0.0:7400\"\n[admin]\nopen = true", "same port"),
+        ("[api]\ngrpc_listen = \"127.0.0.1:7480\"", "same port"),
+        ("[api]\ngrpc_listen = \"127.0.0.1:7400\"\nhttp_listen = \"0.0.0.0:7400\"\n[admin]\nopen = true", "same port"),
+        ("[api]\ngrpc_socket = \"\"", "api.grpc_socket is empty: name a file, or leave it out"),
         ("[capture]\ninterfaces = [\"a\", \"a\"]", "names a twice"),
         ("[capture]\nsnap_length_bytes = 60", "snap_length_bytes is 60"),
         ("[capture]\nqueue_packets = 511", "capture.queue_packets is 511: choose at least 512"),

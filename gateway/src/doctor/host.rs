@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 use nix::errno::Errno;
@@ -82,9 +83,30 @@ pub(super) fn offloads(interface: &str) -> Vec<Check> {
     )]
 }
 
-/// Whether the ports are free.
+/// Whether the ports and the socket are free.
 pub(super) fn ports(api: &Api) -> Vec<Check> {
-    [("api.grpc_listen", api.grpc_listen.0), ("api.http_listen", api.http_listen.0)].map(port).into()
+    let grpc = api.grpc_listen.map(|listen| ("api.grpc_listen", listen.0));
+    let ports = grpc.into_iter().chain([("api.http_listen", api.http_listen.0)]);
+    ports.map(port).chain(api.grpc_socket.as_deref().map(unix_socket)).collect()
+}
+
+fn unix_socket(path: &Path) -> Check {
+    const NAME: &str = "socket";
+    let found = |what: &str| format!("{} (api.grpc_socket) {what}", path.display());
+    let folder = path.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(Path::new("/"));
+    match UnixStream::connect(path) {
+        Ok(_) => Check::fail(
+            NAME,
+            found("is in use by another program"),
+            "stop it (`ss -lxp` names it) or name another file",
+        ),
+        Err(_) if faccessat(AT_FDCWD, folder, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_err() => Check::unknown(
+            NAME,
+            found(&format!("is in a folder that this user may not write to: {}", folder.display())),
+            "run the doctor as root, or as the gateway's user",
+        ),
+        Err(_) => Check::ok(NAME, found("is free")),
+    }
 }
 
 fn port((key, address): (&str, SocketAddr)) -> Check {

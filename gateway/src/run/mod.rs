@@ -27,6 +27,7 @@ mod reload;
 mod restoring;
 mod serve;
 mod shedding;
+mod socket;
 #[cfg(test)]
 mod tests;
 

@@ -47,6 +47,9 @@ pub(super) fn needs(config: &Config, file: &Path) -> Plan {
             }
         }
     }
+    // To remove it at the end.
+    let folder = config.api.grpc_socket.as_deref().and_then(Path::parent);
+    plan.write.extend(folder.filter(|folder| *folder != Path::new("/")).map(Path::to_owned));
     if config.store.enabled {
         plan.write.push(around(&config.store.directory));
     }
@@ -72,7 +75,7 @@ mod tests {
         config.admin.passwords = Some("/srv/keys/passwords".into());
         config.capture.pf_ring_library = Some("/opt/libpfring.so".into());
         let plan = needs(&config, Path::new("/srv/spand/gateway.toml"));
-        assert_eq!(plan.write, [Path::new("/var/lib/spand/gateway")]);
+        assert_eq!(plan.write, ["/run/spand", "/var/lib/spand/gateway"].map(Path::new));
         let read: Vec<_> =
             COUNTERS.iter().map(Path::new).chain(["/srv/spand", "/srv/routes", "/srv/keys"].map(Path::new)).collect();
         assert_eq!(plan.read, read);
@@ -87,6 +90,7 @@ mod tests {
 
         config.capture.backend = CaptureBackend::PfRing;
         config.store.directory = "/store".into();
+        config.api.grpc_socket = Some("/gateway.sock".into());
         let plan = needs(&config, Path::new("/srv/spand/gateway.toml"));
         assert_eq!(plan.write, [Path::new("/store")], "never the whole machine");
         assert!(plan.read.iter().any(|path| path == Path::new("/opt/libpfring.so")));

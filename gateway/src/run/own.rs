@@ -10,7 +10,8 @@ use crate::config::Config;
 /// Every address and port at which this gateway answers other machines. An address that comes later, or behind which a translation
 /// hides the gateway, is not among them: its connections are followed as anybody's.
 pub(crate) fn listeners(config: &Config) -> BTreeSet<SocketAddr> {
-    let listen = [config.api.grpc_listen.0, config.api.http_listen.0];
+    let listen: Vec<_> =
+        config.api.grpc_listen.iter().chain([&config.api.http_listen]).map(|listen| listen.0).collect();
     let anywhere = listen.iter().any(|listen| listen.ip().is_unspecified());
     expand(&listen, &if anywhere { addresses() } else { Vec::new() })
 }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
+use std::os::unix::net::UnixListener;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use super::reload::Reload;
-use crate::api::Api;
+use super::socket::Socket;
+use crate::api::{Api, Listening};
 use crate::config::{Config, Listen};
 use crate::publisher::Published;
 use crate::store::StoreWriter;
@@ -24,16 +26,18 @@ const LAST_ANSWERS: Duration = Duration::from_secs(3);
 /// The listeners, bound but not yet answering.
 #[derive(Debug)]
 pub(super) struct Ports {
-    grpc: TcpListener,
+    grpc: Option<TcpListener>,
+    socket: Option<(UnixListener, Socket)>,
     http: TcpListener,
 }
 
 impl Ports {
-    /// Binds both.
+    /// Binds all that are configured.
     pub(super) fn bind(config: &Config) -> Result<Self, Failure> {
         Ok(Self {
-            grpc: bind("api.grpc_listen", config.api.grpc_listen)?,
+            grpc: config.api.grpc_listen.map(|listen| bind("api.grpc_listen", listen)).transpose()?,
             http: bind("api.http_listen", config.api.http_listen)?,
+            socket: config.api.grpc_socket.as_deref().map(Socket::bind).transpose()?,
         })
     }
 }
@@ -67,15 +71,15 @@ impl Servers {
         thread_ended: &Notify,
         store: Option<&Arc<StoreWriter>>,
     ) -> Result<(), Failure> {
-        let Self { runtime, ports: Ports { grpc, http } } = self;
-        let ended = runtime.block_on(serve((grpc, http), api, published, reload, thread_ended, store));
+        let Self { runtime, ports } = self;
+        let ended = runtime.block_on(serve(ports, api, published, reload, thread_ended, store));
         runtime.shutdown_timeout(LAST_ANSWERS);
         ended
     }
 }
 
 async fn serve(
-    (grpc, http): (TcpListener, TcpListener),
+    Ports { grpc, socket, http }: Ports,
     api: Api,
     published: &Published,
     mut configuration: Reload,
@@ -83,9 +87,16 @@ async fn serve(
     store: Option<&Arc<StoreWriter>>,
 ) -> Result<(), Failure> {
     let mut signals = Signals::new().map_err(|error| failed("catch signals", &error))?;
-    let grpc = tokio::net::TcpListener::from_std(grpc).map_err(|error| failed("serve gRPC", &error))?;
+    // The socket's file is removed when this ends.
+    let (unix, socket) = socket.unzip();
+    let unix =
+        unix.map(tokio::net::UnixListener::from_std).transpose().map_err(|error| failed("serve gRPC", &error))?;
+    let grpc = grpc.map(tokio::net::TcpListener::from_std).transpose().map_err(|error| failed("serve gRPC", &error))?;
     let http = tokio::net::TcpListener::from_std(http).map_err(|error| failed("serve HTTP", &error))?;
-    for (protocol, listener) in [("gRPC", &grpc), ("HTTP", &http)] {
+    if let Some(path) = socket.as_ref().map(Socket::path) {
+        tracing::info!(socket = %path.display(), "answering gRPC");
+    }
+    for (protocol, listener) in grpc.iter().map(|grpc| ("gRPC", grpc)).chain([("HTTP", &http)]) {
         let address = listener.local_addr().map_err(|error| failed("read the address of a listener", &error))?;
         tracing::info!(%address, "answering {protocol}");
     }
@@ -95,7 +106,7 @@ async fn serve(
     tasks.spawn(published.clone().run());
     let grpc_api = api.clone();
     let grpc_stopped = stopped.clone();
-    tasks.spawn(async move { grpc_api.serve_grpc(grpc, grpc_stopped).await });
+    tasks.spawn(async move { grpc_api.serve_grpc(Listening { tcp: grpc, unix }, grpc_stopped).await });
     let http_api = api.clone();
     let (mut end, stopped_too) = (stopped.clone(), stopped.clone());
     tasks.spawn(async move { http_api.serve_http(http, stopped).await });

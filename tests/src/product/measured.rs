@@ -45,7 +45,7 @@ impl MeasuredGateway {
         }
         let text = format!(
             "[capture]\ninterfaces = [\"{interface}\"]\n{capture}\n[traffic]\ninternal = [\"10.0.0.0/8\"]\n\
-             [store]\nenabled = {enabled}\ndirectory = \"store\"\n[log]\nfilter = \"warn\"\n"
+             [api]\ngrpc_listen = \"127.0.0.1:7400\"\n[store]\nenabled = {enabled}\ndirectory = \"store\"\n[log]\nfilter = \"warn\"\n"
         );
         std::fs::write(&file, text)?;
         let mut command = namespace.command(program);

@@ -34,7 +34,10 @@ impl Host {
         ])?;
         namespace.default_congestion_control("cubic")?;
         let folder = Folder::new()?;
-        folder.write("spand-agent.toml", &format!("{top}\n[gateway]\ntimeout_ms = 1000\n"))?;
+        folder.write(
+            "spand-agent.toml",
+            &format!("{top}\n[gateway]\nurl = \"http://127.0.0.1:7400\"\ntimeout_ms = 1000\n"),
+        )?;
         Ok(Self { namespace, folder })
     }
 
@@ -45,7 +48,10 @@ impl Host {
 
 fn sound() -> Result<()> {
     let host = Host::build("state_dir = \"state\"\napply = \"bpf\"\n")?;
-    host.folder.write("spand-gateway.toml", "[capture]\ninterfaces = [\"eth0\"]\n\n[store]\nenabled = false\n")?;
+    host.folder.write(
+        "spand-gateway.toml",
+        "[capture]\ninterfaces = [\"eth0\"]\n\n[store]\nenabled = false\n\n[api]\ngrpc_listen = \"127.0.0.1:7400\"\n",
+    )?;
     let config = host.folder.path("spand-gateway.toml");
     let config = config.to_str().context("a name in UTF-8")?;
     let program = host.folder.path("spand-gateway");

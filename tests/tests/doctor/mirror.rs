@@ -78,8 +78,10 @@ impl Site {
     }
 
     fn configure(&self, traffic: &str, more: &str) -> Result<()> {
+        // The default socket is the machine's, and cases run side by side.
+        let api = if more.contains("[api]") { "" } else { "[api]\ngrpc_listen = \"127.0.0.1:7400\"\n\n" };
         let text = format!(
-            "[capture]\ninterfaces = [\"tap\"]\n\n[traffic]\n{traffic}\n\n[store]\ndirectory = \"store\"\n\n[limits]\nidle_other_s = 1\nidle_established_s = 1\n\n{more}"
+            "[capture]\ninterfaces = [\"tap\"]\n\n[traffic]\n{traffic}\n\n[store]\ndirectory = \"store\"\n\n[limits]\nidle_other_s = 1\nidle_established_s = 1\n\n{api}{more}"
         );
         self.folder.write("spand-gateway.toml", &text)
     }

@@ -15,7 +15,7 @@ use super::{Case, Findings, Folder};
 pub(super) const CASES: &[Case] = &[("a gateway behind TLS and a password", proven)];
 
 const CONFIG: &str = "[capture]\ninterfaces = [\"lo\"]\n\n[traffic]\ninternal = [\"127.0.0.0/8\"]\n\n[store]\ndirectory = \
-                      \"store\"\n\n[tls]\ncertificate = \"gateway.pem\"\nkey = \"gateway.key\"\n\n[admin]\ntls = \
+                      \"store\"\n\n[api]\ngrpc_listen = \"127.0.0.1:7400\"\n\n[tls]\ncertificate = \"gateway.pem\"\nkey = \"gateway.key\"\n\n[admin]\ntls = \
                       true\npasswords = \"passwords\"\n";
 
 /// What the doctor says to a person who gives this password.

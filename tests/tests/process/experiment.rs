@@ -22,7 +22,7 @@ pub(super) const CASES: &[Case] = &[("the experiment outlives a gateway, killed 
 
 const REMOTE: [u8; 4] = [203, 0, 113, 1];
 const STORE: &str = "state/store";
-const CONFIG: &str = "[capture]\ninterfaces = [\"lo\"]\n\n[traffic]\ninternal = [\"198.51.100.0/24\"]\n\n[store]\ndirectory = \
+const CONFIG: &str = "[capture]\ninterfaces = [\"lo\"]\n\n[traffic]\ninternal = [\"198.51.100.0/24\"]\n\n[api]\ngrpc_listen = \"127.0.0.1:7400\"\n\n[store]\ndirectory = \
                       \"state/store\"\n";
 
 /// One gateway after the other.

@@ -42,6 +42,7 @@ fn api(namespace: &Namespace) -> Result<Api> {
 }
 
 const CONFIG: &str = "[capture]\ninterfaces = [\"tap\"]\nretry_s = 1\n\n[traffic]\ninternal = [\"198.51.100.0/24\"]\n\n\
+                      [api]\ngrpc_listen = \"127.0.0.1:7400\"\n\n\
                       [store]\ndirectory = \"state/store\"\n\n";
 
 /// What `/proc` says of each thread.

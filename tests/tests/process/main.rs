@@ -12,6 +12,7 @@ mod off;
 mod partition;
 mod share;
 mod stage;
+mod stranger;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
             experiment::CASES,
             names::CASES,
             off::CASES,
+            stranger::CASES,
         ]
         .concat();
         run_cases("process", "the programs are started as root, which this is not", cases)

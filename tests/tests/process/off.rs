@@ -37,7 +37,7 @@ impl Site {
         ])?;
         serve(&host, "127.0.0.1:7400", stopped)?;
         let folder = Folder::new()?;
-        let config = "mode = \"paper\"\napply = \"route\"\n\n[holdout]\nfraction = 0.0\n";
+        let config = "mode = \"paper\"\napply = \"route\"\n\n[holdout]\nfraction = 0.0\n\n[gateway]\nurl = \"http://127.0.0.1:7400\"\n";
         let config = folder.write("spand-agent.toml", config)?;
         let program = folder.path("spand-agent");
         let [config, program] = [&config, &program].map(|path| path.to_str().unwrap_or_default());

@@ -79,7 +79,7 @@ fn sighup_withdraws_the_networks_that_are_gone_and_a_file_at_fault_leaves_everyt
     reload.reload();
     assert_eq!((pass(), measures.config_last_reload_successful.get()), ((false, false), 1));
     let own = captures.grouping.in_force().own_listeners.clone();
-    assert!(own.contains(&"127.0.0.1:7400".parse().unwrap()), "they are looked at again: {own:?}");
+    assert!(own.contains(&"127.0.0.1:7480".parse().unwrap()), "they are looked at again: {own:?}");
     let owner = captures.grouping.in_force().partition.owner(network);
     assert_eq!(owner, whole().owner(network), "a network is its owner's, whatever the prefixes");
     captures.queues[0].close();

@@ -1,6 +1,7 @@
 //! gRPC.
 
 mod flood;
+mod socket;
 mod subscribe;
 
 use std::time::Duration;
