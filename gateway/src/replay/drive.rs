@@ -49,7 +49,7 @@ pub fn replay(options: Options, sink: &mut dyn Sink) -> io::Result<Report> {
                     input: packet.source,
                     data: packet.data,
                 };
-                replay.packet(packet.timestamp, &frame, sink)?;
+                replay.packet((!packet.untimed).then_some(packet.timestamp), &frame, sink)?;
                 if replay.packets.is_multiple_of(PROGRESS_PACKETS)
                     && let Some(progress) = source.progress()
                 {
@@ -146,10 +146,10 @@ impl Replay {
         }
     }
 
-    fn packet(&mut self, at: Timestamp, frame: &Frame<'_>, sink: &mut dyn Sink) -> io::Result<()> {
+    /// Takes a packet; `stamp` where its record holds a time.
+    fn packet(&mut self, stamp: Option<Timestamp>, frame: &Frame<'_>, sink: &mut dyn Sink) -> io::Result<()> {
         self.packets += 1;
-        let stamp = at;
-        let at = self.engine.clock_at(stamp);
+        let at = self.engine.clock_at(stamp.unwrap_or_default());
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first, last.max(at)));
         let mut schedule = self.schedule.take().unwrap_or_else(|| Schedule::new(&self.moments, at));
@@ -167,7 +167,10 @@ impl Replay {
         }
         self.schedule = Some(schedule);
         self.pass_time(at);
-        self.engine.handle_frame(stamp, frame);
+        match stamp {
+            Some(stamp) => self.engine.handle_frame(stamp, frame),
+            None => self.engine.handle_untimed_frame(frame),
+        }
         self.take_events();
         Ok(())
     }

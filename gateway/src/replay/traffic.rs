@@ -99,6 +99,8 @@ pub enum NoSample {
     Unfinished,
     /// Its samples are older than the window.
     OutsideWindow,
+    /// The packet records of most of its connections hold no time.
+    Untimed,
 }
 
 impl NoSample {
@@ -175,6 +177,7 @@ pub(super) fn percent(part: u64, whole: u64) -> Option<f64> {
 
 fn why_no_sample(report: &DirectionReport) -> NoSample {
     match report {
+        _ if report.bad_times.is_some() => NoSample::Untimed,
         _ if !report.acknowledged => NoSample::OneSided,
         _ if report.midstream => NoSample::Midstream,
         _ if report.loss_events > report.timeouts => NoSample::SlowStartLoss,

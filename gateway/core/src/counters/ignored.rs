@@ -92,6 +92,8 @@ pub enum Ignored {
     OneSided,
     /// Sample: the connection started before the capture, its window is not known yet.
     Midstream,
+    /// Sample: a packet record of the connection holds no time (pcapng Simple Packet Blocks).
+    Untimed,
     /// Sample: the application, not the window, limited the sender; kept as a lower bound.
     AppLimited,
     /// Sample: the receiver's window limited the sender; kept as a lower bound.

@@ -39,6 +39,7 @@ pub struct BucketOutcomes {
     one_sided: u16,
     midstream: u16,
     unfinished: u16,
+    untimed: u16,
 }
 
 impl BucketOutcomes {
@@ -57,6 +58,7 @@ impl BucketOutcomes {
             Ignored::OneSided => &mut self.one_sided,
             Ignored::Midstream => &mut self.midstream,
             Ignored::Unfinished => &mut self.unfinished,
+            Ignored::Untimed => &mut self.untimed,
             _ => return,
         };
         *count = count.saturating_add(1);
@@ -74,6 +76,7 @@ impl From<BucketOutcomes> for Outcomes {
             one_sided: of.one_sided.into(),
             midstream: of.midstream.into(),
             unfinished: of.unfinished.into(),
+            untimed: of.untimed.into(),
         }
     }
 }

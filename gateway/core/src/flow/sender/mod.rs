@@ -335,10 +335,13 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample: it should know these.
         followed.flush_round_stats(context);
-        let said = match said {
+        let said = match context.bad_times.map_or(said, Err) {
             Ok(said) => said,
             Err(reason) => {
                 context.findings.no_sample(followed.network, context.now, reason);
+                if let Some(report) = &mut self.report {
+                    report.bad_times = context.bad_times;
+                }
                 return context.counters.ignore(reason);
             }
         };
