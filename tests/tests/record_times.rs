@@ -1,12 +1,14 @@
 //! Files whose records are out of order, late, doubled or without a time, beside the same recording as it should be.
 
-use std::io;
 use std::path::Path;
+use std::{fs, io};
 
+use spand_capture::{LinkType, MAX_PACKET_BYTES, Next, PacketSource, PcapWriter, open_file};
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::counters::Ignored;
 use spand_core::flow::report::FlowReports;
 use spand_gateway::replay::{Moments, Options, Report, Sink, State, Summary, replay};
+use spand_proto::units::Timestamp;
 use spand_tests::corpus;
 
 struct Nobody;
@@ -24,6 +26,41 @@ fn replayed(file: &Path) -> Report {
         EngineConfig { limits: Limits::for_replay(), flow_reports: FlowReports::Full, ..EngineConfig::default() };
     let options = Options { files: vec![file.to_owned()], engine, moments: Moments::End };
     replay(options, &mut Nobody).expect("nothing is written")
+}
+
+/// The packets of `file`, each given another time and place by `arrange`, written to `path`.
+fn rearranged(file: &Path, path: &Path, arrange: impl Fn(&mut Vec<Record>)) {
+    let mut source = open_file(file).expect("a capture");
+    let (mut records, mut link_type) = (Vec::new(), LinkType::RAW);
+    while let Next::Packet(packet) = source.next_packet().expect("sound") {
+        link_type = packet.link_type;
+        records.push((packet.timestamp, packet.wire_len, packet.data.to_vec()));
+    }
+    arrange(&mut records);
+    let mut writer = PcapWriter::new(Vec::new(), link_type, MAX_PACKET_BYTES).expect("memory takes all");
+    for (at, wire_len, data) in &records {
+        writer.write(*at, *wire_len, data).expect("memory takes all");
+    }
+    fs::write(path, writer.finish().expect("memory takes all")).expect("room on the disk");
+}
+
+type Record = (Timestamp, u32, Vec<u8>);
+
+#[test]
+fn records_out_of_order_give_what_the_sorted_file_gives() {
+    let Some(wild) = corpus::set("wild") else { return };
+    let files = tempfile::tempdir().expect("a directory");
+    let (unsorted, sorted) = (wild.join("unsorted-batches.pcap.zst"), files.path().join("sorted.pcap"));
+    rearranged(&unsorted, &sorted, |records| records.sort_by_key(|(at, ..)| *at));
+    let [report, expected] = [&unsorted, &sorted].map(|file| replayed(file));
+    assert_eq!((report.files[0].stats.backwards, report.counters.ignored(Ignored::TimeBackwards)), (2_462, 0));
+    assert_eq!((report.counters.timeouts, report.counters.window_samples), (0, 20));
+    let rows = |report: &Report| report.end.networks.iter().map(|view| format!("{view:?}")).collect::<Vec<_>>();
+    assert_eq!(rows(&report), rows(&expected));
+    let estimate = report.end.networks.iter().find_map(|view| view.estimate.as_ref()).expect("one has an estimate");
+    assert_eq!(estimate.share_segments(estimate.mss).0, 21);
+    let sender = &Summary::new(&report).largest_senders[0];
+    assert_eq!((sender.congestion_control, sender.connections), ("cubic", 4));
 }
 
 #[test]

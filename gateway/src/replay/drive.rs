@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
-use spand_capture::{CaptureFile, MergedSource, Next, PacketSource, SourceError, SourceStats, open_file};
+use spand_capture::{CaptureFile, MergedSource, Next, Ordered, PacketSource, SourceError, SourceStats, open_file};
 use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
@@ -61,12 +61,12 @@ pub fn replay(options: Options, sink: &mut dyn Sink) -> io::Result<Report> {
             Err(fault) => faults.push(fault),
         }
     }
-    close(&mut files, source.files(), faults);
+    close(&mut files, source.source().files(), faults);
     replay.end(files, sink)
 }
 
 /// Opens what can be opened. The place of a file among the opened ones is its number in the merge.
-fn open(paths: &[PathBuf]) -> (MergedSource, Vec<FileReport>) {
+fn open(paths: &[PathBuf]) -> (Ordered<MergedSource>, Vec<FileReport>) {
     let mut opened = Vec::new();
     let mut files = Vec::new();
     for path in paths {
@@ -80,7 +80,7 @@ fn open(paths: &[PathBuf]) -> (MergedSource, Vec<FileReport>) {
         };
         files.push(FileReport { name, stats: SourceStats::default(), outcome });
     }
-    (MergedSource::new(opened), files)
+    (Ordered::new(MergedSource::new(opened)), files)
 }
 
 /// Files each opened file's counters and fault under its name.

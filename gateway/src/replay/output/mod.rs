@@ -179,6 +179,7 @@ pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64)> {
     let sum = |count: fn(&FileReport) -> u64| report.files.iter().map(count).sum();
     let mut all = vec![
         ("unreadable_record", sum(|file| file.stats.unreadable)),
+        ("unordered_record", sum(|file| file.stats.backwards)),
         ("untimed_record", sum(|file| file.stats.untimed)),
         ("no_room_traffic", report.no_room_traffic),
     ];
