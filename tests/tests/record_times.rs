@@ -64,6 +64,29 @@ fn records_out_of_order_give_what_the_sorted_file_gives() {
 }
 
 #[test]
+fn records_later_than_is_put_in_order_give_no_sample() {
+    let Some(wild) = corpus::set("wild") else { return };
+    let files = tempfile::tempdir().expect("a directory");
+    let late = files.path().join("late.pcap");
+    // One receive queue is written two seconds after the other.
+    rearranged(&wild.join("unsorted-batches.pcap.zst"), &late, |records| {
+        records.sort_by_key(|(at, wire_len, _)| at.0 + if *wire_len < 200 { 2_000_000_000 } else { 0 });
+    });
+    let report = replayed(&late);
+    let counters = &report.counters;
+    assert!(counters.ignored(Ignored::TimeBackwards) > 1_000, "{}", counters.ignored(Ignored::TimeBackwards));
+    assert!(counters.ignored(Ignored::Unordered) > 0);
+    for view in &report.end.networks {
+        assert_eq!((&view.estimate, view.samples), (&None, 0));
+    }
+    let reasons = Summary::new(&report).no_estimate_by_reason;
+    assert!(reasons.contains_key("unordered"), "{reasons:?}");
+    let whys: Vec<_> =
+        report.end.networks.iter().filter_map(|view| view.no_estimate()).map(|why| why.to_string()).collect();
+    assert!(whys.iter().any(|why| why.ends_with("in order of time")), "{whys:?}");
+}
+
+#[test]
 fn records_without_a_time_give_no_round_trip_and_no_sample() {
     let Some(wild) = corpus::set("wild") else { return };
     let report = replayed(&wild.join("ng-spb.pcapng.zst"));

@@ -50,6 +50,11 @@ impl LastPacket {
         }
     }
 
+    /// When it came.
+    pub(crate) fn at(&self) -> Timestamp {
+        self.at
+    }
+
     /// When it came, where it is a SYN.
     pub(crate) fn syn_at(&self) -> Option<Timestamp> {
         self.flags.has(Flags::SYN).then_some(self.at)

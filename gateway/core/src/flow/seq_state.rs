@@ -3,7 +3,7 @@
 //! A host outside is one: what it announces, how far it came and whether it has closed. Next to a rebuilt sender this is
 //! an eighth of the memory, and most packets of a mirror port have one at their other end.
 
-use spand_proto::units::Micros;
+use spand_proto::units::{Micros, Timestamp};
 
 use crate::counters::Ignored;
 use crate::flow::acceptance::Space;
@@ -56,6 +56,11 @@ impl SeqState {
             peer_window: None,
             acknowledged: false,
         }
+    }
+
+    /// When its last packet was captured.
+    pub(crate) fn last_at(&self) -> Option<Timestamp> {
+        self.last_packet.as_ref().map(LastPacket::at)
     }
 
     /// Whether it sent anything: a sender can be known by acknowledgements alone.

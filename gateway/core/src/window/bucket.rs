@@ -40,6 +40,7 @@ pub struct BucketOutcomes {
     midstream: u16,
     unfinished: u16,
     untimed: u16,
+    unordered: u16,
 }
 
 impl BucketOutcomes {
@@ -59,6 +60,7 @@ impl BucketOutcomes {
             Ignored::Midstream => &mut self.midstream,
             Ignored::Unfinished => &mut self.unfinished,
             Ignored::Untimed => &mut self.untimed,
+            Ignored::Unordered => &mut self.unordered,
             _ => return,
         };
         *count = count.saturating_add(1);
@@ -77,6 +79,7 @@ impl From<BucketOutcomes> for Outcomes {
             midstream: of.midstream.into(),
             unfinished: of.unfinished.into(),
             untimed: of.untimed.into(),
+            unordered: of.unordered.into(),
         }
     }
 }

@@ -3,7 +3,7 @@
 mod imminent;
 mod judge;
 
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 pub(crate) use self::imminent::Imminent;
 use self::judge::Doubts;
@@ -172,7 +172,7 @@ impl Connection {
         if self.ignores(side, segment, context) {
             return Reaction::default();
         }
-        self.times.take(place.timed);
+        self.note_time(segment, place, context.now);
         context.bad_times = self.times.fault();
         self.ensure_parties(side, segment, place);
         let (from, to) = (self.role(side), self.role(side.other()));
@@ -219,6 +219,21 @@ impl Connection {
             closed = self.advance_stage(segment, context);
         }
         Reaction { imminent, look_at, closed }
+    }
+
+    /// Notes whether the time of a segment's record holds beside those before.
+    #[inline]
+    fn note_time(&mut self, segment: &Segment, place: Place, now: Timestamp) {
+        if !place.timed {
+            self.times.note_untimed();
+        } else if segment.at >= now {
+            self.times.note_in_order();
+        } else if let Some(latest) = self.parties.iter().flatten().filter_map(ConnectionEnd::last_at).max() {
+            match latest.since(segment.at) {
+                Micros(0) => self.times.note_in_order(),
+                by => self.times.note_late(by),
+            }
+        }
     }
 
     /// What it takes in memory beside its place in the table.

@@ -154,6 +154,11 @@ impl Sender {
         ConnectionId(self.follow.get().unwrap_or_default())
     }
 
+    /// When its last packet was captured.
+    pub(crate) fn last_at(&self) -> Option<Timestamp> {
+        self.last_packet.as_ref().map(LastPacket::at)
+    }
+
     /// Whether it sent anything: a sender can be known by acknowledgements alone.
     pub(crate) fn has_sent(&self) -> bool {
         self.last_packet.is_some()
