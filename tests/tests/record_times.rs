@@ -6,7 +6,8 @@ use std::{fs, io};
 use spand_capture::{LinkType, MAX_PACKET_BYTES, Next, PacketSource, PcapWriter, open_file};
 use spand_core::config::{EngineConfig, Limits};
 use spand_core::counters::Ignored;
-use spand_core::flow::report::FlowReports;
+use spand_core::flow::report::{DirectionReport, FlowReports};
+use spand_core::flow::sample::SampleReason;
 use spand_gateway::replay::{Moments, Options, Report, Sink, State, Summary, replay};
 use spand_proto::units::Timestamp;
 use spand_tests::corpus;
@@ -68,22 +69,46 @@ fn records_later_than_is_put_in_order_give_no_sample() {
     let Some(wild) = corpus::set("wild") else { return };
     let files = tempfile::tempdir().expect("a directory");
     let late = files.path().join("late.pcap");
-    // One receive queue is written two seconds after the other.
+    // From 0.3 s on acknowledgements are written two seconds late.
     rearranged(&wild.join("unsorted-batches.pcap.zst"), &late, |records| {
-        records.sort_by_key(|(at, wire_len, _)| at.0 + if *wire_len < 200 { 2_000_000_000 } else { 0 });
+        let from = records.iter().map(|(at, ..)| at.0).min().unwrap_or(0) + 300_000_000;
+        let delay = |at: Timestamp, wire_len| if wire_len < 200 && at.0 > from { 2_000_000_000 } else { 0 };
+        records.sort_by_key(|(at, wire_len, _)| at.0 + delay(*at, *wire_len));
     });
     let report = replayed(&late);
     let counters = &report.counters;
     assert!(counters.ignored(Ignored::TimeBackwards) > 1_000, "{}", counters.ignored(Ignored::TimeBackwards));
-    assert!(counters.ignored(Ignored::Unordered) > 0);
-    for view in &report.end.networks {
-        assert_eq!((&view.estimate, view.samples), (&None, 0));
+    assert!(counters.timeouts > 0, "what is seen of it still has timeouts that were none");
+    let why = report.end.networks.iter().find_map(|view| view.no_estimate().filter(|why| why.outcomes.unordered > 0));
+    let why = why.expect("no estimate");
+    // Samples of the time before hold.
+    assert_eq!((why.reason.name(), why.samples), ("unordered", (2, 3)));
+    assert!(why.to_string().ends_with("in order of time"), "{why}");
+}
+
+#[test]
+fn a_late_copy_of_each_packet_is_no_loss_and_no_retransmission() {
+    let Some(wild) = corpus::set("wild") else { return };
+    let report = replayed(&wild.join("cubic-receiver-dup2ms.pcap.zst"));
+    assert_eq!((report.counters.loss_events, report.counters.window_samples), (0, 0));
+    let of = |flow: &DirectionReport| (flow.retransmitted_packets - flow.duplicate_data_packets, flow.first_sample);
+    let flows: Vec<_> = report.flows.iter().map(of).collect();
+    assert_eq!(flows, [(0, Some(SampleReason::EndAppLimited)), (0, Some(SampleReason::EndReceiverLimited))]);
+    let details = report.flows[1].details.as_ref().expect("full reports");
+    assert_eq!(details.samples.iter().map(|sample| sample.window.bytes()).collect::<Vec<_>>(), [57_920.0]);
+}
+
+#[test]
+fn copies_without_an_identification_cost_no_handshake_its_round_trip() {
+    let Some(wild) = corpus::set("wild") else { return };
+    let report = replayed(&wild.join("dup-ipid0-10us.pcap.zst"));
+    assert_eq!((report.counters.timeouts, report.counters.window_samples), (0, 20));
+    let view = report.end.networks.iter().find(|view| view.estimate.is_some()).expect("one has an estimate");
+    assert_eq!(view.rtt_min.map(|rtt| rtt.0 / 100), Some(402), "{:?}", view.rtt_min);
+    for flow in &report.flows {
+        let details = flow.details.as_ref().expect("full reports");
+        assert!(details.rtt_seqack.count > 0, "the handshake's at least");
     }
-    let reasons = Summary::new(&report).no_estimate_by_reason;
-    assert!(reasons.contains_key("unordered"), "{reasons:?}");
-    let whys: Vec<_> =
-        report.end.networks.iter().filter_map(|view| view.no_estimate()).map(|why| why.to_string()).collect();
-    assert!(whys.iter().any(|why| why.ends_with("in order of time")), "{whys:?}");
 }
 
 #[test]

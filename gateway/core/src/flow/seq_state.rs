@@ -111,9 +111,11 @@ impl SeqState {
         }
     }
 
-    /// Whether `segment` is a second copy of its last packet.
+    /// Whether `segment` is a second copy of its last packet, or of one before of which everything was acknowledged.
     pub(crate) fn is_copy(&self, segment: &Segment) -> bool {
-        self.last_packet.as_ref().is_some_and(|last| last.is_copied_by(segment))
+        let Some(last) = &self.last_packet else { return false };
+        let (own, end) = (segment.seq_len(), position_near(self.nxt, segment.seq) + u64::from(segment.seq_len()));
+        last.is_copied_by(segment) || (own == 0 || end <= self.una) && last.follows_copy_in(segment)
     }
 
     /// Takes a segment of this sender, which is no copy: how far it came, and its SYN and FIN.
