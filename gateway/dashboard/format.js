@@ -67,6 +67,7 @@ const WORDS = {
   too_few_samples: "too few samples", too_few_connections: "too few connections", expired: "no new samples for too long",
   nothing_seen: "nothing seen", slow_start_loss: "losses in slow start", timeout: "timeouts", app_limited: "application-limited",
   receiver_limited: "receiver-limited", one_sided: "one direction only", midstream: "began before the capture", unfinished: "not finished",
+  untimed: "packets without a time", unordered: "packets out of order in time",
   retreat: "retreat after packet loss", no_estimate: "no estimate yet", stale: "samples too old", no_rtt: "no round-trip time",
   rtt_mismatch: "RTT differs too much", mss_zero: "no MSS", empty_transfer: "no bytes", no_opening: "no threshold by live senders",
   // origins of a sample
@@ -138,7 +139,8 @@ export const IGNORED = {
   beyond_window: "data beyond the announced window", one_sided: "samples: one direction only", midstream: "samples: start of the connection not seen",
   app_limited: "samples: application-limited, kept as lower bounds", receiver_limited: "samples: receiver-limited, kept as lower bounds",
   slow_start_loss: "samples: packet loss in slow start", timeout: "samples: retransmission timeout", end_after_loss: "samples: ended after a loss",
-  unfinished: "samples: ended with data outstanding", no_mss: "samples: segment size not known", loss_in_recovery: "losses during recovery",
+  unfinished: "samples: ended with data outstanding", untimed: "samples: packets without a time",
+  unordered: "samples: packets out of order in time", no_mss: "samples: segment size not known", loss_in_recovery: "losses during recovery",
   karn: "round trips of retransmitted segments", inexact: "sequence ranges that did not fit", no_room_network: "networks: table full",
   time_backwards: "segments with an earlier time", cut_transfer: "incomplete transfers",
 };

@@ -36,6 +36,10 @@ pub enum Reason {
     Midstream,
     /// No transfer is over yet.
     Unfinished,
+    /// The packet records of most transfers hold no time.
+    Untimed,
+    /// The packet records of most transfers came out of order in time.
+    Unordered,
 }
 
 impl Reason {
@@ -64,6 +68,10 @@ pub struct Outcomes {
     pub midstream: u32,
     /// Transfers that were cut off with data outstanding.
     pub unfinished: u32,
+    /// Losses and ends in packet records that hold no time.
+    pub untimed: u32,
+    /// Losses and ends in packet records that came out of order in time.
+    pub unordered: u32,
 }
 
 impl Outcomes {
@@ -79,12 +87,21 @@ impl Outcomes {
             one_sided: self.one_sided.saturating_add(other.one_sided),
             midstream: self.midstream.saturating_add(other.midstream),
             unfinished: self.unfinished.saturating_add(other.unfinished),
+            untimed: self.untimed.saturating_add(other.untimed),
+            unordered: self.unordered.saturating_add(other.unordered),
         }
     }
 
     /// What stands in the way of a sample, in words: singular, plural, and what would give one.
-    const fn kinds(self) -> [(u32, Reason, &'static str, &'static str); 7] {
+    const fn kinds(self) -> [(u32, Reason, &'static str, &'static str); 9] {
         [
+            (self.untimed, Reason::Untimed, "loss or end without a time", "losses or ends without a time"),
+            (
+                self.unordered,
+                Reason::Unordered,
+                "loss or end in records out of order",
+                "losses or ends in records out of order",
+            ),
             (self.slow_start_losses, Reason::SlowStartLoss, "loss in slow start", "losses in slow start"),
             (self.timeouts, Reason::Timeout, "retransmission timeout", "retransmission timeouts"),
             (self.app_limited, Reason::AppLimited, "limited by its application", "limited by their application"),
@@ -130,6 +147,8 @@ impl NoEstimate {
             one_sided: 0,
             midstream: 0,
             unfinished: 0,
+            untimed: 0,
+            unordered: 0,
         };
         Self { reason, outcomes, samples: (0, 0), needed_connections: 0, followed: 1.0 }
     }
@@ -190,6 +209,8 @@ const fn way_out(reason: Reason) -> &'static str {
         Reason::OneSided => "; the mirror has to show both directions",
         Reason::Midstream => "; new connections give one",
         Reason::Unfinished => "; the end of a transfer gives one",
+        Reason::Unordered => "; records have to be captured, or sorted (`reordercap`), in order of time",
+        Reason::Untimed => "; the capture has to hold the time of every packet",
         _ => "",
     }
 }

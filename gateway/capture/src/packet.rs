@@ -9,6 +9,8 @@ use crate::LinkType;
 pub struct Packet<'a> {
     /// When it was captured, as recorded; may be earlier than the packet before it.
     pub timestamp: Timestamp,
+    /// Its record holds no time (pcapng simple packet blocks), and `timestamp` is that of the packet before.
+    pub untimed: bool,
     /// What the first byte of `data` belongs to.
     pub link_type: LinkType,
     /// Length on the wire in bytes, never less than `data.len()`.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::PathBuf;
 
-use spand_capture::{CaptureFile, MergedSource, Next, PacketSource, SourceError, SourceStats, open_file};
+use spand_capture::{CaptureFile, MergedSource, Next, Ordered, PacketSource, SourceError, SourceStats, open_file};
 use spand_core::config::{EngineConfig, WindowConfig};
 use spand_core::engine::Engine;
 use spand_core::event::Event;
@@ -49,7 +49,7 @@ pub fn replay(options: Options, sink: &mut dyn Sink) -> io::Result<Report> {
                     input: packet.source,
                     data: packet.data,
                 };
-                replay.packet(packet.timestamp, &frame, sink)?;
+                replay.packet((!packet.untimed).then_some(packet.timestamp), &frame, sink)?;
                 if replay.packets.is_multiple_of(PROGRESS_PACKETS)
                     && let Some(progress) = source.progress()
                 {
@@ -61,12 +61,12 @@ pub fn replay(options: Options, sink: &mut dyn Sink) -> io::Result<Report> {
             Err(fault) => faults.push(fault),
         }
     }
-    close(&mut files, source.files(), faults);
+    close(&mut files, source.source().files(), faults);
     replay.end(files, sink)
 }
 
 /// Opens what can be opened. The place of a file among the opened ones is its number in the merge.
-fn open(paths: &[PathBuf]) -> (MergedSource, Vec<FileReport>) {
+fn open(paths: &[PathBuf]) -> (Ordered<MergedSource>, Vec<FileReport>) {
     let mut opened = Vec::new();
     let mut files = Vec::new();
     for path in paths {
@@ -80,7 +80,7 @@ fn open(paths: &[PathBuf]) -> (MergedSource, Vec<FileReport>) {
         };
         files.push(FileReport { name, stats: SourceStats::default(), outcome });
     }
-    (MergedSource::new(opened), files)
+    (Ordered::new(MergedSource::new(opened)), files)
 }
 
 /// Files each opened file's counters and fault under its name.
@@ -146,10 +146,10 @@ impl Replay {
         }
     }
 
-    fn packet(&mut self, at: Timestamp, frame: &Frame<'_>, sink: &mut dyn Sink) -> io::Result<()> {
+    /// Takes a packet; `stamp` where its record holds a time.
+    fn packet(&mut self, stamp: Option<Timestamp>, frame: &Frame<'_>, sink: &mut dyn Sink) -> io::Result<()> {
         self.packets += 1;
-        let stamp = at;
-        let at = self.engine.clock_at(stamp);
+        let at = self.engine.clock_at(stamp.unwrap_or_default());
         let (first, last) = self.span.unwrap_or((at, at));
         self.span = Some((first, last.max(at)));
         let mut schedule = self.schedule.take().unwrap_or_else(|| Schedule::new(&self.moments, at));
@@ -167,7 +167,10 @@ impl Replay {
         }
         self.schedule = Some(schedule);
         self.pass_time(at);
-        self.engine.handle_frame(stamp, frame);
+        match stamp {
+            Some(stamp) => self.engine.handle_frame(stamp, frame),
+            None => self.engine.handle_untimed_frame(frame),
+        }
         self.take_events();
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
 use serde::Serialize;
+use spand_core::counters::Ignored;
 use spand_core::estimate::NoEstimate;
 use spand_core::flow::report::DirectionReport;
 use spand_core::flow::sample::SampleReason;
@@ -99,6 +100,10 @@ pub enum NoSample {
     Unfinished,
     /// Its samples are older than the window.
     OutsideWindow,
+    /// The packet records of most of its connections hold no time.
+    Untimed,
+    /// The packet records of most of its connections come out of order in time.
+    Unordered,
 }
 
 impl NoSample {
@@ -177,6 +182,8 @@ pub(super) fn percent(part: u64, whole: u64) -> Option<f64> {
 
 fn why_no_sample(report: &DirectionReport) -> NoSample {
     match report {
+        _ if report.bad_times == Some(Ignored::Untimed) => NoSample::Untimed,
+        _ if report.bad_times.is_some() => NoSample::Unordered,
         _ if !report.acknowledged => NoSample::OneSided,
         _ if report.midstream => NoSample::Midstream,
         _ if report.loss_events > report.timeouts => NoSample::SlowStartLoss,

@@ -1,7 +1,9 @@
 //! Packets of several readers in order of time.
 //!
 //! Both directions of a link often come in on two interfaces, each read by its own thread. What waits is put in order
-//! before the engine sees it; one reader alone keeps its order, whatever its times say.
+//! before the engine sees it, and nothing waits for a later packet: a reader that falls behind the others hands over what is late. One
+//! reader alone keeps its order, whatever its times say. Connections with too much of either give no sample
+//! (`spand_core::counters::Ignored::Unordered`).
 
 use spand_core::wire::Frame;
 use spand_proto::units::Timestamp;

@@ -162,6 +162,8 @@ pub(super) const COUNTS: &[&str] = &[
     "transfers_control",
     "transfers_paused",
     "unfinished",
+    "untimed",
+    "unordered",
     "unmatched",
     "unmeasured",
     "unreadable",

@@ -44,6 +44,8 @@ enum Format {
 /// A packet record at the front of the input. Readers fill it in place: it is the one thing moved per packet.
 struct Record {
     timestamp: Timestamp,
+    /// It holds no time.
+    untimed: bool,
     link_type: LinkType,
     wire_len: u32,
     interface: u32,
@@ -71,6 +73,7 @@ impl CaptureFile {
     fn new(name: String, input: Input, meter: Meter, format: Format) -> Self {
         let record = Record {
             timestamp: Timestamp(0),
+            untimed: false,
             link_type: LinkType::NULL,
             wire_len: 0,
             interface: 0,
@@ -119,9 +122,9 @@ impl CaptureFile {
     /// The packet that `advance` found.
     #[inline]
     pub(crate) fn current(&self) -> Option<Packet<'_>> {
-        let Record { timestamp, link_type, wire_len, interface, data_at, data_len, .. } = self.record;
+        let Record { timestamp, untimed, link_type, wire_len, interface, data_at, data_len, .. } = self.record;
         let data = self.input.window().get(data_at..)?.get(..data_len)?;
-        self.present.then_some(Packet { timestamp, link_type, wire_len, interface, source: 0, data })
+        self.present.then_some(Packet { timestamp, untimed, link_type, wire_len, interface, source: 0, data })
     }
 
     #[cold]

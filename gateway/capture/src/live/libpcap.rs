@@ -145,6 +145,7 @@ impl PacketSource for PcapCapture {
                 self.stats.bytes += data.len() as u64;
                 Ok(Next::Packet(Packet {
                     timestamp,
+                    untimed: false,
                     link_type: self.link_type,
                     wire_len: packet.header.len.max(packet.header.caplen),
                     interface: 0,

@@ -92,6 +92,10 @@ pub enum Ignored {
     OneSided,
     /// Sample: the connection started before the capture, its window is not known yet.
     Midstream,
+    /// Sample: a packet record of the connection holds no time (pcapng Simple Packet Blocks).
+    Untimed,
+    /// Sample: packet records of the connection came out of order in time.
+    Unordered,
     /// Sample: the application, not the window, limited the sender; kept as a lower bound.
     AppLimited,
     /// Sample: the receiver's window limited the sender; kept as a lower bound.

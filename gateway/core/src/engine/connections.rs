@@ -50,7 +50,7 @@ impl Engine {
                 return self.pass_over(&tuple, hash, segment);
             }
         }
-        let place = Place { input, frame: self.counters.frames };
+        let place = Place { input, frame: self.counters.frames, timed: !self.untimed };
         let mut found = self.flows.find(&tuple);
         if let Some(key) = found
             && (segment.flags.has(Flags::SYN) || (!self.openings.is_empty() && self.awaits_answer(key)))
@@ -245,6 +245,7 @@ impl Engine {
             counters,
             findings: networks,
             now: *now,
+            bad_times: None,
         };
         (flows, context)
     }

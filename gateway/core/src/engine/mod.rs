@@ -55,6 +55,8 @@ pub struct Engine {
     now: Timestamp,
     /// Time of the last frame, where it lay too far ahead to be believed without another.
     leap: Option<Timestamp>,
+    /// The record of the frame at hand holds no time.
+    untimed: bool,
     /// Connections that are followed.
     kept: SampleRate,
     /// SYNs of connections that are not followed.
@@ -111,6 +113,7 @@ impl Engine {
             events: VecDeque::new(),
             now: Timestamp(0),
             leap: None,
+            untimed: false,
             kept: SampleRate::ALL,
             shed_syns: LastSyns::default(),
             next_connection: 0,
@@ -167,6 +170,14 @@ impl Engine {
             }
         }
         self.take_network_events();
+    }
+
+    /// Takes a frame whose record holds no time, at the time seen last: what its connection sends is counted, but it gives no
+    /// round trips and no samples.
+    pub fn handle_untimed_frame(&mut self, frame: &Frame<'_>) {
+        self.untimed = true;
+        self.handle_frame(self.now, frame);
+        self.untimed = false;
     }
 
     /// Takes the time where no frame brings it: ends what silence ends. Earlier times change nothing.

@@ -75,6 +75,14 @@ impl ConnectionEnd {
         }
     }
 
+    /// When its last packet was captured.
+    pub(crate) fn last_at(&self) -> Option<Timestamp> {
+        match self {
+            Self::Rebuilt(sender) => sender.last_at(),
+            Self::SeqState(passing) => passing.last_at(),
+        }
+    }
+
     /// Whether it sent anything.
     pub(crate) fn has_sent(&self) -> bool {
         match self {

@@ -2,17 +2,24 @@
 //!
 //! A copy is the same packet: same identification, sequence, acknowledgement, window and timestamp. A retransmission is a
 //! new one: IPv4 gives it a new identification, and a later timestamp where there are timestamps. Where neither distinguishes
-//! them apart, only a copy comes at once.
+//! them, only a copy comes before anything could be missed: at once, and of data within a round trip. Copies come in the order of
+//! their packets, so one may follow packets that were sent after it.
 
 use spand_proto::units::{Micros, Timestamp};
 
 use crate::flow::scoreboard::Stamp;
+use crate::flow::sequence::is_after;
 use crate::wire::segment::{Flags, Segment};
 
 /// A copy follows within this time: no queue of a mirrored switch is longer.
 const COPY_WITHIN: Micros = Micros(20_000);
 /// Without a distinguishing identification, it follows within this time, which no retransmission does.
 const COPY_AT_ONCE: Micros = Micros(500);
+/// Nor does one of data follow within a round trip; but beyond this time a copy is not believed without an identification.
+const COPY_IN_ROUND_TRIP: Micros = Micros(5_000);
+
+/// A packet before the last one is at most this many identifications behind.
+const IP_ID_REACH: u16 = 256;
 
 /// The packet seen last in one direction.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +57,11 @@ impl LastPacket {
         }
     }
 
+    /// When it came.
+    pub(crate) fn at(&self) -> Timestamp {
+        self.at
+    }
+
     /// When it came, where it is a SYN.
     pub(crate) fn syn_at(&self) -> Option<Timestamp> {
         self.flags.has(Flags::SYN).then_some(self.at)
@@ -69,27 +81,44 @@ impl LastPacket {
             && self.has_ack == later.has_ack
             && self.has_timestamps == later.has_timestamps
             && self.has_ip_id == later.has_ip_id;
+        // No SYN is sent again before a timeout of its own (RFC 6298 section 2, rule 2.1).
+        let identified = self.ip_id != 0 || self.flags.has(Flags::SYN);
         // Without an identification a duplicate acknowledgement looks like a copy of the first one.
-        let tellable = self.ip_id != 0 || self.payload_len > 0;
-        same && tellable && is_soon_enough(self.ip_id != 0, later.at.since(self.at))
+        let tellable = identified || self.payload_len > 0;
+        let within = if identified { COPY_WITHIN } else { COPY_AT_ONCE };
+        same && tellable && later.at.since(self.at) <= within
+    }
+
+    /// Whether `segment`, of which everything was acknowledged before, is a second copy of a packet before this one: it has an
+    /// earlier identification, and a retransmission would have a later one. One that was overtaken counts as a copy, too.
+    pub(crate) fn follows_copy_in(&self, segment: &Segment) -> bool {
+        let behind = self.ip_id.wrapping_sub(segment.ip_id.unwrap_or(0));
+        self.ip_id != 0
+            && distinguishing(segment.ip_id)
+            && (1..=IP_ID_REACH).contains(&behind)
+            && segment.at.since(self.at) <= COPY_WITHIN
+            && !segment.flags.has(Flags::SYN | Flags::RST)
+            && segment.options.sack.is_empty()
+            && segment.ack.is_none_or(|ack| !is_after(ack, self.ack))
     }
 }
 
-/// Whether `segment` is a second copy of the outstanding segment last sent as `stamp`.
-pub(crate) fn is_copy_of(stamp: &Stamp, segment: &Segment) -> bool {
+/// Whether `segment` is a second copy of the outstanding segment last sent as `stamp`, where no round trip is shorter than `rtt_min`.
+pub(crate) fn is_copy_of(stamp: &Stamp, segment: &Segment, rtt_min: Option<Micros>) -> bool {
     let same = stamp.ip_id == segment.ip_id.unwrap_or(0)
         && stamp.ts_value == segment.options.timestamps.map_or(0, |timestamps| timestamps.value)
         && !segment.flags.has(Flags::SYN);
-    same && is_soon_enough(distinguishing(segment.ip_id), segment.at.since(stamp.at))
+    let within = match rtt_min {
+        _ if distinguishing(segment.ip_id) => COPY_WITHIN,
+        Some(rtt_min) => rtt_min.clamp(COPY_AT_ONCE, COPY_IN_ROUND_TRIP),
+        None => COPY_AT_ONCE,
+    };
+    same && segment.at.since(stamp.at) <= within
 }
 
 /// An identification of 0 is what a sender gives all packets that may not be fragmented.
 fn distinguishing(ip_id: Option<u16>) -> bool {
     ip_id.is_some_and(|ip_id| ip_id != 0)
-}
-
-fn is_soon_enough(identified: bool, elapsed: Micros) -> bool {
-    elapsed <= if identified { COPY_WITHIN } else { COPY_AT_ONCE }
 }
 
 /// How many SYNs [`LastSyns`] keeps: more than come within [`COPY_WITHIN`] at 50,000 a second.

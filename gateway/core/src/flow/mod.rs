@@ -22,6 +22,7 @@ pub(crate) mod copies;
 mod coverage;
 mod handshake;
 mod maybe;
+mod record_times;
 mod recovery;
 mod reported_window;
 mod rtt;

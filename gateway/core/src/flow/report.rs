@@ -3,6 +3,7 @@
 
 use spand_proto::units::{Bytes, Micros, Timestamp};
 
+use crate::counters::Ignored;
 use crate::flow::sample::{ConnectionId, Limiter, SampleReason, WindowSample};
 use crate::flow::shadow::flavour::Flavour;
 use crate::wire::segment::Endpoint;
@@ -51,6 +52,8 @@ pub struct DirectionReport {
     pub midstream: bool,
     /// The receiver acknowledged something: both directions are visible.
     pub acknowledged: bool,
+    /// What was wrong with the times of the connection's records when a sample was refused for that.
+    pub bad_times: Option<Ignored>,
     /// What is shown of the direction by itself ([`FlowReports::Full`]).
     pub details: Option<Box<DirectionDetails>>,
 }
@@ -109,6 +112,7 @@ impl DirectionReport {
             congestion_control: Flavour::Unknown,
             midstream,
             acknowledged: false,
+            bad_times: None,
             details: None,
         }
     }

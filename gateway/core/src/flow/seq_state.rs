@@ -3,7 +3,7 @@
 //! A host outside is one: what it announces, how far it came and whether it has closed. Next to a rebuilt sender this is
 //! an eighth of the memory, and most packets of a mirror port have one at their other end.
 
-use spand_proto::units::Micros;
+use spand_proto::units::{Micros, Timestamp};
 
 use crate::counters::Ignored;
 use crate::flow::acceptance::Space;
@@ -58,6 +58,11 @@ impl SeqState {
         }
     }
 
+    /// When its last packet was captured.
+    pub(crate) fn last_at(&self) -> Option<Timestamp> {
+        self.last_packet.as_ref().map(LastPacket::at)
+    }
+
     /// Whether it sent anything: a sender can be known by acknowledgements alone.
     pub(crate) fn has_sent(&self) -> bool {
         self.last_packet.is_some()
@@ -106,9 +111,11 @@ impl SeqState {
         }
     }
 
-    /// Whether `segment` is a second copy of its last packet.
+    /// Whether `segment` is a second copy of its last packet, or of one before of which everything was acknowledged.
     pub(crate) fn is_copy(&self, segment: &Segment) -> bool {
-        self.last_packet.as_ref().is_some_and(|last| last.is_copied_by(segment))
+        let Some(last) = &self.last_packet else { return false };
+        let (own, end) = (segment.seq_len(), position_near(self.nxt, segment.seq) + u64::from(segment.seq_len()));
+        last.is_copied_by(segment) || (own == 0 || end <= self.una) && last.follows_copy_in(segment)
     }
 
     /// Takes a segment of this sender, which is no copy: how far it came, and its SYN and FIN.

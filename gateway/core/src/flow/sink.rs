@@ -55,6 +55,8 @@ pub(crate) struct FlowContext<'a> {
     pub(crate) counters: &'a mut Counters,
     /// The engine's time, which never runs backwards: findings carry it.
     pub(crate) now: Timestamp,
+    /// Why nothing that rests on the times of the connection at hand is a finding, where that is so.
+    pub(crate) bad_times: Option<Ignored>,
     /// Where findings go.
     pub(crate) findings: &'a mut dyn FlowSink,
 }

@@ -91,8 +91,11 @@ impl TrackedSender {
         SenderId { connection, remote: self.remote }
     }
 
-    /// Reports its vote to its host, and reads the votes of the host's other connections.
+    /// Reports its vote to its host, and reads the votes of the host's other connections. Where times do not hold, it has none.
     pub(crate) fn compare_notes(&mut self, context: &mut FlowContext<'_>) {
+        if context.bad_times.is_some() {
+            return;
+        }
         let vote = self.shadow.leaning().vote();
         if vote != self.vote {
             for _ in 0..context.hosts.vote(self.host, self.vote, vote) {

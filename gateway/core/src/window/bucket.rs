@@ -39,6 +39,8 @@ pub struct BucketOutcomes {
     one_sided: u16,
     midstream: u16,
     unfinished: u16,
+    untimed: u16,
+    unordered: u16,
 }
 
 impl BucketOutcomes {
@@ -57,6 +59,8 @@ impl BucketOutcomes {
             Ignored::OneSided => &mut self.one_sided,
             Ignored::Midstream => &mut self.midstream,
             Ignored::Unfinished => &mut self.unfinished,
+            Ignored::Untimed => &mut self.untimed,
+            Ignored::Unordered => &mut self.unordered,
             _ => return,
         };
         *count = count.saturating_add(1);
@@ -74,6 +78,8 @@ impl From<BucketOutcomes> for Outcomes {
             one_sided: of.one_sided.into(),
             midstream: of.midstream.into(),
             unfinished: of.unfinished.into(),
+            untimed: of.untimed.into(),
+            unordered: of.unordered.into(),
         }
     }
 }

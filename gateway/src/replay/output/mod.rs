@@ -179,6 +179,11 @@ pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64, &'static str)>
     let sum = |count: fn(&FileReport) -> u64| report.files.iter().map(count).sum();
     let mut all = vec![
         ("unreadable_record", sum(|file| file.stats.unreadable), "Record: not readable as a packet."),
+        (
+            "unordered_record",
+            sum(|file| file.stats.backwards),
+            "Record: earlier than one before it by more than a second; given that one's time.",
+        ),
         ("untimed_record", sum(|file| file.stats.untimed), "Record: has no time."),
         (
             "no_room_traffic",

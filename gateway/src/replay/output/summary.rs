@@ -97,6 +97,8 @@ fn meaning(reason: &str, summary: &Summary) -> String {
         "slow_start_loss" => "with packet loss in slow start, which gives no sample",
         "timeout" => "with retransmission timeouts, which give no sample",
         "unfinished" => "with transfers that were not over by the end of the capture",
+        "untimed" => "with packet records that hold no time",
+        "unordered" => "with packet records out of order in time",
         "outside_window" => "with samples older than the window, which ends with the capture (--at, --every)",
         "expired" => "with samples older than the age limit",
         other => other,

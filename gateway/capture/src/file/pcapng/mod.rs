@@ -90,7 +90,7 @@ impl PcapngBlocks {
             match block.kind {
                 ENHANCED_PACKET | SIMPLE_PACKET | OBSOLETE_PACKET => {
                     if self.packet(input, block, record)? {
-                        stats.untimed += u64::from(block.kind == SIMPLE_PACKET);
+                        stats.untimed += u64::from(record.untimed);
                         return Ok(true);
                     }
                     stats.unreadable += 1;
@@ -235,6 +235,7 @@ impl PcapngBlocks {
         if let Some(ticks) = place.ticks {
             record.timestamp = interface.clock.timestamp(ticks);
         }
+        record.untimed = place.ticks.is_none();
         record.link_type = link_type;
         record.wire_len = place.wire.max(place.captured);
         record.interface = self.earlier_interfaces.saturating_add(place.local_interface);

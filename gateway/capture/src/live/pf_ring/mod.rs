@@ -231,7 +231,15 @@ impl PacketSource for PfRingCapture {
         self.stats.packets += 1;
         self.stats.bytes += data.len() as u64;
         let wire_len = wire_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX));
-        Ok(Next::Packet(Packet { timestamp, link_type: self.link_type, wire_len, interface: 0, source: 0, data }))
+        Ok(Next::Packet(Packet {
+            timestamp,
+            untimed: false,
+            link_type: self.link_type,
+            wire_len,
+            interface: 0,
+            source: 0,
+            data,
+        }))
     }
 
     fn stats(&self) -> SourceStats {

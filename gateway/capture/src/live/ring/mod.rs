@@ -182,6 +182,7 @@ impl PacketSource for RingCapture {
         self.stats.bytes += data.len() as u64;
         Ok(Next::Packet(Packet {
             timestamp: place.timestamp,
+            untimed: false,
             link_type: self.link_type,
             wire_len: place.wire_len.max(u32::try_from(data.len()).unwrap_or(u32::MAX)),
             interface: 0,

@@ -3,7 +3,7 @@
 mod imminent;
 mod judge;
 
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
 pub(crate) use self::imminent::Imminent;
 use self::judge::Doubts;
@@ -11,6 +11,7 @@ use crate::counters::Ignored;
 use crate::flow::connection_end::ConnectionEnd;
 use crate::flow::handshake::window_shift;
 use crate::flow::maybe::MaybeTime;
+use crate::flow::record_times::RecordTimes;
 use crate::flow::report::{DirectionDetails, DirectionReport, FlowReports};
 use crate::flow::sample::ConnectionId;
 use crate::flow::sender::Sender;
@@ -43,13 +44,15 @@ pub(crate) struct Role {
     pub(crate) follow: bool,
 }
 
-/// Where the first packet of something stood.
+/// Where a packet stood.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// Source it came from.
     pub(crate) input: u32,
     /// Its number among all frames.
     pub(crate) frame: u64,
+    /// Its record holds its time.
+    pub(crate) timed: bool,
 }
 
 /// A connection.
@@ -64,6 +67,7 @@ pub(crate) struct Connection {
     shifts: [Option<u8>; 2],
     stage: Stage,
     doubts: Doubts,
+    times: RecordTimes,
     /// How many of its sides sent anything, of those whose senders are gone.
     sent: u8,
     /// Something of it was acknowledged for the first time since [`Self::take_progress`] last asked.
@@ -96,6 +100,7 @@ impl Connection {
             shifts,
             stage: Stage::Opening,
             doubts: Doubts::NONE,
+            times: RecordTimes::default(),
             sent: 0,
             progressed: false,
             counted,
@@ -167,6 +172,8 @@ impl Connection {
         if self.ignores(side, segment, context) {
             return Reaction::default();
         }
+        self.note_time(segment, place, context.now);
+        context.bad_times = self.times.fault();
         self.ensure_parties(side, segment, place);
         let (from, to) = (self.role(side), self.role(side.other()));
         let syn = segment.flags.has(Flags::SYN);
@@ -214,6 +221,21 @@ impl Connection {
         Reaction { imminent, look_at, closed }
     }
 
+    /// Notes whether the time of a segment's record holds beside those before.
+    #[inline]
+    fn note_time(&mut self, segment: &Segment, place: Place, now: Timestamp) {
+        if !place.timed {
+            self.times.note_untimed();
+        } else if segment.at >= now {
+            self.times.note_in_order();
+        } else if let Some(latest) = self.parties.iter().flatten().filter_map(ConnectionEnd::last_at).max() {
+            match latest.since(segment.at) {
+                Micros(0) => self.times.note_in_order(),
+                by => self.times.note_late(by),
+            }
+        }
+    }
+
     /// What it takes in memory beside its place in the table.
     pub(crate) fn held(&self) -> Held {
         let of = |party: &Option<ConnectionEnd>| party.as_ref().map_or_else(Held::default, ConnectionEnd::held);
@@ -240,6 +262,7 @@ impl Connection {
 
     /// Looks whether a transfer has ended by silence; returns when to look next.
     pub(crate) fn look(&mut self, now: Timestamp, context: &mut FlowContext<'_>) -> Option<Timestamp> {
+        context.bad_times = self.times.fault();
         let mut next = None;
         for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {
             match sender.silence_ends_at() {
@@ -253,6 +276,7 @@ impl Connection {
 
     /// Ends the connection; gives the accounts of its directions, the side first seen first.
     pub(crate) fn finish(mut self, at: Timestamp, context: &mut FlowContext<'_>) -> [Option<Box<DirectionReport>>; 2] {
+        context.bad_times = self.times.fault();
         if let Some(reset_at) = self.doubts.reset_at.get().filter(|_| self.stage != Stage::Closed) {
             // Nothing contradicted the reset.
             for sender in self.parties.iter_mut().flatten().filter_map(ConnectionEnd::sender_mut) {

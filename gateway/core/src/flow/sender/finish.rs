@@ -92,7 +92,7 @@ impl Sender {
     /// Gives back the memory of a closed connection's sender. What comes after all starts anew, in mid-stream.
     pub(crate) fn release(&mut self, context: &mut FlowContext<'_>) {
         self.tell_last_round(context);
-        self.note_verdicts();
+        self.note_verdicts(context);
         self.followed = None;
         self.midstream = true;
         self.board.release();
@@ -111,10 +111,10 @@ impl Sender {
     }
 
     /// Notes in the report what its packets made known in all.
-    fn note_verdicts(&mut self) {
+    fn note_verdicts(&mut self, context: &FlowContext<'_>) {
         let Some(report) = &mut self.report else { return };
         report.acknowledged |= self.acknowledged.any();
-        if let Some(followed) = &self.followed {
+        if let Some(followed) = self.followed.as_ref().filter(|_| context.bad_times.is_none()) {
             if let Some(details) = &mut report.details {
                 details.limited_by = followed.mostly_limited_by();
             }
@@ -136,7 +136,7 @@ impl Sender {
             self.end_transfer(at, context);
         }
         self.tell_last_round(context);
-        self.note_verdicts();
+        self.note_verdicts(context);
         let report = self.report.take()?;
         report.has_counted().then_some(report)
     }

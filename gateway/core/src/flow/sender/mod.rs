@@ -154,6 +154,11 @@ impl Sender {
         ConnectionId(self.follow.get().unwrap_or_default())
     }
 
+    /// When its last packet was captured.
+    pub(crate) fn last_at(&self) -> Option<Timestamp> {
+        self.last_packet.as_ref().map(LastPacket::at)
+    }
+
     /// Whether it sent anything: a sender can be known by acknowledgements alone.
     pub(crate) fn has_sent(&self) -> bool {
         self.last_packet.is_some()
@@ -335,10 +340,13 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         // The estimate is evaluated with the sample: it should know these.
         followed.flush_round_stats(context);
-        let said = match said {
+        let said = match context.bad_times.map_or(said, Err) {
             Ok(said) => said,
             Err(reason) => {
                 context.findings.no_sample(followed.network, context.now, reason);
+                if let Some(report) = &mut self.report {
+                    report.bad_times = context.bad_times;
+                }
                 return context.counters.ignore(reason);
             }
         };

@@ -3,6 +3,7 @@
 use spand_proto::units::Micros;
 
 use super::Sender;
+use crate::counters::Ignored;
 use crate::flow::maybe::MaybeMicros;
 use crate::flow::rtt::round_trip;
 use crate::flow::scoreboard::{Arrived, CumulativeAck};
@@ -11,7 +12,7 @@ use crate::wire::segment::{Flags, Segment};
 
 impl Sender {
     /// Counts a round-trip time of sequence and acknowledgement, and one by timestamps; returns the latter where the acknowledgement
-    /// advanced.
+    /// advanced. Records without a time give neither.
     pub(super) fn take_rtt(
         &mut self,
         segment: &Segment,
@@ -19,6 +20,9 @@ impl Sender {
         advanced: bool,
         context: &mut FlowContext<'_>,
     ) -> Option<Micros> {
+        if context.bad_times == Some(Ignored::Untimed) {
+            return None;
+        }
         let at = segment.at;
         let by_timestamp = segment.options.timestamps.and_then(|timestamps| self.echo.echoed(timestamps.echo, at));
         if let Some(details) = self.details() {

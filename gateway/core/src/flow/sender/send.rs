@@ -41,12 +41,13 @@ impl Sender {
         if last.is_copied_by(segment) {
             return true;
         }
-        if segment.payload_len == 0 {
-            return false;
-        }
         let start = self.position(segment.seq);
+        let end = start + u64::from(segment.seq_len());
+        if end <= self.board.una() || start == end {
+            return last.follows_copy_in(segment);
+        }
         start < self.board.nxt()
-            && self.board.transmissions(start).is_some_and(|(stamp, _)| is_copy_of(&stamp, segment))
+            && self.board.transmissions(start).is_some_and(|(stamp, _)| is_copy_of(&stamp, segment, self.rtt.min()))
     }
 
     /// Takes a segment of this sender. `copy` where it is a second copy, which only counts.

@@ -10,7 +10,8 @@ impl Sender {
     /// Reports its state to its network, where a rule looks at it.
     #[inline]
     pub(super) fn report_state(&mut self, context: &mut FlowContext<'_>) {
-        if self.followed.as_deref().is_some_and(|followed| followed.reported_phase.is_some()) {
+        let wanted = self.followed.as_deref().is_some_and(|followed| followed.reported_phase.is_some());
+        if wanted && context.bad_times.is_none() {
             self.report_state_now(context);
         }
     }

@@ -135,6 +135,7 @@ impl Script {
                 services,
                 counters,
                 now: segment.at,
+                bad_times: None,
                 findings: heard,
             },
         );
@@ -186,6 +187,7 @@ impl Script {
                 services,
                 counters,
                 now: ack.at,
+                bad_times: None,
                 findings: heard,
             },
         );
@@ -205,6 +207,7 @@ impl Script {
                 services,
                 counters,
                 now,
+                bad_times: None,
                 findings: heard,
             },
         );

@@ -1,0 +1,283 @@
+//! The packets of a source in order of time.
+//!
+//! Several receive queues, or interfaces written one block after the other, leave a file whose records run backwards by up to
+//! some hundred milliseconds.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use spand_proto::units::{Micros, Timestamp};
+
+use crate::{LinkType, Next, Packet, PacketSource, Progress, SourceError, SourceStats};
+
+/// Packets less than this apart are put in order.
+const REACH: Micros = Micros::from_secs(1);
+
+/// Packets held at most: a second of a file with as many packets a second.
+const PACKETS: usize = 1 << 16;
+
+/// Packets held at most until one is out of order.
+const FEW_PACKETS: usize = 1 << 10;
+
+/// Captured bytes of them at most.
+const BYTES: usize = 64 << 20;
+
+/// After this many packets in order a source is taken for one in order, and its packets are passed on as they come.
+const SETTLED: usize = 1 << 16;
+
+/// Buffers of more bytes are given back rather than used again.
+const SPARE_BYTES: usize = 2 << 10;
+
+/// A source whose packets come in order of time as far as they lie within [`REACH`] of each other; those of one time keep their order.
+///
+/// Holding packets costs memory and a copy of each. So few are held until one is out of order, and none once a source has been in order
+/// for [`SETTLED`] packets; then the first packet out of order comes late, and those after it are put in order again.
+#[derive(Debug)]
+pub struct Ordered<S> {
+    source: S,
+    held: BinaryHeap<Reverse<Held>>,
+    held_bytes: usize,
+    /// Buffers of packets that are gone.
+    spare: Vec<Vec<u8>>,
+    /// The packet given last.
+    current: Held,
+    /// The latest time of this run.
+    latest: Timestamp,
+    /// A packet further back than [`REACH`] starts a new run, and those of earlier runs come before it.
+    run: u64,
+    /// Packets read while packets are held.
+    number: u64,
+    /// The last packets that were in order.
+    in_order: usize,
+    /// A packet was not.
+    unordered: bool,
+    ended: bool,
+}
+
+/// A packet, in the order in which it comes.
+#[derive(Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+struct Held {
+    run: u64,
+    at: Timestamp,
+    number: u64,
+    untimed: bool,
+    link_type: u16,
+    wire_len: u32,
+    interface: u32,
+    source: u32,
+    data: Vec<u8>,
+}
+
+impl Held {
+    fn packet(&self) -> Packet<'_> {
+        let Self { at, untimed, link_type, wire_len, interface, source, ref data, .. } = *self;
+        Packet { timestamp: at, untimed, link_type: LinkType(link_type), wire_len, interface, source, data }
+    }
+}
+
+impl<S: PacketSource> Ordered<S> {
+    /// The packets of `source`.
+    pub fn new(source: S) -> Self {
+        Self {
+            source,
+            held: BinaryHeap::new(),
+            held_bytes: 0,
+            spare: Vec::new(),
+            current: Held::default(),
+            latest: Timestamp(0),
+            run: 0,
+            number: 0,
+            in_order: 0,
+            unordered: false,
+            ended: false,
+        }
+    }
+
+    /// Where the packets come from.
+    pub fn source(&self) -> &S {
+        &self.source
+    }
+
+    /// Whether the first packet held is the next one, whatever comes.
+    fn is_due(&self) -> bool {
+        let Some(Reverse(first)) = self.held.peek() else { return false };
+        self.ended
+            || self.in_order >= SETTLED
+            || first.run < self.run
+            || self.latest.since(first.at) >= REACH
+            || self.held.len() >= if self.unordered { PACKETS } else { FEW_PACKETS }
+            || self.held_bytes >= BYTES
+    }
+
+    /// The next packet as it comes.
+    fn pass_on(&mut self) -> Result<Next<'_>, SourceError> {
+        if self.held.capacity() > 0 {
+            (self.held, self.spare) = Default::default();
+        }
+        let next = self.source.next_packet()?;
+        if let Next::Packet(packet) = &next {
+            if packet.timestamp < self.latest {
+                (self.in_order, self.unordered) = (0, true);
+            }
+            self.latest = self.latest.max(packet.timestamp);
+        }
+        Ok(next)
+    }
+
+    /// Reads a packet and holds it. False: there is none at the moment.
+    fn hold(&mut self) -> Result<bool, SourceError> {
+        let packet = match self.source.next_packet()? {
+            Next::Packet(packet) => packet,
+            Next::Idle => return Ok(false),
+            Next::End => {
+                self.ended = true;
+                return Ok(false);
+            }
+        };
+        let Packet { timestamp: at, untimed, link_type: LinkType(link_type), wire_len, interface, source, .. } = packet;
+        if at < self.latest {
+            (self.in_order, self.unordered) = (0, true);
+        } else {
+            self.in_order += 1;
+        }
+        if self.latest.since(at) >= REACH {
+            self.run += 1;
+            self.latest = at;
+        }
+        self.latest = self.latest.max(at);
+        let mut data = self.spare.pop().unwrap_or_default();
+        data.clear();
+        data.extend_from_slice(packet.data);
+        self.held_bytes += data.len();
+        let (run, number) = (self.run, self.number);
+        self.held.push(Reverse(Held { run, at, number, untimed, link_type, wire_len, interface, source, data }));
+        self.number += 1;
+        Ok(true)
+    }
+}
+
+impl<S: PacketSource> PacketSource for Ordered<S> {
+    /// As of the source; packets that it gave before an error may still follow.
+    #[inline]
+    fn next_packet(&mut self) -> Result<Next<'_>, SourceError> {
+        if self.in_order >= SETTLED && self.held.is_empty() {
+            return self.pass_on();
+        }
+        while !self.is_due() {
+            if !self.hold()? && self.held.is_empty() {
+                return Ok(if self.ended { Next::End } else { Next::Idle });
+            }
+        }
+        let Some(Reverse(next)) = self.held.pop() else { return Ok(Next::End) };
+        self.held_bytes -= next.data.len();
+        let gone = std::mem::replace(&mut self.current, next).data;
+        if gone.capacity() <= SPARE_BYTES && self.spare.len() < FEW_PACKETS {
+            self.spare.push(gone);
+        }
+        Ok(Next::Packet(self.current.packet()))
+    }
+
+    /// As of the source: packets held count as delivered.
+    fn stats(&self) -> SourceStats {
+        self.source.stats()
+    }
+
+    fn name(&self) -> &str {
+        self.source.name()
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        self.source.progress()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets at these milliseconds, each with its number.
+    struct Script(Vec<u64>, usize, [u8; 1]);
+
+    impl PacketSource for Script {
+        fn next_packet(&mut self) -> Result<Next<'_>, SourceError> {
+            let Self(times, next, data) = self;
+            let Some(ms) = times.get(*next) else { return Ok(Next::End) };
+            *data = [u8::try_from(*next % 251).unwrap()];
+            *next += 1;
+            Ok(Next::Packet(Packet {
+                timestamp: Timestamp(ms * 1_000_000),
+                untimed: false,
+                link_type: LinkType::RAW,
+                wire_len: 60,
+                interface: 0,
+                source: 0,
+                data,
+            }))
+        }
+
+        fn stats(&self) -> SourceStats {
+            SourceStats::default()
+        }
+
+        fn name(&self) -> &'static str {
+            "script"
+        }
+
+        fn progress(&self) -> Option<Progress> {
+            None
+        }
+    }
+
+    fn ordered(times: &[u64]) -> Vec<(u64, u8)> {
+        let mut source = Ordered::new(Script(times.to_vec(), 0, [0]));
+        let mut seen = Vec::new();
+        while let Next::Packet(packet) = source.next_packet().expect("a script") {
+            seen.push((packet.timestamp.0 / 1_000_000, packet.data[0]));
+            assert!(source.held.len() <= PACKETS);
+        }
+        assert_eq!(source.held_bytes, 0);
+        seen
+    }
+
+    fn times(times: &[u64]) -> Vec<u64> {
+        ordered(times).into_iter().map(|(ms, _)| ms).collect()
+    }
+
+    #[test]
+    fn what_lies_within_a_second_comes_in_order_and_equal_times_as_they_came() {
+        assert_eq!(ordered(&[5, 7, 3, 5]), [(3, 2), (5, 0), (5, 3), (7, 1)]);
+        assert_eq!(times(&[1_000, 1_999, 3_000, 2_001, 2_500]), [1_000, 1_999, 2_001, 2_500, 3_000]);
+    }
+
+    #[test]
+    fn what_lies_further_back_comes_late_and_holds_nothing_up() {
+        assert_eq!(times(&[5_000, 5_900, 5_800, 4_800, 4_700, 4_900]), [5_000, 5_800, 5_900, 4_700, 4_800, 4_900]);
+        let broken = u64::MAX / 1_000_000;
+        assert_eq!(
+            times(&[10, 30, broken, 50, 40, 60]),
+            [10, 30, broken, 40, 50, 60],
+            "a broken stamp stays where it was"
+        );
+    }
+
+    #[test]
+    fn a_source_in_order_is_passed_on_until_a_packet_is_not() {
+        let count = SETTLED as u64 + 10;
+        let mut script: Vec<u64> = (0..count).collect();
+        script.extend([count + 10, count + 5, count + 20, count + 12, count + 11]);
+        let seen = times(&script);
+        let end = [count + 10, count + 5, count + 11, count + 12, count + 20];
+        assert_eq!(seen[..script.len() - 5], script[..script.len() - 5]);
+        assert_eq!(seen[script.len() - 5..], end, "the first comes late");
+    }
+
+    #[test]
+    fn more_packets_in_a_second_than_are_held_come_as_far_as_room_allows() {
+        let count = PACKETS as u64 + 100;
+        // All of one millisecond but the last, which belongs before all.
+        let script: Vec<u64> = (0..count).map(|n| if n % 2 == 0 { 7 } else { 6 }).chain([5]).collect();
+        let seen = times(&script);
+        assert_eq!(seen.len(), script.len());
+        assert_eq!(seen.iter().position(|ms| *ms == 5), Some(101), "those that had to go before");
+    }
+}
