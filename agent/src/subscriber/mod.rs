@@ -24,6 +24,7 @@ mod outage;
 mod query;
 mod report;
 mod stream;
+mod table;
 #[cfg(test)]
 mod tests;
 mod timing;
