@@ -116,6 +116,7 @@ fn exposition(status: &Status) -> Result<String, std::fmt::Error> {
             ("dropped_by_snapshot", advice.dropped_by_snapshot),
             ("expired", advice.expired),
             ("no_room", advice.no_room),
+            ("evicted", advice.evicted),
             ("service_sizes", advice.service_sizes),
         ],
     );

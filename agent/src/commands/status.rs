@@ -48,6 +48,10 @@ fn for_people(status: &Status) -> String {
         status.networks_held,
         status.in_force.len()
     ));
+    let (no_room, evicted) = (status.advice.no_room, status.advice.evicted);
+    if no_room + evicted > 0 {
+        lines.push(format!("  no room for {no_room} estimates, and {evicted} made room for others (limits.networks)"));
+    }
     if status.networks_held == 0 && gateway.connected {
         lines.push(
             "  `spand-agent doctor` has the reason for destinations of open connections, `explain ADDRESS` for one"

@@ -65,7 +65,7 @@ async fn advice(config: &Config, dialer: &Dialer, status: &Status) -> Check {
     }
 }
 
-/// Remote ends of the connections on the addresses that the agent subscribed for, also of those that are over but for TIME_WAIT.
+/// Remote ends of the connections on the addresses that the agent subscribed for, also of those that are over but for `TIME_WAIT`.
 fn destinations(own: &[IpAddr]) -> BTreeSet<IpAddr> {
     let (v4, v6) = (procfs::net::tcp().unwrap_or_default(), procfs::net::tcp6().unwrap_or_default());
     let all = v4.into_iter().chain(v6).filter(|socket| !matches!(socket.state, TcpState::Listen | TcpState::SynSent));

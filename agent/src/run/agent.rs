@@ -22,6 +22,7 @@ use super::Own;
 use super::explain::with_gateways_reason;
 use super::gateway::GatewayWatch;
 use super::pushes::PushWatch;
+use super::room::RoomWatch;
 use super::seen::SeenWatch;
 use crate::apply::{Applier, Decided, Desired, DesiredStarts, Ended, Inputs, Outcome, Skipped, StartReason};
 use crate::clock::{self, Clock};
@@ -51,6 +52,7 @@ pub(super) struct Agent<A> {
     pub(super) decisions: BTreeMap<&'static str, u64>,
     pub(super) pushes: PushWatch,
     pub(super) seen: SeenWatch,
+    room: RoomWatch,
     pub(super) comparison: Comparison,
     pub(super) pause: Pause,
     pausing: watch::Sender<Pausing>,
@@ -98,6 +100,7 @@ impl<A: Applier> Agent<A> {
             decisions: BTreeMap::new(),
             pushes: PushWatch::default(),
             seen: SeenWatch::default(),
+            room: RoomWatch::default(),
             comparison: Comparison::default(),
             pause,
             pausing,
@@ -138,7 +141,7 @@ impl<A: Applier> Agent<A> {
     }
 
     fn on_event(&mut self, event: &UpdateEvent, arrived: Timestamp) {
-        self.holdings.on_event(event, arrived);
+        self.stale.networks.extend(self.holdings.on_event(event, arrived));
         if self.stale.networks.len() > self.config.limits.networks.get() {
             self.stale = Stale { everything: true, networks: BTreeSet::new() };
         }
@@ -198,6 +201,21 @@ impl<A: Applier> Agent<A> {
     pub(super) fn on_tick(&mut self) {
         self.pause.expire();
         self.decide_everything();
+        self.report_room();
+    }
+
+    fn report_room(&mut self) {
+        let counts = self.holdings.counts();
+        if self.holdings.is_full()
+            && let Some(estimates) = self.room.on_tick(counts.no_room + counts.evicted, self.clock.now())
+        {
+            warn!(
+                estimates,
+                "the table of networks is full (limits.networks = {}): what changes nothing and what is not used went first; raise the \
+                 limit, or set publish.to_hosts = \"in_use\" at the gateway",
+                self.config.limits.networks
+            );
+        }
     }
 
     pub(super) const fn decide_everything(&mut self) {
@@ -282,6 +300,7 @@ impl<A: Applier> Agent<A> {
             }
             _ => {}
         }
+        self.holdings.set_matters(network, matters(decision.verdict));
         if self.verdicts.insert(network, decision.verdict) == Some(decision.verdict) {
             return;
         }
@@ -302,12 +321,13 @@ impl<A: Applier> Agent<A> {
             Request::Status => Reply::Status(Box::new(self.status())),
             Request::Explain { destination, bytes, mss } => {
                 let explained = self.explain(destination, bytes, mss);
-                if explained.prefix.is_none() && !self.holdings.is_full() {
+                if explained.prefix.is_none() {
                     // The gateway has the reason, and may be slow: nothing else waits for it.
                     let (dialer, mode, window) =
                         (Arc::clone(&self.dialer), self.config.mode, self.policy.initial_window);
+                    let full = self.holdings.is_full();
                     tokio::spawn(async move {
-                        let explained = with_gateways_reason(&dialer, mode, window, explained).await;
+                        let explained = with_gateways_reason(&dialer, mode, window, (explained, full)).await;
                         _ = pending.reply.send(Reply::Explained(Box::new(explained)));
                     });
                     return;
@@ -332,6 +352,14 @@ impl<A: Applier> Agent<A> {
                 "{left} changes could not be undone: run `spand-agent undo --run` and see the log for the reason"
             ))),
         }
+    }
+}
+
+/// Whether a network's advice changes anything on this host.
+fn matters(verdict: Verdict) -> bool {
+    match verdict {
+        Verdict::Apply(_) => true,
+        Verdict::Leave(reason) => counts_as_left(reason),
     }
 }
 

@@ -49,7 +49,6 @@ impl<A: Applier> Agent<A> {
             *window = own;
         }
 
-        let no_room = advice.is_none() && self.holdings.is_full();
         let mut steps = vec![scope(&decision), estimate(advice, within, now), arm(&decision)];
         if asked && !sees_transfers {
             let text =
@@ -76,7 +75,7 @@ impl<A: Applier> Agent<A> {
         };
         let start = decision.start.as_ref().ok().filter(|_| is_start(&decision)).map(|start| start.cwnd);
         let method = self.applier.method();
-        let explained = Explained {
+        Explained {
             destination,
             prefix: held.map(|(network, _)| network),
             mode: self.config.mode,
@@ -87,13 +86,15 @@ impl<A: Applier> Agent<A> {
             on_advice,
             outcome: name.to_owned(),
             steps,
-        };
-        if no_room { explained.because(NO_ROOM) } else { explained }
+        }
     }
 }
 
-/// Why a network has no advice here though the gateway may have an estimate.
-const NO_ROOM: &str = "no room at this host: its table of networks is full (limits.networks), and the gateway's estimate may not be in it";
+/// Why a network has no advice here though the gateway has an estimate.
+const NO_ROOM: &str = "no room at this host: its table of networks is full (limits.networks), and the gateway's estimate is not in it \
+                       before the host's next connection to this network";
+/// The same where there is room.
+const NOT_HERE: &str = "the gateway has an estimate, which comes here with the host's next connection to this network";
 
 impl Explained {
     /// The same with the reason why there is no estimate.
@@ -106,12 +107,12 @@ impl Explained {
     }
 }
 
-/// Asks the gateway why there is no estimate of a network without advice here.
+/// Asks the gateway why there is no estimate of a network without advice here, where the table may be full.
 pub(super) async fn with_gateways_reason(
     dialer: &Dialer,
     mode: Mode,
     initial_window: Segments,
-    explained: Explained,
+    (explained, full): (Explained, bool),
 ) -> Explained {
     let question = question::Question {
         address: explained.destination,
@@ -125,9 +126,12 @@ pub(super) async fn with_gateways_reason(
     let reason = match ask(dialer, &questions).await {
         Ok((answers, _)) => match answers.into_iter().next() {
             Some(Answer { estimate: None, advice: question::Advice::Refused { message, .. }, .. }) => message,
-            _ => "the gateway has an estimate, which comes here with the host's next connection to this network"
-                .to_owned(),
+            _ if full => NO_ROOM.to_owned(),
+            _ => NOT_HERE.to_owned(),
         },
+        Err(failure) if full => {
+            format!("no advice is held here, where the table of networks is full (limits.networks), and {failure}")
+        }
         Err(failure) => format!("no advice is held here, and {failure}"),
     };
     explained.because(&reason)

@@ -24,6 +24,7 @@ mod needs;
 mod pause;
 mod pushes;
 mod reload;
+mod room;
 mod seen;
 mod status;
 

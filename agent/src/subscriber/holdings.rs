@@ -2,6 +2,9 @@
 //!
 //! A gateway that adopts this host extends the lifetime of what another one of its cluster gave, once, so that it does not end while the
 //! snapshot comes. A lease is not extended: the gateway that gave it passes it on to other hosts when its own lifetime is over.
+//!
+//! At the limit new advice takes the place of other: first of what changes nothing on this host, then of what no connection of this host was
+//! announced for, then of what was used longest ago. So a client with very many networks displaces its own.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -13,13 +16,13 @@ use spand_proto::network::Network;
 use spand_proto::push::{EstimateUpdate, ServiceSize, UpdateEvent};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp};
 
+use super::table::{Held, Table};
 use crate::policy::Advice;
 
 /// Advice by network, each with the end of its lifetime.
 #[derive(Debug)]
 pub struct Holdings {
-    held: BTreeMap<Network, Held>,
-    limit: NonZeroUsize,
+    held: Table,
     longest_lifetime: Micros,
     /// Counts snapshots: what an older one gave is not renewed, and gone when the newer one ends.
     snapshot: u64,
@@ -32,14 +35,6 @@ pub struct Holdings {
 
 /// Services whose size is held, at most.
 const MOST_SERVICES: usize = 4_096;
-
-#[derive(Debug)]
-struct Held {
-    advice: Advice,
-    given_by: u64,
-    /// Until when it lives on, where a gateway adopted it since it was given.
-    adopted: Option<Timestamp>,
-}
 
 /// A lease that is not extended with its advice ends this long before its lifetime does: everything is looked at once a second, and
 /// what is in the kernel is replaced before it ends.
@@ -68,8 +63,11 @@ pub struct HoldingCounts {
     pub dropped_by_snapshot: u64,
     /// Advice whose lifetime ended.
     pub expired: u64,
-    /// Estimates for which there was no room.
+    /// Estimates and sizes for which there was no room.
     pub no_room: u64,
+    /// Advice that went so that other advice had room.
+    #[serde(default)]
+    pub evicted: u64,
     /// Usual sizes of this host's services.
     pub service_sizes: u64,
 }
@@ -77,14 +75,13 @@ pub struct HoldingCounts {
 impl Holdings {
     /// Whether there is no room for another network.
     pub fn is_full(&self) -> bool {
-        self.held.len() >= self.limit.get()
+        self.held.is_full()
     }
 
     /// Empty, for at most `limit` networks; no advice lives longer than `longest_lifetime` without a refresh.
     pub fn new(limit: NonZeroUsize, longest_lifetime: Micros) -> Self {
         Self {
-            held: BTreeMap::new(),
-            limit,
+            held: Table::new(limit),
             longest_lifetime,
             snapshot: 0,
             may_adopt: false,
@@ -93,8 +90,8 @@ impl Holdings {
         }
     }
 
-    /// Takes in one event that arrived at `now`.
-    pub fn on_event(&mut self, event: &UpdateEvent, now: Timestamp) {
+    /// Takes in one event that arrived at `now`. Gives the network whose advice went so that other advice had room.
+    pub fn on_event(&mut self, event: &UpdateEvent, now: Timestamp) -> Option<Network> {
         match event {
             UpdateEvent::SnapshotBegin { .. } => {
                 self.snapshot += 1;
@@ -103,12 +100,11 @@ impl Holdings {
             UpdateEvent::Adopted { lifetime } => self.adopt(*lifetime),
             UpdateEvent::SnapshotEnd { .. } => {
                 self.counts.snapshots += 1;
-                let before = self.held.len();
-                self.held.retain(|_, held| held.given_by == self.snapshot);
-                self.counts.dropped_by_snapshot += (before - self.held.len()) as u64;
+                let newest = self.snapshot;
+                self.counts.dropped_by_snapshot += self.held.retain(|held| held.given_by == newest);
             }
-            UpdateEvent::Estimate(update) => self.take(update, now),
-            UpdateEvent::ImminentStart(start) => self.take(&start.estimate, now),
+            UpdateEvent::Estimate(update) => return self.take(update, None, now),
+            UpdateEvent::ImminentStart(start) => return self.take(&start.estimate, Some(now), now),
             UpdateEvent::Renewal { lifetime } => {
                 self.counts.renewals += 1;
                 let expires = now.after((*lifetime).min(self.longest_lifetime));
@@ -117,23 +113,31 @@ impl Holdings {
                 }
             }
             UpdateEvent::Withdrawal { network, .. } => {
-                self.counts.withdrawn += u64::from(self.held.remove(network).is_some());
+                self.counts.withdrawn += u64::from(self.held.remove(*network).is_some());
             }
             UpdateEvent::Resync { .. } => self.counts.resyncs += 1,
             UpdateEvent::ServiceSize(size) => self.take_size(size, now),
         }
+        None
     }
 
-    fn take(&mut self, update: &EstimateUpdate, now: Timestamp) {
-        let network = update.estimate.network;
-        if self.held.len() >= self.limit.get() && !self.held.contains_key(&network) {
-            self.counts.no_room += 1;
-            return;
-        }
-        self.counts.estimates += 1;
+    fn take(&mut self, update: &EstimateUpdate, announced: Option<Timestamp>, now: Timestamp) -> Option<Network> {
         let expires = now.after(update.lifetime.min(self.longest_lifetime));
         let advice = Advice { estimate: update.estimate.clone(), lease: update.lease, expires };
-        self.held.insert(network, Held { advice, given_by: self.snapshot, adopted: None });
+        let gone = self.held.put(advice, self.snapshot, announced);
+        if gone == Some(update.estimate.network) {
+            self.counts.no_room += 1;
+            return None;
+        }
+        self.counts.estimates += 1;
+        self.counts.evicted += u64::from(gone.is_some());
+        gone
+    }
+
+    /// Whether connections start differently, or are compared, because of a network's advice: what changes nothing goes first where room is
+    /// needed.
+    pub fn set_matters(&mut self, network: Network, matters: bool) {
+        self.held.set_matters(network, matters);
     }
 
     /// Extends what the stream did not give, each once until it is given again: a host that goes from gateway to gateway, none of which
@@ -188,7 +192,7 @@ impl Holdings {
 
     /// Forgets advice for `network` that cannot be read.
     pub fn forget(&mut self, network: Network) {
-        self.held.remove(&network);
+        self.held.remove(network);
     }
 
     /// A new stream begins: nothing that the last one gave is renewed by it.
@@ -210,21 +214,19 @@ impl Holdings {
                 extended = true;
             }
         }
-        let before = self.held.len();
-        self.held.retain(|_, held| held.advice.expires > now);
-        let expired = before - self.held.len();
-        self.counts.expired += expired as u64;
+        let expired = self.held.retain(|held| held.advice.expires > now);
+        self.counts.expired += expired;
         extended || expired > 0
     }
 
     /// When the last of it expires, unless it is renewed; `None` where nothing is held.
     pub fn last_expiry(&self) -> Option<Timestamp> {
-        self.held.values().map(|held| held.adopted.unwrap_or(held.advice.expires)).max()
+        self.held.iter().map(|(_, held)| held.adopted.unwrap_or(held.advice.expires)).max()
     }
 
     /// Advice about `network`.
     pub fn get(&self, network: Network) -> Option<&Advice> {
-        self.held.get(&network).map(|held| &held.advice)
+        self.held.get(network).map(|held| &held.advice)
     }
 
     /// The longest prefix held that contains `address`, and its advice.
@@ -245,13 +247,13 @@ impl Holdings {
         }
         (0..prefix.prefix_len()).rev().find_map(|len| {
             let around = Network::new(IpNet::new(prefix.network(), len).ok()?);
-            self.held.contains_key(&around).then_some(around)
+            self.held.get(around).is_some().then_some(around)
         })
     }
 
     /// All of it, by network.
     pub fn iter(&self) -> impl Iterator<Item = (Network, &Advice)> {
-        self.held.iter().map(|(network, held)| (*network, &held.advice))
+        self.held.iter().map(|(network, held)| (network, &held.advice))
     }
 
     /// Networks held.
@@ -261,7 +263,7 @@ impl Holdings {
 
     /// Whether nothing is held.
     pub fn is_empty(&self) -> bool {
-        self.held.is_empty()
+        self.held.len() == 0
     }
 
     /// What happened since the start.

@@ -25,6 +25,7 @@ mod query;
 mod report;
 mod socket;
 mod stream;
+mod table;
 #[cfg(test)]
 mod tests;
 mod timing;

@@ -2,7 +2,7 @@
 
 use spand_proto::contract::ContractVersion;
 use spand_proto::estimate::{Confidence, Estimate, RuleKind};
-use spand_proto::push::{EstimateUpdate, UpdateEvent, WithdrawalReason};
+use spand_proto::push::{Endpoint, EstimateUpdate, ImminentStart, Trigger, UpdateEvent, WithdrawalReason};
 use spand_proto::units::{Bytes, Micros, Segments, Timestamp, Window};
 
 use super::Holdings;
@@ -110,7 +110,71 @@ fn there_is_room_for_as_many_networks_as_allowed() {
         holdings.on_event(&estimate(&format!("192.0.{n}.0/24"), 60), at(0));
     }
     holdings.on_event(&estimate("192.0.0.0/24", 60), at(1));
-    assert_eq!((holdings.len(), holdings.counts().no_room, holdings.counts().estimates), (3, 2, 4));
+    assert_eq!(held(&holdings), ["192.0.0.0/24", "192.0.3.0/24", "192.0.4.0/24"], "the newest");
+    assert_eq!((holdings.counts().evicted, holdings.counts().no_room, holdings.counts().estimates), (3, 0, 6));
+}
+
+fn announced(network: &str) -> UpdateEvent {
+    let UpdateEvent::Estimate(estimate) = estimate(network, 60) else { unreachable!() };
+    let endpoint = |address: &str| Endpoint { address: address.parse().unwrap(), port: Some(443) };
+    UpdateEvent::ImminentStart(ImminentStart {
+        host: endpoint("10.1.0.2"),
+        remote: endpoint("192.0.2.9"),
+        trigger: Trigger::PassiveOpen,
+        observed: at(0),
+        delay: Micros(300),
+        estimate,
+    })
+}
+
+#[test]
+fn what_changes_nothing_goes_first_and_what_is_used_goes_last() {
+    let mut holdings = after(&[(begin(), 0), (announced("192.0.1.0/24"), 0), (announced("192.0.2.0/24"), 1)]);
+    assert_eq!(holdings.on_event(&estimate("192.0.3.0/24", 60), at(2)), None);
+    holdings.set_matters("192.0.2.0/24".parse().unwrap(), false);
+    assert_eq!(holdings.on_event(&estimate("192.0.4.0/24", 60), at(2)), Some("192.0.2.0/24".parse().unwrap()));
+    assert_eq!(holdings.on_event(&announced("192.0.5.0/24"), at(2)), Some("192.0.3.0/24".parse().unwrap()));
+    assert_eq!(holdings.on_event(&announced("192.0.6.0/24"), at(2)), Some("192.0.4.0/24".parse().unwrap()));
+    assert_eq!(holdings.on_event(&estimate("192.0.7.0/24", 60), at(3)), None);
+    assert_eq!(holdings.counts().no_room, 1, "all that is held is used, and the new network is not");
+    // An update that no connection was announced for does not make a network unused.
+    holdings.on_event(&estimate("192.0.6.0/24", 60), at(3));
+    assert_eq!(holdings.on_event(&announced("192.0.8.0/24"), at(4)), Some("192.0.1.0/24".parse().unwrap()));
+    assert_eq!(held(&holdings), ["192.0.5.0/24", "192.0.6.0/24", "192.0.8.0/24"]);
+    // What leaves in another way leaves its place.
+    assert!(holdings.expire(at(62)));
+    holdings.forget("192.0.6.0/24".parse().unwrap());
+    assert_eq!(held(&holdings), ["192.0.8.0/24"]);
+    for n in 0..3 {
+        holdings.on_event(&announced(&format!("192.0.{n}.0/24")), at(63));
+    }
+    assert_eq!(held(&holdings), ["192.0.0.0/24", "192.0.1.0/24", "192.0.2.0/24"]);
+}
+
+#[test]
+fn a_prefix_of_very_many_networks_takes_no_place_from_those_that_are_used() {
+    const PLACES: usize = 4_096;
+    let mut holdings = Holdings::new(PLACES.try_into().unwrap(), Micros::from_secs(60));
+    holdings.on_new_stream();
+    let honest: Vec<String> = (0..200).map(|n| format!("198.18.{n}.0/24")).collect();
+    let (before, after) = honest.split_at(100);
+    for network in before {
+        holdings.on_event(&announced(network), at(0));
+    }
+    for n in 0..65_536_u32 {
+        let network = format!("2001:db8:{n:x}::/48");
+        holdings.on_event(&estimate(&network, 60), at(1));
+        // As decided: most are of transfers that are too small for another start.
+        holdings.set_matters(network.parse().unwrap(), n % 16 == 0);
+    }
+    for network in after {
+        holdings.on_event(&estimate(network, 60), at(2));
+    }
+    assert_eq!(holdings.len(), PLACES);
+    for network in &honest {
+        assert!(holdings.get(network.parse().unwrap()).is_some(), "{network}");
+    }
+    assert_eq!(holdings.counts().evicted, 65_536 + 200 - PLACES as u64);
 }
 
 #[test]

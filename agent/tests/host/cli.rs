@@ -4,6 +4,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use serde_json::Value;
+use spand_proto::push::UpdateEvent;
 
 use crate::support::agent::{Agent, eventually};
 use crate::support::gateway::{Gateway, estimate};
@@ -248,4 +249,27 @@ fn addresses_of_interfaces_that_reach_nobody_are_not_subscribed_for() {
         let _agent = Agent::start(&gateway, "", "");
         assert_eq!(gateway.subscribed().await.request.addresses, ["198.51.100.1"]);
     });
+}
+
+/// The gateway of the tests has an estimate of 192.0.2.0/24 and of nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_table_makes_room_for_new_networks_and_explain_and_status_show_it() {
+    let mut gateway = Gateway::start().await;
+    let agent = Agent::start(&gateway, "addresses = [\"203.0.113.10\"]", "[limits]\nnetworks = 8");
+    let mut flood: Vec<_> = (0..16).map(|n| estimate(&format!("2001:db8:{n:x}::/48"), 40, 60)).collect();
+    flood.insert(0, estimate("192.0.2.0/24", 40, 60));
+    let mut stream = gateway.snapshot(&flood).await;
+    stream.send(UpdateEvent::Estimate(estimate("198.51.100.0/24", 40, 60))).await;
+    let explain = |address: &str| agent.json(&["explain", address, "--json"]);
+    eventually(Duration::from_secs(10), "advised", || explain("198.51.100.1")["outcome"] == "would_be").await;
+
+    let decision = |address: &str| explain(address)["decision"].as_str().unwrap().to_owned();
+    let gone = decision("192.0.2.1");
+    assert!(gone.contains("no room at this host") && gone.contains("limits.networks"), "{gone}");
+    let unknown = decision("203.0.113.1");
+    assert!(!unknown.contains("no room"), "the gateway has none either: {unknown}");
+    let status = agent.json(&["status", "--json"]);
+    assert_eq!((&status["networks_held"], &status["advice"]["evicted"]), (&8.into(), &10.into()), "{status}");
+    let text = String::from_utf8(agent.output(&["status"]).stdout).unwrap();
+    assert!(text.contains("no room for 0 estimates, and 10 made room for others (limits.networks)"), "{text}");
 }

@@ -59,7 +59,7 @@ async fn until(heard: &mut mpsc::Receiver<Signal>, holdings: &mut Holdings, last
         let signal = next(heard).await;
         match &signal {
             Signal::Connected(_) => holdings.on_new_stream(),
-            Signal::Event(event, now) => holdings.on_event(event, *now),
+            Signal::Event(event, now) => drop(holdings.on_event(event, *now)),
             _ => {}
         }
         if last(&signal) {

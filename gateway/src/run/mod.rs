@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Everything that can fail for the operator (ports, store, interfaces, privilege) is tried before a packet is read, and
-//! ends the program with one sentence. After that nothing does but the signals: an interface that vanishes is retried, a
-//! store that fails is counted, and both make `/readyz` say so.
+//! ends the program with one sentence, but a store whose disk fails. After that nothing does but the signals: an interface that
+//! vanishes is retried, a store that fails is counted, and both make `/readyz` say so.
 //!
 //! What needs privileges comes first, on the only thread there is: interfaces and ports are opened, then the process drops
 //! the rest ([`needs`]). The capture threads start next, since they alone keep what opens an interface again; every other

@@ -1,5 +1,6 @@
 //! What the store held, given back to the engines and to the API.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use spand_proto::units::{Micros, Timestamp};
 use super::cannot_start_a_thread;
 use crate::config::{Config, mib};
 use crate::publisher::{Batch, Part, Published, Trend};
-use crate::store::{NotContinued, Refused, SavedExperiment, SledStore, StoreWriter};
+use crate::store::{LateStore, NotContinued, OpenError, Refused, SavedExperiment, SledStore, StoreWriter};
 
 /// What the store gave, and what goes on to write to it.
 pub(super) struct Restored {
@@ -33,7 +34,11 @@ pub(super) fn restore(
         published.readiness().ready(Part::Store);
         return Ok(Restored { engines, store: None, experiment: None });
     }
-    let opened = SledStore::open(&config.store.directory).map_err(|error| Failure::Environment(error.to_string()))?;
+    let opened = match SledStore::open(&config.store.directory) {
+        Ok(opened) => opened,
+        Err(error) if error.is_of_disk() => return start_without(config, engines, published, &error),
+        Err(error) => return Err(Failure::Environment(error.to_string())),
+    };
     if let Some(set_aside) = &opened.set_aside {
         tracing::warn!("{set_aside}");
     }
@@ -65,15 +70,44 @@ pub(super) fn restore(
     published.restore(networks);
     trends.retain(|trend| published.network(trend.network).is_some());
     published.apply(Batch { trends, ..Batch::new() });
-    let interval = Duration::from_millis(config.store.save_interval_ms.get());
-    let writer = StoreWriter::start_within(opened.store, interval, mib(config.store.waiting_mib))
-        .map_err(|error| cannot_start_a_thread(&error))?;
+    let (interval, limit) = writing(config);
+    let writer =
+        StoreWriter::start_within(opened.store, interval, limit).map_err(|error| cannot_start_a_thread(&error))?;
     for (reason, count) in counts {
         writer.measures().refuse(reason, count);
     }
     writer.submit(refused.into_iter().map(|(network, _)| (network, None)));
     published.readiness().ready(Part::Store);
     Ok(Restored { engines, store: Some(Arc::new(writer)), experiment: continued(opened.experiment) })
+}
+
+/// Starts cold because the disk keeps the store from being opened; it is tried again with each write.
+fn start_without(
+    config: &Config,
+    mut engines: Vec<Engine>,
+    published: &Published,
+    error: &OpenError,
+) -> Result<Restored, Failure> {
+    tracing::error!("{error}; the gateway starts cold, saves nothing, and tries again");
+    keep_account(&mut engines);
+    let (interval, limit) = writing(config);
+    let writer =
+        StoreWriter::start_after(Some(error.into()), LateStore::new(config.store.directory.clone()), interval, limit)
+            .map_err(|error| cannot_start_a_thread(&error))?;
+    published.readiness().not_ready(Part::Store, error.to_string());
+    Ok(Restored { engines, store: Some(Arc::new(writer)), experiment: None })
+}
+
+/// Time between writes, and how much may wait.
+fn writing(config: &Config) -> (Duration, NonZeroUsize) {
+    (Duration::from_millis(config.store.save_interval_ms.get()), mib(config.store.waiting_mib))
+}
+
+/// From here on the engines keep account of changes.
+fn keep_account(engines: &mut [Engine]) {
+    for engine in engines {
+        engine.changed_records(0);
+    }
 }
 
 /// The experiment, where it is continued; one line says how it goes on.
@@ -97,10 +131,8 @@ pub(super) fn refill(
     bucket: Micros,
     now: Timestamp,
 ) -> Vec<(Network, Refused)> {
-    // From here on the engines keep account of changes; what is restored is in the store and is none.
-    for engine in &mut *engines {
-        engine.changed_records(0);
-    }
+    // Before it is restored: that is in the store and is no change.
+    keep_account(engines);
     let mut refused = Vec::new();
     for (network, record) in records {
         let owner = usize::try_from(partition.owner(network)).ok();

@@ -2,6 +2,8 @@
 
 use std::io::{self, ErrorKind};
 
+use nix::libc::EIO;
+
 /// Whether an error is about the machine. So is every system error except those of files that are not as they were
 /// written: then, and where sled says it itself, the store is damaged.
 pub(super) fn is_environment(error: &io::Error) -> bool {
@@ -16,6 +18,13 @@ pub(super) fn is_environment(error: &io::Error) -> bool {
             | ErrorKind::IsADirectory
             | ErrorKind::Other
     )
+}
+
+/// Whether the disk itself is the reason: it is full, read-only, or fails.
+pub(super) fn is_disk(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::ReadOnlyFilesystem)
+        // No kind is EIO's own, and sled's copies have lost the number, but in their text.
+        || error.to_string().contains(&format!("(os error {EIO})"))
 }
 
 /// Whether sled found its file locked. It says so in words only.
@@ -46,6 +55,19 @@ mod tests {
             // sled hands on copies, which have lost the number.
             let copy = io::Error::new(error.kind(), error.to_string());
             assert!(is_environment(&error) && is_environment(&copy), "{errno}");
+        }
+        for (errno, of_disk) in [
+            (Errno::ENOSPC, true),
+            (Errno::EDQUOT, true),
+            (Errno::EROFS, true),
+            (Errno::EIO, true),
+            (Errno::EACCES, false),
+            (Errno::EMFILE, false),
+            (Errno::ENOMEM, false),
+        ] {
+            let error = io::Error::from(errno);
+            let copy = io::Error::new(error.kind(), error.to_string());
+            assert_eq!((is_disk(&error), is_disk(&copy)), (of_disk, of_disk), "{errno}");
         }
         for errno in [Errno::EINVAL, Errno::ENOENT, Errno::ENOTDIR, Errno::EISDIR] {
             assert!(!is_environment(&errno.into()), "{errno}");

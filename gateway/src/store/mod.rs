@@ -14,6 +14,7 @@ mod directory;
 mod experiment;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod late;
 mod opening;
 mod record;
 mod refused;
@@ -30,6 +31,7 @@ use spand_proto::network::Network;
 
 pub use self::directory::{Damage, SetAside};
 pub use self::experiment::{Experiment, ExperimentChange, NewestBatch, NotContinued, ReportingHost, SavedExperiment};
+pub use self::late::LateStore;
 pub use self::refused::{Refused, RefusedLabels};
 pub use self::sled_store::{Opened, SledStore};
 pub use self::writer::{StoreMeasures, StoreWriter};
@@ -90,6 +92,18 @@ pub enum OpenError {
         /// The database's error.
         why: String,
     },
+}
+
+impl OpenError {
+    /// Whether the disk is the reason, as it is where a new, empty store failed too: the gateway can work without one, and the disk may
+    /// recover.
+    pub fn is_of_disk(&self) -> bool {
+        match self {
+            Self::Io { error, .. } => cause::is_disk(error),
+            Self::New { .. } => true,
+            Self::InUse(_) | Self::NotAStore(_) | Self::NoThread { .. } => false,
+        }
+    }
 }
 
 /// Why records could not be saved.

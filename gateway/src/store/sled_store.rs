@@ -61,7 +61,7 @@ pub struct Opened {
 const BATCH_CHANGES: usize = 128;
 /// Times that a gateway sets its store aside while it runs: where a new one cannot be read either, each attempt would leave one
 /// more copy on a disk that keeps nothing.
-const MAX_SET_ASIDE: u32 = 4;
+pub(super) const MAX_SET_ASIDE: u32 = 4;
 
 impl SledStore {
     /// Opens the store at `path`, or makes one. One that is damaged or newer is set aside and replaced by an empty one.
@@ -98,6 +98,11 @@ impl SledStore {
         self.run("remove the experiment", experiment::clear)?;
         self.stale_experiment = false;
         Ok(())
+    }
+
+    /// The experiment that it holds is not continued: it goes once another is saved.
+    pub(super) const fn abandon_experiment(&mut self) {
+        self.stale_experiment = true;
     }
 
     pub(super) fn run(

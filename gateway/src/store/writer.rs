@@ -96,7 +96,20 @@ impl StoreWriter {
         interval: Duration,
         limit_bytes: NonZeroUsize,
     ) -> std::io::Result<Self> {
-        let shared = Shared { measures: StoreMeasures::default(), wake: Condvar::new(), interval, limit_bytes };
+        Self::start_after(None, store, interval, limit_bytes)
+    }
+
+    /// The same for a store that has failed already: it is tried again, also while nothing waits.
+    pub(crate) fn start_after(
+        failure: Option<StoreError>,
+        store: impl EstimateStore,
+        interval: Duration,
+        limit_bytes: NonZeroUsize,
+    ) -> std::io::Result<Self> {
+        let measures = StoreMeasures::default();
+        measures.failures.inc_by(u64::from(failure.is_some()));
+        measures.state.lock().last_error = failure;
+        let shared = Shared { measures, wake: Condvar::new(), interval, limit_bytes };
         let shared = Arc::new(shared);
         let its = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || its.run(store))?;
@@ -221,10 +234,10 @@ impl Shared {
     fn run(&self, mut store: impl EstimateStore) {
         let mut next_write = Instant::now() + self.interval;
         loop {
-            let (changes, experiment, stop) = self.next(next_write);
+            let (changes, experiment, retry, stop) = self.next(next_write);
             // From the beginning of one write to that of the next, so that the time of a write does not add to the lag.
             next_write = Instant::now() + self.interval;
-            if !changes.is_empty() || experiment.is_some() {
+            if !changes.is_empty() || experiment.is_some() || retry {
                 self.write(&mut store, changes, experiment);
             }
             if stop {
@@ -233,14 +246,16 @@ impl Shared {
         }
     }
 
-    /// Waits for the next write's time, or the end, and takes what waits.
-    fn next(&self, until: Instant) -> (Vec<Change>, Option<ExperimentChange>, bool) {
+    /// Waits for the next write's time, or the end, and takes what waits. Gives whether the store is tried again in any case, and whether
+    /// this is the end.
+    fn next(&self, until: Instant) -> (Vec<Change>, Option<ExperimentChange>, bool, bool) {
         let mut pending = self.measures.state.lock();
         while !pending.stop && !self.wake.wait_until(&mut pending, until).timed_out() {}
         pending.writing_oldest = pending.oldest.take();
         let experiment = pending.experiment.take();
         pending.writing_experiment = experiment.is_some();
-        (pending.waiting.take(), experiment, pending.stop)
+        let retry = pending.last_error.is_some() && !pending.is_broken();
+        (pending.waiting.take(), experiment, retry, pending.stop)
     }
 
     fn write(&self, store: &mut impl EstimateStore, changes: Vec<Change>, experiment: Option<ExperimentChange>) {
@@ -263,7 +278,7 @@ impl Shared {
                 self.measures.failures.inc();
                 let broken = matches!(error, StoreError::Broken { .. });
                 let networks = changes.len();
-                let what = if networks > 0 { "estimates" } else { "experiment" };
+                let what = if networks == 0 && experiment.is_some() { "experiment" } else { "estimates" };
                 if broken {
                     tracing::error!(%error, networks, "{what} not saved");
                 } else if pending.last_error.is_none() {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -21,6 +22,7 @@ use super::stage::{Folder, metric, wait, wait_ready};
 pub(super) const CASES: &[Case] = &[
     ("an interface goes down and comes up under a gateway", down_and_up),
     ("the disk fills up under a gateway, and has room again", full_disk),
+    ("a gateway starts without its store where the disk is full or read-only", no_disk_at_start),
 ];
 
 const SERVER: &str = "198.51.100.1";
@@ -150,14 +152,19 @@ fn down_and_up() -> Result<()> {
     Ok(())
 }
 
-/// In a mount namespace of this thread, which the gateway that it starts gets too.
-fn full_disk() -> Result<()> {
-    let site = Site::build()?;
+/// A disk for the store, in a mount namespace of this thread, which the gateway that it starts gets too.
+fn small_disk(site: &Site) -> Result<PathBuf> {
     unshare(CloneFlags::CLONE_NEWNS)?;
     mount(None::<&str>, "/", None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None::<&str>)?;
     let disk = site.folder.path("state");
     fs::create_dir(&disk)?;
     mount(Some("disk"), &disk, Some("tmpfs"), MsFlags::empty(), Some("size=16m"))?;
+    Ok(disk)
+}
+
+fn full_disk() -> Result<()> {
+    let site = Site::build()?;
+    let disk = small_disk(&site)?;
     let mut gateway = site.gateway()?;
     wait_ready(&mut gateway, &site.api, true)?;
     let transfers = Transfers::start(&site)?;
@@ -192,4 +199,66 @@ fn full_disk() -> Result<()> {
     drop(gateway);
     umount2(&disk, MntFlags::MNT_DETACH)?;
     Ok(())
+}
+
+fn no_disk_at_start() -> Result<()> {
+    let site = Site::build()?;
+    let disk = small_disk(&site)?;
+    let remount = |flags| mount(Some("disk"), &disk, Some("tmpfs"), MsFlags::MS_REMOUNT | flags, Some("size=16m"));
+    let filler = disk.join("filler");
+    let transfers = Transfers::start(&site)?;
+
+    // Read-only, with nothing on it.
+    remount(MsFlags::MS_RDONLY)?;
+    starts_without_its_store(&site, "Read-only file system", || Ok(remount(MsFlags::empty())?))?;
+    // Full before the store was made.
+    fs::remove_dir_all(disk.join("store"))?;
+    fill(&filler)?;
+    starts_without_its_store(&site, "No space left on device", || Ok(fs::remove_file(&filler)?))?;
+    // Full, and read-only, with what a killed gateway left.
+    fill(&filler)?;
+    starts_without_its_store(&site, "No space left on device", || Ok(fs::remove_file(&filler)?))?;
+    remount(MsFlags::MS_RDONLY)?;
+    starts_without_its_store(&site, "Read-only file system", || Ok(remount(MsFlags::empty())?))?;
+
+    transfers.end()?;
+    let mut gateway = site.gateway()?;
+    wait_ready(&mut gateway, &site.api, true)?;
+    let log = gateway.log();
+    ensure!(log.contains("restored 1 networks (0 expired, 0 incompatible)"), "{log}");
+    drop(gateway);
+    umount2(&disk, MntFlags::MNT_DETACH)?;
+    Ok(())
+}
+
+/// To the last byte.
+fn fill(file: &Path) -> Result<()> {
+    fs::write(file, vec![0; 32 << 20]).err().context("the disk does not fill up")?;
+    Ok(())
+}
+
+/// Starts a gateway whose store its disk keeps from being opened, lets the disk recover, and kills it.
+fn starts_without_its_store(site: &Site, why: &str, recover: impl FnOnce() -> Result<()>) -> Result<()> {
+    let mut gateway = site.gateway()?;
+    let reason = wait_ready(&mut gateway, &site.api, false)?;
+    ensure!(reason.contains("store") && reason.contains(why), "{reason}");
+    wait(&mut gateway, "the network is estimated", || {
+        let (status, networks) = site.api.get("/v1/networks")?;
+        Ok((status == 200 && networks.contains("203.0.113")).then_some(()))
+    })?;
+    ensure!(metric(&site.api, "spand_ready{part=\"store\"}")? < 0.5, "the metric does not show it");
+    ensure!(metric(&site.api, "spand_store_networks_saved_total")? < 0.5, "it was saved");
+    let log = gateway.log();
+    let count = log.lines().filter(|line| line.contains(why)).count();
+    ensure!(
+        count == 1 && log.contains("the gateway starts cold, saves nothing, and tries again"),
+        "{count} lines:\n{log}"
+    );
+
+    recover()?;
+    wait_ready(&mut gateway, &site.api, true)?;
+    wait(&mut gateway, "networks are saved", || {
+        Ok((metric(&site.api, "spand_store_networks_saved_total")? > 0.5).then_some(()))
+    })?;
+    gateway.kill()
 }

@@ -65,7 +65,6 @@ pub(super) struct EngineThread {
     groups: Arc<Groups>,
     pub(super) batch: Batch,
     events_lost: u64,
-    store_failing: bool,
     /// When the newest packet was captured.
     newest: Option<Timestamp>,
     /// There is more to do than fitted into the turn: what else comes is taken first, and not waited for.
@@ -111,7 +110,6 @@ impl EngineThread {
             groups,
             batch: Batch::new(),
             events_lost,
-            store_failing: false,
             newest: None,
             more_waits: false,
         }

@@ -105,14 +105,10 @@ impl EngineThread {
         self.published.set_captures(states.into_iter().map(|state| state.status).collect());
     }
 
-    fn report_store(&mut self) {
-        let error = self.store.as_ref().and_then(|store| store.last_error());
-        let failing = error.is_some();
-        if let Some(error) = error {
-            self.published.readiness().not_ready(Part::Store, error.to_string());
-        } else if self.store_failing {
-            self.published.readiness().ready(Part::Store);
+    fn report_store(&self) {
+        match self.store.as_ref().and_then(|store| store.last_error()) {
+            Some(error) => self.published.readiness().not_ready(Part::Store, error.to_string()),
+            None => self.published.readiness().ready(Part::Store),
         }
-        self.store_failing = failing;
     }
 }
