@@ -66,7 +66,7 @@ docker-test: packages ## Build both images with what they compile, and run them,
 .PHONY: test
 test: packages ## All tests; those that need root or the corpus say so where they cannot run
 	@./scripts/packages $(NS_PACKAGES) $(NATS_PACKAGES)
-	SPAND_NS=required $(CARGO) test --workspace
+	SPAND_NS=required $(CARGO) test --workspace --no-fail-fast
 
 # The whole workspace, as in `test`: with the same features nothing is compiled once more.
 .PHONY: packaging-test

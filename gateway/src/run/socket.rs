@@ -64,7 +64,7 @@ impl Socket {
     }
 }
 
-/// Members of a group may give their files to it; others need CAP_CHOWN.
+/// Members of a group may give their files to it; others need `CAP_CHOWN`.
 fn give_to_group(path: &Path) {
     let group = Group::from_name(GROUP).ok().flatten();
     let Some(group) = group.filter(|group| group.gid != getegid()) else { return };

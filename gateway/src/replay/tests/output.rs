@@ -150,6 +150,7 @@ fn direction() -> DirectionReport {
         transfers: TransferSummary::of(Bytes(10_000), Micros(1_600_000)),
         first_sample: Some(SampleReason::Loss),
         congestion_control: Flavour::Cubic,
+        bad_times: None,
         midstream: false,
         acknowledged: true,
         details: Some(Box::new(details)),
