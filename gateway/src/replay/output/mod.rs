@@ -182,7 +182,7 @@ pub(super) fn ignored(report: &Report) -> Vec<(&'static str, u64, &'static str)>
         (
             "unordered_record",
             sum(|file| file.stats.backwards),
-            "Record: earlier than one before it by more than a second; given that one's time.",
+            "Record: earlier than one before it; put in order within a second, beyond that late (time_backwards).",
         ),
         ("untimed_record", sum(|file| file.stats.untimed), "Record: has no time."),
         (
