@@ -18,6 +18,7 @@ mod capabilities;
 mod config;
 mod files;
 mod plan;
+mod rights;
 mod user;
 
 use std::os::fd::OwnedFd;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 pub use capabilities::{Capability, take_up};
 pub use config::Process;
 pub use plan::Plan;
+pub use rights::exposed;
 pub use user::UserError;
 
 use spand_proto::operator::Failure;

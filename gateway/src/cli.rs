@@ -119,7 +119,8 @@ fn check(path: &Path) -> Result<(), Failure> {
     let config = runnable(path)?;
     let engine = config.engine(EngineOptions::default())?;
     Access::open(&config)?;
-    for warning in renamed_warnings(path).into_iter().chain(config.traffic.wide_tunnels()) {
+    let warnings = renamed_warnings(path).into_iter().chain(config.traffic.wide_tunnels());
+    for warning in warnings.chain(config.exposed_secrets()) {
         eprintln!("warning: {warning}");
     }
     let text = toml::to_string(&config)

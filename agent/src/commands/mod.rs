@@ -32,7 +32,8 @@ use crate::subscriber::Dialer;
 pub(crate) fn check_config(path: &Path) -> Result<(), Failure> {
     let config = Config::load(path)?;
     Dialer::new(&config)?;
-    for warning in &config.renamed {
+    let exposed = config.tls.key.as_deref().and_then(spand_confine::exposed);
+    for warning in config.renamed.iter().map(ToString::to_string).chain(exposed) {
         // Standard output is the configuration.
         writeln!(io::stderr().lock(), "warning: {warning}").map_err(Failure::environment)?;
     }

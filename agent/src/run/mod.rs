@@ -66,6 +66,9 @@ pub(crate) fn run(config: &Config, file: &Path) -> Result<(), Failure> {
     for warning in &config.renamed {
         warn!("{}: {warning}", file.display());
     }
+    if let Some(exposed) = config.tls.key.as_deref().and_then(spand_confine::exposed) {
+        warn!("{exposed}");
+    }
     let confined = spand_confine::confine(&config.process, &needs::needs(config, file))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
     runtime.block_on(serve(config, confined, file))

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -74,6 +75,10 @@ impl Authority {
     pub(super) fn open(folder: &Path) -> Result<Self, Failure> {
         let (key_path, path) = (folder.join("ca.key"), folder.join("ca.pem"));
         let file = open(&key_path, folder)?;
+        check_rights(&key_path, &file)?;
+        if let Some(exposed) = spand_confine::exposed(&key_path) {
+            eprintln!("warning: {exposed}");
+        }
         let lock = Flock::lock(file, FlockArg::LockExclusive)
             .map_err(|(_, errno)| Failure::Environment(format!("cannot lock {}: {errno}", key_path.display())))?;
         let text = PemFile::read("the authority's key", &key_path, &*lock);
@@ -254,6 +259,18 @@ fn open(path: &Path, folder: &Path) -> Result<File, Failure> {
         )),
         _ => cannot("read", path, &error),
     })
+}
+
+/// Fails where others may write the key: they could have put theirs in its place.
+fn check_rights(key: &Path, file: &File) -> Result<(), Failure> {
+    let mode = file.metadata().map_err(|error| cannot("read", key, &error))?.permissions().mode() & 0o777;
+    if mode & 0o022 == 0 {
+        return Ok(());
+    }
+    let key = key.display();
+    Err(Failure::Environment(format!(
+        "{key} may be written by others (mode {mode:04o}): make sure that it is still the authority's, and `chmod 600 {key}`"
+    )))
 }
 
 fn common_name(name: &str) -> DistinguishedName {

@@ -86,6 +86,19 @@ fn keys_are_their_owners_alone_and_nothing_is_overwritten() {
 }
 
 #[test]
+fn an_authority_s_key_that_others_may_write_signs_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    now(folder.path(), "init").unwrap();
+    let key = folder.path().join("ca.key");
+    for open in [0o666, 0o620, 0o602] {
+        fs::set_permissions(&key, fs::Permissions::from_mode(open)).unwrap();
+        refused(folder.path(), "issue web-1", &["environment", "ca.key", &format!("mode {open:04o}"), "chmod 600"]);
+    }
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    now(folder.path(), "issue web-1").unwrap();
+}
+
+#[test]
 fn a_certificate_says_whom_it_names_for_what_and_how_long() {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path();

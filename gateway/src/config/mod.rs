@@ -113,6 +113,12 @@ impl Config {
         Ok(config)
     }
 
+    /// A sentence for each file of a secret that others than its owner have rights to.
+    pub(crate) fn exposed_secrets(&self) -> impl Iterator<Item = String> {
+        let own = [&self.tls.key, &self.admin.passwords].into_iter().flatten();
+        own.chain(self.share.secrets()).filter_map(|path| spand_confine::exposed(path))
+    }
+
     /// Makes relative paths start at `folder`.
     fn anchor(&mut self, folder: &Path) {
         if let Some(list) = &mut self.traffic.prefix_list {

@@ -110,6 +110,11 @@ impl Share {
         !self.servers.is_empty()
     }
 
+    /// The files that hold secrets.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = &PathBuf> {
+        [&self.secret, &self.key, &self.password, &self.credentials].into_iter().flatten()
+    }
+
     /// Every file that it names.
     pub(crate) fn files(&self) -> impl Iterator<Item = &PathBuf> {
         let login = [&self.password, &self.credentials];

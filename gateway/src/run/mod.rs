@@ -83,7 +83,8 @@ pub fn run_with<E: Exchange>(
     if config.traffic.internal.is_empty() {
         tracing::warn!("traffic.internal is empty: both ends of every connection count as inside");
     }
-    for warning in renamed_warnings(file).into_iter().chain(config.traffic.wide_tunnels()) {
+    let warnings = renamed_warnings(file).into_iter().chain(config.traffic.wide_tunnels());
+    for warning in warnings.chain(config.exposed_secrets()) {
         tracing::warn!("{warning}");
     }
     if let Some(warning) = descriptors::too_few(config, descriptors::allow_many()) {

@@ -43,7 +43,7 @@ fn on_this_machine(number: usize, folder: &Path, ports: &Ports) -> String {
 /// Gateway N as its user of `users.conf`, with the password of user M.
 fn gateway(servers: &Servers, number: u16, user: u16) -> NatsConfig {
     let password_file = servers.folder().join(format!("password-{user}"));
-    fs::write(&password_file, format!("change-this-{user}\n")).expect("a file");
+    fs::write(&password_file, format!("word-{user}\n")).expect("a file");
     let urls = servers.urls().iter().map(|url| url.replace("nats://", "tls://")).collect();
     NatsConfig {
         login: Some(NatsLogin::Password { user: format!("gateway-{user}"), password_file }),
@@ -62,7 +62,10 @@ fn site() -> Result<Option<Servers>> {
     fs::rename(certificate, servers.folder().join("server.pem"))?;
     fs::rename(key, servers.folder().join("server.key"))?;
     fs::write(servers.folder().join("ca.pem"), authority.certificate())?;
-    fs::write(servers.folder().join("users.conf"), packaged("users.conf"))?;
+    let users = (1..=2).fold(packaged("users.conf"), |users, user| {
+        replace(&users, &format!("$GATEWAY_{user}_PASSWORD\n"), &format!("\"word-{user}\"\n"))
+    });
+    fs::write(servers.folder().join("users.conf"), users)?;
     for number in 0..3 {
         servers.start_one(number)?;
     }

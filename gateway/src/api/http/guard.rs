@@ -19,6 +19,21 @@ use crate::api::refusals::Reason;
 /// Answers that are open: whether the process lives and works, for supervisors that know no password.
 pub(super) const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
+/// Why a request does not name one host: a cache or a proxy before the gateway could take another of them than the gateway does (RFC 9112
+/// section 3.2).
+pub(super) fn ambiguous_host(uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let (first, second) = (hosts.next(), hosts.next());
+    let named = uri.authority().map(|authority| authority.as_str().as_bytes());
+    let differs = named.zip(first).is_some_and(|(named, host)| !named.eq_ignore_ascii_case(host.as_bytes()));
+    let why = match (second, differs) {
+        (Some(_), _) => "two Host headers: send one",
+        (None, true) => "the address and the Host header name different hosts: send the same in both",
+        (None, false) => return None,
+    };
+    Some(Problem::new(StatusCode::BAD_REQUEST, why))
+}
+
 /// The refusal, where there is one.
 pub(super) async fn refusal(api: &Api, peer: IpAddr, path: &str, headers: &HeaderMap) -> Option<Response> {
     let access = &api.shared.access;
@@ -110,6 +125,23 @@ fn credentials(header: &HeaderValue) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_request_that_names_several_hosts_is_refused() {
+        let refused = |uri: &str, hosts: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for host in hosts {
+                headers.append(HOST, HeaderValue::from_str(host).unwrap());
+            }
+            ambiguous_host(&uri.parse().unwrap(), &headers).is_some()
+        };
+        let own = "127.0.0.1:7480";
+        assert!(!refused("/healthz", &[own]) && !refused("/healthz", &[]));
+        assert!(!refused("http://LOCALHOST:7480/healthz", &["localhost:7480"]));
+        assert!(refused("/healthz", &[own, own]) && refused("/healthz", &[own, "evil.example"]));
+        assert!(refused("http://evil.example/healthz", &[own]));
+        assert!(refused("http://127.0.0.1:7481/healthz", &[own]));
+    }
 
     #[test]
     fn names_that_others_could_give_are_foreign() {

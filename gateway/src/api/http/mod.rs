@@ -162,6 +162,9 @@ async fn around(State(api): State<Api>, request: Request, next: Next) -> Respons
                 return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, TOO_OFTEN));
             }
         }
+        if let Some(problem) = guard::ambiguous_host(&uri, &headers) {
+            return Err(problem);
+        }
         if let Some(refusal) = guard::refusal(&api, peer.address, uri.path(), &headers).await {
             return Ok(refusal);
         }
