@@ -149,7 +149,7 @@ fn snd_cwnd(socket: &TcpStream) -> u32 {
 
 #[test]
 fn an_excluded_destination_stays_plain_however_a_network_is_written() {
-    in_namespace("bpf_excluded", || async {
+    in_served_namespace("bpf_excluded", || async {
         for (mode, prefix) in [("careful", "10.85.0.0/16"), ("paper", "::ffff:10.85.0.0/112")] {
             Peers::new(mode, &format!("exclude = [\"{prefix}\"]")).await.hold(None).await;
         }
@@ -158,7 +158,7 @@ fn an_excluded_destination_stays_plain_however_a_network_is_written() {
 
 #[test]
 fn a_capped_destination_stays_under_its_cap_however_a_network_is_written() {
-    in_namespace("bpf_capped", || async {
+    in_served_namespace("bpf_capped", || async {
         for (mode, prefix) in [("careful", "::ffff:10.85.0.0/112"), ("paper", "10.85.0.0/16")] {
             Peers::new(mode, &format!("caps = {{ \"{prefix}\" = {CAP} }}")).await.hold(Some(CAP)).await;
         }

@@ -28,7 +28,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::support::agent::{Agent, eventually};
 use crate::support::gateway::{Gateway, Stream, estimate};
-use crate::support::namespace::{in_namespace, ip, try_ip};
+use crate::support::namespace::{in_namespace, in_served_namespace, ip, try_ip};
 
 const SOON: Duration = Duration::from_secs(10);
 

@@ -4,22 +4,34 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::sched::{CloneFlags, unshare};
+use tokio::runtime::Builder;
 
 static SKIPPED: AtomicUsize = AtomicUsize::new(0);
 
 /// Runs `test` on a thread of its own in a fresh network namespace; what it starts is in there too. All of it vanishes with
 /// the thread and its children. Without root it prints that, and counts; with `SPAND_REQUIRE_ROOT` set it fails.
 pub(crate) fn in_namespace<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F + Send) {
+    run_in_namespace(name, Builder::new_current_thread(), test);
+}
+
+/// The same with a thread of its own for what the test spawns: its gateway answers while the test waits for a command.
+pub(crate) fn in_served_namespace<F: Future<Output = ()>>(name: &str, test: impl FnOnce() -> F + Send) {
+    let mut runtime = Builder::new_multi_thread();
+    runtime.worker_threads(1);
+    run_in_namespace(name, runtime, test);
+}
+
+fn run_in_namespace<F: Future<Output = ()>>(name: &str, mut runtime: Builder, test: impl FnOnce() -> F + Send) {
     if !nix::unistd::geteuid().is_root() {
         let skipped = SKIPPED.fetch_add(1, Ordering::Relaxed) + 1;
         eprintln!("SKIPPED {name}: network namespaces need root ({skipped} tests skipped so far)");
         assert!(std::env::var_os("SPAND_REQUIRE_ROOT").is_none(), "{name} was skipped and SPAND_REQUIRE_ROOT is set");
         return;
     }
-    let worker = || {
+    let worker = move || {
         unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
         ip("link set lo up");
-        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test());
+        runtime.enable_all().build().unwrap().block_on(test());
     };
     let outcome = std::thread::scope(|scope| scope.spawn(worker).join());
     if let Err(panic) = outcome {
