@@ -56,7 +56,7 @@ async fn hold(mode: &str, destinations: &str, named: Option<u32>) {
 
 #[test]
 fn routes_keep_to_exclude_and_caps_however_a_network_is_written() {
-    in_namespace("route_families", || async {
+    in_served_namespace("route_families", || async {
         two_uplinks();
         for mode in ["careful", "paper"] {
             hold(mode, "exclude = [\"192.0.0.0/16\"]", None).await;

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::support::agent::{Agent, eventually, text};
 use crate::support::gateway::{Gateway, Stream, announced, announced_late, estimate};
-use crate::support::namespace::{in_namespace, ip, two_uplinks};
+use crate::support::namespace::{in_namespace, in_served_namespace, ip, two_uplinks};
 use nix::sys::signal::{Signal, kill};
 use spand_proto::push::{UpdateEvent, WithdrawalReason};
 
