@@ -96,6 +96,7 @@ pub(super) const COUNTS: &[&str] = &[
     "dropped_kernel",
     "dropped_queue",
     "estimates",
+    "evicted",
     "expired",
     "failed_attempts",
     "failed",
