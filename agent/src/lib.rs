@@ -14,6 +14,7 @@ mod commands;
 pub mod config;
 pub mod control;
 mod destination;
+mod destinations;
 mod doctor;
 mod hash;
 pub mod ledger;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use spand_core::counters::{Content, Ignored, OtherProtocol, Place};
+use spand_core::counters::{Content, Ignored, OtherProtocol, ProtocolNumber};
 
 /// A protocol is named from this share of all packets on.
 const WORTH_NAMING_PERCENT: f64 = 1.0;
@@ -29,7 +29,7 @@ impl Named {
             .into_iter()
             .map(|(protocol, count)| Self {
                 protocol,
-                of_reason: percent(count, ignored(protocol.place.reason())),
+                of_reason: percent(count, ignored(protocol.number.reason())),
                 of_all: percent(count, packets),
             })
             .filter(|named| named.of_all >= WORTH_NAMING_PERCENT)
@@ -40,7 +40,7 @@ impl Named {
 
     /// The UDP port, 0 where it is none.
     pub(crate) fn port(&self) -> u16 {
-        if let Place::UdpPort(port) = self.protocol.place { port } else { 0 }
+        if let ProtocolNumber::UdpPort(port) = self.protocol.number { port } else { 0 }
     }
 
     /// What to do where what is wanted is in it.
@@ -67,11 +67,11 @@ impl Named {
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { protocol, of_reason, of_all } = self;
-        write!(f, "{}: {of_reason:.0} % is ", protocol.place.reason().name())?;
-        match protocol.place {
-            Place::EtherType(number) => write!(f, "EtherType 0x{number:04x}"),
-            Place::IpProtocol(number) => write!(f, "IP protocol {number}"),
-            Place::UdpPort(number) => write!(f, "UDP port {number}"),
+        write!(f, "{}: {of_reason:.0} % is ", protocol.number.reason().name())?;
+        match protocol.number {
+            ProtocolNumber::EtherType(number) => write!(f, "EtherType 0x{number:04x}"),
+            ProtocolNumber::IpProtocol(number) => write!(f, "IP protocol {number}"),
+            ProtocolNumber::UdpPort(number) => write!(f, "UDP port {number}"),
         }?;
         write!(f, " ({}), {of_all:.0} % of all packets", protocol.name)
     }
@@ -83,8 +83,8 @@ mod tests {
 
     use super::*;
 
-    fn counts(of: &[(Place, u64)]) -> Vec<(&'static OtherProtocol, u64)> {
-        let find = |place| OTHER_PROTOCOLS.iter().find(|protocol| protocol.place == place).unwrap();
+    fn counts(of: &[(ProtocolNumber, u64)]) -> Vec<(&'static OtherProtocol, u64)> {
+        let find = |number| OTHER_PROTOCOLS.iter().find(|protocol| protocol.number == number).unwrap();
         of.iter().map(|(place, count)| (find(*place), *count)).collect()
     }
 
@@ -92,10 +92,10 @@ mod tests {
     fn protocols_are_named_with_their_share_and_the_way_out() {
         let ignored = |reason| if reason == Ignored::NotTcp { 500 } else { 40 };
         let counts = counts(&[
-            (Place::EtherType(0x88e5), 30),
-            (Place::EtherType(0x88cc), 9),
-            (Place::UdpPort(443), 20),
-            (Place::UdpPort(8472), 465),
+            (ProtocolNumber::EtherType(0x88e5), 30),
+            (ProtocolNumber::EtherType(0x88cc), 9),
+            (ProtocolNumber::UdpPort(443), 20),
+            (ProtocolNumber::UdpPort(8472), 465),
         ]);
         let named = Named::of(1_000, ignored, counts);
         let lines: Vec<_> = named.iter().map(Named::with_advice).collect();

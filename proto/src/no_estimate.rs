@@ -1,10 +1,10 @@
 //! Why a network has no estimate: a closed list of reasons with stable names, and the figures that decided.
 //!
-//! Gateway, agent and `replay` print the same sentence ([`NoEstimate`]'s `Display`), so that an operator finds one reason everywhere.
+//! Gateway, agent and `replay` print the same sentence ([`Explanation`]), so that an operator finds one reason everywhere.
 
-use std::fmt;
+use std::{fmt, iter};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use strum::{Display, IntoStaticStr, VariantArray};
 
 /// The reason without its figures. Names never change; new reasons are added at the end.
@@ -40,6 +40,8 @@ pub enum Reason {
     Untimed,
     /// The packet records of most transfers came out of order in time.
     Unordered,
+    /// `replay` only: samples were taken, and the window has moved on since.
+    OutsideWindow,
 }
 
 impl Reason {
@@ -49,80 +51,80 @@ impl Reason {
     }
 }
 
-/// How transfers to a network ended that gave no window sample, within the window.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize)]
+/// Reasons that are counted, in the order of [`Outcomes::by_reason`]. Of equal counts the first explains most.
+pub const COUNTED: [Reason; 9] = [
+    Reason::Untimed,
+    Reason::Unordered,
+    Reason::SlowStartLoss,
+    Reason::Timeout,
+    Reason::AppLimited,
+    Reason::ReceiverLimited,
+    Reason::OneSided,
+    Reason::Midstream,
+    Reason::Unfinished,
+];
+
+/// How transfers to a network ended within the window. In JSON one object: `seen`, and a count by the name of each reason.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Outcomes {
     /// Transfers that are over, with a sample or without.
     pub seen: u32,
-    /// Losses in slow start.
-    pub slow_start_losses: u32,
-    /// Retransmission timeouts.
-    pub timeouts: u32,
-    /// Transfers that the application limited.
-    pub app_limited: u32,
-    /// Transfers that the receiver's window limited.
-    pub receiver_limited: u32,
-    /// Transfers of which only one direction was seen.
-    pub one_sided: u32,
-    /// Transfers of connections that began before the capture.
-    pub midstream: u32,
-    /// Transfers that were cut off with data outstanding.
-    pub unfinished: u32,
-    /// Losses and ends in packet records that hold no time.
-    pub untimed: u32,
-    /// Losses and ends in packet records that came out of order in time.
-    pub unordered: u32,
+    /// Losses and ends of transfers that gave no sample, by [`COUNTED`].
+    pub by_reason: [u32; COUNTED.len()],
 }
 
 impl Outcomes {
+    /// Transfers seen, and why losses and ends gave no sample. Reasons that are not [`COUNTED`] are left out.
+    pub fn new(seen: u32, by_reason: &[(Reason, u32)]) -> Self {
+        let of = |reason| by_reason.iter().filter(|(of, _)| *of == reason).map(|(_, count)| count).sum();
+        Self { seen, by_reason: COUNTED.map(of) }
+    }
+
+    /// Losses and ends that gave no sample for this reason.
+    pub fn of(&self, reason: Reason) -> u32 {
+        self.counted().find(|(of, _)| *of == reason).map_or(0, |(_, count)| count)
+    }
+
     /// Both summed up.
     #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self {
-            seen: self.seen.saturating_add(other.seen),
-            slow_start_losses: self.slow_start_losses.saturating_add(other.slow_start_losses),
-            timeouts: self.timeouts.saturating_add(other.timeouts),
-            app_limited: self.app_limited.saturating_add(other.app_limited),
-            receiver_limited: self.receiver_limited.saturating_add(other.receiver_limited),
-            one_sided: self.one_sided.saturating_add(other.one_sided),
-            midstream: self.midstream.saturating_add(other.midstream),
-            unfinished: self.unfinished.saturating_add(other.unfinished),
-            untimed: self.untimed.saturating_add(other.untimed),
-            unordered: self.unordered.saturating_add(other.unordered),
+    pub fn with(mut self, other: Self) -> Self {
+        self.seen = self.seen.saturating_add(other.seen);
+        for (count, more) in self.by_reason.iter_mut().zip(other.by_reason) {
+            *count = count.saturating_add(more);
+        }
+        self
+    }
+
+    fn counted(&self) -> impl DoubleEndedIterator<Item = (Reason, u32)> {
+        COUNTED.into_iter().zip(self.by_reason)
+    }
+
+    /// One more loss or end that gave no sample for this reason.
+    pub fn add(&mut self, reason: Reason) {
+        let mut counts = COUNTED.iter().zip(&mut self.by_reason);
+        if let Some((_, count)) = counts.find(|(of, _)| **of == reason) {
+            *count = count.saturating_add(1);
         }
     }
 
-    /// What stands in the way of a sample, in words: singular, plural, and what would give one.
-    const fn kinds(self) -> [(u32, Reason, &'static str, &'static str); 9] {
-        [
-            (self.untimed, Reason::Untimed, "loss or end without a time", "losses or ends without a time"),
-            (
-                self.unordered,
-                Reason::Unordered,
-                "loss or end in records out of order",
-                "losses or ends in records out of order",
-            ),
-            (self.slow_start_losses, Reason::SlowStartLoss, "loss in slow start", "losses in slow start"),
-            (self.timeouts, Reason::Timeout, "retransmission timeout", "retransmission timeouts"),
-            (self.app_limited, Reason::AppLimited, "limited by its application", "limited by their application"),
-            (self.receiver_limited, Reason::ReceiverLimited, "limited by its receiver", "limited by their receiver"),
-            (self.one_sided, Reason::OneSided, "seen in one direction", "seen in one direction"),
-            (self.midstream, Reason::Midstream, "begun before the capture", "begun before the capture"),
-            (self.unfinished, Reason::Unfinished, "not finished", "not finished"),
-        ]
+    /// What most often stood in the way; `None` where nothing did.
+    pub fn most_frequent(&self) -> Option<Reason> {
+        // `max_by_key` returns the last of equals.
+        let most = self.counted().rev().max_by_key(|(_, count)| *count);
+        most.filter(|(_, count)| *count > 0).map(|(reason, _)| reason)
     }
+}
 
-    /// What most often stood in the way; [`Reason::TooFewSamples`] where nothing did.
-    pub fn most_frequent(self) -> Reason {
-        // The first of equals: losses explain more than what limited other transfers.
-        let most = self.kinds().into_iter().rev().max_by_key(|(count, ..)| *count);
-        most.filter(|(count, ..)| *count > 0).map_or(Reason::TooFewSamples, |(_, reason, ..)| reason)
+impl Serialize for Outcomes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let by_reason = self.counted().map(|(reason, count)| (reason.name(), count));
+        serializer.collect_map(iter::once(("seen", self.seen)).chain(by_reason))
     }
 }
 
 /// Why a network has no estimate, with the figures.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NoEstimate {
+pub struct Explanation {
     /// The reason.
     pub reason: Reason,
     /// How its transfers ended.
@@ -135,21 +137,10 @@ pub struct NoEstimate {
     pub followed: f64,
 }
 
-impl NoEstimate {
+impl Explanation {
     /// A reason that no figure explains.
     pub const fn of(reason: Reason) -> Self {
-        let outcomes = Outcomes {
-            seen: 0,
-            slow_start_losses: 0,
-            timeouts: 0,
-            app_limited: 0,
-            receiver_limited: 0,
-            one_sided: 0,
-            midstream: 0,
-            unfinished: 0,
-            untimed: 0,
-            unordered: 0,
-        };
+        let outcomes = Outcomes { seen: 0, by_reason: [0; COUNTED.len()] };
         Self { reason, outcomes, samples: (0, 0), needed_connections: 0, followed: 1.0 }
     }
 }
@@ -158,7 +149,7 @@ fn counted(count: u32, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-impl fmt::Display for NoEstimate {
+impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (samples, needed) = self.samples;
         match self.reason {
@@ -171,6 +162,7 @@ impl fmt::Display for NoEstimate {
                 return f
                     .write_str("the gateway saw no transfer to this network within its window (5 minutes by default)");
             }
+            Reason::OutsideWindow => f.write_str("its samples are older than the window")?,
             Reason::Expired => f.write_str("the newest sample is too old: the next ones give an estimate")?,
             Reason::TooFewConnections => {
                 let samples = counted(samples, "sample", "samples");
@@ -182,10 +174,9 @@ impl fmt::Display for NoEstimate {
             }
             reason => {
                 write!(f, "{} seen", counted(self.outcomes.seen, "transfer", "transfers"))?;
-                for (count, _, one, several) in self.outcomes.kinds() {
-                    if count > 0 {
-                        write!(f, ", {}", counted(count, one, several))?;
-                    }
+                for (reason, count) in self.outcomes.counted().filter(|(_, count)| *count > 0) {
+                    let (one, several) = kind(reason);
+                    write!(f, ", {}", counted(count, one, several))?;
                 }
                 match samples {
                     0 => f.write_str(": no sample")?,
@@ -198,6 +189,21 @@ impl fmt::Display for NoEstimate {
             write!(f, "; under overload {:.0} % of the connections are followed", self.followed * 100.0)?;
         }
         Ok(())
+    }
+}
+
+/// What was counted, in words: one, and several.
+const fn kind(counted: Reason) -> (&'static str, &'static str) {
+    match counted {
+        Reason::Untimed => ("loss or end without a time", "losses or ends without a time"),
+        Reason::Unordered => ("loss or end in records out of order", "losses or ends in records out of order"),
+        Reason::SlowStartLoss => ("loss in slow start", "losses in slow start"),
+        Reason::Timeout => ("retransmission timeout", "retransmission timeouts"),
+        Reason::AppLimited => ("limited by its application", "limited by their application"),
+        Reason::ReceiverLimited => ("limited by its receiver", "limited by their receiver"),
+        Reason::OneSided => ("seen in one direction", "seen in one direction"),
+        Reason::Midstream => ("begun before the capture", "begun before the capture"),
+        _ => ("not finished", "not finished"),
     }
 }
 
@@ -221,9 +227,9 @@ mod tests {
 
     #[test]
     fn the_sentence_has_the_figures_and_what_gives_a_sample() {
-        let outcomes = Outcomes { seen: 39, slow_start_losses: 34, timeouts: 1, ..Outcomes::default() };
-        let reason = outcomes.most_frequent();
-        let mut why = NoEstimate { outcomes, samples: (0, 3), ..NoEstimate::of(reason) };
+        let outcomes = Outcomes::new(39, &[(Reason::SlowStartLoss, 34), (Reason::Timeout, 1)]);
+        let reason = outcomes.most_frequent().unwrap();
+        let mut why = Explanation { outcomes, samples: (0, 3), ..Explanation::of(reason) };
         assert_eq!(
             (reason, why.to_string().as_str()),
             (
@@ -240,10 +246,18 @@ mod tests {
 
     #[test]
     fn what_is_most_frequent_is_the_reason() {
-        let of = |outcomes: Outcomes| outcomes.most_frequent();
-        assert_eq!(of(Outcomes { seen: 2, ..Outcomes::default() }), Reason::TooFewSamples);
-        assert_eq!(of(Outcomes { app_limited: 3, slow_start_losses: 2, ..Outcomes::default() }), Reason::AppLimited);
-        assert_eq!(of(Outcomes { app_limited: 3, slow_start_losses: 3, ..Outcomes::default() }), Reason::SlowStartLoss);
+        let of = |by_reason: &[(Reason, u32)]| Outcomes::new(6, by_reason).most_frequent();
+        assert_eq!(of(&[]), None);
+        assert_eq!(of(&[(Reason::AppLimited, 3), (Reason::SlowStartLoss, 2)]), Some(Reason::AppLimited));
+        assert_eq!(of(&[(Reason::AppLimited, 3), (Reason::SlowStartLoss, 3)]), Some(Reason::SlowStartLoss));
+    }
+
+    #[test]
+    fn outcomes_are_one_object_with_the_names_of_the_reasons() {
+        let both = Outcomes::new(2, &[(Reason::Timeout, 1)]).with(Outcomes::new(3, &[(Reason::Timeout, 4)]));
+        let json = serde_json::to_value(both).unwrap();
+        assert_eq!((&json["seen"], &json["timeout"], &json["one_sided"]), (&5.into(), &5.into(), &0.into()));
+        assert_eq!(json.as_object().unwrap().len(), 1 + COUNTED.len());
     }
 
     #[test]
@@ -251,8 +265,8 @@ mod tests {
         let sentences: std::collections::BTreeSet<_> = Reason::VARIANTS
             .iter()
             .map(|reason| {
-                let outcomes = Outcomes { seen: 4, slow_start_losses: 1, ..Outcomes::default() };
-                NoEstimate { outcomes, samples: (1, 3), needed_connections: 2, ..NoEstimate::of(*reason) }.to_string()
+                let outcomes = Outcomes::new(4, &[(Reason::SlowStartLoss, 1)]);
+                Explanation { outcomes, samples: (1, 3), needed_connections: 2, ..Explanation::of(*reason) }.to_string()
             })
             .collect();
         // Losses in slow start and timeouts have one way out, and so have both limits.

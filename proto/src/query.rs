@@ -37,6 +37,13 @@ pub struct Question {
     pub service: Option<SocketAddr>,
 }
 
+impl Question {
+    /// About a connection of which only the destination is known.
+    pub const fn about(address: IpAddr) -> Self {
+        Self { address, size: TransferSize::Unknown, mss: None, snd_wnd: None, handshake_rtt: None, service: None }
+    }
+}
+
 /// What the gateway knows and advises for one question.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {

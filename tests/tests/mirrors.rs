@@ -1,11 +1,11 @@
-//! Mirrors as they are met in the wild: one recording in each of their wrappings, and files that other programs write.
+//! Encapsulations of mirrors: one recording in each of them gives the same networks. Files of other programs are refused with the way out.
 
 use std::io;
 use std::path::Path;
 
 use spand_capture::open_file;
 use spand_core::config::{EngineConfig, Limits, TunnelKind, Tunnels};
-use spand_core::counters::{Ignored, Place};
+use spand_core::counters::{Ignored, ProtocolNumber};
 use spand_gateway::replay::{Format, Moments, Options, Output, Report, Show, Sink, State, Width, replay};
 use spand_tests::corpus;
 
@@ -63,8 +63,8 @@ fn a_mirror_that_is_not_configured_is_named_with_what_to_write() {
     assert_eq!(report.counters.ignored(Ignored::NotTcp), PACKETS);
     let counted: Vec<_> = report.counters.other_protocols().filter(|(_, count)| *count > 0).collect();
     assert_eq!(
-        counted.iter().map(|(one, count)| (one.place, *count)).collect::<Vec<_>>(),
-        [(Place::UdpPort(8472), PACKETS)]
+        counted.iter().map(|(one, count)| (one.number, *count)).collect::<Vec<_>>(),
+        [(ProtocolNumber::UdpPort(8472), PACKETS)]
     );
     let line = "not_tcp: 100 % is UDP port 8472 (VXLAN on Linux's own default port), 100 % of all packets: \
                 --tunnels all,vxlan:8472 looks into it";

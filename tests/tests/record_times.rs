@@ -9,6 +9,7 @@ use spand_core::counters::Ignored;
 use spand_core::flow::report::{DirectionReport, FlowReports};
 use spand_core::flow::sample::SampleReason;
 use spand_gateway::replay::{Moments, Options, Report, Sink, State, Summary, replay};
+use spand_proto::no_estimate::Reason;
 use spand_proto::units::Timestamp;
 use spand_tests::corpus;
 
@@ -79,7 +80,11 @@ fn records_later_than_is_put_in_order_give_no_sample() {
     let counters = &report.counters;
     assert!(counters.ignored(Ignored::TimeBackwards) > 1_000, "{}", counters.ignored(Ignored::TimeBackwards));
     assert!(counters.timeouts > 0, "what is seen of it still has timeouts that were none");
-    let why = report.end.networks.iter().find_map(|view| view.no_estimate().filter(|why| why.outcomes.unordered > 0));
+    let why = report
+        .end
+        .networks
+        .iter()
+        .find_map(|view| view.no_estimate().filter(|why| why.outcomes.of(Reason::Unordered) > 0));
     let why = why.expect("no estimate");
     // Samples of the time before hold.
     assert_eq!((why.reason.name(), why.samples), ("unordered", (2, 3)));
@@ -128,7 +133,7 @@ fn records_without_a_time_give_no_round_trip_and_no_sample() {
         assert_eq!(why.reason.name(), "untimed");
         assert!(why.to_string().ends_with("no sample; the capture has to hold the time of every packet"), "{why}");
     }
-    assert_eq!(Summary::new(&report).no_estimate_by_reason.into_iter().collect::<Vec<_>>(), [("untimed", 2)]);
+    assert_eq!(Summary::new(&report).no_estimate_by_reason.into_iter().collect::<Vec<_>>(), [(Reason::Untimed, 2)]);
     for flow in &report.flows {
         let details = flow.details.as_ref().expect("full reports");
         assert_eq!((details.rtt_seqack.count, details.rtt_timestamps.count), (0, 0));

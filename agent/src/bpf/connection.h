@@ -124,7 +124,8 @@ INLINE int plan(const struct tcp_sock *tp, struct connection *connection, u64 st
 		network.pipe_half_bytes >>= 1;
 		network.opening_half_bytes >>= 1;
 		network.oldest_loss_us >>= 1;
-		// Lost first flights back the halved share: slow start ends there. No window at a loss was measured at it.
+		// The first flights that were lost are evidence of congestion: slow start ends at the halved share. The window at the
+		// senders' losses belongs to the whole share.
 		network.evidence = BACKED;
 		network.threshold_bytes = 0;
 	}

@@ -26,7 +26,12 @@ fn explain_one(socket: &Path, question: &Explain, destination: IpAddr) -> Result
         bytes: question.bytes.map(std::num::NonZeroU64::get),
         mss: question.mss.map(std::num::NonZeroU64::get),
     };
-    match ask(socket, &request)? {
+    ask_agent(socket, &request)
+}
+
+/// The answer of the running agent to [`Request::Explain`].
+pub(super) fn ask_agent(socket: &Path, request: &Request) -> Result<Explained, Failure> {
+    match ask(socket, request)? {
         Reply::Explained(explained) => Ok(*explained),
         Reply::Error(error) => Err(Failure::Environment(error)),
         Reply::Status(_) | Reply::Pause(_) => {

@@ -7,10 +7,12 @@ use std::time::SystemTime;
 use spand_proto::comparison::ClassSummary;
 use spand_proto::operator::Failure;
 
+use super::explain::ask_agent;
 use super::{print, print_json};
 use crate::args::Format;
 use crate::config::ApplyMethod;
 use crate::control::{GatewayStanding, GatewayStatus, GrowthInForce, LastReload, Reply, Request, Status, ask};
+use crate::destinations;
 
 /// Networks listed one by one for people.
 const LISTED: usize = 20;
@@ -18,7 +20,7 @@ const LISTED: usize = 20;
 pub(crate) fn status(socket: &Path, format: Format) -> Result<(), Failure> {
     match ask(socket, &Request::Status)? {
         Reply::Status(status) if format.json => print_json(&status),
-        Reply::Status(status) => print(&for_people(&status)),
+        Reply::Status(status) => print(&for_people(&status, no_advice(socket, &status))),
         Reply::Error(error) => Err(Failure::Environment(error)),
         Reply::Explained(_) | Reply::Pause(_) => {
             Err(Failure::Environment("the agent answered another question".to_owned()))
@@ -26,7 +28,21 @@ pub(crate) fn status(socket: &Path, format: Format) -> Result<(), Failure> {
     }
 }
 
-fn for_people(status: &Status) -> String {
+/// Where the host holds no advice, the reason for a destination of one of its connections.
+fn no_advice(socket: &Path, status: &Status) -> Option<String> {
+    if status.networks_held > 0 || !status.gateway.connected {
+        return None;
+    }
+    let Some(destination) = destinations::open(&status.addresses).pop_first() else {
+        return Some(
+            "no connection from these addresses is open: `spand-agent explain ADDRESS` gives the reason".to_owned(),
+        );
+    };
+    let explained = ask_agent(socket, &Request::Explain { destination, bytes: None, mss: None }).ok()?;
+    Some(format!("for example, {destination}: {}", explained.decision))
+}
+
+fn for_people(status: &Status, no_advice: Option<String>) -> String {
     let gateway = &status.gateway;
     let connected = if gateway.connected { "subscribed" } else { "not subscribed" };
     let mut lines = vec![
@@ -52,12 +68,7 @@ fn for_people(status: &Status) -> String {
     if no_room + evicted > 0 {
         lines.push(format!("  no room for {no_room} estimates, and {evicted} made room for others (limits.networks)"));
     }
-    if status.networks_held == 0 && gateway.connected {
-        lines.push(
-            "  `spand-agent doctor` has the reason for destinations of open connections, `explain ADDRESS` for one"
-                .to_owned(),
-        );
-    }
+    lines.extend(no_advice.map(|reason| format!("  {reason}")));
     for entry in status.in_force.iter().take(LISTED) {
         lines.push(format!("  {} starts with {} segments", entry.prefix, entry.cwnd_segments));
     }
@@ -255,7 +266,7 @@ mod tests {
         status.gateway.failed_attempts = 5;
         let soon = SystemTime::now() + std::time::Duration::from_secs(3_600);
         status.gateway.next_retry_at = Some(humantime::format_rfc3339_millis(soon).to_string());
-        let text = for_people(&status);
+        let text = for_people(&status, None);
         assert!(text.contains("  connection refused\n  5 attempts failed, the next one is in 3"), "{text}");
         assert!(
             text.contains(
@@ -265,12 +276,12 @@ mod tests {
             "{text}"
         );
         status.gateway.connected = true;
-        assert!(!for_people(&status).contains("attempts failed"), "{text}");
+        assert!(!for_people(&status, None).contains("attempts failed"), "{text}");
     }
     #[test]
     fn several_gateways_are_listed_each_with_what_became_of_it() {
         let mut status = crate::control::made_up("dry_run", &[]);
-        assert!(!for_people(&status).contains("order of preference"), "one alone needs no list");
+        assert!(!for_people(&status, None).contains("order of preference"), "one alone needs no list");
         let now = SystemTime::now();
         let soon = humantime::format_rfc3339_millis(now + std::time::Duration::from_secs(7_200)).to_string();
         let one =
@@ -291,6 +302,6 @@ mod tests {
                         in 7200 s\n  group 1, rank 2: https://b: up again for 40 s: this host returns to it\n  group 1, rank 3: \
                         https://c: in use\n  group 2, rank 1: https://d: ready";
         assert_eq!(text, expected);
-        assert!(for_people(&status).contains("group 2, rank 1: https://d: ready"));
+        assert!(for_people(&status, None).contains("group 2, rank 1: https://d: ready"));
     }
 }

@@ -17,7 +17,7 @@ pub(super) const DEFAULT_URL: &str = "unix:/run/spand/gateway.sock";
 pub(super) const MOST_GATEWAYS: usize = 32;
 
 impl Gateway {
-    /// One gateway, where the file names none.
+    /// Adds the default gateway where the file names none.
     pub(super) fn fill_in(&mut self) {
         if self.url.is_none() && self.urls.is_none() {
             self.url = Some(DEFAULT_URL.to_owned());

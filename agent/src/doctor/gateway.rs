@@ -1,19 +1,16 @@
 //! The paths to the gateways, and their clocks against ours.
 
-use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
 
 use futures::future::join_all;
-use procfs::net::TcpState;
 use spand_proto::operator::Check;
 use spand_proto::query::{Advice, Answer, Query, Question};
-use spand_proto::start::TransferSize;
 use spand_proto::units::Segments;
 use tonic::metadata::MetadataMap;
 
 use crate::config::Config;
 use crate::control::Status;
+use crate::destinations;
 use crate::subscriber::{Dialer, ask as ask_about, look as ask, words};
 
 /// Clocks further apart than this make hosts leave networks alone at different times, as `[holdout]` has it. The date of an
@@ -37,24 +34,13 @@ pub(super) async fn look(config: &Config, status: Option<&Status>) -> Vec<Check>
     checks
 }
 
-/// Destinations asked about.
-const MOST_DESTINATIONS: usize = 32;
-
 /// Whether the destinations of this host's connections have advice, and where they have none, why.
 async fn advice(config: &Config, dialer: &Dialer, status: &Status) -> Check {
-    let destinations = destinations(&status.addresses);
-    let question = |address| Question {
-        address,
-        size: TransferSize::Unknown,
-        mss: None,
-        snd_wnd: None,
-        handshake_rtt: None,
-        service: None,
-    };
+    let destinations = destinations::open(&status.addresses);
     let questions = Query {
         mode: Some(config.mode),
         initial_window: Segments(config.policy.initial_window_segments.get()),
-        questions: destinations.into_iter().map(question).collect(),
+        questions: destinations.into_iter().map(Question::about).collect(),
     };
     if questions.questions.is_empty() {
         return judge_advice(&[]);
@@ -65,40 +51,27 @@ async fn advice(config: &Config, dialer: &Dialer, status: &Status) -> Check {
     }
 }
 
-/// Remote ends of the connections on the addresses that the agent subscribed for, also of those that are over but for `TIME_WAIT`.
-fn destinations(own: &[IpAddr]) -> BTreeSet<IpAddr> {
-    let (v4, v6) = (procfs::net::tcp().unwrap_or_default(), procfs::net::tcp6().unwrap_or_default());
-    let all = v4.into_iter().chain(v6).filter(|socket| !matches!(socket.state, TcpState::Listen | TcpState::SynSent));
-    let inside = |address: IpAddr| own.contains(&address);
-    all.filter_map(|socket| {
-        let remote = socket.remote_address.ip().to_canonical();
-        (inside(socket.local_address.ip().to_canonical()) && !inside(remote)).then_some(remote)
-    })
-    .take(MOST_DESTINATIONS)
-    .collect()
-}
-
 fn judge_advice(answers: &[Answer]) -> Check {
     const NAME: &str = "advice";
+    if answers.is_empty() {
+        return Check::unknown(
+            NAME,
+            "this host has no connection from an address that the agent subscribed for",
+            "run the doctor while this host sends, or ask `spand-agent explain ADDRESS`",
+        );
+    }
     let refused = answers.iter().find_map(|answer| match &answer.advice {
-        Advice::Refused { message, .. } => Some((answer.address, message)),
+        Advice::Refused { message, .. } => Some(format!("for example, {} has none: {message}", answer.address)),
         Advice::Start(_) => None,
     });
     let starts = answers.iter().filter(|answer| matches!(answer.advice, Advice::Start(_))).count();
-    let found = format!("{starts} of {} destinations of open connections have advice", answers.len());
+    let found = format!("the gateway has advice for {starts} of {} destinations of this host", answers.len());
     match refused {
-        None if answers.is_empty() => Check::unknown(
-            NAME,
-            "no connection is open on the addresses that the agent subscribed for",
-            "run the doctor while this host sends, or ask `spand-agent explain ADDRESS`",
-        ),
         None => Check::ok(NAME, found),
-        Some((address, why)) if starts > 0 => Check::ok(NAME, format!("{found}; {address}: {why}")),
-        Some((address, why)) => Check::warn(
-            NAME,
-            format!("{found}; {address}: {why}"),
-            "`spand-agent explain ADDRESS` has the reason of each",
-        ),
+        Some(example) if starts > 0 => Check::ok(NAME, format!("{found}; {example}")),
+        Some(example) => {
+            Check::warn(NAME, format!("{found}; {example}"), "run `spand-agent explain ADDRESS` for each of the others")
+        }
     }
 }
 
@@ -183,6 +156,8 @@ fn subscription(status: &Status) -> Check {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
 
     fn verdicts(answers: &[bool]) -> Vec<(&'static str, spand_proto::operator::Verdict)> {
@@ -204,10 +179,8 @@ mod tests {
         let answer = Answer { address, estimate: None, lifetime: spand_proto::units::Micros(0), advice: refused };
         let check = judge_advice(&[answer]);
         assert_eq!(check.verdict, spand_proto::operator::Verdict::Warn);
-        assert!(
-            check.found.ends_with("198.51.100.7: 39 transfers seen, 34 losses in slow start: no sample"),
-            "{check:?}"
-        );
+        let example = "198.51.100.7 has none: 39 transfers seen, 34 losses in slow start: no sample";
+        assert!(check.found.ends_with(example), "{check:?}");
         assert_eq!(judge_advice(&[]).verdict, spand_proto::operator::Verdict::Unknown);
     }
 

@@ -2,14 +2,16 @@
 
 use std::iter;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use spand_proto::estimate::Estimate;
 use spand_proto::growth::Growth;
 use spand_proto::network::Network;
 use spand_proto::query::{self as question, Answer};
 use spand_proto::report::Arm;
-use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Shape, Start, TransferSize};
+use spand_proto::start::{Limit, Mode, NO_THRESHOLD, Refusal, RttCheck, Shape, Start};
 use spand_proto::units::{Bytes, Segments, Timestamp};
+use tokio::time::timeout;
 
 use super::agent::Agent;
 use crate::apply::{Applier, Limitation, Outcome};
@@ -90,14 +92,25 @@ impl<A: Applier> Agent<A> {
     }
 }
 
-/// Why a network has no advice here though the gateway has an estimate.
-const NO_ROOM: &str = "no room at this host: its table of networks is full (limits.networks), and the gateway's estimate is not in it \
-                       before the host's next connection to this network";
-/// The same where there is room.
-const NOT_HERE: &str = "the gateway has an estimate, which comes here with the host's next connection to this network";
+/// The gateway has an estimate, and the full table of this host does not hold it.
+const NO_ROOM: &str = "the gateway has an estimate, but the table of networks of this host is full (limits.networks): the host's next \
+                       connection to this network makes room for it";
+/// The gateway has an estimate, and this host has not received it.
+const NOT_HERE: &str = "the gateway has an estimate, and sends it with the host's next connection to this network";
+
+/// The gateway's answer is waited for at most this long, whatever `gateway.timeout_ms` allows: shorter than a client waits.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const fn here(full: bool) -> &'static str {
+    if full {
+        "this host holds no advice, and its table of networks is full (limits.networks)"
+    } else {
+        "this host holds no advice"
+    }
+}
 
 impl Explained {
-    /// The same with the reason why there is no estimate.
+    /// Replaces the general refusal by `reason`.
     fn because(mut self, reason: &str) -> Self {
         let general = Refusal::NoEstimate.to_string();
         for text in iter::once(&mut self.decision).chain(self.steps.iter_mut().map(|step| &mut step.text)) {
@@ -107,32 +120,23 @@ impl Explained {
     }
 }
 
-/// Asks the gateway why there is no estimate of a network without advice here, where the table may be full.
+/// Asks the gateway why this host holds no advice; `full` is whether the host's table of networks is full.
 pub(super) async fn with_gateways_reason(
     dialer: &Dialer,
     mode: Mode,
     initial_window: Segments,
     (explained, full): (Explained, bool),
 ) -> Explained {
-    let question = question::Question {
-        address: explained.destination,
-        size: TransferSize::Unknown,
-        mss: None,
-        snd_wnd: None,
-        handshake_rtt: None,
-        service: None,
-    };
+    let question = question::Question::about(explained.destination);
     let questions = question::Query { mode: Some(mode), initial_window, questions: vec![question] };
-    let reason = match ask(dialer, &questions).await {
-        Ok((answers, _)) => match answers.into_iter().next() {
+    let reason = match timeout(PATIENCE, ask(dialer, &questions)).await {
+        Err(_) => format!("{}, and the gateway did not answer within {} s", here(full), PATIENCE.as_secs()),
+        Ok(Ok((answers, _))) => match answers.into_iter().next() {
             Some(Answer { estimate: None, advice: question::Advice::Refused { message, .. }, .. }) => message,
             _ if full => NO_ROOM.to_owned(),
             _ => NOT_HERE.to_owned(),
         },
-        Err(failure) if full => {
-            format!("no advice is held here, where the table of networks is full (limits.networks), and {failure}")
-        }
-        Err(failure) => format!("no advice is held here, and {failure}"),
+        Ok(Err(failure)) => format!("{}, and {failure}", here(full)),
     };
     explained.because(&reason)
 }

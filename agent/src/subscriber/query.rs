@@ -17,7 +17,7 @@ pub(crate) async fn ask(dialer: &Dialer, questions: &Query) -> Result<(Vec<Answe
     let url = dialer.seat();
     let timeout = Duration::from_millis(dialer.gateway().timeout_ms.get());
     let silent = |_| Failure::Environment(format!("the gateway at {url} does not answer within {timeout:?}"));
-    // Twice: the name's lookup has a limit of its own, and a sentence.
+    // Longer than the lookup of the gateway's name may take: a lookup that fails has an error of its own.
     let connected = tokio::time::timeout(timeout * 2, dialer.connect()).await.map_err(silent)?;
     let mut client =
         connected.map_err(|why| Failure::Environment(format!("cannot reach the gateway at {url}: {why}")))?;

@@ -48,7 +48,7 @@ async fn connect(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Refuses a socket at which `peer`, the user that listens, is neither root nor its owner, or which another user could replace.
+/// Refuses a socket that another user could replace, and one whose listener, user `peer`, is neither root nor the socket's owner.
 fn check(path: &Path, peer: u32) -> io::Result<()> {
     let owner = fs::metadata(path)?.uid();
     if peer != 0 && peer != owner {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use spand_proto::push::UpdateEvent;
+use tokio::net::{TcpListener, TcpSocket};
 
 use crate::support::agent::{Agent, eventually};
-use crate::support::gateway::{Gateway, estimate};
-use crate::support::namespace::{in_namespace, ip};
+use crate::support::gateway::{Gateway, NO_ESTIMATE, estimate};
+use crate::support::namespace::{in_namespace, in_served_namespace, ip};
 
 fn agent(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spand-agent")).args(arguments).output().unwrap()
@@ -130,7 +131,7 @@ async fn query_asks_the_gateway() {
     let people = String::from_utf8(ask(&["192.0.2.77", "--bytes", "144800"]).stdout).unwrap();
     assert!(people.contains("start with a window of 33 segments, threshold 33"), "{people}");
     let unknown = String::from_utf8(ask(&["198.51.100.1"]).stdout).unwrap();
-    assert!(unknown.contains("plain TCP: there is no estimate of this network"), "{unknown}");
+    assert!(unknown.contains(&format!("plain TCP: {NO_ESTIMATE}")), "the gateway's reason: {unknown}");
     let named: Value = serde_json::from_slice(&ask(&["localhost", "--json"]).stdout).unwrap();
     assert_eq!(named["name"], "localhost");
     let addresses = named["answers"].as_array().unwrap().iter().map(|answer| answer["destination"].as_str().unwrap());
@@ -224,10 +225,8 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
     assert_eq!(steps, ["estimate", "rtt_check", "model", "pacing", "start", "applied"], "{text}");
     assert!(text.contains("skipped (needs a connection)"), "{text}");
     let unknown = people(&["198.51.100.1"]);
-    assert!(
-        unknown.starts_with("198.51.100.1: starts with 10 segments, standard TCP: there is no estimate"),
-        "{unknown}"
-    );
+    let first = format!("198.51.100.1: starts with 10 segments, standard TCP: {NO_ESTIMATE}\n");
+    assert!(unknown.starts_with(&first), "the gateway's reason: {unknown}");
     let status = agent.json(&["status", "--json"]);
     assert_eq!(status["limitations"][0]["name"], "everything");
     assert_eq!(status["decisions"]["apply"], 1);
@@ -251,6 +250,31 @@ fn addresses_of_interfaces_that_reach_nobody_are_not_subscribed_for() {
     });
 }
 
+#[test]
+fn status_without_advice_has_the_gateways_reason_for_a_connection_of_the_host() {
+    in_served_namespace("status", || async {
+        for address in ["203.0.113.10", "198.51.100.1"] {
+            ip(&format!("addr add {address}/32 dev lo"));
+        }
+        let mut gateway = Gateway::start().await;
+        let agent = Agent::start(&gateway, "addresses = [\"203.0.113.10\"]", "");
+        let _stream = gateway.snapshot(&[]).await;
+        let status = || String::from_utf8(agent.output(&["status"]).stdout).unwrap();
+        eventually(Duration::from_secs(10), "subscribed", || status().contains(": subscribed")).await;
+        assert!(status().contains("no connection from these addresses is open"), "{}", status());
+        let listener = TcpListener::bind("198.51.100.1:0").await.unwrap();
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("203.0.113.10:0".parse().unwrap()).unwrap();
+        let _open = socket.connect(listener.local_addr().unwrap()).await.unwrap();
+        assert!(
+            status()
+                .contains(&format!("for example, 198.51.100.1: starts with 10 segments, standard TCP: {NO_ESTIMATE}")),
+            "{}",
+            status()
+        );
+    });
+}
+
 /// The gateway of the tests has an estimate of 192.0.2.0/24 and of nothing else.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_table_makes_room_for_new_networks_and_explain_and_status_show_it() {
@@ -265,9 +289,9 @@ async fn a_full_table_makes_room_for_new_networks_and_explain_and_status_show_it
 
     let decision = |address: &str| explain(address)["decision"].as_str().unwrap().to_owned();
     let gone = decision("192.0.2.1");
-    assert!(gone.contains("no room at this host") && gone.contains("limits.networks"), "{gone}");
+    assert!(gone.contains("the gateway has an estimate") && gone.contains("is full (limits.networks)"), "{gone}");
     let unknown = decision("203.0.113.1");
-    assert!(!unknown.contains("no room"), "the gateway has none either: {unknown}");
+    assert!(unknown.ends_with(NO_ESTIMATE), "the gateway has none either: {unknown}");
     let status = agent.json(&["status", "--json"]);
     assert_eq!((&status["networks_held"], &status["advice"]["evicted"]), (&8.into(), &10.into()), "{status}");
     let text = String::from_utf8(agent.output(&["status"]).stdout).unwrap();

@@ -1,7 +1,8 @@
 //! The packets of a source in order of time.
 //!
-//! Several receive queues, or interfaces written one block after the other, leave a file whose records run backwards by up to
-//! some hundred milliseconds.
+//! A capture of several receive queues or interfaces is written block by block: its times go back by up to some hundred milliseconds.
+//! This module sorts within a second and bounds what it holds. It does not merge files (`merge.rs`) and does not judge times that go back
+//! further.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -28,10 +29,11 @@ const SETTLED: usize = 1 << 16;
 /// Buffers of more bytes are given back rather than used again.
 const SPARE_BYTES: usize = 2 << 10;
 
-/// A source whose packets come in order of time as far as they lie within [`REACH`] of each other; those of one time keep their order.
+/// Sorts the packets of a source by time. Packets of the same time keep their order.
 ///
-/// Holding packets costs memory and a copy of each. So few are held until one is out of order, and none once a source has been in order
-/// for [`SETTLED`] packets; then the first packet out of order comes late, and those after it are put in order again.
+/// A packet that is more than [`REACH`] behind the latest one stays where it was. Holding packets costs memory and a copy of each: few are
+/// held until one is out of order, and none once [`SETTLED`] packets in a row were in order. The first packet out of order after that comes
+/// late, and those behind it are sorted again.
 #[derive(Debug)]
 pub struct Ordered<S> {
     source: S,
@@ -124,7 +126,7 @@ impl<S: PacketSource> Ordered<S> {
         Ok(next)
     }
 
-    /// Reads a packet and holds it. False: there is none at the moment.
+    /// Reads a packet and holds it. Returns false where the source has none, at the moment or any more.
     fn hold(&mut self) -> Result<bool, SourceError> {
         let packet = match self.source.next_packet()? {
             Next::Packet(packet) => packet,
@@ -157,15 +159,18 @@ impl<S: PacketSource> Ordered<S> {
 }
 
 impl<S: PacketSource> PacketSource for Ordered<S> {
-    /// As of the source; packets that it gave before an error may still follow.
+    /// As of the source. While the source is idle, held packets wait for the next one. After an error they may still follow.
     #[inline]
     fn next_packet(&mut self) -> Result<Next<'_>, SourceError> {
         if self.in_order >= SETTLED && self.held.is_empty() {
             return self.pass_on();
         }
         while !self.is_due() {
-            if !self.hold()? && self.held.is_empty() {
-                return Ok(if self.ended { Next::End } else { Next::Idle });
+            if !self.hold()? && !self.ended {
+                return Ok(Next::Idle);
+            }
+            if self.ended && self.held.is_empty() {
+                return Ok(Next::End);
             }
         }
         let Some(Reverse(next)) = self.held.pop() else { return Ok(Next::End) };
@@ -247,6 +252,43 @@ mod tests {
     fn what_lies_within_a_second_comes_in_order_and_equal_times_as_they_came() {
         assert_eq!(ordered(&[5, 7, 3, 5]), [(3, 2), (5, 0), (5, 3), (7, 1)]);
         assert_eq!(times(&[1_000, 1_999, 3_000, 2_001, 2_500]), [1_000, 1_999, 2_001, 2_500, 3_000]);
+    }
+
+    /// Idle after each packet.
+    struct Pausing(Script, bool);
+
+    impl PacketSource for Pausing {
+        fn next_packet(&mut self) -> Result<Next<'_>, SourceError> {
+            let Self(script, pause) = self;
+            *pause = !*pause;
+            if *pause { script.next_packet() } else { Ok(Next::Idle) }
+        }
+
+        fn stats(&self) -> SourceStats {
+            SourceStats::default()
+        }
+
+        fn name(&self) -> &'static str {
+            "pausing"
+        }
+
+        fn progress(&self) -> Option<Progress> {
+            None
+        }
+    }
+
+    #[test]
+    fn an_idle_source_is_idle_although_packets_are_held() {
+        let mut source = Ordered::new(Pausing(Script(vec![5, 3, 7], 0, [0]), false));
+        let mut seen = Vec::new();
+        for _ in 0..20 {
+            seen.push(match source.next_packet().expect("a script") {
+                Next::Packet(packet) => Some(packet.timestamp.0 / 1_000_000),
+                Next::Idle => None,
+                Next::End => break,
+            });
+        }
+        assert_eq!(seen, [None, None, None, Some(3), Some(5), Some(7)]);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use spand_proto::no_estimate::{NoEstimate, Reason};
+use spand_proto::no_estimate::{Explanation, Reason};
 use spand_proto::query::{Advice, Answer, Question};
 use spand_proto::start::{Mode, RefusalReason, StartPolicy, StartRequest, TransferSize, start};
 use spand_proto::units::{Bytes, Micros, Segments};
@@ -77,7 +77,7 @@ pub(super) fn answer(published: &Published, mode: Mode, initial_window: Segments
     let mut advice = Advice::from(start(&request, &policy));
     if let Advice::Refused { reason: RefusalReason::NoEstimate, message } = &mut advice {
         let why = view.and_then(|view| view.no_estimate());
-        *message = why.unwrap_or(NoEstimate::of(Reason::NothingSeen)).to_string();
+        *message = why.unwrap_or(Explanation::of(Reason::NothingSeen)).to_string();
     }
     // Advice never outlives the estimate that it rests on.
     let left = |age: Micros| Micros(config.max_age.0.saturating_sub(age.0));

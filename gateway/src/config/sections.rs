@@ -287,7 +287,7 @@ impl Default for Api {
 }
 
 impl Api {
-    /// The default socket, where the file names no place for gRPC. A port of loopback is no default: any user's process may bind it first.
+    /// Adds the default socket where the file has no gRPC listener. The default is no loopback port: any local user could bind it first.
     pub(super) fn fill_in(&mut self) {
         if self.grpc_socket.is_none() && self.grpc_listen.is_none() {
             self.grpc_socket = Some(PathBuf::from(DEFAULT_SOCKET));

@@ -211,7 +211,7 @@ fn merged_packets(seen: &Seen, merged: u64) -> Check {
 
 #[cfg(test)]
 mod tests {
-    use spand_core::counters::{OTHER_PROTOCOLS, Place};
+    use spand_core::counters::{OTHER_PROTOCOLS, ProtocolNumber};
 
     use super::*;
 
@@ -237,7 +237,7 @@ mod tests {
     fn each_fault_has_its_check() {
         let ignored = |reason: Ignored, count| [(reason.name().to_owned(), count)].into();
         let of_port = |port| {
-            let one = OTHER_PROTOCOLS.iter().find(|one| one.place == Place::UdpPort(port)).unwrap();
+            let one = OTHER_PROTOCOLS.iter().find(|one| one.number == ProtocolNumber::UdpPort(port)).unwrap();
             Seen { ignored: ignored(Ignored::NotTcp, 100), other_protocols: vec![(one, 60)], ..seen() }
         };
         let cases = [

@@ -100,7 +100,7 @@ struct OtherProtocolCount {
 
 impl Traffic {
     fn other_protocol(&self, protocol: &OtherProtocol) -> u64 {
-        let name = protocol.place.to_string();
+        let name = protocol.number.to_string();
         self.other_protocols.iter().find(|one| one.protocol == name).map_or(0, |one| one.all)
     }
 }
@@ -152,7 +152,7 @@ fn judge_estimates(with: &Networks, without: &Networks) -> Check {
         (0, without) => Check::warn(
             "estimates",
             format!("0 of {without} networks have an estimate{example}"),
-            "/v1/networks?estimate=no has the reason of each network",
+            "see the reason of each network in /v1/networks?estimate=no",
         ),
         (with, 0) => Check::ok("estimates", format!("{with} of {with} networks have an estimate")),
         (with, without) => {

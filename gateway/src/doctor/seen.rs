@@ -12,7 +12,7 @@ pub(super) struct Seen {
     pub(super) span_s: f64,
     /// Packets that came.
     pub(super) packets: u64,
-    /// Age of the newest packet in seconds, where a gateway runs that had one.
+    /// Age of the newest packet in seconds; `None` where no gateway runs, or where it received none.
     pub(super) newest_age_s: Option<f64>,
     /// Packets that were lost before they could be looked at, wherever.
     pub(super) dropped: u64,

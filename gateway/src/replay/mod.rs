@@ -33,7 +33,7 @@ pub use moments::{Moment, Moments, NotAMoment};
 pub use output::{Output, Show, Sort, Width};
 pub use row::{FlowRow, NetworkRow};
 pub use summary::{SenderRow, Summary};
-pub use traffic::{NoSample, SenderTraffic, Sent, Traffic};
+pub use traffic::{SenderTraffic, Sent, Traffic};
 
 /// Takes what a replay gives while it goes on.
 pub trait Sink {

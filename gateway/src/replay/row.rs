@@ -10,11 +10,12 @@ use spand_core::flow::report::{DirectionReport, RttSummary};
 use spand_core::flow::sample::WindowSample;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
+use spand_proto::no_estimate::Reason;
 use spand_proto::operator::rfc3339_ns;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 
 use super::traffic::{percent, retransmitted, throughput_bps};
-use super::{FileReport, NoSample, Traffic};
+use super::{FileReport, Traffic};
 use crate::opening::{ComparedDocument, OpeningDocument};
 
 /// One network at one moment.
@@ -106,7 +107,7 @@ impl NetworkRow {
             no_estimate_message: no_estimate.map(|why| why.to_string()),
             time: rfc3339_ns(now),
             buffer_bytes: estimate.and_then(|estimate| estimate.buffer).map(whole_bytes),
-            no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(NoSample::name),
+            no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(Reason::name),
             opening: OpeningDocument::in_force(view, mss, now),
             compared: ComparedDocument::all(view, mss, now),
             ..traffic.map(Self::of_traffic).unwrap_or_default()
@@ -118,7 +119,7 @@ impl NetworkRow {
         Self {
             prefix: network.to_string(),
             time: rfc3339_ns(now),
-            no_sample: traffic.no_sample(None).map(NoSample::name),
+            no_sample: traffic.no_sample(None).map(Reason::name),
             ..Self::of_traffic(traffic)
         }
     }

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use serde::Serialize;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
+use spand_proto::no_estimate::Reason;
 use spand_proto::operator::rfc3339_ns;
 
 use super::row::thousandths;
@@ -41,7 +42,7 @@ pub struct Summary {
     /// Networks that data was sent to, and that have none.
     pub networks_without_estimate: u64,
     /// Those by the reason.
-    pub no_estimate_by_reason: BTreeMap<&'static str, u64>,
+    pub no_estimate_by_reason: BTreeMap<Reason, u64>,
     /// Of those, the one with most transfers within the window, and why it has none; not in JSON, where each network has its own.
     #[serde(skip)]
     pub no_estimate_example: Option<(Network, String)>,

@@ -5,16 +5,15 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 
-use serde::Serialize;
 use spand_core::counters::Ignored;
-use spand_core::estimate::NoEstimate;
 use spand_core::flow::report::DirectionReport;
 use spand_core::flow::sample::SampleReason;
 use spand_core::flow::shadow::flavour::Flavour;
 use spand_core::window::view::NetworkView;
 use spand_proto::network::Network;
+use spand_proto::no_estimate::{Outcomes, Reason};
 use spand_proto::units::{Bytes, Micros};
-use strum::{IntoStaticStr, VariantArray};
+use strum::VariantArray;
 
 /// A count for each of `N` kinds, in place: there is one for every network.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,43 +73,9 @@ pub struct Traffic {
     /// Its sums.
     pub sent: Sent,
     /// Connections by why they gave neither a window sample nor a lower bound.
-    without: Counts<NoSample, { NoSample::VARIANTS.len() }>,
+    without: Outcomes,
     /// Connections that gave one, by what the first was.
     with: Counts<SampleReason, { SampleReason::VARIANTS.len() }>,
-}
-
-/// Why a network has no window sample.
-#[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, Serialize, VariantArray)]
-#[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
-pub enum NoSample {
-    /// Lower bounds only: the application limited its senders.
-    AppLimited,
-    /// Lower bounds only: the receiver's window limited its senders.
-    ReceiverLimited,
-    /// Of most of its connections only one direction is in the capture.
-    OneSided,
-    /// Most of its connections began before the capture.
-    Midstream,
-    /// Most of its connections lost packets in slow start, which gives no sample.
-    SlowStartLoss,
-    /// Most of its connections had retransmission timeouts, which give no sample.
-    Timeout,
-    /// The transfers of most of its connections were not over.
-    Unfinished,
-    /// Its samples are older than the window.
-    OutsideWindow,
-    /// The packet records of most of its connections hold no time.
-    Untimed,
-    /// The packet records of most of its connections come out of order in time.
-    Unordered,
-}
-
-impl NoSample {
-    /// Its stable name.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 impl Sent {
@@ -141,23 +106,23 @@ impl Traffic {
         self.sent.add(report);
         match report.first_sample {
             Some(reason) => self.with.add(reason, 1),
-            None => self.without.add(why_no_sample(report), 1),
+            None => self.without.add(why_no_sample(report)),
         }
     }
 
     /// Why `view`, the network's window, has no sample; `None` where it has one.
-    pub fn no_sample(&self, view: Option<&NetworkView>) -> Option<NoSample> {
+    pub fn no_sample(&self, view: Option<&NetworkView>) -> Option<Reason> {
         if view.is_some_and(|view| view.samples > 0) {
             return None;
         }
         if view.is_some_and(|view| view.lower_bounds > 0) {
             let receiver = self.with.of(SampleReason::EndReceiverLimited) > self.with.of(SampleReason::EndAppLimited);
-            return Some(if receiver { NoSample::ReceiverLimited } else { NoSample::AppLimited });
+            return Some(if receiver { Reason::ReceiverLimited } else { Reason::AppLimited });
         }
         if self.with.most(|_| true).is_some() {
-            return Some(NoSample::OutsideWindow);
+            return Some(Reason::OutsideWindow);
         }
-        Some(self.without.most(|_| true).unwrap_or(NoSample::Unfinished))
+        Some(self.without.most_frequent().unwrap_or(Reason::Unfinished))
     }
 }
 
@@ -180,25 +145,25 @@ pub(super) fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| (part as f64 / whole as f64 * 100_000.0).round() / 1_000.0)
 }
 
-fn why_no_sample(report: &DirectionReport) -> NoSample {
+fn why_no_sample(report: &DirectionReport) -> Reason {
     match report {
-        _ if report.bad_times == Some(Ignored::Untimed) => NoSample::Untimed,
-        _ if report.bad_times.is_some() => NoSample::Unordered,
-        _ if !report.acknowledged => NoSample::OneSided,
-        _ if report.midstream => NoSample::Midstream,
-        _ if report.loss_events > report.timeouts => NoSample::SlowStartLoss,
-        _ if report.timeouts > 0 => NoSample::Timeout,
-        _ => NoSample::Unfinished,
+        _ if report.bad_times == Some(Ignored::Untimed) => Reason::Untimed,
+        _ if report.bad_times.is_some() => Reason::Unordered,
+        _ if !report.acknowledged => Reason::OneSided,
+        _ if report.midstream => Reason::Midstream,
+        _ if report.loss_events > report.timeouts => Reason::SlowStartLoss,
+        _ if report.timeouts > 0 => Reason::Timeout,
+        _ => Reason::Unfinished,
     }
 }
 
-/// The name of why a network has no estimate: that it has no sample says less than why it has none.
-pub(super) fn why_not(view: Option<&NetworkView>, traffic: Option<&Traffic>) -> Option<&'static str> {
+/// Why a network has no estimate: in the first place why it has no sample.
+pub(super) fn why_not(view: Option<&NetworkView>, traffic: Option<&Traffic>) -> Option<Reason> {
     if view.is_some_and(|view| view.estimate.is_some()) {
         return None;
     }
-    let no_sample = traffic.and_then(|traffic| traffic.no_sample(view)).map(NoSample::name);
-    no_sample.or_else(|| view.and_then(|view| view.why_not).map(NoEstimate::name))
+    let no_sample = traffic.and_then(|traffic| traffic.no_sample(view));
+    no_sample.or_else(|| Some(view?.no_estimate()?.reason))
 }
 
 /// What one address sent.
@@ -211,7 +176,7 @@ pub struct SenderTraffic {
 }
 
 impl SenderTraffic {
-    fn add(&mut self, report: &DirectionReport) {
+    pub(super) fn add(&mut self, report: &DirectionReport) {
         self.sent.add(report);
         self.by_control.add(report.congestion_control, report.unique.0);
     }

@@ -188,6 +188,10 @@ fn what_was_seen_while_the_exchange_was_away_arrives_when_it_is_back() {
     until(&mut gateways, "it arrives", |_, estimates| estimates[1].is_some());
 }
 
+fn taken(gateway: &Gateway) -> u64 {
+    gateway.engine.sharing_counts().map_or(0, |counts| counts.taken)
+}
+
 /// As when a gateway reads the whole window at its start: the hub decodes faster than an engine merges.
 #[test]
 fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
@@ -216,7 +220,6 @@ fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
     drop(third);
     let begun = Instant::now();
     let mut more_waited = false;
-    let taken = |gateway: &Gateway| gateway.engine.sharing_counts().map_or(0, |counts| counts.taken);
     while taken(&gateways[1]) < u64::from(CELLS) && begun.elapsed() < Duration::from_secs(60) {
         more_waited |= gateways[1].end.turn(&mut gateways[1].engine, START);
     }
@@ -281,6 +284,7 @@ fn closed_cells_that_the_servers_took_and_lost_are_asked_for() {
     };
     let others = ["198.51.100.0/24", "203.0.113.0/24"].map(|network| network.parse().unwrap());
     send(&mut gateways, others[0]);
+    until(&mut gateways, "it arrives", |gateways, _| taken(&gateways[1]) > 0);
     loses.store(true, Ordering::Relaxed);
     send(&mut gateways, network);
     assert!(gateways[1].turn().is_none());

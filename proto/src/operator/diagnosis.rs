@@ -136,7 +136,11 @@ pub fn judge_configuration(path: &Path, was_read: bool) -> Check {
 /// Judges a configuration that cannot be used for the reason `fault`.
 pub fn judge_broken(fault: &ConfigError) -> Check {
     let found = format!("{fault}; the defaults are examined");
-    Check::fail("configuration", found, "correct it (`check-config` gives the next fault), then run the doctor again")
+    Check::fail(
+        "configuration",
+        found,
+        "correct the file, repeat `check-config` until it finds no fault, then run the doctor again",
+    )
 }
 
 /// Least room that a directory in which a program writes should have, in bytes.

@@ -154,9 +154,17 @@ fn every_view_shows_what_the_gateway_knows_and_complains_of_nothing() -> Result<
     browser.wait("an announced start", "document.body.textContent.includes('SYN from outside')")?;
     let page = browser.run("return document.querySelector('main').textContent")?;
     let page = page.as_str().unwrap_or_default();
-    for word in ["198.51.100.0/24", "loss", "SYN from outside", "advertised to 4 subscribed agents", "nothing"] {
+    for word in ["198.51.100.0/24", "loss", "SYN from outside", "advertised to 4 subscribed agents"] {
         assert!(page.contains(word), "the network's page lacks `{word}`: {page}");
     }
+    let clipped = browser.run(
+        "return [...document.querySelectorAll('tbody tr')].filter((row) => /KB|MB/.test(row.cells[0].textContent)).map((row) => row.cells[4].textContent)",
+    )?;
+    let clipped = clipped.as_array().context("the table of advice")?;
+    assert!(
+        !clipped.is_empty() && clipped.iter().all(|cell| cell == "nothing"),
+        "no limit clips the whole share: {clipped:?}"
+    );
     picture(&browser, "network")?;
     shows_openings(&stage, &browser)?;
     silent(&browser)

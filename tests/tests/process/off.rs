@@ -18,7 +18,7 @@ pub(super) const CASES: &[Case] = &[("advice goes off with a configuration that 
 /// The user `nobody`, which may not read what is root's alone.
 const NOBODY: &str = "65534";
 
-/// A host whose agent has its state in the default folder, in a mount namespace of its own.
+/// A host with an agent that keeps its state in the default folder. The host has its own mount namespace.
 struct Site {
     host: Namespace,
     folder: Folder,

@@ -1,4 +1,4 @@
-//! Whose advice losses in first flights hold back on this host: one client's its own, two clients' their network's.
+//! What losses in first flights hold back on this host: those of one client its own advice, those of two clients their network's.
 
 use super::*;
 
@@ -59,6 +59,19 @@ fn losses_of_two_clients_hold_back_the_advice_of_their_network() {
         }
         host.move_to("10.84.78.3");
         assert_eq!((host.threshold(), host.counts("retreated")), (None, 1));
+    });
+}
+
+#[test]
+fn the_threshold_of_a_network_whose_share_was_halved_is_that_share_although_no_sender_lost() {
+    in_namespace("bpf_losses_back", || async {
+        let mut host = Host::new(80, "careful", "cubic", "\n[policy]\nrtt_ratio_min = 0.0000001").await;
+        let mut update = estimate(&host.network, 44, 60);
+        (update.estimate.loss_connections, update.estimate.losses) = (0, 0);
+        host.stream.send(UpdateEvent::Estimate(update)).await;
+        eventually(SOON, "a start without a threshold", || host.threshold().is_none()).await;
+        assert_eq!(host.granted_to_losers(7).await, [[44; 6].as_slice(), &[22]].concat());
+        assert_eq!(host.threshold(), Some(22));
     });
 }
 

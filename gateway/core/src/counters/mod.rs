@@ -7,7 +7,7 @@ use strum::VariantArray;
 
 pub use self::ignored::Ignored;
 use self::other_protocol::PerProtocol;
-pub use self::other_protocol::{Content, OTHER_PROTOCOLS, OtherProtocol, Place};
+pub use self::other_protocol::{Content, OTHER_PROTOCOLS, OtherProtocol, ProtocolNumber};
 
 /// Takes the struct of counters as it is to be; writes with it what every counter takes part in, so that none is left out.
 macro_rules! counted {
@@ -108,10 +108,10 @@ impl Counters {
         self.ignored.0.get(usize::from(reason as u8)).copied().unwrap_or(0)
     }
 
-    /// Counts a frame without IP or TCP by the protocol that it holds in one of these places, if that is well known; the first counts.
-    pub(crate) fn count_other_protocol(&mut self, places: &[Place]) {
+    /// Counts a frame without IP or TCP by the first of these numbers that is well known.
+    pub(crate) fn count_other_protocol(&mut self, numbers: &[ProtocolNumber]) {
         // `any` ends with the first that is counted.
-        places.iter().any(|place| self.other_protocols.count(*place));
+        numbers.iter().any(|number| self.other_protocols.count(*number));
     }
 
     /// How many frames that were ignored as neither IP nor TCP held which well-known protocol.

@@ -5,18 +5,18 @@ use std::fmt;
 use super::Ignored;
 use crate::config::TunnelKind;
 
-/// Where a protocol has its number.
+/// The number of a protocol, by the header that holds it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
-pub enum Place {
-    /// In Ethernet and what is like it.
+pub enum ProtocolNumber {
+    /// Of an Ethernet frame, or of a link type that carries `EtherType`s.
     EtherType(u16),
-    /// In IP.
+    /// Of an IP packet.
     IpProtocol(u8),
-    /// In UDP, the destination's or else the source's.
+    /// Of a UDP datagram: the destination's port or else the source's.
     UdpPort(u16),
 }
 
-impl Place {
+impl ProtocolNumber {
     /// The reason for which such frames are ignored.
     pub const fn reason(self) -> Ignored {
         match self {
@@ -26,7 +26,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ProtocolNumber {
     /// Its stable name: a metric label.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -37,7 +37,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What such a protocol means to who mirrors traffic.
+/// What frames of such a protocol hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Content {
     /// Packets in a tunnel of this kind, on a UDP port that is not the kind's own.
@@ -56,14 +56,14 @@ pub enum Content {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OtherProtocol {
     /// Its number.
-    pub place: Place,
+    pub number: ProtocolNumber,
     /// Its name.
     pub name: &'static str,
     /// What it holds.
     pub content: Content,
 }
 
-/// All that are distinguished, in ascending order of place.
+/// All that are distinguished, in ascending order of their numbers.
 pub const OTHER_PROTOCOLS: [OtherProtocol; 30] = [
     ether_type(0x0806, "ARP", Content::Own),
     ether_type(0x22f3, "TRILL", Content::Packets),
@@ -98,15 +98,15 @@ pub const OTHER_PROTOCOLS: [OtherProtocol; 30] = [
 ];
 
 const fn ether_type(number: u16, name: &'static str, content: Content) -> OtherProtocol {
-    OtherProtocol { place: Place::EtherType(number), name, content }
+    OtherProtocol { number: ProtocolNumber::EtherType(number), name, content }
 }
 
 const fn ip_protocol(number: u8, name: &'static str, content: Content) -> OtherProtocol {
-    OtherProtocol { place: Place::IpProtocol(number), name, content }
+    OtherProtocol { number: ProtocolNumber::IpProtocol(number), name, content }
 }
 
 const fn udp_port(number: u16, name: &'static str, content: Content) -> OtherProtocol {
-    OtherProtocol { place: Place::UdpPort(number), name, content }
+    OtherProtocol { number: ProtocolNumber::UdpPort(number), name, content }
 }
 
 /// One count for each of them.
@@ -114,8 +114,8 @@ const fn udp_port(number: u16, name: &'static str, content: Content) -> OtherPro
 pub(super) struct PerProtocol([u64; OTHER_PROTOCOLS.len()]);
 
 impl PerProtocol {
-    pub(super) fn count(&mut self, place: Place) -> bool {
-        let found = OTHER_PROTOCOLS.binary_search_by_key(&place, |protocol| protocol.place);
+    pub(super) fn count(&mut self, number: ProtocolNumber) -> bool {
+        let found = OTHER_PROTOCOLS.binary_search_by_key(&number, |protocol| protocol.number);
         let Some(count) = found.ok().and_then(|index| self.0.get_mut(index)) else { return false };
         *count += 1;
         true
@@ -137,12 +137,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_protocol_is_found_and_counted_by_its_place() {
+    fn every_protocol_is_found_and_counted_by_its_number() {
         let mut counts = PerProtocol::default();
         for (n, protocol) in OTHER_PROTOCOLS.iter().enumerate() {
-            assert!((0..=n).all(|_| counts.count(protocol.place)), "{protocol:?} is out of order");
+            assert!((0..=n).all(|_| counts.count(protocol.number)), "{protocol:?} is out of order");
         }
         assert!(counts.each().zip(1..).all(|((_, count), n)| count == n));
-        assert!(!counts.count(Place::UdpPort(4789)) && !counts.count(Place::EtherType(0x0800)));
+        assert!(!counts.count(ProtocolNumber::UdpPort(4789)) && !counts.count(ProtocolNumber::EtherType(0x0800)));
     }
 }

@@ -1,6 +1,7 @@
-//! What is left of connections that are not followed under overload: their starts are announced.
+//! Connections that are not followed under overload: their starts are still announced.
 //!
-//! The SYN and the prefixes say whose start it is. A start after an idle time would need the connection, of which nothing is kept.
+//! The SYN and the prefixes determine which host starts. Starts after an idle time are not announced: they would need the
+//! connection's state, which is not kept.
 
 use super::Engine;
 use crate::counters::Ignored;
@@ -11,7 +12,7 @@ use crate::wire::segment::{Endpoint, Flags, Segment};
 
 impl Engine {
     /// Under overload: follows this share of the connections from now on, each of them completely. The others are dropped at their next
-    /// segment; their segments are counted and not evaluated, and their SYNs announce starts as ever.
+    /// segment: their segments are counted and not evaluated. Their SYNs still announce starts.
     pub fn keep(&mut self, kept: SampleRate) {
         self.kept = kept;
         self.networks.keep(kept, self.now);

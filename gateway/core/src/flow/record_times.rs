@@ -13,8 +13,8 @@ const IN_ORDER_FOR_ONE: u16 = 1_000;
 /// From this many out of order on, findings of a connection do not hold.
 const TOO_MANY: u16 = 2;
 
-/// What is known of the times of one connection's records: those out of order, [`IN_ORDER_FOR_ONE`] each, less those in order since;
-/// or that one held no time. Two bytes, since every connection has them.
+/// Faults in the times of one connection's records: a score, to which each record out of order adds [`IN_ORDER_FOR_ONE`] and from which
+/// each record in order takes one; or a mark that one record held no time. Every connection has one, so it has two bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecordTimes(u16);
 

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use spand_proto::growth::overflow::buffer_at_loss;
-use spand_proto::no_estimate::Outcomes;
+use spand_proto::no_estimate::{COUNTED, Outcomes, Reason};
 use spand_proto::units::{Bytes, Micros, Window};
 
 use crate::counters::Ignored;
@@ -32,15 +32,7 @@ pub struct Bucket {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct BucketOutcomes {
     seen: u16,
-    slow_start_losses: u16,
-    timeouts: u16,
-    app_limited: u16,
-    receiver_limited: u16,
-    one_sided: u16,
-    midstream: u16,
-    unfinished: u16,
-    untimed: u16,
-    unordered: u16,
+    by_reason: [u16; COUNTED.len()],
 }
 
 impl BucketOutcomes {
@@ -51,36 +43,28 @@ impl BucketOutcomes {
 
     /// Counts why a loss or the end of a transfer gave no sample. Other reasons follow from these or are rare.
     pub(super) fn add(&mut self, why: Ignored) {
-        let count = match why {
-            Ignored::SlowStartLoss => &mut self.slow_start_losses,
-            Ignored::Timeout => &mut self.timeouts,
-            Ignored::AppLimited => &mut self.app_limited,
-            Ignored::ReceiverLimited => &mut self.receiver_limited,
-            Ignored::OneSided => &mut self.one_sided,
-            Ignored::Midstream => &mut self.midstream,
-            Ignored::Unfinished => &mut self.unfinished,
-            Ignored::Untimed => &mut self.untimed,
-            Ignored::Unordered => &mut self.unordered,
+        let reason = match why {
+            Ignored::SlowStartLoss => Reason::SlowStartLoss,
+            Ignored::Timeout => Reason::Timeout,
+            Ignored::AppLimited => Reason::AppLimited,
+            Ignored::ReceiverLimited => Reason::ReceiverLimited,
+            Ignored::OneSided => Reason::OneSided,
+            Ignored::Midstream => Reason::Midstream,
+            Ignored::Unfinished => Reason::Unfinished,
+            Ignored::Untimed => Reason::Untimed,
+            Ignored::Unordered => Reason::Unordered,
             _ => return,
         };
-        *count = count.saturating_add(1);
+        let mut counts = COUNTED.iter().zip(&mut self.by_reason);
+        if let Some((_, count)) = counts.find(|(of, _)| **of == reason) {
+            *count = count.saturating_add(1);
+        }
     }
 }
 
 impl From<BucketOutcomes> for Outcomes {
     fn from(of: BucketOutcomes) -> Self {
-        Self {
-            seen: of.seen.into(),
-            slow_start_losses: of.slow_start_losses.into(),
-            timeouts: of.timeouts.into(),
-            app_limited: of.app_limited.into(),
-            receiver_limited: of.receiver_limited.into(),
-            one_sided: of.one_sided.into(),
-            midstream: of.midstream.into(),
-            unfinished: of.unfinished.into(),
-            untimed: of.untimed.into(),
-            unordered: of.unordered.into(),
-        }
+        Self { seen: of.seen.into(), by_reason: of.by_reason.map(u32::from) }
     }
 }
 

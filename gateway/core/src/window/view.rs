@@ -4,7 +4,7 @@
 
 use spand_proto::estimate::Estimate;
 use spand_proto::network::Network;
-use spand_proto::no_estimate::{self, Outcomes, Reason};
+use spand_proto::no_estimate::{Explanation, Outcomes, Reason};
 use spand_proto::units::{Micros, Timestamp};
 
 use super::bucket::LimitCounts;
@@ -102,14 +102,14 @@ impl NetworkView {
     }
 
     /// Why there is no estimate, with the figures; `None` where there is one.
-    pub fn no_estimate(&self) -> Option<no_estimate::NoEstimate> {
+    pub fn no_estimate(&self) -> Option<Explanation> {
         let reason = match self.why_not? {
-            NoEstimate::TooFewSamples => self.outcomes.most_frequent(),
+            NoEstimate::TooFewSamples => self.outcomes.most_frequent().unwrap_or(Reason::TooFewSamples),
             NoEstimate::TooFewConnections => Reason::TooFewConnections,
             NoEstimate::Expired => Reason::Expired,
             NoEstimate::Retreat => Reason::Retreat,
         };
-        Some(no_estimate::NoEstimate {
+        Some(Explanation {
             reason,
             outcomes: self.outcomes,
             samples: (self.samples, self.needed.0),

@@ -32,7 +32,7 @@ use self::reassembly::Reassembly;
 pub(crate) use self::reassembly::fragments_bytes;
 use self::segment::Segment;
 use crate::config::Tunnels;
-use crate::counters::{Counters, Ignored, Place};
+use crate::counters::{Counters, Ignored, ProtocolNumber};
 
 /// Layers followed in one frame, each VLAN tag, label stack and IPv6 extension header counting as one.
 pub const MAX_LAYERS: usize = 24;
@@ -89,7 +89,7 @@ pub struct Decoder {
     tunnels: Tunnels,
     fragments: Reassembly,
     /// What the last frame held in place of IP or TCP.
-    other: ArrayVec<Place, 2>,
+    other: ArrayVec<ProtocolNumber, 2>,
 }
 
 impl Decoder {
@@ -133,7 +133,7 @@ impl Decoder {
 
     /// What the last frame held where the reason is [`Ignored::NotIp`] or [`Ignored::NotTcp`]: the numbers that may say which protocol
     /// it is, the likelier one first.
-    pub(crate) fn other(&self) -> &[Place] {
+    pub(crate) fn other(&self) -> &[ProtocolNumber] {
         &self.other
     }
 
@@ -171,7 +171,7 @@ impl Decoder {
             (layer, bytes) = match layer {
                 Layer::Ethernet => link::ethernet(bytes)?,
                 Layer::EtherType(ether_type) => ether_type::next(ether_type, bytes)
-                    .inspect_err(|reason| self.note(*reason, &[Place::EtherType(ether_type)]))?,
+                    .inspect_err(|reason| self.note(*reason, &[ProtocolNumber::EtherType(ether_type)]))?,
                 Layer::Llc => ether_type::llc(bytes)?,
                 Layer::Mpls => ether_type::mpls(bytes)?,
                 Layer::Ppp => link::ppp(bytes)?,
@@ -186,7 +186,7 @@ impl Decoder {
                 Layer::Protocol(header, protocol) => match ip::extension(header, protocol, bytes)? {
                     Some(next) => next,
                     None => tunnel::enter(&header, protocol, bytes, &self.tunnels)
-                        .inspect_err(|reason| self.note(*reason, &tunnel::places(protocol, bytes)))?,
+                        .inspect_err(|reason| self.note(*reason, &tunnel::numbers(protocol, bytes)))?,
                 },
             };
         }
@@ -195,7 +195,7 @@ impl Decoder {
 
     /// Keeps what says which protocol a frame holds that is ignored for `reason`.
     #[inline(never)]
-    fn note(&mut self, reason: Ignored, places: &[Place]) {
-        self.other = places.iter().copied().filter(|place| place.reason() == reason).collect();
+    fn note(&mut self, reason: Ignored, numbers: &[ProtocolNumber]) {
+        self.other = numbers.iter().copied().filter(|number| number.reason() == reason).collect();
     }
 }

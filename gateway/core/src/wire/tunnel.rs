@@ -7,7 +7,7 @@ use super::ether_type::{self, BRIDGED_ETHERNET, NETWORK_SERVICE_HEADER};
 use super::ip::IpHeader;
 use super::packet_bytes::PacketBytes;
 use crate::config::{Encapsulation, TunnelKind, Tunnels};
-use crate::counters::{Ignored, Place};
+use crate::counters::{Ignored, ProtocolNumber};
 
 type Next<'a> = Result<(Layer, PacketBytes<'a>), Ignored>;
 
@@ -65,12 +65,12 @@ fn udp<'a>(bytes: PacketBytes<'a>, tunnels: &Tunnels) -> Result<(Encapsulation, 
 }
 
 /// The numbers by which `protocol` of an IP header, or the datagram that it announces, may be well known.
-pub(super) fn places(protocol: u8, bytes: PacketBytes<'_>) -> ArrayVec<Place, 2> {
+pub(super) fn numbers(protocol: u8, bytes: PacketBytes<'_>) -> ArrayVec<ProtocolNumber, 2> {
     match ports(bytes) {
         Ok((source, destination)) if protocol == UDP => {
-            ArrayVec::from([Place::UdpPort(destination), Place::UdpPort(source)])
+            ArrayVec::from([ProtocolNumber::UdpPort(destination), ProtocolNumber::UdpPort(source)])
         }
-        _ => ArrayVec::from_iter([Place::IpProtocol(protocol)]),
+        _ => ArrayVec::from_iter([ProtocolNumber::IpProtocol(protocol)]),
     }
 }
 

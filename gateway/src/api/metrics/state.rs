@@ -113,7 +113,7 @@ fn engine(scrape: &mut Scrape<'_>, engine: &EngineStatus) -> fmt::Result {
     scrape.counters("engine_ignored", "Frames, segments, samples and events not used, by reason", ignored)?;
     let help = "Frames ignored as not_ip or not_tcp that hold a well-known protocol";
     let protocols = counters.other_protocols();
-    let protocols = protocols.map(|(protocol, count)| ([("protocol", protocol.place.to_string())], count));
+    let protocols = protocols.map(|(protocol, count)| ([("protocol", protocol.number.to_string())], count));
     scrape.counters("engine_other_protocol_frames", help, protocols)?;
     scrape.gauge("engine_connections", "Connections in the table", engine.connections as u64)?;
     let help = "Share of connections not followed under overload, of the engine with the highest";

@@ -27,7 +27,7 @@ use spand_core::window::view::NetworkView;
 use spand_proto::estimate::Estimate;
 use spand_proto::made_up;
 use spand_proto::network::Network;
-use spand_proto::no_estimate::Outcomes;
+use spand_proto::no_estimate::{Outcomes, Reason};
 use spand_proto::units::{Bytes, Timestamp, Window};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -163,7 +163,7 @@ fn poor() -> NetworkView {
         parallel_at_samples: 0,
         parallel_here: 0,
         followed: SampleRate::ALL,
-        outcomes: Outcomes { seen: 3, app_limited: 1, ..Outcomes::default() },
+        outcomes: Outcomes::new(3, &[(Reason::AppLimited, 1)]),
         needed: (3, 2),
         compared: Vec::new(),
         newest: Some(Timestamp(8_000_000_000)),

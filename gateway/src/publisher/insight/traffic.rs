@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use spand_core::counters::{Counters, Ignored, Place};
+use spand_core::counters::{Counters, Ignored, ProtocolNumber};
 use spand_proto::units::{Micros, Timestamp};
 use strum::VariantArray;
 
@@ -45,7 +45,7 @@ pub struct Traffic {
     /// What was ignored in that span, and since the start: reasons that occurred.
     pub ignored: Vec<(Ignored, u64, u64)>,
     /// Frames without IP or TCP since the start, by the well-known protocol that they held; those that occurred.
-    pub other_protocols: Vec<(Place, u64)>,
+    pub other_protocols: Vec<(ProtocolNumber, u64)>,
 }
 
 /// Keeps points.
@@ -123,7 +123,7 @@ impl Recorder {
             other_protocols: self
                 .now
                 .other_protocols()
-                .filter_map(|(protocol, count)| (count > 0).then_some((protocol.place, count)))
+                .filter_map(|(protocol, count)| (count > 0).then_some((protocol.number, count)))
                 .collect(),
         }
     }

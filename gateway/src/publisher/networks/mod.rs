@@ -11,6 +11,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use spand_core::config::WindowConfig;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Withdrawal;
 use spand_core::flow::sample_rate::SampleRate;
@@ -235,6 +236,8 @@ impl Networks {
 
     /// Takes a network's new estimate; the rest of its state stays until a view brings it.
     pub(super) fn put_estimate(&mut self, estimate: Estimate, now: Timestamp, config: &PublisherConfig) -> Put {
+        // The engine's own minima come with its next view of the network.
+        let WindowConfig { min_samples, min_connections, .. } = WindowConfig::default();
         let view = match self.get(estimate.network) {
             Some(view) => NetworkView { why_not: None, estimate: Some(estimate), ..NetworkView::clone(view) },
             None => NetworkView {
@@ -252,8 +255,7 @@ impl Networks {
                 parallel_here: 0,
                 followed: SampleRate::ALL,
                 outcomes: Outcomes::default(),
-                // The estimate met them; the next view has the engine's own.
-                needed: (estimate.samples.min(3), estimate.connections.min(2)),
+                needed: (min_samples, min_connections),
                 compared: Vec::new(),
                 newest: Some(estimate.refreshed),
                 estimate: Some(estimate),

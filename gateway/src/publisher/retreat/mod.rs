@@ -285,9 +285,9 @@ impl Retreat {
     }
 }
 
-/// An estimate with no more than this share. The lost first flights back it, whether or not the tap saw them: slow start ends there,
-/// since slow start on a path that loses first flights is the worst start. One connection with a loss allows no start below the host's
-/// default. What the senders under way show is withdrawn: a start on it would be above what is left.
+/// The estimate with its share reduced to `cap`. Lost first flights are evidence of loss even where the tap did not see them: the slow
+/// start threshold is the reduced share. With one lossy connection the window stays at the host's default or above. The opening, which
+/// senders under way showed, is removed: it may exceed the reduced share.
 fn capped(own: Estimate, cap: Window) -> Estimate {
     if cap >= own.share {
         return own;

@@ -58,7 +58,7 @@ impl Json {
 /// Frames without IP or TCP by the well-known protocol that they hold.
 fn other_protocols(report: &Report) -> Map<String, Value> {
     let counts = report.counters.other_protocols().filter(|(_, count)| *count > 0);
-    counts.map(|(protocol, count)| (protocol.place.to_string(), count.into())).collect()
+    counts.map(|(protocol, count)| (protocol.number.to_string(), count.into())).collect()
 }
 
 /// The columns of a row, and what is no single value.

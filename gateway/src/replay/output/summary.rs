@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use spand_proto::no_estimate::Reason;
+
 use super::fit::{Column, Width, fitted, named, text};
 use super::table::{bytes, megabits, percent, utc};
 use crate::replay::{Report, SenderRow, Summary};
@@ -74,7 +76,7 @@ fn networks(report: &Report, summary: &Summary) -> String {
     let mut lines = vec![format!("{with} with an estimate, {without} without{}", if without > 0 { ":" } else { "" })];
     let mut reasons: Vec<_> = summary.no_estimate_by_reason.iter().collect();
     reasons.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-    lines.extend(reasons.iter().map(|(reason, count)| format!("{count} {}", meaning(reason, summary))));
+    lines.extend(reasons.iter().map(|(reason, count)| format!("{count} {}", meaning(**reason, summary))));
     lines.extend(summary.no_estimate_example.iter().map(|(network, why)| format!("such as {network}: {why}")));
     if report.expired > 0 {
         let expired = report.expired;
@@ -83,25 +85,26 @@ fn networks(report: &Report, summary: &Summary) -> String {
     lines.join("\n")
 }
 
-fn meaning(reason: &str, summary: &Summary) -> String {
+fn meaning(reason: Reason, summary: &Summary) -> String {
     let (samples, connections) = (summary.min_samples, summary.min_connections);
     let text = match reason {
-        "too_few_samples" => return format!("with fewer than {samples} window samples (--min-samples)"),
-        "too_few_connections" => {
+        Reason::TooFewSamples => return format!("with fewer than {samples} window samples (--min-samples)"),
+        Reason::TooFewConnections => {
             return format!("with window samples of fewer than {connections} connections (--min-connections)");
         }
-        "app_limited" => "with lower bounds only: the application limited the senders",
-        "receiver_limited" => "with lower bounds only: the receiver's window limited the senders",
-        "one_sided" => "with only one direction in the capture",
-        "midstream" => "with connections that began before the capture",
-        "slow_start_loss" => "with packet loss in slow start, which gives no sample",
-        "timeout" => "with retransmission timeouts, which give no sample",
-        "unfinished" => "with transfers that were not over by the end of the capture",
-        "untimed" => "with packet records that hold no time",
-        "unordered" => "with packet records out of order in time",
-        "outside_window" => "with samples older than the window, which ends with the capture (--at, --every)",
-        "expired" => "with samples older than the age limit",
-        other => other,
+        Reason::AppLimited => "with lower bounds only: the application limited the senders",
+        Reason::ReceiverLimited => "with lower bounds only: the receiver's window limited the senders",
+        Reason::OneSided => "with only one direction in the capture",
+        Reason::Midstream => "with connections that began before the capture",
+        Reason::SlowStartLoss => "with packet loss in slow start, which gives no sample",
+        Reason::Timeout => "with retransmission timeouts, which give no sample",
+        Reason::Unfinished => "with transfers that were not over by the end of the capture",
+        Reason::Untimed => "with packet records that hold no time",
+        Reason::Unordered => "with packet records out of order in time",
+        Reason::OutsideWindow => "with samples older than the window, which ends with the capture (--at, --every)",
+        Reason::Expired => "with samples older than the age limit",
+        Reason::NothingSeen => "of which no transfer was seen",
+        Reason::Retreat => "with an estimate that a gateway withholds",
     };
     text.to_owned()
 }

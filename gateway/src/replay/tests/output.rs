@@ -300,3 +300,25 @@ fn the_table_says_what_is_not_known() {
         assert!(text.contains(part), "{part} is missing in\n{text}");
     }
 }
+
+#[test]
+fn a_sender_has_the_congestion_control_that_was_recognised_for_a_quarter_of_its_bytes() {
+    let control = |others: u64| {
+        let mut sender = SenderTraffic::default();
+        sender.add(&direction());
+        sender.add(&DirectionReport { unique: Bytes(others), congestion_control: Flavour::Unknown, ..direction() });
+        sender.congestion_control()
+    };
+    assert_eq!([30_000, 30_001].map(control), [Flavour::Cubic, Flavour::Unknown]);
+}
+
+#[test]
+fn a_transfer_shorter_than_a_millisecond_has_no_rate() {
+    let rate = |active_us| {
+        let transfers = TransferSummary::of(Bytes(10_000), Micros(active_us));
+        let mut traffic = Traffic::default();
+        traffic.add(&DirectionReport { transfers, ..direction() });
+        traffic.sent.throughput_bps()
+    };
+    assert_eq!([999, 1_000].map(rate), [None, Some(80_000_000)]);
+}

@@ -1,5 +1,7 @@
 //! Tables fit their room, lead with what matters and are in order.
 
+use spand_proto::no_estimate::Reason;
+
 use super::output::{known, network, report, show, shown, unknown};
 use super::*;
 
@@ -70,7 +72,7 @@ fn the_summary_comes_first_and_its_reasons_add_up() {
     assert!(place("Networks at") < place("Connections, one row"), "{text}");
     let summary = Summary::new(&report());
     assert_eq!(summary.no_estimate_by_reason.values().sum::<u64>(), summary.networks_without_estimate);
-    assert_eq!(summary.no_estimate_by_reason.get("one_sided"), Some(&1));
+    assert_eq!(summary.no_estimate_by_reason.get(&Reason::OneSided), Some(&1));
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn a_network_outside_the_window_has_a_row_and_a_reason() {
     report.end.traffic.insert(network("2001:db8::/48"), traffic);
     let text = at(120, false, &report);
     assert!(text.contains("2001:db8::/48") && text.contains("outside window"), "{text}");
-    assert_eq!(Summary::new(&report).no_estimate_by_reason.get("outside_window"), Some(&1));
+    assert_eq!(Summary::new(&report).no_estimate_by_reason.get(&Reason::OutsideWindow), Some(&1));
 }
 
 #[test]

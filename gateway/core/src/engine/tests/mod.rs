@@ -5,6 +5,7 @@ mod limits;
 mod memory;
 mod nonsense;
 mod opening;
+mod outcomes;
 mod regroup;
 mod share;
 mod shed;

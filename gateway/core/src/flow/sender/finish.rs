@@ -49,6 +49,8 @@ impl Sender {
                 self.tell_size(&transfer, context);
             }
             let Some(followed) = self.followed.as_deref_mut() else { return };
+            // The network is in the table once it has a round trip.
+            followed.flush_round_stats(context);
             context.findings.transfer(followed.network, context.now);
             if self.acknowledged.any() {
                 let said = followed.shadow.on_transfer_end(at);
@@ -124,6 +126,7 @@ impl Sender {
 
     /// Ends the sender: its last transfer, and the account of it where it sent anything.
     pub(crate) fn finish(&mut self, at: Timestamp, context: &mut FlowContext<'_>) -> Option<Box<DirectionReport>> {
+        self.tell_last_round(context);
         let in_transfer = self.followed.as_deref().is_some_and(|followed| followed.transfer.is_some());
         if in_transfer && self.acknowledged.any() && self.board.flight() > 0 {
             if let Some(followed) = self.followed.as_deref() {
@@ -135,7 +138,6 @@ impl Sender {
         } else {
             self.end_transfer(at, context);
         }
-        self.tell_last_round(context);
         self.note_verdicts(context);
         let report = self.report.take()?;
         report.has_counted().then_some(report)

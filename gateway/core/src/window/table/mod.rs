@@ -266,8 +266,12 @@ impl NetworkTable {
         self.count(network, at, |outcomes| outcomes.add(why));
     }
 
-    /// Outcomes move no estimate and leave for no other gateway.
+    /// Outcomes move no estimate and leave for no other gateway. Data that nobody acknowledges displaces no network: alone, they
+    /// make an entry only while half of the table is free.
     fn count(&mut self, network: Network, at: Timestamp, add: impl FnOnce(&mut BucketOutcomes)) {
+        if self.slots.find(network).is_none() && self.slots.is_half_full() {
+            return;
+        }
         let Some(slot) = self.slot(network, at) else { return };
         if let Some(entry) = self.slots.get_mut(slot)
             && let Some(bucket) = entry.record.bucket_at(at, &self.config)

@@ -73,6 +73,10 @@ impl Slots {
         self.by_network.len()
     }
 
+    pub(super) fn is_half_full(&self) -> bool {
+        self.len() >= self.limit / 2
+    }
+
     pub(super) fn find(&self, network: Network) -> Option<Slot> {
         self.by_network.get(&Key::of(network)).copied()
     }
