@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use spand_proto::operator::{Failure, or_default};
@@ -54,11 +55,13 @@ enum Command {
     Probe(Format),
     /// Check this host and its path to the gateway for common faults, and print what to do; changes nothing
     Doctor(Format),
-    /// Remove the agent's routes when standard input ends; started by `run`
+    /// Remove the agent's routes when standard input ends or is silent; started by `run`
     #[command(hide = true)]
     Guard {
         #[arg(long)]
         ledger: PathBuf,
+        #[arg(long)]
+        patience_s: u64,
     },
 }
 
@@ -78,7 +81,7 @@ pub fn run(cli: Cli) -> Result<(), Failure> {
         Command::Resume(Running { at, format }) => commands::resume(&place(&path, &at).socket, format),
         Command::Probe(format) => commands::probe(format),
         Command::Doctor(format) => doctor::run(&path, format),
-        Command::Guard { ledger } => guard::run(&ledger),
+        Command::Guard { ledger, patience_s } => guard::run(&ledger, Duration::from_secs(patience_s)),
     }
 }
 

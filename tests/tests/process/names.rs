@@ -102,7 +102,7 @@ fn explained() -> Result<()> {
 fn renamed() -> Result<()> {
     let site = Site::build()?;
     let (stop, stopped) = watch::channel(false);
-    let first = serve(&site.namespace, "127.0.0.2:7400", stopped)?;
+    let first = serve(&site.namespace, "127.0.0.2:7400", stopped)?.published;
     site.lead_to("127.0.0.2")?;
     let mut agent = site.agent()?;
     wait(&mut agent, "it is subscribed", || Ok(site.status().filter(|status| status.gateway.connected)))?;
@@ -118,7 +118,7 @@ fn renamed() -> Result<()> {
         Ok(status.filter(|status| status.gateway.last_error.as_deref().is_some_and(|why| why.contains(NAME))))
     })?;
     let (_stop, stopped) = watch::channel(false);
-    let second = serve(&site.namespace, "127.0.0.3:7400", stopped)?;
+    let second = serve(&site.namespace, "127.0.0.3:7400", stopped)?.published;
     site.lead_to("127.0.0.3")?;
     let status = wait(&mut agent, "it is subscribed again", || Ok(site.status().filter(|s| s.gateway.connected)))?;
     ensure!((second.subscriber_count(), status.gateway.connections) == (1, 2), "{:?}", status.gateway);

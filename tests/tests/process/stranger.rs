@@ -21,7 +21,7 @@ fn stranger() -> Result<()> {
     let host = Namespace::create("stranger")?;
     host.ip(&["addr add 198.51.100.7/32 dev lo"])?;
     let (_stop, stopped) = watch::channel(false);
-    let stranger = serve(&host, "127.0.0.1:7400", stopped)?;
+    let stranger = serve(&host, "127.0.0.1:7400", stopped)?.published;
 
     let folder = Folder::new()?;
     let path = |name: &str| folder.path(name).to_string_lossy().into_owned();

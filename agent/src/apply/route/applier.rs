@@ -34,6 +34,9 @@ pub struct RouteApplier {
     pub(super) netlink: Netlink,
     monitor: Monitor,
     guard: Option<Guard>,
+    /// How long this process may stand still before the guard removes the routes: the longest lifetime of an advice.
+    patience: Duration,
+    reconciled: Timestamp,
     pub(super) ledger: Ledger,
     settle: Micros,
     verify: Micros,
@@ -62,12 +65,15 @@ impl RouteApplier {
         let left: Vec<Network> = ledger.in_force().keys().copied().collect();
         ledger.forget(&left, "an earlier agent's").map_err(Failure::environment)?;
         let monitor = Monitor::start().map_err(Failure::environment)?;
-        let guard = Guard::spawn(&path)
+        let patience = Duration::from_secs(config.policy.lifetime_s.get());
+        let guard = Guard::spawn(&path, patience)
             .map_err(|error| Failure::Environment(format!("cannot start the supervising process: {error}")))?;
         let mut applier = Self {
             netlink,
             monitor,
             guard: Some(guard),
+            patience,
+            reconciled: now,
             ledger,
             settle: Micros::from_millis(config.route.settle_ms.get()),
             verify: Micros::from_secs(config.route.verify_s.get()),
@@ -168,13 +174,26 @@ impl RouteApplier {
         Ok(())
     }
 
+    /// After a time in which this process did not run and the guard may have removed the routes: removes all of them. Their advice has
+    /// expired, or is about to.
+    async fn recover_from_standstill(&mut self, now: Timestamp) {
+        let last = std::mem::replace(&mut self.reconciled, now);
+        if Duration::from(now.since(last)) >= self.patience / 2 {
+            let all: Vec<Network> = self.in_force.keys().copied().collect();
+            self.remove(&all, "the agent did not run").await;
+        }
+    }
+
     /// Starts the guard again where it ended. False where that fails: then nothing may be in force.
     fn guarded(&mut self) -> bool {
-        if self.guard.as_mut().is_some_and(Guard::is_alive) {
+        if let Some(guard) = &mut self.guard
+            && guard.is_alive()
+        {
+            guard.beat();
             return true;
         }
         self.count("guard_restarts", 1);
-        self.guard = Guard::spawn(self.ledger.path())
+        self.guard = Guard::spawn(self.ledger.path(), self.patience)
             .inspect_err(|error| warn!(%error, "cannot start the supervising process: routes are removed"))
             .ok();
         self.guard.is_some()
@@ -204,6 +223,7 @@ impl Applier for RouteApplier {
             warn!(%error, "cannot reach the kernel's routing: routes are removed");
             return self.give_up(desired, Obstacle::Kernel).await;
         }
+        self.recover_from_standstill(now).await;
         self.retreat_from(now).await;
         self.unsettled.retain(|(until, _)| *until > now);
         self.refused.retain(|network, until| *until > now && desired.contains_key(network));

@@ -1,14 +1,18 @@
-//! The supervising process: a child that removes the agent's routes when the agent is killed.
+//! The supervising process: a child that removes the agent's routes when the agent is killed, or does not run.
 //!
-//! It waits at one end of a pipe whose other end only the agent holds. Whatever ends the agent closes the pipe; the guard
-//! then removes what the ledger lists and ends. It blocks the signals that stop a service, so that it outlives its
-//! parent, and holds no other resource.
+//! It waits at one end of a pipe whose other end only the agent holds, and into which the agent writes as long as it runs. Whatever ends
+//! the agent closes the pipe; the guard then removes what the ledger lists and ends. Where nothing was written for the lifetime of an
+//! advice (the agent is stopped, or hangs), the guard removes the same and waits on. It blocks the signals that stop a service, so that
+//! it outlives its parent, and holds no other resource.
 
 use std::io::{self, Read};
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal};
 use spand_proto::operator::Failure;
 use tokio::process::{Child, ChildStdin, Command};
@@ -27,24 +31,33 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub struct Guard {
     child: Child,
     /// Closed by the kernel when this process ends, however that comes about.
-    _lifeline: Option<ChildStdin>,
+    lifeline: Option<ChildStdin>,
 }
 
 impl Guard {
-    /// Starts a guard for the ledger at `ledger`.
-    pub fn spawn(ledger: &Path) -> io::Result<Self> {
+    /// Starts a guard for the ledger at `ledger`, which removes the routes where [`Self::beat`] was not called for `patience`.
+    pub fn spawn(ledger: &Path, patience: Duration) -> io::Result<Self> {
         let mut child = Command::new("/proc/self/exe")
             .arg0("spand-agent")
             .arg("guard")
             .arg("--ledger")
             .arg(ledger)
+            .arg("--patience-s")
+            .arg(patience.as_secs().to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             // A process group of its own: Ctrl-C at a terminal is for the agent.
             .process_group(0)
             .spawn()?;
         let lifeline = child.stdin.take();
-        Ok(Self { child, _lifeline: lifeline })
+        Ok(Self { child, lifeline })
+    }
+
+    /// Shows the guard that this process runs. A pipe that is full shows it, too.
+    pub fn beat(&self) {
+        if let Some(lifeline) = &self.lifeline {
+            _ = nix::unistd::write(lifeline, &[0]);
+        }
     }
 
     /// Waits until it ends, which it should not before its parent does.
@@ -59,25 +72,46 @@ impl Guard {
     }
 }
 
-/// Runs as the guard: waits for the end of the parent, then cleans up.
-pub fn run(ledger: &Path) -> Result<(), Failure> {
+/// Runs as the guard: cleans up at the end of the parent, and whenever that was silent for `patience`.
+pub fn run(ledger: &Path, patience: Duration) -> Result<(), Failure> {
     outlive_service_signals()?;
-    let mut stdin = io::stdin().lock();
-    let mut byte = [0; 1];
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
+    let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
+    let mut is_clean = false;
     loop {
-        match stdin.read(&mut byte) {
-            // Nobody writes; only the end of the parent ends this.
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => break,
+        match wait(if is_clean { PollTimeout::NONE } else { patience }) {
+            Parent::Runs => is_clean = false,
+            Parent::Silent => {
+                let cleaned = runtime.block_on(take_away(ledger, "the agent does not run"));
+                is_clean = cleaned.inspect_err(|failure| error!("{failure}")).is_ok();
+            }
+            Parent::Gone => return runtime.block_on(take_away(ledger, "the agent ended without a clean-up")),
         }
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::environment)?;
-    runtime.block_on(take_away(ledger))
 }
 
-async fn take_away(ledger: &Path) -> Result<(), Failure> {
+enum Parent {
+    Runs,
+    Silent,
+    Gone,
+}
+
+fn wait(patience: PollTimeout) -> Parent {
+    let mut stdin = io::stdin().lock();
+    match poll(&mut [PollFd::new(stdin.as_fd(), PollFlags::POLLIN)], patience) {
+        Ok(0) => Parent::Silent,
+        Ok(_) => match stdin.read(&mut [0; 64]) {
+            Ok(0) => Parent::Gone,
+            Ok(_) => Parent::Runs,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Parent::Runs,
+            Err(_) => Parent::Gone,
+        },
+        Err(Errno::EINTR) => Parent::Runs,
+        Err(_) => Parent::Gone,
+    }
+}
+
+async fn take_away(ledger: &Path, why: &str) -> Result<(), Failure> {
     let mut last = None;
     for _ in 0..ATTEMPTS {
         let recorded = ledger::read(ledger).map_err(Failure::environment)?;
@@ -91,7 +125,7 @@ async fn take_away(ledger: &Path) -> Result<(), Failure> {
         };
         match outcome {
             Ok(done) => {
-                info!(routes = done.removed.len(), "the agent ended without a clean-up: its routes are removed");
+                info!(routes = done.removed.len(), "{why}: its routes are removed");
                 return Ok(());
             }
             Err(error) => {
@@ -102,7 +136,7 @@ async fn take_away(ledger: &Path) -> Result<(), Failure> {
         tokio::time::sleep(PAUSE).await;
     }
     Err(Failure::Environment(format!(
-        "cannot remove the routes of an agent that was killed: {}; run `spand-agent undo --run`",
+        "{why}, and its routes cannot be removed: {}; run `spand-agent undo --run`",
         last.map_or_else(String::new, |error| error.to_string())
     )))
 }
