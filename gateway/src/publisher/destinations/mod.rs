@@ -2,7 +2,8 @@
 //!
 //! An agent that reconnects with the same addresses is the same host. Each host has a bounded list. When it is full, the network
 //! used longest ago is evicted, first among those never advertised to the host: spoofed SYNs from networks without an estimate
-//! displace only each other. Pure: takes the time and returns what was evicted.
+//! displace only each other. Networks of one provider's prefix (/16, IPv6 /32) that fill half of a list displace only each other, too.
+//! Pure: takes the time and returns what was evicted.
 
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 use std::ops::Bound;
 
+use ipnet::IpNet;
 use spand_core::memory::{boxed, hashed, treed};
 use spand_proto::network::Network;
 use spand_proto::units::{Micros, Timestamp};
@@ -75,9 +77,26 @@ impl Host {
         Some(network)
     }
 
-    fn evict(&mut self) -> Option<(Network, bool)> {
-        [false, true].into_iter().find_map(|advertised| Some((self.take_oldest(advertised, |_| true)?, advertised)))
+    /// Makes room for `newcomer`.
+    fn evict(&mut self, newcomer: Network) -> Option<(Network, bool)> {
+        let prefix = provider_prefix(newcomer);
+        let inside = self.networks.range(prefix..).take_while(|(network, _)| prefix.covers(**network)).count();
+        let only_inside = 2 * inside >= self.networks.len();
+        [false, true].into_iter().find_map(|advertised| {
+            let order = self.order(advertised);
+            let oldest = *order.iter().find(|(_, network)| !only_inside || prefix.covers(*network))?;
+            order.remove(&oldest);
+            self.networks.remove(&oldest.1);
+            Some((oldest.1, advertised))
+        })
     }
+}
+
+/// The prefix that one provider is commonly assigned: a /16, an IPv6 /32.
+fn provider_prefix(network: Network) -> Network {
+    let prefix = network.prefix();
+    let len = prefix.prefix_len().min(if prefix.addr().is_ipv4() { 16 } else { 32 });
+    IpNet::new(prefix.addr(), len).map_or(network, Network::new)
 }
 
 impl DestinationsInUse {
@@ -106,7 +125,7 @@ impl DestinationsInUse {
         }
         // At the limit of all hosts together, a host without any destination may still have one.
         let is_full = known.networks.len() >= self.limit.get() || self.pairs >= self.pairs_limit.get();
-        let evicted = is_full.then(|| known.evict()).flatten();
+        let evicted = is_full.then(|| known.evict(network)).flatten();
         known.put(network, Destination { last_used: now, advertised });
         self.hosts_of.entry(network).or_default().push(host);
         self.pairs += 1;

@@ -54,6 +54,26 @@ fn a_full_list_evicts_what_was_never_advertised_and_then_the_oldest() {
 }
 
 #[test]
+fn networks_of_one_provider_that_fill_half_of_a_list_displace_only_each_other() {
+    let mut destinations = destinations(8);
+    let honest = [1, 2, 3, 4].map(|n| Network::of([203, n, 113, 1].into()));
+    for (at_s, network) in honest.into_iter().enumerate() {
+        destinations.record(1, network, at_s > 0, at(at_s.try_into().unwrap()));
+    }
+    let one_of_32 = |n: u16| Network::of(std::net::Ipv6Addr::from([0x2001, 0xdb8, n, 0, 0, 0, 0, 1]).into());
+    for n in 0..100 {
+        destinations.record(1, one_of_32(n), true, at(100));
+    }
+    assert!(honest.iter().all(|network| destinations.contains(1, *network)));
+    assert_eq!(
+        destinations.record(1, network(1), true, at(101)).evicted,
+        Some((honest[0], false)),
+        "the order of others"
+    );
+    assert_eq!(destinations.len(1), 8);
+}
+
+#[test]
 fn pairs_of_all_hosts_are_bounded_and_a_host_without_any_has_one() {
     let mut destinations =
         DestinationsInUse::new(WINDOW, NonZeroUsize::new(10).unwrap(), NonZeroUsize::new(3).unwrap());
