@@ -223,3 +223,27 @@ async fn a_page_holds_networks_with_an_estimate_alone_and_as_many_as_it_may() {
     assert_eq!(published.advertised_page(host_id, Some(network(219)), 20), [network(220)]);
     assert_eq!(published.advertised_page(host_id, Some(network(220)), 20), []);
 }
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_hosts_that_come_and_go_leave_nothing() {
+    let long = Micros::from_secs(100_000);
+    let (published, clock) = publisher(PublisherConfig { max_age: long, destination_idle: long, ..in_use() });
+    apply(&published, known(100));
+    for n in 0..10_000_u32 {
+        // Hosts that are gone count until their advice has expired: no more than `subscribers` within that time.
+        pass(&clock, u64::from(n / 10));
+        let host = (0x0a00_0000 + n).to_be_bytes();
+        let mut subscription = published.subscribe(&[host.into()]).unwrap();
+        let network = u8::try_from(n % 100 + 1).unwrap();
+        assert!(published.push_start(start(host, network)), "host {n}");
+        if n % 1_000 == 0 {
+            let mut twin = Twin::default();
+            twin.read(&mut subscription).await;
+            assert_eq!(twin.starts, 1, "host {n}");
+        }
+    }
+    assert_eq!(published.subscriber_count(), 0);
+    pass(&clock, 10_000);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    assert_eq!((published.advertised_pairs(), published.shared.outbound.lock().destinations.pairs()), (0, 0));
+}
