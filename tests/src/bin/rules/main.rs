@@ -52,7 +52,7 @@ fn work() -> Result<()> {
         let scenario = all.iter().find(|scenario| scenario.name == *name);
         let scenario = scenario.with_context(|| format!("there is no scenario {name}"))?;
         let health = record::run(scenario, arguments.seed, &Place::new(&arguments.out, scenario))?;
-        println!("{health:?}");
+        println!("{}", serde_json::to_string(&health)?);
         return Ok(());
     }
     println!("seed {}, {} scenarios, recordings in {}", arguments.seed, all.len(), arguments.out.display());
