@@ -51,16 +51,14 @@ pub fn arguments<A: Parser>() -> A {
 pub fn exit_code(outcome: Result<impl Termination>) -> ExitCode {
     match outcome {
         Ok(done) => done.report(),
-        Err(error) => match error.downcast_ref::<TooBusy>() {
-            Some(busy) => {
+        Err(error) => {
+            if let Some(busy) = error.downcast_ref::<TooBusy>() {
                 eprintln!("{busy}");
-                ExitCode::from(TOO_BUSY)
+                return ExitCode::from(TOO_BUSY);
             }
-            None => {
-                eprintln!("error: {error:#}");
-                ExitCode::from(ENVIRONMENT)
-            }
-        },
+            eprintln!("error: {error:#}");
+            ExitCode::from(ENVIRONMENT)
+        }
     }
 }
 

@@ -70,7 +70,7 @@ impl Agent {
 
 /// The windows that new connections get, where the agent starts all of them on advice.
 pub fn granted(explained: &[Explained]) -> Result<Vec<u32>> {
-    for one in explained.iter().filter(|one| !one.on_advice) {
+    if let Some(one) = explained.iter().find(|one| !one.on_advice) {
         // It has decided, and not set it yet.
         if one.outcome == "pending" {
             return Err(
