@@ -2,10 +2,11 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use spand_proto::operator::{Failure, or_default};
+use spand_proto::operator::{Failure, USAGE, or_default};
 
 use crate::apply::route::guard;
 use crate::args::{Explain, Format, Metrics, Pause, Query, Running, Socket, Undo};
@@ -63,6 +64,26 @@ enum Command {
         #[arg(long)]
         patience_s: u64,
     },
+}
+
+/// The whole program: reads the command line, runs the command, says why it failed, and returns the exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            // If the message cannot be written either, the exit code remains.
+            _ = error.print();
+            return code;
+        }
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    }
 }
 
 /// Runs the command that was given.

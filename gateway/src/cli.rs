@@ -2,9 +2,10 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use spand_proto::operator::{Failure, or_default};
+use spand_proto::operator::{Failure, USAGE, or_default};
 
 use crate::api::{Access, password_line};
 use crate::config::{Config, DEFAULT_PATH, EngineOptions, Memory, renamed_warnings};
@@ -62,6 +63,26 @@ pub enum Command {
     },
     /// Look for the usual faults of gateway, host and mirror port, and say what to do; changes nothing
     Doctor(doctor::Arguments),
+}
+
+/// The whole program: reads the command line, runs the command, says why it failed, and returns the exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
+            // If the message cannot be written either, the exit code remains.
+            _ = error.print();
+            return code;
+        }
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            failure.exit_code()
+        }
+    }
 }
 
 /// Runs the command that was given.

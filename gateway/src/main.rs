@@ -2,25 +2,6 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use spand_gateway::cli::{self, Cli};
-use spand_proto::operator::USAGE;
-
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => {
-            let code = if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS };
-            // Where the message cannot be written either, the code still says it.
-            _ = error.print();
-            return code;
-        }
-    };
-    match cli::run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            failure.exit_code()
-        }
-    }
+    spand_gateway::cli::main()
 }

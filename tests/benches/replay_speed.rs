@@ -11,6 +11,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -22,6 +23,7 @@ use spand_core::counters::Counters;
 use spand_core::engine::Engine;
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::units::Timestamp;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::process::{resident_bytes, thread_time};
 use spand_tests::trace::extreme::{Extreme, write_extreme};
 use spand_tests::trace::{TraceConfig, write_trace};
@@ -81,8 +83,12 @@ impl Timing {
     }
 }
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> anyhow::Result<()> {
+    let arguments: Arguments = arguments();
     let folder = tempfile::tempdir()?;
     let path = match &arguments.file {
         Some(path) => path.clone(),

@@ -5,6 +5,7 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
@@ -16,6 +17,7 @@ use spand_core::window::table::NetworkTable;
 use spand_proto::estimate::RuleKind;
 use spand_proto::network::Network;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
+use spand_tests::ending::{arguments, exit_code};
 
 #[derive(Debug, Parser)]
 struct Arguments {
@@ -42,8 +44,12 @@ const EVALUATIONS: u32 = 20;
 /// In the middle of a bucket.
 const START: Timestamp = Timestamp::from_micros(1_700_000_005_000_000);
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> anyhow::Result<()> {
+    let arguments: Arguments = arguments();
     let quiet = measure(arguments.rule, arguments.networks, 1, 2)?;
     let busy = measure(arguments.rule, arguments.busy, 256, SAMPLES)?;
     let base = quiet[2].1;

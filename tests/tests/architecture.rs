@@ -147,6 +147,24 @@ fn unsafe_code_stands_only_where_it_may() {
 }
 
 #[test]
+fn no_program_that_people_run_ends_in_a_debug_form() {
+    let mut programs = 0;
+    for folder in ["tests/src/bin", "tests/benches", "gateway/src", "agent/src"] {
+        for file in rust_files(&workspace().join(folder)) {
+            let text = fs::read_to_string(&file).unwrap();
+            programs += usize::from(text.contains("\nfn main() -> ExitCode"));
+            // `main` prints the error that it returns with `{:?}`.
+            assert!(
+                !text.contains("\nfn main() -> Result") && !text.contains("\nfn main() -> anyhow"),
+                "{}",
+                file.display()
+            );
+        }
+    }
+    assert!(programs > 20, "only {programs} programs found: the walk is broken");
+}
+
+#[test]
 fn no_file_has_grown_past_its_subject() {
     const MOST_LINES: usize = 600;
     let mut checked = 0;

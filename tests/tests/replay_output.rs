@@ -7,10 +7,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::process::{Command, ExitCode};
 
-use clap::Parser;
 use nix::sys::resource::{UsageWho, getrusage};
 use serde_json::Value;
-use spand_gateway::cli::{self, Cli};
+use spand_gateway::cli;
 use spand_tests::corpus;
 
 /// Set for the child, which is then the gateway.
@@ -22,13 +21,7 @@ const FILES: usize = 244;
 
 fn main() -> ExitCode {
     if std::env::var_os(CHILD).is_some() {
-        return match cli::run(Cli::parse()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(failure) => {
-                eprintln!("error: {failure}");
-                failure.exit_code()
-            }
-        };
+        return cli::main();
     }
     let Some(corpus) = corpus::directory() else { return ExitCode::SUCCESS };
     let captures = corpus.join("captures-real/captures");

@@ -80,8 +80,7 @@ pub struct Config {
 impl Config {
     /// Reads and checks `path`; relative paths inside become relative to its folder.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
-        let text =
-            fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+        let text = operator::text(fs::read(path), path)?;
         let mut config = Self::parse(&text, path)?;
         config.anchor(path.parent().unwrap_or(Path::new("")));
         Ok(config)

@@ -185,7 +185,7 @@ impl Config {
             let uri = server.parse::<Uri>().ok().filter(|uri| uri.host().is_some());
             let Some(("tls" | "nats", uri)) = uri.as_ref().and_then(|uri| Some((uri.scheme_str()?, uri))) else {
                 return Err(format!(
-                    "share.servers holds {server:?}: write tls://name:port, or nats://name:port without TLS"
+                    "share.servers holds `{server}`: write tls://name:port, or nats://name:port without TLS"
                 ));
             };
             if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
@@ -215,7 +215,7 @@ impl Config {
             let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
             if name.is_empty() || name.len() > LONGEST_NAME || !name.chars().all(is_plain) {
                 return Err(format!(
-                    "share.{key} is {name:?}: choose letters, digits, - and _, at most {LONGEST_NAME}"
+                    "share.{key} is `{name}`: choose letters, digits, - and _, at most {LONGEST_NAME}"
                 ));
             }
         }

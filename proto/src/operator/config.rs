@@ -1,5 +1,6 @@
 //! From the text of a TOML file to a configuration, with errors an operator can act on.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
@@ -14,7 +15,7 @@ pub enum ConfigError {
         /// The file.
         path: PathBuf,
         /// The system's error.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// Not TOML, an unknown key, or a value that nothing can work with.
     #[error("{}, line {line}: {}", path.display(), printable(message))]
@@ -37,9 +38,9 @@ pub enum ConfigError {
 }
 
 /// What to do about a file that cannot be read.
-fn way_out(source: &std::io::Error) -> &'static str {
+fn way_out(source: &io::Error) -> &'static str {
     match source.kind() {
-        std::io::ErrorKind::PermissionDenied => "run this as root, or as a user who may read it",
+        io::ErrorKind::PermissionDenied => "run this as root, or as a user who may read it",
         _ => "create it, or name another one with --config",
     }
 }
@@ -59,13 +60,24 @@ impl ConfigError {
 /// Another fault than that, as it was.
 pub fn or_default<C: Default>(loaded: Result<C, ConfigError>, usual: &Path) -> Result<(C, bool), ConfigError> {
     match loaded {
-        Err(ConfigError::Unreadable { path, source })
-            if path == usual && source.kind() == std::io::ErrorKind::NotFound =>
-        {
+        Err(ConfigError::Unreadable { path, source }) if path == usual && source.kind() == io::ErrorKind::NotFound => {
             Ok((C::default(), false))
         }
         loaded => loaded.map(|config| (config, true)),
     }
+}
+
+/// The text of the file at `path`, as it was read.
+///
+/// # Errors
+/// It could not be read, or is no UTF-8.
+pub fn text(read: io::Result<Vec<u8>>, path: &Path) -> Result<String, ConfigError> {
+    let bytes = read.map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
+    String::from_utf8(bytes).map_err(|error| {
+        let offset = error.utf8_error().valid_up_to();
+        let text = String::from_utf8_lossy(error.as_bytes());
+        ConfigError::at(path, &text, offset, "this is no text in UTF-8: write it in that".to_owned())
+    })
 }
 
 /// Parses `text`; the first fault is given with its line, and its key where it has one. `path` only names it.
@@ -147,15 +159,15 @@ mod tests {
 
     #[test]
     fn the_defaults_stand_in_for_a_file_that_is_not_in_the_usual_place_and_for_nothing_else() {
-        let unreadable = |path: &str, kind: std::io::ErrorKind| {
+        let unreadable = |path: &str, kind: io::ErrorKind| {
             Err::<u8, _>(ConfigError::Unreadable { path: path.into(), source: kind.into() })
         };
         let usual = Path::new("/etc/spand/agent.toml");
-        let missing = std::io::ErrorKind::NotFound;
+        let missing = io::ErrorKind::NotFound;
         assert_eq!(or_default(Ok(7), usual).unwrap(), (7, true));
         assert_eq!(or_default(unreadable("/etc/spand/agent.toml", missing), usual).unwrap(), (0, false));
         assert!(or_default(unreadable("other.toml", missing), usual).is_err(), "it was named");
-        let denied = unreadable("/etc/spand/agent.toml", std::io::ErrorKind::PermissionDenied);
+        let denied = unreadable("/etc/spand/agent.toml", io::ErrorKind::PermissionDenied);
         assert!(or_default(denied, usual).is_err(), "it is there");
     }
 
@@ -177,11 +189,16 @@ mod tests {
 
     #[test]
     fn a_file_that_may_not_be_read_is_no_reason_to_name_another_one() {
-        let fault = |kind: std::io::ErrorKind| {
-            ConfigError::Unreadable { path: "a.toml".into(), source: kind.into() }.to_string()
-        };
-        assert!(fault(std::io::ErrorKind::PermissionDenied).ends_with("or as a user who may read it"));
-        assert!(fault(std::io::ErrorKind::NotFound).ends_with("name another one with --config"));
+        let fault =
+            |kind: io::ErrorKind| ConfigError::Unreadable { path: "a.toml".into(), source: kind.into() }.to_string();
+        assert!(fault(io::ErrorKind::PermissionDenied).ends_with("or as a user who may read it"));
+        assert!(fault(io::ErrorKind::NotFound).ends_with("name another one with --config"));
+    }
+
+    #[test]
+    fn a_text_that_is_no_utf_8_is_at_fault_in_its_line() {
+        let read = text(Ok(b"# a caf\xc3\xa9\n# a caf\xe9\n".to_vec()), Path::new("a.toml")).unwrap_err();
+        assert_eq!(read.to_string(), "a.toml, line 2: this is no text in UTF-8: write it in that");
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod moment;
 mod renamed;
 
 pub use advice::AdviceDocument;
-pub use config::{ConfigError, or_default, parse, salvage};
+pub use config::{ConfigError, or_default, parse, salvage, text};
 pub use diagnosis::{
     Check, Diagnosis, LEAST_ROOM_BYTES, Verdict, judge_broken, judge_configuration, judge_directory, judge_kernel,
 };

@@ -170,7 +170,7 @@ impl Stage {
     }
 
     /// Waits until the agent applies advice on all these sites, or a little.
-    pub fn wait_for_advice(&self, sites: &[(usize, u64)]) -> Result<Vec<String>> {
+    pub fn wait_for_advice(&mut self, sites: &[(usize, u64)]) -> Result<Vec<String>> {
         let place = |(site, mss): &(usize, u64)| Ok((self.client(*site)?, Some(*mss)));
         let places: Vec<(IpAddr, Option<u64>)> = sites.iter().map(place).collect::<Result<_>>()?;
         let explained = self.product.wait_for_advice(&places)?;

@@ -3,16 +3,19 @@
 //! One after the other, so that none disturbs another's path. A recording on which the path was late, or that does not show
 //! what the case is for, is thrown away and made again.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
 use spand_tests::accuracy::cell;
 use spand_tests::accuracy::compare::compare;
+use spand_tests::accuracy::result::Worst;
 use spand_tests::cases::judge::{Verdict, facts, judge};
 use spand_tests::cases::keep::{self, Recorded};
 use spand_tests::cases::list::{Case, List};
 use spand_tests::cases::page;
+use spand_tests::ending::{arguments, exit_code};
 
 /// Tries before a case counts as failed.
 const TRIES: usize = 4;
@@ -27,8 +30,12 @@ struct Arguments {
     write: bool,
 }
 
-fn main() -> Result<ExitCode> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<ExitCode> {
+    let arguments: Arguments = arguments();
     let list = List::read()?;
     let mut recorded = keep::read_recorded()?;
     let mut failed = 0;
@@ -53,7 +60,10 @@ fn main() -> Result<ExitCode> {
         say(case, &verdict);
         if arguments.names.contains(&case.name) {
             for worst in &verdict.worst {
-                println!("  {worst:?}");
+                let Worst { kind, remote, at_s, kernel, engine, state } = worst;
+                println!(
+                    "  {kind} of {remote} at {at_s:.3} s ({state}): kernel {kernel:.2}, engine {engine:.2} segments"
+                );
             }
         }
         verdicts.push(verdict);
@@ -64,6 +74,12 @@ fn main() -> Result<ExitCode> {
         println!("{} of {} cases are recorded: nothing is written yet", verdicts.len(), list.cases.len());
     }
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Counts with their names.
+fn words(facts: &BTreeMap<String, u64>) -> String {
+    let words: Vec<String> = facts.iter().map(|(fact, count)| format!("{count} {fact}")).collect();
+    words.join(", ")
 }
 
 fn record(list: &List, case: &Case) -> Result<Option<Recorded>> {
@@ -78,9 +94,9 @@ fn record(list: &List, case: &Case) -> Result<Option<Recorded>> {
         if let Some(fault) = recording.health.fault() {
             println!("{}: again, {fault}", case.name);
         } else if let Some((fact, least)) = lacking {
-            println!("{}: again, fewer than {least} of {fact}: {facts:?}", case.name);
+            println!("{}: again, fewer than {least} of {fact}: {}", case.name, words(&facts));
         } else {
-            println!("{}: {} packets, {facts:?}", case.name, recording.health.captured);
+            println!("{}: {} packets, {}", case.name, recording.health.captured, words(&facts));
             keep::keep(&case.name, &capture, &recording)?;
             return Ok(Some(Recorded { network: recording.network, health: recording.health }));
         }

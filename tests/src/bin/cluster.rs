@@ -12,6 +12,7 @@ use spand_tests::cluster::cases::{CASES, Programs, Size, Verdict};
 use spand_tests::cluster::load::run_gateway;
 use spand_tests::cluster::made::MadeCells;
 use spand_tests::cluster::required_program;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::product::standing_in::{link_programs, stand_in};
 
 #[derive(Debug, Parser)]
@@ -45,13 +46,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    stand_in().unwrap_or_else(|| match run(&Arguments::parse()) {
-        Ok(code) => code,
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::from(2)
-        }
-    })
+    stand_in().unwrap_or_else(|| exit_code(run(&arguments())))
 }
 
 /// 0: every target that was judged was met; 1: one was not.

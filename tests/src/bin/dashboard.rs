@@ -1,10 +1,12 @@
 //! A gateway with a dashboard to look at: kept captures of real TCP played again and again, and made-up networks.
 
 use std::net::SocketAddr;
+use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Parser;
 use spand_tests::dashboard::stage::Stage;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::product::interrupt;
 
 #[derive(Debug, Parser)]
@@ -21,8 +23,12 @@ struct Arguments {
     faults: bool,
 }
 
-fn main() -> Result<()> {
-    let Arguments { listen, networks, faults } = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(show())
+}
+
+fn show() -> Result<()> {
+    let Arguments { listen, networks, faults } = arguments();
     let stage = Stage::start(&["cubic-four-flows", "bbr-ipv6"], networks, listen)?;
     if faults {
         stage.invent_faults()?;

@@ -7,6 +7,7 @@
 //! wait for their end in the table, and networks age. The output is, per hour of the trace, the memory that the process holds.
 
 use std::io::{self, Write};
+use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
@@ -14,6 +15,7 @@ use spand_core::config::EngineConfig;
 use spand_core::engine::Engine;
 use spand_core::wire::Frame;
 use spand_proto::units::{Micros, Timestamp};
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::process::resident_bytes;
 use spand_tests::trace::{TraceConfig, write_trace};
 
@@ -109,8 +111,12 @@ impl Write for Day {
     }
 }
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> anyhow::Result<()> {
+    let arguments: Arguments = arguments();
     let config = EngineConfig { internal: vec!["10.0.0.0/8".parse()?], ..EngineConfig::default() };
     let mut day = Day {
         engine: Engine::new(config),

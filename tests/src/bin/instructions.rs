@@ -4,6 +4,7 @@
 //! `both FILE`; each prints how many packets it took. `--compare liss,iss` computes those rules beside the one in force.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::{Parser, ValueEnum};
@@ -15,6 +16,7 @@ use spand_core::sharing::{GatewayId, Pseudonyms, Sharing, TapId};
 use spand_core::wire::{Decoder, Frame};
 use spand_proto::estimate::RuleKind;
 use spand_proto::units::Timestamp;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::trace::{TraceConfig, write_trace};
 
 /// Small enough to be counted in seconds, with the share of beginnings, losses and ends that a long trace has.
@@ -51,8 +53,12 @@ enum Work {
     Sharing,
 }
 
-fn main() -> anyhow::Result<()> {
-    let Arguments { work, file, compare } = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> anyhow::Result<()> {
+    let Arguments { work, file, compare } = arguments();
     let packets = match work {
         Work::Write => {
             let out = std::fs::File::create(&file).with_context(|| format!("{} cannot be written", file.display()))?;

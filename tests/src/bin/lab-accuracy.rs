@@ -5,6 +5,7 @@
 use std::io::IoSliceMut;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsRawFd;
+use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use nix::errno::Errno;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::lab::path::{Hop, LinkConfig, PathConfig, Queue, parse_rate};
 use spand_tests::lab::topology::{NetworkPlan, Topology};
@@ -42,8 +44,12 @@ struct Arrival {
     received_ns: u64,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     let time = Duration::from_secs(arguments.seconds);
     println!("One-way delay, {DELAY:?} set: lateness in microseconds\n");
     println!(

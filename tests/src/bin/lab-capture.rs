@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use spand_proto::units::BytesPerSecond;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::path::{PathConfig, Queue, parse_delay, parse_rate};
 use spand_tests::lab::tap::Tap;
 use spand_tests::lab::topology::{ClientNetwork, MIRROR_DEVICE, NetworkPlan, Topology};
@@ -82,8 +84,12 @@ enum Mode {
     App,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     ensure!((0.0..=1.0).contains(&arguments.loss), "a loss of {} is outside 0 to 1", arguments.loss);
     std::fs::create_dir_all(&arguments.out).with_context(|| format!("cannot make {}", arguments.out.display()))?;
     let mut path = PathConfig::bottleneck(arguments.rate, arguments.delay, Queue::Packets(arguments.queue));

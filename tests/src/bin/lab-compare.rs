@@ -4,6 +4,7 @@
 //! connection, kind and time. Prints one row per capture and kind; what has no partner is counted, never left out.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Parser;
@@ -18,6 +19,7 @@ use spand_core::flow::sample::WindowSample;
 use spand_core::window::view::NetworkView;
 use spand_core::wire::Frame;
 use spand_proto::units::Timestamp;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::topology::{SERVER_V4, SERVER_V6};
 use spand_tests::lab::truth::rules::{self, KernelSample, Reason};
 use spand_tests::lab::truth::{FlowId, read_csv};
@@ -49,8 +51,12 @@ struct Sample {
     reason: Reason,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     println!(
         "{:<44} {:<11} {:>6} {:>6} {:>6} {:>6} {:>6} {:>8} {:>8} {:>8} {:>8}",
         "capture", "kind", "kernel", "engine", "joined", "missed", "extra", "median", "p95", "kernel", "engine"

@@ -33,6 +33,7 @@ use spand_proto::units::{Timestamp, Window};
 use spand_proto::v1::spand_client::SpandClient;
 use spand_proto::v1::update::Event as UpdateEvent;
 use spand_proto::v1::{SubscribeRequest, Update};
+use spand_tests::ending::{arguments, exit_code};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Barrier, watch};
@@ -99,8 +100,12 @@ impl Stamps {
     }
 }
 
-fn main() -> Result<ExitCode> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<ExitCode> {
+    let arguments: Arguments = arguments();
     let count = arguments.syns.checked_mul(arguments.seconds).context("too many SYNs")?;
     ensure!(u64::from(count) <= u64::from(arguments.networks) * 250, "more SYNs than addresses: name more networks");
     let stamps = Arc::new(Stamps::new(count, arguments.networks));

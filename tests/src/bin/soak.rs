@@ -12,6 +12,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -25,6 +26,7 @@ use rand::RngExt;
 use spand_proto::contract::ContractVersion;
 use spand_proto::v1::SubscribeRequest;
 use spand_proto::v1::spand_client::SpandClient;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::lab::port::packet_port;
@@ -79,8 +81,12 @@ struct Minute {
     p99: Duration,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     let program = product::program(arguments.gateway.as_deref(), "spand-gateway")?;
     let namespace = Namespace::create("soak")?;
     namespace.sysctl("ipv6/conf/default/disable_ipv6", "1")?;
@@ -229,10 +235,10 @@ fn come_and_go(namespace: &Namespace, hosts: u8, load: &Arc<Load>) -> Result<Joi
                         let time = Duration::from_millis(rand::rng().random_range(2_000..20_000));
                         match tokio::time::timeout(time, listen(host, &load)).await {
                             // It listened until its time was over.
-                            Err(_) => {}
-                            Ok(ended) => {
+                            Err(_) | Ok(Ok(())) => {}
+                            Ok(Err(error)) => {
                                 load.failures.fetch_add(1, Ordering::Relaxed);
-                                eprintln!("host {host}: {ended:?}");
+                                eprintln!("host {host}: {error:#}");
                                 tokio::time::sleep(Duration::from_secs(1)).await;
                             }
                         }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::Parser;
 use spand_gateway::store::{SledStore, StoreWriter};
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::networks::changes;
 
 #[derive(Debug, Parser)]
@@ -40,8 +41,12 @@ struct Arguments {
 /// Hand-overs a second.
 const TICKS: u32 = 10;
 
-fn main() -> Result<ExitCode> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<ExitCode> {
+    let arguments: Arguments = arguments();
     let temporary = tempfile::tempdir().context("a folder")?;
     let path = arguments.directory.clone().unwrap_or_else(|| temporary.path().to_owned()).join("estimates");
     let opened = SledStore::open(&path)?;

@@ -19,16 +19,21 @@ use strum::VariantArray;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::hosts;
 use super::made::Made;
 use super::others;
 use super::played::Played;
+use crate::ending::TooBusy;
 
 /// How often what changed is handed over, as in the daemon.
 const TURN: Duration = Duration::from_millis(100);
 /// Changed networks taken at a time, as in the daemon.
 const CHANGED: usize = 4_000;
+
+/// Time that its hosts get to subscribe and report.
+const HOSTS_MAX: Duration = Duration::from_secs(30);
 
 /// A running gateway; ends when dropped.
 pub struct Stage {
@@ -53,7 +58,7 @@ impl Stage {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let (stop, stopped) = watch::channel(false);
         let bind = |address: SocketAddr| runtime.block_on(TcpListener::bind(address));
-        let http = bind(http).context("cannot listen")?;
+        let http = bind(http).with_context(|| format!("cannot listen at {http}: name another one with --listen"))?;
         let grpc = bind(SocketAddr::from(([127, 0, 0, 1], 0))).context("cannot listen")?;
         let (http_address, grpc_address) = (http.local_addr()?, format!("http://{}", grpc.local_addr()?));
         let share = ShareStatus::from(others::view());
@@ -105,11 +110,14 @@ impl Stage {
         }));
         let runtime = self.runtime.as_ref().context("the gateway has ended")?;
         runtime.block_on(async {
-            hosts::subscribe(&self.grpc).await?;
-            for batch in 1..=5 {
-                hosts::report(&self.grpc, batch).await?;
-            }
-            Ok(())
+            let come = async {
+                hosts::subscribe(&self.grpc).await?;
+                for batch in 1..=5 {
+                    hosts::report(&self.grpc, batch).await?;
+                }
+                Ok(())
+            };
+            timeout(HOSTS_MAX, come).await.map_err(|_| TooBusy::new("the subscription of its hosts", HOSTS_MAX))?
         })
     }
 

@@ -2,43 +2,41 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use spand_agent::control::{Explained, Reply, Request, Status, ask};
 
 use super::agent::Agent;
-use super::running::READY_MAX;
+use super::running::wait;
+use crate::ending::TooBusy;
 
 /// Time that the agent gets to answer at all: a busy machine takes a while to check programs for the kernel.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Time that it gets from then on to apply what the gateway measured.
+/// Time that it gets from its subscription on to apply what the gateway measured.
 const ADVICE_MAX: Duration = Duration::from_secs(6);
 
 impl Agent {
     /// Waits until the agent has subscribed to a gateway.
     pub fn wait_for_subscription(&mut self) -> Result<()> {
-        let begin = Instant::now();
-        loop {
+        self.subscribed_within(ANSWER_MAX)
+    }
+
+    fn subscribed_within(&mut self, within: Duration) -> Result<()> {
+        wait("the agent's subscription", within, || {
             self.check()?;
-            match ask(&self.socket(), &Request::Status) {
-                Ok(Reply::Status(status)) if status.gateway.connected => return Ok(()),
-                other if begin.elapsed() > READY_MAX => {
-                    bail!("the agent did not subscribe within {READY_MAX:?}: {other:?}")
-                }
-                // It has just started.
-                _ => thread::sleep(Duration::from_millis(50)),
-            }
-        }
+            // It has just started: it may not answer yet.
+            Ok(self.status().is_ok_and(|status| status.gateway.connected).then_some(()))
+        })
     }
 
     /// The agent's decision for a connection now.
     pub fn explained(&self, destination: IpAddr, bytes: Option<u64>, mss: Option<u64>) -> Result<Explained> {
-        match ask(&self.socket(), &Request::Explain { destination, bytes, mss }) {
-            Ok(Reply::Explained(explained)) => Ok(*explained),
-            Ok(other) => bail!("the agent answered another question: {other:?}"),
-            Err(failure) => bail!("the agent does not explain: {failure:?}"),
+        match ask(&self.socket(), &Request::Explain { destination, bytes, mss })
+            .context("the agent does not explain")?
+        {
+            Reply::Explained(explained) => Ok(*explained),
+            other => Err(another_answer(other)),
         }
     }
 
@@ -49,33 +47,88 @@ impl Agent {
 
     /// Its state now.
     pub fn status(&self) -> Result<Status> {
-        match ask(&self.socket(), &Request::Status) {
-            Ok(Reply::Status(status)) => Ok(*status),
-            Ok(other) => bail!("the agent answered another question: {other:?}"),
-            Err(failure) => bail!("the agent does not tell its state: {failure:?}"),
+        match ask(&self.socket(), &Request::Status).context("the agent does not tell its state")? {
+            Reply::Status(status) => Ok(*status),
+            other => Err(another_answer(other)),
         }
     }
 
     /// Waits until the agent applies advice to connections to all these places, or a little: what it does not apply stays
     /// so.
-    pub fn wait_for_advice(&self, places: &[(IpAddr, Option<u64>)]) -> Result<Vec<Explained>> {
+    pub fn wait_for_advice(&mut self, places: &[(IpAddr, Option<u64>)]) -> Result<Vec<Explained>> {
+        self.wait_for_subscription()?;
         let begin = Instant::now();
-        let mut answered = None;
-        loop {
-            let explained: Result<Vec<Explained>> =
-                places.iter().map(|(destination, mss)| self.explained(*destination, None, *mss)).collect();
-            match explained {
-                Ok(explained) => {
-                    let is_late = answered.get_or_insert_with(Instant::now).elapsed() > ADVICE_MAX;
-                    if is_late || explained.iter().all(|one| one.on_advice) {
-                        return Ok(explained);
-                    }
-                }
-                Err(error) if begin.elapsed() > ANSWER_MAX => return Err(error),
-                // It has just started.
-                Err(_) => {}
-            }
-            thread::sleep(Duration::from_millis(100));
+        wait("the agent's decision", ANSWER_MAX, || {
+            self.check()?;
+            let explained = places.iter().map(|(destination, mss)| self.explained(*destination, None, *mss));
+            let Ok(explained) = explained.collect::<Result<Vec<Explained>>>() else { return Ok(None) };
+            let is_over = begin.elapsed() > ADVICE_MAX || explained.iter().all(|one| one.on_advice);
+            Ok(is_over.then_some(explained))
+        })
+    }
+}
+
+/// The windows that new connections get, where the agent starts all of them on advice.
+pub fn granted(explained: &[Explained]) -> Result<Vec<u32>> {
+    if let Some(one) = explained.iter().find(|one| !one.on_advice) {
+        // It has decided, and not set it yet.
+        if one.outcome == "pending" {
+            return Err(
+                TooBusy::new(format!("the agent's start of connections to {}", one.destination), ADVICE_MAX).into()
+            );
         }
+        bail!("the agent applies nothing to {}: {}", one.destination, one.decision);
+    }
+    Ok(explained.iter().map(|one| one.cwnd_segments).collect())
+}
+
+fn another_answer(reply: Reply) -> anyhow::Error {
+    match reply {
+        Reply::Error(sentence) => anyhow!("the agent answered: {sentence}"),
+        _ => anyhow!("the agent answered another question"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+    use crate::lab::is_root;
+    use crate::lab::namespace::Namespace;
+    use crate::product::{AgentSetup, ApplyMethod, Ended, Mode};
+
+    /// What becomes of the wait for an agent that is this script.
+    fn waited(script: &str) -> anyhow::Error {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("agent");
+        std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+        set_permissions(&program, Permissions::from_mode(0o700)).unwrap();
+        let setup = AgentSetup {
+            method: ApplyMethod::Route,
+            mode: Mode::Careful,
+            include: Vec::new(),
+            cgroup: None,
+            control_fraction: 0.0,
+            number: 0,
+            gateways: Vec::new(),
+            more: String::new(),
+        };
+        let host = Namespace::create("slow").unwrap();
+        let mut agent = Agent::start(&host, &program, &setup, folder.path()).unwrap();
+        agent.subscribed_within(Duration::from_secs(1)).unwrap_err()
+    }
+
+    #[test]
+    fn an_agent_that_is_slow_is_not_one_that_ended() {
+        if !is_root().unwrap() {
+            return;
+        }
+        let slow = waited("exec sleep 60");
+        assert_eq!(slow.to_string(), "this machine was too busy: the agent's subscription did not happen within 1 s");
+        assert!(slow.is::<TooBusy>() && !slow.is::<Ended>());
+        let ended = waited("echo error: the kernel refused the programs; exit 1");
+        assert!(ended.is::<Ended>() && ended.to_string().contains("the kernel refused the programs"), "{ended}");
     }
 }

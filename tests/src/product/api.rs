@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crate::ending::TooBusy;
 use crate::lab::namespace::Namespace;
 use anyhow::{Context, Result, bail};
 use http_body_util::BodyExt;
@@ -43,7 +44,7 @@ impl Api {
                 })
                 .await
             });
-            answer.with_context(|| format!("{url} did not answer within {ANSWER_MAX:?}"))?
+            answer.map_err(|_| TooBusy::new(format!("the answer of {url}"), ANSWER_MAX))?
         })
     }
 

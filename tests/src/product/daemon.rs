@@ -1,13 +1,15 @@
 //! One running program of the product.
 
+use std::error::Error;
+use std::fmt;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::lab::namespace::Namespace;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -15,6 +17,22 @@ use nix::unistd::Pid;
 const STOP_MAX: Duration = Duration::from_secs(6);
 /// Lines of a log that are shown when a program fails.
 const LOG_LINES: usize = 15;
+
+/// A program that ended though nobody asked it to: why stands in its log.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    name: &'static str,
+    status: ExitStatus,
+    log_end: String,
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ended early ({}). The end of its log:\n{}", self.name, self.status, self.log_end)
+    }
+}
+
+impl Error for Ended {}
 
 /// A running program. Dropping it stops it.
 #[derive(Debug)]
@@ -56,11 +74,11 @@ impl Daemon {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Fails with the end of its log where it no longer runs.
+    /// Fails with [`Ended`] where it no longer runs.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!("{} ended early ({status}). The end of its log:\n{}", self.name, self.log_end()),
+            Some(status) => Err(Ended { name: self.name, status, log_end: self.log_end() }.into()),
         }
     }
 

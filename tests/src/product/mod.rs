@@ -13,10 +13,11 @@ mod running;
 mod setup;
 pub mod standing_in;
 
+pub use advice::granted;
 pub use agent::Agent;
 pub use api::Api;
 pub use asking::{Asking, Waits};
-pub use daemon::Daemon;
+pub use daemon::{Daemon, Ended};
 pub use gateway::Gateway;
 pub use measured::MeasuredGateway;
 pub use running::{Product, print_addresses, stop_agent};

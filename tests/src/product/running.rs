@@ -11,6 +11,7 @@ use super::api::Api;
 use super::gateway::Gateway;
 use super::interrupt;
 use super::setup::{AgentSetup, GatewaySetup};
+use crate::ending::TooBusy;
 use crate::lab::namespace::Namespace;
 use crate::lab::topology::{GATEWAY_MANAGEMENT, Topology};
 use anyhow::{Context, Result, bail};
@@ -77,8 +78,9 @@ impl Product {
 
     /// Waits until the agent applies advice to connections to all these places, or a little: what it does not apply stays
     /// so.
-    pub fn wait_for_advice(&self, places: &[(IpAddr, Option<u64>)]) -> Result<Vec<Explained>> {
-        self.agent()?.wait_for_advice(places)
+    pub fn wait_for_advice(&mut self, places: &[(IpAddr, Option<u64>)]) -> Result<Vec<Explained>> {
+        self.gateway.check()?;
+        self.agent.as_mut().context("no agent was started")?.wait_for_advice(places)
     }
 
     /// Stops the agent, where one runs, and says how that went.
@@ -119,10 +121,16 @@ pub fn stop_agent(agent: Agent, host: &Namespace) -> [String; 2] {
     let stopped = agent.stop();
     let routes = match initial_windows(host) {
         Ok(left) if left.is_empty() => "no route with an initial window is left".to_owned(),
-        Ok(left) => format!("routes are LEFT BEHIND: {left:?}"),
+        Ok(left) => format!("routes are LEFT BEHIND: {}", words(&left)),
         Err(error) => format!("routes cannot be read: {error:#}"),
     };
     [stopped, routes]
+}
+
+/// Prefixes with their windows.
+fn words(windows: &BTreeMap<IpNet, u32>) -> String {
+    let words: Vec<String> = windows.iter().map(|(prefix, window)| format!("{prefix} initcwnd {window}")).collect();
+    words.join(", ")
 }
 
 /// Routes of a host that set an initial window, by prefix.
@@ -143,10 +151,10 @@ fn initial_windows(host: &Namespace) -> Result<BTreeMap<IpNet, u32>> {
     Ok(windows)
 }
 
-/// Asks again and again until there is an answer.
-pub(super) fn wait<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+/// Asks again and again until there is an answer; without one in this time the machine was [too busy](TooBusy).
+pub(super) fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let begin = Instant::now();
-    while begin.elapsed() < READY_MAX {
+    while begin.elapsed() < within {
         if let Some(answer) = ask()? {
             return Ok(answer);
         }
@@ -155,7 +163,7 @@ pub(super) fn wait<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) ->
         }
         thread::sleep(Duration::from_millis(50));
     }
-    bail!("{what} did not come within {READY_MAX:?}")
+    Err(TooBusy::new(what, within).into())
 }
 
 pub(super) fn write(file: &Path, text: &str) -> Result<()> {

@@ -9,7 +9,6 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
 
 /// The product's programs.
 const PROGRAMS: [&str; 2] = ["spand-gateway", "spand-agent"];
@@ -21,18 +20,11 @@ pub type Case = (&'static str, fn() -> Result<()>);
 pub fn stand_in() -> Option<ExitCode> {
     let path = std::env::args_os().next()?;
     let name = Path::new(&path).file_name().and_then(OsStr::to_str)?;
-    let outcome = match name {
-        "spand-gateway" => spand_gateway::cli::run(spand_gateway::cli::Cli::parse()),
-        "spand-agent" => spand_agent::cli::run(spand_agent::cli::Cli::parse()),
-        _ => return None,
-    };
-    Some(match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("error: {failure}");
-            failure.exit_code()
-        }
-    })
+    match name {
+        "spand-gateway" => Some(spand_gateway::cli::main()),
+        "spand-agent" => Some(spand_agent::cli::main()),
+        _ => None,
+    }
 }
 
 /// The same, or else one test.
@@ -66,6 +58,11 @@ pub fn run_cases(test: &str, why: impl Display, cases: impl IntoIterator<Item = 
         eprintln!("SKIPPED 1 test: {why}");
         return ExitCode::from(u8::from(std::env::var_os("SPAND_REQUIRE_ROOT").is_some()));
     }
+    run_all(test, cases)
+}
+
+/// The same for cases that do without root, or say themselves that they need it.
+pub fn run_all(test: &str, cases: impl IntoIterator<Item = Case>) -> ExitCode {
     let only = std::env::args().nth(1).filter(|word| !word.starts_with('-'));
     let wanted = cases.into_iter().filter(|(name, _)| only.as_ref().is_none_or(|only| name.contains(only.as_str())));
     let running: Vec<_> = wanted.map(|(name, case)| (name, thread::spawn(case))).collect();

@@ -45,7 +45,7 @@ fn table(writer: &mut dyn Write) -> Writer<&mut dyn Write> {
 fn into_io(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,
-        other => io::Error::other(format!("{other:?}")),
+        _ => io::Error::other("a row cannot be written as csv"),
     }
 }
 

@@ -7,6 +7,7 @@ mod keep;
 mod lanes;
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -17,6 +18,7 @@ use spand_tests::accuracy::factors::Cell;
 use spand_tests::accuracy::plan::{Plan, plan};
 use spand_tests::accuracy::report;
 use spand_tests::accuracy::result::{CellResult, quantiles};
+use spand_tests::ending::{arguments, exit_code};
 
 #[derive(Debug, Parser)]
 #[command(about = "Measures the gateway's reconstruction against real kernels, cell by cell (needs root)")]
@@ -59,8 +61,12 @@ struct Arguments {
     report: bool,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     let plan = plan(arguments.seed, arguments.cells);
     let out = arguments.out.join(format!("seed-{}", arguments.seed));
     std::fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;

@@ -7,6 +7,7 @@ mod slice;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -15,6 +16,7 @@ use spand_tests::benefit::plan::{Campaign, Planned};
 use spand_tests::benefit::result::Learning;
 use spand_tests::benefit::stage::Programs;
 use spand_tests::benefit::{page, result, run};
+use spand_tests::ending::{TOO_BUSY, arguments, exit_code};
 use spand_tests::product::{ApplyMethod, Mode, StartVariant, interrupt, program};
 
 #[derive(Debug, Parser)]
@@ -85,8 +87,12 @@ impl Arguments {
     }
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<ExitCode> {
+    let arguments: Arguments = arguments();
     let scenarios = match &arguments.one {
         Some(name) => vec![name.clone()],
         None => arguments.scenarios.clone(),
@@ -110,7 +116,7 @@ fn main() -> Result<()> {
     let runs = campaign.runs();
     ensure!(!runs.is_empty(), "there is no scenario {}", campaign.scenarios.join(" or "));
     if arguments.one.is_some() {
-        return run_one(runs.first().context("a run")?, &arguments);
+        return run_one(runs.first().context("a run")?, &arguments).map(|()| ExitCode::SUCCESS);
     }
     let seconds: f64 = runs.iter().map(Planned::seconds).sum();
     println!(
@@ -125,18 +131,24 @@ fn main() -> Result<()> {
         for planned in &runs {
             println!("{:>5.0} s  {}", planned.seconds(), planned.run.name());
         }
-        return Ok(());
+        return Ok(ExitCode::SUCCESS);
     }
+    let mut code = ExitCode::SUCCESS;
     if !arguments.report {
         interrupt::install()?;
         let deadline = Instant::now() + Duration::from_secs(arguments.minutes * 60);
-        slice::run(&runs, &arguments.out, deadline, &arguments.programs())?;
+        if slice::run(&runs, &arguments.out, deadline, &arguments.programs())? {
+            code = ExitCode::from(TOO_BUSY);
+        }
     }
     let results = result::read_all(&arguments.out)?;
-    ensure!(!results.is_empty(), "no run has a result yet in {}", arguments.out.display());
+    if results.is_empty() {
+        ensure!(code != ExitCode::SUCCESS, "no run has a result yet in {}", arguments.out.display());
+        return Ok(code);
+    }
     page::write(&arguments.page, &results)?;
     println!("{} results; {} written", results.len(), arguments.page.display());
-    Ok(())
+    Ok(code)
 }
 
 /// Runs one scenario in this process.

@@ -14,12 +14,14 @@ mod reader;
 mod sender;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{Parser, ValueEnum};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
 
@@ -97,8 +99,12 @@ enum Load {
     Gateway,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     for size in &arguments.sizes {
         ensure!(
             (SHORTEST_BYTES..=LONGEST_BYTES).contains(size),

@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, bail};
 use clap::Parser;
 use ipnet::IpNet;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::cgroup::Cgroup;
 use spand_tests::lab::path::{PathConfig, Queue, parse_rate};
 use spand_tests::lab::tap::Tap;
@@ -28,7 +29,7 @@ use spand_tests::lab::topology::{ClientNetwork, MIRROR_DEVICE, NetworkPlan, Topo
 use spand_tests::lab::traffic::{Conduct, Server};
 use spand_tests::lab::truth::{Poller, Record};
 use spand_tests::lab::wire;
-use spand_tests::product::{AgentSetup, ApplyMethod, GatewaySetup, Mode, Product, interrupt, program};
+use spand_tests::product::{AgentSetup, ApplyMethod, Ended, GatewaySetup, Mode, Product, granted, interrupt, program};
 
 use crate::compare::Compared;
 use crate::load::Timed;
@@ -70,13 +71,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    match run(&Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("\nFAILED: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    exit_code(run(&arguments()))
 }
 
 /// Prefix, bottleneck, delay each way in milliseconds, queue in packets.
@@ -138,7 +133,7 @@ fn one_gateway(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> Resu
     println!();
     let agent = program(arguments.agent.as_deref(), "spand-agent")?;
     let (method, granted) = match start_agent(&agent, &mut product, &lab, cgroup.as_ref()) {
-        Err(error) if cgroup.is_some() && arguments.way.is_none() => {
+        Err(error) if is_without_programs(&error, arguments, cgroup.as_ref()) => {
             say(&format!("no programs in this kernel ({error:#}); the agent sets routes instead"));
             (ApplyMethod::Route, start_agent(&agent, &mut product, &lab, None)?)
         }
@@ -194,6 +189,11 @@ fn cgroup(arguments: &Arguments, say: &dyn Fn(&str)) -> Result<Option<Cgroup>> {
         }
         (_, made) => made.map(Some),
     }
+}
+
+/// Whether the agent is to set routes since it could not load its programs. Such an agent ends; one that is slow does not.
+fn is_without_programs(error: &Error, arguments: &Arguments, cgroup: Option<&Cgroup>) -> bool {
+    error.is::<Ended>() && cgroup.is_some() && arguments.way.is_none()
 }
 
 /// Compares connections with and without advice: what they began with on the wire, the packets of two, and completion times.
@@ -274,15 +274,9 @@ fn start_agent(
     product.start_agent(lab, agent, &setup)?;
     let client = |network: &ClientNetwork| network.addresses.first().map(|client| (*client, None));
     let places: Vec<_> = lab.networks.iter().map(client).collect::<Option<_>>().context("a network without clients")?;
-    let explained = product.wait_for_advice(&places);
-    // An agent that could not start has logged why.
-    product.check()?;
-    let explained = explained?;
-    if let Some(one) = explained.iter().find(|one| !one.on_advice) {
-        bail!("the agent applies nothing to {}: {}", one.destination, one.outcome);
-    }
+    let windows = granted(&product.wait_for_advice(&places)?)?;
     let prefixes = lab.networks.iter().map(|network| network.plan.prefix);
-    Ok(prefixes.zip(explained.iter().map(|one| one.cwnd_segments)).collect())
+    Ok(prefixes.zip(windows).collect())
 }
 
 /// Estimates and truth at this moment, once the last connections have ended and the gateway has sent its estimates.

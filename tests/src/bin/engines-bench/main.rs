@@ -13,7 +13,7 @@ mod trace;
 mod yardstick;
 
 use std::num::NonZeroU32;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,7 +24,9 @@ use ipnet::IpNet;
 use spand_core::config::{EngineConfig, Limits, Shard};
 use spand_core::engine::Engine;
 use spand_core::shard::{Partition, Takers};
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::process::{children, resident_bytes, thread_time};
+use spand_tests::trace::TraceSummary;
 
 use trace::Trace;
 
@@ -64,10 +66,15 @@ struct Timing {
     held: u64,
 }
 
-fn main() -> anyhow::Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> anyhow::Result<()> {
+    let arguments: Arguments = arguments();
     let trace = Trace::generate(arguments.packets, arguments.connections)?;
-    println!("{:?}", trace.summary);
+    let TraceSummary { packets, connections, retransmissions, file_bytes } = &trace.summary;
+    println!("{packets} packets of {connections} connections, {retransmissions} sent again, {file_bytes} bytes");
     let packets = trace.summary.packets.max(1);
     let print = |name: &str, timing: &Timing, base: &Timing| {
         let per_packet = |time: Duration| time.as_nanos() as f64 / packets as f64;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Parser;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::papers::plan::{self, Planned};
 use spand_tests::papers::result::Results;
 use spand_tests::papers::row::{Programs, Row, Verdict};
@@ -64,8 +65,12 @@ struct Arguments {
     oracle: Option<PathBuf>,
 }
 
-fn main() -> Result<ExitCode> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<ExitCode> {
+    let arguments: Arguments = arguments();
     let rows = rows::all();
     if let Some(unknown) = arguments.only.iter().find(|id| !rows.iter().any(|row| row.id == **id)) {
         let ids: Vec<&str> = rows.iter().map(|row| row.id).collect();

@@ -6,12 +6,14 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
 use spand_tests::cluster::gateway::{Gateway, Metrics, Setup, grpc, port};
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::networks::fill_store;
 use spand_tests::starts::subscriber::Target;
@@ -40,8 +42,12 @@ struct Arguments {
     seconds: u32,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     let networks = arguments.networks as usize;
     let count = arguments.rate as usize * arguments.seconds as usize;
     ensure!(count <= networks * 254, "at most {} SYNs go to {networks} networks: give fewer seconds", networks * 254);

@@ -6,9 +6,11 @@
 mod lanes;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
+use spand_tests::ending::{arguments, exit_code};
 use spand_tests::rules::record::{self, Place};
 use spand_tests::rules::series::Series;
 use spand_tests::rules::{kept, page, scenario};
@@ -39,14 +41,18 @@ struct Arguments {
     page: PathBuf,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     let all = scenario::all();
     if let Some(name) = &arguments.scenario {
         let scenario = all.iter().find(|scenario| scenario.name == *name);
         let scenario = scenario.with_context(|| format!("there is no scenario {name}"))?;
         let health = record::run(scenario, arguments.seed, &Place::new(&arguments.out, scenario))?;
-        println!("{health:?}");
+        println!("{}", serde_json::to_string(&health)?);
         return Ok(());
     }
     println!("seed {}, {} scenarios, recordings in {}", arguments.seed, all.len(), arguments.out.display());

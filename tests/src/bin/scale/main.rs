@@ -17,6 +17,7 @@ mod run;
 mod world;
 
 use std::num::NonZeroUsize;
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
@@ -27,6 +28,7 @@ use spand_proto::units::Micros;
 
 use self::run::Scale;
 use self::world::{SimClock, World};
+use spand_tests::ending::{arguments, exit_code};
 
 #[derive(Debug, Parser)]
 #[command(about = "Tells many hosts of many networks, and says what that costs")]
@@ -75,8 +77,12 @@ enum Scope {
     Talking,
 }
 
-fn main() -> Result<()> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    exit_code(work())
+}
+
+fn work() -> Result<()> {
+    let arguments: Arguments = arguments();
     let clock = SimClock::new();
     let config = PublisherConfig {
         to_hosts: match arguments.to_hosts {

@@ -52,7 +52,7 @@ impl Scale {
     /// Publishes, has hosts subscribe, and says what that costs.
     pub(super) fn run(mut self) -> Result<()> {
         let Arguments { hosts: count, networks, grpc, cold, .. } = self.arguments;
-        println!("{:?}", self.arguments);
+        println!("{}", std::env::args().collect::<Vec<_>>().join(" "));
         let empty = resident_bytes("self")?;
         self.fill();
         let filled = resident_bytes("self")?;

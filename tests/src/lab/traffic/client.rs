@@ -10,6 +10,7 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage,
 
 use super::plan::Plan;
 use super::server::bind;
+use crate::ending::TooBusy;
 
 /// An answer that makes no progress for this long has failed.
 const STALL_MAX: Duration = Duration::from_secs(60);
@@ -75,7 +76,10 @@ impl Client {
                 Ok(length) => length,
                 // A read with a time limit is not resumed by the kernel after an interruption.
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error).context("the answer stalled"),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return Err(TooBusy::new("the next byte of an answer", STALL_MAX).into());
+                }
+                Err(error) => return Err(error).context("the answer broke off"),
             };
             if length == 0 {
                 break;

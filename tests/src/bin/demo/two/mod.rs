@@ -21,7 +21,7 @@ use self::begun::{BYTES, Begun};
 use self::judge::{Changeover, Outcome};
 use self::watch::Watch;
 use crate::load;
-use crate::{Arguments, CONGESTION_CONTROL, cgroup, plans, print_networks};
+use crate::{Arguments, CONGESTION_CONTROL, cgroup, is_without_programs, plans, print_networks};
 
 /// Clients in each network, half of them at each egress.
 const CLIENTS: u8 = 4;
@@ -57,11 +57,8 @@ pub(crate) fn run(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> R
     let mut nats = stage::start_nats(&nats_program, &lab, folder)?;
     let mut gateways = stage::start_gateways(&gateway, &lab, &second, folder)?;
     say("one nats-server and two gateways run, a gateway on each mirror port");
-    match stage::wait_sharing(&mut gateways)? {
-        Some(took) => say(&format!("each gateway hears the other ({:.1} s after both were ready)", took.as_secs_f64())),
-        None => say("the gateways do NOT hear each other"),
-    }
-    nats.check()?;
+    let took = stage::wait_sharing(&mut gateways, &mut nats)?;
+    say(&format!("each gateway hears the other ({:.1} s after both were ready)", took.as_secs_f64()));
 
     load::start_streams(&lab, LEARNING)?;
     say(&format!("for {} s two streams and short transfers fill every path", LEARNING.as_secs()));
@@ -78,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments, folder: &Path, say: &dyn Fn(&str)) -> R
     let plain = begun::recorded(&lab, folder, "plain", || begun::in_turn(&lab, usize::from(CLIENTS)))?;
     let started = stage::start_agent(&agent, &lab, cgroup.as_ref(), folder);
     let (mut agent, granted) = match started {
-        Err(error) if cgroup.is_some() && arguments.way.is_none() => {
+        Err(error) if is_without_programs(&error, arguments, cgroup.as_ref()) => {
             say(&format!("no programs in this kernel ({error:#}); the agent sets routes instead"));
             stage::start_agent(&agent, &lab, None, folder)?
         }

@@ -5,19 +5,22 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use ipnet::IpNet;
+use spand_tests::ending::TooBusy;
 use spand_tests::lab::cgroup::Cgroup;
 use spand_tests::lab::egress::{SECOND_MANAGEMENT, SERVER_SECOND_MANAGEMENT};
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::lab::topology::{ClientNetwork, GATEWAY_MANAGEMENT, SERVER_MANAGEMENT, Topology};
-use spand_tests::product::{Agent, AgentSetup, ApplyMethod, Daemon, Gateway, GatewaySetup, Mode, Sharing, stop_agent};
+use spand_tests::product::{
+    Agent, AgentSetup, ApplyMethod, Daemon, Gateway, GatewaySetup, Mode, Sharing, granted, stop_agent,
+};
 
 use super::shares;
 
 /// Where the server listens, on every address of the server's host.
 const NATS_PORT: u16 = 4222;
-/// Gateways that do not hear each other by then do not share.
+/// Two gateways and a server that all run have heard of each other long before.
 const SHARES_WITHIN: Duration = Duration::from_secs(15);
 
 /// Starts the NATS server on the server's host.
@@ -50,21 +53,22 @@ pub(crate) fn start_gateways(
     ])
 }
 
-/// Waits until each hears the other: how long that took. `None` where they do not.
-pub(crate) fn wait_sharing(gateways: &mut [Gateway; 2]) -> Result<Option<Duration>> {
+/// Waits until each hears the other: how long that took.
+pub(crate) fn wait_sharing(gateways: &mut [Gateway; 2], nats: &mut Daemon) -> Result<Duration> {
     let begin = Instant::now();
     while begin.elapsed() < SHARES_WITHIN {
+        nats.check()?;
         let mut all = true;
         for gateway in gateways.iter_mut() {
             gateway.check()?;
             all &= shares::members(gateway.api())? > 0;
         }
         if all {
-            return Ok(Some(begin.elapsed()));
+            return Ok(begin.elapsed());
         }
         shares::pause()?;
     }
-    Ok(None)
+    Err(TooBusy::new("word from one gateway to the other", SHARES_WITHIN).into())
 }
 
 /// Starts the agent on the server's host and waits until it has advice in force for every network: the windows it grants.
@@ -86,15 +90,9 @@ pub(crate) fn start_agent(
     };
     let mut agent = Agent::start(&lab.server, program, &setup, folder)?;
     let places: Vec<_> = clients(lab)?.into_iter().map(|(_, client)| (client, None)).collect();
-    let explained = agent.wait_for_advice(&places);
-    // An agent that could not start has logged why.
-    agent.check()?;
-    let explained = explained?;
-    if let Some(one) = explained.iter().find(|one| !one.on_advice) {
-        bail!("the agent applies nothing to {}: {}", one.destination, one.outcome);
-    }
+    let windows = granted(&agent.wait_for_advice(&places)?)?;
     let networks = lab.networks.iter().map(|network| network.plan.prefix);
-    Ok((agent, networks.zip(explained.iter().map(|one| one.cwnd_segments)).collect()))
+    Ok((agent, networks.zip(windows).collect()))
 }
 
 /// The first client of each network.

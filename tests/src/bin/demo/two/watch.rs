@@ -116,7 +116,10 @@ impl Seen {
             }
             other => {
                 self.without_advice += 1;
-                self.why.get_or_insert_with(|| format!("{other:?}"));
+                self.why.get_or_insert_with(|| match other {
+                    Err(failure) => failure.to_string(),
+                    Ok(_) => "the agent answered another question".to_owned(),
+                });
             }
         }
     }

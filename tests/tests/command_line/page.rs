@@ -10,8 +10,7 @@ use spand_proto::operator::{ENVIRONMENT, FINDINGS, USAGE};
 /// A row's first cell, and its second.
 type Rows = BTreeSet<(String, String)>;
 
-#[test]
-fn the_page_has_every_command_option_and_default() {
+pub(super) fn the_page_has_every_command_option_and_default() {
     let page = page();
     let mut documented: BTreeMap<String, Rows> = page
         .iter()
@@ -30,8 +29,7 @@ fn the_page_has_every_command_option_and_default() {
     assert!(documented.is_empty(), "docs/cli.md names what is not there: {:?}", documented.keys());
 }
 
-#[test]
-fn a_value_from_a_list_stands_on_the_page_with_all_others() {
+pub(super) fn a_value_from_a_list_stands_on_the_page_with_all_others() {
     let page = page();
     let mut checked = 0;
     for program in [spand_gateway::cli::Cli::command(), spand_agent::cli::Cli::command()] {
@@ -51,8 +49,7 @@ fn a_value_from_a_list_stands_on_the_page_with_all_others() {
     assert!(checked >= 3, "only {checked} values found");
 }
 
-#[test]
-fn the_page_has_every_exit_code() {
+pub(super) fn the_page_has_every_exit_code() {
     let codes: Vec<String> = page()["Exit codes"].iter().map(|row| row[0].clone()).collect();
     assert_eq!(codes, [0, ENVIRONMENT, FINDINGS, USAGE].map(|code| format!("`{code}`")));
 }

@@ -1,0 +1,34 @@
+//! The command lines of the programs: docs/cli.md beside them, what wrong input comes to, and what a machine that is too busy does.
+//!
+//! A program of its own: started under the name of one of the product's programs it is that program.
+
+mod busy;
+mod page;
+mod wrong;
+
+use std::process::ExitCode;
+
+use spand_tests::product::standing_in::{Case, run_all, stand_in};
+
+const CASES: [Case; 7] = [
+    ("the page has every command, option and default", || {
+        page::the_page_has_every_command_option_and_default();
+        Ok(())
+    }),
+    ("a value from a list stands on the page with all others", || {
+        page::a_value_from_a_list_stands_on_the_page_with_all_others();
+        Ok(())
+    }),
+    ("the page has every exit code", || {
+        page::the_page_has_every_exit_code();
+        Ok(())
+    }),
+    ("what a gateway is given wrongly", wrong::gateway),
+    ("what an agent is given wrongly", wrong::agent),
+    ("what the demo, the dashboard and the benefit are given wrongly", wrong::shows),
+    ("a machine that is too busy", busy::is_named),
+];
+
+fn main() -> ExitCode {
+    stand_in().unwrap_or_else(|| run_all("command_line", CASES))
+}

@@ -1,0 +1,404 @@
+//! Wrong input: a documented exit code, one sentence on standard error, and nothing in a form that Rust prints for its
+//! programmers.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use spand_tests::product::standing_in::link_programs;
+use tempfile::TempDir;
+
+/// Nothing that is refused takes so long.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// What only `Debug`, a panic or a backtrace prints.
+const OF_RUST: [&str; 17] = [
+    "Err(",
+    "Ok(",
+    "Some(",
+    "None,",
+    "None)",
+    "Error {",
+    "Error(",
+    "Environment(",
+    "Usage(",
+    "Os {",
+    "kind: ",
+    "\\\"",
+    "\\n",
+    "panicked at",
+    "RUST_BACKTRACE",
+    "stack backtrace",
+    "Caused by",
+];
+
+/// Configurations of both programs that cannot be used, with what is in them.
+const CONFIGURATIONS: [(&str, &[u8]); 10] = [
+    ("garbage.toml", b"= what is this\n"),
+    ("binary.toml", b"\x00\x01\xff\xfe[gateway]\n"),
+    ("latin.toml", b"# caf\xe9\n"),
+    ("open.toml", b"[api\n"),
+    ("key.toml", b"[log]\nfilters = \"info\"\n"),
+    ("section.toml", b"[logs]\nfilter = \"info\"\n"),
+    ("type.toml", b"[log]\nfilter = 7\n"),
+    ("table.toml", b"log = \"info\"\n"),
+    ("twice.toml", b"[log]\n[log]\n"),
+    ("value.toml", b"[log]\nformat = \"xml\"\n"),
+];
+
+/// Files that are no captures.
+const CAPTURES: [(&str, &[u8]); 5] = [
+    ("garbage.pcap", b"this is a text and no capture at all\n"),
+    ("empty.pcap", b""),
+    ("short.pcap", b"\xd4\xc3\xb2\xa1\x02\x00"),
+    ("magic.pcap", b"\xd4\xc3\xb2\xa2\x02\x00\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\xff\xff\x00\x00\x01\x00\x00\x00"),
+    ("cut.pcap.gz", b"\x1f\x8b\x08\x00\x00\x00"),
+];
+
+/// Configurations of a gateway with a value that nothing can work with.
+const GATEWAYS: [(&str, &str); 18] = [
+    ("interface.toml", "[capture]\ninterfaces = [\"nothing0\"]\n"),
+    ("none.toml", "[capture]\ninterfaces = []\n"),
+    ("address.toml", "[api]\nhttp_listen = \"nowhere\"\n"),
+    ("open-admin.toml", "[api]\nhttp_listen = \"0.0.0.0:7480\"\n"),
+    ("rule.toml", "[estimate]\nrule = \"best\"\n"),
+    ("prefix.toml", "[traffic]\ninternal = [\"10.0.0.0/99\"]\n"),
+    ("server.toml", "[share]\nservers = [\"nowhere\"]\n"),
+    ("secret.toml", "[share]\nservers = [\"tls://nats:4222\"]\ngateway = 1\n"),
+    (
+        "name.toml",
+        "[share]\nservers = [\"tls://nats:4222\"]\ngateway = 1\nsecret = \"nothing\"\ncluster = \"a \\\" b\"\n",
+    ),
+    ("tls.toml", "[tls]\ncertificate = \"missing.pem\"\nkey = \"missing.key\"\n"),
+    ("passwords.toml", "[admin]\npasswords = \"missing\"\n"),
+    ("passwords-binary.toml", "[admin]\npasswords = \"binary.toml\"\n"),
+    ("passwords-folder.toml", "[admin]\npasswords = \"folder\"\n"),
+    ("prefixes.toml", "[traffic]\nprefix_list = \"missing\"\n"),
+    ("prefixes-binary.toml", "[traffic]\nprefix_list = \"binary.toml\"\n"),
+    ("tls-binary.toml", "[tls]\ncertificate = \"binary.toml\"\nkey = \"binary.toml\"\n"),
+    ("secret-binary.toml", "[share]\nservers = [\"nats://nats:4222\"]\ngateway = 1\nsecret = \"binary.toml\"\n"),
+    ("store.toml", "[capture]\ninterfaces = [\"lo\"]\n[store]\ndirectory = \"file/store\"\n"),
+];
+
+/// Command lines of the gateway.
+const WRONG_TO_THE_GATEWAY: [&str; 53] = [
+    "",
+    "nonsense",
+    "replay",
+    "replay --nonsense file",
+    "replay --format xml file",
+    "replay --at yesterday file",
+    "replay --every soon file",
+    "replay --internal 10.0.0.0/99 file",
+    "replay --internal nowhere file",
+    "replay --min-samples 0 file",
+    "replay --min-samples many file",
+    "replay --min-connections -1 file",
+    "replay --rule best file",
+    "replay --compare liss,best file",
+    "replay --mss 0 file",
+    "replay --mss 99999999999 file",
+    "replay --tunnels warp file",
+    "replay --tunnels vxlan:99999 file",
+    "replay --sort size file",
+    "replay --prefix-list garbage.pcap file",
+    "run nonsense",
+    "run --config",
+    "password",
+    "password a:b",
+    "cert",
+    "cert nonsense",
+    "cert init --days 0",
+    "cert init --days many",
+    "cert issue",
+    "cert issue host --days 40000",
+    "cert issue host --server",
+    "cert revoke",
+    "check-config type.toml value.toml",
+    "doctor --seconds 0",
+    "doctor --seconds ten",
+    "check-config none.toml",
+    "check-config address.toml",
+    "check-config open-admin.toml",
+    "check-config rule.toml",
+    "check-config prefix.toml",
+    "check-config server.toml",
+    "check-config secret.toml",
+    "check-config name.toml",
+    "check-config tls.toml",
+    "check-config passwords.toml",
+    "check-config passwords-binary.toml",
+    "check-config passwords-folder.toml",
+    "check-config prefixes.toml",
+    "check-config prefixes-binary.toml",
+    "check-config tls-binary.toml",
+    "check-config secret-binary.toml",
+    "run --config none.toml",
+    "run --config tls.toml",
+];
+
+pub(super) fn gateway() -> Result<()> {
+    let place = Place::new()?;
+    for (file, text) in GATEWAYS {
+        place.write(file, text.as_bytes())?;
+    }
+    place.refuses("spand-gateway", 64, &WRONG_TO_THE_GATEWAY)?;
+    place.refuses(
+        "spand-gateway",
+        1,
+        &[
+            "check-config missing.toml",
+            "check-config folder",
+            "run --config missing.toml",
+            "run --config folder",
+            "run --config interface.toml",
+            "run --config store.toml",
+            "replay --config missing.toml file",
+            "replay --prefix-list missing.txt file",
+            "replay --prefix-list folder file",
+            "replay missing.pcap",
+            "replay folder",
+            "replay missing.pcap folder garbage.pcap",
+            "cert init --dir file",
+            "cert issue host --dir missing",
+            "cert issue host --dir folder",
+            "cert revoke missing.pem --dir folder",
+            "cert revoke garbage.pcap --dir missing",
+            "reset-experiment --store missing",
+            "reset-experiment --store file",
+            "reset-experiment --config store.toml",
+        ],
+    )?;
+    for (file, _) in CONFIGURATIONS {
+        place.refuse("spand-gateway", 64, &["check-config", file])?;
+        place.refuse("spand-gateway", 64, &["run", "--config", file])?;
+        place.refuse("spand-gateway", 64, &["replay", "--config", file, "file"])?;
+        place.refuse("spand-gateway", 2, &["doctor", "--seconds", "1", "--config", file])?;
+    }
+    for (file, _) in CAPTURES {
+        place.refuse("spand-gateway", 1, &["replay", file])?;
+        place.refuse("spand-gateway", 1, &["replay", "--format", "json", file])?;
+    }
+    place.refuse("spand-gateway", 1, &["replay", "-"])?;
+    place.judge()
+}
+
+pub(super) fn agent() -> Result<()> {
+    let place = Place::new()?;
+    for (file, text) in [
+        ("url.toml", "[gateway]\nurl = \"nowhere\"\n"),
+        ("scheme.toml", "[gateway]\nurl = \"ftp://gateway:7400\"\n"),
+        ("mode.toml", "mode = \"bold\"\n"),
+        ("prefix.toml", "[destinations]\ninclude = [\"10.0.0.0/99\"]\n"),
+        ("tls.toml", "[gateway]\nurl = \"https://127.0.0.1:1\"\n[tls]\nca = \"missing.pem\"\n"),
+        ("tls-binary.toml", "[gateway]\nurl = \"https://127.0.0.1:1\"\n[tls]\nca = \"binary.toml\"\n"),
+        (
+            "state.toml",
+            "apply = \"dry_run\"\nstate_dir = \"file/state\"\n[gateway]\nurl = \"http://127.0.0.1:1\"\nplain_text = true\n",
+        ),
+        (
+            "cgroup.toml",
+            "apply = \"bpf\"\nstate_dir = \"state\"\n[gateway]\nurl = \"http://127.0.0.1:1\"\nplain_text = true\n[bpf]\ncgroup = \"/nothing\"\n",
+        ),
+        ("plain.toml", "state_dir = \"state\"\n[gateway]\nurl = \"http://127.0.0.1:1\"\nplain_text = true\n"),
+    ] {
+        place.write(file, text.as_bytes())?;
+    }
+    place.refuses(
+        "spand-agent",
+        64,
+        &[
+            "",
+            "nonsense",
+            "status --nonsense",
+            "query",
+            "query 198.51.100.1 --bytes many",
+            "query 198.51.100.1 --mss 0",
+            "query 198.51.100.1 --gateway nowhere",
+            "query 198.51.100.1 --gateway ftp://gateway",
+            "query 198.51.100.1 --handshake-ms soon",
+            "explain",
+            "pause --for ever",
+            "pause --for 0s",
+            "pause --for 9999days",
+            "check-config url.toml",
+            "check-config scheme.toml",
+            "check-config mode.toml",
+            "check-config prefix.toml",
+            "check-config tls.toml",
+            "check-config tls-binary.toml",
+            "run --config url.toml",
+            "run --config mode.toml",
+            "run --config cgroup.toml",
+        ],
+    )?;
+    place.refuses(
+        "spand-agent",
+        1,
+        &[
+            "check-config missing.toml",
+            "check-config folder",
+            "run --config missing.toml",
+            "run --config folder",
+            "run --config state.toml",
+            "status --socket missing.sock",
+            "status --socket file",
+            "status --socket folder",
+            "metrics --socket missing.sock",
+            "explain 198.51.100.1 --socket missing.sock",
+            "explain name.invalid --socket missing.sock",
+            "pause --socket missing.sock",
+            "resume --socket missing.sock",
+            "query 198.51.100.1 --config plain.toml",
+            "query name.invalid --config plain.toml",
+        ],
+    )?;
+    for (file, _) in CONFIGURATIONS {
+        place.refuse("spand-agent", 64, &["check-config", file])?;
+        place.refuse("spand-agent", 64, &["run", "--config", file])?;
+        place.refuse("spand-agent", 2, &["doctor", "--config", file])?;
+        // They do without it, and there is no agent.
+        place.refuse("spand-agent", 1, &["status", "--config", file, "--socket", "missing.sock"])?;
+    }
+    for answer in ["", "garbage\n", "\x00\n", "{\"status\": 7}\n", "{\"error\": \"it is tired\"}\n"] {
+        let socket = place.folder.path().join("agent.sock");
+        _ = fs::remove_file(&socket);
+        let listener = UnixListener::bind(&socket)?;
+        thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                _ = stream.read(&mut [0; 4_096]).and_then(|_| stream.write_all(answer.as_bytes()));
+            }
+        });
+        let asks = ["status", "metrics", "explain 198.51.100.1", "pause", "resume"];
+        place.refuses(
+            "spand-agent",
+            1,
+            &asks.map(|ask| format!("{ask} --socket agent.sock")).each_ref().map(String::as_str),
+        )?;
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let url = format!("http://{}", listener.local_addr()?);
+        thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                _ = stream.read(&mut [0; 4_096]).and_then(|_| stream.write_all(answer.as_bytes()));
+            }
+        });
+        place.refuse("spand-agent", 1, &["query", "198.51.100.1", "--config", "plain.toml", "--gateway", &url])?;
+    }
+    place.judge()
+}
+
+pub(super) fn shows() -> Result<()> {
+    let place = Place::new()?;
+    let (demo, dashboard, benefit) =
+        (env!("CARGO_BIN_EXE_demo"), env!("CARGO_BIN_EXE_dashboard"), env!("CARGO_BIN_EXE_benefit"));
+    place.refuses(demo, 64, &["--nonsense", "nonsense", "--way ftp", "--out"])?;
+    place.refuses(
+        demo,
+        1,
+        &["--out file", "--out file/folder", "--gateway missing", "--gateway file", "--gateway folder"],
+    )?;
+    place.refuses(dashboard, 64, &["--nonsense", "--listen nowhere", "--networks many"])?;
+    place.refuses(dashboard, 1, &["--listen 192.0.2.1:7480"])?;
+    place.refuses(benefit, 64, &["--nonsense", "--seed many", "--way ftp", "--start best", "--keep folder"])?;
+    place.refuses(
+        benefit,
+        1,
+        &[
+            "--one nothing",
+            "--scenarios nothing",
+            "--report --out missing",
+            "--start buffer --way route",
+            "--one quick --agent-config missing.toml",
+            "--one quick --keep file",
+            "--one quick --gateway missing",
+        ],
+    )?;
+    place.judge()
+}
+
+/// A folder with links to both programs and files of many kinds, and what was wrong so far.
+struct Place {
+    folder: TempDir,
+    faults: RefCell<Vec<String>>,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let place = Self { folder: tempfile::tempdir()?, faults: RefCell::default() };
+        link_programs(place.folder.path())?;
+        for (file, bytes) in CONFIGURATIONS.iter().chain(&CAPTURES) {
+            place.write(file, bytes)?;
+        }
+        place.write("file", b"")?;
+        fs::create_dir(place.folder.path().join("folder"))?;
+        Ok(place)
+    }
+
+    fn write(&self, file: &str, bytes: &[u8]) -> Result<()> {
+        fs::write(self.folder.path().join(file), bytes).with_context(|| format!("cannot write {file}"))
+    }
+
+    /// Each line is a command line.
+    fn refuses(&self, program: &str, code: i32, lines: &[&str]) -> Result<()> {
+        lines.iter().try_for_each(|line| self.refuse(program, code, &line.split_whitespace().collect::<Vec<_>>()))
+    }
+
+    fn refuse(&self, program: &str, code: i32, arguments: &[&str]) -> Result<()> {
+        let program = self.folder.path().join(program);
+        let name = program.file_name().unwrap_or_default().to_string_lossy();
+        let output = run(&program, arguments, self.folder.path())?;
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let fault = |what: &str| format!("{name} {} {what} ({}):\n{out}{err}", arguments.join(" "), output.status);
+        let mut faults = self.faults.borrow_mut();
+        if output.status.code() != Some(code) {
+            faults.push(fault(&format!("did not end with {code}")));
+        }
+        // Without any command the help is the answer, and a doctor's findings are on standard output.
+        let sentences = err.lines().filter(|line| line.starts_with("error: ")).count();
+        if sentences != 1 && code != 2 && !err.contains("\n\nUsage: ") {
+            faults.push(fault(&format!("said {sentences} sentences")));
+        }
+        for text in [&out, &err] {
+            let of_rust = OF_RUST.iter().find(|of_rust| text.contains(**of_rust)).copied();
+            faults.extend(of_rust.or_else(|| path_of_type(text)).map(|of_rust| fault(&format!("said `{of_rust}`"))));
+        }
+        Ok(())
+    }
+
+    /// Fails where something was wrong.
+    fn judge(self) -> Result<()> {
+        let faults = self.faults.into_inner();
+        ensure!(faults.is_empty(), "{}", faults.join("\n"));
+        Ok(())
+    }
+}
+
+/// `std::io::Error`, and not the address `2001:db8::1`.
+fn path_of_type(text: &str) -> Option<&str> {
+    let is_name =
+        |part: &str| part.chars().all(|c| c.is_alphanumeric() || c == '_') && part.contains(|c: char| c > 'f');
+    let words = text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':'));
+    words.into_iter().find(|word| word.contains("::") && word.split("::").any(is_name))
+}
+
+fn run(program: &Path, arguments: &[&str], folder: &Path) -> Result<Output> {
+    let mut command = Command::new(program);
+    command.args(arguments).current_dir(folder).env("RUST_BACKTRACE", "1");
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let begin = Instant::now();
+    while child.try_wait()?.is_none() {
+        if begin.elapsed() > LONGEST {
+            child.kill()?;
+            bail!("{} {} went on: {:?}", program.display(), arguments.join(" "), child.wait_with_output()?);
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    Ok(child.wait_with_output()?)
+}
