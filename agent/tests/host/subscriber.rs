@@ -17,8 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
 use crate::support::gateway::{Gateway, estimate};
-
-const SOON: Duration = Duration::from_secs(10);
+use crate::support::patience::awaited;
 
 /// A subscriber of `gateway`, its signals, and the means to change its addresses.
 fn subscribe(gateway: &Gateway) -> (mpsc::Receiver<Signal>, watch::Sender<Vec<IpAddr>>) {
@@ -50,7 +49,7 @@ fn subscribe_to(groups: &[&[String]], timing: Timing) -> (mpsc::Receiver<Signal>
 }
 
 async fn next(heard: &mut mpsc::Receiver<Signal>) -> Signal {
-    tokio::time::timeout(SOON, heard.recv()).await.expect("a signal in time").expect("a subscriber")
+    awaited("a signal", heard.recv()).await.expect("a subscriber")
 }
 
 /// Takes in signals until `last` is among them.

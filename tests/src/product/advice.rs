@@ -9,11 +9,9 @@ use anyhow::{Result, bail};
 use spand_agent::control::{Explained, Reply, Request, Status, ask};
 
 use super::agent::Agent;
-use super::running::READY_MAX;
+use crate::patience::PATIENCE;
 
-/// Time that the agent gets to answer at all: a busy machine takes a while to check programs for the kernel.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Time that it gets from then on to apply what the gateway measured.
+/// Time that the agent gets from its first answer on to apply what the gateway measured.
 const ADVICE_MAX: Duration = Duration::from_secs(6);
 
 impl Agent {
@@ -24,8 +22,8 @@ impl Agent {
             self.check()?;
             match ask(&self.socket(), &Request::Status) {
                 Ok(Reply::Status(status)) if status.gateway.connected => return Ok(()),
-                other if begin.elapsed() > READY_MAX => {
-                    bail!("the agent did not subscribe within {READY_MAX:?}: {other:?}")
+                other if begin.elapsed() > PATIENCE => {
+                    bail!("the agent did not subscribe within {PATIENCE:?}: {other:?}")
                 }
                 // It has just started.
                 _ => thread::sleep(Duration::from_millis(50)),
@@ -71,7 +69,7 @@ impl Agent {
                         return Ok(explained);
                     }
                 }
-                Err(error) if begin.elapsed() > ANSWER_MAX => return Err(error),
+                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
                 // It has just started.
                 Err(_) => {}
             }

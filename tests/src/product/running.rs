@@ -13,6 +13,7 @@ use super::interrupt;
 use super::setup::{AgentSetup, GatewaySetup};
 use crate::lab::namespace::Namespace;
 use crate::lab::topology::{GATEWAY_MANAGEMENT, Topology};
+use crate::patience::PATIENCE;
 use anyhow::{Context, Result, bail};
 use ipnet::IpNet;
 use serde_json::Value;
@@ -20,8 +21,6 @@ use spand_agent::control::Explained;
 
 pub(super) const GRPC_PORT: u16 = 7400;
 pub(super) const HTTP_PORT: u16 = 7480;
-/// Time a program gets to become ready.
-pub(super) const READY_MAX: Duration = Duration::from_secs(10);
 
 /// The running product: one gateway, and an agent.
 #[derive(Debug)]
@@ -146,7 +145,7 @@ fn initial_windows(host: &Namespace) -> Result<BTreeMap<IpNet, u32>> {
 /// Asks again and again until there is an answer.
 pub(super) fn wait<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let begin = Instant::now();
-    while begin.elapsed() < READY_MAX {
+    while begin.elapsed() < PATIENCE {
         if let Some(answer) = ask()? {
             return Ok(answer);
         }
@@ -155,7 +154,7 @@ pub(super) fn wait<T>(what: &str, mut ask: impl FnMut() -> Result<Option<T>>) ->
         }
         thread::sleep(Duration::from_millis(50));
     }
-    bail!("{what} did not come within {READY_MAX:?}")
+    bail!("{what} did not come within {PATIENCE:?}")
 }
 
 pub(super) fn write(file: &Path, text: &str) -> Result<()> {

@@ -22,7 +22,7 @@ fn a_killed_agent_leaves_plain_tcp_at_once_and_no_open_connection_breaks() {
         assert_eq!(fresh_threshold(&host, &mut open), None);
         assert!(ss_words(&open.0).iter().any(|word| word == "t40_cubic"), "the open one stays as it is");
         // A process that lists the machine's links, as `undo` of a test that runs in parallel, holds a reference for that moment.
-        eventually(SOON, "sizes are not taken", || state_size(&open.0, 1) == Err(libc::ENOPROTOOPT)).await;
+        eventually("sizes are not taken", || state_size(&open.0, 1) == Err(libc::ENOPROTOOPT)).await;
     });
 }
 
@@ -51,7 +51,7 @@ fn an_upgrade_while_connections_run_takes_over_the_new_ones() {
         assert_eq!(fresh_threshold(&host, &mut open), None);
         host.agent.run();
         host.stream = host.gateway.snapshot(&[estimate(&host.network, 50, 60)]).await;
-        eventually(SOON, "the next agent is in force", || in_force(&host.agent) == 1).await;
+        eventually("the next agent is in force", || in_force(&host.agent) == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), Some(50));
     });
 }
@@ -62,7 +62,7 @@ fn stale_advice_ends_with_its_lifetime_even_where_the_agent_stands_still() {
         let mut host = Host::new(42, "paper", "cubic", "").await;
         let mut open = host.accepted();
         host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 2))).await;
-        eventually(SOON, "the short one is in force", || host.counts("networks_changed") == 1).await;
+        eventually("the short one is in force", || host.counts("networks_changed") == 1).await;
         // It can renew and remove nothing: the programs themselves know when it ends.
         kill(host.agent.pid(), Signal::SIGSTOP).unwrap();
         assert_eq!(fresh_threshold(&host, &mut open), Some(44));
@@ -82,7 +82,7 @@ fn advice_ends_with_its_lifetime_whatever_the_agents_own_clocks_show() {
         let mut host = Host::new(62, "paper", "cubic", "").await;
         let mut open = host.accepted();
         host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 2))).await;
-        eventually(SOON, "the short one is in force", || host.counts("networks_changed") == 1).await;
+        eventually("the short one is in force", || host.counts("networks_changed") == 1).await;
         kill(host.agent.pid(), Signal::SIGSTOP).unwrap();
         assert_eq!(fresh_threshold(&host, &mut open), Some(44));
         std::thread::sleep(Duration::from_millis(2_100));
@@ -98,11 +98,11 @@ fn a_withdrawal_and_a_lost_gateway_end_it() {
         let mut open = host.accepted();
         let network = host.network.parse().unwrap();
         host.stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Retreat }).await;
-        eventually(SOON, "nothing is in force", || in_force(&host.agent) == 0).await;
+        eventually("nothing is in force", || in_force(&host.agent) == 0).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
 
         host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 3))).await;
-        eventually(SOON, "it is back", || in_force(&host.agent) == 1).await;
+        eventually("it is back", || in_force(&host.agent) == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), Some(44));
         host.gateway.stop();
         tokio::time::sleep(Duration::from_millis(3_200)).await;
@@ -116,7 +116,7 @@ fn a_short_lifetime_that_is_renewed_in_time_does_not_lapse() {
         let mut host = Host::new(47, "paper", "cubic", "").await;
         let mut open = host.accepted();
         host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 44, 2))).await;
-        eventually(SOON, "the short one is in force", || host.counts("networks_changed") == 1).await;
+        eventually("the short one is in force", || host.counts("networks_changed") == 1).await;
         for _ in 0..4 {
             tokio::time::sleep(Duration::from_millis(900)).await;
             host.stream.send(UpdateEvent::Renewal { lifetime: Micros::from_secs(2) }).await;
@@ -160,10 +160,10 @@ fn a_services_size_that_the_kernel_does_not_give_up_is_tried_again() {
         let size = ServiceSize { service: host.server, quantile, transfers: 9, lifetime };
         host.stream.send(UpdateEvent::ServiceSize(size)).await;
         let services = table_of_services(&host.agent);
-        eventually(SOON, "the size is known", || services.keys().count() == 1).await;
+        eventually("the size is known", || services.keys().count() == 1).await;
         // From here on it takes nothing from outside.
         services.freeze().unwrap();
-        eventually(SOON, "tried again", || host.counts("services_failed") >= 3).await;
+        eventually("tried again", || host.counts("services_failed") >= 3).await;
     });
 }
 
@@ -190,7 +190,7 @@ fn a_cgroup_that_is_removed_is_noticed() {
         transfer(&mut server, &mut client, 5 * SEGMENT);
         assert_eq!(number(&ss_words(&server), "ssthresh"), None);
         drop(cgroup);
-        eventually(SOON, "the agent notices", || host.counts("cgroup_gone") == 1).await;
+        eventually("the agent notices", || host.counts("cgroup_gone") == 1).await;
         assert_eq!(in_force(&host.agent), 0);
     });
 }
@@ -202,7 +202,7 @@ fn a_cgroup_that_is_removed_and_made_again_is_another() {
         let host = Host::with(63, "paper", "cubic", &format!("cgroup = \"{}\"", cgroup.0.display())).await;
         std::fs::remove_dir(&cgroup.0).unwrap();
         std::fs::create_dir(&cgroup.0).unwrap();
-        eventually(SOON, "the agent notices", || host.counts("cgroup_gone") == 1).await;
+        eventually("the agent notices", || host.counts("cgroup_gone") == 1).await;
         assert_eq!(in_force(&host.agent), 0);
     });
 }

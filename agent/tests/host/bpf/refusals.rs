@@ -175,7 +175,7 @@ fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
         update.lease = Some(Segments(25));
         update.estimate.rtt_mean = Some(Micros::from_secs(10));
         host.stream.send(UpdateEvent::Estimate(update.clone())).await;
-        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
         let listener = TcpListener::bind(host.server).unwrap();
         let (mut server, client) = host.connection(&listener);
         lose_all(&client);
@@ -184,7 +184,7 @@ fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
         // Far more than twice this is any round trip.
         update.estimate.rtt_mean = Some(Micros(1));
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "the round trip is known", || host.counts("networks_changed") == 2).await;
+        eventually("the round trip is known", || host.counts("networks_changed") == 2).await;
         let (mut refused, mut its_client) = host.connection(&listener);
         transfer(&mut refused, &mut its_client, 5 * SEGMENT);
         assert_eq!((host.counts("started"), host.counts("rtt_mismatch")), (1, 1));
@@ -199,7 +199,7 @@ fn a_start_stays_inside_the_lease() {
         let mut update = estimate(&host.network, 100, 60);
         update.lease = Some(Segments(25));
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         // Ten by default and the lease; the threshold is the share's.

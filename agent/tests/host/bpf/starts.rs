@@ -92,9 +92,9 @@ fn the_usual_size_of_the_service_counts_where_none_is_stated_until_it_ends() {
         };
         for (usual, lifetime_s) in [(24, 60), (12, 4)] {
             host.stream.send(size(usual, lifetime_s)).await;
-            eventually(SOON, "the size counts", || starts_for(&host, usual)).await;
+            eventually("the size counts", || starts_for(&host, usual)).await;
         }
-        eventually(SOON, "the size has ended", || starts_for(&host, 40)).await;
+        eventually("the size has ended", || starts_for(&host, 40)).await;
     });
 }
 
@@ -168,7 +168,7 @@ fn a_share_that_no_loss_backs_leaves_the_threshold_open() {
         let mut update = estimate(&host.network, 40, 60);
         update.estimate.loss_connections = 0;
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "it is known", || host.counts("networks_changed") == 1).await;
+        eventually("it is known", || host.counts("networks_changed") == 1).await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         let words = ss_words(&server);
@@ -185,7 +185,7 @@ fn ipv6_connections_start_too() {
             ip(&format!("addr add {address}/128 dev lo nodad"));
             // The kernel's own comes a moment after its address.
             let remove = format!("-6 route del local {address} dev lo table local");
-            eventually(SOON, "the kernel's own route", || try_ip(&remove).is_ok()).await;
+            eventually("the kernel's own route", || try_ip(&remove).is_ok()).await;
             ip(&format!("-6 route add local {address} dev lo table local congctl cubic"));
         }
         host.advise(&[("2001:db8:99::/48", 30)]).await;
@@ -279,7 +279,7 @@ fn segments_tell_window_and_round_trip_where_that_is_asked_for() {
         host.agent.configure(&host.gateway, "mode = \"paper\"\napply = \"bpf\"", "[bpf]\nname = \"t12\"");
         host.agent.run();
         host.stream = host.gateway.snapshot(&[estimate(&host.network, 40, 60)]).await;
-        eventually(SOON, "the next agent is in force", || in_force(&host.agent) == 1).await;
+        eventually("the next agent is in force", || in_force(&host.agent) == 1).await;
         let seen = sniff(|| transfer(&mut server, &mut client, 5 * SEGMENT));
         assert!(!seen.is_empty());
         assert_eq!(seen.iter().filter_map(|frame| option_of(frame, host.server.port())).count(), 0);
