@@ -26,7 +26,7 @@ use spand_proto::report::{Arm, ConnectionReport};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::support::agent::Agent;
+use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, Stream, estimate};
 use crate::support::namespace::{in_namespace, in_served_namespace, ip, try_ip};
 use crate::support::patience::{PATIENCE, eventually};
@@ -135,13 +135,22 @@ impl Host {
         report
     }
 
-    /// The next connection that the agent reports.
-    async fn reported(&mut self) -> ConnectionReport {
-        loop {
-            if let Some(connection) = self.gateway.reported().await.connections.first() {
-                return *connection;
-            }
+    /// The next connections that the agent reports. It does so every ten seconds: a test waits for all at once.
+    async fn reported(&mut self, count: usize) -> Vec<ConnectionReport> {
+        let mut reports = Vec::new();
+        while reports.len() < count {
+            reports.extend(self.gateway.reported().await.connections);
         }
+        reports
+    }
+
+    /// Changes the agent's configuration while it runs.
+    async fn reload(&self, what: &str, with: &str) {
+        let before = text(&self.agent.config());
+        assert!(before.contains(what), "{before}");
+        let after = before.replace(what, with);
+        std::fs::write(self.agent.config(), &after).unwrap();
+        self.agent.reload(&after).await;
     }
 
     fn counts(&self, name: &str) -> u64 {

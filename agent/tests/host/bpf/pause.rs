@@ -73,9 +73,12 @@ fn a_pause_for_a_time_ends_by_itself() {
     in_namespace("bpf_paused_for", || async {
         let host = Host::new(72, "paper", "cubic", "").await;
         let mut open = host.accepted();
+        let begun = Instant::now();
         let paused = host.agent.json(&["pause", "--for", "2s", "--json"]);
         assert!(paused["paused_until"].as_str().unwrap().ends_with('Z'), "{paused}");
-        assert_eq!(fresh_threshold(&host, &mut open), None);
+        let threshold = fresh_threshold(&host, &mut open);
+        // On a busy machine it may be over by now.
+        assert!(threshold.is_none() || begun.elapsed() > Duration::from_secs(2), "{threshold:?}");
         eventually("it ends", || in_force(&host.agent) == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
         let status = host.agent.json(&["status", "--json"]);
@@ -86,31 +89,33 @@ fn a_pause_for_a_time_ends_by_itself() {
 #[test]
 fn connections_that_meet_a_pause_are_in_no_arm() {
     in_namespace("bpf_paused_arms", || async {
-        for (number, control_fraction) in [(73, "0.0"), (74, "1.0")] {
-            let fraction = format!("control_fraction = {control_fraction}");
-            let mut host = Host::with(number, "paper", "cubic", &fraction).await;
-            let mut before = host.accepted();
-            transfer(&mut before.0, &mut before.1, 5 * SEGMENT);
-            host.agent.json(&["pause", "--json"]);
-            let mut during = host.accepted();
-            transfer(&mut during.0, &mut during.1, 5 * SEGMENT);
-            host.agent.json(&["resume", "--json"]);
-            // Ended after the pause: it met it all the same, in either arm.
-            drop((before, during));
-            let mut reports = Vec::new();
-            while reports.len() < 2 {
-                reports.extend(host.gateway.reported().await.connections);
-            }
-            assert!(reports.iter().all(|one| one.paused && one.arm.is_none() && one.refusal.is_none()), "{reports:?}");
-            assert_eq!(reports.iter().filter(|one| one.advised.is_some()).count(), usize::from(number == 73));
-            let status = host.agent.json(&["status", "--json"]);
-            assert_eq!(status["transfers_paused"], 2, "{status}");
-            let compared = |arm: &str| {
-                let of = |class: &serde_json::Value| class[arm]["transfers"].as_u64().unwrap();
-                status["comparison"].as_array().unwrap().iter().map(of).sum::<u64>()
-            };
-            assert_eq!((compared("advised"), compared("control")), (0, 0));
-        }
+        let mut host = Host::new(73, "paper", "cubic", "").await;
+        let connection = |host: &Host| {
+            let mut ends = host.accepted();
+            transfer(&mut ends.0, &mut ends.1, 5 * SEGMENT);
+            ends
+        };
+        // Of either arm, before the pause and during it.
+        let before = connection(&host);
+        host.reload("control_fraction = 0.0", "control_fraction = 1.0").await;
+        let controls = connection(&host);
+        host.agent.json(&["pause", "--json"]);
+        let during = connection(&host);
+        host.reload("control_fraction = 1.0", "control_fraction = 0.0").await;
+        let of_the_other_arm = connection(&host);
+        host.agent.json(&["resume", "--json"]);
+        // Ended after the pause: it met it all the same.
+        drop((before, controls, during, of_the_other_arm));
+        let reports = host.reported(4).await;
+        assert!(reports.iter().all(|one| one.paused && one.arm.is_none() && one.refusal.is_none()), "{reports:?}");
+        assert_eq!(reports.iter().filter(|one| one.advised.is_some()).count(), 1);
+        let status = host.agent.json(&["status", "--json"]);
+        assert_eq!(status["transfers_paused"], 4, "{status}");
+        let compared = |arm: &str| {
+            let of = |class: &serde_json::Value| class[arm]["transfers"].as_u64().unwrap();
+            status["comparison"].as_array().unwrap().iter().map(of).sum::<u64>()
+        };
+        assert_eq!((compared("advised"), compared("control")), (0, 0));
     });
 }
 

@@ -10,7 +10,7 @@ fn how_fast_stale_routes_go() {
         let mut gateway = Gateway::start().await;
         let networks: Vec<String> = (0..1_000u32).map(|n| format!("198.{}.{}.0/24", 18 + n / 256, n % 256)).collect();
         let names: Vec<&str> = networks.iter().map(String::as_str).collect();
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         let (mut agent, _stream) = agent_with(&mut gateway, &names).await;
         eprintln!("1,000 routes set {:?} after the start", started.elapsed());
         let log = agent.folder.path().join("monitor");
@@ -29,7 +29,7 @@ fn how_fast_stale_routes_go() {
         let gone: Vec<f64> =
             lines.lines().filter(|l| l.contains("Deleted 198.")).map(|l| (stamp(l) - change) * 1e3).collect();
         eprintln!("{} removed {:.2} to {:.2} ms after the change", gone.len(), gone[0], gone.last().unwrap());
-        let killed = std::time::Instant::now();
+        let killed = Instant::now();
         agent.kill();
         while !ours().is_empty() {}
         eprintln!("1,000 routes removed {:?} after SIGKILL", killed.elapsed());

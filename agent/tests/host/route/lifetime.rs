@@ -56,7 +56,10 @@ fn a_killed_agent_leaves_nothing_within_five_seconds() {
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
         agent.kill();
+        let killed = Instant::now();
         eventually("the guard removes the routes", || ours().is_empty()).await;
+        // What `docs/faults.md` promises, and many times what it takes.
+        assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
     });
 }
 

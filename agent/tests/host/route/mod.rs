@@ -9,7 +9,7 @@ mod own_advice;
 mod pause;
 mod surroundings;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, Stream, announced, announced_late, estimate};
