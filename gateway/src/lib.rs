@@ -12,6 +12,8 @@ mod encoding;
 pub mod opening;
 mod other_protocols;
 mod password;
+#[cfg(test)]
+mod patience;
 pub mod publisher;
 pub mod replay;
 mod reset_experiment;

@@ -17,6 +17,7 @@ pub mod memory;
 pub mod networks;
 pub mod oracle;
 pub mod papers;
+pub mod patience;
 pub mod plot;
 pub mod process;
 pub mod product;

@@ -14,9 +14,7 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
 use spand_tests::dashboard::stage::Stage;
-
-/// Longest wait for the first numbers; a rate needs two scrapes.
-const SOON: Duration = Duration::from_secs(40);
+use spand_tests::patience::PATIENCE;
 
 /// Panels without a number on this stage, and why.
 const NOTHING_THERE: [(&str, &str); 5] = [
@@ -111,8 +109,8 @@ fn eventually(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()>
         if matches!(held, Ok(true)) {
             return Ok(());
         }
-        if start.elapsed() > SOON {
-            bail!("{what}: not within {SOON:?} ({held:?})");
+        if start.elapsed() > PATIENCE {
+            bail!("{what}: not within {PATIENCE:?} ({held:?})");
         }
         std::thread::sleep(Duration::from_millis(300));
     }

@@ -13,6 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use spand_agent::control::{Reply, Request, ask};
 use spand_gateway::config::{Config, EngineOptions, Memory};
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::patience::PATIENCE;
 use spand_tests::product::Daemon;
 use spand_tests::product::standing_in::{link_programs, stand_in};
 
@@ -145,7 +146,7 @@ fn ready(address: &str) -> Result<bool> {
 
 fn wait(daemons: &mut [Daemon], mut done: impl FnMut() -> Result<bool>) -> Result<()> {
     let begin = Instant::now();
-    while begin.elapsed() < Duration::from_secs(15) {
+    while begin.elapsed() < PATIENCE {
         daemons.iter_mut().try_for_each(Daemon::check)?;
         if done()? {
             return Ok(());
@@ -153,7 +154,7 @@ fn wait(daemons: &mut [Daemon], mut done: impl FnMut() -> Result<bool>) -> Resul
         thread::sleep(Duration::from_millis(50));
     }
     let logs: Vec<String> = daemons.iter().map(Daemon::log_end).collect();
-    bail!("not ready within 15 s:\n{}", logs.join("\n"))
+    bail!("not ready within {PATIENCE:?}:\n{}", logs.join("\n"))
 }
 
 fn text(path: &Path) -> Result<&str> {

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use spand_proto::push::{UpdateEvent, WithdrawalReason};
 
-use crate::support::agent::{Agent, eventually};
+use crate::support::agent::Agent;
 use crate::support::gateway::{Gateway, Stream, estimate};
 use crate::support::namespace::{in_namespace, ip, try_ip, two_uplinks};
+use crate::support::patience::eventually;
 
 /// Networks 100.64.0.0/24 to 100.64.9.0/24.
 const NETWORKS: u64 = 10;
@@ -99,7 +100,7 @@ async fn churn(seed: u64) {
     let ours = || ip("route show proto 83");
     let complete =
         || ours().lines().filter(|line| line.contains("via 10.2.0.1 dev up1 metric 21328 initcwnd 20")).count();
-    eventually(Duration::from_secs(10), "every network follows the new path", || complete() == 10).await;
+    eventually("every network follows the new path", || complete() == 10).await;
     assert_eq!(ours().lines().count(), 10, "and nothing else: {}", ours());
     let status = agent.json(&["status", "--json"]);
     assert!(status["method_events"]["stepped_back"].is_null(), "seed {seed}: {status}");

@@ -1,15 +1,15 @@
 //! What the commands print and how they end.
 
 use std::process::{Command, Output};
-use std::time::Duration;
 
 use serde_json::Value;
 use spand_proto::push::UpdateEvent;
 use tokio::net::{TcpListener, TcpSocket};
 
-use crate::support::agent::{Agent, eventually};
+use crate::support::agent::Agent;
 use crate::support::gateway::{Gateway, NO_ESTIMATE, estimate};
 use crate::support::namespace::{in_namespace, in_served_namespace, ip};
+use crate::support::patience::eventually;
 
 fn agent(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_spand-agent")).args(arguments).output().unwrap()
@@ -156,7 +156,7 @@ async fn of_several_gateways_the_one_in_use_is_shown_asked_and_reported_to() {
     agent.run();
     let _stream = gateway.snapshot(&[]).await;
     let status = || agent.json(&["status", "--json"])["gateway"].clone();
-    eventually(Duration::from_secs(10), "subscribed", || status()["connected"] == true).await;
+    eventually("subscribed", || status()["connected"] == true).await;
     let status = status();
     assert_eq!(status["url"], gateway.url());
     assert_eq!((&status["group"], &status["rank"], &status["connected"]), (&2.into(), &1.into(), &true.into()));
@@ -172,7 +172,7 @@ async fn of_several_gateways_the_one_in_use_is_shown_asked_and_reported_to() {
     let answer = agent.json(&["query", "192.0.2.77", "--json"]);
     assert_eq!(answer["estimate"]["prefix"], "192.0.2.0/24", "the one that is gone answers nothing: {answer}");
     assert!(agent.output(&["pause"]).status.success());
-    let report = tokio::time::timeout(Duration::from_secs(10), gateway.reports.recv()).await.unwrap().unwrap();
+    let report = gateway.reported().await;
     assert_eq!(report.host_name.to_string(), "web-1");
     let checks = agent.json(&["doctor", "--json"]);
     let checks = checks["checks"].as_array().unwrap();
@@ -191,7 +191,7 @@ async fn a_dry_run_explains_and_lists_what_it_lacks() {
         ("web-1", &["203.0.113.10".to_owned()][..])
     );
     let explain = || agent.json(&["explain", "192.0.2.77", "--bytes", "144800", "--json"]);
-    eventually(Duration::from_secs(10), "decided", || explain()["outcome"] == "would_be").await;
+    eventually("decided", || explain()["outcome"] == "would_be").await;
 
     let explained = explain();
     assert_eq!((&explained["cwnd_segments"], &explained["on_advice"]), (&10.into(), &false.into()), "{explained}");
@@ -260,7 +260,7 @@ fn status_without_advice_has_the_gateways_reason_for_a_connection_of_the_host() 
         let agent = Agent::start(&gateway, "addresses = [\"203.0.113.10\"]", "");
         let _stream = gateway.snapshot(&[]).await;
         let status = || String::from_utf8(agent.output(&["status"]).stdout).unwrap();
-        eventually(Duration::from_secs(10), "subscribed", || status().contains(": subscribed")).await;
+        eventually("subscribed", || status().contains(": subscribed")).await;
         assert!(status().contains("no connection from these addresses is open"), "{}", status());
         let listener = TcpListener::bind("198.51.100.1:0").await.unwrap();
         let socket = TcpSocket::new_v4().unwrap();
@@ -285,7 +285,7 @@ async fn a_full_table_makes_room_for_new_networks_and_explain_and_status_show_it
     let mut stream = gateway.snapshot(&flood).await;
     stream.send(UpdateEvent::Estimate(estimate("198.51.100.0/24", 40, 60))).await;
     let explain = |address: &str| agent.json(&["explain", address, "--json"]);
-    eventually(Duration::from_secs(10), "advised", || explain("198.51.100.1")["outcome"] == "would_be").await;
+    eventually("advised", || explain("198.51.100.1")["outcome"] == "would_be").await;
 
     let decision = |address: &str| explain(address)["decision"].as_str().unwrap().to_owned();
     let gone = decision("192.0.2.1");

@@ -1,20 +1,18 @@
 //! SIGHUP: the configuration is read again while the agent runs on.
 
-use std::time::Duration;
-
 use spand_proto::v1::Mode;
 
-use crate::support::agent::{Agent, eventually, text};
+use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, estimate};
+use crate::support::patience::eventually;
 
-const SOON: Duration = Duration::from_secs(10);
 const NETWORKS: [&str; 2] = ["192.0.2.0/24", "198.51.100.0/24"];
 
 async fn advised() -> (Gateway, crate::support::gateway::Stream, Agent) {
     let mut gateway = Gateway::start().await;
     let agent = Agent::start(&gateway, "addresses = [\"10.1.0.2\"]\nmode = \"careful\"", "");
     let stream = gateway.snapshot(&NETWORKS.map(|network| estimate(network, 40, 60))).await;
-    eventually(SOON, "both are decided", || decided(&agent) == ["would_be", "would_be"]).await;
+    eventually("both are decided", || decided(&agent) == ["would_be", "would_be"]).await;
     (gateway, stream, agent)
 }
 

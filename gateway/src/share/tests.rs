@@ -21,6 +21,7 @@ use super::exchange::{Exchange, Link, LinkState, Topic};
 use super::format::{FORMAT, Member, read_batch};
 use super::memory::{MemoryExchange, MemoryHub};
 use super::*;
+use crate::patience::{PATIENCE, eventually};
 use crate::publisher::{Batch, Client, FirstFlight, PacketClock, Published, PublisherConfig, Subscription};
 
 const START: Timestamp = Timestamp(1_700_000_003_000_000_000);
@@ -122,17 +123,12 @@ fn sample(connection: u64, segments: f64) -> WindowSample {
     }
 }
 
-/// Turns both until `is_so`, for ten seconds at most.
+/// Turns both until `is_so`.
 fn until(gateways: &mut [Gateway], what: &str, is_so: impl Fn(&mut [Gateway], &[Option<Estimate>]) -> bool) {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(10) {
+    eventually(what, || {
         let estimates: Vec<_> = gateways.iter_mut().map(Gateway::turn).collect();
-        if is_so(gateways, &estimates) {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("not within ten seconds: {what}");
+        is_so(gateways, &estimates)
+    });
 }
 
 fn share_bits(estimate: Option<&Estimate>) -> Option<u64> {
@@ -212,15 +208,11 @@ fn more_cells_at_once_than_an_engine_has_room_for_all_count() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let third = join(&hub, member(3));
-    let begun = Instant::now();
-    while gateways[1].sharing.status().view().members.len() < 2 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "a new gateway is not noticed while cells wait");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    eventually("a new gateway is noticed while cells wait", || gateways[1].sharing.status().view().members.len() == 2);
     drop(third);
     let begun = Instant::now();
     let mut more_waited = false;
-    while taken(&gateways[1]) < u64::from(CELLS) && begun.elapsed() < Duration::from_secs(60) {
+    while taken(&gateways[1]) < u64::from(CELLS) && begun.elapsed() < PATIENCE {
         more_waited |= gateways[1].end.turn(&mut gateways[1].engine, START);
     }
     assert!(more_waited, "packets wait for all of it");
@@ -322,15 +314,13 @@ fn what_is_lost_while_old_buckets_are_sent_again_is_sent_once_more() {
     // The bucket with the samples is ten before the current one.
     let mut own = join_by(LosesFirst(sender), member(1), Micros::from_secs(100));
     own.saw(20.0);
-    let begun = Instant::now();
-    let index = loop {
+    let mut index = None;
+    eventually("it comes again", || {
         own.end.turn(&mut own.engine, START.after(Micros::from_secs(100)));
-        if let Ok(index) = arrived.recv_timeout(Duration::from_millis(10)) {
-            break index;
-        }
-        assert!(begun.elapsed() < Duration::from_secs(10), "nothing comes again");
-    };
-    assert_eq!(index, START.0 / 10_000_000_000);
+        index = arrived.try_recv().ok();
+        index.is_some()
+    });
+    assert_eq!(index, Some(START.0 / 10_000_000_000));
 }
 
 /// Is as the test wants it; hands on the buckets of closed cells that come, with how it was then.
@@ -360,12 +350,10 @@ fn what_cannot_be_kept_leaves_at_once_and_again_when_it_can_be() {
     let (mut own, now) =
         (join_by(Obeys(wished, sender), member(1), Micros::from_secs(100)), START.after(Micros::from_secs(100)));
     let wait_for = |own: &mut Gateway, what: &str, is_so: &dyn Fn(&Gateway) -> bool| {
-        let begun = Instant::now();
-        while !is_so(own) {
+        eventually(what, || {
             own.end.turn(&mut own.engine, now);
-            assert!(begun.elapsed() < Duration::from_secs(10), "not within ten seconds: {what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+            is_so(own)
+        });
     };
     let be = |own: &mut Gateway, state: LinkState| {
         wish.send_replace(state.clone());
@@ -382,16 +370,16 @@ fn what_cannot_be_kept_leaves_at_once_and_again_when_it_can_be() {
         own.engine.own_cells(Network::of(REMOTE), 0, now).into_iter().map(|cell| (Network::of(REMOTE), cell)).collect();
     own.end.send(cells.clone());
     let index = START.0 / 10_000_000_000;
-    assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((degraded.clone(), index)));
+    assert_eq!(left.recv_timeout(PATIENCE), Ok((degraded.clone(), index)));
     be(&mut own, LinkState::Up);
-    assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((LinkState::Up, index)));
+    assert_eq!(left.recv_timeout(PATIENCE), Ok((LinkState::Up, index)));
     // What was lost with the connection does not wait for the stream, and comes to it, too.
     be(&mut own, LinkState::Down("the connection was lost".to_owned()));
     own.end.send(cells);
     be(&mut own, degraded.clone());
-    assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((degraded, index)));
+    assert_eq!(left.recv_timeout(PATIENCE), Ok((degraded, index)));
     be(&mut own, LinkState::Up);
-    assert_eq!(left.recv_timeout(Duration::from_secs(10)), Ok((LinkState::Up, index)));
+    assert_eq!(left.recv_timeout(PATIENCE), Ok((LinkState::Up, index)));
 }
 
 #[test]
@@ -528,9 +516,8 @@ fn a_start_reaches_its_host_whichever_gateway_it_is_subscribed_at() {
     let network = Network::of(REMOTE);
     let start = StartImminent { host, remote: REMOTE, network, trigger: Trigger::PassiveOpen, at: START };
     assert!(gateways[0].published.push_start(start));
-    let pushed = runtime.block_on(async {
-        tokio::time::timeout(Duration::from_secs(10), next_start(&mut subscription)).await.unwrap()
-    });
+    let pushed =
+        runtime.block_on(async { tokio::time::timeout(PATIENCE, next_start(&mut subscription)).await.unwrap() });
     assert_eq!(
         (pushed.host.address, pushed.trigger, pushed.observed),
         (host, spand_proto::push::Trigger::PassiveOpen, START)

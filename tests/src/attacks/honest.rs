@@ -14,11 +14,12 @@ use tokio::time::{sleep, timeout};
 
 use super::table::{Counts, Look};
 use super::{HOSTS, NAMES, NETWORKS, SUPERVISOR, Target};
+use crate::patience::PATIENCE;
 
 /// Time between two questions of the supervisor.
 const HEALTH_EVERY: Duration = Duration::from_millis(50);
 /// Who gets no answer within this counts as not answered.
-const PATIENCE: Duration = Duration::from_secs(10);
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// An agent that is subscribed, and how long each start took to it.
 #[derive(Debug)]
@@ -92,8 +93,8 @@ pub(super) async fn look(target: &Target, agent: &mut Agent, span: Duration) -> 
         tokio::spawn(async move { supervise(&target, until).await })
     };
     // As one that starts.
-    let snapshot = timeout(PATIENCE, snapshot(target)).await;
-    let snapshot = snapshot.unwrap_or(Ok(PATIENCE))?;
+    let snapshot = timeout(ANSWER_MAX, snapshot(target)).await;
+    let snapshot = snapshot.unwrap_or(Ok(ANSWER_MAX))?;
     sleep(until.saturating_duration_since(Instant::now())).await;
     let pushes = agent.take()?;
     let (asked, answered, slowest) = supervisor.await?;
@@ -122,7 +123,7 @@ async fn supervise(target: &Target, until: Instant) -> (u32, u32, Duration) {
     while Instant::now() < until {
         let began = Instant::now();
         asked += 1;
-        let answer = timeout(PATIENCE, get(target, "/healthz")).await;
+        let answer = timeout(ANSWER_MAX, get(target, "/healthz")).await;
         answered += u32::from(answer.is_ok_and(|answer| answer.is_ok_and(|text| text.starts_with("HTTP/1.1 200"))));
         slowest = slowest.max(began.elapsed());
         sleep(HEALTH_EVERY.saturating_sub(began.elapsed())).await;
@@ -162,7 +163,7 @@ pub(super) async fn until_more(target: &Target, before: &Counts) -> Result<()> {
         if now.connections + now.requests >= before.connections + before.requests + MORE + 2 * own {
             return Ok(());
         }
-        if began.elapsed() > 6 * PATIENCE {
+        if began.elapsed() > PATIENCE {
             bail!("nothing of the attack came");
         }
         sleep(Duration::from_millis(20)).await;

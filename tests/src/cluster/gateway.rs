@@ -17,12 +17,9 @@ use tempfile::TempDir;
 
 use crate::lab::link::{End, veth};
 use crate::lab::namespace::Namespace;
+use crate::patience::PATIENCE;
 use crate::process::threads_time;
 
-/// One that is not ready by then has failed.
-const READY_WITHIN: Duration = Duration::from_secs(30);
-/// A stop takes no longer.
-const STOPS_WITHIN: Duration = Duration::from_secs(20);
 /// Prefix of the hosts inside.
 pub const INSIDE: &str = "10.0.0.0/8";
 
@@ -156,12 +153,12 @@ impl Gateway {
     }
 
     fn wait_ready(&mut self) -> Result<()> {
-        let latest = Instant::now() + READY_WITHIN;
+        let latest = Instant::now() + PATIENCE;
         while !self.get("/readyz").is_ok_and(|answer| answer.starts_with("HTTP/1.1 200")) {
             if let Some(status) = self.process.try_wait()? {
                 bail!("gateway {} ended early ({status}): {}", self.number, self.log());
             }
-            ensure!(Instant::now() < latest, "gateway {} is not ready after {READY_WITHIN:?}", self.number);
+            ensure!(Instant::now() < latest, "gateway {} is not ready after {PATIENCE:?}", self.number);
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(())
@@ -241,7 +238,7 @@ impl Gateway {
     /// Where it does not end by itself, or not well.
     pub fn stop(&mut self) -> Result<()> {
         self.signal(Signal::SIGTERM)?;
-        let latest = Instant::now() + STOPS_WITHIN;
+        let latest = Instant::now() + PATIENCE;
         let status: ExitStatus = loop {
             if let Some(status) = self.process.try_wait()? {
                 break status;
@@ -286,7 +283,7 @@ impl Gateway {
     fn get(&self, path: &str) -> Result<String> {
         self.namespace.enter(|| {
             let mut connection = TcpStream::connect(http(self.number))?;
-            connection.set_read_timeout(Some(Duration::from_secs(10)))?;
+            connection.set_read_timeout(Some(PATIENCE))?;
             write!(connection, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
             let mut answer = String::new();
             connection.read_to_string(&mut answer)?;

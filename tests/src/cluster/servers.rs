@@ -14,9 +14,7 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 
 use super::program;
-
-/// A server that takes no connection within this has failed.
-const STARTS_WITHIN: Duration = Duration::from_secs(10);
+use crate::patience::PATIENCE;
 
 /// Servers that know each other; with them everything they wrote goes.
 #[derive(Debug)]
@@ -123,7 +121,7 @@ impl Servers {
             .spawn()
             .with_context(|| format!("cannot start {}", server.program.display()))?;
         server.process = Some(process);
-        let latest = Instant::now() + STARTS_WITHIN;
+        let latest = Instant::now() + PATIENCE;
         while TcpStream::connect((Ipv4Addr::LOCALHOST, server.port)).is_err() {
             let ended = server.process.as_mut().and_then(|process| process.try_wait().transpose()).transpose()?;
             if ended.is_some() || Instant::now() > latest {

@@ -11,9 +11,8 @@ use super::gateway::{Gateway, Setup};
 use super::{Server, Servers};
 use crate::cluster::cases::Programs;
 use crate::lab::namespace::Namespace;
+use crate::patience::PATIENCE;
 
-/// Gateways that do not share by then have failed.
-const SHARES_WITHIN: Duration = Duration::from_secs(30);
 const SITE: &str = "here";
 
 /// Has servers keep a copy of the stream of the site `of`, as the documentation does it with `nats stream add`.
@@ -124,7 +123,7 @@ impl Site {
     /// # Errors
     /// Where one does not.
     pub fn hear(&self, others: u16) -> Result<()> {
-        let latest = Instant::now() + SHARES_WITHIN;
+        let latest = Instant::now() + PATIENCE;
         for gateway in &self.gateways {
             while gateway.metrics()?.sum("spand_share_members") < f64::from(others) - 0.5 {
                 ensure!(

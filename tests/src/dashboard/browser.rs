@@ -8,6 +8,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::patience::PATIENCE;
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -17,8 +18,6 @@ use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-/// Longest wait for an answer of the driver, and for what a page is to show.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Time between two looks at a page.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -94,14 +93,14 @@ impl Browser {
 
     /// Waits until an expression is true in the page.
     pub fn wait(&self, what: &str, expression: &str) -> Result<()> {
-        let deadline = Instant::now() + ANSWER_MAX;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             if self.run(&format!("return Boolean({expression})"))? == json!(true) {
                 return Ok(());
             }
             if Instant::now() > deadline {
                 let page = self.run("return document.body.innerText.slice(0, 2000)")?;
-                bail!("{what} did not come within {ANSWER_MAX:?} ({expression}); the page says:\n{page}");
+                bail!("{what} did not come within {PATIENCE:?} ({expression}); the page says:\n{page}");
             }
             std::thread::sleep(LOOK);
         }
@@ -172,7 +171,7 @@ impl Browser {
                 let bytes = client.request(request).await?.into_body().collect().await?.to_bytes();
                 anyhow::Ok(serde_json::from_slice(&bytes)?)
             };
-            tokio::time::timeout(ANSWER_MAX, exchange).await.context("the browser does not answer")?
+            tokio::time::timeout(PATIENCE, exchange).await.context("the browser does not answer")?
         })?;
         let value = answer.get("value").cloned().unwrap_or_default();
         if let Some(error) = value.get("error").and_then(Value::as_str) {

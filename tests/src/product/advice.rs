@@ -10,16 +10,15 @@ use spand_agent::control::{Explained, Reply, Request, Status, ask};
 use super::agent::Agent;
 use super::running::wait;
 use crate::ending::TooBusy;
+use crate::patience::PATIENCE;
 
-/// Time that the agent gets to answer at all: a busy machine takes a while to check programs for the kernel.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Time that it gets from its subscription on to apply what the gateway measured.
+/// Time that the agent gets from its first answer on to apply what the gateway measured.
 const ADVICE_MAX: Duration = Duration::from_secs(6);
 
 impl Agent {
     /// Waits until the agent has subscribed to a gateway.
     pub fn wait_for_subscription(&mut self) -> Result<()> {
-        self.subscribed_within(ANSWER_MAX)
+        self.subscribed_within(PATIENCE)
     }
 
     fn subscribed_within(&mut self, within: Duration) -> Result<()> {
@@ -57,12 +56,13 @@ impl Agent {
     /// so.
     pub fn wait_for_advice(&mut self, places: &[(IpAddr, Option<u64>)]) -> Result<Vec<Explained>> {
         self.wait_for_subscription()?;
-        let begin = Instant::now();
-        wait("the agent's decision", ANSWER_MAX, || {
+        let mut answered = None;
+        wait("the agent's decision", PATIENCE, || {
             self.check()?;
             let explained = places.iter().map(|(destination, mss)| self.explained(*destination, None, *mss));
             let Ok(explained) = explained.collect::<Result<Vec<Explained>>>() else { return Ok(None) };
-            let is_over = begin.elapsed() > ADVICE_MAX || explained.iter().all(|one| one.on_advice);
+            let is_late = answered.get_or_insert_with(Instant::now).elapsed() > ADVICE_MAX;
+            let is_over = is_late || explained.iter().all(|one| one.on_advice);
             Ok(is_over.then_some(explained))
         })
     }

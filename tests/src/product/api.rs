@@ -1,18 +1,15 @@
 //! The gateway's JSON interface, asked as a person would with curl.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use crate::ending::TooBusy;
 use crate::lab::namespace::Namespace;
+use crate::patience::PATIENCE;
 use anyhow::{Context, Result, bail};
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use serde_json::Value;
-
-/// Longest wait for an answer.
-const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// Where the interface is.
 #[derive(Debug)]
@@ -35,7 +32,7 @@ impl Api {
         self.namespace.enter(|| {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let answer = runtime.block_on(async {
-                tokio::time::timeout(ANSWER_MAX, async {
+                tokio::time::timeout(PATIENCE, async {
                     let client = Client::builder(TokioExecutor::new()).build_http::<String>();
                     let response = client.get(url.parse()?).await?;
                     let status = response.status().as_u16();
@@ -44,7 +41,7 @@ impl Api {
                 })
                 .await
             });
-            answer.map_err(|_| TooBusy::new(format!("the answer of {url}"), ANSWER_MAX))?
+            answer.map_err(|_| TooBusy::new(format!("the answer of {url}"), PATIENCE))?
         })
     }
 

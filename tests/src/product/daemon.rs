@@ -9,12 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::lab::namespace::Namespace;
+use crate::patience::PATIENCE;
 use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// Time a program gets to stop by itself.
-const STOP_MAX: Duration = Duration::from_secs(6);
 /// Lines of a log that are shown when a program fails.
 const LOG_LINES: usize = 15;
 
@@ -110,7 +109,7 @@ impl Daemon {
         if let Err(error) = kill(Pid::from_raw(pid), Signal::SIGTERM) {
             return format!("{} cannot be stopped: {error}", self.name);
         }
-        while begin.elapsed() < STOP_MAX {
+        while begin.elapsed() < PATIENCE {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return format!("{} stopped in {:.1} s ({status})", self.name, begin.elapsed().as_secs_f64());
             }
@@ -118,7 +117,7 @@ impl Daemon {
         }
         drop(self.child.kill());
         drop(self.child.wait());
-        format!("{} did not stop within {STOP_MAX:?} and was killed", self.name)
+        format!("{} did not stop within {PATIENCE:?} and was killed", self.name)
     }
 }
 

@@ -15,10 +15,10 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, SysconfVar, sysconf};
 use tempfile::TempDir;
 
+use crate::patience::PATIENCE;
 use crate::process::resident_bytes;
 
 const HTTP_PORT: u16 = 7480;
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running gateway; killed when dropped.
 #[derive(Debug)]

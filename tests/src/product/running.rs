@@ -14,6 +14,7 @@ use super::setup::{AgentSetup, GatewaySetup};
 use crate::ending::TooBusy;
 use crate::lab::namespace::Namespace;
 use crate::lab::topology::{GATEWAY_MANAGEMENT, Topology};
+use crate::patience::PATIENCE;
 use anyhow::{Context, Result, bail};
 use ipnet::IpNet;
 use serde_json::Value;
@@ -21,8 +22,6 @@ use spand_agent::control::Explained;
 
 pub(super) const GRPC_PORT: u16 = 7400;
 pub(super) const HTTP_PORT: u16 = 7480;
-/// Time a program gets to become ready.
-pub(super) const READY_MAX: Duration = Duration::from_secs(10);
 
 /// The running product: one gateway, and an agent.
 #[derive(Debug)]

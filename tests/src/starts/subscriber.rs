@@ -15,6 +15,7 @@ use tokio::sync::watch;
 
 use super::{End, Ledger, host, number_of};
 use crate::lab::namespace::Namespace;
+use crate::patience::PATIENCE;
 
 /// Running subscribers.
 #[derive(Debug)]
@@ -58,7 +59,7 @@ pub fn start(namespace: &Namespace, count: usize, target: Target, ledger: &Arc<L
             Ok(())
         })
     })?;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + PATIENCE;
     while ready.load(Ordering::Acquire) < count {
         let short = || format!("only {} of {count} subscribers have their snapshot", ready.load(Ordering::Acquire));
         if thread.is_finished() {
@@ -66,7 +67,7 @@ pub fn start(namespace: &Namespace, count: usize, target: Target, ledger: &Arc<L
             bail!("{}, and all have ended", short());
         }
         if Instant::now() > deadline {
-            bail!("{} after a minute", short());
+            bail!("{} after {PATIENCE:?}", short());
         }
         std::thread::sleep(Duration::from_millis(20));
     }

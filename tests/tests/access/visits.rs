@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use spand_tests::access::{Log, Setup, Wanted};
+use spand_tests::patience::awaited;
 
-use super::tls::{HOUR, SOON, ends, subscribed, wish};
+use super::tls::{HOUR, ends, subscribed, wish};
 
 /// The one line of an end, once it is there.
 async fn end_line(log: Log, before: usize) -> String {
-    let found = tokio::time::timeout(SOON, async {
+    let found = async {
         loop {
             let lines = log.lines("unsubscribed: ");
             if lines.len() > before {
@@ -17,8 +18,8 @@ async fn end_line(log: Log, before: usize) -> String {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-    });
-    found.await.unwrap()
+    };
+    awaited("the line of an end", found).await
 }
 
 #[tokio::test]

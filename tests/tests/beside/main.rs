@@ -5,7 +5,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 use spand_agent::Clock;
@@ -16,6 +16,7 @@ use spand_proto::start::{Mode, Shape};
 use spand_proto::units::{Micros, Segments};
 use spand_tests::lab::cgroup::Cgroup;
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::patience::PATIENCE;
 
 static OTHER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/other.bpf.o"));
 
@@ -59,7 +60,10 @@ fn callbacks_that_another_program_asked_for_go_on_after_the_first_flight_and_the
             assert!(came(&other, ROUND_TRIPS) > after_the_flight, "of round trips after the flight");
             drop(server);
             drop(client);
-            std::thread::sleep(Duration::from_millis(100));
+            let patience = Instant::now() + PATIENCE;
+            while came(&other, ENDS) == 0 && Instant::now() < patience {
+                std::thread::sleep(Duration::from_millis(100));
+            }
             assert_eq!(came(&other, ENDS), 1, "of the end, after the connection was reported");
         });
         Ok(())

@@ -8,9 +8,10 @@ use nix::sys::resource::{UsageWho, getrusage};
 use spand_gateway::share::exchange::{LinkState, Outgoing, Topic};
 use spand_gateway::share::nats::NatsConfig;
 use spand_tests::cluster::Servers;
+use spand_tests::patience::{PATIENCE, awaited};
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::member::{Member, SOON, config};
+use crate::member::{Member, config};
 
 /// How often one is written to the stream.
 const EVERY: Duration = Duration::from_millis(20);
@@ -31,7 +32,7 @@ async fn nothing_kept_is_lost_when_the_leader_is_killed() {
     let written = tokio::spawn(write(writer));
     let heard = tokio::spawn(async move {
         let (mut heard, mut last, mut gap) = (BTreeSet::new(), Instant::now(), Duration::ZERO);
-        while let Ok(Some(message)) = timeout(SOON, reader.inbox.recv()).await {
+        while let Ok(Some(message)) = timeout(PATIENCE, reader.inbox.recv()).await {
             if message.payload == b"end" {
                 break;
             }
@@ -143,13 +144,18 @@ async fn what_the_stream_cannot_keep_reaches_those_who_are_there() {
         if let Ok(Some(message)) = timeout(Duration::from_millis(200), reader.inbox.recv()).await {
             break message;
         }
-        assert!(killed.elapsed() < SOON, "nothing comes: {:?} {:?}", *writer.state.borrow(), *reader.state.borrow());
+        assert!(
+            killed.elapsed() < PATIENCE,
+            "nothing comes: {:?} {:?}",
+            *writer.state.borrow(),
+            *reader.state.borrow()
+        );
     };
     println!("{number} messages, {:.1} s until one came", killed.elapsed().as_secs_f64());
     assert_eq!((heard.gateway.0, heard.topic), (1, Topic::Open));
     // Who sends nothing for the stream over a connection that stands does not notice.
-    let degraded = timeout(SOON, writer.state.wait_for(|state| matches!(state, LinkState::Degraded(_)))).await;
-    degraded.expect("degraded soon").expect("the exchange runs");
+    let degraded = writer.state.wait_for(|state| matches!(state, LinkState::Degraded(_)));
+    awaited("degraded", degraded).await.expect("the exchange runs");
     for number in [0, 1] {
         servers.start_one(number).unwrap();
     }
@@ -195,7 +201,7 @@ async fn a_stream_that_acknowledges_nothing_holds_up_no_other_message() {
         };
     }
     assert_eq!(u32::try_from(closed.len()), Ok(2 * MANY), "all came, and before what was sent after them");
-    let seen = timeout(SOON, seen).await.expect("degraded soon").expect("a state");
+    let seen = awaited("degraded", seen).await.expect("a state");
     // Not because one timed out.
     assert!(matches!(seen.as_slice(), [LinkState::Degraded(why)] if why.contains("acknowledges nothing")), "{seen:?}");
 }

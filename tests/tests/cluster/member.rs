@@ -6,11 +6,9 @@ use std::time::Duration;
 use spand_core::sharing::GatewayId;
 use spand_gateway::share::exchange::{Exchange, Incoming, Link, LinkState, Outgoing, Topic};
 use spand_gateway::share::nats::{NatsConfig, NatsExchange};
+use spand_tests::patience::{PATIENCE, awaited};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
-
-/// Everything that is to happen happens within this.
-pub(crate) const SOON: Duration = Duration::from_secs(15);
 
 /// What a gateway has in its hands.
 pub(crate) struct Member {
@@ -47,14 +45,14 @@ impl Member {
     }
 
     pub(crate) async fn wait_up(&mut self) {
-        let up = timeout(SOON, self.state.wait_for(|state| *state == LinkState::Up)).await.map(|up| up.map(drop));
+        let up = timeout(PATIENCE, self.state.wait_for(|state| *state == LinkState::Up)).await.map(|up| up.map(drop));
         assert!(up.is_ok(), "not up: {:?}", *self.state.borrow());
     }
 
     /// Waits until it is down; its sentence.
     pub(crate) async fn sentence(&mut self) -> String {
-        let down = timeout(SOON, self.state.wait_for(|state| matches!(state, LinkState::Down(_)))).await;
-        match down.expect("down soon").expect("the exchange runs").clone() {
+        let down = awaited("down", self.state.wait_for(|state| matches!(state, LinkState::Down(_)))).await;
+        match down.expect("the exchange runs").clone() {
             LinkState::Down(sentence) => sentence,
             other => panic!("{other:?}"),
         }
@@ -66,7 +64,7 @@ impl Member {
 
     /// The next message: of whom, about what, and what.
     pub(crate) async fn next(&mut self) -> (u16, Topic, String) {
-        let message = timeout(SOON, self.inbox.recv()).await.expect("a message soon").expect("the exchange runs");
+        let message = awaited("a message", self.inbox.recv()).await.expect("the exchange runs");
         (message.gateway.0, message.topic, String::from_utf8(message.payload).expect("text"))
     }
 

@@ -12,9 +12,10 @@ use spand_gateway::share::nats::{NatsConfig, NatsLogin, NatsTls};
 use spand_tests::access::{Authority, Wanted};
 use spand_tests::cluster::site::copy_stream;
 use spand_tests::cluster::{Ports, Servers};
+use spand_tests::patience::awaited;
 use tokio::time::timeout;
 
-use crate::member::{Member, SOON};
+use crate::member::Member;
 
 fn packaged(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/nats").join(name);
@@ -107,7 +108,7 @@ async fn the_packaged_site_carries_cells_for_its_users_and_no_one_else() {
             }
         }
     };
-    timeout(SOON, arrives).await.expect("two of three servers carry on");
+    awaited("two of three servers carry on", arrives).await;
 }
 
 /// A server of site `a` or `b`, of which b's has a leaf link to a's.
@@ -152,7 +153,7 @@ async fn two_sites_know_what_the_other_saw_and_each_goes_on_without_it() {
     two.send(Topic::Closed, "alone").await;
     let mut late = Member::up(of(1, 3)).await;
     let of_b = async { while late.next().await != (2, Topic::Closed, "alone".to_owned()) {} };
-    timeout(SOON, of_b).await.expect("the site goes on");
+    awaited("the site goes on", of_b).await;
     servers.start_one(0).unwrap();
     one.wait_up().await;
 }

@@ -22,7 +22,7 @@ const FILES_LEAST: usize = 240;
 /// Resident memory that no capture may need.
 const MEMORY_MOST_MIB: u64 = 300;
 /// Time that no damaged capture may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIME_MOST: Duration = Duration::from_secs(10);
 
 #[test]
 fn reconstruction_agrees_with_the_reference() {
@@ -68,7 +68,7 @@ fn damaged_captures_neither_panic_nor_hang() {
             Err(_) => refused += 1,
         }
         let took = begun.elapsed();
-        if took > PATIENCE {
+        if took > TIME_MOST {
             slow.push((file.name.clone(), took));
         }
     }

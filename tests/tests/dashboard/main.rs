@@ -20,6 +20,7 @@ use spand_proto::opening::Opening;
 use spand_proto::units::Window;
 use spand_tests::dashboard::browser::Browser;
 use spand_tests::dashboard::stage::Stage;
+use spand_tests::patience::PATIENCE;
 
 const CAPTURES: [&str; 2] = ["cubic-four-flows", "bbr-ipv6"];
 const VIEWS: [&str; 6] = ["traffic", "networks", "agents", "benefit", "events", "gateways"];
@@ -104,7 +105,7 @@ fn a_gateway_to_look_at_shows_no_fault_unless_asked_to() -> Result<()> {
     };
     let packets = || published.engine().counters.frames;
     let until = |what: &str, holds: &dyn Fn() -> bool| {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + PATIENCE;
         while !holds() {
             ensure!(Instant::now() < deadline, "{what} did not come");
             std::thread::sleep(Duration::from_millis(20));

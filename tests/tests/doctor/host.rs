@@ -1,9 +1,11 @@
 //! The agent's doctor on hosts of every kind.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::patience::PATIENCE;
 use spand_tests::product::Daemon;
 
 use super::{Case, Findings, Folder};
@@ -57,15 +59,15 @@ fn sound() -> Result<()> {
     let program = host.folder.path("spand-gateway");
     let mut daemon =
         Daemon::start("gateway", &program, &["run", "--config", config], &host.namespace, host.folder.0.path())?;
-    let mut found = host.doctor()?;
-    for _ in 0..50 {
+    let patience = Instant::now() + PATIENCE;
+    let found = loop {
         daemon.check()?;
-        if found.code == Some(0) {
-            break;
+        let found = host.doctor()?;
+        if found.code == Some(0) || Instant::now() > patience {
+            break found;
         }
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        found = host.doctor()?;
-    }
+        std::thread::sleep(Duration::from_millis(100));
+    };
     let log = daemon.stop();
     found.faults(&[]).with_context(|| log)?;
     found.has("gateway", "ok", "http://127.0.0.1:7400 answers")?;

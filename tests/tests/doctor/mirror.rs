@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use spand_tests::lab::link::{End, Offloads, veth, veth_with};
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::patience::PATIENCE;
 use spand_tests::product::Daemon;
 
 use super::{Case, Findings, Folder};
@@ -180,7 +181,7 @@ fn one_sided_and_running() -> Result<()> {
     let folder = site.folder.0.path();
     let mut daemon = Daemon::start("gateway", &program, &["run", "--config", config], &site.gateway, folder)?;
     let transfers = Transfers::start(&site)?;
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + PATIENCE;
     let found = loop {
         daemon.check()?;
         let found = site.doctor()?;

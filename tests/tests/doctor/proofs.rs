@@ -2,12 +2,13 @@
 
 use std::io::Write;
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use spand_gateway::api::password_line;
 use spand_tests::access::Authority;
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::patience::PATIENCE;
 use spand_tests::product::Daemon;
 
 use super::{Case, Findings, Folder};
@@ -43,7 +44,7 @@ fn proven() -> Result<()> {
     let arguments = ["run", "--config", config.to_str().context("a name in UTF-8")?];
     let mut daemon = Daemon::start("gateway", &folder.path("spand-gateway"), &arguments, &namespace, folder.0.path())?;
 
-    let patience = Instant::now() + Duration::from_secs(20);
+    let patience = Instant::now() + PATIENCE;
     let found = loop {
         daemon.check()?;
         let found = asked(&folder, &namespace, None)?;

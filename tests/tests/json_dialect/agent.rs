@@ -11,12 +11,11 @@ use serde_json::Value;
 use spand_tests::dashboard::stage::Stage;
 use spand_tests::dialect::Origin;
 use spand_tests::lab::cgroup::Cgroup;
+use spand_tests::patience::PATIENCE;
 use spand_tests::product::Daemon;
 
 use super::Walk;
 use super::gateway::{ADDRESS, NETWORK};
-
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An agent that runs.
 struct Agent {

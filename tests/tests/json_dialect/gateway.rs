@@ -16,6 +16,7 @@ use spand_tests::dashboard::stage::Stage;
 use spand_tests::dialect::Origin;
 use spand_tests::lab::namespace::Namespace;
 use spand_tests::lab::topology::SERVER_V4;
+use spand_tests::patience::PATIENCE;
 
 use super::Walk;
 
@@ -116,7 +117,7 @@ pub(super) fn commands(walk: &mut Walk) -> Result<()> {
 
 fn request(address: SocketAddr, path: &str) -> Result<TcpStream> {
     let mut tcp = TcpStream::connect(address)?;
-    tcp.set_read_timeout(Some(Duration::from_secs(10)))?;
+    tcp.set_read_timeout(Some(PATIENCE))?;
     write!(tcp, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
     Ok(tcp)
 }

@@ -79,7 +79,8 @@ struct Transfers {
 
 impl Transfers {
     fn start(site: &Site) -> Result<Self> {
-        const PATIENCE: Duration = Duration::from_millis(500);
+        // Longer takes only what a link that is down swallowed.
+        const MOST: Duration = Duration::from_millis(500);
         let stop = Arc::new(AtomicBool::new(false));
         let address: SocketAddr = format!("{SERVER}:{PORT}").parse()?;
         let listener = site.server.enter(|| Ok(TcpListener::bind(address)?))?;
@@ -90,7 +91,7 @@ impl Transfers {
                 match listener.accept() {
                     Ok((mut stream, _)) => {
                         stream.set_nonblocking(false)?;
-                        stream.set_write_timeout(Some(PATIENCE))?;
+                        stream.set_write_timeout(Some(MOST))?;
                         // A link that is down is what this is about.
                         drop(stream.write_all(&vec![7; 20_000]));
                     }
@@ -101,8 +102,8 @@ impl Transfers {
         })?;
         let ask = site.client.spawn("ask", move || {
             while !asking.load(Ordering::Relaxed) {
-                if let Ok(mut stream) = TcpStream::connect_timeout(&address, PATIENCE) {
-                    stream.set_read_timeout(Some(PATIENCE))?;
+                if let Ok(mut stream) = TcpStream::connect_timeout(&address, MOST) {
+                    stream.set_read_timeout(Some(MOST))?;
                     drop(stream.read_to_end(&mut Vec::new()));
                 }
                 std::thread::sleep(Duration::from_millis(10));

@@ -17,6 +17,7 @@ use spand_proto::made_up;
 use spand_proto::units::Window;
 use spand_tests::lab::link::{End, veth};
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::patience::PATIENCE;
 use spand_tests::product::Daemon;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
@@ -121,7 +122,7 @@ pub(super) fn serve(namespace: &Namespace, listen: &'static str, stop: watch::Re
             Ok(())
         })
     })?);
-    started.recv_timeout(Duration::from_secs(10)).context("the gateway does not start")
+    started.recv_timeout(PATIENCE).context("the gateway does not start")
 }
 
 /// Waits until the agent has a subscription, or none, and this many networks in force.

@@ -9,12 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use spand_tests::lab::namespace::Namespace;
+use spand_tests::patience::PATIENCE;
 use spand_tests::product::standing_in::link_programs;
 use spand_tests::product::{Api, Daemon};
 use tempfile::TempDir;
-
-/// Longest wait for anything.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A folder that everyone may enter, with the programs in it.
 pub(super) struct Folder(TempDir);

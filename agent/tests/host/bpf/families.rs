@@ -74,7 +74,7 @@ impl Peers {
         self.stream.send_written(UpdateEvent::Estimate(estimate("192.0.2.0/24", 40, 60)), written).await;
         self.stream.send(UpdateEvent::Estimate(estimate(marker, 40, 60))).await;
         let agent = &self.agent;
-        eventually(SOON, written, || {
+        eventually(written, || {
             let status = agent.json(&["status", "--json"]);
             status["in_force"].as_array().unwrap().iter().any(|one| one["prefix"] == marker)
         })
@@ -176,7 +176,7 @@ fn a_route_that_locks_cwnd_bounds_a_start() {
             transfer(&mut server, &mut client, SEGMENT);
             drop((server, client));
             let known = || ip("tcp_metrics show").contains(&host.client.to_string());
-            eventually(SOON, "the kernel knows the peer", known).await;
+            eventually("the kernel knows the peer", known).await;
             let (mut server, client) = host.accepted();
             lose_all(&client);
             server.write_all(&[7]).unwrap();

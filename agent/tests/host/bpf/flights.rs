@@ -17,7 +17,7 @@ fn a_window_that_the_first_words_did_not_fill_is_paced_and_budgeted_when_it_leav
         update.estimate.rtt_mean = Some(Micros::from_secs(4));
         update.lease = Some(Segments(25));
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
         // On a busy machine a pause can be longer than the retransmission timeout: then it is another start.
         for _ in 0..10 {
             let (mut server, mut client) = host.accepted();
@@ -49,7 +49,7 @@ fn a_window_that_finds_no_budget_any_more_leaves_as_the_hosts_own() {
         update.estimate.rtt_mean = Some(Micros::from_secs(4));
         update.lease = Some(Segments(25));
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
         let listener = TcpListener::bind(host.server).unwrap();
         for _ in 0..10 {
             let (mut first, mut its_client) = host.connection(&listener);
@@ -85,7 +85,7 @@ fn what_was_taken_in_the_half_before_is_given_back_to_it() {
         update.estimate.rtt_mean = Some(Micros::from_secs(2));
         update.lease = Some(Segments(30));
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
         let listener = TcpListener::bind(host.server).unwrap();
         let start = || {
             let (mut server, client) = host.connection(&listener);

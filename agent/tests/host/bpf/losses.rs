@@ -69,7 +69,7 @@ fn the_threshold_of_a_network_whose_share_was_halved_is_that_share_although_no_s
         let mut update = estimate(&host.network, 44, 60);
         (update.estimate.loss_connections, update.estimate.losses) = (0, 0);
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "a start without a threshold", || host.threshold().is_none()).await;
+        eventually("a start without a threshold", || host.threshold().is_none()).await;
         assert_eq!(host.granted_to_losers(7).await, [[44; 6].as_slice(), &[22]].concat());
         assert_eq!(host.threshold(), Some(22));
     });
@@ -86,7 +86,7 @@ fn an_address_with_advice_of_its_own_starts_on_it_and_its_neighbours_on_their_ne
         assert_eq!(host.threshold(), Some(40));
         let reason = WithdrawalReason::Expired;
         host.stream.send(UpdateEvent::Withdrawal { network: own.parse().unwrap(), reason }).await;
-        eventually(SOON, "the address has none any more", || in_force(&host.agent) == 1).await;
+        eventually("the address has none any more", || in_force(&host.agent) == 1).await;
         host.move_to("10.84.79.1");
         assert_eq!(host.threshold(), Some(40));
     });
@@ -102,12 +102,12 @@ fn a_64_of_ipv6_is_one_client() {
             ip(&format!("addr add {address}/128 dev lo nodad"));
             // The kernel's own comes a moment after its address.
             let remove = format!("-6 route del local {address} dev lo table local");
-            eventually(SOON, "the kernel's own route", || try_ip(&remove).is_ok()).await;
+            eventually("the kernel's own route", || try_ip(&remove).is_ok()).await;
             ip(&format!("-6 route add local {address} dev lo table local congctl cubic"));
         }
         let update = estimate("2001:db8:84::/48", 40, 60);
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "the network is known", || host.counts("networks_added") == 2).await;
+        eventually("the network is known", || host.counts("networks_added") == 2).await;
         (host.server, host.client) = (SocketAddr::new(server.parse().unwrap(), 8_000), one.parse().unwrap());
         let granted = host.granted_to_losers(6).await;
         // Segments are smaller than those of the estimate.

@@ -26,11 +26,10 @@ use spand_proto::report::{Arm, ConnectionReport};
 use spand_proto::units::{Bytes, Micros, Segments};
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::support::agent::{Agent, eventually};
+use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, Stream, estimate};
 use crate::support::namespace::{in_namespace, in_served_namespace, ip, try_ip};
-
-const SOON: Duration = Duration::from_secs(10);
+use crate::support::patience::{PATIENCE, eventually};
 
 /// Ethernet's 1500 bytes less headers and timestamps.
 const SEGMENT: usize = 1_448;
@@ -76,7 +75,7 @@ impl Host {
         let agent = Agent::start(&gateway, &top, &sections);
         let network = format!("10.84.{number}.0/24");
         let stream = gateway.snapshot(&[estimate(&network, 40, 60)]).await;
-        eventually(SOON, "the network is known", || counted(&agent, "networks_added") == 1).await;
+        eventually("the network is known", || counted(&agent, "networks_added") == 1).await;
         let server = SocketAddr::new(server.parse().unwrap(), 8_000);
         Self { _alone: alone, gateway, agent, stream, network, server, client: client.parse().unwrap() }
     }
@@ -103,7 +102,7 @@ impl Host {
             all.is_some_and(|all| all.iter().any(|one| one["prefix"] == *network && one["cwnd_segments"] == *share))
         };
         let agent = &self.agent;
-        eventually(SOON, "the advice is in force", || {
+        eventually("the advice is in force", || {
             let status = agent.json(&["status", "--json"]);
             shares.iter().all(|share| known(&status, share))
         })
@@ -114,8 +113,7 @@ impl Host {
     async fn reported_at_once(&mut self, client: &TcpStream) -> ConnectionReport {
         let client = client.local_addr().unwrap();
         loop {
-            let report = tokio::time::timeout(SOON, self.gateway.reports.recv()).await;
-            let report = report.expect("a report at once").expect("the gateway runs");
+            let report = self.gateway.reported().await;
             let open = |one: &&ConnectionReport| {
                 one.remote == client && one.duration.is_none() && one.first_flight_loss == Some(true)
             };
@@ -137,15 +135,22 @@ impl Host {
         report
     }
 
-    /// The next connection that the agent reports.
-    async fn reported(&mut self) -> ConnectionReport {
-        loop {
-            let report = tokio::time::timeout(Duration::from_secs(15), self.gateway.reports.recv()).await;
-            let report = report.expect("a report in time").expect("the gateway runs");
-            if let Some(connection) = report.connections.first() {
-                return *connection;
-            }
+    /// The next connections that the agent reports. It does so every ten seconds: a test waits for all at once.
+    async fn reported(&mut self, count: usize) -> Vec<ConnectionReport> {
+        let mut reports = Vec::new();
+        while reports.len() < count {
+            reports.extend(self.gateway.reported().await.connections);
         }
+        reports
+    }
+
+    /// Changes the agent's configuration while it runs.
+    async fn reload(&self, what: &str, with: &str) {
+        let before = text(&self.agent.config());
+        assert!(before.contains(what), "{before}");
+        let after = before.replace(what, with);
+        std::fs::write(self.agent.config(), &after).unwrap();
+        self.agent.reload(&after).await;
     }
 
     fn counts(&self, name: &str) -> u64 {
@@ -169,7 +174,7 @@ fn transfer(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
         scope.spawn(|| from.write_all(&data).unwrap());
         to.read_exact(&mut read).unwrap();
     });
-    let until = Instant::now() + SOON;
+    let until = Instant::now() + PATIENCE;
     while ss_words(from)[2] != "0" {
         assert!(Instant::now() < until, "not acknowledged: {:?}", ss_words(from));
         std::thread::sleep(Duration::from_millis(1));

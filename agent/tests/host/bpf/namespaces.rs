@@ -67,7 +67,7 @@ fn the_same_addresses_in_other_namespaces_are_left_alone_and_not_counted() {
         assert!(metrics.contains("spand_agent_applied_total{event=\"other_namespace\"} 20"), "{metrics}");
         // The agent's own is looked at.
         drop(host.accepted());
-        eventually(SOON, "it is seen", || host.counts("seen_accepted") == 1).await;
+        eventually("it is seen", || host.counts("seen_accepted") == 1).await;
     });
 }
 

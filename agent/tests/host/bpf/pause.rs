@@ -61,7 +61,7 @@ fn a_pause_outlasts_a_kill_of_the_agent_until_it_is_resumed() {
         host.agent.run();
         host.stream = host.gateway.snapshot(&[estimate(&host.network, 50, 60)]).await;
         assert!(host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused, "the gateway knows at once");
-        eventually(SOON, "decided", || host.agent.json(&["status", "--json"])["decisions"]["paused"] == 1).await;
+        eventually("decided", || host.agent.json(&["status", "--json"])["decisions"]["paused"] == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
         assert_eq!(output(&host.agent, &["resume"]).1, Some(0));
         assert_eq!(fresh_threshold(&host, &mut open), Some(50));
@@ -73,10 +73,13 @@ fn a_pause_for_a_time_ends_by_itself() {
     in_namespace("bpf_paused_for", || async {
         let host = Host::new(72, "paper", "cubic", "").await;
         let mut open = host.accepted();
+        let begun = Instant::now();
         let paused = host.agent.json(&["pause", "--for", "2s", "--json"]);
         assert!(paused["paused_until"].as_str().unwrap().ends_with('Z'), "{paused}");
-        assert_eq!(fresh_threshold(&host, &mut open), None);
-        eventually(SOON, "it ends", || in_force(&host.agent) == 1).await;
+        let threshold = fresh_threshold(&host, &mut open);
+        // On a busy machine it may be over by now.
+        assert!(threshold.is_none() || begun.elapsed() > Duration::from_secs(2), "{threshold:?}");
+        eventually("it ends", || in_force(&host.agent) == 1).await;
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
         let status = host.agent.json(&["status", "--json"]);
         assert_eq!((&status["paused"], &status["paused_until"]), (&false.into(), &serde_json::Value::Null));
@@ -86,32 +89,33 @@ fn a_pause_for_a_time_ends_by_itself() {
 #[test]
 fn connections_that_meet_a_pause_are_in_no_arm() {
     in_namespace("bpf_paused_arms", || async {
-        for (number, control_fraction) in [(73, "0.0"), (74, "1.0")] {
-            let fraction = format!("control_fraction = {control_fraction}");
-            let mut host = Host::with(number, "paper", "cubic", &fraction).await;
-            let mut before = host.accepted();
-            transfer(&mut before.0, &mut before.1, 5 * SEGMENT);
-            host.agent.json(&["pause", "--json"]);
-            let mut during = host.accepted();
-            transfer(&mut during.0, &mut during.1, 5 * SEGMENT);
-            host.agent.json(&["resume", "--json"]);
-            // Ended after the pause: it met it all the same, in either arm.
-            drop((before, during));
-            let mut reports = Vec::new();
-            while reports.len() < 2 {
-                let report = tokio::time::timeout(Duration::from_secs(15), host.gateway.reports.recv()).await;
-                reports.extend(report.expect("a report in time").expect("the gateway runs").connections);
-            }
-            assert!(reports.iter().all(|one| one.paused && one.arm.is_none() && one.refusal.is_none()), "{reports:?}");
-            assert_eq!(reports.iter().filter(|one| one.advised.is_some()).count(), usize::from(number == 73));
-            let status = host.agent.json(&["status", "--json"]);
-            assert_eq!(status["transfers_paused"], 2, "{status}");
-            let compared = |arm: &str| {
-                let of = |class: &serde_json::Value| class[arm]["transfers"].as_u64().unwrap();
-                status["comparison"].as_array().unwrap().iter().map(of).sum::<u64>()
-            };
-            assert_eq!((compared("advised"), compared("control")), (0, 0));
-        }
+        let mut host = Host::new(73, "paper", "cubic", "").await;
+        let connection = |host: &Host| {
+            let mut ends = host.accepted();
+            transfer(&mut ends.0, &mut ends.1, 5 * SEGMENT);
+            ends
+        };
+        // Of either arm, before the pause and during it.
+        let before = connection(&host);
+        host.reload("control_fraction = 0.0", "control_fraction = 1.0").await;
+        let controls = connection(&host);
+        host.agent.json(&["pause", "--json"]);
+        let during = connection(&host);
+        host.reload("control_fraction = 1.0", "control_fraction = 0.0").await;
+        let of_the_other_arm = connection(&host);
+        host.agent.json(&["resume", "--json"]);
+        // Ended after the pause: it met it all the same.
+        drop((before, controls, during, of_the_other_arm));
+        let reports = host.reported(4).await;
+        assert!(reports.iter().all(|one| one.paused && one.arm.is_none() && one.refusal.is_none()), "{reports:?}");
+        assert_eq!(reports.iter().filter(|one| one.advised.is_some()).count(), 1);
+        let status = host.agent.json(&["status", "--json"]);
+        assert_eq!(status["transfers_paused"], 4, "{status}");
+        let compared = |arm: &str| {
+            let of = |class: &serde_json::Value| class[arm]["transfers"].as_u64().unwrap();
+            status["comparison"].as_array().unwrap().iter().map(of).sum::<u64>()
+        };
+        assert_eq!((compared("advised"), compared("control")), (0, 0));
     });
 }
 
@@ -119,16 +123,17 @@ fn connections_that_meet_a_pause_are_in_no_arm() {
 fn the_gateway_gets_a_pause_at_once() {
     in_namespace("bpf_paused_sent", || async {
         let mut host = Host::new(75, "paper", "cubic", "").await;
+        let begun = Instant::now();
         assert!(!host.stream.request.agent.as_ref().unwrap().pause.unwrap().paused);
         host.agent.json(&["pause", "--for", "1h", "--json"]);
-        let state = async |host: &mut Host| {
-            let report = tokio::time::timeout(SOON, host.gateway.reports.recv()).await;
-            report.expect("a report at once").expect("the gateway runs").pause
+        let Some(PauseState::Paused { remaining: Some(remaining) }) = host.gateway.reported().await.pause else {
+            panic!("paused")
         };
-        let Some(PauseState::Paused { remaining: Some(remaining) }) = state(&mut host).await else { panic!("paused") };
         assert!((3_500_000_000..=3_601_000_000).contains(&remaining.0), "{remaining}");
         host.agent.json(&["resume", "--json"]);
-        assert_eq!(state(&mut host).await, Some(PauseState::Active));
+        assert_eq!(host.gateway.reported().await.pause, Some(PauseState::Active));
+        // Every ten seconds it reports without news.
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
     });
 }
 
@@ -154,7 +159,7 @@ fn undo_says_what_programs_have_in_force_and_takes_it_back() {
         assert_eq!(fresh_threshold(&host, &mut open), None);
         // Advice that comes later does not come into force.
         host.stream.send(UpdateEvent::Estimate(estimate(&host.network, 60, 60))).await;
-        eventually(SOON, "it came", || host.agent.json(&["status", "--json"])["advice"]["estimates"] == 2).await;
+        eventually("it came", || host.agent.json(&["status", "--json"])["advice"]["estimates"] == 2).await;
         assert_eq!(fresh_threshold(&host, &mut open), None);
         let (text, _) = output(&host.agent, &["undo"]);
         assert!(text.contains("is paused;") && text.contains("resume"), "{text}");

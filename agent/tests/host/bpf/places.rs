@@ -14,7 +14,7 @@ async fn moved_on(number: u8, connections: usize, round_trip: Micros) -> (Host, 
         UpdateEvent::Estimate(update)
     };
     host.stream.send(advice(&host.network)).await;
-    eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+    eventually("the lease is known", || host.counts("networks_changed") == 1).await;
     let listener = TcpListener::bind(host.server).unwrap();
     let mut open = Vec::new();
     for _ in 0..connections {
@@ -22,13 +22,13 @@ async fn moved_on(number: u8, connections: usize, round_trip: Micros) -> (Host, 
     }
     let network = host.network.parse().unwrap();
     host.stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Retreat }).await;
-    eventually(SOON, "the first network is gone", || host.counts("networks_removed") == 1).await;
+    eventually("the first network is gone", || host.counts("networks_removed") == 1).await;
 
     host.client = format!("10.84.{number}.129").parse().unwrap();
     ip(&format!("addr add {}/32 dev lo", host.client));
     ip(&format!("route replace local {} dev lo table local congctl cubic", host.client));
     host.stream.send(advice(&format!("10.84.{number}.128/25"))).await;
-    eventually(SOON, "the second network is known", || host.counts("networks_added") == 2).await;
+    eventually("the second network is known", || host.counts("networks_added") == 2).await;
     (host, open)
 }
 
@@ -60,7 +60,7 @@ fn what_is_given_back_late_is_not_given_to_another_network() {
 fn losses_are_not_held_against_another_network() {
     in_namespace("bpf_late_losses", || async {
         let (host, _open) = moved_on(61, 6, Micros::from_millis(100)).await;
-        eventually(SOON, "the timeouts strike", || host.counts("first_flight_loss") == 6).await;
+        eventually("the timeouts strike", || host.counts("first_flight_loss") == 6).await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         assert_eq!(number(&ss_words(&server), "ssthresh"), Some(100), "half of it: {:?}", ss_words(&server));

@@ -29,32 +29,40 @@ fn a_socket_with_a_congestion_control_of_its_own_is_left_alone() {
 }
 
 #[test]
-fn a_socket_that_is_connected_again_is_left_alone_and_its_first_connection_forgotten() {
+fn sockets_that_are_connected_again_are_left_alone_and_their_first_connections_forgotten() {
     in_namespace("bpf_again", || async {
-        for (number, fraction) in [(67, "0.0"), (68, "1.0")] {
-            let mut host = Host::with(number, "paper", "cubic", &format!("control_fraction = {fraction}")).await;
-            let listener = TcpListener::bind(SocketAddr::new(host.client, 8_000)).unwrap();
-            let to = listener.local_addr().unwrap();
+        let mut host = Host::new(67, "paper", "cubic", "").await;
+        let listener = TcpListener::bind(SocketAddr::new(host.client, 8_000)).unwrap();
+        let to = listener.local_addr().unwrap();
+        let first_connection = || {
             let mut ours = connect(bound(host.server.ip()), to);
             let mut peer = listener.accept().unwrap().0;
             transfer(&mut ours, &mut peer, 5 * SEGMENT);
             disconnect(&ours);
-            host.reported().await;
-            // Or the route would choose the congestion control again.
-            ip(&format!("route replace local {} dev lo table local", host.client));
+            ours
+        };
+        let started = first_connection();
+        host.reload("control_fraction = 0.0", "control_fraction = 1.0").await;
+        let mut sockets = [started, first_connection()];
+        host.reported(2).await;
+        // Or the route would choose the congestion control again.
+        ip(&format!("route replace local {} dev lo table local", host.client));
 
-            socket2::SockRef::from(&ours).connect(&to.into()).unwrap();
-            let mut peer = listener.accept().unwrap().0;
-            for _ in 0..2 {
+        let mut peers = sockets.each_ref().map(|ours| {
+            socket2::SockRef::from(ours).connect(&to.into()).unwrap();
+            listener.accept().unwrap().0
+        });
+        for _ in 0..2 {
+            for (ours, peer) in sockets.iter_mut().zip(&mut peers) {
                 // Below the window from which HyStart may set a threshold.
-                transfer(&mut ours, &mut peer, 5 * SEGMENT);
-                // Longer than the retransmission timeout: would be a start, if it were one of ours.
-                std::thread::sleep(Duration::from_millis(600));
+                transfer(ours, peer, 5 * SEGMENT);
             }
-            assert_eq!(super::number(&ss_words(&ours), "ssthresh"), None);
-            assert_eq!((host.counts("restarted"), host.counts("reconnected")), (0, 1));
-            assert_eq!(host.counts("own_congestion_control"), 0);
+            // Longer than the retransmission timeout: would be a start, if it were one of ours.
+            std::thread::sleep(Duration::from_millis(600));
         }
+        assert_eq!(sockets.map(|ours| number(&ss_words(&ours), "ssthresh")), [None; 2]);
+        assert_eq!((host.counts("restarted"), host.counts("reconnected")), (0, 2));
+        assert_eq!(host.counts("own_congestion_control"), 0);
     });
 }
 
@@ -92,31 +100,28 @@ fn a_round_trip_far_from_the_estimates_is_refused() {
 }
 
 #[test]
-fn controls_are_plain_and_reported() {
-    in_namespace("bpf_control", || async {
+fn controls_and_what_observe_leaves_alone_are_plain_and_reported() {
+    in_namespace("bpf_plain", || async {
         let mut host = Host::with(23, "paper", "cubic", "control_fraction = 1.0").await;
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 5 * SEGMENT);
-        assert_plain(&ss_words(&server), "cubic");
-        drop((server, client));
-        let report = host.reported().await;
-        assert_eq!((report.arm, report.advised), (Some(Arm::Control), None));
-        assert_eq!(report.acknowledged.0, 5 * SEGMENT as u64);
-        assert!(report.duration.is_some());
-    });
-}
-
-#[test]
-fn what_observe_leaves_alone_is_compared_with_itself() {
-    in_namespace("bpf_observe", || async {
-        let mut host = Host::new(24, "observe", "cubic", "").await;
-        let (mut server, mut client) = host.accepted();
-        transfer(&mut server, &mut client, 5 * SEGMENT);
+        let plain = |host: &Host| {
+            let (mut server, mut client) = host.accepted();
+            transfer(&mut server, &mut client, 5 * SEGMENT);
+            assert_plain(&ss_words(&server), "cubic");
+            client.local_addr().unwrap()
+        };
+        let control = plain(&host);
+        host.reload("control_fraction = 1.0", "control_fraction = 0.0").await;
+        host.reload("mode = \"paper\"", "mode = \"observe\"").await;
+        let observed = plain(&host);
         assert_eq!(host.counts("refused"), 1);
-        assert_plain(&ss_words(&server), "cubic");
-        drop((server, client));
-        let report = host.reported().await;
-        assert_eq!((report.arm, report.advised), (Some(Arm::Advised), None));
+        let reports = host.reported(2).await;
+        let of = |remote| *reports.iter().find(|report| report.remote == remote).unwrap();
+        let (control, observed) = (of(control), of(observed));
+        assert_eq!((control.arm, control.advised), (Some(Arm::Control), None));
+        assert_eq!(control.acknowledged.0, 5 * SEGMENT as u64);
+        assert!(control.duration.is_some());
+        // What is left alone is compared with itself.
+        assert_eq!((observed.arm, observed.advised), (Some(Arm::Advised), None));
     });
 }
 
@@ -175,7 +180,7 @@ fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
         update.lease = Some(Segments(25));
         update.estimate.rtt_mean = Some(Micros::from_secs(10));
         host.stream.send(UpdateEvent::Estimate(update.clone())).await;
-        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
         let listener = TcpListener::bind(host.server).unwrap();
         let (mut server, client) = host.connection(&listener);
         lose_all(&client);
@@ -184,7 +189,7 @@ fn a_connection_that_is_refused_leaves_the_budget_as_it_is() {
         // Far more than twice this is any round trip.
         update.estimate.rtt_mean = Some(Micros(1));
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "the round trip is known", || host.counts("networks_changed") == 2).await;
+        eventually("the round trip is known", || host.counts("networks_changed") == 2).await;
         let (mut refused, mut its_client) = host.connection(&listener);
         transfer(&mut refused, &mut its_client, 5 * SEGMENT);
         assert_eq!((host.counts("started"), host.counts("rtt_mismatch")), (1, 1));
@@ -199,7 +204,7 @@ fn a_start_stays_inside_the_lease() {
         let mut update = estimate(&host.network, 100, 60);
         update.lease = Some(Segments(25));
         host.stream.send(UpdateEvent::Estimate(update)).await;
-        eventually(SOON, "the lease is known", || host.counts("networks_changed") == 1).await;
+        eventually("the lease is known", || host.counts("networks_changed") == 1).await;
         let (mut server, mut client) = host.accepted();
         transfer(&mut server, &mut client, 5 * SEGMENT);
         // Ten by default and the lease; the threshold is the share's.

@@ -9,7 +9,7 @@ fn an_excluded_network_leaves_the_kernel_with_sighup_and_a_control_fraction_hold
         let host = Host::new(80, "paper", "cubic", "").await;
         let mut open = host.accepted();
         assert_eq!(fresh_threshold(&host, &mut open), Some(40));
-        let before = crate::support::agent::text(&host.agent.config());
+        let before = text(&host.agent.config());
 
         let excluded = format!("{before}\n[destinations]\nexclude = [\"{}\"]\n", host.network);
         let reloads = host.agent.reload(&excluded).await;

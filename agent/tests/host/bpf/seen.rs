@@ -32,7 +32,7 @@ async fn judged(host: &mut Host, state: &str) -> serde_json::Value {
         drop(host.connection(&listener));
     }
     let seen = || host.agent.json(&["status", "--json"])["connections_seen"].clone();
-    eventually(Duration::from_secs(20), state, || seen()["state"] == *state).await;
+    eventually(state, || seen()["state"] == *state).await;
     seen()
 }
 
@@ -63,8 +63,7 @@ fn connections_of_sockets_made_outside_the_cgroup_are_reported_as_unseen() {
         assert!(metrics.contains("spand_agent_connections_unseen 1"), "{metrics}");
         let mut unmatched = 0;
         while unmatched < 12 {
-            let report = tokio::time::timeout(Duration::from_secs(30), host.gateway.reports.recv()).await;
-            unmatched += report.unwrap().unwrap().pushes.unmatched;
+            unmatched += host.gateway.reported().await.pushes.unmatched;
         }
         drop(host);
     });

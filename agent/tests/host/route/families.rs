@@ -35,7 +35,7 @@ async fn hold(mode: &str, destinations: &str, named: Option<u32>) {
         // The network after it shows when it is known.
         let marker = format!("198.51.{index}.0/24");
         stream.send(UpdateEvent::Estimate(estimate(&marker, 40, 60))).await;
-        eventually(SOON, written, || ours().contains(&marker)).await;
+        eventually(written, || ours().contains(&marker)).await;
         for destination in [FREE, NAMED, IPV6] {
             let granted = if mode == "careful" { 20 } else { 40 };
             let window = if overlaps { named } else { Some(granted) }.filter(|_| covered.contains(&destination));

@@ -10,7 +10,7 @@ fn how_fast_stale_routes_go() {
         let mut gateway = Gateway::start().await;
         let networks: Vec<String> = (0..1_000u32).map(|n| format!("198.{}.{}.0/24", 18 + n / 256, n % 256)).collect();
         let names: Vec<&str> = networks.iter().map(String::as_str).collect();
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         let (mut agent, _stream) = agent_with(&mut gateway, &names).await;
         eprintln!("1,000 routes set {:?} after the start", started.elapsed());
         let log = agent.folder.path().join("monitor");
@@ -19,7 +19,7 @@ fn how_fast_stale_routes_go() {
             std::process::Command::new("ip").args(["-ts", "monitor", "route"]).stdout(file).spawn().unwrap();
         tokio::time::sleep(Duration::from_millis(300)).await;
         ip("route replace default via 10.2.0.1");
-        eventually(SOON, "they come back", || ours().matches("via 10.2.0.1").count() == 1_000).await;
+        eventually("they come back", || ours().matches("via 10.2.0.1").count() == 1_000).await;
         monitor.kill().unwrap();
         monitor.wait().unwrap();
         let lines = text(&log);
@@ -29,7 +29,7 @@ fn how_fast_stale_routes_go() {
         let gone: Vec<f64> =
             lines.lines().filter(|l| l.contains("Deleted 198.")).map(|l| (stamp(l) - change) * 1e3).collect();
         eprintln!("{} removed {:.2} to {:.2} ms after the change", gone.len(), gone[0], gone.last().unwrap());
-        let killed = std::time::Instant::now();
+        let killed = Instant::now();
         agent.kill();
         while !ours().is_empty() {}
         eprintln!("1,000 routes removed {:?} after SIGKILL", killed.elapsed());
@@ -46,7 +46,7 @@ fn what_ten_thousand_networks_cost() {
         let estimates: Vec<_> =
             (0..10_000u32).map(|n| estimate(&format!("100.{}.{}.0/24", 64 + n / 256, n % 256), 40, 60)).collect();
         let _stream = gateway.snapshot(&estimates).await;
-        eventually(SOON, "1,024 routes are set", || ours().lines().count() == 1_024).await;
+        eventually("1,024 routes are set", || ours().lines().count() == 1_024).await;
         let ticks = || -> u64 {
             let stat = text(std::path::Path::new(&format!("/proc/{}/stat", agent.pid())));
             let fields: Vec<&str> = stat.split_whitespace().collect();

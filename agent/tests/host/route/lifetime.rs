@@ -16,14 +16,14 @@ fn a_start_is_set_changed_withdrawn_and_removed_at_the_stop() {
         assert!(routes.contains("2001:db8:77::/48 via 2001:db8:1::1 dev up0 metric 21328 initcwnd 20"), "{routes}");
 
         stream.send(UpdateEvent::Estimate(estimate("192.0.2.0/24", 60, 60))).await;
-        eventually(SOON, "the window moves", || {
+        eventually("the window moves", || {
             ours().contains("192.0.2.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 30")
         })
         .await;
 
         let network = "198.51.100.0/24".parse().unwrap();
         stream.send(UpdateEvent::Withdrawal { network, reason: WithdrawalReason::Expired }).await;
-        eventually(SOON, "the withdrawn one goes", || !ours().contains("198.51.100.0/24")).await;
+        eventually("the withdrawn one goes", || !ours().contains("198.51.100.0/24")).await;
         assert!(ours().contains("192.0.2.0/24"));
 
         let status = agent.json(&["status", "--json"]);
@@ -40,9 +40,9 @@ fn advice_ages_out_when_the_gateway_is_lost() {
         let mut gateway = Gateway::start().await;
         let agent = Agent::start(&gateway, ROUTE, "");
         let stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 2)]).await;
-        eventually(SOON, "the route is set", || ours().contains("192.0.2.0/24")).await;
+        eventually("the route is set", || ours().contains("192.0.2.0/24")).await;
         drop((stream, gateway));
-        eventually(Duration::from_secs(5), "the route ages out", || ours().is_empty()).await;
+        eventually("the route ages out", || ours().is_empty()).await;
         let status = agent.json(&["status", "--json"]);
         assert_eq!(status["gateway"]["connected"], false);
         assert_eq!(status["advice"]["expired"], 1);
@@ -56,7 +56,10 @@ fn a_killed_agent_leaves_nothing_within_five_seconds() {
         let mut gateway = Gateway::start().await;
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
         agent.kill();
-        eventually(Duration::from_secs(5), "the guard removes the routes", || ours().is_empty()).await;
+        let killed = Instant::now();
+        eventually("the guard removes the routes", || ours().is_empty()).await;
+        // What `docs/faults.md` promises, and many times what it takes.
+        assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
     });
 }
 
@@ -71,7 +74,7 @@ fn the_next_start_removes_what_a_dead_agent_and_guard_left() {
 
         agent.run();
         let _stream = gateway.snapshot(&[]).await;
-        eventually(SOON, "the next start cleans up", || ours().is_empty()).await;
+        eventually("the next start cleans up", || ours().is_empty()).await;
     });
 }
 
@@ -87,7 +90,7 @@ fn a_damaged_ledger_is_set_aside_and_the_routes_marks_decide() {
 
         agent.run();
         let _stream = gateway.snapshot(&[]).await;
-        eventually(SOON, "ours is removed", || !ours().contains("192.0.2.0/24")).await;
+        eventually("ours is removed", || !ours().contains("192.0.2.0/24")).await;
         assert!(ours().contains("203.0.113.0/24"), "it has our number but not our metric: someone else's");
         assert!(agent.ledger().with_extension("damaged").exists());
     });
@@ -104,8 +107,8 @@ fn a_route_with_our_marks_that_is_not_in_the_ledger_is_left_alone() {
 
         agent.run();
         let _stream = gateway.snapshot(&[estimate("203.0.113.0/24", 40, 60)]).await;
-        eventually(SOON, "ours is removed", || !ours().contains("192.0.2.0/24")).await;
-        eventually(SOON, "refused", || agent.json(&["status", "--json"])["method_events"]["administrator"] == 1).await;
+        eventually("ours is removed", || !ours().contains("192.0.2.0/24")).await;
+        eventually("refused", || agent.json(&["status", "--json"])["method_events"]["administrator"] == 1).await;
         assert!(ours().contains("203.0.113.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 7"));
     });
 }
@@ -138,10 +141,9 @@ fn a_guard_that_ends_is_started_again() {
         let (mut agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
         let first = agent.guard();
         kill(first, Signal::SIGKILL).unwrap();
-        eventually(SOON, "a new guard", || agent.json(&["status", "--json"])["method_events"]["guard_restarts"] == 1)
-            .await;
+        eventually("a new guard", || agent.json(&["status", "--json"])["method_events"]["guard_restarts"] == 1).await;
         assert_ne!(agent.guard(), first);
         agent.kill();
-        eventually(Duration::from_secs(5), "the new guard removes the route", || ours().is_empty()).await;
+        eventually("the new guard removes the route", || ours().is_empty()).await;
     });
 }

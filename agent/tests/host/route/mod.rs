@@ -9,16 +9,16 @@ mod own_advice;
 mod pause;
 mod surroundings;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::support::agent::{Agent, eventually, text};
+use crate::support::agent::{Agent, text};
 use crate::support::gateway::{Gateway, Stream, announced, announced_late, estimate};
 use crate::support::namespace::{in_namespace, in_served_namespace, ip, two_uplinks};
+use crate::support::patience::eventually;
 use nix::sys::signal::{Signal, kill};
 use spand_proto::push::{UpdateEvent, WithdrawalReason};
 
 const ROUTE: &str = "apply = \"route\"";
-const SOON: Duration = Duration::from_secs(10);
 
 /// All routes with the agent's protocol number.
 fn ours() -> String {
@@ -31,7 +31,7 @@ async fn agent_with(gateway: &mut Gateway, networks: &[&str]) -> (Agent, Stream)
     let estimates: Vec<_> = networks.iter().map(|network| estimate(network, 40, 60)).collect();
     let stream = gateway.snapshot(&estimates).await;
     let all = |routes: &str| networks.iter().all(|network| routes.contains(network));
-    eventually(SOON, "routes are set", || all(&ours())).await;
+    eventually("routes are set", || all(&ours())).await;
     (agent, stream)
 }
 

@@ -24,7 +24,7 @@ fn a_pause_removes_the_routes_and_its_end_brings_them_back() {
         assert_eq!((&paused["paused"], &paused["networks_in_force"]), (&true.into(), &0.into()), "{paused}");
         // What comes meanwhile is held and not set.
         stream.send(UpdateEvent::Estimate(estimate("198.51.100.0/24", 40, 60))).await;
-        eventually(SOON, "held", || agent.json(&["status", "--json"])["networks_held"] == 3).await;
+        eventually("held", || agent.json(&["status", "--json"])["networks_held"] == 3).await;
         assert_eq!(ours(), "");
         let people = words(&agent.output(&["status"]));
         assert!(people.contains("advice is paused until `spand-agent resume`"), "{people}");
@@ -49,7 +49,7 @@ fn a_pause_outlasts_the_agent_and_a_damaged_file_keeps_it() {
         agent.run();
         let _stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 60)]).await;
         let decided = |agent: &Agent| agent.json(&["status", "--json"])["decisions"]["paused"] == 1;
-        eventually(SOON, "decided", || decided(&agent)).await;
+        eventually("decided", || decided(&agent)).await;
         assert_eq!((ours().as_str(), &agent.json(&["status", "--json"])["paused_until"]), ("", &until));
 
         assert_eq!(agent.stop(), Some(0));
@@ -57,7 +57,7 @@ fn a_pause_outlasts_the_agent_and_a_damaged_file_keeps_it() {
         std::fs::write(&file, "{\"format\":1,\"paused_un").unwrap();
         agent.run();
         let _stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 60)]).await;
-        eventually(SOON, "decided", || decided(&agent)).await;
+        eventually("decided", || decided(&agent)).await;
         assert_eq!(ours(), "");
         assert!(file.with_extension("damaged").exists());
         agent.json(&["resume", "--json"]);
@@ -88,7 +88,7 @@ fn undo_beside_a_running_agent_pauses_it_and_without_one_pauses_nothing() {
         assert_eq!((done["routes_removed"].as_array().unwrap().len(), ours().as_str()), (2, ""), "{done}");
         agent.run();
         let _stream = gateway.snapshot(&[estimate("192.0.2.0/24", 40, 60)]).await;
-        eventually(SOON, "the next start advises", || ours().contains("192.0.2.0/24")).await;
+        eventually("the next start advises", || ours().contains("192.0.2.0/24")).await;
     });
 }
 

@@ -9,8 +9,8 @@ fn a_new_next_hop_removes_ours_first_and_brings_it_back_by_the_new_one() {
         let mut gateway = Gateway::start().await;
         let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
         ip("route replace default via 10.2.0.1");
-        eventually(SOON, "the stale copy goes", || !ours().contains("192.0.2.0/24 via 10.1.0.1")).await;
-        eventually(SOON, "it comes back", || ours().contains("192.0.2.0/24 via 10.2.0.1 dev up1")).await;
+        eventually("the stale copy goes", || !ours().contains("192.0.2.0/24 via 10.1.0.1")).await;
+        eventually("it comes back", || ours().contains("192.0.2.0/24 via 10.2.0.1 dev up1")).await;
         assert!(ours().contains("2001:db8:77::/48 via 2001:db8:1::1"), "the other family did not change");
         let applied = agent.json(&["status", "--json"])["method_events"].clone();
         assert_eq!(applied["removed_for_change"], 1, "{applied}");
@@ -25,10 +25,10 @@ fn a_link_that_goes_down_and_up_is_not_taken_for_an_administrator() {
         let mut gateway = Gateway::start().await;
         let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24"]).await;
         ip("link set up0 down");
-        eventually(SOON, "it is gone", || ours().is_empty()).await;
+        eventually("it is gone", || ours().is_empty()).await;
         ip("link set up0 up");
         ip("route replace default via 10.1.0.1");
-        eventually(SOON, "it comes back", || ours().contains("192.0.2.0/24 via 10.1.0.1")).await;
+        eventually("it comes back", || ours().contains("192.0.2.0/24 via 10.1.0.1")).await;
         let applied = agent.json(&["status", "--json"])["method_events"].clone();
         assert!(applied["stepped_back"].is_null(), "{applied}");
     });
@@ -62,7 +62,7 @@ fn what_cannot_be_copied_faithfully_is_refused_with_its_reason() {
         let _stream = gateway.snapshot(&estimates).await;
         for (network, destination, reason) in cases {
             let explained = || agent.json(&["explain", destination, "--json"]);
-            eventually(SOON, network, || explained()["outcome"] == reason).await;
+            eventually(network, || explained()["outcome"] == reason).await;
         }
         assert_eq!(ip("route show") + &ip("-6 route show"), before);
         assert_eq!(ours(), "");
@@ -77,8 +77,8 @@ fn policy_rules_of_someone_else_keep_that_family_plain() {
         let (agent, _stream) = agent_with(&mut gateway, &["192.0.2.0/24", "2001:db8:77::/48"]).await;
         // What a VPN does: a route in `main` more specific than the default would take traffic out of the tunnel.
         ip("rule add table main suppress_prefixlength 0 priority 100");
-        eventually(SOON, "the IPv4 route goes", || !ours().contains("192.0.2.0/24")).await;
-        eventually(SOON, "the IPv6 route comes back", || ours().contains("2001:db8:77::/48")).await;
+        eventually("the IPv4 route goes", || !ours().contains("192.0.2.0/24")).await;
+        eventually("the IPv6 route comes back", || ours().contains("2001:db8:77::/48")).await;
         assert_eq!(agent.json(&["explain", "192.0.2.1", "--json"])["outcome"], "policy_routing");
     });
 }
@@ -92,13 +92,11 @@ fn the_agent_steps_back_where_an_administrator_acts() {
         let (mut agent, _stream) = agent_with(&mut gateway, &networks).await;
 
         ip("route add 192.0.2.0/24 via 10.2.0.1");
-        eventually(SOON, "ours gives way", || !ours().contains("192.0.2.0/24")).await;
+        eventually("ours gives way", || !ours().contains("192.0.2.0/24")).await;
         ip("route del 198.51.100.0/24");
         ip("route change 203.0.113.0/24 via 10.1.0.1 proto 83 metric 21328 initcwnd 7");
-        eventually(SOON, "both are noticed", || {
-            agent.json(&["status", "--json"])["method_events"]["stepped_back"] == 2
-        })
-        .await;
+        eventually("both are noticed", || agent.json(&["status", "--json"])["method_events"]["stepped_back"] == 2)
+            .await;
         tokio::time::sleep(Duration::from_secs(2)).await;
         assert_eq!(ours().trim(), "203.0.113.0/24 via 10.1.0.1 dev up0 metric 21328 initcwnd 7");
         assert_eq!(agent.json(&["explain", "198.51.100.1", "--json"])["outcome"], "stepped_back");

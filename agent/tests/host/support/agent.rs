@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -10,6 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::gateway::Gateway;
+use super::patience::eventually;
 
 /// A running agent with its folder.
 pub(crate) struct Agent {
@@ -98,7 +98,7 @@ impl Agent {
         std::fs::write(&new, text).unwrap();
         std::fs::rename(&new, self.running()).unwrap();
         kill(self.pid(), Signal::SIGHUP).unwrap();
-        eventually(Duration::from_secs(10), "the configuration is read again", || times(&reloads()) > before).await;
+        eventually("the configuration is read again", || times(&reloads()) > before).await;
         reloads()
     }
 
@@ -129,15 +129,6 @@ impl Drop for Agent {
             }
             _ = child.wait();
         }
-    }
-}
-
-/// Waits until `condition` holds, at most `limit`.
-pub(crate) async fn eventually(limit: Duration, what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < limit, "{what}: not within {limit:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

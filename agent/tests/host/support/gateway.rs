@@ -1,7 +1,6 @@
 //! A gateway that sends what a test sets.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use spand_proto::contract::ContractVersion;
 use spand_proto::convert::answers_to_wire;
@@ -19,6 +18,8 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status};
 
+use super::patience::awaited;
+
 /// The reason that it gives where it has no estimate: none of the agent's own.
 pub(crate) const NO_ESTIMATE: &str = "39 transfers seen, 34 losses in slow start: no sample";
 
@@ -28,7 +29,7 @@ pub(crate) const NOW: Timestamp = Timestamp(1_000_000_000_000_000_000);
 /// A gateway; it is gone when this is dropped.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
-    pub(crate) reports: mpsc::Receiver<Report>,
+    reports: mpsc::Receiver<Report>,
     streams: mpsc::Receiver<Stream>,
     server: JoinHandle<()>,
 }
@@ -107,10 +108,12 @@ impl Gateway {
 
     /// The next subscription.
     pub(crate) async fn subscribed(&mut self) -> Stream {
-        tokio::time::timeout(Duration::from_secs(20), self.streams.recv())
-            .await
-            .expect("the agent subscribes")
-            .expect("the gateway runs")
+        awaited("the agent subscribes", self.streams.recv()).await.expect("the gateway runs")
+    }
+
+    /// The next report.
+    pub(crate) async fn reported(&mut self) -> Report {
+        awaited("the agent reports", self.reports.recv()).await.expect("the gateway runs")
     }
 
     /// The next subscription, after a snapshot of these.
@@ -140,8 +143,7 @@ impl Stream {
 
     /// Until the agent has ended it.
     pub(crate) async fn closed(&self) {
-        let closed = tokio::time::timeout(Duration::from_secs(10), self.updates.closed());
-        closed.await.expect("the agent ends the stream");
+        awaited("the agent ends the stream", self.updates.closed()).await;
     }
 
     /// An estimate by a rule that only a newer release knows.

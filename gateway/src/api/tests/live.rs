@@ -7,6 +7,7 @@ use spand_core::event::Withdrawal;
 use tokio::net::TcpSocket;
 
 use super::*;
+use crate::patience::PATIENCE;
 use crate::publisher::CaptureStatus;
 
 /// Opens a live stream with a small buffer on our side.
@@ -24,7 +25,7 @@ async fn read(tcp: &mut TcpStream, count: usize) -> String {
     let mut buffer = vec![0; 1 << 16];
     let messages = |text: &[u8]| String::from_utf8_lossy(text).matches("event: now\n").count();
     while messages(&text) < count {
-        let read = tokio::time::timeout(Duration::from_secs(10), tcp.read(&mut buffer)).await.unwrap().unwrap();
+        let read = tokio::time::timeout(PATIENCE, tcp.read(&mut buffer)).await.unwrap().unwrap();
         assert!(read > 0, "the stream ended");
         text.extend_from_slice(&buffer[..read]);
     }

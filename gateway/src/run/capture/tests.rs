@@ -12,11 +12,9 @@ use spand_core::config::EngineConfig;
 use spand_core::shard::Partition;
 
 use super::*;
+use crate::patience::eventually;
 use crate::run::grouping::Groups;
 use crate::run::{draw_seed, group};
-
-/// Looks at the interface before it counts as lost for good.
-const PATIENCE: usize = 600;
 
 fn ip(line: &str) {
     let output = Command::new("ip").args(line.split(' ')).output().expect("ip of iproute2");
@@ -31,11 +29,7 @@ fn make_pair() {
 }
 
 fn wait_until(captures: &Captures, what: &str, is_so: impl Fn(&InterfaceState) -> bool) {
-    let looks = (0..PATIENCE).any(|_| {
-        thread::sleep(Duration::from_millis(20));
-        captures.states().iter().all(&is_so)
-    });
-    assert!(looks, "{what}: {:?}", captures.states());
+    eventually(what, || captures.states().iter().all(&is_so));
 }
 
 fn two_readers_of_an_interface_that_comes_back() {

@@ -11,6 +11,7 @@ use spand_proto::estimate::RuleKind;
 
 use super::kept::MOST;
 use super::*;
+use crate::patience::PATIENCE;
 use crate::publisher::{PacketClock, Published, PublisherConfig};
 use crate::share::engine_end::EngineEnd;
 use crate::share::format::FORMAT;
@@ -302,7 +303,7 @@ fn packets_divided_between_two_gateways_are_named_to_both_and_in_the_metrics() {
         {
             break [one, other];
         }
-        assert!(begun.elapsed() < Duration::from_secs(60), "not within a minute: {found:?}");
+        assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {found:?}");
         std::thread::sleep(Duration::from_millis(5));
     };
     let [one, other] = found;
