@@ -67,7 +67,7 @@ async fn snapshots_end_however_much_changes_meanwhile() {
     apply(&published, known(2_000, 10_000.0));
     settle().await;
     let readers = read_all(hosts(&published, 4));
-    for share in [20_000.0, 10_000.0].repeat(10) {
+    for share in [20_000.0, 10_000.0].repeat(5) {
         apply(&published, known(2_000, share));
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
@@ -90,7 +90,7 @@ async fn what_waits_for_all_subscribers_is_bounded_and_one_with_too_much_gets_a_
     settle().await;
     let readers = read_all(hosts(&published, 4));
     let mut most = 0;
-    for share in [20_000.0, 10_000.0].repeat(10) {
+    for share in [20_000.0, 10_000.0].repeat(5) {
         apply(&published, known(2_000, share));
         for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -90,6 +90,7 @@ fn agree(held: &[Estimate], published: &[Estimate]) -> bool {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
     fn whatever_happens_a_reader_ends_with_what_is_published(steps in prop::collection::vec(step(), 1..80)) {
         let two = NonZeroUsize::new(2).unwrap();

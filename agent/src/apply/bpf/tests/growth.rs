@@ -52,7 +52,7 @@ fn the_kernels_growth_is_the_contracts() {
         _ => burst(parameter.max(1)),
     });
     let cases = (rules, edges(u32::MAX), edges((1 << FRACTION_BITS) - 1), edges(u32::MAX), edges(u32::MAX));
-    let mut runner = TestRunner::new(Runs { cases: 40_000, failure_persistence: None, ..Runs::default() });
+    let mut runner = TestRunner::new(Runs { cases: 20_000, failure_persistence: None, ..Runs::default() });
     let (grown, all) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     let outcome = runner.run(&cases, |(growth, whole, fraction, ssthresh, acked)| {
         let window = GrownWindow { whole, fraction };
@@ -63,7 +63,7 @@ fn the_kernels_growth_is_the_contracts() {
         Ok(())
     });
     outcome.unwrap();
-    assert!(all.get() >= 40_000 && grown.get() > 3_000, "{} of {} grow", grown.get(), all.get());
+    assert!(all.get() >= 20_000 && grown.get() > 1_500, "{} of {} grow", grown.get(), all.get());
 }
 
 /// Every window that a connection passes through from one segment, acknowledgement by acknowledgement.

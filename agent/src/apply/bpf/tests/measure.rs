@@ -84,7 +84,7 @@ fn the_kernels_own_threshold_is_the_contracts() {
     // Shifts between round trips are small, as those of a smoothed one.
     let cases = (begins, rtts, prop::collection::vec((gaps(), acked(), 95_u32..106), 1..40));
     let (estimated, settled, acks) = (Cell::new(0_u32), Cell::new(0_u32), Cell::new(0_u32));
-    let mut runner = TestRunner::new(Runs { cases: 12_000, failure_persistence: None, ..Runs::default() });
+    let mut runner = TestRunner::new(Runs { cases: 6_000, failure_persistence: None, ..Runs::default() });
     let outcome = runner.run(&cases, |(begin, usual_rtt, sequence)| {
         let (mut kernel, mut contract) = (InKernel::new(&programs), OwnThreshold::default());
         let mut at = begin;
@@ -108,5 +108,5 @@ fn the_kernels_own_threshold_is_the_contracts() {
     outcome.unwrap();
     let (acks, estimated, settled) = (acks.get(), estimated.get(), settled.get());
     println!("{acks} acknowledgements, {estimated} estimations, {settled} connections settled");
-    assert!(acks > 100_000 && estimated > 10_000 && settled > 300, "{acks}, {estimated}, {settled}");
+    assert!(acks > 50_000 && estimated > 5_000 && settled > 150, "{acks}, {estimated}, {settled}");
 }

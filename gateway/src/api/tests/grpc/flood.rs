@@ -60,7 +60,7 @@ async fn a_client_that_subscribes_and_resets_holds_up_neither_snapshots_nor_star
     drop(updates);
 
     let (subscribed, flood) = flood(&rig).await;
-    while subscribed.load(Ordering::Relaxed) < 500 {
+    while subscribed.load(Ordering::Relaxed) < 200 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let (beside, mut updates) = snapshot(&mut honest).await;
@@ -75,14 +75,14 @@ async fn a_client_that_subscribes_and_resets_holds_up_neither_snapshots_nor_star
         at: Timestamp(9_998_000_000),
     };
     let mut between = Vec::new();
-    for _ in 0..100 {
+    for _ in 0..50 {
         let before = subscribed.load(Ordering::Relaxed);
         assert!(rig.published.push_start(start));
         while !matches!(updates.message().await.unwrap().unwrap().event.unwrap(), Update::ImminentStart(_)) {}
         between.push(subscribed.load(Ordering::Relaxed) - before);
     }
     between.sort_unstable();
-    assert!(between[98] <= 8, "subscriptions of the other client served before a start came: {between:?}");
+    assert!(between[48] <= 8, "subscriptions of the other client served before a start came: {between:?}");
     flood.abort();
     rig.end().await;
 }

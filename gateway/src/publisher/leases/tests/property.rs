@@ -71,7 +71,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1_000))]
+    #![proptest_config(ProptestConfig::default())]
     /// Whichever hosts join, leave and start: the leases they may use never sum to more than the budget, and the last
     /// one to be there has all of it in the end.
     #[test]
