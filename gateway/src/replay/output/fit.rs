@@ -35,6 +35,11 @@ impl Width {
         Self::at_most(terminal.or_else(columns).unwrap_or(Self::ELSEWHERE))
     }
 
+    /// The characters beside a column of names, the longest of which this is.
+    pub(super) fn beside(self, name: &str) -> usize {
+        self.0.map_or(usize::MAX, |limit| usize::from(limit.saturating_sub(GAP)).saturating_sub(name.len()))
+    }
+
     /// The characters, where there is a limit.
     pub(super) fn limit(self) -> Option<u16> {
         self.0

@@ -8,6 +8,8 @@ use super::fit::{Column, Width, fitted, named, text};
 use super::table::{bytes, megabits, percent, utc};
 use crate::replay::{Report, SenderRow, Summary};
 
+/// The longest name of a row.
+const LONGEST_NAME: &str = "Connections";
 /// Files that are named; of more, how many there are.
 const FILES_NAMED: usize = 3;
 
@@ -22,7 +24,7 @@ const SENDER_COLUMNS: [Column; 6] = [
 
 pub(super) fn write(writer: &mut dyn Write, report: &Report, width: Width) -> io::Result<()> {
     let summary = Summary::new(report);
-    writeln!(writer, "{}\n", text(&named(rows(report, &summary).into_iter(), width)))?;
+    writeln!(writer, "{}\n", text(&named(rows(report, &summary, width).into_iter(), width)))?;
     if summary.largest_senders.is_empty() {
         return Ok(());
     }
@@ -30,8 +32,8 @@ pub(super) fn write(writer: &mut dyn Write, report: &Report, width: Width) -> io
     writeln!(writer, "{}\n", text(&table))
 }
 
-fn rows(report: &Report, summary: &Summary) -> Vec<(&'static str, String)> {
-    let mut rows = vec![("Files", files(report))];
+fn rows(report: &Report, summary: &Summary, width: Width) -> Vec<(&'static str, String)> {
+    let mut rows = vec![("Files", files(report, width))];
     let Some((first, last)) = report.span else {
         rows.push(("Packets", "none".to_owned()));
         return rows;
@@ -40,7 +42,7 @@ fn rows(report: &Report, summary: &Summary) -> Vec<(&'static str, String)> {
     rows.push(("Time", format!("{first} to\n{last} ({})", duration(summary.duration_s))));
     let (packets, segments) = (summary.packets, summary.tcp_segments);
     rows.push(("Packets", format!("{packets}, {} on the wire; {segments} TCP segments", bytes(summary.wire_bytes))));
-    rows.push(("Connections", connections(summary)));
+    rows.push((LONGEST_NAME, connections(summary)));
     rows.push(("Networks", networks(report, summary)));
     if summary.both_ends_followed {
         let note = "both ends of every connection are followed; --internal PREFIX, your own side (such as \
@@ -50,11 +52,28 @@ fn rows(report: &Report, summary: &Summary) -> Vec<(&'static str, String)> {
     rows
 }
 
-fn files(report: &Report) -> String {
-    let names: Vec<_> = report.files.iter().map(|file| file.name.as_str()).collect();
+fn files(report: &Report, width: Width) -> String {
+    let room = width.beside(LONGEST_NAME);
+    let names: Vec<_> = report.files.iter().map(|file| folded(&file.name, room)).collect();
     let rest = names.len().saturating_sub(FILES_NAMED);
     let named = names.get(..FILES_NAMED).unwrap_or(&names).join("\n");
     if rest == 0 { named } else { format!("{named}\nand {rest} more") }
+}
+
+/// A path in lines of so many characters, broken behind folders.
+fn folded(path: &str, room: usize) -> String {
+    let mut text = String::new();
+    let mut length = 0;
+    for part in path.split_inclusive('/') {
+        let more = part.chars().count();
+        if length > 0 && length + more > room {
+            text.push('\n');
+            length = 0;
+        }
+        text.push_str(part);
+        length += more;
+    }
+    text
 }
 
 fn connections(summary: &Summary) -> String {
@@ -66,6 +85,10 @@ fn connections(summary: &Summary) -> String {
     let parts: Vec<_> = parts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
     if !parts.is_empty() {
         text = format!("{text}, of which {}", parts.join(", "));
+    }
+    if summary.connections > 0 && summary.largest_senders.is_empty() {
+        let whose = if summary.both_ends_followed { "" } else { " of a sender that is followed" };
+        text = format!("{text}\nnone carried data{whose}: there was nothing to learn");
     }
     text
 }

@@ -302,6 +302,18 @@ fn the_table_says_what_is_not_known() {
 }
 
 #[test]
+fn connections_that_carried_nothing_are_said_to_have_taught_nothing() {
+    let mut scan = Report { both_ends_followed: true, ..report() };
+    (scan.counters.connections, scan.counters.connections_one_sided) = (1_994, 1_994);
+    let text = shown(&scan, show(Format::Table, false));
+    assert!(text.contains("1994, of which 1994 have only one direction in it\n"), "{text}");
+    assert!(text.contains(" none carried data: there was nothing to learn\n"), "{text}");
+    let inside = shown(&Report { both_ends_followed: false, ..scan }, show(Format::Table, false));
+    assert!(inside.contains(" none carried data of a sender that is followed: "), "{inside}");
+    assert!(!printed(Format::Table, false, None).contains("none carried"));
+}
+
+#[test]
 fn a_sender_has_the_congestion_control_that_was_recognised_for_a_quarter_of_its_bytes() {
     let control = |others: u64| {
         let mut sender = SenderTraffic::default();

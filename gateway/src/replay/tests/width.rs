@@ -111,3 +111,13 @@ fn the_table_is_in_the_order_of_bytes_and_csv_is_not() {
     assert!(first(Format::Table).contains(":443"), "by bytes");
     assert!(first(Format::Csv).contains(",80,"), "by first packet");
 }
+
+#[test]
+fn a_long_path_breaks_behind_folders() {
+    let (folder, file) =
+        ("/srv/captures/of-the-mirror-port-at-the-second-egress/2024-05-17/", "between-noon-and-one-o-clock.pcap");
+    let mut report = report();
+    report.files[0].name = format!("{folder}{file}");
+    let text = at(80, false, &report);
+    assert!(text.contains(&format!("{folder}\n")) && text.lines().any(|line| line.trim() == file), "{text}");
+}
