@@ -7,9 +7,10 @@ use anyhow::{Result, ensure};
 
 use super::api::Api;
 use super::daemon::Daemon;
-use super::running::{HTTP_PORT, READY_MAX, utf8, wait, write};
+use super::running::{HTTP_PORT, utf8, wait, write};
 use super::setup::GatewaySetup;
 use crate::lab::namespace::Namespace;
+use crate::patience::PATIENCE;
 
 /// What gateways that share hash under: these share nothing with anyone else.
 const SECRET: &str = "00112233445566778899aabbccddeeff\n";
@@ -51,7 +52,7 @@ impl Gateway {
         let arguments = ["run", "--config", utf8(&config)?];
         let daemon = Daemon::start("spand-gateway", &self.program, &arguments, &self.api.namespace, &self.folder)?;
         self.daemon = Some(daemon);
-        wait("the gateway's start", READY_MAX, || {
+        wait("the gateway's start", PATIENCE, || {
             self.check()?;
             Ok(self.api.get("/readyz").is_ok_and(|(status, _)| status == 200).then_some(()))
         })

@@ -14,7 +14,7 @@ use super::setup::{AgentSetup, GatewaySetup};
 use crate::ending::TooBusy;
 use crate::lab::namespace::Namespace;
 use crate::lab::topology::{GATEWAY_MANAGEMENT, Topology};
-use crate::patience::PATIENCE;
+use crate::patience;
 use anyhow::{Context, Result, bail};
 use ipnet::IpNet;
 use serde_json::Value;
@@ -152,7 +152,7 @@ fn initial_windows(host: &Namespace) -> Result<BTreeMap<IpNet, u32>> {
 
 /// Asks again and again until there is an answer; without one in this time the machine was [too busy](TooBusy).
 pub(super) fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Result<Option<T>>) -> Result<T> {
-    let begin = Instant::now();
+    let (begin, within) = (Instant::now(), patience::shortened(within));
     while begin.elapsed() < within {
         if let Some(answer) = ask()? {
             return Ok(answer);

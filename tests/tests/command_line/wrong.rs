@@ -363,11 +363,11 @@ impl Place {
         // Without any command the help is the answer, and a doctor's findings are on standard output.
         let sentences = err.lines().filter(|line| line.starts_with("error: ")).count();
         if sentences != 1 && code != 2 && !err.contains("\n\nUsage: ") {
-            faults.push(fault(&format!("said {sentences} sentences")));
+            faults.push(fault(&format!("printed {sentences} sentences")));
         }
         for text in [&out, &err] {
             let of_rust = OF_RUST.iter().find(|of_rust| text.contains(**of_rust)).copied();
-            faults.extend(of_rust.or_else(|| path_of_type(text)).map(|of_rust| fault(&format!("said `{of_rust}`"))));
+            faults.extend(of_rust.or_else(|| path_of_type(text)).map(|of_rust| fault(&format!("printed `{of_rust}`"))));
         }
         Ok(())
     }

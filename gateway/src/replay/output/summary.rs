@@ -60,7 +60,7 @@ fn files(report: &Report, width: Width) -> String {
     if rest == 0 { named } else { format!("{named}\nand {rest} more") }
 }
 
-/// A path in lines of so many characters, broken behind folders.
+/// A path in lines of at most `room` characters, broken behind folders.
 fn folded(path: &str, room: usize) -> String {
     let mut text = String::new();
     let mut length = 0;
@@ -88,7 +88,7 @@ fn connections(summary: &Summary) -> String {
     }
     if summary.connections > 0 && summary.largest_senders.is_empty() {
         let whose = if summary.both_ends_followed { "" } else { " of a sender that is followed" };
-        text = format!("{text}\nnone carried data{whose}: there was nothing to learn");
+        text = format!("{text}\nnone carried data{whose}: there is nothing to estimate from");
     }
     text
 }

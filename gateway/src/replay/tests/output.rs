@@ -302,12 +302,12 @@ fn the_table_says_what_is_not_known() {
 }
 
 #[test]
-fn connections_that_carried_nothing_are_said_to_have_taught_nothing() {
+fn a_capture_in_which_no_connection_carried_data_has_a_line_about_it() {
     let mut scan = Report { both_ends_followed: true, ..report() };
     (scan.counters.connections, scan.counters.connections_one_sided) = (1_994, 1_994);
     let text = shown(&scan, show(Format::Table, false));
     assert!(text.contains("1994, of which 1994 have only one direction in it\n"), "{text}");
-    assert!(text.contains(" none carried data: there was nothing to learn\n"), "{text}");
+    assert!(text.contains(" none carried data: there is nothing to estimate from\n"), "{text}");
     let inside = shown(&Report { both_ends_followed: false, ..scan }, show(Format::Table, false));
     assert!(inside.contains(" none carried data of a sender that is followed: "), "{inside}");
     assert!(!printed(Format::Table, false, None).contains("none carried"));
