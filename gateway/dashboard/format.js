@@ -59,6 +59,9 @@ export const moment = (at) => {
 /** A moment in seconds since 1970, for charts. */
 export const unixS = (at) => Date.parse(at) / 1000;
 
+/** A network's share. */
+export const atLeast = (one) => `${one.is_lower_bound ? "≥ " : ""}${segments(one.wc_segments)}`;
+
 /** A signed difference in percent. */
 export const change = (value) => (known(value) ? `${value > 0 ? "+" : value < 0 ? "−" : ""}${three.format(Math.abs(value))}${NB}%` : "–");
 
@@ -66,12 +69,14 @@ const WORDS = {
   // why a network has no estimate, and why there is no start
   too_few_samples: "too few samples", too_few_connections: "too few connections", expired: "no new samples for too long",
   nothing_seen: "nothing seen", slow_start_loss: "losses in slow start", timeout: "timeouts", app_limited: "application-limited",
+  slow_start_end: "ended in slow start", unknown_control: "unknown congestion control",
   receiver_limited: "receiver-limited", one_sided: "one direction only", midstream: "began before the capture", unfinished: "not finished",
   untimed: "packets without a time", unordered: "packets out of order in time",
   retreat: "retreat after packet loss", no_estimate: "no estimate yet", stale: "samples too old", no_rtt: "no round-trip time",
   rtt_mismatch: "RTT differs too much", mss_zero: "no MSS", empty_transfer: "no bytes", no_opening: "no threshold by live senders",
   // origins of a sample
   loss: "packet loss", ecn: "ECN mark", end: "end of transfer", end_app_limited: "end, application-limited",
+  rate: "delivery rate", carried: "delivery rate after a loss in slow start", end_slow_start: "end in slow start",
   end_receiver_limited: "end, receiver-limited",
   // triggers of a start
   passive_open: "SYN from outside", active_open: "SYN of the host", idle: "packet after an idle time",
@@ -138,6 +143,7 @@ export const IGNORED = {
   duplicate_copy: "second copies from the mirror port", no_room: "segments: flow table full",
   beyond_window: "data beyond the announced window", one_sided: "samples: one direction only", midstream: "samples: start of the connection not seen",
   app_limited: "samples: application-limited, kept as lower bounds", receiver_limited: "samples: receiver-limited, kept as lower bounds",
+  slow_start_end: "samples: ended in slow start, kept as lower bounds", unknown_control: "samples: unknown congestion control",
   slow_start_loss: "samples: packet loss in slow start", timeout: "samples: retransmission timeout", end_after_loss: "samples: ended after a loss",
   unfinished: "samples: ended with data outstanding", untimed: "samples: packets without a time",
   unordered: "samples: packets out of order in time", no_mss: "samples: segment size not known", loss_in_recovery: "losses during recovery",

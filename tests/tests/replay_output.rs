@@ -98,6 +98,7 @@ fn same_as_csv(json: &[Row], csv: &str) {
             let same = match &row[name] {
                 Value::Null => field.is_empty(),
                 Value::String(text) => text == field,
+                Value::Bool(truth) => field == truth.to_string(),
                 Value::Number(number) => field.parse().ok() == number.as_f64(),
                 _ => false,
             };
@@ -125,7 +126,10 @@ fn same_as_table(json: &[Row], table: &str) {
     // Bytes and rates between the two are rounded for people.
     let columns = ["wc_segments", "wc_bytes", "mss", "rtt_min_ms", "rtt_mean_ms", "samples", "lower_bounds"];
     for (cells, row) in in_table.iter().zip(json) {
-        let expected: Vec<_> = columns.iter().map(|column| shown(&row[*column])).collect();
+        let mut expected: Vec<_> = columns.iter().map(|column| shown(&row[*column])).collect();
+        if row["is_lower_bound"] == true {
+            expected[0].insert(0, '≥');
+        }
         assert_eq!(cells[0], shown(&row["prefix"]));
         assert_eq!(cells[4..][..columns.len()], expected, "{cells:?}");
     }
@@ -188,8 +192,9 @@ fn flows_add_up(object: &Value, flows: &[Row]) {
         *reasons.entry(sample.rsplit(':').next().unwrap_or_default()).or_default() += 1;
     }
     let of = |names: &[&str]| names.iter().filter_map(|name| reasons.get(name)).sum::<u64>();
-    assert_eq!(of(&["loss", "ecn", "end"]), counted("window_samples"), "{reasons:?}");
-    assert_eq!(of(&["end_app_limited", "end_receiver_limited"]), counted("lower_bounds"), "{reasons:?}");
+    assert_eq!(of(&["loss", "ecn", "end", "rate"]), counted("window_samples"), "{reasons:?}");
+    let bounds = ["carried", "end_slow_start", "end_app_limited", "end_receiver_limited"];
+    assert_eq!(of(&bounds), counted("lower_bounds"), "{reasons:?}");
 
     let packets: u64 = rows(object, "files").iter().map(|file| file["packets"].as_u64().expect("a count")).sum();
     assert_eq!(packets, counted("frames"), "packets of the files");

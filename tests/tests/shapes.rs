@@ -64,6 +64,7 @@ impl Case {
             loss_connections: 9,
             losses: 9,
             loss_window: Some(segments(2.0 * self.at_losses)),
+            is_lower_bound: false,
             opening,
             buffer: None,
             refreshed: now,

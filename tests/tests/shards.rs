@@ -222,7 +222,7 @@ fn exchange(engines: &mut [Engine], cells: &[Vec<(Network, Cell)>], now: Timesta
 
 /// Holds what each of several gateways knows against what one knows that saw everything. Returns the networks of which both
 /// have an estimate, those of which one has, and how far a share is off at most.
-fn compare(several: &[Vec<NetworkView>], one: &[NetworkView], name: &str) -> (usize, usize, f64) {
+fn compare(several: &[Vec<NetworkView>], one: &[NetworkView], exact: bool, name: &str) -> (usize, usize, f64) {
     let (mut estimates, mut one_sided, mut off) = (0, 0, 0.0_f64);
     for (gateway, known) in several.iter().enumerate() {
         let shares = |known: &[NetworkView]| {
@@ -240,6 +240,10 @@ fn compare(several: &[Vec<NetworkView>], one: &[NetworkView], name: &str) -> (us
             one_sided += usize::from(found.estimate.is_some() != expected.estimate.is_some());
             if let (Some(found), Some(expected)) = (&found.estimate, &expected.estimate) {
                 estimates += 1;
+                if !exact && (found.is_lower_bound || expected.is_lower_bound) {
+                    // The largest may be what one had no place for.
+                    continue;
+                }
                 off = off.max((found.share.bytes() / expected.share.bytes() - 1.0).abs());
             }
         }
@@ -270,7 +274,7 @@ fn several_engines_know_what_one_knows_of_a_generated_trace() {
     let packets = trace();
     let config = config(&["10.0.0.0/8"]);
     let one = known(&packets, &config, 1, Given::All);
-    assert!(one.networks.len() >= 50 && one.counters.window_samples > 500, "{one:?}");
+    assert!(one.networks.len() >= 50 && one.counters.window_samples + one.counters.lower_bounds > 500, "{one:?}");
     for count in [2, 3, 8] {
         for given in [Given::All, Given::Named] {
             let several = known(&packets, &config, count, given);
@@ -289,7 +293,7 @@ fn gateways_among_which_a_trace_is_divided_know_what_one_knows_that_sees_all() {
         let one = gateways(&packets, &config, 1, Passes::One).remove(0);
         for count in [2, 3, 4] {
             let (estimates, one_sided, off) =
-                compare(&gateways(&packets, &config, count, Passes::One), &one, "generated");
+                compare(&gateways(&packets, &config, count, Passes::One), &one, most_off == 0.0, "generated");
             println!(
                 "{networks} networks, {count} gateways: {estimates} estimates and {one_sided} of one side, at most {off:e} off"
             );
@@ -297,7 +301,7 @@ fn gateways_among_which_a_trace_is_divided_know_what_one_knows_that_sees_all() {
             assert!(one_sided * 10 <= estimates && (most_off > 0.0 || one_sided == 0), "{one_sided} of one side");
         }
         let mirrored = gateways(&packets, &config, 2, Passes::All);
-        let (_, one_sided, off) = compare(&mirrored, &one, "mirror group");
+        let (_, one_sided, off) = compare(&mirrored, &one, most_off == 0.0, "mirror group");
         assert!(one_sided == 0 && off <= 0.0, "to the last bit");
     }
 }

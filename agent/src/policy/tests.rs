@@ -24,6 +24,7 @@ fn advice(share: u32) -> Advice {
         connections: 5,
         loss_connections: 1,
         loss_window: None,
+        is_lower_bound: false,
         opening: None,
         buffer: None,
         losses: 2,

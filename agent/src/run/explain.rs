@@ -198,8 +198,9 @@ fn estimate(advice: Option<&Advice>, within: Option<Network>, now: Timestamp) ->
     let lease = advice.lease.map_or_else(String::new, |lease| format!("; lease of {} above the default", lease.0));
     let (share, age) = (advice.estimate.share.segments_f64(*mss), advice.estimate.age(now).as_secs_f64());
     let own = within.map_or_else(String::new, |within| format!(" (advice of its own in {within})"));
+    let least = if advice.estimate.is_lower_bound { "at least " } else { "" };
     let about = format!(
-        "{network}{own}: share {share:.1} segments (MSS {}), {rtt}; {samples} samples from {connections} connections, \
+        "{network}{own}: share {least}{share:.1} segments (MSS {}), {rtt}; {samples} samples from {connections} connections, \
          {loss_connections} with packet loss; newest sample {age:.1} s ago; rule {rule}",
         mss.0
     );

@@ -23,6 +23,7 @@ fn estimate(network: &str, lifetime_s: u64) -> UpdateEvent {
             connections: 2,
             loss_connections: 0,
             loss_window: None,
+            is_lower_bound: false,
             opening: None,
             buffer: None,
             losses: 0,

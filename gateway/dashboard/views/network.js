@@ -3,7 +3,7 @@
 import { get, latest, prefixPath } from "/dashboard/api.js";
 import { chart, extremes } from "/dashboard/chart.js";
 import { card, h, section, table } from "/dashboard/dom.js";
-import { age, bytes, count, moment, ms, part, segments, unixS, words } from "/dashboard/format.js";
+import { age, atLeast, bytes, count, moment, ms, part, segments, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 
 /** Sizes for which advice is shown, in bytes; the last is not known. */
@@ -41,7 +41,7 @@ export function network(failed, prefix) {
 
   function present(one) {
     const why = one.no_estimate_message;
-    cards.share.show(one.wc_segments === null ? "no estimate" : segments(one.wc_segments),
+    cards.share.show(one.wc_segments === null ? "no estimate" : atLeast(one),
       one.wc_segments === null ? why : `${bytes(one.wc_bytes)}, rule ${one.rule}`, one.no_estimate === "retreat" ? "bad" : one.wc_segments === null ? "warn" : null);
     cards.rtt.show(ms(one.rtt_mean_ms), `smallest ${ms(one.rtt_min_ms)}`);
     cards.confidence.show(part(one.confidence), `${count(one.connections)} connections`);

@@ -2,7 +2,7 @@
 
 import { get, prefixPath } from "/dashboard/api.js";
 import { h, mark, say, svg } from "/dashboard/dom.js";
-import { age, bytes, count, ms, part, segments, short, unixS, words } from "/dashboard/format.js";
+import { age, atLeast, bytes, count, ms, part, short, unixS, words } from "/dashboard/format.js";
 import { listen } from "/dashboard/live.js";
 import { rows } from "/dashboard/rows.js";
 
@@ -120,7 +120,7 @@ function fill(row, one) {
   mark(link, "href", prefixPath("#/networks/", one.prefix));
   const { trend } = one;
   const mss = one.mss_bytes ?? 1448;
-  say(cells[1], one.wc_segments === null ? words(one.no_estimate) : segments(one.wc_segments));
+  say(cells[1], one.wc_segments === null ? words(one.no_estimate) : atLeast(one));
   mark(cells[1], "class", one.wc_segments === null ? "n none" : "n");
   mark(cells[1], "title", one.wc_bytes === null ? one.no_estimate_message : bytes(one.wc_bytes));
   const quartiles = trend?.wc_quartiles_bytes;

@@ -72,6 +72,8 @@ pub struct NetworkRow {
     pub no_sample: Option<&'static str>,
     /// The bottleneck's buffer, as far as losses show it.
     pub buffer_bytes: Option<u64>,
+    /// No sample shows the share: it is what transfers carried that ended without loss before they tried more.
+    pub is_lower_bound: Option<bool>,
     /// What one more connection may open with; no column.
     #[serde(skip)]
     pub opening: Option<OpeningDocument>,
@@ -107,6 +109,7 @@ impl NetworkRow {
             no_estimate_message: no_estimate.map(|why| why.to_string()),
             time: rfc3339_ns(now),
             buffer_bytes: estimate.and_then(|estimate| estimate.buffer).map(whole_bytes),
+            is_lower_bound: estimate.map(|estimate| estimate.is_lower_bound),
             no_sample: traffic.and_then(|traffic| traffic.no_sample(Some(view))).map(Reason::name),
             opening: OpeningDocument::in_force(view, mss, now),
             compared: ComparedDocument::all(view, mss, now),

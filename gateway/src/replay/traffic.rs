@@ -116,8 +116,13 @@ impl Traffic {
             return None;
         }
         if view.is_some_and(|view| view.lower_bounds > 0) {
-            let receiver = self.with.of(SampleReason::EndReceiverLimited) > self.with.of(SampleReason::EndAppLimited);
-            return Some(if receiver { Reason::ReceiverLimited } else { Reason::AppLimited });
+            let most = self.with.most(SampleReason::is_lower_bound);
+            return Some(match most {
+                Some(SampleReason::EndReceiverLimited) => Reason::ReceiverLimited,
+                Some(SampleReason::EndSlowStart) => Reason::SlowStartEnd,
+                Some(SampleReason::Carried) => Reason::SlowStartLoss,
+                _ => Reason::AppLimited,
+            });
         }
         if self.with.most(|_| true).is_some() {
             return Some(Reason::OutsideWindow);

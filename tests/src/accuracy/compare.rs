@@ -232,7 +232,9 @@ fn windows(
 }
 
 fn class(reason: SampleReason) -> Reason {
-    if reason.is_lower_bound() {
+    if reason == SampleReason::EndSlowStart {
+        Reason::SlowStartEnd
+    } else if reason.is_lower_bound() {
         Reason::LowerBound
     } else if reason.is_loss() {
         Reason::Loss
@@ -245,6 +247,7 @@ fn name(reason: Reason) -> &'static str {
     match reason {
         Reason::Loss => "loss",
         Reason::End => "end",
+        Reason::SlowStartEnd => "end of a slow start",
         Reason::LowerBound => "lower bound",
     }
 }

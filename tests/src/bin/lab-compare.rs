@@ -15,7 +15,7 @@ use spand_core::engine::Engine;
 use spand_core::estimate::NoEstimate;
 use spand_core::event::Event;
 use spand_core::flow::report::FlowReports;
-use spand_core::flow::sample::WindowSample;
+use spand_core::flow::sample::{SampleReason, WindowSample};
 use spand_core::window::view::NetworkView;
 use spand_core::wire::Frame;
 use spand_proto::units::Timestamp;
@@ -74,6 +74,7 @@ fn work() -> Result<()> {
         for (reason, name, apart_ns) in [
             (Reason::Loss, "loss", LOSS_APART_NS),
             (Reason::End, "end", END_APART_NS),
+            (Reason::SlowStartEnd, "end of a slow start", END_APART_NS),
             (Reason::LowerBound, "lower bound", END_APART_NS),
         ] {
             row(capture, name, &of(&kernel, reason), &of(&engine, reason), apart_ns, arguments.pairs);
@@ -213,7 +214,9 @@ fn drain(engine: &mut Engine, samples: &mut Vec<Sample>) {
 }
 
 fn reason(sample: &WindowSample) -> Reason {
-    if sample.reason.is_lower_bound() {
+    if sample.reason == SampleReason::EndSlowStart {
+        Reason::SlowStartEnd
+    } else if sample.reason.is_lower_bound() {
         Reason::LowerBound
     } else if sample.reason.is_loss() {
         Reason::Loss

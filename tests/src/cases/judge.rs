@@ -120,6 +120,7 @@ fn figures(cell: &Cell, result: &CellResult) -> Vec<Figure> {
     median_and_tail("sample_loss", (0.01, 0.04));
     median_and_tail("sample_ecn", (0.01, 0.04));
     median_and_tail("sample_end", (0.01, 0.05));
+    median_and_tail("sample_end_slow_start", (0.01, 0.05));
     median_and_tail("share_bbr", (0.05, 0.15));
     median_and_tail("rtt_min", (0.05, 0.05));
     median_and_tail("rtt_mean", (0.05, 0.05));

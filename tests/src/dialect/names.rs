@@ -150,6 +150,7 @@ pub(super) const COUNTS: &[&str] = &[
     "seen_total",
     "service_sizes",
     "services",
+    "slow_start_end",
     "slow_start_loss",
     "snapshots",
     "started_on_advice",

@@ -157,7 +157,7 @@ pub fn run(scenario: &Scenario, seed: u64, place: &Place) -> Result<Health> {
             remote: sample.flow.remote,
             segments: sample.segments,
             peak: sample.reason == Reason::Loss,
-            bound: sample.reason == Reason::LowerBound,
+            bound: matches!(sample.reason, Reason::SlowStartEnd | Reason::LowerBound),
         })
         .collect();
     kernel.sort_by_key(|sample| sample.time_ns);

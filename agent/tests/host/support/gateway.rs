@@ -198,6 +198,7 @@ pub(crate) fn estimate(network: &str, share: u32, lifetime_s: u64) -> EstimateUp
             connections: 5,
             loss_connections: 1,
             loss_window: None,
+            is_lower_bound: false,
             opening: None,
             buffer: None,
             losses: 2,

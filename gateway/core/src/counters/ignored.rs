@@ -100,8 +100,12 @@ pub enum Ignored {
     AppLimited,
     /// Sample: the receiver's window limited the sender; kept as a lower bound.
     ReceiverLimited,
+    /// Sample: the transfer ended in slow start; kept as a lower bound.
+    SlowStartEnd,
     /// Sample: packet loss in slow start gives none.
     SlowStartLoss,
+    /// Sample: a loss gives none while it is not known which congestion control the sender runs.
+    UnknownControl,
     /// Sample: a retransmission timeout gives none.
     Timeout,
     /// Sample: the transfer ended after a loss, which gave one already.

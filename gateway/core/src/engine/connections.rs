@@ -132,9 +132,11 @@ impl Engine {
             ((reaction, established), connection.idleness())
         };
         let Some((reaction, established)) = flows.take(key, now, take) else { return };
-        let room = flows.over();
         if let Some(deadline) = reaction.look_at {
             flows.arm(key, deadline);
+        }
+        if reaction.closed {
+            self.report_closed(key);
         }
         if let Some(imminent) = reaction.imminent {
             self.announce(segment, imminent);
@@ -143,10 +145,7 @@ impl Engine {
             self.queue_established(segment.source.address, segment.destination.address);
             self.queue_established(segment.destination.address, segment.source.address);
         }
-        if reaction.closed.iter().any(Option::is_some) {
-            self.queue_reports(reaction.closed);
-        }
-        if let Some(room) = room {
+        if let Some(room) = self.flows.over() {
             self.make_room(room);
         }
     }
@@ -267,6 +266,16 @@ impl Engine {
         let reports = connection.finish(context.now, &mut context);
         self.queue_reports(reports);
         self.take_network_events();
+    }
+
+    /// A connection has closed: its senders go, and the accounts of its directions are queued.
+    #[cold]
+    fn report_closed(&mut self, key: Key) {
+        let (flows, mut context) = self.apart();
+        let Some(connection) = flows.get_mut(key) else { return };
+        let reports = connection.take_reports(&mut context);
+        flows.account(key, context.now);
+        self.queue_reports(reports);
     }
 
     fn queue_reports(&mut self, reports: [Option<Box<DirectionReport>>; 2]) {

@@ -4,6 +4,7 @@
 //! for every rule. Each function here is pure: the same window at the same moment gives the same bits.
 
 mod averaged;
+mod bound;
 mod buffer;
 mod cached;
 mod confidence;
@@ -30,6 +31,7 @@ use spand_proto::opening::Opening;
 use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
 
+use self::bound::Bound;
 pub use self::opening::OpeningRule;
 pub use self::probe::ProbeRule;
 pub use self::robust::RobustRule;
@@ -38,7 +40,7 @@ use crate::config::WindowConfig;
 use crate::flow::sample::WindowSample;
 use crate::window::bucket::larger;
 use crate::window::live::LiveView;
-use crate::window::record::{NetworkRecord, WindowSlice};
+use crate::window::record::{NetworkRecord, WindowSlice, bucket_nanos};
 
 /// Why a network has no estimate.
 #[derive(Clone, Copy, Debug, Eq, IntoStaticStr, PartialEq, VariantArray)]
@@ -71,6 +73,16 @@ pub trait Rule: fmt::Debug + Send + Sync {
 
     /// The share `Wc` that the window shows; `None` without samples.
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window>;
+
+    /// Whether the end of a slow start counts as a sample, as in the paper, and not as a lower bound.
+    fn reads_slow_start_ends(&self) -> bool {
+        false
+    }
+
+    /// Whether lower bounds alone give an estimate, which is marked as one.
+    fn gives_bounds(&self) -> bool {
+        !self.reads_slow_start_ends()
+    }
 
     /// What a new connection may open with, by the senders under way; only asked where [`Self::needs_live`].
     fn opening(&self, _slice: WindowSlice<'_>, _live: LiveView<'_>, _now: Timestamp) -> Option<Opening> {
@@ -149,11 +161,19 @@ pub(crate) fn of_counted(
     config: &WindowConfig,
     rule: &dyn Rule,
 ) -> Result<Estimate, NoEstimate> {
-    if counts.samples < config.min_samples {
-        return Err(NoEstimate::TooFewSamples);
-    }
-    if counts.connections < config.min_connections {
-        return Err(NoEstimate::TooFewConnections);
+    let too_few = if counts.samples < config.min_samples {
+        Some(NoEstimate::TooFewSamples)
+    } else if counts.connections < config.min_connections {
+        Some(NoEstimate::TooFewConnections)
+    } else {
+        None
+    };
+    if let Some(too_few) = too_few {
+        let enough = counts.samples.saturating_add(counts.lower_bounds) >= config.min_samples
+            && counts.connections_in_all >= config.min_connections;
+        let bound = if enough && rule.gives_bounds() { Bound::of(slice, config) } else { None };
+        let bound = bound.ok_or(too_few)?;
+        return Ok(at_least(network, slice, bound, now, (config, rule)));
     }
     let refreshed = record.newest_sample.filter(|newest| now.since(*newest) <= config.max_age);
     let refreshed = refreshed.ok_or(NoEstimate::Expired)?;
@@ -161,6 +181,7 @@ pub(crate) fn of_counted(
     Ok(Estimate {
         network,
         share,
+        is_lower_bound: false,
         mss: median_mss(slice),
         rtt_min: slice.rtt().min,
         rtt_mean: slice.rtt_mean(),
@@ -175,6 +196,37 @@ pub(crate) fn of_counted(
         confidence: confidence::confidence(slice, now.since(refreshed), config.max_age),
         rule: rule.kind().of_share(),
     })
+}
+
+/// The estimate of a network of which only a lower bound of the share is known. Nothing of it is by a loss, so that slow start goes on from
+/// there (`docs/decisions/full-pipe.md`).
+fn at_least(
+    network: Network,
+    slice: WindowSlice<'_>,
+    bound: Bound,
+    now: Timestamp,
+    (config, rule): (&WindowConfig, &dyn Rule),
+) -> Estimate {
+    let Bound { window, mss, bounds, connections, newest } = bound;
+    let refreshed = now.min(Timestamp(newest.saturating_add(1).saturating_mul(bucket_nanos(config.bucket))));
+    Estimate {
+        network,
+        share: window,
+        is_lower_bound: true,
+        mss,
+        rtt_min: slice.rtt().min,
+        rtt_mean: slice.rtt_mean(),
+        samples: bounds,
+        connections,
+        loss_connections: 0,
+        losses: slice.losses(),
+        loss_window: None,
+        opening: None,
+        buffer: None,
+        refreshed,
+        confidence: confidence::of_bound(bounds, now.since(refreshed), config.max_age),
+        rule: rule.kind().of_share(),
+    }
 }
 
 /// What a rule that is not in force says of the same window.

@@ -32,6 +32,10 @@ impl Rule for ProbeRule {
         Admitted { window: probe.unwrap_or(sample.window), raised: probe.is_some() }
     }
 
+    fn reads_slow_start_ends(&self) -> bool {
+        true
+    }
+
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
         SpandRule.share(slice)
     }

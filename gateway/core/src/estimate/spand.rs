@@ -21,6 +21,10 @@ impl Rule for SpandRule {
         Admitted { window: sample.window, raised: false }
     }
 
+    fn reads_slow_start_ends(&self) -> bool {
+        true
+    }
+
     fn share(&self, slice: WindowSlice<'_>) -> Option<Window> {
         remotes::average(slice)
     }

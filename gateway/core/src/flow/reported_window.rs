@@ -7,7 +7,7 @@
 
 use spand_proto::units::{Bytes, Micros, Window};
 
-use crate::flow::sample::{Phase, SampleReason};
+use crate::flow::sample::SampleReason;
 use crate::wire::segment::WindowOption;
 
 /// The option of the last segment with new data, and what was in flight with it.
@@ -31,19 +31,20 @@ impl ReportedWindow {
 
     /// The value of a sample of this reason, where the window agrees with what was seen; `most` is the most that was in the
     /// network during the transfer.
-    pub(crate) fn sample(&self, reason: SampleReason, phase: Phase, mss: Bytes, most: u64) -> Option<Window> {
+    pub(crate) fn sample(&self, reason: SampleReason, mss: Bytes, most: u64) -> Option<Window> {
         let window = u64::from(self.option.window_bytes);
         let is_consistent = window >= mss.0 && window >= u64::from(self.pipe) / 2 && window / 2 <= most;
         let (window, mss) = (window as f64, mss.0 as f64);
         let value = match reason {
             SampleReason::Loss | SampleReason::Ecn => (window - mss).max(mss),
             // What is acknowledged after the last byte opens it by up to a segment.
-            SampleReason::End if phase == Phase::CongestionAvoidance => {
-                window + mss * (f64::from(self.pipe) / window).min(1.0)
-            }
-            SampleReason::End => window,
+            SampleReason::End => window + mss * (f64::from(self.pipe) / window).min(1.0),
             // What was in the network says how little it was at least: no window does.
-            SampleReason::EndAppLimited | SampleReason::EndReceiverLimited => return None,
+            SampleReason::Rate
+            | SampleReason::Carried
+            | SampleReason::EndSlowStart
+            | SampleReason::EndAppLimited
+            | SampleReason::EndReceiverLimited => return None,
         };
         Window::from_bytes(value).filter(|_| is_consistent)
     }
@@ -61,20 +62,17 @@ mod tests {
 
     #[test]
     fn a_sample_is_the_window_reported_at_its_moment() {
-        let of = |reason, phase| reported(20_000, 10_000).sample(reason, phase, MSS, 20_000).map(Window::bytes);
-        let avoidance = Phase::CongestionAvoidance;
-        assert_eq!(of(SampleReason::Loss, avoidance), Some(19_000.0));
-        assert_eq!(of(SampleReason::Ecn, avoidance), Some(19_000.0));
-        assert_eq!(of(SampleReason::End, avoidance), Some(20_500.0), "half of it was still to be acknowledged");
-        assert_eq!(of(SampleReason::End, Phase::SlowStart), Some(20_000.0));
-        assert_eq!(of(SampleReason::EndAppLimited, avoidance), None);
+        let of = |reason| reported(20_000, 10_000).sample(reason, MSS, 20_000).map(Window::bytes);
+        assert_eq!(of(SampleReason::Loss), Some(19_000.0));
+        assert_eq!(of(SampleReason::Ecn), Some(19_000.0));
+        assert_eq!(of(SampleReason::End), Some(20_500.0), "half of it was still to be acknowledged");
+        assert_eq!(of(SampleReason::EndSlowStart), None);
+        assert_eq!(of(SampleReason::EndAppLimited), None);
     }
 
     #[test]
     fn a_window_or_round_trip_that_contradicts_the_packets_is_ignored() {
-        let of = |window, pipe, most| {
-            reported(window, pipe).sample(SampleReason::End, Phase::SlowStart, MSS, most).is_some()
-        };
+        let of = |window, pipe, most| reported(window, pipe).sample(SampleReason::End, MSS, most).is_some();
         assert!(of(20_000, 40_000, 40_000) && !of(19_999, 40_000, 40_000), "half of what was in the network");
         assert!(of(40_001, 20_000, 20_000) && !of(40_002, 20_000, 20_000), "twice the most there was");
         assert!(!of(0, 0, 0) && !of(999, 1, 1_000) && !of(u32::MAX, 10_000, 10_000));

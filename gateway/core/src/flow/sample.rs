@@ -50,8 +50,15 @@ pub enum SampleReason {
     Loss,
     /// An ECN reduction in congestion avoidance: the same.
     Ecn,
-    /// The end of a loss-free transfer that its window limited.
+    /// The end of a loss-free transfer that its window limited in congestion avoidance.
     End,
+    /// The delivery rate of a BBR sender that neither application nor receiver held back, times its smallest round-trip time.
+    Rate,
+    /// The end of a transfer that lost packets in slow start: the largest delivery rate of a round trip since, times the smallest round-trip
+    /// time.
+    Carried,
+    /// The end of a loss-free transfer that its window limited in slow start: what the path carries beyond that was not tried.
+    EndSlowStart,
     /// The end of a loss-free transfer that the application limited: a lower bound.
     EndAppLimited,
     /// The end of a loss-free transfer that the receiver's window limited: a lower bound.
@@ -65,6 +72,9 @@ impl SampleReason {
             Self::Loss => "loss",
             Self::Ecn => "ecn",
             Self::End => "end",
+            Self::Rate => "rate",
+            Self::Carried => "carried",
+            Self::EndSlowStart => "end_slow_start",
             Self::EndAppLimited => "end_app_limited",
             Self::EndReceiverLimited => "end_receiver_limited",
         }
@@ -72,7 +82,7 @@ impl SampleReason {
 
     /// Whether the value is only a lower bound, kept apart and never averaged in.
     pub const fn is_lower_bound(self) -> bool {
-        matches!(self, Self::EndAppLimited | Self::EndReceiverLimited)
+        matches!(self, Self::Carried | Self::EndSlowStart | Self::EndAppLimited | Self::EndReceiverLimited)
     }
 
     /// Whether a loss or mark gave it.

@@ -58,8 +58,10 @@ pub(crate) struct Transfer {
     pub(crate) bytes: u64,
     /// Position of its first byte: what was acknowledged before is not its own.
     pub(crate) start: u64,
-    /// It started on our advice.
+    /// Its host had advice for its network when it began.
     pub(crate) advised: bool,
+    /// More than the initial window left before anything was acknowledged.
+    pub(crate) exceeds_initial: bool,
     /// The most bytes that were in the network.
     pub(crate) pipe_most: u32,
     /// It counts among those that its network gets at once.
@@ -181,7 +183,8 @@ impl TrackedSender {
             sawtooth: sample.sawtooth,
             phase: sample.phase,
             transfer: Bytes(transfer.bytes),
-            advised: transfer.advised,
+            // One of the control group, or of an application that sent little, starts as without advice.
+            advised: transfer.advised && transfer.exceeds_initial,
             rtt_min,
             rtt: self.pending_stats.newest().filter(|_| fills_queue),
         }

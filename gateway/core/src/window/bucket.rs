@@ -46,6 +46,8 @@ impl BucketOutcomes {
         let reason = match why {
             Ignored::SlowStartLoss => Reason::SlowStartLoss,
             Ignored::Timeout => Reason::Timeout,
+            Ignored::UnknownControl => Reason::UnknownControl,
+            Ignored::SlowStartEnd => Reason::SlowStartEnd,
             Ignored::AppLimited => Reason::AppLimited,
             Ignored::ReceiverLimited => Reason::ReceiverLimited,
             Ignored::OneSided => Reason::OneSided,
@@ -266,6 +268,9 @@ impl Contribution {
         if sample.reason.is_lower_bound() {
             self.lower_bounds = self.lower_bounds.saturating_add(1);
             self.largest_bound = Some(larger(self.largest_bound, sample.window));
+            if self.samples == 0 {
+                self.mss = sample.mss;
+            }
             return;
         }
         self.samples = self.samples.saturating_add(1);

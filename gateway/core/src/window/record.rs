@@ -275,6 +275,6 @@ fn is_aged(index: u64, now: Timestamp, config: &WindowConfig) -> bool {
 }
 
 /// A bucket's length in nanoseconds; one microsecond where it is configured to be zero.
-pub(super) fn bucket_nanos(bucket: Micros) -> u64 {
+pub(crate) fn bucket_nanos(bucket: Micros) -> u64 {
     bucket.0.max(1).saturating_mul(1_000)
 }

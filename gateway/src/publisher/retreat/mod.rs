@@ -292,7 +292,15 @@ fn capped(own: Estimate, cap: Window) -> Estimate {
     if cap >= own.share {
         return own;
     }
-    Estimate { share: cap, loss_connections: 1, loss_window: None, losses: own.losses.max(1), opening: None, ..own }
+    Estimate {
+        share: cap,
+        is_lower_bound: false,
+        loss_connections: 1,
+        loss_window: None,
+        losses: own.losses.max(1),
+        opening: None,
+        ..own
+    }
 }
 
 /// The window of a host that has no advice.

@@ -26,6 +26,7 @@ pub(super) fn view(share_segments: f64) -> NetworkView {
         connections: 5,
         loss_connections: 3,
         loss_window: None,
+        is_lower_bound: false,
         opening: None,
         buffer: None,
         losses: 4,

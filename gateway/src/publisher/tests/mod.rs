@@ -50,6 +50,7 @@ fn estimate(n: u8, share_bytes: f64, refreshed_s: u64) -> Estimate {
         connections: 5,
         loss_connections: 3,
         loss_window: None,
+        is_lower_bound: false,
         opening: None,
         buffer: None,
         losses: 4,

@@ -50,7 +50,7 @@ fn into_io(error: csv::Error) -> io::Error {
 }
 
 /// Columns of [`crate::replay::NetworkRow`], in order.
-pub(super) const NETWORK_COLUMNS: [&str; 24] = [
+pub(super) const NETWORK_COLUMNS: [&str; 25] = [
     "prefix",
     "wc_segments",
     "wc_bytes",
@@ -75,6 +75,7 @@ pub(super) const NETWORK_COLUMNS: [&str; 24] = [
     "data_connections",
     "no_sample",
     "buffer_bytes",
+    "is_lower_bound",
 ];
 
 /// Columns of [`crate::replay::FlowRow`], in order.

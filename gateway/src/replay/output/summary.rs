@@ -120,6 +120,8 @@ fn meaning(reason: Reason, summary: &Summary) -> String {
         Reason::OneSided => "with only one direction in the capture",
         Reason::Midstream => "with connections that began before the capture",
         Reason::SlowStartLoss => "with packet loss in slow start, which gives no sample",
+        Reason::SlowStartEnd => "with lower bounds only: transfers ended in slow start",
+        Reason::UnknownControl => "with losses of senders whose congestion control is not known",
         Reason::Timeout => "with retransmission timeouts, which give no sample",
         Reason::Unfinished => "with transfers that were not over by the end of the capture",
         Reason::Untimed => "with packet records that hold no time",

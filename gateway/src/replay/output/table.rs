@@ -132,7 +132,7 @@ fn network(row: &NetworkRow) -> [String; 19] {
         bytes(row.unique_bytes),
         megabits(row.throughput_bps),
         percent(row.retransmitted_pct),
-        cell(row.wc_segments),
+        format!("{}{}", if row.is_lower_bound == Some(true) { "≥" } else { "" }, cell(row.wc_segments)),
         cell(row.wc_bytes),
         cell(row.mss),
         millis(row.rtt_min_ms),
@@ -146,7 +146,7 @@ fn network(row: &NetworkRow) -> [String; 19] {
         row.age_s.map_or(NONE.to_owned(), |age| format!("{age:.0}")),
         row.confidence.map_or(NONE.to_owned(), |confidence| format!("{confidence:.2}")),
         openings(row),
-        row.no_sample.or(row.no_estimate).unwrap_or_default().replace('_', " "),
+        row.no_sample.or(row.no_estimate).filter(|_| row.wc_segments.is_none()).unwrap_or_default().replace('_', " "),
     ]
 }
 

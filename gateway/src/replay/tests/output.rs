@@ -41,6 +41,7 @@ pub(super) fn known() -> NetworkView {
         connections: 2,
         loss_connections: 1,
         loss_window: None,
+        is_lower_bound: false,
         opening: None,
         buffer: None,
         losses: 7,
@@ -200,9 +201,9 @@ fn csv_begins_with_the_agreed_columns_and_leaves_unknown_fields_empty() {
         "{}",
         lines[1]
     );
-    assert!(lines[1].ends_with(",10000,50000,10.0,1,,"), "{}", lines[1]);
+    assert!(lines[1].ends_with(",10000,50000,10.0,1,,,false"), "{}", lines[1]);
     assert!(lines[2].starts_with("2001:db8::/48,,,,,,0,0,0,,,,0,0,0,0,too_few_samples,"), "{}", lines[2]);
-    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,"), "{}", lines[2]);
+    assert!(lines[2].ends_with(",2000000,50000,10.0,1,one_sided,,"), "{}", lines[2]);
 }
 
 #[test]

@@ -102,6 +102,7 @@ prop_compose! {
             samples: counts.0,
             connections: counts.1,
             loss_connections: counts.2,
+            is_lower_bound: counts.2 == 0,
             losses: counts.3,
             loss_window: loss_window.map(|bytes| Window::from_bytes(bytes).unwrap()),
             opening,

@@ -20,6 +20,7 @@ fn estimate(share: u32) -> Estimate {
         connections: 5,
         loss_connections: 1,
         loss_window: None,
+        is_lower_bound: false,
         opening: None,
         buffer: None,
         losses: 0,

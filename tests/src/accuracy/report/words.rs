@@ -44,7 +44,7 @@ pub(super) fn events(text: &mut String, results: &[&CellResult]) -> Result<()> {
         text,
         "\n| window samples, reno and cubic | the kernel's | joined | the gateway's |\n| --- | --- | --- | --- |"
     )?;
-    for kind in ["loss", "end", "lower bound"] {
+    for kind in ["loss", "end", "end of a slow start", "lower bound"] {
         let found = sum(loss_based.iter().filter_map(|result| result.samples.get(kind)));
         writeln!(text, "| {kind} | {} | {} | {} |", found.truth, found.joined, found.seen)?;
     }

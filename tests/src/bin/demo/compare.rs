@@ -131,6 +131,7 @@ fn share(network: IpNet, samples: &[&KernelSample]) -> Option<f64> {
         let (reason, phase) = match sample.reason {
             Reason::Loss => (SampleReason::Loss, Phase::CongestionAvoidance),
             Reason::End => (SampleReason::End, Phase::CongestionAvoidance),
+            Reason::SlowStartEnd => (SampleReason::EndSlowStart, Phase::SlowStart),
             Reason::LowerBound => (SampleReason::EndAppLimited, Phase::SlowStart),
         };
         table.add(&WindowSample {

@@ -9,8 +9,10 @@ use super::record::{CongestionState, FlowId, Limit, Row, Source};
 pub enum Reason {
     /// The sender entered fast recovery, or reduced after a mark, from congestion avoidance: its window less one.
     Loss,
-    /// A loss-free transfer that the window limited ended.
+    /// A loss-free transfer that the window limited ended, in congestion avoidance.
     End,
+    /// The same in slow start: a lower bound, but for rules that read it as the paper does.
+    SlowStartEnd,
     /// A loss-free transfer ended that something else limited: a lower bound, never averaged in.
     LowerBound,
 }
@@ -40,7 +42,7 @@ pub fn samples(rows: &[Row]) -> Vec<KernelSample> {
     flows.into_iter().flat_map(|(flow, rows)| of_flow(flow, &rows)).collect()
 }
 
-/// Mean of the samples that count, `None` where there is none.
+/// Mean of the samples that count as in the paper, `None` where there is none.
 pub fn mean_window<'a>(samples: impl IntoIterator<Item = &'a KernelSample>) -> Option<f64> {
     let counted: Vec<f64> =
         samples.into_iter().filter(|s| s.reason != Reason::LowerBound).map(|s| s.segments).collect();
@@ -143,7 +145,7 @@ fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
     // The last acknowledgements of a slow start open the window to twice what was ever in flight: that is no sample.
     let avoidance = last_sent.cwnd? >= last_sent.ssthresh?;
     let (reason, segments) = if by_window && !by_receiver {
-        (Reason::End, if avoidance { last.cwnd? } else { last_sent.cwnd? })
+        if avoidance { (Reason::End, last.cwnd?) } else { (Reason::SlowStartEnd, last_sent.cwnd?) }
     } else {
         // What was in the network at most: the path carried that much, whatever the window allowed.
         (Reason::LowerBound, info.iter().filter_map(|row| row.in_flight()).max()?)
@@ -183,6 +185,13 @@ mod tests {
         let rows = [row(1, Open, 30, 30, 30), row(2, Disorder, 31, 31, 31), row(3, Recovery, 21, 31, 32)];
         let samples = samples(&rows);
         assert_eq!(samples.iter().map(|s| (s.segments, s.reason)).collect::<Vec<_>>(), [(30.0, Reason::Loss)]);
+    }
+
+    #[test]
+    fn an_end_below_the_threshold_is_the_end_of_a_slow_start() {
+        use CongestionState::Open;
+        let ended = samples(&[row(1, Open, 16, 0, 0), row(2, Open, 16, 16, 16), row(90, Open, 31, 0, 16)]);
+        assert_eq!(ended.iter().map(|s| (s.segments, s.reason)).collect::<Vec<_>>(), [(16.0, Reason::SlowStartEnd)]);
     }
 
     #[test]

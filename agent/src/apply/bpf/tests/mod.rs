@@ -128,6 +128,7 @@ fn estimate(share: Window, rtt: Option<Micros>, loss_connections: u32) -> Estima
         connections: 5,
         loss_connections,
         loss_window: None,
+        is_lower_bound: false,
         opening: None,
         buffer: None,
         losses: loss_connections.saturating_sub(2).into(),

@@ -1,5 +1,6 @@
 //! The rules on windows whose answer is known, and the loop in which the plain average ratchets down.
 
+mod bound;
 mod buffer;
 mod hostile;
 mod opening;

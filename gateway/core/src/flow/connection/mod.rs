@@ -84,8 +84,8 @@ pub(crate) struct Reaction {
     pub(crate) imminent: Option<Imminent>,
     /// A look is wanted at this time.
     pub(crate) look_at: Option<Timestamp>,
-    /// The accounts of its directions, where it has closed with it and nothing more is counted.
-    pub(crate) closed: [Option<Box<DirectionReport>>; 2],
+    /// It has closed, and nothing more is counted: [`Connection::take_reports`] has the accounts of its directions.
+    pub(crate) closed: bool,
 }
 
 impl Connection {
@@ -209,7 +209,7 @@ impl Connection {
             sender.agree(&own, &other, reaction, segment.at);
             peer.agree(&other, &own, peer_reaction, segment.at);
         }
-        let mut closed = [None, None];
+        let mut closed = false;
         let look_at =
             peer.and_then(ConnectionEnd::sender_mut).and_then(|peer| peer.end_or_await_silence(segment.at, context));
         if segment.flags.has(Flags::SYN | Flags::FIN | Flags::RST) || self.stage != Stage::Established {
@@ -287,6 +287,15 @@ impl Connection {
             context.counters.connections_one_sided += 1;
         }
         self.parties.map(|party| party?.finish(at, context))
+    }
+
+    /// The accounts of the directions of a connection that has closed, the side first seen first. Its senders go.
+    #[cold]
+    pub(crate) fn take_reports(&mut self, context: &mut FlowContext<'_>) -> [Option<Box<DirectionReport>>; 2] {
+        context.bad_times = self.times.fault();
+        self.sent = u8::try_from(self.sides_that_sent()).unwrap_or(u8::MAX);
+        let parties = std::mem::take(&mut self.parties);
+        parties.map(|party| party?.finish(context.now, context))
     }
 
     /// Which sides sent something, and the direction that is lacking. `None` where one did and nothing shows that the other exists, as
@@ -377,8 +386,9 @@ impl Connection {
         self.shifts = [window_shift(low, high), window_shift(high, low)];
     }
 
-    /// Follows opening and closing; what is over ends its transfers and gives its memory back, and what was counted of it.
-    fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> [Option<Box<DirectionReport>>; 2] {
+    /// Follows opening and closing; what is over ends its transfers and gives its memory back. Returns whether nothing more of it is
+    /// counted.
+    fn advance_stage(&mut self, segment: &Segment, context: &mut FlowContext<'_>) -> bool {
         let count = |is: fn(&ConnectionEnd) -> bool| self.parties.iter().flatten().filter(|party| is(party)).count();
         let reset = segment.flags.has(Flags::RST);
         self.doubts.agreed |= !segment.flags.has(Flags::SYN) && count(ConnectionEnd::is_agreed) == 2;
@@ -404,13 +414,9 @@ impl Connection {
                     sender.unfollow();
                 }
             }
-            if self.reports != FlowReports::Full && !reset {
-                self.sent = u8::try_from(self.sides_that_sent()).unwrap_or(u8::MAX);
-                let parties = std::mem::take(&mut self.parties);
-                return parties.map(|party| party?.finish(segment.at, context));
-            }
+            return self.reports != FlowReports::Full && !reset;
         }
-        [None, None]
+        false
     }
 
     /// The start that a segment of `from` announces, before `peer` has taken it.

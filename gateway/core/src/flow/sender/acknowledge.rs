@@ -262,6 +262,9 @@ impl Sender {
                 followed.compare_notes(context);
             }
             followed.round_end = if self.board.flight() > 0 { self.board.nxt() } else { 0 };
+            if let Some(sample) = followed.shadow.take_sample(at) {
+                self.give_sample(Ok(sample), context);
+            }
             self.report_state(context);
         } else if followed.reported_phase.is_some_and(|reported| reported != followed.shadow.phase()) {
             self.report_state(context);

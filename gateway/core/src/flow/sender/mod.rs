@@ -329,8 +329,13 @@ impl Sender {
         let Some(followed) = self.followed.as_deref_mut() else { return };
         context.findings.loss(followed.network, context.now, followed.id(connection), rtt);
         let said = followed.shadow.on_loss(at, kind, pipe_before, self.board.ever_lost());
+        // One that waited for what this loss showed comes first.
+        let before = followed.shadow.take_sample(at);
         followed.compare_notes(context);
         self.report_state(context);
+        if let Some(before) = before {
+            self.give_sample(Ok(before), context);
+        }
         self.give_sample(said, context);
     }
 
@@ -354,7 +359,7 @@ impl Sender {
         let mut sample = followed.sample(connection, context.now, said, mss, self.rtt.min());
         if let Some(own) = followed.reported_window.filter(|_| followed.heard_for(&sample)) {
             let most = followed.transfer.map_or(0, |transfer| transfer.pipe_most).into();
-            match own.sample(sample.reason, sample.phase, mss, most) {
+            match own.sample(sample.reason, mss, most) {
                 Some(window) => {
                     sample.window = window;
                     context.counters.window_option_samples += 1;
@@ -366,6 +371,8 @@ impl Sender {
             context.counters.lower_bounds += 1;
             let limit = match sample.reason {
                 SampleReason::EndReceiverLimited => Ignored::ReceiverLimited,
+                SampleReason::EndSlowStart => Ignored::SlowStartEnd,
+                SampleReason::Carried => Ignored::EndAfterLoss,
                 _ => Ignored::AppLimited,
             };
             context.findings.no_sample(followed.network, context.now, limit);

@@ -16,6 +16,10 @@ const CLOCKING_THEN_DRY_WEIGHT: f64 = 0.125;
 /// The same of one with fewer full-sized segments, all or none of them clocked.
 const FEW_CLOCKED_WEIGHT: f64 = 0.05;
 const FEW_UNCLOCKED_WEIGHT: f64 = 0.1;
+/// Lean towards BBR before a loss from which on segments that no acknowledgement released add nothing.
+const UNCLOCKED_MOST: f64 = 1.2;
+/// Furthest that it leans from BBR before a loss: it is not clear then.
+const UNTRIED_MOST: f64 = 0.1;
 /// BBR's smallest window (`bbr_cwnd_min_target`): there acknowledgements let its segments go, too.
 const BBR_LEAST: u32 = 4;
 /// Acknowledgements are for up to two segments: of a larger window so many fewer answer them than are in the network.
@@ -44,17 +48,20 @@ impl Shadow {
         let share = f64::from(ended.clocked) / f64::from(ended.full_sized);
         if ended.ran_dry {
             if ended.clocked == ended.full_sized {
-                self.lean_to_bbr(-CLOCKING_THEN_DRY_WEIGHT);
+                self.lean_from_bbr(CLOCKING_THEN_DRY_WEIGHT);
             }
         } else if share > 0.7 {
-            self.lean_to_bbr(-CLOCKING_WEIGHT);
+            self.lean_from_bbr(CLOCKING_WEIGHT);
             if self.leaning.bbr() <= -BBR_GIVEN_UP {
                 self.bbr = None;
             }
         } else if share < 0.4 && self.rounds.still() {
             self.lean_to_bbr(-CLOCKING_WEIGHT);
         } else if share < 0.4 && self.rounds.searching() {
-            self.lean_to_bbr(CLOCKING_WEIGHT);
+            // So does what a scheduler paces: its losses tell.
+            if self.tooth.is_some() || self.leaning.bbr() < UNCLOCKED_MOST {
+                self.lean_to_bbr(CLOCKING_WEIGHT);
+            }
             self.follow_as_bbr(at);
         }
     }
@@ -62,6 +69,12 @@ impl Shadow {
     /// A mark is answered: nothing is repeated, so what leaves is new and answers acknowledgements, or does not, as ever.
     pub(super) fn answers_mark(&self) -> bool {
         self.by_mark && matches!(self.state, State::Recovery(_))
+    }
+
+    /// Acknowledgements let segments go. BBR's too while it fills its window as it starts up, so that before a loss this says little.
+    fn lean_from_bbr(&mut self, by: f64) {
+        let most = if self.tooth.is_some() { by } else { (self.leaning.bbr() + UNTRIED_MOST).clamp(0.0, by) };
+        self.lean_to_bbr(-most);
     }
 
     /// Rule 3 for a small window: one that acknowledgements fill is full whenever one of them came, and BBR's is not smaller than four
@@ -73,7 +86,7 @@ impl Shadow {
             return;
         }
         if ended.clocked == ended.full_sized && fills {
-            self.lean_to_bbr(-FEW_CLOCKED_WEIGHT);
+            self.lean_from_bbr(FEW_CLOCKED_WEIGHT);
         } else if ended.clocked == 0 && !ended.pushed && self.leaning.bbr() < PACED_MOST {
             self.lean_to_bbr(FEW_UNCLOCKED_WEIGHT);
             self.follow_as_bbr(at);
@@ -82,27 +95,31 @@ impl Shadow {
 
     /// A packet of full size, new or not: while losses are repaired BBR paces as ever.
     pub(super) fn note_pace(&mut self, at: Timestamp, sent: &Sent) {
+        let had_more = self.pacing.note_more(sent.full_sized || sent.new_bytes == 0);
         if sent.full_sized
             && !matches!(self.state, State::Loss { .. })
-            && self.is_paced(at, sent)
+            && self.is_paced(at, sent, had_more)
             && !std::mem::replace(&mut self.rounds.paced, true)
         {
             self.weigh_pacing(at);
         }
     }
 
-    fn is_paced(&mut self, at: Timestamp, sent: &Sent) -> bool {
+    fn is_paced(&mut self, at: Timestamp, sent: &Sent, had_more: bool) -> bool {
         let (reaction, srtt) = (self.clock.reaction_known(), self.rto.srtt());
         if self.first_flight {
             self.pacing.paces_unanswered(at, sent.more, reaction, sent.since_ack, srtt)
         } else {
-            self.pacing.paces(at, reaction, sent.since_ack, srtt)
+            self.pacing.paces(at, had_more, reaction, sent.since_ack, srtt)
         }
     }
 
     /// Rule 6: BBR spaces its segments evenly, whatever comes back. So does CUBIC behind a scheduler that paces: this alone names BBR, but
     /// not for long against what its losses show.
     fn weigh_pacing(&mut self, at: Timestamp) {
+        if self.follows_growth() {
+            return;
+        }
         if self.leaning.bbr() < PACED_MOST {
             self.lean_to_bbr(PACED_WEIGHT);
         }

@@ -36,6 +36,8 @@ const CLEAR: f32 = 0.15;
 /// Leaning away from BBR from which a connection is taken for something else than its host's other ones, which run it: more than one
 /// observation, since with a small window BBR is clocked by acknowledgements as much as others are.
 const NOT_AS_HOST: f32 = OBSERVATION_MOST;
+/// Leaning away from BBR from which a connection that was seen to pace is clearly something else.
+const NOT_AS_PACED: f32 = 0.5;
 /// BBR holds on where Reno backs off most: what speaks for Reno against CUBIC by this much speaks against BBR, too.
 const CLEARLY_RENO: f32 = 1.0;
 
@@ -143,6 +145,11 @@ impl Leaning {
         Vote { reno: parts(self.reno), bbr: parts(self.bbr) }
     }
 
+    /// Whether one that was seen to pace may be BBR although it is not named so.
+    pub(super) fn may_be_bbr(&self) -> bool {
+        self.bbr > -NOT_AS_PACED && self.verdict() != Flavour::Bbr
+    }
+
     /// What is clear, by its own packets or else by its host, where they do not speak against that.
     pub fn verdict(&self) -> Flavour {
         match (self.own(), self.prior) {
@@ -174,7 +181,8 @@ impl Leaning {
         }
     }
 
-    fn loss_based(&self) -> Flavour {
+    /// Which of the two it is more like if it is not BBR.
+    pub(super) fn loss_based(&self) -> Flavour {
         if self.reno > 0.0 { Flavour::Reno } else { Flavour::Cubic }
     }
 }

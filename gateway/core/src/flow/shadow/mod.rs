@@ -49,10 +49,12 @@ use self::reno::Reno;
 use self::replica::Replica;
 use self::rounds::Rounds;
 use self::rto::Rto;
+use self::sampling::AfterLoss;
 use self::small::SmallSegments;
 use self::transfer::Transfer;
 use crate::flow::maybe::{MaybeMicros, MaybeTime};
 use crate::flow::sample::{Limiter, Phase};
+use crate::memory::boxed;
 
 /// What the sender is doing about congestion.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -100,6 +102,8 @@ pub struct Shadow {
     rounds: Rounds,
     held: Held,
     transfer: Transfer,
+    /// What follows from the losses of the transfer under way; `None` where it lost nothing.
+    after_loss: Option<Box<AfterLoss>>,
     /// Largest pipe in segments before a loss, until a round trip after it has shown what the sender made of it; else 0.
     pipe_at_loss: u16,
     /// The pipe that it sent up to since the last acknowledgement in recovery, within both windows; 0 where it sent nothing.
@@ -137,6 +141,7 @@ impl Shadow {
             rounds: Rounds::default(),
             held: Held::default(),
             transfer: Transfer::default(),
+            after_loss: None,
             pipe_at_loss: 0,
             reached: 0,
             rounds_since_loss: 0,
@@ -170,7 +175,8 @@ impl Shadow {
     /// Memory beside its own.
     pub(crate) fn held_bytes(&self) -> usize {
         let bbr = self.bbr.as_ref().map_or(0, |bbr| bbr.held_bytes());
-        bbr + self.cubic.law.held_bytes() + self.small.held_bytes() + self.clock.held_bytes()
+        let after_loss = self.after_loss.as_ref().map_or(0, |_| boxed::<AfterLoss>());
+        bbr + after_loss + self.cubic.law.held_bytes() + self.small.held_bytes() + self.clock.held_bytes()
     }
 
     /// Whether something spoke for BBR, which paces.
@@ -314,11 +320,9 @@ impl Shadow {
         self.rounds.recent().pipe_max_segments.max(self.packets(pipe_before))
     }
 
-    /// BBR's share: delivery rate times smallest round-trip time. The one that its window goes by it forgets after ten seconds, and
-    /// measures anew perhaps through a queue of others; the path is no longer for that.
+    /// BBR's share: delivery rate times smallest round-trip time.
     fn share_segments(&self) -> f64 {
-        let min_rtt = self.min_rtt.get().map(|rtt| Micros(rtt.0.saturating_add(self.clock.reaction().0)));
-        let share = self.bbr.as_ref().zip(min_rtt).and_then(|(bbr, min_rtt)| bbr.delivered_in(min_rtt));
+        let share = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction()));
         share.unwrap_or_else(|| self.best_segments())
     }
 }

@@ -50,20 +50,28 @@ pub(super) struct Pacing {
     answers: u8,
     /// The application had written more than the last segment when that left.
     more_waits: bool,
+    /// The last segment was of full size, or had been sent before: the application may have had more.
+    had_more: bool,
 }
 
 impl Pacing {
+    /// A packet leaves; returns whether the application may have had more after the one before.
+    pub(super) fn note_more(&mut self, full_sized_or_repeated: bool) -> bool {
+        std::mem::replace(&mut self.had_more, full_sized_or_repeated)
+    }
+
     /// The handshake took `rtt`.
     pub(super) fn on_handshake(&mut self, rtt: Micros) {
         self.first_spacing_us = u16::try_from(rtt.0.saturating_mul(FIRST_SPACING_PERCENT) / 100).unwrap_or(0);
     }
 
     /// Whether a full-sized segment shows that its sender paces: time and again it waits as long as the last time, though no
-    /// acknowledgement came in between. `reaction`: time from an acknowledgement at the tap to its answer there. `since_ack`: time since
+    /// acknowledgement came in between. `had_more`: the segment before was of full size. `reaction`: time from an acknowledgement at the tap to its answer there. `since_ack`: time since
     /// one passed the tap, new data acknowledged or not.
     pub(super) fn paces(
         &mut self,
         at: Timestamp,
+        had_more: bool,
         reaction: Option<Micros>,
         since_ack: Option<Micros>,
         srtt: Option<Micros>,
@@ -77,6 +85,10 @@ impl Pacing {
             return false;
         }
         self.bursts.last_us = now_us;
+        if !had_more {
+            // It may have waited for its application.
+            return false;
+        }
         let first_us = if self.first_spacing_us > 0 {
             u32::from(self.first_spacing_us)
         } else {
@@ -146,7 +158,8 @@ mod tests {
                 ack_us = at_us - reaction_us;
             }
             for n in 0..2 {
-                paced |= pacing.paces(Timestamp::from_micros(at_us + n), reaction, Some(Micros(at_us - ack_us)), SRTT);
+                paced |=
+                    pacing.paces(Timestamp::from_micros(at_us + n), true, reaction, Some(Micros(at_us - ack_us)), SRTT);
             }
         }
         paced
@@ -176,7 +189,8 @@ mod tests {
             let mut at_us = 100_000;
             gaps_us.iter().fold(false, |paced, gap_us| {
                 at_us += gap_us;
-                pacing.paces(Timestamp::from_micros(at_us), Some(Micros(50)), Some(Micros(since_ack_us)), SRTT) || paced
+                pacing.paces(Timestamp::from_micros(at_us), true, Some(Micros(50)), Some(Micros(since_ack_us)), SRTT)
+                    || paced
             })
         };
         let paces = |gaps_us: &[u64], since_ack_us: u64| paced_after(None, gaps_us, since_ack_us);

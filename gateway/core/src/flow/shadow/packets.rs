@@ -162,6 +162,7 @@ impl Shadow {
                 let newly = Bytes(newly).segments_ceil(Bytes(u64::from(self.mss))).0;
                 let clean = acked.acked_bytes > 0 && acked.lost_bytes == 0 && !acked.lost_again;
                 self.reduction.delivered(newly);
+                self.weigh_reduction(at, acked.pipe);
                 let step = Step { pipe: self.packets(acked.pipe), newly, clean };
                 self.reno.reduce_on(&step, self.reduction);
                 self.cubic.reduce_on(&step, self.reduction);
@@ -187,8 +188,19 @@ impl Shadow {
             });
         }
         if let Some(ended) = self.rounds.on_ack(una, self.nxt) {
-            self.weigh_clocking(at, ended);
+            if let Some((after_loss, min_rtt)) = self.after_loss.as_mut().zip(self.min_rtt.get()) {
+                after_loss.count_round(at, self.delivered_bytes, min_rtt);
+            }
+            self.weigh_growth(ended);
+            if !self.follows_growth() {
+                self.weigh_clocking(at, ended);
+            }
             self.weigh_filling(at, ended);
+            if let Some(bbr) =
+                self.bbr.as_mut().filter(|_| !ended.ran_dry && !ended.receiver_full && ended.full_sized > 0)
+            {
+                bbr.count_round();
+            }
             if self.state == State::Open {
                 self.rounds_since_loss = self.rounds_since_loss.saturating_add(1);
             }

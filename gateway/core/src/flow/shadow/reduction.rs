@@ -40,6 +40,11 @@ impl Reduction {
         self.delivered = self.delivered.saturating_add(segments);
     }
 
+    /// Segments sent and arrived in it, once something was sent.
+    pub(super) fn counted(self) -> Option<(u32, u32)> {
+        (self.sent > 0).then_some((self.sent, self.delivered))
+    }
+
     /// The window after `step`, for a sender that had the window and threshold in `cwnd` when the reduction began.
     pub(super) fn window(self, step: &Step, cwnd: &Cwnd) -> u32 {
         let (delivered, sent) = (i64::from(self.delivered), i64::from(self.sent));

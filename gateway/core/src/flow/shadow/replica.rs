@@ -61,17 +61,30 @@ pub(super) trait Law {
     }
 }
 
+/// Segments, and part of the window, that a full one may lack: what it grew by since, and what waits for the rest of a burst.
+const HELD_BACK: u32 = 1;
+const HELD_BACK_PART: u32 = 64;
+/// Segments that a window has to grow by before it says something that its sender follows: BBR's pipe moves by a few.
+const GROWN_LEAST: u32 = 6;
+
 /// A window that follows a law.
 #[derive(Clone, Debug)]
 pub(super) struct Replica<L> {
     pub(super) cwnd: Cwnd,
     pub(super) usage: Usage,
     pub(super) law: L,
+    /// Segments by which what the packets show put it right since this round trip began.
+    corrected: u8,
+    /// Where its growth began that its sender has followed since, to the segment and with nothing that had to put it right; 0 where it
+    /// does not.
+    fits_from: u16,
+    /// It grew by more than chance in that time.
+    fits: bool,
 }
 
 impl<L: Law> Replica<L> {
     pub(super) const fn new(initial: u32, law: L) -> Self {
-        Self { cwnd: Cwnd::new(initial), usage: Usage::new(), law }
+        Self { cwnd: Cwnd::new(initial), usage: Usage::new(), law, corrected: 0, fits_from: 0, fits: false }
     }
 
     /// Whether the sender is, or may still be, in slow start.
@@ -139,6 +152,39 @@ impl<L: Law> Replica<L> {
         self.law.resumed(at, idle);
     }
 
+    /// A round trip is over in which up to `pipe_segments` were in the network; returns whether they followed its growth in congestion
+    /// avoidance once more.
+    pub(super) fn follows(&mut self, pipe_segments: u32) -> bool {
+        let (whole, slack) = (self.cwnd.whole(), self.slack());
+        let avoids = self.cwnd.has_threshold() && !self.cwnd.in_slow_start();
+        let full = whole.checked_sub(pipe_segments).is_some_and(|lacks| lacks <= slack);
+        if u32::from(std::mem::take(&mut self.corrected)) > slack || !avoids || !full {
+            (self.fits_from, self.fits) = (0, false);
+            return false;
+        }
+        let grew = self.fits_from > 0 && whole >= u32::from(self.fits_from) + GROWN_LEAST.max(2 * slack);
+        if self.fits_from == 0 || grew {
+            self.fits_from = u16::try_from(whole).unwrap_or(0);
+        }
+        self.fits |= grew;
+        grew
+    }
+
+    fn note_correction(&mut self, pipe_segments: u32) {
+        let by = u8::try_from(self.cwnd.whole().abs_diff(pipe_segments)).unwrap_or(u8::MAX);
+        self.corrected = self.corrected.saturating_add(by);
+    }
+
+    /// Segments that a full window may lack.
+    const fn slack(&self) -> u32 {
+        HELD_BACK + self.cwnd.whole() / HELD_BACK_PART
+    }
+
+    /// Whether its sender follows its growth.
+    pub(super) const fn fits(&self) -> bool {
+        self.fits
+    }
+
     /// The packets show a larger window; returns by how much of the replica's it was wrong.
     pub(super) fn raise(&mut self, pipe_segments: u32) -> f64 {
         if pipe_segments <= self.cwnd.whole() {
@@ -146,6 +192,7 @@ impl<L: Law> Replica<L> {
         }
         let wrong = f64::from(pipe_segments - self.cwnd.whole()) / f64::from(self.cwnd.whole().max(1));
         let was_slow_start = self.cwnd.in_slow_start();
+        self.note_correction(pipe_segments);
         self.cwnd.set(pipe_segments);
         if !was_slow_start && self.law.surpassed() {
             self.cwnd.forget_threshold();
@@ -161,6 +208,7 @@ impl<L: Law> Replica<L> {
         }
         let wrong = f64::from(self.cwnd.whole().saturating_sub(pipe_segments)) / f64::from(self.cwnd.whole().max(1));
         let was_slow_start = self.cwnd.in_slow_start();
+        self.note_correction(pipe_segments);
         self.cwnd.set(pipe_segments);
         if was_slow_start {
             self.cwnd.end_slow_start();

@@ -153,10 +153,10 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_first_flight_fills_the_usual_window() {
+    fn the_usual_first_flight_fills_the_usual_window_and_shows_no_more_than_that() {
         let mut shadow = opened();
         send(&mut shadow, 10, 1_000_000);
-        assert_eq!(shadow.on_transfer_end(Timestamp(0)).unwrap().reason, SampleReason::End);
+        assert_eq!(shadow.on_transfer_end(Timestamp(0)).unwrap().reason, SampleReason::EndSlowStart);
     }
 
     #[test]

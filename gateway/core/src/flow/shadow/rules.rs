@@ -7,6 +7,7 @@ use super::observation::Sent;
 use super::replica::Law;
 use super::rounds::Signs;
 use super::{Shadow, State};
+use crate::flow::sample::Limiter;
 
 /// With less room than this in the peer's window, in segments, a sender waits: it sends bursts of two at least.
 const RECEIVER_ROOM: u64 = 2;
@@ -36,6 +37,14 @@ const STAYED_WEIGHT: f64 = 0.15;
 const BBR_WRONG_MOST: f64 = 0.15;
 /// Contradiction of a round trip whose pipe is off by as much as it is large.
 const FILLING_WEIGHT: f64 = 0.5;
+/// How much it says that a pipe follows a window's growth.
+const GROWTH_WEIGHT: f64 = 0.75;
+/// Pipe before a loss from which on what is sent in the recovery says something; parts of what arrives that are sent by a sender that
+/// backs off, and by one that does not; and how much that says.
+const REDUCTION_LEAST: u32 = 16;
+const REDUCED_PART: f64 = 0.8;
+const CONSERVED_PART: f64 = 0.95;
+const REDUCTION_TELLS: f64 = 1.0;
 /// Part of what a window is wrong by in recovery that counts: many acknowledgements tell the same there.
 const REDUCTION_WEIGHT: f64 = 0.25;
 /// From this part of a window on, and by so much of it, a pipe that acknowledgements show to be smaller says that the sender is neither
@@ -175,6 +184,52 @@ impl Shadow {
             self.lean_to_bbr(-BACK_OFF_WEIGHT);
         } else if after >= before * STAYED_PART && f64::from(self.rounds_since_loss) <= before * GROWN_BACK {
             self.lean_to_bbr(STAYED_WEIGHT);
+            self.follow_as_bbr(at);
+        }
+    }
+
+    /// Rule 8: a sender whose pipe grows as the window of Reno or CUBIC does in congestion avoidance, to the segment, runs that, whether or
+    /// not something paces what it sends. BBR's pipe stays where it is, or grows by a quarter.
+    pub(super) fn weigh_growth(&mut self, ended: Signs) {
+        if self.state != State::Open || ended.full_sized < FILLING_LEAST || ended.receiver_full || ended.ran_dry {
+            return;
+        }
+        let pipe = ended.pipe_max_segments;
+        let (reno, cubic) = (self.reno.follows(pipe), self.cubic.follows(pipe));
+        if reno || cubic {
+            self.lean_to_bbr(-GROWTH_WEIGHT);
+        }
+    }
+
+    /// Whether the last round trips followed a window of Reno or CUBIC.
+    pub(super) fn follows_growth(&self) -> bool {
+        self.reno.fits() || self.cubic.fits()
+    }
+
+    /// Rule 9: in the first round trip of a recovery Reno and CUBIC send half or two thirds of what arrives
+    /// ([`super::reduction`]), as long as more is in the network than they reduce to; BBR while it starts up sends all of it
+    /// (`bbr_set_cwnd_to_recover_or_restore`).
+    pub(super) fn weigh_reduction(&mut self, at: Timestamp, pipe_bytes: u64) {
+        let before = u32::from(self.pipe_at_loss);
+        let Some((sent, delivered)) = self.reduction.counted().filter(|(_, delivered)| *delivered >= before) else {
+            return;
+        };
+        let bbr_starts = self.bbr.as_ref().is_none_or(|bbr| bbr.starting());
+        if !self.after_loss.as_mut().is_some_and(|after_loss| after_loss.judges())
+            || before < REDUCTION_LEAST
+            || self.by_mark
+            || !bbr_starts
+            || (self.rounds.dry && self.held.limiter(at, self.round()) != Limiter::Window)
+            || self.rounds.current.receiver_full
+            || !self.clock.is_near(self.rto.srtt())
+        {
+            return;
+        }
+        let (sent, delivered, pipe) = (f64::from(sent), f64::from(delivered), f64::from(self.packets(pipe_bytes)));
+        if sent <= delivered * REDUCED_PART {
+            self.lean_to_bbr(-REDUCTION_TELLS);
+        } else if sent >= delivered * CONSERVED_PART && pipe >= f64::from(before) * BACK_OFF_PART {
+            self.lean_to_bbr(REDUCTION_TELLS);
             self.follow_as_bbr(at);
         }
     }

@@ -1,7 +1,8 @@
 //! What a loss or the end of a transfer says about the window, and what a loss does to it.
 
-use spand_proto::units::Timestamp;
+use spand_proto::units::{Micros, Timestamp};
 
+use super::evidence::low_half;
 use super::flavour::Flavour;
 use super::observation::{LossKind, ShadowSample};
 use super::reduction::Reduction;
@@ -11,6 +12,51 @@ use crate::flow::sample::{Limiter, Phase, SampleReason};
 
 /// Part of the full-sized segments that acknowledgements let go, from which on the pipe before a loss was the window.
 const CLOCKED_BEFORE_LOSS: f64 = 0.8;
+
+/// What follows from the losses of a transfer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AfterLoss {
+    /// What the last one gives if its sender turns out to run a certain congestion control.
+    held: Option<HeldSample>,
+    /// One gave a sample.
+    sampled: bool,
+    /// The first round trip of the recovery under way was judged ([`Shadow::weigh_reduction`]).
+    judged: bool,
+    /// When the round trip under way began, and what was delivered by then: microseconds and bytes, the low half of each.
+    round_began: (u32, u32),
+    /// Most bytes that were delivered in the smallest round-trip time, by the round trips since.
+    carried_bytes: u32,
+}
+
+/// A sample that waits until it is known which congestion control gave it.
+#[derive(Clone, Copy, Debug)]
+struct HeldSample {
+    sample: ShadowSample,
+    /// CUBIC alone: Reno was in slow start, where a loss gives none.
+    of_cubic: bool,
+}
+
+impl AfterLoss {
+    /// Whether the recovery under way was not judged yet; it is from now on.
+    pub(super) fn judges(&mut self) -> bool {
+        !std::mem::replace(&mut self.judged, true)
+    }
+
+    fn began(at: Timestamp, delivered_bytes: u64) -> Self {
+        Self { round_began: (low_half(at.0 / 1_000), low_half(delivered_bytes)), ..Self::default() }
+    }
+
+    /// A round trip is over at which `delivered_bytes` were delivered in all.
+    pub(super) fn count_round(&mut self, at: Timestamp, delivered_bytes: u64, min_rtt: Micros) {
+        let now = (low_half(at.0 / 1_000), low_half(delivered_bytes));
+        let before = std::mem::replace(&mut self.round_began, now);
+        let (us, bytes) = (now.0.wrapping_sub(before.0), now.1.wrapping_sub(before.1));
+        if u64::from(us) >= min_rtt.0 {
+            let carried = u64::from(bytes) * min_rtt.0 / u64::from(us.max(1));
+            self.carried_bytes = self.carried_bytes.max(u32::try_from(carried).unwrap_or(0));
+        }
+    }
+}
 
 impl Shadow {
     /// The sender learnt of congestion. `pipe_before` is as just before the first retransmission (or, without one, before the
@@ -36,9 +82,12 @@ impl Shadow {
         let sample = match self.state {
             _ if !was_known => Err(Ignored::Midstream),
             State::Loss { .. } if kind != LossKind::Timeout => Err(Ignored::LossInRecovery),
-            _ => self.loss_sample(kind),
+            _ => self.loss_sample(at, kind),
         };
         self.transfer.lost = true;
+        let delivered_bytes = self.delivered_bytes;
+        let after_loss = self.after_loss.get_or_insert_with(|| Box::new(AfterLoss::began(at, delivered_bytes)));
+        after_loss.sampled |= sample.is_ok();
         self.back_off(at, kind, pipe_before, ever_lost);
         sample
     }
@@ -49,7 +98,7 @@ impl Shadow {
     /// in the network at most, as a lower bound.
     pub fn on_transfer_end(&mut self, _at: Timestamp) -> Result<ShadowSample, Ignored> {
         self.settle_end();
-        let transfer = std::mem::take(&mut self.transfer);
+        let (transfer, after_loss) = (std::mem::take(&mut self.transfer), self.after_loss.take());
         if self.mss == 0 {
             return Err(Ignored::NoMss);
         }
@@ -57,7 +106,16 @@ impl Shadow {
             return Err(Ignored::Midstream);
         }
         if transfer.lost {
-            return Err(Ignored::EndAfterLoss);
+            let carried_bytes = after_loss.filter(|after| !after.sampled).map_or(0, |after| after.carried_bytes);
+            let carried = match self.leaning.best() {
+                Flavour::Bbr => self.share_segments(),
+                _ => f64::from(carried_bytes) / f64::from(self.mss),
+            };
+            return if carried_bytes > 0 {
+                self.sample(carried, SampleReason::Carried, Phase::CongestionAvoidance)
+            } else {
+                Err(Ignored::EndAfterLoss)
+            };
         }
         let Some(end) = transfer.end else { return Err(Ignored::AppLimited) };
         let reached = match self.leaning.best() {
@@ -66,11 +124,47 @@ impl Shadow {
         };
         let shown = f64::from(transfer.pipe_max_bytes) / f64::from(self.mss);
         let (reason, segments) = match end.limiter {
+            // The window was on its way, or begins there anew after an idle time: the path may carry any multiple of it.
+            Limiter::Window if end.phase == Phase::SlowStart => {
+                let reached = if self.leaning.best() == Flavour::Bbr { reached.min(shown) } else { reached };
+                (SampleReason::EndSlowStart, reached)
+            }
             Limiter::Window => (SampleReason::End, reached),
             Limiter::Receiver => (SampleReason::EndReceiverLimited, reached.min(shown)),
             Limiter::Application | Limiter::Unknown => (SampleReason::EndAppLimited, reached.min(shown)),
         };
         self.sample(segments, reason, end.phase)
+    }
+
+    /// A sample that waited for what the packets since have shown: of a loss, which congestion control answered it; of BBR, its rate.
+    pub fn take_sample(&mut self, at: Timestamp) -> Option<ShadowSample> {
+        let flavour = self.flavour();
+        if let Some(after_loss) = &mut self.after_loss
+            && let Some(held) = after_loss.held
+        {
+            let starting = self.bbr.as_ref().is_some_and(|bbr| bbr.starting());
+            let doubtful = self.bbr.is_some() && self.leaning.may_be_bbr();
+            let holds = match flavour {
+                Flavour::Bbr if starting => None,
+                Flavour::Bbr => Some(false),
+                _ if doubtful => None,
+                Flavour::Unknown if held.of_cubic => None,
+                Flavour::Reno => Some(!held.of_cubic),
+                // Reno or CUBIC, which is all the same to it.
+                Flavour::Unknown | Flavour::Cubic => Some(true),
+            };
+            if let Some(holds) = holds {
+                after_loss.held = None;
+                after_loss.sampled |= holds;
+                return holds.then_some(held.sample);
+            }
+        }
+        if flavour != Flavour::Bbr || self.state != State::Open || !self.known {
+            return None;
+        }
+        let due = self.bbr.as_mut()?.take_rate_due(at);
+        let sample = || self.sample(self.share_segments(), SampleReason::Rate, Phase::CongestionAvoidance).ok();
+        due.then(sample).flatten()
     }
 
     /// What the last round trips show corrects the replicas before they back off.
@@ -96,25 +190,42 @@ impl Shadow {
         }
     }
 
-    fn loss_sample(&self, kind: LossKind) -> Result<ShadowSample, Ignored> {
+    /// In congestion avoidance the window just before; of BBR its share, since a rate at which segments were delivered was not one too large.
+    ///
+    /// While it is not known which congestion control answers the loss, the sample waits for that: what paces may be BBR, whose window
+    /// says nothing of the share; and before its first loss Reno is in slow start where CUBIC has left it.
+    fn loss_sample(&mut self, at: Timestamp, kind: LossKind) -> Result<ShadowSample, Ignored> {
         let reason = match kind {
             LossKind::Timeout => return Err(Ignored::Timeout),
             LossKind::Ecn => SampleReason::Ecn,
             LossKind::FastRetransmit | LossKind::TailLossProbe => SampleReason::Loss,
         };
-        let phase = self.phase();
-        match phase {
-            Phase::SlowStart => Err(Ignored::SlowStartLoss),
-            Phase::Recovery => Err(Ignored::LossInRecovery),
-            Phase::CongestionAvoidance => {
-                // A window that met a loss was one segment too large; a rate at which segments were delivered was not.
-                let window = match self.leaning.best() {
-                    Flavour::Bbr => self.share_segments(),
-                    _ => (self.best_segments() - 1.0).max(1.0),
-                };
-                self.sample(window, reason, phase)
-            }
+        if matches!(self.state, State::Recovery(_)) {
+            return Err(Ignored::LossInRecovery);
         }
+        let flavour = self.flavour();
+        let starting = self.bbr.as_ref().is_some_and(|bbr| bbr.starting());
+        if flavour == Flavour::Bbr && !starting {
+            return self.sample(self.share_segments(), reason, Phase::CongestionAvoidance);
+        }
+        let (window, in_slow_start) = match self.leaning.loss_based() {
+            Flavour::Reno => (self.reno.cwnd.segments(), self.reno.in_slow_start()),
+            _ if flavour == Flavour::Cubic => (self.cubic.cwnd.segments(), self.cubic.cwnd.in_slow_start()),
+            _ => (self.cubic.cwnd.segments(), self.cubic.in_slow_start()),
+        };
+        if in_slow_start {
+            return Err(Ignored::SlowStartLoss);
+        }
+        let waits = flavour == Flavour::Bbr || (self.bbr.is_some() && self.leaning.may_be_bbr());
+        let sample = self.sample((window - 1.0).max(1.0), reason, Phase::CongestionAvoidance)?;
+        let of_cubic = self.reno.in_slow_start() && !matches!(flavour, Flavour::Cubic | Flavour::Reno);
+        if waits || of_cubic {
+            let delivered_bytes = self.delivered_bytes;
+            let after_loss = self.after_loss.get_or_insert_with(|| Box::new(AfterLoss::began(at, delivered_bytes)));
+            after_loss.held = Some(HeldSample { sample, of_cubic });
+            return Err(Ignored::UnknownControl);
+        }
+        Ok(sample)
     }
 
     fn sample(&self, segments: f64, reason: SampleReason, phase: Phase) -> Result<ShadowSample, Ignored> {
@@ -144,6 +255,9 @@ impl Shadow {
             self.pipe_at_loss = u16::try_from(pipe).unwrap_or(u16::MAX);
             self.rounds_since_loss = 0;
             (self.reduction, self.reached) = (Reduction::default(), 0);
+            if let Some(after_loss) = &mut self.after_loss {
+                after_loss.judged = false;
+            }
             self.reno.enter_recovery();
             self.cubic.enter_recovery();
             if let Some(bbr) = &mut self.bbr {

@@ -101,13 +101,16 @@ impl NetworkTable {
         event
     }
 
-    /// Evaluates a network to which `sample` was added: at once while it has no estimate, and then now and again. A lower
-    /// bound moves an estimate, but never makes one.
+    /// Evaluates a network to which `sample` was added: at once while it has no estimate and the sample is no lower bound, and else now and
+    /// again.
     pub(super) fn consider_sample(&mut self, slot: Slot, sample: &WindowSample) {
         let Some(entry) = self.slots.get(slot) else { return };
-        match entry.considered.map(|at| at.after(entry.sample_look())) {
-            Some(later) if entry.announced.is_some() && later > sample.at => self.slots.due_by(slot, later),
-            Some(_) if entry.announced.is_none() && sample.reason.is_lower_bound() => {}
+        let unhurried = entry.announced.is_none() && sample.reason.is_lower_bound();
+        let look = if unhurried { RTT_LOOK } else { entry.sample_look() };
+        match entry.considered.map(|at| at.after(look)) {
+            Some(later) if later > sample.at && (entry.announced.is_some() || unhurried) => {
+                self.slots.due_by(slot, later);
+            }
             _ => self.evaluate(slot, sample.at),
         }
     }

@@ -36,7 +36,7 @@ use crate::config::{Limits, WindowConfig};
 use crate::counters::Ignored;
 use crate::estimate::{self, Known, NoEstimate, Rule};
 use crate::event::{Event, Withdrawal};
-use crate::flow::sample::WindowSample;
+use crate::flow::sample::{SampleReason, WindowSample};
 use crate::flow::sample_rate::{RecentSampleRate, SampleRate};
 use crate::memory::{Account, bytes, treed};
 
@@ -185,6 +185,13 @@ impl NetworkTable {
         };
         let Some(slot) = self.slot(sample.network, sample.at) else { return };
         let (config, rule) = (&self.config, self.rules.in_force);
+        let end;
+        let sample = if sample.reason == SampleReason::EndSlowStart && rule.reads_slow_start_ends() {
+            end = WindowSample { reason: SampleReason::End, ..*sample };
+            &end
+        } else {
+            sample
+        };
         let Some(entry) = self.slots.get_mut(slot) else { return };
         let shared = if sample.reason.is_lower_bound() {
             entry.record.add(sample, sample.window, config)

@@ -12,6 +12,7 @@ mod max_filter;
 mod pace;
 mod probe;
 mod rate;
+mod share;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -24,6 +25,7 @@ pub(super) use self::delivery::{Delivery, Departure};
 use self::gains::{EVEN_GAIN, START_GAIN, gained};
 use self::long_term::{LongTerm, Standing};
 use self::pace::Pace;
+use self::share::Share;
 use super::cwnd::INITIAL;
 use crate::memory::boxed;
 
@@ -88,6 +90,7 @@ pub(super) struct Bbr {
     /// The last new segment ended a write of the application.
     pushed: bool,
     mss: u32,
+    share: Share,
 }
 
 impl Bbr {
@@ -122,6 +125,7 @@ impl Bbr {
             idle_restart: false,
             pushed: true,
             mss: 0,
+            share: Share::new(at),
         };
         bbr.open(min_rtt);
         bbr
@@ -136,9 +140,10 @@ impl Bbr {
     /// leaves within it (`bbr_init_pacing_rate_from_rtt`).
     pub(super) fn open(&mut self, min_rtt: Option<(Micros, Timestamp)>) {
         if self.min_rtt.is_none()
-            && let Some((rtt, _)) = min_rtt
+            && let Some((rtt, since)) = min_rtt
         {
             self.min_rtt = min_rtt;
+            self.share.observe(since, rtt);
             self.paced = gained(rate::of(u64::from(INITIAL), 1, rtt.0), START_GAIN);
         }
     }
@@ -151,11 +156,6 @@ impl Bbr {
     /// Whether it still looks for the rate.
     pub(super) fn starting(&self) -> bool {
         matches!(self.mode, Mode::Startup)
-    }
-
-    /// Its delivery rate times `min_rtt`, in segments.
-    pub(super) fn delivered_in(&self, min_rtt: Micros) -> Option<f64> {
-        (self.rate.max() > 0).then(|| rate::segments_in(self.rate.max(), min_rtt))
     }
 
     /// A packet with payload.
@@ -226,6 +226,9 @@ impl Bbr {
             }
         }
         self.check_drained(delivery);
+        if let Some(rtt) = delivery.rtt {
+            self.share.observe(delivery.at, rtt);
+        }
         self.update_min_rtt(delivery, new_round);
         self.idle_restart &= sample.is_none();
         self.update_pacing();

@@ -98,11 +98,12 @@ fn a_window_that_shrinks_without_a_cause_is_not_that_of_reno_or_cubic() {
     assert!(!leans(true, 80), "HyStart ended slow start earlier than the replica");
 }
 
-/// The leaning towards BBR after `times` round trips of these signs, in thousandths.
+/// The leaning towards BBR after `times` round trips of these signs after a loss, in thousandths.
 #[expect(clippy::cast_possible_truncation, reason = "at most three thousand")]
 fn towards_bbr(times: u8, ended: Signs) -> i32 {
     let mut shadow = opened();
     shadow.clock.presume_reaction(Micros(50));
+    shadow.tooth = Some((5.0, 10.0));
     for _ in 0..times {
         shadow.weigh_clocking(Timestamp(0), ended);
     }
@@ -125,6 +126,18 @@ fn a_few_segments_tell_a_paced_sender_from_one_that_answers() {
     );
     assert_eq!(towards_bbr(9, Signs { ran_dry: true, ..small(3, 2, 0) }), 0);
     assert!(towards_bbr(200, small(3, 2, 0)) < 1_000, "a scheduler may pace others: not for long against its losses");
+}
+
+#[test]
+fn before_a_loss_answers_say_little_against_bbr() {
+    let clocked = Signs { pipe_max_segments: 20, full_sized: 20, clocked: 20, ..Signs::default() };
+    let mut shadow = opened();
+    shadow.clock.presume_reaction(Micros(50));
+    shadow.lean_to_bbr(0.4);
+    for _ in 0..9 {
+        shadow.weigh_clocking(Timestamp(0), clocked);
+    }
+    assert!((shadow.leaning().bbr() + 0.1).abs() < 1e-6, "BBR that starts up fills its window, too");
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! BBR's share of the path: its delivery rate times the smallest round-trip time, and how often that is a sample.
+//!
+//! The round-trip time that BBR's window goes by is forgotten after ten seconds and measured anew, perhaps through a queue of others; the
+//! path is no longer for that. So the one here is kept longer, and not for ever: a path that changes its length shows.
+
+use spand_proto::units::{Micros, Timestamp};
+
+use super::{Bbr, Mode, rate};
+
+/// The smallest round-trip time is one of this long at least, and of twice as long at most.
+const PERIOD: Micros = Micros(15_000_000);
+/// Round trips between two samples: the delivery rate is the largest of as many. And the shortest time.
+const SAMPLE_ROUNDS: u8 = 10;
+const SAMPLE_APART: Micros = Micros(1_000_000);
+
+/// What the share is computed from, beside the rate.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Share {
+    /// Smallest round-trip time at the tap, of this period and of the one before.
+    least: [Option<Micros>; 2],
+    since: Timestamp,
+    /// Round trips without a sample that neither application nor receiver held.
+    rounds: u8,
+    sampled_at: Option<Timestamp>,
+}
+
+impl Share {
+    pub(super) const fn new(at: Timestamp) -> Self {
+        Self { least: [None; 2], since: at, rounds: 0, sampled_at: None }
+    }
+
+    /// A round trip took `rtt`.
+    pub(super) fn observe(&mut self, at: Timestamp, rtt: Micros) {
+        if at.since(self.since) > PERIOD {
+            (self.least, self.since) = ([None, self.least[0]], at);
+        }
+        let [now, _] = &mut self.least;
+        *now = Some(now.map_or(rtt, |least| least.min(rtt)));
+    }
+
+    fn least(&self) -> Option<Micros> {
+        self.least.into_iter().flatten().min()
+    }
+}
+
+impl Bbr {
+    /// Its share in segments, where `reaction` lies between the tap and its sender.
+    pub(in super::super) fn share(&self, reaction: Micros) -> Option<f64> {
+        let least = self.share.least().filter(|_| self.rate.max() > 0)?;
+        Some(rate::segments_in(self.rate.max(), Micros(least.0.saturating_add(reaction.0))))
+    }
+
+    /// A round trip is over that neither application nor receiver held.
+    pub(in super::super) fn count_round(&mut self) {
+        self.share.rounds = self.share.rounds.saturating_add(1);
+    }
+
+    /// Whether its share is a sample now: the first once the pipe was full, later ones some round trips apart.
+    pub(in super::super) fn take_rate_due(&mut self, at: Timestamp) -> bool {
+        let Share { rounds, sampled_at, .. } = self.share;
+        let due = match sampled_at {
+            None => rounds > 0,
+            Some(sampled_at) => rounds >= SAMPLE_ROUNDS && at.since(sampled_at) >= SAMPLE_APART,
+        };
+        let due = due && self.mode == Mode::ProbeBandwidth && !self.rate.is_app_limited();
+        if due {
+            (self.share.rounds, self.share.sampled_at) = (0, Some(at));
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(s: u64) -> Timestamp {
+        Timestamp::from_micros(s * 1_000_000)
+    }
+
+    #[test]
+    fn a_path_that_got_longer_shows_after_a_while_and_one_that_got_shorter_at_once() {
+        let mut share = Share::new(seconds(0));
+        let mut least = |from: u64, rtt_ms: u64| {
+            (from..from + 20).for_each(|s| share.observe(seconds(s), Micros(rtt_ms * 1_000)));
+            share.least().map(|rtt| rtt.0 / 1_000)
+        };
+        assert_eq!(least(0, 40), Some(40));
+        assert_eq!(least(20, 90), Some(40), "a queue of others may stand for so long");
+        assert_eq!(least(40, 90), Some(90));
+        assert_eq!(least(60, 30), Some(30));
+    }
+
+    #[test]
+    fn samples_of_the_rate_are_round_trips_and_a_second_apart() {
+        let mut bbr = Bbr::new(seconds(0), 0, 10.0, None);
+        bbr.count_round();
+        assert!(!bbr.take_rate_due(seconds(1)), "it starts up");
+        bbr.mode = Mode::ProbeBandwidth;
+        assert!(bbr.take_rate_due(seconds(1)) && !bbr.take_rate_due(seconds(3)));
+        (0..9).for_each(|_| bbr.count_round());
+        assert!(!bbr.take_rate_due(seconds(3)));
+        bbr.count_round();
+        assert!(bbr.take_rate_due(seconds(3)));
+        (0..20).for_each(|_| bbr.count_round());
+        assert!(!bbr.take_rate_due(Timestamp::from_micros(3_900_000)));
+    }
+}
