@@ -164,6 +164,7 @@ pub(super) const COUNTS: &[&str] = &[
     "transfers_control",
     "transfers_paused",
     "unfinished",
+    "unknown_control",
     "untimed",
     "unordered",
     "unmatched",

@@ -1,5 +1,6 @@
 use std::num::NonZeroUsize;
 
+use spand_core::counters::Counters;
 use spand_tests::hostile::{Attack, Blind, Outcome, Scene};
 use spand_tests::memory::held_bytes;
 use strum::VariantArray;
@@ -17,14 +18,15 @@ const SCENE: Scene = Scene {
 #[test]
 fn blind_packets_cost_no_connection_its_samples() {
     let without = SCENE.play(None, held_bytes);
-    let of = without.counters.window_samples;
+    let counted = |counters: &Counters| counters.window_samples + counters.lower_bounds;
+    let of = counted(&without.counters);
     assert!(of > 500, "{of} samples");
     let mut failed = Vec::new();
     for &kind in Blind::VARIANTS {
         let with = SCENE.play(Some(Attack::Blind(kind)), held_bytes);
         let (furthest, _, missing, estimates) = with.moved(&without);
         let Outcome { tuples, counters, .. } = &with;
-        let samples = counters.window_samples;
+        let samples = counted(counters);
         println!(
             "| {} | {tuples} | {samples} of {of} | {:+.2} % | {missing} of {estimates} |",
             kind.words(),

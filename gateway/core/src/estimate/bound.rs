@@ -21,16 +21,22 @@ pub(super) struct Bound {
     pub(super) newest: u64,
 }
 
+/// Whether a contribution counts towards an estimate: samples, or a lower bound beyond the initial window.
+pub(crate) fn says_something(part: &Contribution) -> bool {
+    part.samples > 0 || beyond(part).is_some()
+}
+
+fn beyond(part: &Contribution) -> Option<Window> {
+    let least = Window::from_segments(DEFAULT_INITIAL_WINDOW, part.mss);
+    part.largest_bound.filter(|bound| *bound > least)
+}
+
 impl Bound {
     /// The largest that two addresses attest, of lower bounds beyond the initial window: up to that every connection starts in any case.
     /// None where these and the few samples that there are
     /// are fewer than samples are wanted.
     pub(super) fn of(slice: WindowSlice<'_>, config: &WindowConfig) -> Option<Self> {
-        let beyond = |part: &Contribution| {
-            let least = Window::from_segments(DEFAULT_INITIAL_WINDOW, part.mss);
-            part.largest_bound.filter(|bound| *bound > least)
-        };
-        let parts = || slice.contributions.iter().filter(|part| part.samples > 0 || beyond(part).is_some());
+        let parts = || slice.contributions.iter().filter(|part| says_something(part));
         let bounds =
             parts().fold(0, |sum: u32, part| sum.saturating_add(part.lower_bounds).saturating_add(part.samples));
         let mut connections: SmallVec<[_; 32]> = parts().filter_map(|part| part.source).collect();

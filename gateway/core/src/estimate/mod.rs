@@ -32,6 +32,7 @@ use spand_proto::units::{Bytes, Micros, Timestamp, Window};
 use strum::{IntoStaticStr, VariantArray};
 
 use self::bound::Bound;
+pub(crate) use self::bound::says_something;
 pub use self::opening::OpeningRule;
 pub use self::probe::ProbeRule;
 pub use self::robust::RobustRule;

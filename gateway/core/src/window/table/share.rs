@@ -8,6 +8,7 @@ use spand_proto::units::{Micros, Timestamp};
 
 use super::slots::Slot;
 use super::{Entry, NetworkTable};
+use crate::estimate::says_something;
 use crate::sharing::{GatewayId, Sharing};
 use crate::window::cells::{Cell, CellRefused, Foreign, Seen, Taken};
 use crate::window::record::{NetworkRecord, bucket_nanos};
@@ -283,11 +284,11 @@ impl NetworkTable {
         // At the beginning of the next bucket the record still ends with this one.
         let end = Timestamp(index.saturating_add(1).saturating_mul(bucket_nanos(self.config.bucket)));
         let cell = Cell { as_of: end, ..cell };
-        let says_something = cell.contributions.iter().any(|part| part.samples > 0) || entry.announced.is_some();
+        let is_wanted = cell.contributions.iter().any(says_something) || entry.announced.is_some();
         let network = entry.network;
         let Some(shared) = self.slots.get_mut(slot).map(|entry| entry.shared.get_or_insert_default()) else { return };
         (shared.closed, shared.fresh) = (Some(index), false);
-        if let Some(sharing) = self.sharing.as_mut().filter(|_| says_something) {
+        if let Some(sharing) = self.sharing.as_mut().filter(|_| is_wanted) {
             sharing.counts.closed += 1;
             sharing.send(network, cell);
         }
