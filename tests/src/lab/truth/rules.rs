@@ -144,11 +144,12 @@ fn end_of(flow: FlowId, transfer: &[&Row]) -> Option<KernelSample> {
         || in_last_round.iter().any(|row| row.limit == Some(Limit::Receiver));
     // The last acknowledgements of a slow start open the window to twice what was ever in flight: that is no sample.
     let avoidance = last_sent.cwnd? >= last_sent.ssthresh?;
-    let (reason, segments) = if by_window && !by_receiver {
-        if avoidance { (Reason::End, last.cwnd?) } else { (Reason::SlowStartEnd, last_sent.cwnd?) }
-    } else {
-        // What was in the network at most: the path carried that much, whatever the window allowed.
-        (Reason::LowerBound, info.iter().filter_map(|row| row.in_flight()).max()?)
+    // What was in the network at most: the path carried that much, whatever the window allowed.
+    let in_flight_most = info.iter().filter_map(|row| row.in_flight()).max()?;
+    let (reason, segments) = match (by_window && !by_receiver, avoidance) {
+        (true, true) => (Reason::End, last.cwnd?),
+        (true, false) => (Reason::SlowStartEnd, last_sent.cwnd?.min(in_flight_most)),
+        (false, _) => (Reason::LowerBound, in_flight_most),
     };
     // The last row may be that of the next request.
     let done = info.iter().find(|row| row.data_segs_out == Some(total) && row.unacked == Some(0)).unwrap_or(last);

@@ -27,6 +27,8 @@ const LET_GO_TOGETHER: u32 = 2;
 /// A round trip with evenly spaced segments speaks for BBR, up to this.
 const PACED_WEIGHT: f64 = 0.2;
 const PACED_MOST: f64 = 0.6;
+/// How much it says that a window is spread over the round trip as the kernel does it for all but BBR.
+const BY_WINDOW_WEIGHT: f64 = 1.0;
 /// Lead at which BBR is given up until its rivals are contradicted again.
 const BBR_GIVEN_UP: f64 = 2.0;
 
@@ -58,6 +60,9 @@ impl Shadow {
         } else if share < 0.4 && self.rounds.still() {
             self.lean_to_bbr(-CLOCKING_WEIGHT);
         } else if share < 0.4 && self.rounds.searching() {
+            if self.pacing.is_by_window() {
+                return;
+            }
             // So does what a scheduler paces: its losses tell.
             if self.tooth.is_some() || self.leaning.bbr() < UNCLOCKED_MOST {
                 self.lean_to_bbr(CLOCKING_WEIGHT);
@@ -96,13 +101,25 @@ impl Shadow {
     /// A packet of full size, new or not: while losses are repaired BBR paces as ever.
     pub(super) fn note_pace(&mut self, at: Timestamp, sent: &Sent) {
         let had_more = self.pacing.note_more(sent.full_sized || sent.new_bytes == 0);
-        if sent.full_sized
-            && !matches!(self.state, State::Loss { .. })
-            && self.is_paced(at, sent, had_more)
-            && !std::mem::replace(&mut self.rounds.paced, true)
-        {
+        if !sent.full_sized || matches!(self.state, State::Loss { .. }) {
+            return;
+        }
+        let was_by_window = self.pacing.is_by_window();
+        let paces = self.is_paced(at, sent, had_more);
+        let window = (self.state == State::Open && !self.first_flight).then(|| self.window_in_slow_start()).flatten();
+        self.pacing.spread(window, self.rto.srtt(), self.packets(u64::from(sent.new_bytes)));
+        if self.pacing.is_by_window() {
+            if !was_by_window {
+                self.lean_to_bbr(-BY_WINDOW_WEIGHT);
+            }
+        } else if paces && !std::mem::replace(&mut self.rounds.paced, true) {
             self.weigh_pacing(at);
         }
+    }
+
+    fn window_in_slow_start(&self) -> Option<u32> {
+        let of_cubic = || self.cubic.in_slow_start().then(|| self.cubic.cwnd.whole());
+        if self.reno.in_slow_start() { Some(self.reno.cwnd.whole()) } else { of_cubic() }
     }
 
     fn is_paced(&mut self, at: Timestamp, sent: &Sent, had_more: bool) -> bool {

@@ -55,7 +55,9 @@ impl HyStart {
         }
         if at.since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = at;
-            self.found = at.since(self.round_start).0 > delay_min.0.midpoint(BURST_ALLOWANCE.0);
+            // Pacing alone makes a train of half a round trip.
+            let longest = delay_min.0 + BURST_ALLOWANCE.0;
+            self.found = at.since(self.round_start).0 > if progress.spread { longest } else { longest / 2 };
         }
         let round_rtt = self.round_rtt.get().map_or(rtt, |least| least.min(rtt));
         self.round_rtt = MaybeMicros::some(round_rtt);
@@ -104,7 +106,8 @@ mod tests {
             for n in 0..segments {
                 let at = Timestamp::from_micros(u64::from(flight) * 100_000 + n * 100);
                 let una = sent + n + 1;
-                let progress = Progress { at, delivered_segments: 1.0, una, nxt: una + segments + n, rtt: None };
+                let progress =
+                    Progress { at, delivered_segments: 1.0, una, nxt: una + segments + n, rtt: None, spread: false };
                 let rtt = Micros(100_000 + if n >= segments / 4 { 30_000 } else { 0 });
                 assert!(!hystart.observe(&progress, rtt, delay_min, &cwnd), "flight {flight}, segment {n}");
                 cwnd.slow_start(1.0);

@@ -16,6 +16,12 @@ const FIRST_SPACING_PERCENT: u64 = 7;
 /// In a flight without acknowledgements what comes sooner is the same burst.
 const FIRST_FLIGHT_LEAST_US: u32 = 500;
 
+/// Linux paces a window that a scheduler spreads, in slow start, at twice that window a round trip (`tcp_update_pacing_rate`), BBR
+/// at 2.9 times what was delivered in one, which is at most half of what it has in flight. So many gaps, within so much of it, that tell the first.
+const BY_WINDOW_GAIN: u64 = 2;
+const BY_WINDOW_RUN: u8 = 5;
+const BY_WINDOW_PART: u32 = 16;
+
 /// When bursts began, low half in microseconds, and how evenly.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bursts {
@@ -48,6 +54,10 @@ pub(super) struct Pacing {
     evenly_unanswered: u8,
     /// Bursts since that answered an acknowledgement.
     answers: u8,
+    /// How much more often than not a gap was as long as the window of Reno or CUBIC makes it; it stays at [`BY_WINDOW_RUN`].
+    by_window: u8,
+    /// How long the burst under way takes at that pace, in microseconds; 0 where it has none.
+    due_us: u32,
     /// The application had written more than the last segment when that left.
     more_waits: bool,
     /// The last segment was of full size, or had been sent before: the application may have had more.
@@ -85,6 +95,10 @@ impl Pacing {
             return false;
         }
         self.bursts.last_us = now_us;
+        let due_us = std::mem::take(&mut self.due_us);
+        if had_more && due_us > 0 && since_ack.0 > reaction.0 + JITTER.0 {
+            self.count_gap(gap_us, due_us);
+        }
         if !had_more {
             // It may have waited for its application.
             return false;
@@ -111,6 +125,27 @@ impl Pacing {
         self.evenly = if evenly { self.evenly.saturating_add(1) } else { 0 };
         self.bursts.spacing_us = gap_us;
         self.evenly >= PACED_RUN
+    }
+
+    /// New `segments` leave while `window` is the one of their sender's slow start, if it has one.
+    pub(super) fn spread(&mut self, window: Option<u32>, srtt: Option<Micros>, segments: u32) {
+        let due_us = window
+            .zip(srtt)
+            .map_or(0, |(window, srtt)| srtt.0 * u64::from(segments) / BY_WINDOW_GAIN / u64::from(window.max(1)));
+        self.due_us = if due_us == 0 { 0 } else { self.due_us.saturating_add(low_half(due_us)) };
+    }
+
+    fn count_gap(&mut self, gap_us: u32, due_us: u32) {
+        if self.is_by_window() {
+            return;
+        }
+        let as_due = gap_us.abs_diff(due_us) <= due_us / BY_WINDOW_PART;
+        self.by_window = if as_due { self.by_window + 1 } else { self.by_window.saturating_sub(1) };
+    }
+
+    /// Whether a scheduler spreads this sender's window over the round trip: that it paces says nothing of its congestion control.
+    pub(super) fn is_by_window(&self) -> bool {
+        self.by_window >= BY_WINDOW_RUN
     }
 
     /// The same of one sent after an idle time and before the first acknowledgement since: what left with `more` behind it, and some time
@@ -203,6 +238,30 @@ mod tests {
         assert!(!paces(&[200_000, 5_000, 5_000, 5_000], 3_000), "as far apart as anything");
         assert!(!paces(&[200_000, 2_900, 7_000, 7_000, 7_000], 3_000), "it had waited otherwise before");
     }
+
+    #[test]
+    fn a_window_spread_over_the_round_trip_as_the_kernel_does_it_is_not_a_pace_of_its_own() {
+        // A flight of bursts of two, `gain_percent` of 20 segments a round trip; acknowledgements come 1.3 ms apart.
+        let by_window = |gain_percent: u64, grows: bool| {
+            let mut pacing = Pacing::default();
+            let mut at_us = 1_000_000;
+            for n in 0..12_u64 {
+                at_us += 100_000 * 2 * 100 / (20 * gain_percent);
+                let since_ack = Some(Micros(300 + at_us % 1_300));
+                pacing.paces(Timestamp::from_micros(at_us), true, Some(Micros(50)), since_ack, SRTT);
+                let window = if grows { 12 + u32::try_from(n).unwrap() } else { 20 };
+                for _ in 0..2 {
+                    pacing.spread(Some(window), SRTT, 1);
+                }
+            }
+            pacing.is_by_window()
+        };
+        assert!(by_window(200, false));
+        assert!(!by_window(144, false), "BBR's first rate, its first flight acknowledged");
+        assert!(!by_window(200, true), "as fast by chance, while the window grew");
+        assert!(!by_window(120, false), "congestion avoidance, or anything");
+    }
+
     #[test]
     fn a_first_flight_that_leaves_evenly_with_more_behind_each_segment_is_paced() {
         // `quiet_us`: since the last acknowledgement, when the flight began; the pause before each segment, and whether more waits behind it.

@@ -153,6 +153,7 @@ impl Shadow {
             una,
             nxt: self.nxt,
             rtt: acked.rtt,
+            spread: self.pacing.is_by_window(),
         };
         self.cubic.observe(&progress);
         if let State::Recovery(_) = self.state {

@@ -21,6 +21,8 @@ pub(super) struct Progress {
     /// Position of the highest byte sent.
     pub(super) nxt: u64,
     pub(super) rtt: Option<Micros>,
+    /// A scheduler spreads the window over the round trip.
+    pub(super) spread: bool,
 }
 
 /// What tells one loss-based congestion control from another.

@@ -107,9 +107,11 @@ impl Shadow {
         }
         if transfer.lost {
             let carried_bytes = after_loss.filter(|after| !after.sampled).map_or(0, |after| after.carried_bytes);
+            // The rate of what paces is known from before the loss, too.
+            let paced = self.bbr.as_ref().and_then(|bbr| bbr.share(self.clock.reaction())).unwrap_or(0.0);
             let carried = match self.leaning.best() {
-                Flavour::Bbr => self.share_segments(),
-                _ => f64::from(carried_bytes) / f64::from(self.mss),
+                Flavour::Bbr => paced,
+                _ => paced.max(f64::from(carried_bytes) / f64::from(self.mss)),
             };
             return if carried_bytes > 0 {
                 self.sample(carried, SampleReason::Carried, Phase::CongestionAvoidance)
@@ -126,8 +128,8 @@ impl Shadow {
         let (reason, segments) = match end.limiter {
             // The window was on its way, or begins there anew after an idle time: the path may carry any multiple of it.
             Limiter::Window if end.phase == Phase::SlowStart => {
-                let reached = if self.leaning.best() == Flavour::Bbr { reached.min(shown) } else { reached };
-                (SampleReason::EndSlowStart, reached)
+                // What was in flight the path has carried; a window beyond it is one that the sender is only believed to have.
+                (SampleReason::EndSlowStart, reached.min(shown.ceil()))
             }
             Limiter::Window => (SampleReason::End, reached),
             Limiter::Receiver => (SampleReason::EndReceiverLimited, reached.min(shown)),
